@@ -1,0 +1,204 @@
+//! The command line, as parsed; what it means is decided by each command.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueHint};
+use estafette_measure::case::{Pattern, Payload, PayloadKind, Place};
+use estafette_measure::spec::{Runtime, Wait};
+use estafette_measure::suite::Profile;
+use estafette_measure::units;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  fine, mechanisms that are absent here included
+  2  wrong usage, or an instance that failed
+  4  a message lost, reordered, duplicated or damaged where the mechanism promises otherwise
+130  interrupted";
+
+/// Measures every way to pass a message on this machine, beside the machine's own limits.
+#[derive(Debug, Parser)]
+#[command(name = "estafette", version, after_help = EXIT_CODES, max_term_width = 100)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Measure mechanisms against each other: the main job
+    #[command(after_help = EXIT_CODES)]
+    Bench(Bench),
+    /// Measure one mechanism's round trip and print a summary
+    #[command(after_help = EXIT_CODES)]
+    Ping(Ping),
+    /// Measure what the machine itself allows
+    Limits(Limits),
+    /// List the mechanisms and what they promise
+    List(List),
+    /// Look for what would spoil a measurement here, and for peers that are absent
+    Doctor(Doctor),
+    /// Compare two records of the same machine
+    Compare(Compare),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Bench {
+    /// A suite (overview) or mechanisms, by name or pattern such as 'process/*'
+    #[arg(value_name = "SUITE|MECHANISM")]
+    pub(crate) what: Vec<String>,
+
+    /// quick: 6 rounds of 50 + 100 ms; standard: 12 of 100 + 250 ms and more cells; full: by count
+    #[arg(long, default_value = "quick", value_name = "quick|standard|full")]
+    pub(crate) profile: Profile,
+
+    /// Instead of the suite's: ping-pong, stream, fan-in
+    #[arg(long, value_delimiter = ',', value_name = "PATTERN")]
+    pub(crate) pattern: Vec<Pattern>,
+
+    /// Instead of the suite's sizes: 64, 4KiB, 1MiB
+    #[arg(long, value_delimiter = ',', value_parser = parse_size, value_name = "SIZE")]
+    pub(crate) size: Vec<Payload>,
+
+    /// Only cells with this kind of payload: u64, bytes
+    #[arg(long, value_parser = parse_kind, value_name = "KIND")]
+    pub(crate) payload: Option<PayloadKind>,
+
+    /// Instead of the suite's: how many send, in fan-in (1 to 2048)
+    #[arg(long, value_delimiter = ',', value_parser = parse_producers, value_name = "COUNT")]
+    pub(crate) producers: Vec<usize>,
+
+    /// Instead of the suite's: how many messages may be under way
+    #[arg(long, value_delimiter = ',', value_parser = parse_capacity, value_name = "COUNT")]
+    pub(crate) capacity: Vec<usize>,
+
+    /// Instead of the suite's: thread, tokio-multi, tokio-current
+    #[arg(long, value_delimiter = ',', value_name = "RUNTIME")]
+    pub(crate) runtime: Vec<Runtime>,
+
+    /// Instead of the suite's: spin, adaptive, block
+    #[arg(long, value_delimiter = ',', value_name = "WAIT")]
+    pub(crate) wait: Vec<Wait>,
+
+    /// Instead of the suite's: other-core, same-core, free
+    #[arg(long, value_delimiter = ',', value_name = "PLACE")]
+    pub(crate) place: Vec<Place>,
+
+    /// How often each case is measured in a fresh instance (1 to 1000)
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) rounds: Option<u32>,
+
+    /// How long each instance is measured, after a warm-up of half of it (1ms to 60s)
+    #[arg(long, value_parser = parse_window, value_name = "TIME")]
+    pub(crate) window: Option<u64>,
+
+    /// Decides the order and the messages; random unless given
+    #[arg(long, value_parser = clap::value_parser!(u64).range(..1 << 53))]
+    pub(crate) seed: Option<u64>,
+
+    /// The folder for the record and the CSV table
+    #[arg(long, default_value = "estafette-results", value_hint = ValueHint::DirPath, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+
+    /// Print the record as JSON instead of tables
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Ping {
+    /// The mechanism, for example process/pipe
+    pub(crate) mechanism: String,
+
+    /// How many round trips are measured (1 to 1,000,000,000)
+    #[arg(short, long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub(crate) count: u64,
+
+    /// The message's size: 64, 4KiB; u64 for a word
+    #[arg(short, long, default_value = "64", value_name = "SIZE")]
+    pub(crate) size: Payload,
+
+    /// How the ends wait: spin, adaptive, block; the mechanism's first way unless given
+    #[arg(long)]
+    pub(crate) wait: Option<Wait>,
+
+    /// On which cores: other-core, same-core, free
+    #[arg(long, default_value = "other-core")]
+    pub(crate) place: Place,
+
+    /// Print the summary as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Limits {
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct List {
+    /// Only these mechanisms, by name or pattern such as 'process/*'
+    #[arg(value_name = "MECHANISM")]
+    pub(crate) what: Vec<String>,
+
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Doctor {
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Compare {
+    /// The record to compare with
+    #[arg(value_name = "A.json", value_hint = ValueHint::FilePath)]
+    pub(crate) a: PathBuf,
+
+    /// The record to compare
+    #[arg(value_name = "B.json", value_hint = ValueHint::FilePath)]
+    pub(crate) b: PathBuf,
+
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn parse_size(text: &str) -> Result<Payload, String> {
+    match text {
+        "u64" => Err(String::from("for words, use --payload u64")),
+        _ => text.parse(),
+    }
+}
+
+fn parse_kind(text: &str) -> Result<PayloadKind, String> {
+    match text {
+        "u64" => Ok(PayloadKind::U64),
+        "bytes" => Ok(PayloadKind::Bytes),
+        _ => Err(format!("unknown payload `{text}`; known: u64, bytes")),
+    }
+}
+
+fn parse_producers(text: &str) -> Result<usize, String> {
+    parse_count(text, estafette_measure::message::MAX_PRODUCERS)
+}
+
+fn parse_capacity(text: &str) -> Result<usize, String> {
+    parse_count(text, 1 << 24)
+}
+
+fn parse_count(text: &str, most: usize) -> Result<usize, String> {
+    let count: usize = text.parse().map_err(|_| format!("write a whole number from 1 to {most}"))?;
+    if (1..=most).contains(&count) { Ok(count) } else { Err(format!("{count} is not in 1 to {most}")) }
+}
+
+fn parse_window(text: &str) -> Result<u64, String> {
+    let ns = units::parse_duration_ns(text)?;
+    if (1_000_000..=60_000_000_000).contains(&ns) { Ok(ns) } else { Err(format!("time `{text}`: choose 1ms to 60s")) }
+}

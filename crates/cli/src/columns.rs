@@ -1,0 +1,67 @@
+//! Columns: rows of text side by side, at most 100 characters wide. No colour, so nothing to switch off.
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+
+pub(crate) use comfy_table::CellAlignment::{Left, Right};
+
+/// The widest a table gets.
+const WIDTH: u16 = 100;
+
+/// A table without borders, each line ended. Cells that do not fit are wrapped at spaces, columns without an alignment
+/// are aligned left, and no headers at all leave out their line.
+pub(crate) fn columns(headers: &[&str], alignment: &[CellAlignment], rows: &[Vec<String>]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);
+    if !headers.is_empty() {
+        table.set_header(headers);
+    }
+    table.add_rows(rows.iter().map(|row| row.iter().map(|cell| lines(cell))));
+    let last = table.column_count().saturating_sub(1);
+    for (index, column) in table.column_iter_mut().enumerate() {
+        let gap = if index == last { 0 } else { 2 };
+        column.set_padding((0, gap)).set_cell_alignment(alignment.get(index).copied().unwrap_or(Left));
+    }
+    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+/// Text from a file as a terminal may safely be given it: control characters, which could move its cursor or rewrite
+/// what it shows, are replaced.
+pub(crate) fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
+/// Plain, with its line ends kept.
+fn lines(text: &str) -> String {
+    text.split('\n').map(plain).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(cells: &[&str]) -> Vec<String> {
+        cells.iter().map(|&cell| cell.to_owned()).collect()
+    }
+
+    #[test]
+    fn columns_line_up_without_trailing_space() {
+        let text = columns(&["name", "ns"], &[Left, Right], &[row(&["pipe", "12"]), row(&["a", "1234"])]);
+        assert_eq!(text, "name    ns\npipe    12\na     1234\n");
+        assert_eq!(columns(&[], &[], &[row(&["a", "b"])]), "a  b\n");
+    }
+
+    #[test]
+    fn nothing_is_wider_than_100() {
+        let long = "a word and another ".repeat(30);
+        let text = columns(&["short", "long", "longer"], &[], &[row(&["x", &long, &"y".repeat(300)])]);
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+        assert!(text.lines().count() > 5);
+    }
+
+    #[test]
+    fn a_cell_cannot_speak_to_the_terminal() {
+        let text = columns(&["a"], &[], &[row(&["\u{1b}[2Jgone\r\u{9b}1m\u{7}"])]);
+        assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
+        assert_eq!(plain("a\nb\tc"), "a\u{fffd}b\u{fffd}c");
+    }
+}

@@ -1,0 +1,205 @@
+//! `bench`: plan, limits, rounds, record, tables.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use estafette_measure::case::{Cell, Payload, PayloadKind};
+use estafette_measure::coordinator::Interrupt;
+use estafette_measure::entry::Entry;
+use estafette_measure::limits::{self, available_cpus};
+use estafette_measure::plan::{Plan, enter};
+use estafette_measure::record::{Outcome, Record};
+use estafette_measure::run::{self, End};
+use estafette_measure::spec::Standing;
+use estafette_measure::suite::{self, Axes, Profile, SUITES};
+use estafette_measure::window::Window;
+use estafette_measure::{Registry, ranking};
+
+use crate::args::Bench;
+use crate::exit::Exit;
+use crate::progress::Progress;
+use crate::{print, print_json, summary, table};
+
+/// Runs `bench`.
+pub(crate) fn run(registry: &Registry, args: &Bench) -> Result<Exit> {
+    let plan = plan(registry, args)?;
+    let files = Files::open(&args.out)?;
+    let mut interrupt = Interrupt::install().context("cannot listen for Ctrl-C")?;
+    let mut progress = Progress::new(Some(files.record.clone()));
+    let limits = limits::measure(&plan.cpus, limits::DEFAULT_BUDGET, &mut |what| progress.stage(what))?;
+    let mut record = run::blank(registry, &plan, Some(limits));
+    progress.begin();
+    let end = run::run(registry, &plan, &mut record, &mut interrupt, &mut progress);
+    progress.finish();
+    let end = end?;
+    if record.rounds > 0 {
+        files.finish(&record)?;
+        report(&record, args.json)?;
+        if !args.json {
+            eprintln!("record: {}", files.record.display());
+        }
+    }
+    match end {
+        End::Complete => Ok(exit(&record)),
+        End::Interrupted if record.rounds > 0 => {
+            eprintln!("interrupted after {} of {} rounds", record.rounds, record.rounds_planned);
+            Ok(Exit::Interrupted)
+        }
+        End::Interrupted => {
+            eprintln!("interrupted before the first round was complete: nothing is recorded");
+            Ok(Exit::Interrupted)
+        }
+    }
+}
+
+fn report(record: &Record, json: bool) -> Result<()> {
+    if json {
+        return print_json(record);
+    }
+    let rankings = ranking::rank(record);
+    let mut text = String::new();
+    for ranking in &rankings {
+        text.push_str(&table::ranking(ranking));
+        text.push('\n');
+    }
+    text.push_str(&table::refusals(record));
+    text.push_str(&summary::sentences(record, &rankings));
+    print(&text)
+}
+
+/// The gravest of what happened.
+fn exit(record: &Record) -> Exit {
+    let outcomes = || record.instances.iter().map(|instance| &instance.outcome);
+    if outcomes().any(|outcome| matches!(outcome, Outcome::Measured(figures) if figures.breach.is_some())) {
+        Exit::Breach
+    } else if outcomes().any(|outcome| matches!(outcome, Outcome::Failed { .. })) {
+        Exit::Usage
+    } else {
+        Exit::Fine
+    }
+}
+
+/// What the arguments ask for.
+fn plan(registry: &Registry, args: &Bench) -> Result<Plan> {
+    let selection = select(registry, &args.what)?;
+    let cells = cells(args);
+    let cpus = available_cpus();
+    let (entrants, refusals) = enter(registry, &cells, |entry| selection.wants(entry), cpus.len());
+    if entrants.is_empty() {
+        let mut reasons: Vec<String> =
+            refusals.iter().map(|refusal| format!("{}: {}", refusal.case.mechanism, refusal.why)).collect();
+        reasons.sort();
+        reasons.dedup();
+        reasons.truncate(12);
+        if reasons.is_empty() {
+            bail!("nothing to measure: no suite has a cell for these options");
+        }
+        bail!("nothing to measure; no mechanism can do what was asked for:\n  {}", reasons.join("\n  "));
+    }
+    let (window, rounds, most) = match args.profile {
+        Profile::Quick => (time(100_000_000), 6, 45),
+        Profile::Standard => (time(250_000_000), 12, 300),
+        Profile::Full => (Window::Count { warmup: 65_536, messages: 1 << 20 }, 12, 10_000),
+    };
+    if entrants.len() > most {
+        bail!(
+            "{} cases are too many for profile {}, which has at most {most}: choose fewer values or mechanisms, or a larger --profile",
+            entrants.len(),
+            args.profile
+        );
+    }
+    // Below 2^53, as JSON numbers are exact up to there.
+    let seed = args.seed.unwrap_or_else(|| fastrand::u64(..1 << 53));
+    Ok(Plan {
+        window: args.window.map_or(window, time),
+        rounds: args.rounds.map_or(rounds, |rounds| rounds as usize),
+        seed,
+        entrants,
+        refusals,
+        cpus,
+    })
+}
+
+/// A window of this length after a warm-up: of half the length in a short one, of 100 ms in a long one.
+fn time(measure_ns: u64) -> Window {
+    Window::Time { warmup_ns: (measure_ns / 2).min(100_000_000), measure_ns }
+}
+
+/// The mechanisms that were named; all candidates and limits where none was.
+struct Selection(Vec<String>);
+
+impl Selection {
+    fn wants(&self, entry: &dyn Entry) -> bool {
+        let spec = entry.spec();
+        // Baselines check the instrument: they run when they are asked for by name.
+        if self.0.is_empty() { spec.standing != Standing::Baseline } else { self.0.contains(&spec.name) }
+    }
+}
+
+fn select(registry: &Registry, what: &[String]) -> Result<Selection> {
+    let mut names = Vec::new();
+    for pattern in what.iter().filter(|word| !SUITES.contains(&word.as_str())) {
+        if !pattern.contains(['/', '*', '?']) {
+            bail!(
+                "unknown suite `{pattern}`; suites: {}; a mechanism is named scope/name, see `estafette list`",
+                SUITES.join(", ")
+            );
+        }
+        for entry in registry.matching(pattern).map_err(anyhow::Error::msg)? {
+            let spec = entry.spec();
+            if spec.standing != Standing::Baseline || spec.name == *pattern {
+                names.push(spec.name.clone());
+            }
+        }
+    }
+    let suites = what.iter().any(|word| SUITES.contains(&word.as_str()));
+    Ok(Selection(if suites { Vec::new() } else { names }))
+}
+
+fn cells(args: &Bench) -> Vec<Cell> {
+    let mut payloads = args.size.clone();
+    if args.payload == Some(PayloadKind::U64) {
+        payloads.push(Payload::U64);
+    }
+    let axes = Axes {
+        patterns: args.pattern.clone(),
+        payloads,
+        producers: args.producers.clone(),
+        capacities: args.capacity.clone(),
+        runtimes: args.runtime.clone(),
+        waits: args.wait.clone(),
+        places: args.place.clone(),
+    };
+    let mut cells = suite::replace(suite::overview(args.profile), &axes);
+    if let Some(kind) = args.payload {
+        cells.retain(|cell| cell.payload.kind() == kind);
+    }
+    cells
+}
+
+/// Where a run's files go.
+struct Files {
+    record: PathBuf,
+}
+
+impl Files {
+    /// Makes the folder and sees that it can be written, before anything is measured.
+    fn open(out: &Path) -> Result<Files> {
+        let remedy = || format!("cannot write to the folder {}: choose another with --out", out.display());
+        fs::create_dir_all(out).with_context(remedy)?;
+        let now = jiff::Zoned::now().strftime("%Y-%m-%dT%H-%M-%S").to_string();
+        let record = out.join(format!("{now}-{}.json", std::process::id()));
+        let probe = record.with_extension("json.part");
+        fs::write(&probe, "").with_context(remedy)?;
+        fs::remove_file(&probe).with_context(remedy)?;
+        Ok(Files { record })
+    }
+
+    fn finish(&self, record: &Record) -> Result<()> {
+        record.save(&self.record)?;
+        let csv = self.record.with_extension("csv");
+        let file = fs::File::create(&csv).with_context(|| format!("cannot write {}", csv.display()))?;
+        record.csv(std::io::BufWriter::new(file))
+    }
+}

@@ -1,0 +1,202 @@
+//! `compare`: two records of one machine, unpaired.
+//!
+//! The records share no rounds, so nothing can be paired. For each case that both have, its control left out, the shift
+//! is the Hodges–Lehmann estimate between the ln metrics of its valid instances, oriented so that positive means "B
+//! better". [`drift`], what the machine itself changed by, is taken off, and its uncertainty widens the interval. The
+//! verdict holds the interval against the larger of the cell's two noise floors. All in all:
+//!
+//! - The interval holds the true change with 95 % at least if the machine drifted alike everywhere and the instances of
+//!   a record are independent. Where it drifted unevenly the anchors disagree, and the interval grows by as much as they
+//!   show.
+//! - The floor is that of pairs in one round. What differs between two runs but not within one, and spares the anchors
+//!   (the layout of another build, a file system's cache), is taken for a change. `gate --rerun`, which interleaves two
+//!   builds, is the remedy.
+//! - Each verdict stands for itself: of many, some are wrong. The margin of 2 % or the floor keeps them few.
+
+mod comparison;
+mod drift;
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use estafette_measure::case::Pattern;
+use estafette_measure::record::Record;
+use estafette_measure::stats::{Interval, Verdict};
+use estafette_measure::units;
+use serde::Serialize;
+
+use self::comparison::{Compared, Comparison, Side};
+use self::drift::Drift;
+use crate::args::Compare;
+use crate::columns::{Left, Right, columns, plain};
+use crate::exit::Exit;
+use crate::{print, print_json};
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Printed<'a> {
+    a_file: &'a Path,
+    b_file: &'a Path,
+    #[serde(flatten)]
+    comparison: &'a Comparison,
+}
+
+/// Runs `compare`.
+pub(crate) fn run(args: &Compare) -> Result<Exit> {
+    let (a, b) = (Record::load(&args.a)?, Record::load(&args.b)?);
+    let comparison = Comparison::of(&a, &b)
+        .with_context(|| format!("cannot compare {} with {}", args.a.display(), args.b.display()))?;
+    if args.json {
+        print_json(&Printed { a_file: &args.a, b_file: &args.b, comparison: &comparison })?;
+    } else {
+        let sides = [("A", &args.a, &comparison.a), ("B", &args.b, &comparison.b)];
+        let sides: Vec<_> = sides.iter().map(|(name, path, side)| described(name, path, side)).collect();
+        print(&format!("{}\n{}", columns(&[], &[], &sides), text(&comparison)))?;
+    }
+    Ok(Exit::Fine)
+}
+
+fn described(name: &str, path: &Path, side: &Side) -> Vec<String> {
+    let left_out = match side.left_out {
+        0 => String::new(),
+        count => format!(", {count} instance(s) void or failed"),
+    };
+    let rounds = format!("{} of {} rounds{left_out}", side.rounds, side.rounds_planned);
+    vec![name.to_owned(), path.display().to_string(), side.started.clone(), rounds]
+}
+
+fn text(comparison: &Comparison) -> String {
+    let mut text = String::new();
+    for cases in comparison.cases.chunk_by(|one, next| one.cell == next.cell) {
+        let rows: Vec<_> = cases.iter().map(row).collect();
+        let headers = ["mechanism", "A", "B", "B better by", "", "verdict"];
+        let table = columns(&headers, &[Left, Right, Right, Right, Left, Left], &rows);
+        text.push_str(&format!("{}\n{table}\n", cases[0].cell));
+    }
+    let mut lines = vec![drift(&comparison.drift), verdicts(comparison)];
+    let without = comparison.cases.iter().filter(|case| case.verdict.is_some() && case.floor.is_none()).count();
+    if without > 0 {
+        lines
+            .push(format!("{without} in cells without a noise floor: it takes 6 valid rounds of the control in both."));
+    }
+    lines.extend(comparison.notes.iter().map(|note| format!("Note: {}.", plain(note))));
+    text.push_str(&columns(&[], &[], &lines.into_iter().map(|line| vec![line]).collect::<Vec<_>>()));
+    text
+}
+
+fn row(case: &Compared) -> Vec<String> {
+    let figure = |ns: Option<f64>| match (ns, case.cell.pattern) {
+        (None, _) => String::from("-"),
+        (Some(ns), Pattern::PingPong) => units::duration(ns),
+        (Some(ns), _) => units::rate(1e9 / ns),
+    };
+    let (change, interval) = case.change.as_ref().map_or((String::from("-"), String::new()), |change| {
+        (format!("{} %", percent(change.estimate)), between(change))
+    });
+    let verdict = case.verdict.map_or(String::from("(anchor)"), |verdict| verdict.to_string());
+    vec![plain(&case.mechanism), figure(case.a_ns), figure(case.b_ns), change, interval, verdict]
+}
+
+/// `+3.1`, of a ln ratio.
+fn percent(ln: f64) -> String {
+    format!("{:+.1}", ln.exp_m1() * 100.0)
+}
+
+fn between(interval: &Interval) -> String {
+    format!("[{} to {}]", percent(interval.low), percent(interval.high))
+}
+
+fn drift(drift: &Drift) -> String {
+    if drift.anchors == 0 {
+        return String::from(
+            "Drift: not known, as no limit ring is in both records; what is shown may be the machine's own change.",
+        );
+    }
+    let few = if drift.few() { "; so few may miss a drift that is uneven" } else { "" };
+    format!(
+        "Drift: in B the machine was faster by {} % {}, by {} anchor(s), the limit rings{few}. It is taken off, and its \
+         uncertainty added to every interval.",
+        percent(drift.interval.estimate),
+        between(&drift.interval),
+        drift.anchors
+    )
+}
+
+fn verdicts(comparison: &Comparison) -> String {
+    let count = |verdict| comparison.count(verdict);
+    let all = comparison.cases.iter().filter(|case| case.verdict.is_some()).count();
+    format!(
+        "{} of {all} comparisons are inconclusive; {} faster, {} slower, {} equivalent.",
+        count(Verdict::Inconclusive),
+        count(Verdict::Faster),
+        count(Verdict::Slower),
+        count(Verdict::Equivalent)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::comparison::tests::{changed, record};
+    use super::*;
+
+    fn told(a: &Record, b: &Record) -> String {
+        text(&Comparison::of(a, b).unwrap())
+    }
+
+    #[test]
+    fn it_reads_as_tables_with_their_cells_above() {
+        let text = told(&record(), &changed("process/pipe", 0.8));
+        assert!(text.starts_with("process · ping-pong · 64B · block · other-core\nmechanism"), "{text}");
+        let pipe = text.lines().find(|line| line.starts_with("process/pipe")).unwrap();
+        assert!(pipe.contains("+25.0 %  [+") && pipe.ends_with("faster"), "{text}");
+        assert!(
+            text.contains("1 anchor(s)") && text.contains("\n0 of 4 comparisons are inconclusive; 1 faster"),
+            "{text}"
+        );
+        assert!(text.contains("(anchor)\n") && text.contains("/s  "), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    }
+
+    #[test]
+    fn without_anchors_it_says_so() {
+        let mut a = record();
+        a.entrants.retain(|entrant| !entrant.case.mechanism.contains("limit"));
+        a.instances.retain(|instance| instance.entrant < a.entrants.len());
+        let text = told(&a, &record());
+        assert!(text.contains("Drift: not known"), "{text}");
+    }
+
+    #[test]
+    fn hostile_names_and_versions_cannot_speak_to_the_terminal() {
+        let spoil = |record: &mut Record| {
+            for name in ["process/pipe", "process/limit-ring"] {
+                let evil = format!("{name}\u{1b}]0;x\u{7}\n\r");
+                record
+                    .entrants
+                    .iter_mut()
+                    .filter(|one| one.case.mechanism == name)
+                    .for_each(|one| one.case.mechanism.clone_from(&evil));
+                record.mechanisms.iter_mut().filter(|one| one.name == name).for_each(|one| one.name.clone_from(&evil));
+            }
+            record.tool = String::from("\u{1b}[2J");
+        };
+        let (mut a, mut b) = (record(), record());
+        spoil(&mut a);
+        spoil(&mut b);
+        b.tool.push('\u{9b}');
+        let text = told(&a, &b);
+        assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
+    }
+
+    #[test]
+    fn json_has_the_drift_and_the_verdicts() {
+        let comparison = Comparison::of(&record(), &changed("process/pipe", 0.8)).unwrap();
+        let printed = Printed { a_file: Path::new("a"), b_file: Path::new("b"), comparison: &comparison };
+        let json = serde_json::to_value(&printed).unwrap();
+        assert_eq!(json["a_file"], "a");
+        assert_eq!(json["drift"]["anchors"], 1);
+        assert_eq!(json["cases"][0]["verdict"], "faster");
+        assert_eq!(json["cases"][0]["cell"]["pattern"], "ping-pong");
+        assert!((json["cases"][0]["change"]["estimate"].as_f64().unwrap() - 1.25_f64.ln()).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,230 @@
+//! The comparison: which cases two records share, and what may be said of each.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, bail, ensure};
+use estafette_measure::case::{Case, Cell};
+use estafette_measure::ranking::rank;
+use estafette_measure::record::{Outcome, Record};
+use estafette_measure::spec::{Spec, Standing};
+use estafette_measure::stats::{Interval, Margins, Verdict, median, shift_interval, verdict};
+use estafette_measure::units;
+use estafette_measure::window::Window;
+use serde::Serialize;
+
+use super::drift::{Drift, EACH};
+use crate::columns::plain;
+
+/// More rounds than `bench` can be asked for. The work grows with their square, and a file can claim any number.
+const MAX_ROUNDS: usize = 1_000;
+
+/// What two records say of each other.
+#[derive(Debug, Serialize)]
+pub(super) struct Comparison {
+    pub(super) a: Side,
+    pub(super) b: Side,
+    pub(super) drift: Drift,
+    /// The cases that are in both, cell by cell.
+    pub(super) cases: Vec<Compared>,
+    /// What else differs or is missing.
+    pub(super) notes: Vec<String>,
+}
+
+/// One of the records.
+#[derive(Debug, Serialize)]
+pub(super) struct Side {
+    pub(super) started: String,
+    pub(super) tool: String,
+    pub(super) rounds: usize,
+    pub(super) rounds_planned: usize,
+    /// Instances of the cases compared that failed, or are void on a signal declared beforehand.
+    pub(super) left_out: usize,
+}
+
+/// One mechanism in one cell, in both records.
+#[derive(Debug, Serialize)]
+pub(super) struct Compared {
+    pub(super) cell: Cell,
+    pub(super) mechanism: String,
+    /// Medians over the instances, in nanoseconds a message or a round trip.
+    pub(super) a_ns: Option<f64>,
+    pub(super) b_ns: Option<f64>,
+    /// Whether the drift is taken from it, among others; then nothing is said of it.
+    pub(super) anchor: bool,
+    /// How much better B is, as a ln ratio, without the drift; positive is better. None with too few instances.
+    pub(super) change: Option<Interval>,
+    /// The larger of its cell's noise floors in the two records, as a ln ratio; none where one has none.
+    pub(super) floor: Option<f64>,
+    pub(super) verdict: Option<Verdict>,
+}
+
+/// A case of one record.
+struct Measured<'a> {
+    spec: &'a Spec,
+    /// -ln of the metric, one an instance: more is better.
+    values: Vec<f64>,
+    median_ns: Option<f64>,
+    left_out: usize,
+}
+
+impl Comparison {
+    /// Of two records of one machine.
+    ///
+    /// # Errors
+    /// Why they cannot be compared, and what to do about it.
+    pub(super) fn of(a: &Record, b: &Record) -> Result<Comparison> {
+        comparable(a, b)?;
+        let (ours, theirs) = (measured(a)?, measured(b)?);
+        if !ours.iter().any(|(case, _)| theirs.iter().any(|(other, _)| case.cell == other.cell)) {
+            bail!("they have no cell in common: run both with the same suite and options");
+        }
+        let theirs: BTreeMap<&Case, Measured<'_>> = theirs.into_iter().collect();
+        let shared: Vec<_> = ours
+            .into_iter()
+            .filter_map(|(case, ours)| {
+                let theirs = theirs.get(case)?;
+                let shift = shift_interval(&ours.values, &theirs.values, EACH);
+                Some((case, ours, theirs, shift))
+            })
+            .collect();
+        ensure!(!shared.is_empty(), "no mechanism is in the same cell of both: run both with the same mechanisms");
+
+        let anchors = shared.iter().filter(|(_, ours, theirs, _)| anchor(ours, theirs));
+        let drift = Drift::of(&anchors.filter_map(|(.., shift)| *shift).collect::<Vec<_>>());
+        let (floors_a, floors_b) = (floors(a), floors(b));
+        let cases = shared.iter().map(|(case, ours, theirs, shift)| {
+            let floor = floors_a.get(&case.cell).zip(floors_b.get(&case.cell)).map(|(a, b)| a.max(*b));
+            let change = shift.map(|shift| drift.taken_off(&shift));
+            let anchor = anchor(ours, theirs);
+            Compared {
+                cell: case.cell.clone(),
+                mechanism: case.mechanism.clone(),
+                a_ns: ours.median_ns,
+                b_ns: theirs.median_ns,
+                anchor,
+                change,
+                floor,
+                verdict: (!anchor).then(|| verdict(change.as_ref(), floor, Margins::default())),
+            }
+        });
+        let mut notes = notes(a, b);
+        for (_, ours, theirs, _) in &shared {
+            let note = format!("{} is {} in A and {} in B", ours.spec.name, ours.spec.version, theirs.spec.version);
+            if ours.spec.version != theirs.spec.version && !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
+        Ok(Comparison {
+            a: Side::of(a, shared.iter().map(|(_, ours, ..)| ours.left_out).sum()),
+            b: Side::of(b, shared.iter().map(|(_, _, theirs, _)| theirs.left_out).sum()),
+            drift,
+            cases: cases.collect(),
+            notes,
+        })
+    }
+
+    /// How many cases got this verdict.
+    pub(super) fn count(&self, verdict: Verdict) -> usize {
+        self.cases.iter().filter(|case| case.verdict == Some(verdict)).count()
+    }
+}
+
+impl Side {
+    fn of(record: &Record, left_out: usize) -> Side {
+        Side {
+            started: record.started.clone(),
+            tool: record.tool.clone(),
+            rounds: record.rounds,
+            rounds_planned: record.rounds_planned,
+            left_out,
+        }
+    }
+}
+
+/// Whether two records speak of the same machine in the same way.
+fn comparable(a: &Record, b: &Record) -> Result<()> {
+    if a.rounds_planned.max(b.rounds_planned) > MAX_ROUNDS {
+        bail!("a record of more than {MAX_ROUNDS} rounds cannot be compared");
+    }
+    let mut differences = a.fingerprint.differences(&b.fingerprint);
+    // A fingerprint counts the cores; the limits tell which of them were used.
+    let cpus = |record: &Record| Some(format!("{:?}", record.limits.as_ref()?.cpus));
+    if let (Some(ours), Some(theirs)) = (cpus(a), cpus(b))
+        && ours != theirs
+    {
+        differences.push(format!("CPUs used: {ours} / {theirs}"));
+    }
+    if !differences.is_empty() {
+        bail!(
+            "they are of different machines, or of one that was set up differently; run both on one machine\n  {}",
+            differences.iter().map(|difference| plain(difference)).collect::<Vec<_>>().join("\n  ")
+        );
+    }
+    if a.window != b.window {
+        bail!("their windows differ ({} / {}): run both with the same --profile and --window", window(a), window(b));
+    }
+    Ok(())
+}
+
+fn window(record: &Record) -> String {
+    let time = |ns: u64| units::duration(ns as f64);
+    match record.window {
+        Window::Time { warmup_ns, measure_ns } => format!("{} after {}", time(measure_ns), time(warmup_ns)),
+        Window::Count { warmup, messages } => {
+            format!("{} messages after {}", units::grouped(messages), units::grouped(warmup))
+        }
+    }
+}
+
+/// The cases of a record in their order, controls left out.
+fn measured(record: &Record) -> Result<Vec<(&Case, Measured<'_>)>> {
+    let mut outcomes: Vec<Vec<&Outcome>> = vec![Vec::new(); record.entrants.len()];
+    for instance in &record.instances {
+        outcomes[instance.entrant].push(&instance.outcome);
+        if outcomes[instance.entrant].len() > record.rounds_planned {
+            bail!("a record is damaged: it has more instances of a case than rounds");
+        }
+    }
+    let cases = record.entrants.iter().zip(outcomes).filter(|(entrant, _)| !entrant.control);
+    let cases = cases.filter_map(|(entrant, outcomes)| {
+        let valid = outcomes.iter().filter_map(|outcome| match outcome {
+            Outcome::Measured(figures) if figures.void.is_none() => Some(figures.metric_ns()),
+            _ => None,
+        });
+        let ns: Vec<f64> = valid.collect();
+        let measured = Measured {
+            spec: record.spec(&entrant.case.mechanism)?,
+            values: ns.iter().map(|ns| -ns.ln()).collect(),
+            median_ns: median(&ns),
+            left_out: outcomes.len() - ns.len(),
+        };
+        Some((&entrant.case, measured))
+    });
+    Ok(cases.collect())
+}
+
+/// Whether a case shows what the machine itself did: a limit ring, and the same one in both records.
+fn anchor(a: &Measured<'_>, b: &Measured<'_>) -> bool {
+    [a, b].iter().all(|case| case.spec.standing == Standing::Limit) && a.spec.version == b.spec.version
+}
+
+/// The noise floors of a record's cells.
+fn floors(record: &Record) -> BTreeMap<Cell, f64> {
+    rank(record).into_iter().filter_map(|ranking| Some((ranking.cell, ranking.floor?))).collect()
+}
+
+fn notes(a: &Record, b: &Record) -> Vec<String> {
+    let mut notes = Vec::new();
+    if a.tool != b.tool {
+        notes.push(format!("A was measured by Estafette {}, B by {}", a.tool, b.tool));
+    }
+    for (name, record) in [("A", a), ("B", b)] {
+        if record.rounds < record.rounds_planned {
+            notes.push(format!("{name} was stopped after {} of {} rounds", record.rounds, record.rounds_planned));
+        }
+    }
+    notes
+}
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -1,0 +1,296 @@
+//! The comparison on small records made by hand.
+
+use estafette_measure::case::{Pattern, Payload, Place};
+use estafette_measure::fingerprint::Fingerprint;
+use estafette_measure::message::Faults;
+use estafette_measure::plan::Entrant;
+use estafette_measure::record::{FORMAT, Figures, InstanceRecord, Latency, VERSION};
+use estafette_measure::spec::{Runtime, Scope, Wait};
+
+use super::*;
+
+const ROUNDS: usize = 6;
+
+fn cell(pattern: Pattern) -> Cell {
+    Cell {
+        scope: Scope::Process,
+        pattern,
+        payload: Payload::Bytes(64),
+        producers: 1,
+        capacity: 1024,
+        runtime: Runtime::Thread,
+        wait: Wait::Block,
+        place: Place::OtherCore,
+    }
+}
+
+fn figures(pattern: Pattern, ns: u64) -> Figures {
+    let latency = |ns| Latency {
+        batch: 1,
+        min_ns: ns,
+        mean_ns: ns as f64,
+        stddev_ns: 0.0,
+        p50_ns: ns,
+        p99_ns: ns,
+        p999_ns: ns,
+        max_ns: ns,
+        histogram: String::new(),
+    };
+    Figures {
+        messages: 1_000,
+        window_ns: ns * 1_000,
+        latency: (pattern == Pattern::PingPong).then(|| latency(ns)),
+        cpu_ns_per_message: None,
+        switches_per_message: None,
+        offered: 1_000,
+        delivered: 1_000,
+        lost_in_window: 0,
+        faults: Faults::default(),
+        breach: None,
+        steal: 0.0,
+        void: None,
+    }
+}
+
+/// Two cells of `process/pipe`, `process/unix-stream`, and, in the first, the limit ring, each with a control; all
+/// within 1 % from round to round.
+pub(in super::super) fn record() -> Record {
+    changed("", 1.0)
+}
+
+/// That record, with the times of one mechanism multiplied.
+pub(in super::super) fn changed(mechanism: &str, factor: f64) -> Record {
+    let mut entrants = Vec::new();
+    for (pattern, names) in [
+        (Pattern::PingPong, &["process/pipe", "process/unix-stream"][..]),
+        (Pattern::Stream, &["process/pipe", "process/unix-stream"]),
+        (Pattern::PingPong, &["process/limit-ring"]),
+    ] {
+        for (index, name) in names.iter().chain(names.first()).enumerate() {
+            let case = Case { mechanism: (*name).to_owned(), cell: cell(pattern) };
+            // The ring is in the first cell, which has its control already.
+            if !(index == names.len() && name.contains("limit")) {
+                entrants.push(Entrant { case, control: index == names.len() });
+            }
+        }
+    }
+    let mut instances = Vec::new();
+    for round in 0..ROUNDS {
+        for (index, entrant) in entrants.iter().enumerate() {
+            let factor = if entrant.case.mechanism == mechanism { factor } else { 1.0 };
+            let ns = (100_000.0 * factor) as u64 + 100 * ((round * 7 + index * 3) % 8) as u64;
+            let outcome = Outcome::Measured(Box::new(figures(entrant.case.cell.pattern, ns)));
+            instances.push(InstanceRecord { round, entrant: index, outcome });
+        }
+    }
+    let mechanisms = ["process/pipe", "process/unix-stream", "process/limit-ring"].map(|name| {
+        let standing = if name.contains("limit") { Standing::Limit } else { Standing::Candidate };
+        Spec::new(name).standing(standing)
+    });
+    Record {
+        format: FORMAT.to_owned(),
+        version: VERSION,
+        tool: String::from("0.1.0"),
+        started: String::from("2026-01-01T00:00:00Z"),
+        seed: 1,
+        window: Window::Time { warmup_ns: 50_000_000, measure_ns: 100_000_000 },
+        rounds_planned: ROUNDS,
+        rounds: ROUNDS,
+        fingerprint: Fingerprint::take(),
+        limits: None,
+        handling: Vec::new(),
+        mechanisms: mechanisms.to_vec(),
+        entrants,
+        refusals: Vec::new(),
+        instances,
+    }
+}
+
+fn compared(a: &Record, b: &Record) -> BTreeMap<(String, String), Compared> {
+    let cases = Comparison::of(a, b).unwrap().cases.into_iter();
+    cases.map(|case| ((case.mechanism.clone(), case.cell.pattern.to_string()), case)).collect()
+}
+
+fn of<'a>(cases: &'a BTreeMap<(String, String), Compared>, mechanism: &str) -> &'a Compared {
+    &cases[&(format!("process/{mechanism}"), String::from("ping-pong"))]
+}
+
+fn refused(a: &Record, b: &Record) -> String {
+    format!("{:#}", Comparison::of(a, b).unwrap_err())
+}
+
+/// Spoils the figures of one mechanism, or of all.
+fn spoil(record: &mut Record, mechanism: &str, mut with: impl FnMut(usize, &mut Figures)) {
+    for instance in &mut record.instances {
+        let ours = record.entrants[instance.entrant].case.mechanism.ends_with(mechanism);
+        if let Outcome::Measured(figures) = &mut instance.outcome
+            && ours
+        {
+            with(instance.round, figures);
+        }
+    }
+}
+
+#[test]
+fn a_record_is_equivalent_to_itself() {
+    let cases = compared(&record(), &record());
+    assert_eq!(cases.len(), 5, "controls are no cases");
+    assert_eq!(cases.values().filter(|case| case.verdict == Some(Verdict::Equivalent)).count(), 4);
+    assert!(of(&cases, "limit-ring").anchor && of(&cases, "limit-ring").verdict.is_none());
+}
+
+#[test]
+fn what_got_better_is_faster_and_the_other_way_round_slower() {
+    let (base, better) = (record(), changed("process/unix-stream", 0.5));
+    let cases = compared(&base, &better);
+    assert_eq!(of(&cases, "unix-stream").verdict, Some(Verdict::Faster));
+    assert_eq!(of(&cases, "pipe").verdict, Some(Verdict::Equivalent));
+    let stream = &cases[&(String::from("process/unix-stream"), String::from("stream"))];
+    assert_eq!(stream.verdict, Some(Verdict::Faster), "messages a second too");
+    let change = of(&cases, "unix-stream").change.unwrap();
+    assert!((change.ratio() - 2.0).abs() < 0.03 && change.coverage >= 0.95, "{change:?}");
+
+    let back = of(&compared(&better, &base), "unix-stream").change.unwrap();
+    assert!((back.low + change.high).abs() < 1e-12 && (back.high + change.low).abs() < 1e-12, "A and B mirror");
+}
+
+#[test]
+fn a_drift_of_the_machine_is_taken_off() {
+    let mut slower = record();
+    spoil(&mut slower, "", |_, figures| {
+        figures.window_ns = figures.window_ns * 13 / 10;
+        if let Some(latency) = &mut figures.latency {
+            latency.p50_ns = latency.p50_ns * 13 / 10;
+        }
+    });
+    let cases = compared(&record(), &slower);
+    assert_eq!(of(&cases, "pipe").verdict, Some(Verdict::Equivalent));
+    let drift = Comparison::of(&record(), &slower).unwrap().drift;
+    assert_eq!(drift.anchors, 1);
+    assert!((drift.interval.ratio() - 1.0 / 1.3).abs() < 0.01, "{drift:?}");
+    assert!(of(&cases, "pipe").change.unwrap().half_width() >= drift.interval.half_width(), "its uncertainty is added");
+}
+
+#[test]
+fn a_ring_of_another_version_is_no_anchor() {
+    let mut b = record();
+    b.mechanisms[2].version = String::from("0.2");
+    let comparison = Comparison::of(&record(), &b).unwrap();
+    assert_eq!(comparison.drift.anchors, 0);
+    assert_eq!(comparison.cases.iter().filter(|case| case.anchor).count(), 0);
+    assert_eq!(comparison.notes, ["process/limit-ring is kernel in A and 0.2 in B"]);
+}
+
+#[test]
+fn void_and_failed_instances_are_left_out_and_counted() {
+    let mut b = changed("process/pipe", 0.5);
+    spoil(&mut b, "/pipe", |round, figures| {
+        if round == 0 {
+            figures.void = Some(String::from("steal 5 %"));
+            figures.window_ns = 1;
+        }
+    });
+    let failed = b.instances.iter_mut().find(|instance| instance.round == 1 && instance.entrant == 1).unwrap();
+    failed.outcome = Outcome::Failed { why: String::from("it hung") };
+    let comparison = Comparison::of(&record(), &b).unwrap();
+    assert_eq!((comparison.a.left_out, comparison.b.left_out), (0, 3));
+    let cases = compared(&record(), &b);
+    assert!(of(&cases, "pipe").change.is_some());
+    assert_eq!(of(&cases, "pipe").verdict, Some(Verdict::Inconclusive), "5 rounds of the control give no floor");
+    assert_eq!(
+        of(&cases, "unix-stream").change.unwrap().coverage,
+        compared(&b, &record())[&(String::from("process/unix-stream"), String::from("ping-pong"),)]
+            .change
+            .unwrap()
+            .coverage
+    );
+}
+
+#[test]
+fn too_few_instances_decide_nothing() {
+    let mut b = changed("process/pipe", 0.2);
+    b.instances.retain(|instance| instance.round < 3);
+    b.rounds = 3;
+    let cases = compared(&record(), &b);
+    assert!(cases.values().all(|case| case.change.is_none() && case.verdict != Some(Verdict::Faster)));
+    assert_eq!(Comparison::of(&record(), &b).unwrap().drift.anchors, 0);
+    assert_eq!(Comparison::of(&record(), &b).unwrap().notes, ["B was stopped after 3 of 6 rounds"]);
+    b.instances.clear();
+    assert!(compared(&record(), &b).values().all(|case| case.b_ns.is_none()));
+}
+
+#[test]
+fn impossible_figures_decide_nothing() {
+    let mut b = record();
+    spoil(&mut b, "/pipe", |round, figures| {
+        figures.messages = if round == 2 { 0 } else { figures.messages };
+        if let (Some(latency), 2) = (&mut figures.latency, round) {
+            latency.p50_ns = 0;
+        }
+    });
+    spoil(&mut b, "/limit-ring", |_, figures| figures.latency.iter_mut().for_each(|latency| latency.p50_ns = 0));
+    let comparison = Comparison::of(&record(), &b).unwrap();
+    assert_eq!(comparison.drift.anchors, 0, "an anchor without a figure is none");
+    for case in comparison.cases.iter().filter(|case| case.mechanism == "process/pipe") {
+        assert_eq!((case.change, case.verdict), (None, Some(Verdict::Inconclusive)));
+    }
+    serde_json::to_string(&comparison).unwrap();
+}
+
+#[test]
+fn other_machines_and_set_ups_are_refused() {
+    let mut b = record();
+    b.fingerprint.cpu = String::from("Z80\u{1b}[2J");
+    b.fingerprint.cores += 1;
+    let error = refused(&record(), &b);
+    assert!(error.contains("processor: ") && error.contains("cores: ") && error.contains("on one machine"), "{error}");
+    assert!(!error.contains('\u{1b}'), "{error:?}");
+}
+
+#[test]
+fn other_windows_are_refused() {
+    let mut b = record();
+    b.window = Window::Count { warmup: 10, messages: 1_000_000 };
+    let error = refused(&record(), &b);
+    assert!(error.contains("100 ms after 50.0 ms / 1,000,000 messages after 10"), "{error}");
+}
+
+#[test]
+fn records_without_a_case_in_common_are_refused() {
+    let mut other_cells = record();
+    other_cells.entrants.iter_mut().for_each(|entrant| entrant.case.cell.payload = Payload::U64);
+    assert!(refused(&record(), &other_cells).contains("no cell in common"));
+
+    let mut others = record();
+    others.entrants.iter_mut().for_each(|entrant| entrant.case.mechanism.push('2'));
+    others.mechanisms.iter_mut().for_each(|spec| spec.name.push('2'));
+    assert!(refused(&record(), &others).contains("no mechanism"));
+
+    let mut empty = record();
+    empty.entrants.clear();
+    empty.instances.clear();
+    assert!(refused(&record(), &empty).contains("no cell in common"));
+}
+
+#[test]
+fn claims_that_would_take_for_ever_are_refused() {
+    let mut b = record();
+    b.rounds_planned = usize::MAX;
+    assert!(refused(&record(), &b).contains("more than 1000 rounds"));
+
+    let mut b = record();
+    let one = b.instances[0].clone();
+    b.instances.extend(vec![one; ROUNDS]);
+    assert!(refused(&record(), &b).contains("more instances of a case than rounds"));
+}
+
+#[test]
+fn files_are_read_with_care() {
+    let text = serde_json::to_string(&record()).unwrap();
+    let error = |text: &str| format!("{:#}", Record::parse(text).unwrap_err());
+    assert!(Comparison::of(&Record::parse(&text).unwrap(), &record()).is_ok());
+    assert!(error(&text[..text.len() / 2]).contains("cut off"));
+    assert!(error(&text.replacen("\"version\":1", "\"version\":2", 1)).contains("newer Estafette"));
+    assert!(error(&text.replacen("\"window_ns\":", "\"window_ns\":1e999,\"x\":", 1)).contains("damaged"));
+    assert!(error(&text.replacen("\"entrant\":0", "\"entrant\":99", 1)).contains("damaged"));
+}

@@ -1,0 +1,88 @@
+//! `limits`: what the machine itself allows.
+
+use anyhow::Result;
+use estafette_measure::limits::{CopyBandwidth, DEFAULT_BUDGET, LimitRow, Limits, Unit, available_cpus, measure};
+use estafette_measure::units;
+
+use crate::args;
+use crate::columns::{Left, Right, columns};
+use crate::exit::Exit;
+use crate::{print, print_json};
+
+/// Runs `limits`.
+pub(crate) fn run(args: &args::Limits) -> Result<Exit> {
+    let time = units::duration(DEFAULT_BUDGET.as_nanos() as f64);
+    eprintln!("measuring for {time}: leave the machine alone meanwhile");
+    let limits = measure(&ends(&available_cpus()), DEFAULT_BUDGET, &mut |_| {})?;
+    if args.json {
+        print_json(&limits)?;
+    } else {
+        print(&tables(&limits))?;
+    }
+    Ok(Exit::Fine)
+}
+
+/// The cores on which the two ends of a case run, as the coordinator places them: the first and the last.
+pub(crate) fn ends(cpus: &[usize]) -> Vec<usize> {
+    let mut ends: Vec<usize> = cpus.first().into_iter().chain(cpus.last()).copied().collect();
+    ends.dedup();
+    ends
+}
+
+fn tables(limits: &Limits) -> String {
+    let cpus = match limits.cpus[..] {
+        [home, away, ..] => format!("CPUs {home} and {away}"),
+        _ => String::from("One CPU: what takes two is left out"),
+    };
+    // Copying has a table of its own, by size.
+    let rows: Vec<_> = limits.rows().into_iter().filter(|row| row.unit != Unit::BytesPerSecond).map(figure).collect();
+    let sizes: Vec<_> = limits.copy.iter().map(copying).collect();
+    format!(
+        "{cpus}\n\n{}\n{}",
+        columns(&["limit", "figure", "note"], &[Left, Right, Left], &rows),
+        columns(&["copying messages of", "within a core", "across cores"], &[Left, Right, Right], &sizes),
+    )
+}
+
+fn figure(row: LimitRow) -> Vec<String> {
+    let value = match row.unit {
+        Unit::Ns => units::duration(row.value),
+        Unit::BytesPerSecond => units::bandwidth(row.value),
+        Unit::Count => units::grouped(row.value as u64),
+    };
+    vec![row.name.to_owned(), value, row.note]
+}
+
+fn copying(copy: &CopyBandwidth) -> Vec<String> {
+    let across = copy.cross_core_bytes_per_s.map_or(String::from("-"), units::bandwidth);
+    vec![units::size(copy.size_bytes as usize), units::bandwidth(copy.same_core_bytes_per_s), across]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_ends_are_the_first_and_the_last_core() {
+        assert_eq!(ends(&[2, 3, 5, 7]), [2, 7]);
+        assert_eq!(ends(&[4]), [4]);
+        assert!(ends(&[]).is_empty());
+    }
+
+    #[test]
+    fn every_figure_is_in_the_tables() {
+        for cpus in [ends(&available_cpus()), vec![available_cpus()[0]]] {
+            let limits = measure(&cpus, Duration::from_millis(50), &mut |_| {}).unwrap();
+            let text = tables(&limits);
+            assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+            for row in limits.rows().iter().filter(|row| row.unit != Unit::BytesPerSecond) {
+                assert!(text.contains(row.name), "{} in {text}", row.name);
+            }
+            for copy in &limits.copy {
+                assert!(text.contains(&units::bandwidth(copy.same_core_bytes_per_s)), "{text}");
+            }
+        }
+    }
+}

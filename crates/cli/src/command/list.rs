@@ -1,0 +1,186 @@
+//! `list`: the mechanisms, what they promise and what they stand on.
+
+use std::fmt::Display;
+use std::sync::Arc;
+
+use anyhow::{Result, bail};
+use estafette_measure::case::Pattern;
+use estafette_measure::entry::Entry;
+use estafette_measure::spec::{Loss, Ordering, Runtime, Spec, Standing};
+use estafette_measure::{Registry, units};
+use serde::Serialize;
+
+use crate::args::List;
+use crate::columns::columns;
+use crate::exit::Exit;
+use crate::{print, print_json};
+
+/// A mechanism as `--json` gives it.
+#[derive(Serialize)]
+struct Listed<'a> {
+    #[serde(flatten)]
+    spec: &'a Spec,
+    /// How to get it, where it is not here.
+    absent: Option<String>,
+}
+
+/// Runs `list`.
+pub(crate) fn run(registry: &Registry, args: &List) -> Result<Exit> {
+    let entries = select(registry, &args.what)?;
+    let listed: Vec<_> =
+        entries.iter().map(|entry| Listed { spec: entry.spec(), absent: entry.present().err() }).collect();
+    if args.json {
+        print_json(&listed)?;
+    } else {
+        print(&tables(&listed))?;
+    }
+    Ok(Exit::Fine)
+}
+
+/// The mechanisms that are asked for, each once and in the order of enrolment; all where none is named.
+fn select<'a>(registry: &'a Registry, what: &[String]) -> Result<Vec<&'a Arc<dyn Entry>>> {
+    let mut wanted = Vec::new();
+    for pattern in what {
+        match registry.matching(pattern) {
+            Ok(found) => wanted.extend(found.into_iter().map(|entry| &entry.spec().name)),
+            Err(error) => bail!(error),
+        }
+    }
+    Ok(registry.iter().filter(|entry| what.is_empty() || wanted.contains(&&entry.spec().name)).collect())
+}
+
+fn tables(listed: &[Listed<'_>]) -> String {
+    if listed.is_empty() {
+        return String::from("no mechanism is enrolled in this program\n");
+    }
+    let headers = ["mechanism", "version", "waits", "class", "order", "loss", "longest", "patterns", "on"];
+    let promises: Vec<_> = listed.iter().map(|listed| promises(listed.spec)).collect();
+    let stands_on: Vec<_> = listed.iter().map(stands_on).collect();
+    format!("{}\n{}", columns(&headers, &[], &promises), columns(&["mechanism", "stands on"], &[], &stands_on))
+}
+
+/// One line of the first table, as short as it can be said.
+fn promises(spec: &Spec) -> Vec<String> {
+    let patterns = match spec.patterns.as_slice() {
+        [Pattern::PingPong, Pattern::Stream, Pattern::FanIn] => String::from("all"),
+        some => joined(some).replace("ping-pong", "ping"),
+    };
+    let runtimes = match spec.runtimes.as_slice() {
+        [Runtime::TokioMulti | Runtime::TokioCurrent, Runtime::TokioMulti | Runtime::TokioCurrent] => {
+            String::from("tokio")
+        }
+        some => joined(some),
+    };
+    let order = match spec.ordering {
+        Ordering::Strict => "strict",
+        Ordering::PerProducer => "producer",
+        Ordering::Unordered => "none",
+    };
+    let loss = match spec.loss {
+        Loss::Never => "never",
+        Loss::Counted => "may",
+    };
+    vec![
+        spec.name.clone(),
+        spec.version.clone(),
+        joined(&spec.waits),
+        spec.ownership.to_string(),
+        order.to_owned(),
+        loss.to_owned(),
+        spec.max_message.map_or(String::from("any"), units::size),
+        patterns,
+        runtimes,
+    ]
+}
+
+fn stands_on(Listed { spec, absent }: &Listed<'_>) -> Vec<String> {
+    let label = match spec.standing {
+        Standing::Candidate => "",
+        Standing::Limit => " (limit)",
+        Standing::Baseline => " (baseline, runs when it is named)",
+    };
+    let absent = absent.as_ref().map_or(String::new(), |how| format!("\nnot here: {how}"));
+    vec![spec.name.clone(), format!("{}{label}{absent}", spec.stands_on)]
+}
+
+fn joined(words: &[impl Display]) -> String {
+    words.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use estafette_measure::case::{Case, Role};
+    use estafette_measure::driver::Ctx;
+    use estafette_measure::protocol::Report;
+    use estafette_measure::spec::Wait;
+
+    use super::*;
+
+    struct Fake(Spec, Result<(), String>);
+
+    impl Entry for Fake {
+        fn spec(&self) -> &Spec {
+            &self.0
+        }
+        fn supports(&self, _: &Case) -> Result<(), String> {
+            Ok(())
+        }
+        fn roles(&self, _: &Case) -> Vec<Role> {
+            Vec::new()
+        }
+        fn run(&self, _: &Case, _: Role, _: &mut Ctx) -> Result<Report> {
+            bail!("never run")
+        }
+        fn present(&self) -> Result<(), String> {
+            self.1.clone()
+        }
+    }
+
+    fn registry() -> Registry {
+        let ring = Spec::new("process/a-ring-by-name")
+            .version("10.20.30")
+            .waits(&[Wait::Spin, Wait::Block])
+            .ordering(Ordering::PerProducer)
+            .loss(Loss::Counted)
+            .max_message(65_507)
+            .stands_on("a ring");
+        let task = Spec::new("task/x").runtimes(&[Runtime::TokioMulti, Runtime::TokioCurrent]);
+        let pipe = Spec::new("process/pipe-c").standing(Standing::Baseline).stands_on("pipe(2), in C");
+        Registry::new()
+            .enrol(Fake(ring, Err(String::from("install the ring"))))
+            .enrol(Fake(task, Ok(())))
+            .enrol(Fake(pipe, Ok(())))
+    }
+
+    fn names(what: &[&str]) -> Vec<String> {
+        let what: Vec<_> = what.iter().map(|&name| name.to_owned()).collect();
+        select(&registry(), &what).unwrap().iter().map(|entry| entry.spec().name.clone()).collect()
+    }
+
+    #[test]
+    fn patterns_select_each_mechanism_once() {
+        assert_eq!(names(&[]).len(), 3);
+        assert_eq!(names(&["task/*", "process/pipe-c", "process/*"]), names(&[]), "in the order of enrolment");
+        assert_eq!(names(&["task/x", "task/x"]), ["task/x"]);
+        let error = select(&registry(), &[String::from("pipe")]).err().unwrap().to_string();
+        assert!(error.contains("process/pipe-c"), "{error}");
+    }
+
+    #[test]
+    fn a_mechanism_takes_one_line_and_then_what_it_stands_on() {
+        let registry = registry();
+        let entries = select(&registry, &[]).unwrap();
+        let listed: Vec<_> =
+            entries.iter().map(|entry| Listed { spec: entry.spec(), absent: entry.present().err() }).collect();
+        let text = tables(&listed);
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+        assert_eq!(text.lines().count(), 4 + 1 + 4 + 1, "{text}");
+        for said in ["65507B", "spin,block", "tokio\n", "not here: install the ring", "pipe(2), in C (baseline"] {
+            assert!(text.contains(said), "{said} in {text}");
+        }
+        let json = serde_json::to_value(&listed).unwrap();
+        assert_eq!(json[0]["absent"], "install the ring");
+        assert_eq!(json[1]["name"], "task/x");
+        assert!(json[1]["absent"].is_null());
+    }
+}

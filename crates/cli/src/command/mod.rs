@@ -1,0 +1,8 @@
+//! The subcommands, one file each.
+
+pub(crate) mod bench;
+pub(crate) mod compare;
+pub(crate) mod doctor;
+pub(crate) mod limits;
+pub(crate) mod list;
+pub(crate) mod ping;

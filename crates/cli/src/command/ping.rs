@@ -1,0 +1,159 @@
+//! `ping`: one mechanism's round trip in one instance, in the shape people know.
+
+use anyhow::{Context, Result, bail};
+use estafette_measure::case::{Case, Cell, Pattern, Payload};
+use estafette_measure::coordinator::{FailureKind, Interrupt, Scratch};
+use estafette_measure::entry::can_run;
+use estafette_measure::limits::{self, available_cpus};
+use estafette_measure::plan::{Entrant, Plan};
+use estafette_measure::record::Figures;
+use estafette_measure::window::Window;
+use estafette_measure::{Registry, bound, run, units};
+use serde::Serialize;
+
+use crate::args::Ping;
+use crate::exit::Exit;
+use crate::progress::Progress;
+use crate::{print, print_json};
+
+/// Round trips before the measured ones: a tenth of them, within these.
+const WARMUP: std::ops::RangeInclusive<u64> = 100..=10_000;
+
+#[derive(Serialize)]
+struct Summary<'a> {
+    mechanism: &'a str,
+    size: usize,
+    count: u64,
+    total_ns: u64,
+    round_trips_per_second: f64,
+    limit: Option<Limit>,
+    figures: &'a Figures,
+}
+
+#[derive(Serialize)]
+struct Limit {
+    name: String,
+    ns: f64,
+}
+
+/// Runs `ping`.
+pub(crate) fn run(registry: &Registry, args: &Ping) -> Result<Exit> {
+    let case = case(registry, args)?;
+    let cpus = available_cpus();
+    let entry = registry.get(&case.mechanism).with_context(|| format!("no mechanism `{}`", case.mechanism))?;
+    if let Err(why) = can_run(entry.as_ref(), &case, cpus.len()) {
+        bail!("{}: {why}", case.mechanism);
+    }
+    let mut interrupt = Interrupt::install().context("cannot listen for Ctrl-C")?;
+    let mut scratch = Scratch::new()?;
+    let mut progress = Progress::new(None);
+    let limits = limits::measure(&cpus, limits::DEFAULT_BUDGET / 2, &mut |what| progress.stage(what))?;
+    progress.stage("round trips");
+    let warmup = (args.count / 10).clamp(*WARMUP.start(), *WARMUP.end());
+    let entrant = Entrant { case, control: false };
+    let plan = Plan {
+        window: Window::Count { warmup, messages: args.count },
+        rounds: 1,
+        seed: fastrand::u64(..1 << 53),
+        entrants: vec![entrant.clone()],
+        refusals: Vec::new(),
+        cpus,
+    };
+    let outcome = run::instance(registry, &plan, &entrant, plan.seed, &mut scratch, &mut interrupt)?;
+    progress.finish();
+    let figures = match outcome {
+        Ok(figures) => figures,
+        Err(failure) if failure.kind == FailureKind::Interrupted => return Ok(Exit::Interrupted),
+        Err(failure) => bail!("{} failed: {}", entrant.case.mechanism, failure.text),
+    };
+    let handling = [bound::Handling::measure(entrant.case.payload)];
+    let limit =
+        bound::bind(&entrant.case.cell, &limits, None, &handling).map(|bound| Limit { name: bound.name, ns: bound.ns });
+    let summary = Summary {
+        mechanism: &entrant.case.mechanism,
+        size: entrant.case.payload.len(),
+        count: figures.messages,
+        total_ns: figures.window_ns,
+        round_trips_per_second: figures.per_second(),
+        limit,
+        figures: &figures,
+    };
+    if args.json {
+        print_json(&summary)?;
+    } else {
+        print(&block(&summary, &entrant.case.cell)?)?;
+    }
+    match &figures.breach {
+        Some(breach) => {
+            eprintln!("estafette: {} broke its promise: {breach}", entrant.case.mechanism);
+            Ok(Exit::Breach)
+        }
+        None => Ok(Exit::Fine),
+    }
+}
+
+/// The cell that a ping of this mechanism is measured in.
+fn case(registry: &Registry, args: &Ping) -> Result<Case> {
+    let Some(entry) = registry.get(&args.mechanism) else {
+        bail!(
+            "{}",
+            registry
+                .matching(&args.mechanism)
+                .err()
+                .unwrap_or_else(|| format!("`{}` is a pattern: ping measures one mechanism", args.mechanism))
+        );
+    };
+    let spec = entry.spec();
+    let first = |what: &str| format!("{} says of no {what} that it has it", spec.name);
+    let cell = Cell {
+        scope: spec.scope,
+        pattern: Pattern::PingPong,
+        payload: args.size,
+        producers: 1,
+        capacity: 1024,
+        runtime: *spec.runtimes.first().with_context(|| first("runtime"))?,
+        wait: args.wait.or(spec.waits.first().copied()).with_context(|| first("wait mode"))?,
+        place: args.place,
+    };
+    // A mechanism of words has no sizes: the default size means the only one it has.
+    let words_only = spec.payloads.iter().all(|kind| *kind == Payload::U64.kind());
+    let payload = if words_only && args.size == Payload::Bytes(64) { Payload::U64 } else { args.size };
+    Ok(Case { mechanism: spec.name.clone(), cell: Cell { payload, ..cell } })
+}
+
+fn block(summary: &Summary<'_>, cell: &Cell) -> Result<String> {
+    let latency = summary.figures.latency.as_ref().context("a ping without round-trip times")?;
+    let mut lines = vec![
+        (String::from("Mechanism"), summary.mechanism.to_owned()),
+        (String::from("Case"), cell.to_string()),
+        (String::from("Message size"), units::size(summary.size)),
+        (String::from("Message count"), units::grouped(summary.count)),
+        (String::from("Total duration"), units::duration(summary.total_ns as f64)),
+        (String::from("Average round trip"), units::duration(latency.mean_ns)),
+        (String::from("Minimum round trip"), units::duration(latency.min_ns as f64)),
+        (String::from("Maximum round trip"), units::duration(latency.max_ns as f64)),
+        (String::from("Standard deviation"), units::duration(latency.stddev_ns)),
+        (
+            String::from("p50 · p99 · p99.9"),
+            [latency.p50_ns, latency.p99_ns, latency.p999_ns].map(|ns| units::duration(ns as f64)).join(" · "),
+        ),
+        (String::from("Round trips"), units::rate(summary.round_trips_per_second)),
+    ];
+    if latency.batch > 1 {
+        lines.push((String::from("Timed in batches of"), latency.batch.to_string()));
+    }
+    if let Some(cpu) = summary.figures.cpu_ns_per_message {
+        lines.push((String::from("Processor time"), format!("{} a round trip, both ends", units::duration(cpu))));
+    }
+    if summary.figures.faults.lost > 0 {
+        lines.push((String::from("Lost"), summary.figures.faults.lost.to_string()));
+    }
+    if let Some(limit) = &summary.limit {
+        let ratio = latency.p50_ns as f64 / limit.ns;
+        lines.push((
+            String::from("Limit"),
+            format!("{} {}; the median is {ratio:.1} times that", limit.name, units::duration(limit.ns)),
+        ));
+    }
+    Ok(lines.into_iter().map(|(name, value)| format!("{:<20} {value}\n", format!("{name}:"))).collect())
+}

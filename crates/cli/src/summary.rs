@@ -1,0 +1,123 @@
+//! Three sentences in plain words after the tables: what wins where, what binds it, how noisy the machine was.
+
+use estafette_measure::case::Pattern;
+use estafette_measure::ranking::{Ranking, Row};
+use estafette_measure::record::Record;
+use estafette_measure::spec::{Scope, Standing};
+use estafette_measure::stats::Verdict;
+
+use crate::table::{decided, percent};
+
+/// The three sentences, each wrapped to 100 columns.
+pub(crate) fn sentences(record: &Record, rankings: &[Ranking]) -> String {
+    let sentences = [winners(rankings), binding(rankings), noise(record, rankings)];
+    sentences.iter().filter(|sentence| !sentence.is_empty()).map(|sentence| wrapped(sentence)).collect()
+}
+
+/// A cell's candidates that nothing is known to be faster than: the best and whoever is not decided against it.
+fn winners_of(ranking: &Ranking) -> Vec<&Row> {
+    let candidates = || {
+        ranking
+            .rows
+            .iter()
+            .filter(|row| !row.control && row.spec.standing == Standing::Candidate && row.result.is_some())
+    };
+    let Some(best) = candidates().next() else { return Vec::new() };
+    // Rows of other ownership classes are held against their own best; the sentence speaks of the fastest class.
+    candidates()
+        .filter(|row| row.spec.ownership == best.spec.ownership)
+        .filter(|row| row.result.as_ref().is_some_and(|result| result.verdict != Some(Verdict::Slower)))
+        .collect()
+}
+
+fn winners(rankings: &[Ranking]) -> String {
+    let mut parts = Vec::new();
+    for scope in Scope::ALL {
+        for (pattern, doing) in
+            [(Pattern::PingPong, "round trips"), (Pattern::Stream, "streams"), (Pattern::FanIn, "fan-in")]
+        {
+            let contested = |ranking: &&Ranking| {
+                let candidates =
+                    ranking.rows.iter().filter(|row| !row.control && row.spec.standing == Standing::Candidate);
+                ranking.cell.scope == scope && ranking.cell.pattern == pattern && candidates.count() > 1
+            };
+            let Some(ranking) = rankings.iter().find(contested) else { continue };
+            let winners = winners_of(ranking);
+            let names: Vec<&str> =
+                winners.iter().filter_map(|row| row.spec.name.split_once('/').map(|(_, name)| name)).collect();
+            match names.as_slice() {
+                [] => {}
+                [one] => parts.push(format!("{one} wins {scope} {doing}")),
+                several => parts.push(format!("{} share {scope} {doing}", several.join(" and "))),
+            }
+        }
+    }
+    if parts.is_empty() { String::new() } else { format!("What wins where: {}.", parts.join("; ")) }
+}
+
+fn binding(rankings: &[Ranking]) -> String {
+    let mut parts = Vec::new();
+    for scope in Scope::ALL {
+        let best = rankings.iter().filter(|ranking| ranking.cell.scope == scope).find_map(|ranking| {
+            let row = winners_of(ranking).into_iter().next()?;
+            let bound = ranking.bound.as_ref()?;
+            let ratio = row.result.as_ref()?.metric_ns / bound.ns;
+            Some(format!("{scope} {} are {ratio:.1} times the {}", doing(ranking), bound.name))
+        });
+        parts.extend(best);
+    }
+    if parts.is_empty() { String::new() } else { format!("What binds them: {}.", parts.join("; ")) }
+}
+
+fn doing(ranking: &Ranking) -> &'static str {
+    match ranking.cell.pattern {
+        Pattern::PingPong => "round trips",
+        Pattern::Stream => "messages of a stream",
+        Pattern::FanIn => "messages of a fan-in",
+    }
+}
+
+fn noise(record: &Record, rankings: &[Ranking]) -> String {
+    let mut noises: Vec<f64> = rankings.iter().filter_map(|ranking| ranking.noise).collect();
+    noises.sort_by(f64::total_cmp);
+    let verdicts = rankings.iter().flat_map(|ranking| &ranking.rows).filter(|row| !row.control);
+    let verdicts: Vec<Verdict> = verdicts.filter_map(|row| row.result.as_ref()?.verdict).collect();
+    let open = verdicts.iter().filter(|verdict| **verdict == Verdict::Inconclusive).count();
+    let void: usize = rankings.iter().map(|ranking| ranking.void).sum();
+    let controls = rankings.iter().flat_map(|ranking| &ranking.rows).filter(|row| row.control);
+    let wrong = controls.filter_map(|row| row.result.as_ref()?.verdict).filter(|verdict| decided(*verdict)).count();
+    let spread = match (noises.first(), noises.get(noises.len() / 2), noises.last()) {
+        (Some(least), Some(middle), Some(most)) => format!(
+            "the same mechanism against itself differed by {} in the middle cell ({} to {})",
+            percent(*middle),
+            percent(*least),
+            percent(*most)
+        ),
+        _ => String::from("too few rounds to tell how much a mechanism differs from itself"),
+    };
+    format!(
+        "How noisy it was: {spread}; {open} of {} comparisons stayed inconclusive, {wrong} of {} controls were told apart, {void} of {} instances were void.",
+        verdicts.len(),
+        rankings.len(),
+        record.instances.len()
+    )
+}
+
+fn wrapped(sentence: &str) -> String {
+    let mut text = String::new();
+    let mut width = 0;
+    for word in sentence.split(' ') {
+        let length = word.chars().count();
+        if width > 0 && width + 1 + length > 100 {
+            text.push('\n');
+            width = 0;
+        } else if width > 0 {
+            text.push(' ');
+            width += 1;
+        }
+        text.push_str(word);
+        width += length;
+    }
+    text.push('\n');
+    text
+}

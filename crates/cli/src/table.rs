@@ -1,0 +1,154 @@
+//! Rankings as tables of at most 100 columns.
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use estafette_measure::case::Pattern;
+use estafette_measure::ranking::{Ranking, Row, RowResult};
+use estafette_measure::record::Record;
+use estafette_measure::spec::{Loss, Standing};
+use estafette_measure::stats::Verdict;
+use estafette_measure::units;
+
+/// The widest a table gets.
+const WIDTH: u16 = 100;
+
+/// One cell's table with its heading.
+pub(crate) fn ranking(ranking: &Ranking) -> String {
+    let round_trip = ranking.cell.pattern == Pattern::PingPong;
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_width(WIDTH);
+    let figure = if round_trip { ["round trip", "p99"] } else { ["messages", "each"] };
+    let headers = ["mechanism", figure[0], figure[1], "÷ limit", "cpu/msg", "switches", "against the best", ""];
+    table.set_header(headers);
+    for column in 1..=5 {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    for row in &ranking.rows {
+        table.add_row(columns(ranking, row, round_trip));
+    }
+    let mut text = format!("{}\n", ranking.cell);
+    for line in table.lines() {
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    for row in &ranking.rows {
+        if let Some((count, why)) = &row.failed {
+            text.push_str(&format!(
+                "  {} failed in {count} instance(s): {}\n",
+                row.spec.name,
+                why.replace('\n', "\n    ")
+            ));
+        }
+        if let Some(breach) = &row.breach {
+            text.push_str(&format!("  {} broke its promise: {breach}\n", row.spec.name));
+        }
+        if let Some(result) = row.result.as_ref().filter(|result| row.spec.loss == Loss::Counted && result.lost > 0.0) {
+            text.push_str(&format!("  {} lost {} of the messages it was given\n", row.spec.name, percent(result.lost)));
+        }
+    }
+    let bound = ranking.bound.as_ref().map(|bound| format!("limit: {} {}", bound.name, units::duration(bound.ns)));
+    let noise = ranking.noise.zip(ranking.floor).map(|(noise, floor)| {
+        format!("noise {} · nothing within {} is decided", percent(noise), percent(floor.exp_m1()))
+    });
+    let void = (ranking.void > 0).then(|| format!("{} instance(s) void", ranking.void));
+    let notes: Vec<String> = [bound, noise, void].into_iter().flatten().collect();
+    if !notes.is_empty() {
+        text.push_str(&format!("  {}\n", notes.join(" · ")));
+    }
+    text
+}
+
+fn columns(ranking: &Ranking, row: &Row, round_trip: bool) -> Vec<String> {
+    let name = row.spec.name.clone();
+    let label = match (row.control, row.spec.standing) {
+        (true, _) => format!("{name} (again)"),
+        (false, Standing::Limit) => format!("{name} (limit)"),
+        _ => name,
+    };
+    let Some(result) = &row.result else {
+        let why = if row.breach.is_some() {
+            "broke its promise"
+        } else if row.failed.is_some() {
+            "failed"
+        } else {
+            "no valid instance"
+        };
+        return vec![label, String::from(why)];
+    };
+    let optional = |value: Option<f64>, show: &dyn Fn(f64) -> String| value.map_or(String::from("-"), show);
+    let figures = if round_trip {
+        [units::duration(result.metric_ns), optional(result.p99_ns, &units::duration)]
+    } else {
+        let each = match ranking.cell.payload.len() {
+            8 => units::duration(result.metric_ns),
+            len => units::bandwidth(len as f64 * 1e9 / result.metric_ns),
+        };
+        [units::rate(1e9 / result.metric_ns), each]
+    };
+    let [first, second] = figures;
+    let limit = ranking.bound.as_ref().map(|bound| result.metric_ns / bound.ns);
+    vec![
+        label,
+        first,
+        second,
+        optional(limit, &|ratio| format!("{}×", units::three_digits(ratio))),
+        optional(result.cpu_ns, &units::duration),
+        optional(result.switches, &|switches| format!("{switches:.2}")),
+        versus(result),
+        verdict(row, result),
+    ]
+}
+
+/// `1.43× [1.38 to 1.50]`: how much more time it takes than the best.
+fn versus(result: &RowResult) -> String {
+    match &result.versus {
+        Some(interval) => format!(
+            "{}× [{} to {}]",
+            units::three_digits((-interval.estimate).exp()),
+            units::three_digits((-interval.high).exp()),
+            units::three_digits((-interval.low).exp())
+        ),
+        None => String::new(),
+    }
+}
+
+fn verdict(row: &Row, result: &RowResult) -> String {
+    match (&result.verdict, row.spec.standing) {
+        (Some(verdict), _) => verdict.to_string(),
+        (None, Standing::Candidate) => format!("best {}", row.spec.ownership),
+        (None, _) => String::new(),
+    }
+}
+
+/// `3.2 %`.
+pub(crate) fn percent(part: f64) -> String {
+    format!("{} %", units::three_digits(part * 100.0))
+}
+
+/// The mechanisms that could not take part, by reason.
+pub(crate) fn refusals(record: &Record) -> String {
+    let mut lines: Vec<(String, usize)> = Vec::new();
+    for refusal in &record.refusals {
+        let line = format!("{}: {}", refusal.case.mechanism, refusal.why);
+        match lines.iter_mut().find(|(known, _)| *known == line) {
+            Some((_, count)) => *count += 1,
+            None => lines.push((line, 1)),
+        }
+    }
+    if lines.is_empty() {
+        return String::new();
+    }
+    let mut text = String::from("Not in every cell of its distance:\n");
+    for (line, count) in lines {
+        let cells = if count == 1 { String::from("1 cell") } else { format!("{count} cells") };
+        text.push_str(&format!("  {line} ({cells})\n"));
+    }
+    text.push('\n');
+    text
+}
+
+/// Whether a verdict says that there is a difference.
+pub(crate) fn decided(verdict: Verdict) -> bool {
+    matches!(verdict, Verdict::Faster | Verdict::Slower)
+}

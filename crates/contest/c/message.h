@@ -1,0 +1,155 @@
+/*
+ * Messages: what both ends can compute, so that every byte is written, read and checked.
+ *
+ * The format is described, with test vectors, in docs/child-protocol.md. This is all of it that one producer and one
+ * consumer on an ordered stream need; the Rust original is crates/measure/src/message.
+ */
+#ifndef MESSAGE_H
+#define MESSAGE_H
+
+#include <endian.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define MULTIPLIER UINT64_C(0x9E3779B97F4A7C15)
+#define INVERSE UINT64_C(0xF1DE83E19937733D)
+#define STEP UINT64_C(0xD1B54A32D192ED03)
+/* From one sequence number to the next, in tags before the seed is mixed in. */
+#define NEXT (MULTIPLIER << 1)
+#define SEQUENCE_BITS 36
+#define PRODUCER_BITS 11
+#define MAX_MESSAGES (UINT64_C(1) << SEQUENCE_BITS)
+
+_Static_assert(MULTIPLIER * INVERSE == 1, "each undoes the other modulo 2^64");
+
+/* The tag of a message before the seed is mixed in. */
+static inline uint64_t unseeded_tag(uint64_t producer, uint64_t sequence, bool end)
+{
+    return (producer << (SEQUENCE_BITS + 1) | sequence << 1 | end) * MULTIPLIER;
+}
+
+/* Writes one producer's messages, in sequence. */
+typedef struct {
+    uint64_t next; /* the next tag, before the seed is mixed in */
+    uint64_t seed;
+    uint64_t producer;
+    uint64_t made;
+} Generator;
+
+static inline Generator generator(uint64_t seed, uint64_t producer)
+{
+    return (Generator){.next = unseeded_tag(producer, 0, false), .seed = seed, .producer = producer};
+}
+
+/* Turns the next message into the mark that ends the stream; it carries the number of messages before it. */
+static inline void generator_end(Generator *g)
+{
+    g->next = unseeded_tag(g->producer, g->made, true);
+}
+
+/* Writes every byte of the next message. */
+static inline void fill(Generator *g, unsigned char *out, size_t len)
+{
+    uint64_t word = g->next ^ g->seed, bytes;
+    size_t words = len / 8;
+    for (size_t i = 0; i < words; i++) {
+        bytes = htole64(word);
+        memcpy(out + 8 * i, &bytes, 8);
+        word += STEP;
+    }
+    bytes = htole64(word);
+    memcpy(out + 8 * words, &bytes, len % 8);
+    g->next += NEXT;
+    g->made++;
+}
+
+/* Checks the messages of producer 0 as they arrive and keeps account of what is wrong. */
+typedef struct {
+    uint64_t expected; /* the tag expected next, before the seed is mixed in */
+    uint64_t seed;
+    uint64_t received;
+    uint64_t skipped; /* received + skipped is the sequence number expected next */
+    uint64_t duplicated, damaged;
+    uint64_t announced;
+    bool ended; /* the end mark has arrived, and `announced` is what it said */
+} Verifier;
+
+static inline Verifier verifier(uint64_t seed)
+{
+    return (Verifier){.seed = seed};
+}
+
+/* Everything but the next message: the end mark, damage, and what an ordered stream should never do. */
+__attribute__((noinline)) static void unexpected(Verifier *v, const unsigned char *message, size_t len, uint64_t tag,
+                                                 bool whole)
+{
+    uint64_t next = v->received + v->skipped, sequence;
+    bool end;
+    if (len < 8) {
+        /* The first bytes of a tag cannot say who they are: the next message, or the end, or neither. */
+        uint64_t mark = htole64(unseeded_tag(0, next, true) ^ v->seed);
+        end = memcmp(message, &mark, len) == 0;
+        sequence = next;
+        if (!end) {
+            v->damaged++;
+            v->skipped++;
+        }
+    } else {
+        uint64_t raw = (tag ^ v->seed) * INVERSE;
+        end = raw & 1;
+        sequence = raw >> 1;
+        if (!whole || sequence >= MAX_MESSAGES) {
+            v->damaged++;
+            return;
+        }
+        if (!end && sequence < next) {
+            v->duplicated++;
+        } else if (!end) {
+            v->skipped += sequence - next;
+            v->received++;
+        }
+    }
+    if (end) {
+        v->ended = true;
+        v->announced = sequence;
+    }
+    v->expected = unseeded_tag(0, v->received + v->skipped, false);
+}
+
+/* Reads and checks every byte of a message. */
+static inline void check(Verifier *v, const unsigned char *message, size_t len)
+{
+    uint64_t tag = v->expected ^ v->seed, word, bytes = 0, wrong = 0;
+    size_t words = len / 8;
+    if (words > 0) {
+        memcpy(&bytes, message, 8);
+        tag = le64toh(bytes);
+    }
+    word = tag;
+    for (size_t i = 0; i < words; i++) {
+        memcpy(&bytes, message + 8 * i, 8);
+        wrong |= le64toh(bytes) ^ word;
+        word += STEP;
+    }
+    bytes = htole64(word);
+    bool whole = wrong == 0 && memcmp(message + 8 * words, &bytes, len % 8) == 0;
+    if (whole && (tag ^ v->seed) == v->expected) {
+        v->expected += NEXT;
+        v->received++;
+    } else {
+        unexpected(v, message, len, tag, whole);
+    }
+}
+
+/* Messages that were sent, as far as is known, and never received. */
+static inline uint64_t lost(const Verifier *v)
+{
+    uint64_t sent = v->received + v->skipped;
+    if (v->ended && v->announced > sent)
+        sent = v->announced;
+    return sent - v->received;
+}
+
+#endif

@@ -1,0 +1,234 @@
+//! Where a ring lies: on the heap, for threads, or in a mapping, for processes.
+//!
+//! ```text
+//! 0      128        256        384                                        384 + slots * stride
+//! | front | tail lane | head lane | slot 0 | slot 1 | ...                  |
+//! ```
+//!
+//! Each of the first three has two cache lines to itself, since processors fetch lines in pairs. A ring on the heap is
+//! laid out the same and leaves the front unused. Every page is touched before the first message.
+
+use std::mem::offset_of;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use memmap2::MmapRaw;
+
+use super::error::Error;
+use super::lane::Lane;
+use super::shape::Shape;
+
+/// What stands before the slots.
+#[derive(Debug)]
+#[repr(C, align(128))]
+struct Controls {
+    front: Front,
+    tail: Lane,
+    head: Lane,
+}
+
+/// The front of a mapping. The header is written and read through the file, before anything is mapped.
+#[derive(Debug)]
+#[repr(C, align(128))]
+struct Front {
+    _header: [u64; 8],
+    /// The ends that were taken, as bits of [`End`].
+    taken: AtomicU32,
+}
+
+// The layout is a protocol between processes.
+const _: () = assert!(size_of::<Controls>() == 384);
+const _: () = assert!(offset_of!(Controls, tail) == 128 && offset_of!(Controls, head) == 256);
+const _: () = assert!(align_of::<Block>() == align_of::<Controls>() && size_of::<Block>() == 128);
+
+/// One of the two ends of a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Producer,
+    Consumer,
+}
+
+/// The bytes a ring of this shape takes.
+pub(super) fn size(shape: Shape) -> usize {
+    // No overflow: a shape has at most `Shape::MOST_BYTES` of slots.
+    size_of::<Controls>() + shape.bytes()
+}
+
+/// A ring's memory, of which each end has a handle.
+#[derive(Clone, Debug)]
+pub(super) struct Memory {
+    /// At the start of `owner`'s memory.
+    controls: NonNull<Controls>,
+    /// Behind the controls: `shape.bytes()` bytes.
+    slots: NonNull<u8>,
+    /// The number of slots less one.
+    mask: u64,
+    shape: Shape,
+    #[expect(dead_code, reason = "keeps the memory alive, which the pointers reach")]
+    owner: Arc<Owner>,
+}
+
+/// What the memory belongs to.
+#[derive(Debug)]
+#[expect(dead_code, reason = "as above")]
+enum Owner {
+    Heap(Vec<Block>),
+    Mapping(MmapRaw),
+}
+
+/// A piece of the heap aligned as a ring must be; atomic, since both ends have a pointer to it.
+#[derive(Debug)]
+#[repr(align(128))]
+#[expect(dead_code, reason = "as above")]
+struct Block([AtomicU64; 16]);
+
+impl Block {
+    fn zero() -> Self {
+        Self([const { AtomicU64::new(0) }; 16])
+    }
+}
+
+// SAFETY: the pointers go where `owner` goes, which is Send and Sync and whose memory does not move. What they point to is
+// atomic, except for the slots, and `slot` and `slot_mut` leave it to their callers that two threads do not collide there.
+unsafe impl Send for Memory {}
+
+impl Memory {
+    /// Zeroed memory on the heap.
+    ///
+    /// # Errors
+    ///
+    /// If there is not as much.
+    pub(super) fn heap(shape: Shape) -> Result<Self, Error> {
+        let bytes = size(shape);
+        let blocks = bytes.div_ceil(size_of::<Block>());
+        let mut heap = Vec::new();
+        heap.try_reserve_exact(blocks).map_err(|_| Error::OutOfMemory { bytes })?;
+        // Writing the zeros touches the pages.
+        heap.resize_with(blocks, Block::zero);
+        let start = NonNull::from(heap.as_slice()).cast();
+        // SAFETY: the blocks are at least `size(shape)` initialised bytes, aligned like `Controls`; as they consist of
+        // atomics, they may be written through a pointer from a shared reference; and a `Vec` that nobody changes keeps
+        // them where they are.
+        Ok(unsafe { Self::new(start, shape, Owner::Heap(heap)) })
+    }
+
+    /// The memory of a file of exactly `size(shape)` bytes that cannot shrink.
+    pub(super) fn mapping(map: MmapRaw, shape: Shape) -> Self {
+        assert_eq!(map.len(), size(shape), "the mapping has another size than the ring");
+        let start = NonNull::new(map.as_mut_ptr()).expect("a mapping is never at address zero").cast();
+        // SAFETY: the mapping has `size(shape)` initialised bytes, by the assertion, and begins on a page; it stays where
+        // it is until it is dropped; its pages stay in the file, as the file cannot shrink.
+        unsafe { Self::new(start, shape, Owner::Mapping(map)) }
+    }
+
+    /// # Safety
+    ///
+    /// `start` must point to `size(shape)` bytes, initialised, aligned like [`Controls`], writable, reached by no other
+    /// reference, and valid as long as `owner` is alive. Any bytes are valid [`Controls`].
+    unsafe fn new(start: NonNull<Controls>, shape: Shape, owner: Owner) -> Self {
+        // SAFETY: the slots come behind the controls and end where the memory does, if not there.
+        let slots = unsafe { start.add(1) }.cast();
+        Self { controls: start, slots, mask: shape.slots() as u64 - 1, shape, owner: Arc::new(owner) }
+    }
+
+    #[inline]
+    fn controls(&self) -> &Controls {
+        // SAFETY: `new` was promised that they are there as long as `owner`, which `self` keeps alive. They consist of
+        // atomics, for which any bits are valid and which anybody may change at any time.
+        unsafe { self.controls.as_ref() }
+    }
+
+    /// The lane from producer to consumer.
+    #[inline]
+    pub(super) fn tail(&self) -> &Lane {
+        &self.controls().tail
+    }
+
+    /// The lane from consumer to producer.
+    #[inline]
+    pub(super) fn head(&self) -> &Lane {
+        &self.controls().head
+    }
+
+    /// The number of slots.
+    #[inline]
+    pub(super) fn slots(&self) -> u64 {
+        self.mask + 1
+    }
+
+    /// Takes an end for good; false if somebody has.
+    pub(super) fn take(&self, end: End) -> bool {
+        let bit = match end {
+            End::Producer => 1 << 0,
+            End::Consumer => 1 << 1,
+        };
+        self.controls().front.taken.fetch_or(bit, Ordering::Relaxed) & bit == 0
+    }
+
+    /// The slot of the message number `index`, to be written.
+    ///
+    /// # Safety
+    ///
+    /// Until the result is dropped, some handle of this memory must live, and nobody else in this process may touch the
+    /// slot.
+    #[inline]
+    pub(super) unsafe fn slot_mut(&self, index: u64) -> BytesMut {
+        BytesMut(self.slot_at(index))
+    }
+
+    /// The slot of the message number `index`, to be read.
+    ///
+    /// # Safety
+    ///
+    /// Until the result is dropped, some handle of this memory must live, and nobody in this process may write the slot.
+    #[inline]
+    pub(super) unsafe fn slot(&self, index: u64) -> BytesRef {
+        BytesRef(self.slot_at(index))
+    }
+
+    #[inline]
+    fn slot_at(&self, index: u64) -> NonNull<[u8]> {
+        let offset = (index & self.mask) as usize * self.shape.stride();
+        // SAFETY: for any index the offset is at most `(slots - 1) * stride`, so that `slot <= stride` bytes from there lie
+        // within the `shape.bytes()` bytes of the slots.
+        let start = unsafe { self.slots.add(offset) };
+        NonNull::slice_from_raw_parts(start, self.shape.slot())
+    }
+}
+
+/// The bytes of a slot, to be written. A pointer, since the reference it gives must end when the slot is handed over, not
+/// when a function it was passed to returns.
+pub(super) struct BytesMut(NonNull<[u8]>);
+
+impl std::ops::Deref for BytesMut {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: in bounds by `slot_at`, initialised since the memory was made, alive and unshared as `slot_mut` was
+        // promised.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl std::ops::DerefMut for BytesMut {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as for `deref`.
+        unsafe { self.0.as_mut() }
+    }
+}
+
+/// The bytes of a slot, to be read.
+pub(super) struct BytesRef(NonNull<[u8]>);
+
+impl std::ops::Deref for BytesRef {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: in bounds by `slot_at`, initialised since the memory was made, alive and unwritten as `slot` was promised.
+        unsafe { self.0.as_ref() }
+    }
+}

@@ -1,0 +1,39 @@
+//! A TCP connection on loopback, blocking, without Nagle's delay.
+
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+
+use anyhow::{Context, Result};
+use estafette_measure::case::{Case, Role};
+use estafette_measure::{Carries, Ends, Mechanism, Party, Raw, Rendezvous, Spec};
+
+use crate::byte_stream::{Reading, Writing};
+
+/// `network/tcp`.
+#[derive(Debug)]
+pub struct Tcp;
+
+impl Mechanism for Tcp {
+    fn spec(&self) -> Spec {
+        Spec::new("network/tcp").stands_on("TCP on 127.0.0.1, TCP_NODELAY, write and read")
+    }
+}
+
+impl Carries<Raw> for Tcp {
+    type Tx = Writing<TcpStream>;
+    type Rx = Reading<TcpStream>;
+
+    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
+        let stream = if let Role::Consumer(_) = role {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("listening on 127.0.0.1")?;
+            meet.offer("address", &listener.local_addr()?.to_string())?;
+            listener.accept()?.0
+        } else {
+            let address = meet.want("address")?;
+            TcpStream::connect(&address).with_context(|| format!("connecting to {address}"))?
+        };
+        stream.set_nodelay(true)?;
+        let len = case.payload.len();
+        let (tx, rx) = (Writing::new(stream.try_clone()?, len), Reading::new(stream, len));
+        Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(rx) }]))
+    }
+}

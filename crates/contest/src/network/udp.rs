@@ -1,0 +1,86 @@
+//! UDP datagrams on loopback, blocking, with the kernel's own buffers. What the receiver's buffer cannot hold is lost,
+//! and counted.
+
+use std::io;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use estafette_measure::case::{Case, Pattern, Role};
+use estafette_measure::spec::Loss;
+use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+
+/// The longest datagram: 65,535 bytes less the IP and UDP headers.
+const MAX_DATAGRAM: usize = 65_507;
+/// How long a receiver waits for a message that may have been lost.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// `network/udp`.
+#[derive(Debug)]
+pub struct Udp;
+
+impl Mechanism for Udp {
+    fn spec(&self) -> Spec {
+        Spec::new("network/udp")
+            .stands_on("UDP on 127.0.0.1, connected, send and recv")
+            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn])
+            .max_message(MAX_DATAGRAM)
+            .max_producers(None)
+            .loss(Loss::Counted)
+    }
+}
+
+impl Carries<Raw> for Udp {
+    type Tx = Sending;
+    type Rx = Receiving;
+
+    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).context("binding to 127.0.0.1")?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        let (mine, theirs) =
+            if let Role::Consumer(_) = role { ("consumer", "producer") } else { ("producer", "consumer") };
+        // A consumer of several producers, or of one, hears whoever sends; an answer needs an address.
+        let answers = case.pattern == Pattern::PingPong;
+        if answers || mine == "consumer" {
+            meet.offer(mine, &socket.local_addr()?.to_string())?;
+        }
+        if answers || mine == "producer" {
+            let address = meet.want(theirs)?;
+            socket.connect(&address).with_context(|| format!("connecting to {address}"))?;
+        }
+        let len = case.payload.len();
+        let tx = Sending { socket: socket.try_clone()?, buffer: vec![0; len] };
+        // One byte more than a message has, so that a longer datagram does not pass for a right one.
+        let rx = Receiving { socket, buffer: vec![0; len + 1] };
+        Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(rx) }]))
+    }
+}
+
+#[derive(Debug)]
+/// The sending end.
+pub struct Sending {
+    socket: UdpSocket,
+    buffer: Vec<u8>,
+}
+
+impl Tx for Sending {
+    async fn put(&mut self, next: &mut Generator) -> io::Result<()> {
+        next.fill(&mut self.buffer);
+        self.socket.send(&self.buffer).map(drop)
+    }
+}
+
+#[derive(Debug)]
+/// The receiving end.
+pub struct Receiving {
+    socket: UdpSocket,
+    buffer: Vec<u8>,
+}
+
+impl Rx for Receiving {
+    async fn get(&mut self, seen: &mut Verifier) -> io::Result<()> {
+        let length = self.socket.recv(&mut self.buffer)?;
+        seen.bytes(&self.buffer[..length]);
+        Ok(())
+    }
+}

@@ -1,0 +1,63 @@
+//! An anonymous pipe, blocking, with the kernel's own capacity.
+
+use std::io::{PipeReader, PipeWriter, pipe};
+use std::os::fd::{AsFd, OwnedFd};
+
+use anyhow::Result;
+use estafette_measure::case::{Case, Pattern, Role};
+use estafette_measure::{Carries, Ends, Mechanism, Raw, Rendezvous, Spec};
+
+use crate::byte_stream::{Reading, Writing};
+
+/// POSIX: a write of up to this many bytes is not interleaved with those of others.
+const PIPE_BUF: usize = 4096;
+
+/// `process/pipe`.
+#[derive(Debug)]
+pub struct Pipe;
+
+impl Mechanism for Pipe {
+    fn spec(&self) -> Spec {
+        Spec::new("process/pipe")
+            .stands_on("pipe(2), write and read")
+            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn])
+            .max_producers(None)
+    }
+
+    fn supports(&self, case: &Case) -> Result<(), String> {
+        if case.pattern == Pattern::FanIn && case.payload.len() > PIPE_BUF {
+            return Err(format!("a pipe keeps the messages of several writers whole only up to {PIPE_BUF} bytes"));
+        }
+        Ok(())
+    }
+}
+
+impl Carries<Raw> for Pipe {
+    type Tx = Writing<PipeWriter>;
+    type Rx = Reading<PipeReader>;
+
+    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
+        let len = case.payload.len();
+        match (role, case.pattern) {
+            (Role::Consumer(_), Pattern::PingPong) => {
+                let (there_read, there_write) = pipe()?;
+                let (back_read, back_write) = pipe()?;
+                meet.offer_descriptors("pipes", &[there_write.as_fd(), back_read.as_fd()])?;
+                Ok(Ends::both(role, Writing::new(back_write, len), Reading::new(there_read, len)))
+            }
+            (_, Pattern::PingPong) => {
+                let [write, read] = meet.want_descriptors("pipes")?;
+                Ok(Ends::both(role, Writing::new(write.into(), len), Reading::new(read.into(), len)))
+            }
+            (Role::Producer(index), _) => {
+                let [write]: [OwnedFd; 1] = meet.want_descriptors("pipe")?;
+                Ok(Ends::producer(index, Writing::new(write.into(), len)))
+            }
+            (_, _) => {
+                let (read, write) = pipe()?;
+                meet.offer_descriptors("pipe", &[write.as_fd()])?;
+                Ok(Ends::consumer(0, Reading::new(read, len)))
+            }
+        }
+    }
+}

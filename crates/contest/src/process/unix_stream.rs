@@ -1,0 +1,39 @@
+//! A pair of UNIX stream sockets, blocking, with the kernel's own buffers.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream as Socket;
+
+use anyhow::Result;
+use estafette_measure::case::{Case, Role};
+use estafette_measure::{Carries, Ends, Mechanism, Party, Raw, Rendezvous, Spec};
+
+use crate::byte_stream::{Reading, Writing};
+
+/// `process/unix-stream`.
+#[derive(Debug)]
+pub struct UnixStream;
+
+impl Mechanism for UnixStream {
+    fn spec(&self) -> Spec {
+        Spec::new("process/unix-stream").stands_on("socketpair(AF_UNIX, SOCK_STREAM), write and read")
+    }
+}
+
+impl Carries<Raw> for UnixStream {
+    type Tx = Writing<Socket>;
+    type Rx = Reading<Socket>;
+
+    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
+        let socket = if let Role::Consumer(_) = role {
+            let (ours, theirs) = Socket::pair()?;
+            meet.offer_descriptors("socket", &[theirs.as_fd()])?;
+            ours
+        } else {
+            let [socket]: [OwnedFd; 1] = meet.want_descriptors("socket")?;
+            Socket::from(socket)
+        };
+        let len = case.payload.len();
+        let (tx, rx) = (Writing::new(socket.try_clone()?, len), Reading::new(socket, len));
+        Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(rx) }]))
+    }
+}

@@ -1,0 +1,37 @@
+//! Tokio's runtimes as executors of parties.
+
+use anyhow::{Context, Result};
+use estafette_measure::case::Case;
+use estafette_measure::executor::{Executor, Job, Threads};
+use estafette_measure::spec::Runtime as Kind;
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinSet;
+
+/// The executor for a case whose ends are futures.
+pub(crate) fn executor(case: &Case) -> Result<Box<dyn Executor>> {
+    let runtime = match case.runtime {
+        Kind::Thread => return Ok(Box::new(Threads)),
+        // One worker a core, as a program that uses `#[tokio::main]` has it.
+        Kind::TokioMulti => Builder::new_multi_thread().build(),
+        Kind::TokioCurrent => Builder::new_current_thread().build(),
+    };
+    Ok(Box::new(Tasks(runtime.context("starting tokio's runtime")?)))
+}
+
+/// One task a party.
+struct Tasks(Runtime);
+
+impl Executor for Tasks {
+    fn run(self: Box<Self>, jobs: Vec<Job>) -> Result<()> {
+        self.0.block_on(async {
+            let mut tasks = JoinSet::new();
+            for job in jobs {
+                tasks.spawn(async move { job.work.await.context(job.name) });
+            }
+            while let Some(result) = tasks.join_next().await {
+                result.context("a task")??;
+            }
+            Ok(())
+        })
+    }
+}

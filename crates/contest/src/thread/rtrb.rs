@@ -1,0 +1,74 @@
+//! `rtrb`: a wait-free ring for one producer and one consumer, polled.
+
+use std::hint::spin_loop;
+use std::io::{self, ErrorKind};
+
+use anyhow::Result;
+use estafette_measure::case::{Case, PayloadKind, Role};
+use estafette_measure::spec::{Ownership, Wait};
+use estafette_measure::{Carries, Ends, Generator, Mechanism, Payload, Rendezvous, Rx, Spec, Tx, Verifier};
+use rtrb::{Consumer, Producer, PushError, RingBuffer};
+
+/// `thread/rtrb`.
+#[derive(Debug)]
+pub struct Rtrb;
+
+impl Mechanism for Rtrb {
+    fn spec(&self) -> Spec {
+        Spec::new("thread/rtrb")
+            .version("0.4")
+            .stands_on("rtrb::RingBuffer, push and pop in a spin loop")
+            .waits(&[Wait::Spin])
+            .payloads(&[PayloadKind::U64, PayloadKind::Bytes])
+            .ownership(Ownership::Owned)
+    }
+}
+
+impl<P: Payload> Carries<P> for Rtrb {
+    type Tx = Sending<P>;
+    type Rx = Receiving<P>;
+
+    fn open(&self, case: &Case, _: Role, _: &mut Rendezvous) -> Result<Ends<Sending<P>, Receiving<P>>> {
+        Ends::pair(case, || {
+            let (tx, rx) = RingBuffer::new(case.capacity);
+            Ok((Sending(tx), Receiving(rx)))
+        })
+    }
+}
+
+/// The sending end.
+pub struct Sending<P>(Producer<P>);
+
+impl<P: Payload> Tx for Sending<P> {
+    #[inline(always)]
+    async fn put(&mut self, next: &mut Generator) -> io::Result<()> {
+        let mut message = P::make(next);
+        while let Err(PushError::Full(back)) = self.0.push(message) {
+            if self.0.is_abandoned() {
+                return Err(ErrorKind::BrokenPipe.into());
+            }
+            message = back;
+            spin_loop();
+        }
+        Ok(())
+    }
+}
+
+/// The receiving end.
+pub struct Receiving<P>(Consumer<P>);
+
+impl<P: Payload> Rx for Receiving<P> {
+    #[inline(always)]
+    async fn get(&mut self, seen: &mut Verifier) -> io::Result<()> {
+        loop {
+            if let Ok(message) = self.0.pop() {
+                message.check(seen);
+                return Ok(());
+            }
+            if self.0.is_abandoned() && self.0.is_empty() {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            spin_loop();
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The loop one would write by hand around `rtrb`, without the instrument: what the instrument adds is the difference
+//! between `thread/rtrb` and this.
+
+use std::hint::spin_loop;
+use std::thread;
+
+use anyhow::{Result, ensure};
+use estafette_measure::Spec;
+use estafette_measure::case::{Case, Pattern, PayloadKind, Role};
+use estafette_measure::clock::now_ns;
+use estafette_measure::driver::Ctx;
+use estafette_measure::entry::Entry;
+use estafette_measure::limits::pin_to;
+use estafette_measure::message::{Faults, StreamCount};
+use estafette_measure::protocol::{PartyReport, Report};
+use estafette_measure::spec::{Ownership, Standing, Wait};
+use estafette_measure::window::{TAIL_NS, Window};
+use rtrb::RingBuffer;
+
+/// Messages between two looks at the clock.
+const STRIDE: u64 = 4096;
+const END: u64 = u64::MAX;
+
+pub(super) struct RtrbByHand(Spec);
+
+impl RtrbByHand {
+    pub(super) fn new() -> RtrbByHand {
+        RtrbByHand(
+            Spec::new("thread/rtrb-by-hand")
+                .version("0.4")
+                .stands_on("rtrb::RingBuffer in a loop of its own")
+                .waits(&[Wait::Spin])
+                .patterns(&[Pattern::Stream])
+                .payloads(&[PayloadKind::U64])
+                .ownership(Ownership::Owned)
+                .standing(Standing::Baseline),
+        )
+    }
+}
+
+impl Entry for RtrbByHand {
+    fn spec(&self) -> &Spec {
+        &self.0
+    }
+
+    fn supports(&self, _: &Case) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn roles(&self, _: &Case) -> Vec<Role> {
+        vec![Role::All]
+    }
+
+    fn run(&self, case: &Case, _: Role, ctx: &mut Ctx) -> Result<Report> {
+        let Window::Time { warmup_ns, measure_ns } = ctx.window else {
+            anyhow::bail!("{} is measured by time", case.mechanism)
+        };
+        let (mut tx, mut rx) = RingBuffer::<u64>::new(case.capacity);
+        let cpus = ctx.cpus.clone();
+        let opens_ns = ctx.meet.ready()? + warmup_ns;
+        let closes_ns = opens_ns + measure_ns;
+
+        let producer_cpu = cpus.first().copied().flatten();
+        let producer = thread::spawn(move || -> Result<u64> {
+            producer_cpu.map_or(Ok(()), pin_to)?;
+            let mut next = 0;
+            while now_ns() < closes_ns + TAIL_NS {
+                for _ in 0..STRIDE {
+                    while tx.push(next).is_err() {
+                        spin_loop();
+                    }
+                    next += 1;
+                }
+            }
+            while tx.push(END).is_err() {
+                spin_loop();
+            }
+            Ok(next)
+        });
+
+        let consumer_cpu = cpus.get(1).copied().flatten();
+        let consumer = thread::spawn(move || -> Result<(u64, [(u64, u64); 2])> {
+            consumer_cpu.map_or(Ok(()), pin_to)?;
+            let mut expected = 0;
+            let mut marks = Vec::new();
+            loop {
+                for _ in 0..STRIDE {
+                    let message = loop {
+                        match rx.pop() {
+                            Ok(message) => break message,
+                            Err(_) => spin_loop(),
+                        }
+                    };
+                    if message != expected {
+                        ensure!(message == END, "expected {expected}, received {message}");
+                        ensure!(marks.len() == 2, "the stream ended before the window closed");
+                        return Ok((expected, [marks[0], marks[1]]));
+                    }
+                    expected += 1;
+                }
+                let now = now_ns();
+                if now >= [opens_ns, closes_ns, u64::MAX][marks.len()] {
+                    marks.push((now, expected));
+                }
+            }
+        });
+
+        let failed = |_| anyhow::anyhow!("a thread panicked");
+        let sent = producer.join().map_err(failed)??;
+        let (received, [opened, closed]) = consumer.join().map_err(failed)??;
+        let party = |role, sent, received, messages, window_ns| PartyReport {
+            role,
+            sent,
+            received,
+            faults: Faults::default(),
+            messages,
+            lost: 0,
+            window_ns,
+            longest_stall_ns: 0,
+            latency: None,
+        };
+        let count = StreamCount { producer: 0, received, announced: Some(sent) };
+        Ok(Report {
+            parties: vec![
+                party(Role::Producer(0), sent, Vec::new(), 0, 0),
+                party(Role::Consumer(0), 0, vec![count], closed.1 - opened.1, closed.0 - opened.0),
+            ],
+            usage: None,
+        })
+    }
+}

@@ -1,0 +1,253 @@
+//! Cases and cells: the axes along which mechanisms are measured.
+
+use std::fmt;
+use std::ops::Deref;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::spec::{Runtime, Scope, Wait, names};
+use crate::units;
+
+/// Who sends to whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pattern {
+    /// One message there and one back, one at a time: a round trip.
+    PingPong,
+    /// One producer sends to one consumer as fast as it can.
+    Stream,
+    /// Several producers send to one consumer as fast as they can.
+    FanIn,
+}
+
+names!(Pattern, "pattern", PingPong = "ping-pong", Stream = "stream", FanIn = "fan-in");
+
+/// What kind of value a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PayloadKind {
+    /// A machine word, passed by value.
+    U64,
+    /// A run of bytes: a `Vec<u8>` where a channel takes values, a slice elsewhere.
+    Bytes,
+}
+
+/// What a message is: its kind and its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String")]
+pub enum Payload {
+    /// A machine word.
+    U64,
+    /// So many bytes, at least one.
+    Bytes(usize),
+}
+
+impl Payload {
+    /// The longest message that can be asked for: 1 GiB.
+    pub const MAX: usize = 1 << 30;
+
+    /// Its kind.
+    pub fn kind(self) -> PayloadKind {
+        match self {
+            Payload::U64 => PayloadKind::U64,
+            Payload::Bytes(_) => PayloadKind::Bytes,
+        }
+    }
+
+    /// Its length in bytes.
+    pub fn len(self) -> usize {
+        match self {
+            Payload::U64 => 8,
+            Payload::Bytes(len) => len,
+        }
+    }
+
+    /// Never: a message has at least one byte.
+    pub fn is_empty(self) -> bool {
+        false
+    }
+}
+
+impl fmt::Display for Payload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Payload::U64 => f.pad("u64"),
+            Payload::Bytes(len) => f.pad(&units::size(*len)),
+        }
+    }
+}
+
+impl FromStr for Payload {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "u64" {
+            return Ok(Payload::U64);
+        }
+        match units::parse_size(text)? {
+            0 => Err(String::from("size 0: a message has at least 1 byte")),
+            len if len > Payload::MAX => Err(format!("size {text}: the longest message is 1 GiB")),
+            len => Ok(Payload::Bytes(len)),
+        }
+    }
+}
+
+impl TryFrom<String> for Payload {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Payload> for String {
+    fn from(payload: Payload) -> String {
+        payload.to_string()
+    }
+}
+
+/// On which cores the ends run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Place {
+    /// Each end pinned to a core of its own, as far as there are cores.
+    OtherCore,
+    /// All ends pinned to one core.
+    SameCore,
+    /// Not pinned: where the scheduler or the runtime puts them.
+    Free,
+}
+
+names!(Place, "placement", OtherCore = "other-core", SameCore = "same-core", Free = "free");
+
+/// The cases that differ in mechanism only: the ones that may be ranked against each other.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct Cell {
+    /// The distance.
+    pub scope: Scope,
+    /// Who sends to whom.
+    pub pattern: Pattern,
+    /// What is sent.
+    pub payload: Payload,
+    /// How many send.
+    pub producers: usize,
+    /// How many messages may be under way, where the mechanism lets one choose.
+    pub capacity: usize,
+    /// Where the ends run.
+    pub runtime: Runtime,
+    /// How the ends wait.
+    pub wait: Wait,
+    /// On which cores.
+    pub place: Place,
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} · {}", self.scope, self.pattern)?;
+        if self.pattern == Pattern::FanIn {
+            write!(f, " {}→1", self.producers)?;
+        }
+        write!(f, " · {} · {}", self.payload, self.wait)?;
+        match (self.runtime, self.place) {
+            (Runtime::Thread, place) => write!(f, " · {place}"),
+            (runtime, _) => write!(f, " · {runtime}"),
+        }
+    }
+}
+
+/// One mechanism in one cell.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct Case {
+    /// The mechanism's name.
+    pub mechanism: String,
+    /// The axes.
+    pub cell: Cell,
+}
+
+impl Deref for Case {
+    type Target = Cell;
+    fn deref(&self) -> &Cell {
+        &self.cell
+    }
+}
+
+/// Which end, or ends, of a case a child process plays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String")]
+pub enum Role {
+    /// Every end: the scopes inside one process.
+    All,
+    /// The producer of this number; in a ping-pong, the side that asks and measures.
+    Producer(usize),
+    /// The consumer of this number; in a ping-pong, the side that answers.
+    Consumer(usize),
+    /// A process between the ends.
+    Broker,
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Role::All => f.write_str("all"),
+            Role::Producer(index) => write!(f, "producer:{index}"),
+            Role::Consumer(index) => write!(f, "consumer:{index}"),
+            Role::Broker => f.write_str("broker"),
+        }
+    }
+}
+
+impl FromStr for Role {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let unknown = || format!("unknown role `{text}`; known: all, producer:N, consumer:N, broker");
+        match text.split_once(':') {
+            None if text == "all" => Ok(Role::All),
+            None if text == "broker" => Ok(Role::Broker),
+            Some(("producer", index)) => index.parse().map(Role::Producer).map_err(|_| unknown()),
+            Some(("consumer", index)) => index.parse().map(Role::Consumer).map_err(|_| unknown()),
+            _ => Err(unknown()),
+        }
+    }
+}
+
+impl TryFrom<String> for Role {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Role> for String {
+    fn from(role: Role) -> String {
+        role.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn payloads_parse_with_units() {
+        assert_eq!("u64".parse(), Ok(Payload::U64));
+        assert_eq!("64".parse(), Ok(Payload::Bytes(64)));
+        assert_eq!("4KiB".parse(), Ok(Payload::Bytes(4096)));
+        assert_eq!(Payload::Bytes(4096).to_string(), "4KiB");
+        for bad in ["0", "-1", "4Kib", "1TiB", "", "99999999999999999999"] {
+            assert!(bad.parse::<Payload>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn roles_round_trip() {
+        for role in [Role::All, Role::Producer(3), Role::Consumer(0), Role::Broker] {
+            assert_eq!(role.to_string().parse(), Ok(role));
+        }
+        assert!("producer".parse::<Role>().is_err());
+        assert!("producer:-1".parse::<Role>().is_err());
+    }
+}

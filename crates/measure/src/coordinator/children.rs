@@ -1,0 +1,167 @@
+//! The child processes of one instance. However it ends, none of them and nothing they started is left.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process, set_child_subreaper, waitid, waitpid,
+};
+
+use crate::case::Role;
+
+/// How much of what a child wrote to stderr is kept.
+const STDERR_TAIL: u64 = 4 * 1024;
+
+/// One child process.
+#[derive(Debug)]
+pub(super) struct Running {
+    pub(super) role: Role,
+    pub(super) socket: OwnedFd,
+    process: Child,
+    stderr: PathBuf,
+    status: Option<ExitStatus>,
+}
+
+impl Running {
+    /// Starts `program` with `arguments`, its protocol socket as descriptor 0.
+    pub(super) fn start(program: &Path, arguments: &[&str], role: Role, dir: &Path) -> Result<Running> {
+        let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+        let (socket, theirs) = pair.context("making a child's socket")?;
+        let stderr = dir.join(format!("stderr-{}", role.to_string().replace(':', "-")));
+        let process = Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::from(theirs))
+            .stdout(Stdio::null())
+            .stderr(File::create(&stderr).context("making a file for a child's stderr")?)
+            // Of its own, so that the terminal's Ctrl-C reaches the coordinator alone.
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("starting {}", program.display()))?;
+        Ok(Running { role, socket, process, stderr, status: None })
+    }
+
+    /// Its status, where it has ended.
+    pub(super) fn ended(&mut self) -> Option<ExitStatus> {
+        if self.status.is_none() {
+            self.status = self.process.try_wait().ok().flatten();
+        }
+        self.status
+    }
+
+    /// Waits for its end until `deadline`.
+    pub(super) fn wait_until(&mut self, deadline: Instant) -> Option<ExitStatus> {
+        let mut nap = Duration::from_micros(50);
+        loop {
+            if let Some(status) = self.ended() {
+                return Some(status);
+            }
+            if Instant::now() >= deadline {
+                return None;
+            }
+            std::thread::sleep(nap);
+            nap = (nap * 2).min(Duration::from_millis(5));
+        }
+    }
+
+    /// Ends it and waits for it.
+    fn kill(&mut self) {
+        if self.ended().is_none() {
+            let _ = self.process.kill();
+            self.status = self.process.wait().ok();
+        }
+    }
+
+    /// The last lines it wrote to stderr.
+    pub(super) fn stderr(&self) -> String {
+        let read = || -> std::io::Result<String> {
+            let mut file = File::open(&self.stderr)?;
+            let length = file.metadata()?.len();
+            file.seek(SeekFrom::Start(length.saturating_sub(STDERR_TAIL)))?;
+            let mut tail = Vec::new();
+            file.take(STDERR_TAIL).read_to_end(&mut tail)?;
+            Ok(String::from_utf8_lossy(&tail).trim().to_owned())
+        };
+        read().unwrap_or_default()
+    }
+}
+
+/// How a process ended, in words.
+pub(super) fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (_, Some(signal)) => format!("was killed by signal {signal}"),
+        (Some(code), _) => format!("exited with status {code}"),
+        _ => String::from("ended"),
+    }
+}
+
+/// All children of an instance; ended at the latest when this is dropped.
+#[derive(Debug, Default)]
+pub(super) struct Children(pub(super) Vec<Running>);
+
+impl Children {
+    /// Ends all children and whatever they started. Returns how many processes they had left behind.
+    pub(super) fn end(&mut self) -> usize {
+        for child in &mut self.0 {
+            child.kill();
+        }
+        self.0.clear();
+        end_strays()
+    }
+}
+
+impl Drop for Children {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Makes processes whose parent has ended children of this one, so that none can get away.
+pub(super) fn adopt_strays() {
+    // Only fails on kernels before 3.4; then strays are ended by their process group alone.
+    let _ = set_child_subreaper(Some(rustix::process::getpid()));
+}
+
+/// Ends the processes that became ours when the child that started them ended, and returns how many were still running.
+/// Between instances the coordinator has no children of its own.
+fn end_strays() -> usize {
+    let mut ended = 0;
+    // Each one ended may leave us its own children, so until there is none.
+    while has_children() {
+        for pid in own_children() {
+            if matches!(waitpid(Some(pid), WaitOptions::NOHANG), Ok(None)) {
+                let _ = kill_process(pid, Signal::KILL);
+                let _ = waitpid(Some(pid), WaitOptions::empty());
+                ended += 1;
+            }
+        }
+    }
+    ended
+}
+
+/// Whether this process has any child, dead or alive: one system call, where a look through `/proc` takes thousands.
+fn has_children() -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    !matches!(waitid(WaitId::All, options), Err(Errno::CHILD))
+}
+
+/// The processes whose parent is this one.
+fn own_children() -> Vec<Pid> {
+    let us = std::process::id().to_string();
+    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = processes.flatten().filter_map(|entry| {
+        let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+        let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+        // `pid (name) state parent ...`: the name may hold anything, a parenthesis included.
+        let parent = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?;
+        if parent == us { Pid::from_raw(pid) } else { None }
+    });
+    pids.collect()
+}

@@ -1,0 +1,364 @@
+//! One instance: its children started, brought together, timed, heard, checked and ended.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::children::{Children, Running, adopt_strays, describe};
+use super::{Interrupt, Scratch};
+use crate::case::{Case, Place, Role};
+use crate::child;
+use crate::clock::now_ns;
+use crate::entry::Entry;
+use crate::message::Faults;
+use crate::protocol::{self, Assignment, Offer, Report, ToChild, ToCoordinator};
+use crate::usage::Steal;
+use crate::window::Window;
+
+/// From the barrier to the start of the warm-up: the children have time to wake and to start their threads.
+const RUN_UP_NS: u64 = 500_000;
+/// How long children may take to open their ends.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long children may take beyond the window.
+const SLACK: Duration = Duration::from_secs(5);
+/// How long a child may take to exit once it is let go.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
+/// A party that saw no progress for so long received something late.
+const LATE_NS: u64 = 1_000_000_000;
+
+/// What an instance is made of.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The case.
+    pub case: Case,
+    /// What to measure.
+    pub window: Window,
+    /// What messages are made of; below 2^53.
+    pub seed: u64,
+    /// The cores that may be used.
+    pub cpus: Vec<usize>,
+    /// How long the window may take where it is given by count.
+    pub count_timeout: Duration,
+}
+
+/// What an instance gave.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// What each child reported.
+    pub reports: Vec<(Role, Report)>,
+    /// What was wrong with the messages, of all consumers together and against what the producers sent.
+    pub faults: Faults,
+    /// The part of the machine's time that the hypervisor took away meanwhile, from 0 to 1.
+    pub steal: f64,
+}
+
+/// Why an instance gave nothing.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// Which kind.
+    pub kind: FailureKind,
+    /// In words, with the end of what the child wrote to stderr.
+    pub text: String,
+}
+
+/// The kinds of failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureKind {
+    /// The user wants to stop.
+    Interrupted,
+    /// It did not come to its end in time.
+    Hang,
+    /// A child ended before its time.
+    Crash,
+    /// A message came more than a second after the others.
+    Late,
+    /// A child left a process behind.
+    Leak,
+    /// A child said it could not go on, or the instance could not be started.
+    Error,
+}
+
+impl Failure {
+    fn new(kind: FailureKind, text: impl Into<String>) -> Failure {
+        Failure { kind, text: text.into() }
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Failure {
+        Failure::new(FailureKind::Error, format!("{error:#}"))
+    }
+}
+
+/// An instance under way.
+#[derive(Debug)]
+pub struct Instance {
+    roles: Vec<Role>,
+    children: Children,
+    /// What was offered, until the barrier.
+    offers: HashMap<String, (Offer, Vec<OwnedFd>)>,
+    /// Who waits for what.
+    wants: Vec<(usize, String)>,
+    ready: usize,
+    reports: Vec<Option<Report>>,
+    _dir: Scratch,
+}
+
+impl Instance {
+    /// Runs one instance from start to end. Returns when all its children have gone, whatever happened.
+    ///
+    /// # Errors
+    /// What went wrong; the clean-up is done by then.
+    pub fn run(
+        entry: &dyn Entry,
+        setup: &Setup,
+        scratch: &mut Scratch,
+        interrupt: &mut Interrupt,
+    ) -> Result<Measured, Failure> {
+        adopt_strays();
+        let steal = Steal::now();
+        let mut instance = Instance::start(entry, setup, scratch)?;
+        instance.serve(setup, interrupt)?;
+        instance.let_go(entry)?;
+        let steal = steal.zip(Steal::now()).map_or(0.0, |(before, after)| after.since(&before));
+        instance.account(steal)
+    }
+
+    fn start(entry: &dyn Entry, setup: &Setup, scratch: &mut Scratch) -> Result<Instance> {
+        let dir = scratch.instance()?;
+        let case = &setup.case;
+        let roles = entry.roles(case);
+        let mut children = Children::default();
+        for (index, &role) in roles.iter().enumerate() {
+            let child = match entry.program(case, role)? {
+                Some(program) => Running::start(&program, &[], role, dir.path()),
+                None => Running::start(&own_program(), &[child::ARGUMENT], role, dir.path()),
+            }?;
+            children.0.push(child);
+            let assignment = Assignment {
+                protocol: protocol::VERSION,
+                case: case.clone(),
+                role,
+                window: setup.window,
+                seed: setup.seed,
+                dir: dir.path().to_owned(),
+                cpus: cores(role, case, &setup.cpus),
+            };
+            protocol::send(&children.0[index].socket, &ToChild::Assignment(Box::new(assignment)), &[])?;
+        }
+        let reports = roles.iter().map(|_| None).collect();
+        Ok(Instance { roles, children, offers: HashMap::new(), wants: Vec::new(), ready: 0, reports, _dir: dir })
+    }
+
+    /// Hears the children until all have reported.
+    fn serve(&mut self, setup: &Setup, interrupt: &mut Interrupt) -> Result<(), Failure> {
+        let mut deadline = Instant::now() + OPEN_TIMEOUT;
+        let mut begun = false;
+        while self.reports.iter().any(Option::is_none) {
+            for index in self.wait(deadline, interrupt, begun)? {
+                self.hear(index)?;
+            }
+            if !begun && self.ready == self.children.0.len() {
+                begun = true;
+                let window = match setup.window {
+                    Window::Time { .. } => Duration::from_nanos(setup.window.length_ns()),
+                    Window::Count { .. } => setup.count_timeout,
+                };
+                deadline = Instant::now() + window + SLACK;
+                self.begin()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until children have something to say. Returns which.
+    fn wait(&self, deadline: Instant, interrupt: &mut Interrupt, begun: bool) -> Result<Vec<usize>, Failure> {
+        let silent =
+            || -> Vec<usize> { (0..self.reports.len()).filter(|&index| self.reports[index].is_none()).collect() };
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            let roles: Vec<_> = silent().iter().map(|&index| self.children.0[index].role.to_string()).collect();
+            let stage = if begun { "did not finish" } else { "did not open its ends" };
+            return Err(self.failure(FailureKind::Hang, &format!("{stage} in time: {}", roles.join(", ")), silent()));
+        }
+        let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+        let silent = silent();
+        let mut sockets: Vec<_> =
+            silent.iter().map(|&index| PollFd::new(&self.children.0[index].socket, PollFlags::IN)).collect();
+        sockets.push(PollFd::new(&*interrupt, PollFlags::IN));
+        match poll(&mut sockets, Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(Failure::new(FailureKind::Error, format!("waiting for children: {error}"))),
+        }
+        let mut heard = Vec::new();
+        for (&index, socket) in silent.iter().zip(&sockets) {
+            if !socket.revents().is_empty() {
+                heard.push(index);
+            }
+        }
+        drop(sockets);
+        if interrupt.seen() {
+            return Err(Failure::new(FailureKind::Interrupted, "interrupted"));
+        }
+        Ok(heard)
+    }
+
+    /// Takes one packet of a child.
+    fn hear(&mut self, index: usize) -> Result<(), Failure> {
+        let role = self.children.0[index].role;
+        let packet = protocol::receive(&self.children.0[index].socket).with_context(|| role.to_string())?;
+        match packet {
+            Some((ToCoordinator::Offer(offer), descriptors)) => {
+                let waiting: Vec<_> = self.wants.extract_if(.., |(_, name)| *name == offer.name).collect();
+                for (who, _) in waiting {
+                    self.answer(who, &offer, &descriptors)?;
+                }
+                self.offers.insert(offer.name.clone(), (offer, descriptors));
+            }
+            Some((ToCoordinator::Want { name }, _)) => match self.offers.get(&name) {
+                Some((offer, descriptors)) => self.answer(index, offer, descriptors)?,
+                None => self.wants.push((index, name)),
+            },
+            Some((ToCoordinator::Ready {}, _)) => self.ready += 1,
+            Some((ToCoordinator::Report(report), _)) => self.reports[index] = Some(report),
+            Some((ToCoordinator::Failed { error }, _)) => {
+                return Err(self.failure(FailureKind::Error, &format!("{role}: {error}"), vec![index]));
+            }
+            None => {
+                let child = &mut self.children.0[index];
+                let how = child
+                    .wait_until(Instant::now() + EXIT_TIMEOUT)
+                    .map_or_else(|| String::from("closed its socket"), describe);
+                return Err(self.failure(FailureKind::Crash, &format!("{role} {how} before it reported"), vec![index]));
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(&self, index: usize, offer: &Offer, descriptors: &[OwnedFd]) -> Result<()> {
+        let borrowed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+        let child = &self.children.0[index];
+        protocol::send(&child.socket, &ToChild::Offer(offer.clone()), &borrowed).with_context(|| child.role.to_string())
+    }
+
+    /// Opens the barrier. The coordinator's copies of what was offered go, so that an end that closes is closed.
+    fn begin(&mut self) -> Result<()> {
+        self.offers.clear();
+        let start_ns = now_ns() + RUN_UP_NS;
+        for child in &self.children.0 {
+            protocol::send(&child.socket, &ToChild::Go { start_ns }, &[]).with_context(|| child.role.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// Lets the children go and sees that all do, with nothing left behind.
+    fn let_go(&mut self, entry: &dyn Entry) -> Result<(), Failure> {
+        for child in &self.children.0 {
+            // One that has crashed since is found below.
+            let _ = protocol::send(&child.socket, &ToChild::Done {}, &[]);
+        }
+        let deadline = Instant::now() + EXIT_TIMEOUT;
+        for index in 0..self.children.0.len() {
+            let child = &mut self.children.0[index];
+            let role = child.role;
+            match child.wait_until(deadline) {
+                None => {
+                    return Err(self.failure(
+                        FailureKind::Hang,
+                        &format!("{role} reported but did not exit"),
+                        vec![index],
+                    ));
+                }
+                Some(status) if !status.success() => {
+                    let text = format!("{role} reported, then {}", describe(status));
+                    return Err(self.failure(FailureKind::Crash, &text, vec![index]));
+                }
+                Some(_) => {}
+            }
+        }
+        match self.children.end() {
+            0 => Ok(()),
+            left => {
+                let name = &entry.spec().name;
+                Err(Failure::new(
+                    FailureKind::Leak,
+                    format!("{name} left {left} process(es) running; they have been ended"),
+                ))
+            }
+        }
+    }
+
+    /// A failure with the end of what these children wrote to stderr.
+    fn failure(&self, kind: FailureKind, what: &str, of: Vec<usize>) -> Failure {
+        let mut text = what.to_owned();
+        for index in of {
+            let child = &self.children.0[index];
+            let stderr = child.stderr();
+            if !stderr.is_empty() {
+                text.push_str(&format!("\n{} wrote: {stderr}", child.role));
+            }
+        }
+        Failure::new(kind, text)
+    }
+
+    /// Brings together what the children saw.
+    fn account(self, steal: f64) -> Result<Measured, Failure> {
+        let reports: Vec<_> =
+            self.roles.into_iter().zip(self.reports).filter_map(|(role, report)| Some((role, report?))).collect();
+        let parties = || reports.iter().flat_map(|(_, report)| &report.parties);
+        let mut faults = Faults::default();
+        for party in parties() {
+            faults.add(party.faults);
+            if party.longest_stall_ns > LATE_NS {
+                let seconds = party.longest_stall_ns as f64 / 1e9;
+                let text = format!("late: {} saw no message for {seconds:.1} s, where the limit is 1 s", party.role);
+                return Err(Failure::new(FailureKind::Late, text));
+            }
+        }
+        // What a consumer cannot know: messages sent after the last that arrived, where the end mark was lost too.
+        for sender in parties().filter(|party| matches!(party.role, Role::Producer(_))) {
+            let Role::Producer(index) = sender.role else { continue };
+            let heard = parties().filter(|party| matches!(party.role, Role::Consumer(_)));
+            for count in heard.flat_map(|party| &party.received).filter(|count| count.producer == index) {
+                if count.announced.is_none() {
+                    faults.lost = faults.lost.max(sender.sent.saturating_sub(count.received));
+                } else if count.announced != Some(sender.sent) {
+                    faults.damaged += 1;
+                }
+            }
+        }
+        Ok(Measured { reports, faults, steal })
+    }
+}
+
+/// This program, even where its file has been replaced since it was started.
+fn own_program() -> PathBuf {
+    PathBuf::from("/proc/self/exe")
+}
+
+/// The cores for the parties of a role: every end a core of its own as far as there are cores, consumers last, so that
+/// with two cores all producers share the first and the consumer has the second.
+fn cores(role: Role, case: &Case, cpus: &[usize]) -> Vec<Option<usize>> {
+    let parties = if role == Role::All { case.producers + 1 } else { 1 };
+    let (Some(&first), Some(&last)) = (cpus.first(), cpus.last()) else { return vec![None; parties] };
+    let producer = |index: usize| match case.place {
+        Place::Free => None,
+        Place::SameCore => Some(first),
+        Place::OtherCore => Some(cpus[index % (cpus.len() - 1).max(1)]),
+    };
+    let consumer = match case.place {
+        Place::Free => None,
+        Place::SameCore => Some(first),
+        Place::OtherCore => Some(last),
+    };
+    match role {
+        Role::All => (0..case.producers).map(producer).chain([consumer]).collect(),
+        Role::Producer(index) => vec![producer(index)],
+        // A broker stands where the message arrives.
+        Role::Consumer(_) | Role::Broker => vec![consumer],
+    }
+}

@@ -1,0 +1,43 @@
+//! Ctrl-C and termination: seen by the coordinator alone, as a descriptor it can wait on.
+
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+/// Becomes readable when the user wants to stop.
+#[derive(Debug)]
+pub struct Interrupt {
+    pipe: UnixStream,
+    seen: bool,
+}
+
+impl Interrupt {
+    /// Takes over SIGINT, SIGTERM and SIGHUP.
+    ///
+    /// # Errors
+    /// When the process has no descriptor left.
+    pub fn install() -> io::Result<Interrupt> {
+        let (read, write) = UnixStream::pair()?;
+        read.set_nonblocking(true)?;
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
+        }
+        Ok(Interrupt { pipe: read, seen: false })
+    }
+
+    /// Whether the user wants to stop.
+    pub fn seen(&mut self) -> bool {
+        if !self.seen {
+            self.seen = matches!(self.pipe.read(&mut [0; 16]), Ok(count) if count > 0);
+        }
+        self.seen
+    }
+}
+
+impl AsFd for Interrupt {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.pipe.as_fd()
+    }
+}

@@ -1,0 +1,10 @@
+//! The coordinator's side of an instance: directories, child processes, the packets between them, and the clean-up.
+
+mod children;
+mod instance;
+mod interrupt;
+mod scratch;
+
+pub use instance::{Failure, FailureKind, Instance, Measured, Setup};
+pub use interrupt::Interrupt;
+pub use scratch::Scratch;

@@ -1,0 +1,352 @@
+//! The timed loops, written once and monomorphised for every mechanism.
+//!
+//! Inside a loop there is one call of the mechanism's end, which makes or checks the message, and one comparison; the
+//! clock is read every [`Meter::stride`] messages.
+
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixDatagram;
+use std::sync::mpsc;
+
+use anyhow::{Context, Result, bail};
+use hdrhistogram::Histogram;
+
+use crate::case::{Case, Pattern, Role};
+use crate::clock::{self, now_ns};
+use crate::executor::{Job, Work};
+use crate::mechanism::{Carries, Ends, Party, Rx, Tx};
+use crate::message::{Generator, Verifier};
+use crate::pace::{Feedback, Pacer};
+use crate::protocol::{LatencyCounts, PartyReport, Report};
+use crate::rendezvous::Rendezvous;
+use crate::spec::Loss;
+use crate::usage::Usage;
+use crate::window::{Meter, Window};
+
+/// A lossy mechanism's consumer gives up this long after the window when no end mark comes.
+const QUIET_NS: u64 = 50_000_000;
+/// How often a lossy mechanism's end mark is sent, as one may be lost.
+const LOSSY_END_MARKS: usize = 8;
+/// A round trip is timed by itself where it takes at least this many readings of the clock.
+const CLOCKS_PER_SAMPLE: f64 = 20.0;
+
+/// What a child knows of its instance besides the case.
+#[derive(Debug)]
+pub struct Ctx {
+    /// How the children meet.
+    pub meet: Rendezvous,
+    /// What to measure.
+    pub window: Window,
+    /// What messages are made of.
+    pub seed: u64,
+    /// The core for each party this child plays; see [`crate::protocol::Assignment::cpus`].
+    pub cpus: Vec<Option<usize>>,
+}
+
+/// Opens a mechanism's ends, waits for the other children and runs the loops of the case's pattern.
+///
+/// # Errors
+/// Whatever keeps the mechanism from being opened or its messages from being moved.
+pub fn drive<M: Carries<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &mut Ctx) -> Result<Report> {
+    if role == Role::Broker {
+        mechanism.broker(case, &mut ctx.meet)?;
+        return Ok(Report { parties: Vec::new(), usage: Some(ctx.meet.spent()) });
+    }
+    let Ends(mut parties) = mechanism.open(case, role, &mut ctx.meet).context("opening")?;
+    let executor = mechanism.executor(case)?;
+    // The order that `Assignment::cpus` follows.
+    parties.sort_by_key(|party| party.role);
+    let leader = parties.iter().map(|party| party.role).max_by_key(|role| matches!(role, Role::Consumer(_)));
+    let lossy = mechanism.spec().loss == Loss::Counted;
+    let paced = lossy && case.pattern != Pattern::PingPong;
+    let (mut feedback, mut pacer) = if paced { feedback(case, role, &mut ctx.meet)? } else { (None, None) };
+    let start_ns = ctx.meet.ready()?;
+    let (reports, received) = mpsc::channel();
+    let jobs = parties.into_iter().enumerate().map(|(index, party)| {
+        let loops = Loops {
+            role: party.role,
+            next: Generator::new(ctx.seed, producer(party.role), case.payload.len()),
+            seen: Verifier::new(ctx.seed, case.producers, case.payload.len()),
+            meter: Meter::new(ctx.window, start_ns, Some(party.role) == leader),
+            share: ctx.window.share(producer(party.role), case.producers),
+            lossy,
+            feedback: if matches!(party.role, Role::Consumer(_)) { feedback.take() } else { None },
+            pacer: if matches!(party.role, Role::Producer(_)) { pacer.take() } else { None },
+            missing: [0; 2],
+        };
+        let name = party.role.to_string();
+        let reports = reports.clone();
+        let pattern = case.pattern;
+        let work: Work<()> = Box::pin(async move {
+            let report = loops.run(pattern, party).await?;
+            let _ = reports.send(report);
+            Ok(())
+        });
+        Job { name, cpu: ctx.cpus.get(index).copied().flatten(), work }
+    });
+    let jobs = jobs.collect();
+    drop(reports);
+    executor.run(jobs)?;
+    let mut report = Report::default();
+    for (party, usage) in received.try_iter() {
+        report.usage = report.usage.or(usage);
+        report.parties.push(party);
+    }
+    report.parties.sort_by_key(|party| party.role);
+    Ok(report)
+}
+
+/// The way back on which the consumer of a mechanism that may lose tells its producers what has arrived.
+fn feedback(case: &Case, role: Role, meet: &mut Rendezvous) -> Result<(Option<Feedback>, Option<Pacer>)> {
+    match role {
+        Role::Consumer(_) => {
+            let mut ends = Vec::new();
+            for index in 0..case.producers {
+                let (ours, theirs) = UnixDatagram::pair()?;
+                ours.set_nonblocking(true)?;
+                theirs.set_nonblocking(true)?;
+                meet.offer_descriptors(&format!("feedback:{index}"), &[theirs.as_fd()])?;
+                ends.push(ours);
+            }
+            Ok((Some(Feedback(ends)), None))
+        }
+        Role::Producer(index) => {
+            let [end]: [OwnedFd; 1] = meet.want_descriptors(&format!("feedback:{index}"))?;
+            Ok((None, Some(Pacer::new(end.into()))))
+        }
+        _ => Ok((None, None)),
+    }
+}
+
+/// Whose sequence a party sends. In a ping-pong both sides send that of producer 0, so that an answer is the same
+/// bytes as its question, and a mechanism that hands the question back answers right.
+fn producer(role: Role) -> usize {
+    if let Role::Producer(index) = role { index } else { 0 }
+}
+
+/// The state of one party's loop.
+struct Loops {
+    role: Role,
+    next: Generator,
+    seen: Verifier,
+    meter: Meter,
+    share: Option<u64>,
+    lossy: bool,
+    feedback: Option<Feedback>,
+    pacer: Option<Pacer>,
+    /// Messages missing as the window opened and as it closed, of a mechanism that may lose.
+    missing: [u64; 2],
+}
+
+impl Loops {
+    async fn run<T: Tx, R: Rx>(self, pattern: Pattern, party: Party<T, R>) -> Result<(PartyReport, Option<Usage>)> {
+        match (pattern, self.role, party.tx, party.rx) {
+            (Pattern::PingPong, Role::Producer(_), Some(tx), Some(rx)) => self.ping(tx, rx).await,
+            (Pattern::PingPong, Role::Consumer(_), Some(tx), Some(rx)) => self.pong(tx, rx).await,
+            (_, Role::Producer(_), Some(tx), _) if self.pacer.is_some() => self.produce_paced(tx).await,
+            (_, Role::Producer(_), Some(tx), _) => self.produce(tx).await,
+            (_, Role::Consumer(_), _, Some(rx)) => self.consume(rx).await,
+            (pattern, role, ..) => bail!("the mechanism opened no end for {role} of a {pattern}"),
+        }
+    }
+
+    /// Sends until the time is over or the share is sent, then the end mark.
+    async fn produce<T: Tx>(mut self, mut tx: T) -> Result<(PartyReport, Option<Usage>)> {
+        loop {
+            let left = self.share.map_or(u64::MAX, |share| share - self.next.made());
+            for _ in 0..self.meter.stride(self.next.made()).min(left) {
+                tx.put(&mut self.next).await.context("sending")?;
+            }
+            let now = self.meter.look(self.next.made());
+            if self.share.map_or(self.meter.over(now), |share| self.next.made() >= share) {
+                break;
+            }
+        }
+        self.produced(tx).await
+    }
+
+    /// As [`Loops::produce`], no faster than the mechanism can bear.
+    async fn produce_paced<T: Tx>(mut self, mut tx: T) -> Result<(PartyReport, Option<Usage>)> {
+        loop {
+            let left = self.share.map_or(u64::MAX, |share| share - self.next.made());
+            for _ in 0..self.meter.stride(self.next.made()).min(left) {
+                if let Some(pacer) = &mut self.pacer {
+                    pacer.wait();
+                }
+                tx.put(&mut self.next).await.context("sending")?;
+            }
+            let now = self.meter.look(self.next.made());
+            if let Some(pacer) = &mut self.pacer {
+                pacer.look(now, self.next.made(), self.meter.warming_up());
+            }
+            if self.share.map_or(self.meter.over(now), |share| self.next.made() >= share) {
+                break;
+            }
+        }
+        self.produced(tx).await
+    }
+
+    async fn produced<T: Tx>(mut self, mut tx: T) -> Result<(PartyReport, Option<Usage>)> {
+        let sent = self.next.made();
+        self.meter.end(sent);
+        self.send_end(&mut tx).await?;
+        Ok(self.report(sent, sent, None))
+    }
+
+    async fn send_end<T: Tx>(&mut self, tx: &mut T) -> Result<()> {
+        self.next.end();
+        if self.lossy {
+            // One of several will arrive; the receiver that has it may be gone when the others come.
+            for _ in 0..LOSSY_END_MARKS {
+                let _ = tx.put(&mut self.next.clone()).await;
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            return Ok(());
+        }
+        tx.put(&mut self.next).await.context("sending the end mark")?;
+        tx.flush().await.context("flushing")
+    }
+
+    /// Receives until every producer has ended.
+    async fn consume<R: Rx>(mut self, mut rx: R) -> Result<(PartyReport, Option<Usage>)> {
+        let mut heard_ns = now_ns();
+        'stream: loop {
+            let before = self.seen.received();
+            for _ in 0..self.meter.stride(before) {
+                if let Err(error) = rx.get(&mut self.seen).await {
+                    self.forgive(error)?;
+                    break;
+                }
+                if self.seen.ended() {
+                    break 'stream;
+                }
+            }
+            let received = self.seen.received();
+            let now = self.meter.look(received);
+            if let Some(feedback) = &self.feedback {
+                feedback.tell(self.seen.progress());
+                self.note_missing();
+            }
+            if received > before {
+                heard_ns = now;
+            } else if self.given_up(now, heard_ns) {
+                break;
+            }
+        }
+        let received = self.seen.received();
+        self.meter.end(received);
+        Ok(self.report(0, received, None))
+    }
+
+    /// Notes how many messages are missing as the window opens and as it closes.
+    fn note_missing(&mut self) {
+        let missing = self.seen.progress().map(|(next, received)| next.saturating_sub(received)).sum();
+        if self.meter.warming_up() || self.meter.open() {
+            self.missing[1] = missing;
+        }
+        if self.meter.warming_up() {
+            self.missing[0] = missing;
+        }
+    }
+
+    /// Asks and waits for the answer, over and over, and notes how long it took.
+    async fn ping<T: Tx, R: Rx>(mut self, mut tx: T, mut rx: R) -> Result<(PartyReport, Option<Usage>)> {
+        let clock_ns = clock::cost_ns();
+        let mut times = Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3).context("a histogram")?;
+        let mut batch: u64 = 1;
+        let mut fastest_ns = u64::MAX;
+        loop {
+            let left = self.share.map_or(u64::MAX, |share| share - self.next.made());
+            let round_trips = batch.min(left);
+            let asked_ns = now_ns();
+            let mut answered = true;
+            for _ in 0..round_trips {
+                tx.put(&mut self.next).await.context("asking")?;
+                if let Err(error) = rx.get(&mut self.seen).await {
+                    self.forgive(error)?;
+                    answered = false;
+                }
+            }
+            let now = now_ns();
+            let took = (now - asked_ns) / round_trips.max(1);
+            if self.meter.open() && answered {
+                times.saturating_record(took);
+            }
+            let warm = self.meter.open();
+            self.meter.look_at(now, self.next.made());
+            if !warm {
+                fastest_ns = fastest_ns.min(took.max(1));
+                if self.meter.open() {
+                    batch = (CLOCKS_PER_SAMPLE * clock_ns / fastest_ns as f64).ceil().max(1.0) as u64;
+                }
+            }
+            if self.share.map_or(self.meter.closed(), |share| self.next.made() >= share) {
+                break;
+            }
+        }
+        let sent = self.next.made();
+        self.meter.end(sent);
+        self.send_end(&mut tx).await?;
+        while !self.seen.ended() {
+            if let Err(error) = rx.get(&mut self.seen).await {
+                self.forgive(error)?;
+                break;
+            }
+        }
+        let counts = times.iter_recorded().map(|step| (step.value_iterated_to(), step.count_at_value())).collect();
+        Ok(self.report(sent, sent, Some(LatencyCounts { batch, counts })))
+    }
+
+    /// Answers until the end mark, and that too.
+    async fn pong<T: Tx, R: Rx>(mut self, mut tx: T, mut rx: R) -> Result<(PartyReport, Option<Usage>)> {
+        let mut heard_ns = now_ns();
+        'stream: loop {
+            let before = self.next.made();
+            for _ in 0..self.meter.stride(before) {
+                if let Err(error) = rx.get(&mut self.seen).await {
+                    self.forgive(error)?;
+                    break;
+                }
+                if self.seen.ended() {
+                    break 'stream;
+                }
+                tx.put(&mut self.next).await.context("answering")?;
+            }
+            let answered = self.next.made();
+            let now = self.meter.look(answered);
+            if answered > before {
+                heard_ns = now;
+            } else if self.given_up(now, heard_ns) {
+                break;
+            }
+        }
+        let sent = self.next.made();
+        self.meter.end(sent);
+        self.send_end(&mut tx).await?;
+        Ok(self.report(sent, sent, None))
+    }
+
+    /// Lets pass what a mechanism that may lose has to live with.
+    #[cold]
+    fn forgive(&self, error: io::Error) -> Result<()> {
+        // A datagram socket hears so of a peer that has had its end mark and gone.
+        let passing =
+            matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock | ErrorKind::ConnectionRefused);
+        if self.lossy && passing { Ok(()) } else { Err(error).context("receiving") }
+    }
+
+    fn given_up(&self, now: u64, heard_ns: u64) -> bool {
+        self.lossy && self.meter.over(now) && now > heard_ns + QUIET_NS
+    }
+
+    fn report(self, sent: u64, handled: u64, latency: Option<LatencyCounts>) -> (PartyReport, Option<Usage>) {
+        let (messages, window_ns, usage) = self.meter.result();
+        let receives = self.seen.received() > 0 || matches!(self.role, Role::Consumer(_)) || latency.is_some();
+        let (received, faults) = if receives { self.seen.finish() } else { Default::default() };
+        debug_assert!(messages <= handled);
+        let longest_stall_ns = self.meter.longest_stall_ns();
+        let lost = self.missing[1].saturating_sub(self.missing[0]);
+        let role = self.role;
+        (PartyReport { role, sent, received, faults, messages, lost, window_ns, longest_stall_ns, latency }, usage)
+    }
+}

@@ -1,0 +1,195 @@
+//! Entries and their registry: what can be measured, by name.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Result;
+use globset::{Glob, GlobSetBuilder};
+
+use crate::case::{Case, Place, Role};
+use crate::driver::{Ctx, drive};
+use crate::mechanism::{Carries, Mechanism, Raw};
+use crate::message::MAX_PRODUCERS;
+use crate::protocol::Report;
+use crate::spec::{Ordering, Spec, Wait};
+
+/// Something that can be measured. Mechanisms become entries through [`bytes`] and [`values`]; what does not fit their
+/// form, such as a program in another language or a hand-written loop, implements this itself.
+pub trait Entry: Send + Sync {
+    /// Its description.
+    fn spec(&self) -> &Spec;
+
+    /// Whether it can take part in this case, beyond what the description says.
+    ///
+    /// # Errors
+    /// The reason, where it cannot.
+    fn supports(&self, case: &Case) -> Result<(), String>;
+
+    /// The child processes of an instance.
+    fn roles(&self, case: &Case) -> Vec<Role>;
+
+    /// Plays one role, inside a child process.
+    ///
+    /// # Errors
+    /// Whatever keeps it from doing so.
+    fn run(&self, case: &Case, role: Role, ctx: &mut Ctx) -> Result<Report>;
+
+    /// Whether it can be had on this machine.
+    ///
+    /// # Errors
+    /// How to get it.
+    fn present(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// The program that plays this role, where it is not this one executed again. It speaks the protocol of
+    /// `docs/child-protocol.md` on descriptor 0.
+    ///
+    /// # Errors
+    /// When the program cannot be had.
+    fn program(&self, case: &Case, role: Role) -> Result<Option<PathBuf>> {
+        let _ = (case, role);
+        Ok(None)
+    }
+}
+
+type Run<M> = fn(&M, &Case, Role, &mut Ctx) -> Result<Report>;
+
+/// A mechanism made into an entry.
+struct Enrolled<M> {
+    mechanism: M,
+    spec: Spec,
+    run: Run<M>,
+}
+
+/// Makes an entry of a mechanism that carries slices of bytes.
+pub fn bytes<M: Carries<Raw>>(mechanism: M) -> impl Entry {
+    Enrolled { spec: mechanism.spec(), run: drive::<M, Raw>, mechanism }
+}
+
+/// Makes an entry of a mechanism that carries values: `u64` and `Vec<u8>`.
+pub fn values<M: Carries<u64> + Carries<Vec<u8>>>(mechanism: M) -> impl Entry {
+    let run: Run<M> = |mechanism, case, role, ctx| match case.payload {
+        crate::case::Payload::U64 => drive::<M, u64>(mechanism, case, role, ctx),
+        crate::case::Payload::Bytes(_) => drive::<M, Vec<u8>>(mechanism, case, role, ctx),
+    };
+    Enrolled { spec: mechanism.spec(), run, mechanism }
+}
+
+impl<M: Mechanism> Entry for Enrolled<M> {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+    fn supports(&self, case: &Case) -> Result<(), String> {
+        self.mechanism.supports(case)
+    }
+    fn roles(&self, case: &Case) -> Vec<Role> {
+        self.mechanism.roles(case)
+    }
+    fn run(&self, case: &Case, role: Role, ctx: &mut Ctx) -> Result<Report> {
+        (self.run)(&self.mechanism, case, role, ctx)
+    }
+    fn present(&self) -> Result<(), String> {
+        self.mechanism.present()
+    }
+}
+
+/// Every entry that a program can measure.
+#[derive(Clone, Default)]
+pub struct Registry {
+    entries: BTreeMap<String, Arc<dyn Entry>>,
+    order: Vec<String>,
+}
+
+impl Registry {
+    /// With nothing in it.
+    pub fn new() -> Registry {
+        Registry::default()
+    }
+
+    /// Adds an entry.
+    ///
+    /// # Panics
+    /// If its name is taken: a mistake of the program's author, found the first time the program starts.
+    #[must_use]
+    pub fn enrol(mut self, entry: impl Entry + 'static) -> Registry {
+        let name = entry.spec().name.clone();
+        assert!(!self.entries.contains_key(&name), "`{name}` is enrolled twice");
+        self.order.push(name.clone());
+        self.entries.insert(name, Arc::new(entry));
+        self
+    }
+
+    /// All entries in the order in which they were enrolled.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn Entry>> {
+        self.order.iter().map(|name| &self.entries[name])
+    }
+
+    /// The entry of this name.
+    pub fn get(&self, name: &str) -> Option<&Arc<dyn Entry>> {
+        self.entries.get(name)
+    }
+
+    /// The entries that a pattern such as `process/*` matches.
+    ///
+    /// # Errors
+    /// What is wrong with the pattern, or that nothing matches, with the names that come nearest.
+    pub fn matching(&self, pattern: &str) -> Result<Vec<&Arc<dyn Entry>>, String> {
+        let glob = Glob::new(pattern).map_err(|error| format!("`{pattern}` is not a pattern: {}", error.kind()))?;
+        let set = GlobSetBuilder::new().add(glob).build().map_err(|error| error.to_string())?;
+        let found: Vec<_> = self.iter().filter(|entry| set.is_match(&entry.spec().name)).collect();
+        if found.is_empty() {
+            return Err(format!(
+                "no mechanism matches `{pattern}`{}; `estafette list` shows all",
+                self.nearest(pattern)
+            ));
+        }
+        Ok(found)
+    }
+
+    fn nearest(&self, pattern: &str) -> String {
+        let wanted = pattern.rsplit('/').next().unwrap_or(pattern).trim_matches('*');
+        let near: Vec<_> =
+            self.order.iter().filter(|name| !wanted.is_empty() && name.contains(wanted)).cloned().collect();
+        if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(" or ")) }
+    }
+}
+
+impl std::fmt::Debug for Registry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(&self.order).finish()
+    }
+}
+
+/// Whether an entry can take part in a case on a machine with so many cores for us.
+///
+/// # Errors
+/// The reason, for the user, where it cannot.
+pub fn can_run(entry: &dyn Entry, case: &Case, cores: usize) -> Result<(), String> {
+    let spec = entry.spec();
+    let has = |what: &str, known: bool| if known { Ok(()) } else { Err(what.to_owned()) };
+    has(&format!("has no {} pattern", case.pattern), spec.patterns.contains(&case.pattern))?;
+    has(&format!("does not carry {}", case.payload), spec.payloads.contains(&case.payload.kind()))?;
+    has(&format!("has no wait mode {}", case.wait), spec.waits.contains(&case.wait))?;
+    has(&format!("does not run on {}", case.runtime), spec.runtimes.contains(&case.runtime))?;
+    if let Some(max) = spec.max_message.filter(|&max| case.payload.len() > max) {
+        return Err(format!("its longest message is {max} bytes, {} were asked for", case.payload.len()));
+    }
+    let producers = spec.max_producers.unwrap_or(MAX_PRODUCERS).min(MAX_PRODUCERS);
+    if case.producers > producers {
+        return Err(format!("takes at most {producers} producers, {} were asked for", case.producers));
+    }
+    if case.payload.len() < 8 && (case.producers > 1 || spec.ordering != Ordering::Strict) {
+        return Err(String::from(
+            "messages under 8 bytes cannot say who sent them: use one producer and an ordered mechanism",
+        ));
+    }
+    if case.wait == Wait::Spin && (case.place == Place::SameCore || cores < 2) {
+        return Err(String::from(
+            "spinning on one core measures the scheduler's time slice: use --wait block, or two cores with --place other-core",
+        ));
+    }
+    entry.present()?;
+    entry.supports(case)
+}

@@ -1,0 +1,38 @@
+//! The instrument of Estafette: measures ways to pass a message so that the number can be trusted.
+//!
+//! Fresh child processes for every instance, rounds interleaved, an A/A control in every cell, every byte written, read
+//! and verified, intervals from order statistics, and the machine's own limit beside each result.
+#![forbid(unsafe_code)]
+
+pub mod bound;
+pub mod case;
+pub mod child;
+pub mod clock;
+pub mod coordinator;
+pub mod driver;
+pub mod entry;
+pub mod executor;
+pub mod fingerprint;
+pub mod limits;
+pub mod mechanism;
+pub mod message;
+mod pace;
+pub mod plan;
+pub mod protocol;
+pub mod ranking;
+pub mod record;
+pub mod rendezvous;
+pub mod run;
+pub mod spec;
+pub mod stats;
+pub mod suite;
+pub mod units;
+pub mod usage;
+pub mod window;
+
+pub use case::{Case, Cell, Pattern, PayloadKind, Place, Role};
+pub use entry::{Entry, Registry};
+pub use mechanism::{Carries, Ends, Mechanism, Party, Raw, Rx, Tx};
+pub use message::{Generator, Payload, Verifier};
+pub use rendezvous::Rendezvous;
+pub use spec::Spec;

@@ -1,0 +1,119 @@
+//! Samples: for how long a quantity is measured, and what is reported of it.
+//!
+//! A quantity gets a [`Window`] of the budget and is measured in batches, each far shorter than a scheduler's time
+//! slice of milliseconds, so that on a shared machine most batches run undisturbed. The median of the batches is
+//! reported: unlike a mean it is blind to the batches that were preempted, and unlike a minimum it is not one lucky
+//! event. An event far longer than a clock read (a futex wake, a sleep) is a batch of one.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use crate::clock::now_ns;
+
+/// A quantity gets at least this many batches, however small the budget...
+const LEAST_BATCHES: usize = 3;
+/// ...as long as they overrun its window by no more than this.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// The time in which one quantity is measured.
+pub(super) struct Window {
+    end_ns: u64,
+    last_ns: u64,
+}
+
+impl Window {
+    /// A window of this length that opens now.
+    pub(super) fn open(length: Duration) -> Self {
+        let end_ns = now_ns().saturating_add(nanos(length));
+        Self { end_ns, last_ns: end_ns.saturating_add(nanos(GRACE)) }
+    }
+
+    /// Whether measuring should end, given the number of samples taken so far.
+    pub(super) fn over(&self, samples: usize) -> bool {
+        let now = now_ns();
+        now >= self.last_ns || (now >= self.end_ns && samples >= LEAST_BATCHES)
+    }
+}
+
+/// A duration in whole nanoseconds; 584 years at most.
+pub(super) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// What was measured of one quantity: a figure for each batch.
+#[derive(Default)]
+pub(super) struct Samples(Vec<f64>);
+
+impl From<Vec<f64>> for Samples {
+    fn from(figures: Vec<f64>) -> Self {
+        Self(figures)
+    }
+}
+
+impl Samples {
+    /// Takes batch after batch for `length`, or until a batch gives none because its team has ended.
+    pub(super) fn take(length: Duration, mut batch: impl FnMut() -> Option<f64>) -> Self {
+        let window = Window::open(length);
+        let mut samples = Self::default();
+        while !window.over(samples.len()) {
+            let Some(figure) = batch() else { break };
+            samples.push(figure);
+        }
+        samples
+    }
+
+    pub(super) fn push(&mut self, figure: f64) {
+        self.0.push(figure);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// These quantiles (0 is the least sample, 1 the greatest) by the nearest rank.
+    ///
+    /// # Errors
+    ///
+    /// There is no sample.
+    pub(super) fn quantiles<const N: usize>(mut self, wanted: [f64; N]) -> Result<[f64; N]> {
+        if self.0.is_empty() {
+            bail!("not one sample in the time given: allow a larger budget or a quieter machine");
+        }
+        self.0.sort_unstable_by(f64::total_cmp);
+        let last = self.0.len() - 1;
+        Ok(wanted.map(|quantile| self.0[(quantile * last as f64).round() as usize]))
+    }
+
+    /// The middle sample.
+    ///
+    /// # Errors
+    ///
+    /// There is no sample.
+    pub(super) fn median(self) -> Result<f64> {
+        self.quantiles([0.5]).map(|[median]| median)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_samples() {
+        let samples = Samples((0..=100).rev().map(f64::from).collect());
+        assert_eq!(samples.quantiles([0.0, 0.5, 0.99, 1.0]).unwrap(), [0.0, 50.0, 99.0, 100.0]);
+        assert_eq!(Samples(vec![3.0]).quantiles([0.0, 0.5, 1.0]).unwrap(), [3.0; 3]);
+    }
+
+    #[test]
+    fn no_sample_is_an_error_and_not_a_figure() {
+        assert!(Samples::default().median().is_err());
+        assert_eq!(Samples::take(Duration::from_secs(60), || None).len(), 0);
+    }
+
+    #[test]
+    fn a_window_of_no_time_still_gets_its_least_batches() {
+        assert!(Samples::take(Duration::ZERO, || Some(1.0)).len() >= LEAST_BATCHES);
+    }
+}

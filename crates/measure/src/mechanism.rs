@@ -1,0 +1,194 @@
+//! The seam: what a way to pass a message must offer to be measured.
+//!
+//! A mechanism is opened once in each child process of an instance; from then on the timed loops of
+//! [`crate::driver`] call its ends directly. Types are erased once per instance and never per message.
+
+use std::future::Future;
+use std::io;
+
+use anyhow::{Result, bail};
+
+use crate::case::{Case, Pattern, Role};
+use crate::executor::{Executor, Threads};
+use crate::message::{Generator, Verifier};
+use crate::rendezvous::Rendezvous;
+use crate::spec::Spec;
+
+/// The sending end.
+///
+/// One method serves every kind of end, because the end decides in which shape it takes the message:
+/// `next.word()` or [`Payload::make`](crate::Payload::make) for a value to give away, `next.fill(&mut buffer)` for
+/// bytes to copy out of the end's own buffer, or the same on memory that the mechanism lends.
+pub trait Tx: Send + 'static {
+    /// Sends the next message: takes exactly one out of `next`. An end that blocks does so inside and is ready at once.
+    ///
+    /// # Errors
+    /// When the message cannot be sent: the other side has gone.
+    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send;
+
+    /// Makes sure that everything sent so far is on its way. Called after the last message, never inside a window.
+    ///
+    /// # Errors
+    /// When it cannot be sent.
+    fn flush(&mut self) -> impl Future<Output = io::Result<()>> + Send {
+        std::future::ready(Ok(()))
+    }
+}
+
+/// The receiving end.
+pub trait Rx: Send + 'static {
+    /// Receives one message and shows all of its bytes to `seen`.
+    ///
+    /// # Errors
+    /// When no message will come: the other side has gone. A mechanism that may lose messages gives up after some
+    /// milliseconds without one, with [`io::ErrorKind::TimedOut`], so that the loop can look at the clock.
+    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send;
+}
+
+/// The ends that one party of the pattern holds.
+#[derive(Debug)]
+pub struct Party<T, R> {
+    /// Whose they are: a producer or a consumer.
+    pub role: Role,
+    /// What it sends with.
+    pub tx: Option<T>,
+    /// What it receives with.
+    pub rx: Option<R>,
+}
+
+/// The ends opened in one child process: those of every party it hosts.
+#[derive(Debug)]
+pub struct Ends<T, R>(pub Vec<Party<T, R>>);
+
+impl<T, R> Ends<T, R> {
+    /// A producer that only sends.
+    pub fn producer(index: usize, tx: T) -> Self {
+        Ends(vec![Party { role: Role::Producer(index), tx: Some(tx), rx: None }])
+    }
+
+    /// A consumer that only receives.
+    pub fn consumer(index: usize, rx: R) -> Self {
+        Ends(vec![Party { role: Role::Consumer(index), tx: None, rx: Some(rx) }])
+    }
+
+    /// A party of a ping-pong, which does both.
+    pub fn both(role: Role, tx: T, rx: R) -> Self {
+        Ends(vec![Party { role, tx: Some(tx), rx: Some(rx) }])
+    }
+
+    /// Every end of a case inside one process, for a channel that joins one sender and one receiver.
+    ///
+    /// # Errors
+    /// Those of `open`, and for a pattern with several producers.
+    pub fn pair(case: &Case, open: impl Fn() -> Result<(T, R)>) -> Result<Self> {
+        let (tx, rx) = open()?;
+        let (client, server) = (Role::Producer(0), Role::Consumer(0));
+        match case.pattern {
+            Pattern::PingPong => {
+                let (back_tx, back_rx) = open()?;
+                let mut ends = Ends::both(client, tx, back_rx);
+                ends.0.extend(Ends::both(server, back_tx, rx).0);
+                Ok(ends)
+            }
+            Pattern::Stream => {
+                let mut ends = Ends::producer(0, tx);
+                ends.0.extend(Ends::consumer(0, rx).0);
+                Ok(ends)
+            }
+            Pattern::FanIn => bail!("one sender and one receiver cannot fan in"),
+        }
+    }
+
+    /// Every end of a case inside one process, for a channel whose sender can be cloned.
+    ///
+    /// # Errors
+    /// Those of `open`.
+    pub fn cloned(case: &Case, open: impl Fn() -> Result<(T, R)>) -> Result<Self>
+    where
+        T: Clone,
+    {
+        if case.pattern != Pattern::FanIn {
+            return Ends::pair(case, open);
+        }
+        let (tx, rx) = open()?;
+        let mut ends = Ends::consumer(0, rx);
+        for index in 1..case.producers {
+            ends.0.extend(Ends::producer(index, tx.clone()).0);
+        }
+        ends.0.extend(Ends::producer(0, tx).0);
+        Ok(ends)
+    }
+}
+
+/// What every mechanism says and does, whatever it carries.
+pub trait Mechanism: Send + Sync + 'static {
+    /// Its description.
+    fn spec(&self) -> Spec;
+
+    /// Whether it can take part in this case, beyond what the description says. The instrument has checked patterns,
+    /// payloads, sizes, wait modes and numbers of producers by then.
+    ///
+    /// # Errors
+    /// The reason, for the user, where it cannot.
+    fn supports(&self, case: &Case) -> Result<(), String> {
+        let _ = case;
+        Ok(())
+    }
+
+    /// The child processes of an instance: one that plays all, where the scope lies inside a process, otherwise one
+    /// for each party.
+    fn roles(&self, case: &Case) -> Vec<Role> {
+        if case.scope.in_process() {
+            return vec![Role::All];
+        }
+        // Consumers first: they are the ones who wait.
+        let producers = (0..case.producers).map(Role::Producer);
+        std::iter::once(Role::Consumer(0)).chain(producers).collect()
+    }
+
+    /// What the parties run on. Threads, unless the mechanism needs a runtime.
+    ///
+    /// # Errors
+    /// When the runtime cannot be started.
+    fn executor(&self, case: &Case) -> Result<Box<dyn Executor>> {
+        let _ = case;
+        Ok(Box::new(Threads))
+    }
+
+    /// Plays the broker, where [`Mechanism::roles`] has one: opens its side, waits at the barrier
+    /// ([`Rendezvous::ready`]) and passes messages on until the last has gone by.
+    ///
+    /// # Errors
+    /// When it cannot.
+    fn broker(&self, case: &Case, meet: &mut Rendezvous) -> Result<()> {
+        let _ = meet;
+        bail!("{} has no broker", case.mechanism)
+    }
+
+    /// Whether the mechanism can be had on this machine.
+    ///
+    /// # Errors
+    /// How to get it, where it cannot.
+    fn present(&self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// A mechanism that carries payloads of kind `P`: a type that implements [`Payload`](crate::Payload), or
+/// [`Raw`] for one that carries slices of bytes.
+pub trait Carries<P>: Mechanism {
+    /// Its sending end.
+    type Tx: Tx;
+    /// Its receiving end.
+    type Rx: Rx;
+
+    /// Opens the ends of every party that this child plays. The children of an instance find each other through `meet`.
+    ///
+    /// # Errors
+    /// When they cannot be opened.
+    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>>;
+}
+
+/// Marks a mechanism that carries slices of bytes, of any length up to its limit.
+#[derive(Debug)]
+pub enum Raw {}

@@ -1,0 +1,69 @@
+//! Writes messages: one producer's stream of them, in sequence.
+
+use super::{END_BIT, MAX_MESSAGES, MAX_PRODUCERS, MULTIPLIER, NEXT, STEP, raw};
+
+/// The messages of one producer, in order. A mechanism asks it for the next one, in whichever shape it sends.
+#[derive(Clone, Debug)]
+pub struct Generator {
+    /// The next tag, before the seed is mixed in.
+    next: u64,
+    seed: u64,
+    len: usize,
+    made: u64,
+}
+
+impl Generator {
+    /// The stream of `producer` in a run of this seed, with messages of `len` bytes.
+    ///
+    /// # Panics
+    /// If `producer` is not below [`MAX_PRODUCERS`].
+    pub fn new(seed: u64, producer: usize, len: usize) -> Generator {
+        assert!(producer < MAX_PRODUCERS, "producer {producer}: there can be {MAX_PRODUCERS}");
+        Generator { next: raw(producer, 0, false).wrapping_mul(MULTIPLIER), seed, len, made: 0 }
+    }
+
+    /// The length of every message in bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether messages have no bytes: never, in a case that was planned.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// How many messages have been made.
+    #[inline]
+    pub fn made(&self) -> u64 {
+        self.made
+    }
+
+    /// Turns the next message into the mark that ends the stream; it carries the number of messages before it.
+    pub fn end(&mut self) {
+        debug_assert!(self.made < MAX_MESSAGES, "sequence numbers repeat");
+        self.next = self.next.wrapping_mul(super::INVERSE).wrapping_add(END_BIT).wrapping_mul(MULTIPLIER);
+    }
+
+    /// The next message as a word.
+    #[inline(always)]
+    pub fn word(&mut self) -> u64 {
+        let tag = self.next ^ self.seed;
+        self.next = self.next.wrapping_add(NEXT);
+        self.made += 1;
+        tag
+    }
+
+    /// The next message as bytes: writes every byte of `out`, whose length is [`Generator::len`].
+    #[inline]
+    pub fn fill(&mut self, out: &mut [u8]) {
+        let mut word = self.word();
+        let (words, rest) = out.as_chunks_mut::<8>();
+        for place in words {
+            *place = word.to_le_bytes();
+            word = word.wrapping_add(STEP);
+        }
+        let left = rest.len();
+        rest.copy_from_slice(&word.to_le_bytes()[..left]);
+    }
+}

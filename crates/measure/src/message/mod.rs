@@ -1,0 +1,101 @@
+//! What is in a message: content that both ends can compute, so that every byte is written, read and checked.
+//!
+//! A message is a *tag* and a *body*. The tag is one 64-bit word that holds the sequence number, the producer and
+//! whether the stream ends:
+//!
+//! ```text
+//! bit  63          48 47      37 36                      1 0
+//!      | always zero | producer | sequence number         |e|      raw
+//!      tag = raw × 0x9E3779B97F4A7C15 (mod 2^64) xor seed
+//! ```
+//!
+//! The multiplier is odd, so the tag decodes to exactly one raw word, and a flipped bit decodes to one whose high bits
+//! are not zero or whose number nobody expects. The words that follow the tag are `tag + i × 0xD1B54A32D192ED03`
+//! (mod 2^64), little-endian, cut off at the message's length. The body is a function of the tag: comparing the two is
+//! the checksum, and no flipped bit escapes it.
+//!
+//! A message shorter than 8 bytes is the tag's first bytes; it can only be checked against the one that is expected
+//! next, so it needs one producer and an ordered mechanism.
+
+mod generator;
+mod verifier;
+
+pub use generator::Generator;
+pub use verifier::{Faults, StreamCount, Verifier};
+
+/// 2^64 ÷ the golden ratio, odd (Knuth, The Art of Computer Programming, vol. 3, 6.4).
+const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
+/// Its inverse modulo 2^64.
+const INVERSE: u64 = inverse(MULTIPLIER);
+/// The step from word to word of a body: another odd constant with well-mixed bits.
+const STEP: u64 = 0xD1B5_4A32_D192_ED03;
+
+const END_BIT: u64 = 1;
+const SEQUENCE_SHIFT: u32 = 1;
+const SEQUENCE_BITS: u32 = 36;
+const PRODUCER_SHIFT: u32 = SEQUENCE_SHIFT + SEQUENCE_BITS;
+const PRODUCER_BITS: u32 = 11;
+/// From one sequence number to the next, in tags before the seed is mixed in.
+const NEXT: u64 = MULTIPLIER.wrapping_mul(1 << SEQUENCE_SHIFT);
+
+/// The most producers one stream of messages can tell apart.
+pub const MAX_PRODUCERS: usize = 1 << PRODUCER_BITS;
+/// The most messages one producer can send before its sequence numbers would repeat.
+pub const MAX_MESSAGES: u64 = 1 << SEQUENCE_BITS;
+
+/// Newton's iteration doubles the correct low bits: 3, 6, 12, 24, 48, 96.
+const fn inverse(odd: u64) -> u64 {
+    let mut x = odd;
+    let mut step = 0;
+    while step < 5 {
+        x = x.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(x)));
+        step += 1;
+    }
+    x
+}
+
+const fn raw(producer: usize, sequence: u64, end: bool) -> u64 {
+    (producer as u64) << PRODUCER_SHIFT | sequence << SEQUENCE_SHIFT | end as u64
+}
+
+/// A value that can be sent: made from a generator, read by a verifier. Implemented for `u64` and `Vec<u8>`.
+pub trait Payload: Clone + Send + Sized + 'static {
+    /// The next message, every byte of it written.
+    fn make(next: &mut Generator) -> Self;
+    /// Reads every byte of it.
+    fn check(&self, seen: &mut Verifier);
+}
+
+impl Payload for u64 {
+    #[inline(always)]
+    fn make(next: &mut Generator) -> u64 {
+        next.word()
+    }
+    #[inline(always)]
+    fn check(&self, seen: &mut Verifier) {
+        seen.word(*self);
+    }
+}
+
+impl Payload for Vec<u8> {
+    #[inline]
+    fn make(next: &mut Generator) -> Vec<u8> {
+        let mut bytes = vec![0; next.len()];
+        next.fill(&mut bytes);
+        bytes
+    }
+    #[inline]
+    fn check(&self, seen: &mut Verifier) {
+        seen.bytes(self);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_inverse_is_one() {
+        assert_eq!(MULTIPLIER.wrapping_mul(INVERSE), 1);
+    }
+}

@@ -1,0 +1,397 @@
+//! Reads messages: checks every byte and keeps account of what is missing, repeated, out of order or damaged.
+
+use std::collections::VecDeque;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    END_BIT, INVERSE, MULTIPLIER, NEXT, PRODUCER_BITS, PRODUCER_SHIFT, SEQUENCE_BITS, SEQUENCE_SHIFT, STEP, raw,
+};
+
+/// Gaps remembered per producer. In older ones a message that comes late counts as lost and repeated.
+const GAPS: usize = 1024;
+
+/// What went wrong with the messages of one consumer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Faults {
+    /// Sent, and never received.
+    pub lost: u64,
+    /// Received more than once.
+    pub duplicated: u64,
+    /// Received after one that was sent later.
+    pub reordered: u64,
+    /// Received with other bytes than were sent.
+    pub damaged: u64,
+}
+
+impl Faults {
+    /// Adds another consumer's.
+    pub fn add(&mut self, other: Faults) {
+        self.lost += other.lost;
+        self.duplicated += other.duplicated;
+        self.reordered += other.reordered;
+        self.damaged += other.damaged;
+    }
+
+    /// Whether nothing went wrong.
+    pub fn none(&self) -> bool {
+        *self == Faults::default()
+    }
+}
+
+/// What one consumer saw of one producer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StreamCount {
+    /// The producer.
+    pub producer: usize,
+    /// Different messages received whole.
+    pub received: u64,
+    /// How many the producer said it sent, where its end mark arrived.
+    pub announced: Option<u64>,
+}
+
+/// One producer's messages as this consumer has seen them.
+#[derive(Debug)]
+struct Stream {
+    /// The sequence number after the highest that has been seen.
+    next: u64,
+    received: u64,
+    announced: Option<u64>,
+    /// Ranges of sequence numbers below `next` that were skipped, oldest first.
+    gaps: VecDeque<(u64, u64)>,
+}
+
+/// Checks the messages of one or more producers as they arrive.
+#[derive(Debug)]
+pub struct Verifier {
+    /// The tag expected next, before the seed is mixed in, from the producer last heard. One comparison settles the
+    /// common case.
+    expected: u64,
+    seed: u64,
+    len: usize,
+    /// Messages that arrived in order since the last one that took the long way.
+    run: u64,
+    /// Whom `expected` and `run` belong to.
+    current: usize,
+    /// Producers that have ended.
+    ended: usize,
+    streams: Vec<Stream>,
+    faults: Faults,
+}
+
+impl Verifier {
+    /// For `producers` producers of a run of this seed, with messages of `len` bytes.
+    pub fn new(seed: u64, producers: usize, len: usize) -> Verifier {
+        let stream = || Stream { next: 0, received: 0, announced: None, gaps: VecDeque::new() };
+        Verifier {
+            expected: 0,
+            seed,
+            len,
+            run: 0,
+            current: 0,
+            ended: 0,
+            streams: (0..producers).map(|_| stream()).collect(),
+            faults: Faults::default(),
+        }
+    }
+
+    /// The length of every message in bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether messages have no bytes: never, in a case that was planned.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Different messages received whole so far, of all producers.
+    #[inline]
+    pub fn received(&self) -> u64 {
+        self.run + self.streams.iter().map(|stream| stream.received).sum::<u64>()
+    }
+
+    /// Of each producer: the sequence number after the highest that arrived, and how many arrived.
+    pub(crate) fn progress(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.streams.iter().enumerate().map(|(producer, stream)| {
+            let run = if producer == self.current { self.run } else { 0 };
+            (stream.next + run, stream.received + run)
+        })
+    }
+
+    /// Whether every producer's end mark has arrived.
+    #[inline(always)]
+    pub fn ended(&self) -> bool {
+        self.ended >= self.streams.len()
+    }
+
+    /// Checks a message that is a word.
+    #[inline(always)]
+    pub fn word(&mut self, tag: u64) {
+        if tag ^ self.seed == self.expected {
+            self.expected = self.expected.wrapping_add(NEXT);
+            self.run += 1;
+        } else {
+            self.unexpected(tag, true);
+        }
+    }
+
+    /// Checks a message that is bytes.
+    #[inline]
+    pub fn bytes(&mut self, message: &[u8]) {
+        let (words, rest) = message.as_chunks::<8>();
+        let Some(first) = words.first() else { return self.short(message) };
+        let tag = u64::from_le_bytes(*first);
+        let mut word = tag;
+        let mut wrong = 0;
+        for place in words {
+            wrong |= u64::from_le_bytes(*place) ^ word;
+            word = word.wrapping_add(STEP);
+        }
+        let whole = wrong == 0 && rest == &word.to_le_bytes()[..rest.len()] && message.len() == self.len;
+        if whole && tag ^ self.seed == self.expected {
+            self.expected = self.expected.wrapping_add(NEXT);
+            self.run += 1;
+        } else {
+            self.unexpected(tag, whole);
+        }
+    }
+
+    /// A message too short to say who it is: it can only be the next one or the end.
+    #[cold]
+    #[inline(never)]
+    fn short(&mut self, message: &[u8]) {
+        self.settle();
+        let next = self.streams[0].next;
+        let matches = |end| {
+            let tag = raw(0, next, end).wrapping_mul(MULTIPLIER) ^ self.seed;
+            message.len() == self.len && tag.to_le_bytes().starts_with(message)
+        };
+        if matches(false) {
+            self.accept(0, next);
+        } else if matches(true) {
+            self.end(0, next);
+        } else {
+            self.faults.damaged += 1;
+            self.streams[0].next += 1;
+        }
+        self.resume(0);
+    }
+
+    /// Everything but the next message of the producer last heard.
+    #[inline(never)]
+    fn unexpected(&mut self, tag: u64, whole: bool) {
+        self.settle();
+        let raw = (tag ^ self.seed).wrapping_mul(INVERSE);
+        let producer = (raw >> PRODUCER_SHIFT) as usize;
+        let sequence = raw >> SEQUENCE_SHIFT & ((1 << SEQUENCE_BITS) - 1);
+        // Whatever does not decode, comes from nobody, or follows no plausible gap was damaged on its way.
+        let known = raw >> (PRODUCER_SHIFT + PRODUCER_BITS) == 0 && producer < self.streams.len();
+        if !whole || !known {
+            self.faults.damaged += 1;
+            return;
+        }
+        if raw & END_BIT == END_BIT {
+            self.end(producer, sequence);
+        } else {
+            self.accept(producer, sequence);
+        }
+        self.resume(producer);
+    }
+
+    /// A whole message of a known producer, at its turn or not.
+    fn accept(&mut self, producer: usize, sequence: u64) {
+        let stream = &mut self.streams[producer];
+        if sequence >= stream.next {
+            if sequence > stream.next {
+                stream.gaps.push_back((stream.next, sequence));
+                if stream.gaps.len() > GAPS {
+                    stream.gaps.pop_front();
+                }
+            }
+            stream.next = sequence + 1;
+            stream.received += 1;
+        } else if stream.close_gap(sequence) {
+            self.faults.reordered += 1;
+            stream.received += 1;
+        } else {
+            self.faults.duplicated += 1;
+        }
+    }
+
+    fn end(&mut self, producer: usize, total: u64) {
+        let stream = &mut self.streams[producer];
+        if stream.announced.replace(total).is_none() {
+            self.ended += 1;
+        }
+    }
+
+    /// Books the messages of the fast path with the producer they came from.
+    fn settle(&mut self) {
+        let stream = &mut self.streams[self.current];
+        stream.next += self.run;
+        stream.received += self.run;
+        self.run = 0;
+        self.expected = raw(self.current, stream.next, false).wrapping_mul(MULTIPLIER);
+    }
+
+    /// Expects the next message of this producer on the fast path.
+    fn resume(&mut self, producer: usize) {
+        self.current = producer;
+        self.expected = raw(producer, self.streams[producer].next, false).wrapping_mul(MULTIPLIER);
+    }
+
+    /// The account: what was seen of each producer and what went wrong, as far as this consumer can know. What a
+    /// producer sent after the last message that arrived is known only where its end mark did.
+    pub fn finish(mut self) -> (Vec<StreamCount>, Faults) {
+        self.settle();
+        let counts = self.streams.iter().enumerate().map(|(producer, stream)| StreamCount {
+            producer,
+            received: stream.received,
+            announced: stream.announced,
+        });
+        let mut faults = self.faults;
+        for stream in &self.streams {
+            let sent = stream.announced.unwrap_or(stream.next).max(stream.next);
+            faults.lost += sent.saturating_sub(stream.received);
+        }
+        (counts.collect(), faults)
+    }
+}
+
+impl Stream {
+    /// Takes a sequence number out of the gap it was missing from; false where it was not missing.
+    fn close_gap(&mut self, sequence: u64) -> bool {
+        let Some(index) = self.gaps.iter().position(|&(from, to)| (from..to).contains(&sequence)) else { return false };
+        let (from, to) = self.gaps[index];
+        match (from < sequence, sequence + 1 < to) {
+            (true, true) => {
+                self.gaps[index] = (from, sequence);
+                self.gaps.insert(index + 1, (sequence + 1, to));
+                if self.gaps.len() > GAPS {
+                    self.gaps.pop_front();
+                }
+            }
+            (true, false) => self.gaps[index] = (from, sequence),
+            (false, true) => self.gaps[index] = (sequence + 1, to),
+            (false, false) => drop(self.gaps.remove(index)),
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::Generator;
+    use super::*;
+
+    const SEED: u64 = 0x5EED;
+
+    fn messages(producer: usize, len: usize, count: usize) -> Vec<Vec<u8>> {
+        let mut next = Generator::new(SEED, producer, len);
+        let mut out: Vec<_> = (0..count).map(|_| filled(&mut next)).collect();
+        next.end();
+        out.push(filled(&mut next));
+        out
+    }
+
+    fn filled(next: &mut Generator) -> Vec<u8> {
+        let mut bytes = vec![0xAA; next.len()];
+        next.fill(&mut bytes);
+        bytes
+    }
+
+    fn verify(len: usize, producers: usize, messages: &[Vec<u8>]) -> (u64, Faults, bool) {
+        let mut seen = Verifier::new(SEED, producers, len);
+        for message in messages {
+            seen.bytes(message);
+        }
+        let (received, ended) = (seen.received(), seen.ended());
+        (received, seen.finish().1, ended)
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_sent_in_order_is_right(len in 1usize..200, count in 0usize..200) {
+            prop_assert_eq!(verify(len, 1, &messages(0, len, count)), (count as u64, Faults::default(), true));
+        }
+
+        #[test]
+        fn interleaved_producers_are_told_apart(len in 8usize..64, picks in prop::collection::vec(0usize..3, 0..300)) {
+            let mut streams: Vec<_> = (0..3).map(|p| messages(p, len, 100).into_iter()).collect();
+            let mut all: Vec<_> = picks.iter().filter_map(|&p| streams[p].next()).collect();
+            streams.iter_mut().for_each(|rest| all.extend(rest));
+            prop_assert_eq!(verify(len, 3, &all), (300, Faults::default(), true));
+        }
+
+        #[test]
+        fn any_flipped_bit_is_found(len in 1usize..100, at in 0usize..50, bit in 0usize..800) {
+            let mut all = messages(0, len, 50);
+            let bit = bit % (len * 8);
+            all[at][bit / 8] ^= 1 << (bit % 8);
+            let (_, faults, _) = verify(len, 1, &all);
+            // A short message may turn into the end mark or leave the count off; it is never taken for right.
+            prop_assert!(!faults.none(), "{faults:?}");
+            prop_assert!(len < 8 || faults.damaged == 1 && faults.lost == 1, "{faults:?}");
+        }
+
+        #[test]
+        fn a_missing_message_is_lost(len in 8usize..100, at in 0usize..50) {
+            let mut all = messages(0, len, 50);
+            all.remove(at);
+            prop_assert_eq!(verify(len, 1, &all), (49, Faults { lost: 1, ..Faults::default() }, true));
+        }
+
+        #[test]
+        fn a_second_copy_is_a_duplicate(len in 8usize..100, at in 0usize..50, later in 0usize..50) {
+            let mut all = messages(0, len, 50);
+            let copy = all[at].clone();
+            all.insert((at + 1 + later).min(50), copy);
+            prop_assert_eq!(verify(len, 1, &all), (50, Faults { duplicated: 1, ..Faults::default() }, true));
+        }
+
+        #[test]
+        fn a_swap_is_a_reordering(len in 8usize..100, at in 0usize..49) {
+            let mut all = messages(0, len, 50);
+            all.swap(at, at + 1);
+            prop_assert_eq!(verify(len, 1, &all), (50, Faults { reordered: 1, ..Faults::default() }, true));
+        }
+
+        #[test]
+        fn any_bytes_at_all_are_survived(junk in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..50)) {
+            verify(16, 2, &junk);
+            verify(3, 1, &junk);
+        }
+    }
+
+    #[test]
+    fn words_and_bytes_are_the_same_messages() {
+        let mut words = Generator::new(SEED, 0, 8);
+        let mut seen = Verifier::new(SEED, 1, 8);
+        for _ in 0..10 {
+            seen.word(words.word());
+        }
+        words.end();
+        seen.bytes(&words.word().to_le_bytes());
+        assert!(seen.ended());
+        assert_eq!(seen.finish().1, Faults::default());
+    }
+
+    #[test]
+    fn what_was_lost_before_the_end_is_known_from_the_end_mark() {
+        let mut all = messages(0, 8, 10);
+        all.drain(5..10);
+        assert_eq!(verify(8, 1, &all), (5, Faults { lost: 5, ..Faults::default() }, true));
+    }
+
+    #[test]
+    fn another_seed_is_damage() {
+        let mut seen = Verifier::new(SEED + 1, 1, 8);
+        seen.word(Generator::new(SEED, 0, 8).word());
+        assert_eq!(seen.finish().1.damaged, 1);
+    }
+}

@@ -1,0 +1,110 @@
+//! Plans: which cases are measured, in which order, for how long.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::case::{Case, Cell};
+use crate::entry::{Entry, Registry, can_run};
+use crate::spec::Standing;
+use crate::window::Window;
+
+/// One case of a run. Where it is the control, the same mechanism stands in the cell a second time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Entrant {
+    /// The case.
+    pub case: Case,
+    /// Whether it is its cell's A/A control.
+    pub control: bool,
+}
+
+/// A mechanism that cannot take part in a cell, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Refusal {
+    /// The case that is not measured.
+    pub case: Case,
+    /// The reason.
+    pub why: String,
+}
+
+/// Everything a run is to do.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What each instance measures.
+    pub window: Window,
+    /// How often each case is measured.
+    pub rounds: usize,
+    /// Decides the order and what messages are made of.
+    pub seed: u64,
+    /// The cases, cell by cell.
+    pub entrants: Vec<Entrant>,
+    /// The cases that cannot be measured.
+    pub refusals: Vec<Refusal>,
+    /// The cores that may be used.
+    pub cpus: Vec<usize>,
+}
+
+/// Brings cells and mechanisms together: the entrants, each cell's control among them, and those who cannot take part.
+pub fn enter(
+    registry: &Registry,
+    cells: &[Cell],
+    wanted: impl Fn(&dyn Entry) -> bool,
+    cores: usize,
+) -> (Vec<Entrant>, Vec<Refusal>) {
+    let (mut entrants, mut refusals) = (Vec::new(), Vec::new());
+    for cell in cells {
+        let mut able = Vec::new();
+        for entry in registry.iter().filter(|entry| entry.spec().scope == cell.scope && wanted(entry.as_ref())) {
+            let case = Case { mechanism: entry.spec().name.clone(), cell: cell.clone() };
+            match can_run(entry.as_ref(), &case, cores) {
+                Ok(()) => able.push((entry.spec().standing, case)),
+                Err(why) => refusals.push(Refusal { case, why }),
+            }
+        }
+        // The control is the cell's first candidate, by order of enrolment: the same in every run.
+        let control = able.iter().find(|(standing, _)| *standing == Standing::Candidate).or(able.first()).cloned();
+        entrants.extend(able.into_iter().map(|(_, case)| Entrant { case, control: false }));
+        entrants.extend(control.map(|(_, case)| Entrant { case, control: true }));
+    }
+    (entrants, refusals)
+}
+
+/// The order of one round: cells shuffled, and the entrants within each shuffled and back to back.
+pub fn shuffled(entrants: &[Entrant], random: &mut fastrand::Rng) -> Vec<usize> {
+    let mut cells: Vec<Vec<usize>> = Vec::new();
+    for (index, entrant) in entrants.iter().enumerate() {
+        match cells.iter_mut().find(|cell| entrants[cell[0]].case.cell == entrant.case.cell) {
+            Some(cell) => cell.push(index),
+            None => cells.push(vec![index]),
+        }
+    }
+    random.shuffle(&mut cells);
+    for cell in &mut cells {
+        random.shuffle(cell);
+    }
+    cells.concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::{Profile, overview};
+
+    #[test]
+    fn a_round_holds_every_entrant_once_with_cells_together() {
+        let cells = overview(Profile::Quick);
+        let entrants: Vec<_> = cells
+            .iter()
+            .flat_map(|cell| (0..3).map(|n| Case { mechanism: format!("m{n}"), cell: cell.clone() }))
+            .map(|case| Entrant { case, control: false })
+            .collect();
+        let mut random = fastrand::Rng::with_seed(1);
+        let order = shuffled(&entrants, &mut random);
+        let mut sorted = order.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..entrants.len()).collect::<Vec<_>>());
+        for three in order.chunks(3) {
+            assert!(three.iter().all(|&at| entrants[at].case.cell == entrants[three[0]].case.cell));
+        }
+        assert_ne!(order, shuffled(&entrants, &mut random));
+    }
+}

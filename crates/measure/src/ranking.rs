@@ -1,0 +1,200 @@
+//! Rankings: what a record says of each cell.
+
+use crate::bound::{Bound, bind};
+use crate::case::{Cell, Pattern};
+use crate::record::{Figures, MAKE_UP_ROUNDS, Outcome, Record};
+use crate::spec::{Ownership, Spec, Standing};
+use crate::stats::{
+    CONFIDENCE, Interval, Margins, Verdict, log_ratio_sd, median, median_interval, noise_floor, verdict,
+};
+
+/// One cell of a record, its mechanisms best first.
+#[derive(Clone, Debug)]
+pub struct Ranking {
+    /// The cell.
+    pub cell: Cell,
+    /// Its mechanisms, best first; those without a figure last.
+    pub rows: Vec<Row>,
+    /// How far two selves of one mechanism were apart, as a ln ratio: what no difference is decided within.
+    pub floor: Option<f64>,
+    /// The standard deviation of the ln ratio between the two selves.
+    pub noise: Option<f64>,
+    /// The limit that binds the cell.
+    pub bound: Option<Bound>,
+    /// Instances left out on a signal declared beforehand.
+    pub void: usize,
+}
+
+/// One mechanism in a cell.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// What it says of itself.
+    pub spec: Spec,
+    /// Whether it is the cell's control, a second self of another row.
+    pub control: bool,
+    /// What it measured; none where every instance failed or was void.
+    pub result: Option<RowResult>,
+    /// Instances that failed, and the first one's reason.
+    pub failed: Option<(usize, String)>,
+    /// What it broke of its promises.
+    pub breach: Option<String>,
+}
+
+/// What a mechanism measured in a cell: medians over its instances.
+#[derive(Clone, Debug)]
+pub struct RowResult {
+    /// Nanoseconds a message, or the median round trip.
+    pub metric_ns: f64,
+    /// The round trip that 1 in 100 exceeds.
+    pub p99_ns: Option<f64>,
+    /// Processor time a message.
+    pub cpu_ns: Option<f64>,
+    /// Context switches a message.
+    pub switches: Option<f64>,
+    /// The part of the messages that was lost within the windows, from 0 to 1, over all instances.
+    pub lost: f64,
+    /// Against the cell's best candidate of the same ownership class, as a ln ratio: positive is better. None for the
+    /// best itself, and with too few rounds.
+    pub versus: Option<Interval>,
+    /// What follows from it; none for the best itself.
+    pub verdict: Option<Verdict>,
+}
+
+/// The pairs of one mechanism's figure and another's in the same round, as ln ratios, positive where `b` is better.
+pub fn log_ratios(record: &Record, a: usize, b: usize) -> Vec<f64> {
+    let of = |entrant: usize, round: usize| metric(record, entrant, round);
+    (0..record.rounds_planned + MAKE_UP_ROUNDS).filter_map(|round| Some((of(a, round)? / of(b, round)?).ln())).collect()
+}
+
+fn metric(record: &Record, entrant: usize, round: usize) -> Option<f64> {
+    valid(record, entrant).find(|(at, _)| *at == round).map(|(_, figures)| figures.metric_ns())
+}
+
+fn valid(record: &Record, entrant: usize) -> impl Iterator<Item = (usize, &Figures)> {
+    record.instances.iter().filter(move |instance| instance.entrant == entrant).filter_map(|instance| {
+        match &instance.outcome {
+            Outcome::Measured(figures) if figures.void.is_none() => Some((instance.round, figures.as_ref())),
+            _ => None,
+        }
+    })
+}
+
+/// The rankings of a record, in the order of its entrants.
+pub fn rank(record: &Record) -> Vec<Ranking> {
+    let mut cells: Vec<&Cell> = Vec::new();
+    for entrant in &record.entrants {
+        if !cells.contains(&&entrant.case.cell) {
+            cells.push(&entrant.case.cell);
+        }
+    }
+    cells.into_iter().map(|cell| rank_cell(record, cell)).collect()
+}
+
+fn rank_cell(record: &Record, cell: &Cell) -> Ranking {
+    let entrants: Vec<usize> =
+        (0..record.entrants.len()).filter(|&at| record.entrants[at].case.cell == *cell).collect();
+    let control = entrants.iter().copied().find(|&at| record.entrants[at].control);
+    let original = control.and_then(|control| {
+        let of = &record.entrants[control].case;
+        entrants.iter().copied().find(|&at| at != control && record.entrants[at].case == *of)
+    });
+    let selves = original.zip(control).map(|(a, b)| log_ratios(record, a, b)).unwrap_or_default();
+    let floor = noise_floor(&selves);
+    let mut rows: Vec<(usize, Row)> = entrants.iter().filter_map(|&at| Some((at, row(record, at)?))).collect();
+    let best = |class: Ownership, rows: &[(usize, Row)]| {
+        let ranked = rows.iter().filter(|(_, row)| !row.control && row.spec.ownership == class && row.result.is_some());
+        let candidates = ranked.filter(|(_, row)| row.spec.standing == Standing::Candidate);
+        candidates.min_by(|(_, a), (_, b)| a.metric().total_cmp(&b.metric())).map(|(at, _)| *at)
+    };
+    let bests: Vec<_> = rows.iter().map(|(_, row)| best(row.spec.ownership, &rows)).collect();
+    for ((at, row), best) in rows.iter_mut().zip(bests) {
+        // A control is held against its other self.
+        let against = if row.control { original } else { best };
+        if let (Some(result), Some(against)) = (&mut row.result, against)
+            && against != *at
+        {
+            result.versus = median_interval(&log_ratios(record, against, *at), CONFIDENCE);
+            result.verdict = Some(verdict(result.versus.as_ref(), floor, Margins::default()));
+        }
+    }
+    rows.sort_by(|(_, a), (_, b)| a.metric().total_cmp(&b.metric()));
+    let void = record
+        .instances
+        .iter()
+        .filter(|instance| entrants.contains(&instance.entrant))
+        .filter(|instance| matches!(&instance.outcome, Outcome::Measured(figures) if figures.void.is_some()));
+    Ranking {
+        cell: cell.clone(),
+        rows: rows.into_iter().map(|(_, row)| row).collect(),
+        floor,
+        noise: log_ratio_sd(&selves),
+        bound: record.limits.as_ref().and_then(|limits| bind(cell, limits, ring_ns(record, cell), &record.handling)),
+        void: void.count(),
+    }
+}
+
+impl Row {
+    fn metric(&self) -> f64 {
+        self.result.as_ref().map_or(f64::INFINITY, |result| result.metric_ns)
+    }
+}
+
+fn row(record: &Record, at: usize) -> Option<Row> {
+    let entrant = &record.entrants[at];
+    let figures: Vec<&Figures> = valid(record, at).map(|(_, figures)| figures).collect();
+    let middle = |of: &dyn Fn(&Figures) -> Option<f64>| {
+        median(&figures.iter().filter_map(|figures| of(figures)).collect::<Vec<_>>())
+    };
+    let (arrived, lost) = figures
+        .iter()
+        .fold((0, 0), |(arrived, lost), figures| (arrived + figures.messages, lost + figures.lost_in_window));
+    let result = middle(&|figures| Some(figures.metric_ns())).map(|metric_ns| RowResult {
+        metric_ns,
+        p99_ns: middle(&|figures| Some(figures.latency.as_ref()?.p99_ns as f64)),
+        cpu_ns: middle(&|figures| figures.cpu_ns_per_message),
+        switches: middle(&|figures| figures.switches_per_message),
+        lost: lost as f64 / (arrived + lost).max(1) as f64,
+        versus: None,
+        verdict: None,
+    });
+    let outcomes =
+        || record.instances.iter().filter(|instance| instance.entrant == at).map(|instance| &instance.outcome);
+    let mut failures = outcomes().filter_map(|outcome| match outcome {
+        Outcome::Failed { why } => Some(why),
+        Outcome::Measured(_) => None,
+    });
+    let first = failures.next().cloned();
+    Some(Row {
+        spec: record.spec(&entrant.case.mechanism)?.clone(),
+        control: entrant.control,
+        result,
+        failed: first.map(|why| (1 + failures.count(), why)),
+        breach: outcomes().find_map(|outcome| match outcome {
+            Outcome::Measured(figures) => figures.breach.clone(),
+            Outcome::Failed { .. } => None,
+        }),
+    })
+}
+
+/// What the limit ring needed in the same rounds for what this cell does: in a round trip, waiting the same way; in a
+/// stream, in whichever way was faster. The ring of the same distance where it took part, else any.
+fn ring_ns(record: &Record, cell: &Cell) -> Option<f64> {
+    let pattern = if cell.pattern == Pattern::FanIn { Pattern::Stream } else { cell.pattern };
+    let like = |other: &Cell| {
+        let waits = pattern == Pattern::Stream || other.wait == cell.wait;
+        other.pattern == pattern && other.payload == cell.payload && other.place == cell.place && waits
+    };
+    let rings = || {
+        record.entrants.iter().enumerate().filter(|(_, entrant)| {
+            let limit = record.spec(&entrant.case.mechanism).is_some_and(|spec| spec.standing == Standing::Limit);
+            limit && like(&entrant.case.cell)
+        })
+    };
+    let fastest = |of: &dyn Fn(&Cell) -> bool| {
+        let medians = rings().filter(|(_, entrant)| of(&entrant.case.cell)).filter_map(|(at, _)| {
+            median(&valid(record, at).map(|(_, figures)| figures.metric_ns()).collect::<Vec<_>>())
+        });
+        medians.min_by(f64::total_cmp)
+    };
+    fastest(&|ring| ring.scope == cell.scope).or_else(|| fastest(&|_| true))
+}

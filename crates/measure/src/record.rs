@@ -1,0 +1,350 @@
+//! Records: what is saved of a run. Versioned JSON with a published schema, written whole after every round.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::bound::Handling;
+use crate::fingerprint::Fingerprint;
+use crate::limits::Limits;
+use crate::message::Faults;
+use crate::plan::{Entrant, Refusal};
+use crate::spec::Spec;
+use crate::window::Window;
+
+/// The version of the format. A change that an older reader would misread raises it.
+pub const VERSION: u32 = 1;
+/// What a file must say it is.
+pub const FORMAT: &str = "estafette-record";
+/// Cells with void instances are measured this many times more, at the most. Their rounds are numbered on from
+/// [`Record::rounds_planned`].
+pub const MAKE_UP_ROUNDS: usize = 3;
+/// The longest file that is read.
+const MAX_FILE: u64 = 256 << 20;
+/// The most entrants, rounds and instances that are believed.
+const MAX_ENTRANTS: usize = 100_000;
+const MAX_INSTANCES: usize = 10_000_000;
+
+/// A run, as far as it got.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Record {
+    /// Always `estafette-record`.
+    pub format: String,
+    /// The format's version.
+    pub version: u32,
+    /// The version of the tool.
+    pub tool: String,
+    /// When it began, RFC 3339.
+    pub started: String,
+    /// What decided the order and the messages.
+    pub seed: u64,
+    /// What each instance measured.
+    pub window: Window,
+    /// Rounds that were planned.
+    pub rounds_planned: usize,
+    /// Rounds that were completed.
+    pub rounds: usize,
+    /// The machine.
+    pub fingerprint: Fingerprint,
+    /// What the machine allows at best.
+    pub limits: Option<Limits>,
+    /// What filling and checking costs by itself, for each payload of the run.
+    pub handling: Vec<Handling>,
+    /// What the mechanisms say of themselves.
+    pub mechanisms: Vec<Spec>,
+    /// The cases; instances name them by their place here, from 0.
+    pub entrants: Vec<Entrant>,
+    /// The cases that could not take part.
+    pub refusals: Vec<Refusal>,
+    /// The instances in the order in which they ran.
+    pub instances: Vec<InstanceRecord>,
+}
+
+/// One instance.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct InstanceRecord {
+    /// From 0.
+    pub round: usize,
+    /// The case's place in [`Record::entrants`].
+    pub entrant: usize,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// What came of an instance.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// It ran to its end.
+    Measured(Box<Figures>),
+    /// It gave nothing.
+    Failed {
+        /// Why, in words.
+        why: String,
+    },
+}
+
+/// What an instance measured.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Figures {
+    /// Messages the consumer received within the window; in a ping-pong, round trips.
+    pub messages: u64,
+    /// The window's length as it was, in nanoseconds.
+    pub window_ns: u64,
+    /// Round-trip times, of a ping-pong.
+    pub latency: Option<Latency>,
+    /// Processor time of all children, brokers included, in nanoseconds a message.
+    pub cpu_ns_per_message: Option<f64>,
+    /// Context switches of all children a message.
+    pub switches_per_message: Option<f64>,
+    /// Messages the producers sent over the whole instance.
+    pub offered: u64,
+    /// Different messages received whole over the whole instance.
+    pub delivered: u64,
+    /// Messages lost within the window, of a mechanism that may lose; its producers look for the highest rate at which
+    /// it loses no more than one in a thousand before the window opens, and lose more meanwhile.
+    pub lost_in_window: u64,
+    /// What went wrong with messages over the whole instance.
+    pub faults: Faults,
+    /// What the mechanism broke of its promises.
+    pub breach: Option<String>,
+    /// The part of the machine's time that the hypervisor took, from 0 to 1.
+    pub steal: f64,
+    /// Why its pairs are left out, on a signal declared beforehand.
+    pub void: Option<String>,
+}
+
+/// The round-trip times of an instance in nanoseconds.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Latency {
+    /// Round trips timed together; where over 1, the times are means of so many.
+    pub batch: u64,
+    /// The shortest.
+    pub min_ns: u64,
+    /// The arithmetic mean.
+    pub mean_ns: f64,
+    /// The standard deviation.
+    pub stddev_ns: f64,
+    /// The median.
+    pub p50_ns: u64,
+    /// Of 100, one took longer.
+    pub p99_ns: u64,
+    /// Of 1,000, one took longer.
+    pub p999_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+    /// All of them: HdrHistogram, V2 format, deflated, base64.
+    pub histogram: String,
+}
+
+impl Record {
+    /// Writes it to `path`: beside it first, then in its place, so that a reader or an interrupt finds it whole.
+    ///
+    /// # Errors
+    /// Where the folder cannot be written.
+    pub fn save(&self, path: &Path) -> Result<()> {
+        let beside = path.with_extension("json.part");
+        let write = || -> Result<()> {
+            let mut file = std::io::BufWriter::new(File::create(&beside)?);
+            serde_json::to_writer(&mut file, self)?;
+            file.write_all(b"\n")?;
+            file.into_inner().map_err(|error| error.into_error())?.sync_all()?;
+            Ok(fs::rename(&beside, path)?)
+        };
+        write().with_context(|| format!("cannot write the record {}: choose another folder with --out", path.display()))
+    }
+
+    /// Reads one.
+    ///
+    /// # Errors
+    /// What is wrong with the file, and what to do about it.
+    pub fn load(path: &Path) -> Result<Record> {
+        let what = || format!("cannot use {}", path.display());
+        let size = fs::metadata(path).with_context(what)?.len();
+        if size > MAX_FILE {
+            bail!("cannot use {}: it is longer than any record ({} MiB)", path.display(), size >> 20);
+        }
+        let text = fs::read_to_string(path).with_context(what)?;
+        Record::parse(&text).with_context(what)
+    }
+
+    /// Reads one from text.
+    ///
+    /// # Errors
+    /// What is wrong with it, and what to do about it.
+    pub fn parse(text: &str) -> Result<Record> {
+        /// The part that every version has.
+        #[derive(Deserialize)]
+        struct Head {
+            format: String,
+            version: u32,
+        }
+        let head: Head = match serde_json::from_str(text) {
+            Ok(head) => head,
+            Err(error) if error.is_eof() => {
+                bail!("it is cut off at line {}, column {}: run `estafette bench` again", error.line(), error.column())
+            }
+            Err(error) => bail!("it is not a record of `estafette bench`: {error}"),
+        };
+        if head.format != FORMAT {
+            bail!("it is not a record of `estafette bench`: its format is `{}`, not `{FORMAT}`", head.format);
+        }
+        if head.version > VERSION {
+            bail!(
+                "it was written by a newer Estafette (format {}, this one reads up to {VERSION}): update this one",
+                head.version
+            );
+        }
+        let record: Record =
+            serde_json::from_str(text).map_err(|error| anyhow::anyhow!("the record is damaged: {error}"))?;
+        record.check()?;
+        Ok(record)
+    }
+
+    /// Everything that a reader relies on and the types do not say.
+    fn check(&self) -> Result<()> {
+        if self.entrants.len() > MAX_ENTRANTS || self.instances.len() > MAX_INSTANCES {
+            bail!("the record is damaged: it has more entrants or instances than any run");
+        }
+        for (index, instance) in self.instances.iter().enumerate() {
+            if instance.entrant >= self.entrants.len() || instance.round >= self.rounds_planned + MAKE_UP_ROUNDS {
+                bail!("the record is damaged: instance {index} names an entrant or a round that does not exist");
+            }
+            if let Outcome::Measured(figures) = &instance.outcome
+                && (figures.window_ns == 0 || !(0.0..=1.0).contains(&figures.steal))
+            {
+                bail!("the record is damaged: instance {index} has an impossible figure");
+            }
+        }
+        for entrant in &self.entrants {
+            if self.spec(&entrant.case.mechanism).is_none() {
+                bail!("the record is damaged: it does not describe {}", entrant.case.mechanism);
+            }
+        }
+        Ok(())
+    }
+
+    /// What a mechanism says of itself.
+    pub fn spec(&self, mechanism: &str) -> Option<&Spec> {
+        self.mechanisms.iter().find(|spec| spec.name == mechanism)
+    }
+
+    /// Its JSON Schema.
+    pub fn schema() -> String {
+        let schema = schemars::schema_for!(Record);
+        let mut text = serde_json::to_string_pretty(&schema).unwrap_or_default();
+        text.push('\n');
+        text
+    }
+
+    /// The instances as a table: one row each, times in nanoseconds.
+    ///
+    /// # Errors
+    /// Where `out` cannot be written.
+    pub fn csv(&self, out: impl Write) -> Result<()> {
+        let mut table = csv::Writer::from_writer(out);
+        table.write_record([
+            "round",
+            "mechanism",
+            "control",
+            "scope",
+            "pattern",
+            "payload_bytes",
+            "payload",
+            "producers",
+            "capacity",
+            "runtime",
+            "wait",
+            "place",
+            "messages",
+            "window_ns",
+            "per_second",
+            "p50_ns",
+            "p99_ns",
+            "p999_ns",
+            "cpu_ns_per_message",
+            "switches_per_message",
+            "offered",
+            "delivered",
+            "lost",
+            "duplicated",
+            "reordered",
+            "damaged",
+            "steal",
+            "void",
+            "failed",
+        ])?;
+        for instance in &self.instances {
+            let Entrant { case, control } = &self.entrants[instance.entrant];
+            let mut row: Vec<String> = vec![
+                instance.round.to_string(),
+                case.mechanism.clone(),
+                control.to_string(),
+                case.scope.to_string(),
+                case.pattern.to_string(),
+                case.payload.len().to_string(),
+                case.payload.to_string(),
+                case.producers.to_string(),
+                case.capacity.to_string(),
+                case.runtime.to_string(),
+                case.wait.to_string(),
+                case.place.to_string(),
+            ];
+            match &instance.outcome {
+                Outcome::Failed { why } => {
+                    row.resize(28, String::new());
+                    row.push(why.clone());
+                }
+                Outcome::Measured(figures) => {
+                    let time = |of: fn(&Latency) -> u64| {
+                        figures.latency.as_ref().map_or(String::new(), |latency| of(latency).to_string())
+                    };
+                    let optional = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
+                    let faults = figures.faults;
+                    row.extend([
+                        figures.messages.to_string(),
+                        figures.window_ns.to_string(),
+                        figures.per_second().to_string(),
+                        time(|latency| latency.p50_ns),
+                        time(|latency| latency.p99_ns),
+                        time(|latency| latency.p999_ns),
+                        optional(figures.cpu_ns_per_message),
+                        optional(figures.switches_per_message),
+                        figures.offered.to_string(),
+                        figures.delivered.to_string(),
+                        faults.lost.to_string(),
+                        faults.duplicated.to_string(),
+                        faults.reordered.to_string(),
+                        faults.damaged.to_string(),
+                        figures.steal.to_string(),
+                        figures.void.clone().unwrap_or_default(),
+                        String::new(),
+                    ]);
+                }
+            }
+            table.write_record(row)?;
+        }
+        table.flush()?;
+        Ok(())
+    }
+}
+
+impl Figures {
+    /// Messages, or round trips, a second.
+    pub fn per_second(&self) -> f64 {
+        self.messages as f64 * 1e9 / self.window_ns as f64
+    }
+
+    /// The cell's metric: the median round trip in nanoseconds where there is one, otherwise nanoseconds a message.
+    /// Less is better either way.
+    pub fn metric_ns(&self) -> f64 {
+        match &self.latency {
+            Some(latency) => latency.p50_ns as f64,
+            None => self.window_ns as f64 / self.messages as f64,
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! A run: the rounds of a plan, instance by instance, and the record they fill.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
+
+use crate::bound::Handling;
+use crate::case::{Cell, Role};
+use crate::coordinator::{Failure, FailureKind, Instance, Interrupt, Measured, Scratch, Setup};
+use crate::entry::Registry;
+use crate::fingerprint::Fingerprint;
+use crate::limits::Limits;
+use crate::message::Faults;
+use crate::plan::{Entrant, Plan, shuffled};
+use crate::protocol::{LatencyCounts, PartyReport};
+use crate::record::{self, Figures, InstanceRecord, Latency, Outcome, Record};
+use crate::spec::{Loss, Ordering, Spec};
+use crate::usage::Usage;
+
+/// Steal above this voids an instance.
+const MAX_STEAL: f64 = 0.01;
+/// How long a window by count may take.
+const COUNT_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// Is told how a run goes on, between instances only.
+pub trait Observer {
+    /// An instance is about to start: so many of so many are done.
+    fn instance(&mut self, done: usize, of: usize, entrant: &Entrant);
+    /// An instance failed, or broke a promise.
+    fn trouble(&mut self, entrant: &Entrant, what: &str);
+    /// A round is complete.
+    ///
+    /// # Errors
+    /// Where the record cannot be kept: the run ends.
+    fn round(&mut self, record: &Record) -> Result<()>;
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// All rounds are done.
+    Complete,
+    /// The user stopped it.
+    Interrupted,
+}
+
+/// A record of a plan before its first round.
+pub fn blank(registry: &Registry, plan: &Plan, limits: Option<Limits>) -> Record {
+    let mut mechanisms: Vec<Spec> = Vec::new();
+    let mut payloads = Vec::new();
+    for Entrant { case, .. } in &plan.entrants {
+        if let Some(entry) = registry.get(&case.mechanism)
+            && !mechanisms.contains(entry.spec())
+        {
+            mechanisms.push(entry.spec().clone());
+        }
+        if !payloads.contains(&case.payload) {
+            payloads.push(case.payload);
+        }
+    }
+    Record {
+        format: record::FORMAT.to_owned(),
+        version: record::VERSION,
+        tool: env!("CARGO_PKG_VERSION").to_owned(),
+        started: jiff::Timestamp::now().to_string(),
+        seed: plan.seed,
+        window: plan.window,
+        rounds_planned: plan.rounds,
+        rounds: 0,
+        fingerprint: Fingerprint::take(),
+        limits,
+        handling: payloads.into_iter().map(Handling::measure).collect(),
+        mechanisms,
+        entrants: plan.entrants.clone(),
+        refusals: plan.refusals.clone(),
+        instances: Vec::new(),
+    }
+}
+
+/// Runs a plan. The record is complete as far as the run got, however it ended.
+///
+/// # Errors
+/// Where the run itself cannot go on: no temporary directory, or the observer cannot keep the record. A mechanism's
+/// failure is part of the record instead.
+pub fn run(
+    registry: &Registry,
+    plan: &Plan,
+    record: &mut Record,
+    interrupt: &mut Interrupt,
+    observer: &mut dyn Observer,
+) -> Result<End> {
+    let mut scratch = Scratch::new()?;
+    let mut random = fastrand::Rng::with_seed(plan.seed);
+    for round in 0..plan.rounds + record::MAKE_UP_ROUNDS {
+        let order = if round < plan.rounds {
+            shuffled(&plan.entrants, &mut random)
+        } else {
+            make_up(plan, record, &mut random)
+        };
+        if order.is_empty() {
+            break;
+        }
+        let total = plan.rounds.saturating_sub(round + 1) * plan.entrants.len() + order.len() + record.instances.len();
+        for at in order {
+            let entrant = &plan.entrants[at];
+            observer.instance(record.instances.len(), total, entrant);
+            // JSON numbers are exact up to 2^53.
+            let seed = random.u64(..1 << 53);
+            let outcome = match instance(registry, plan, entrant, seed, &mut scratch, interrupt)? {
+                Err(Failure { kind: FailureKind::Interrupted, .. }) => return Ok(End::Interrupted),
+                Err(failure) => {
+                    observer.trouble(entrant, &failure.text);
+                    Outcome::Failed { why: failure.text }
+                }
+                Ok(figures) => {
+                    if let Some(breach) = &figures.breach {
+                        observer.trouble(entrant, breach);
+                    }
+                    Outcome::Measured(Box::new(figures))
+                }
+            };
+            record.instances.push(InstanceRecord { round, entrant: at, outcome });
+        }
+        record.rounds = (round + 1).min(plan.rounds);
+        observer.round(record)?;
+    }
+    Ok(End::Complete)
+}
+
+/// One more round of the cells that still lack a whole one because the hypervisor stole an instance's time. Whether an
+/// instance is void does not depend on what it measured, so measuring its cell again prefers no value.
+fn make_up(plan: &Plan, record: &Record, random: &mut fastrand::Rng) -> Vec<usize> {
+    let stolen = |instance: &&InstanceRecord| matches!(&instance.outcome, Outcome::Measured(figures) if figures.void.is_some() && figures.breach.is_none());
+    let lacks = |cell: &Cell| {
+        let of_cell = || record.instances.iter().filter(|instance| plan.entrants[instance.entrant].case.cell == *cell);
+        let void: BTreeSet<usize> = of_cell().filter(stolen).map(|instance| instance.round).collect();
+        let rounds: BTreeSet<usize> = of_cell().map(|instance| instance.round).collect();
+        rounds.len() - void.len() < plan.rounds && !void.is_empty()
+    };
+    let order = shuffled(&plan.entrants, random);
+    order.into_iter().filter(|&at| lacks(&plan.entrants[at].case.cell)).collect()
+}
+
+/// Runs one instance of a plan.
+///
+/// # Errors
+/// Where the case names no mechanism of the registry; what goes wrong with the instance is in the inner result.
+pub fn instance(
+    registry: &Registry,
+    plan: &Plan,
+    entrant: &Entrant,
+    seed: u64,
+    scratch: &mut Scratch,
+    interrupt: &mut Interrupt,
+) -> Result<Result<Figures, Failure>> {
+    let case = entrant.case.clone();
+    let entry = registry.get(&case.mechanism).with_context(|| format!("no mechanism `{}`", case.mechanism))?;
+    let setup = Setup { case, window: plan.window, seed, cpus: plan.cpus.clone(), count_timeout: COUNT_TIMEOUT };
+    let measured = Instance::run(entry.as_ref(), &setup, scratch, interrupt);
+    Ok(measured.and_then(|measured| figures(entry.spec(), &measured)))
+}
+
+/// What an instance's reports come to.
+fn figures(spec: &Spec, measured: &Measured) -> Result<Figures, Failure> {
+    let parties = || measured.reports.iter().flat_map(|(_, report)| &report.parties);
+    let asker = parties().find(|party| party.latency.is_some());
+    let consumer = parties().find(|party| matches!(party.role, Role::Consumer(_)));
+    let lead = asker.or(consumer).filter(|party| party.messages > 0 && party.window_ns > 0);
+    let Some(lead) = lead else {
+        let text = String::from("no message arrived within the window: choose a longer --window");
+        return Err(Failure { kind: FailureKind::Error, text });
+    };
+    let latency = lead.latency.as_ref().map(latency).transpose()?;
+    let breach = breach(spec, measured.faults);
+    let void = if breach.is_some() {
+        Some(String::from("failed verification"))
+    } else if measured.steal > MAX_STEAL {
+        Some(format!("steal {:.1} %", measured.steal * 100.0))
+    } else {
+        None
+    };
+    let delivered: u64 = match consumer {
+        Some(party) if latency.is_none() => party.received.iter().map(|count| count.received).sum(),
+        _ => lead.received.iter().map(|count| count.received).sum(),
+    };
+    let spent = spent(measured, lead, delivered);
+    Ok(Figures {
+        messages: lead.messages,
+        window_ns: lead.window_ns,
+        latency,
+        cpu_ns_per_message: spent.map(|(cpu, _)| cpu),
+        switches_per_message: spent.map(|(_, switches)| switches),
+        offered: parties().filter(|party| matches!(party.role, Role::Producer(_))).map(|party| party.sent).sum(),
+        delivered,
+        lost_in_window: lead.lost,
+        faults: measured.faults,
+        breach,
+        steal: measured.steal,
+        void,
+    })
+}
+
+/// Processor time and context switches a message, of all children. Each child's are of its own window and held against
+/// the messages of that window; a broker's are of the whole instance and held against all messages.
+fn spent(measured: &Measured, lead: &PartyReport, delivered: u64) -> Option<(f64, f64)> {
+    let (mut cpu, mut switches) = (0.0, 0.0);
+    for (role, report) in &measured.reports {
+        let Usage { cpu_ns, voluntary_switches, involuntary_switches } = report.usage?;
+        let window = report.parties.iter().map(|party| party.window_ns).max();
+        // The lead's messages are the unit; a child with a slightly longer window spent proportionally more.
+        let messages = match (role, window) {
+            (Role::Broker, _) | (_, None) => delivered as f64,
+            (_, Some(window_ns)) => lead.messages as f64 * window_ns as f64 / lead.window_ns as f64,
+        };
+        if messages <= 0.0 {
+            return None;
+        }
+        cpu += cpu_ns as f64 / messages;
+        switches += (voluntary_switches + involuntary_switches) as f64 / messages;
+    }
+    Some((cpu, switches))
+}
+
+/// What a mechanism broke of its promises, in words.
+fn breach(spec: &Spec, faults: Faults) -> Option<String> {
+    let mut broken = Vec::new();
+    let mut add = |count: u64, what: &str| {
+        if count > 0 {
+            broken.push(format!("{count} {what}"));
+        }
+    };
+    if spec.loss == Loss::Never {
+        add(faults.lost, "lost");
+    }
+    add(faults.duplicated, "duplicated");
+    if spec.ordering != Ordering::Unordered {
+        add(faults.reordered, "reordered");
+    }
+    add(faults.damaged, "damaged");
+    (!broken.is_empty()).then(|| format!("messages {}", broken.join(", ")))
+}
+
+fn latency(counted: &LatencyCounts) -> Result<Latency> {
+    let mut times = Histogram::<u64>::new_with_bounds(1, 3_600_000_000_000, 3)?;
+    for &(time, count) in &counted.counts {
+        times.saturating_record_n(time, count);
+    }
+    anyhow::ensure!(!times.is_empty(), "no round trip was timed within the window: choose a longer --window");
+    let mut bytes = Vec::new();
+    V2DeflateSerializer::new()
+        .serialize(&times, &mut bytes)
+        .map_err(|error| anyhow::anyhow!("a histogram: {error:?}"))?;
+    Ok(Latency {
+        batch: counted.batch,
+        min_ns: times.min(),
+        mean_ns: times.mean(),
+        stddev_ns: times.stdev(),
+        p50_ns: times.value_at_quantile(0.5),
+        p99_ns: times.value_at_quantile(0.99),
+        p999_ns: times.value_at_quantile(0.999),
+        max_ns: times.max(),
+        histogram: base64::Engine::encode(&base64::engine::general_purpose::STANDARD, bytes),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_broken_promises_are_breaches() {
+        let lossy = Spec::new("network/udp").loss(Loss::Counted);
+        let faults = Faults { lost: 3, ..Faults::default() };
+        assert_eq!(breach(&lossy, faults), None);
+        assert_eq!(breach(&Spec::new("process/pipe"), faults).as_deref(), Some("messages 3 lost"));
+        let faults = Faults { damaged: 1, duplicated: 2, ..Faults::default() };
+        assert_eq!(breach(&lossy, faults).as_deref(), Some("messages 2 duplicated, 1 damaged"));
+    }
+
+    #[test]
+    fn percentiles_come_from_the_counts() {
+        let counted = LatencyCounts { batch: 1, counts: vec![(100, 989), (1_000, 10), (5_000, 1)] };
+        let latency = latency(&counted).unwrap();
+        assert_eq!((latency.min_ns, latency.p50_ns), (100, 100));
+        assert!((999..=1_001).contains(&latency.p999_ns) && latency.max_ns >= 5_000);
+        assert!(super::latency(&LatencyCounts::default()).is_err());
+    }
+}

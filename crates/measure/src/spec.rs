@@ -1,0 +1,247 @@
+//! What a mechanism says of itself: the facts that decide where it may run and whom it may be ranked against.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::case::{Pattern, PayloadKind};
+
+/// The distance a message travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scope {
+    /// Between async tasks of one process.
+    Task,
+    /// Between threads of one process.
+    Thread,
+    /// Between processes of one machine.
+    Process,
+    /// Through the network stack.
+    Network,
+    /// Through a function inside a WASM sandbox.
+    Sandbox,
+}
+
+impl Scope {
+    /// Every scope, nearest first.
+    pub const ALL: [Scope; 5] = [Scope::Task, Scope::Thread, Scope::Process, Scope::Network, Scope::Sandbox];
+
+    /// Whether both ends live in one child process.
+    pub fn in_process(self) -> bool {
+        matches!(self, Scope::Task | Scope::Thread)
+    }
+}
+
+/// What an end does while it has nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Wait {
+    /// It polls and never gives up its core.
+    Spin,
+    /// It polls for a while, then sleeps.
+    Adaptive,
+    /// It sleeps until it is woken.
+    Block,
+}
+
+/// What becomes of a message's bytes on their way; rankings are made within one class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ownership {
+    /// The sender gives a value away and the receiver owns it.
+    Owned,
+    /// The bytes are copied out of the sender's buffer and into the receiver's.
+    Borrowed,
+    /// The sender writes into memory of the mechanism and the receiver reads it there.
+    Loaned,
+}
+
+/// The order in which a receiver sees messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ordering {
+    /// One order for all, the order of sending.
+    Strict,
+    /// The messages of one producer stay in order; those of several may be interleaved otherwise than sent.
+    PerProducer,
+    /// None is promised.
+    Unordered,
+}
+
+/// Whether messages may be lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Loss {
+    /// A lost message is a defect.
+    Never,
+    /// A message may be lost under load; how many is part of the result.
+    Counted,
+}
+
+/// Where the code of the two ends runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Runtime {
+    /// One OS thread an end.
+    Thread,
+    /// Tokio's multi-threaded runtime, one worker a core.
+    TokioMulti,
+    /// Tokio's current-thread runtime.
+    TokioCurrent,
+}
+
+/// What a mechanism stands for in a ranking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Standing {
+    /// A way to pass a message that a program might choose.
+    Candidate,
+    /// The least that can be written: what candidates are held against.
+    Limit,
+    /// A hand-written program doing the same work, to check the instrument itself. Not part of the default run.
+    Baseline,
+}
+
+macro_rules! names {
+    ($type:ident, $what:literal, $($variant:ident = $name:literal),+ $(,)?) => {
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(match self { $(Self::$variant => $name),+ })
+            }
+        }
+        impl std::str::FromStr for $type {
+            type Err = String;
+            fn from_str(text: &str) -> Result<Self, String> {
+                match text {
+                    $($name => Ok(Self::$variant),)+
+                    _ => Err(format!("unknown {} `{text}`; known: {}", $what, [$($name),+].join(", "))),
+                }
+            }
+        }
+    };
+}
+pub(crate) use names;
+
+names!(Scope, "scope", Task = "task", Thread = "thread", Process = "process", Network = "network", Sandbox = "sandbox");
+names!(Wait, "wait mode", Spin = "spin", Adaptive = "adaptive", Block = "block");
+names!(Ownership, "ownership class", Owned = "owned", Borrowed = "borrowed", Loaned = "loaned");
+names!(Ordering, "ordering", Strict = "strict", PerProducer = "per-producer", Unordered = "unordered");
+names!(Loss, "loss", Never = "never", Counted = "counted");
+names!(Runtime, "runtime", Thread = "thread", TokioMulti = "tokio-multi", TokioCurrent = "tokio-current");
+
+/// A mechanism's description of itself. Built from [`Spec::new`] and the methods named after the fields.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Spec {
+    /// `scope/name`.
+    pub name: String,
+    /// The distance, taken from the name.
+    pub scope: Scope,
+    /// The version of the library, or `kernel`.
+    pub version: String,
+    /// What it is made of, in a few words.
+    pub stands_on: String,
+    /// The ways it can wait.
+    pub waits: Vec<Wait>,
+    /// The runtimes its ends can run on.
+    pub runtimes: Vec<Runtime>,
+    /// The patterns it can play.
+    pub patterns: Vec<Pattern>,
+    /// The kinds of payload it carries.
+    pub payloads: Vec<PayloadKind>,
+    /// What becomes of the bytes.
+    pub ownership: Ownership,
+    /// The order it promises.
+    pub ordering: Ordering,
+    /// Whether it may lose.
+    pub loss: Loss,
+    /// The longest message in bytes, where there is a limit.
+    pub max_message: Option<usize>,
+    /// The most producers one receiver can have, where there is a limit.
+    pub max_producers: Option<usize>,
+    /// What it stands for in a ranking.
+    pub standing: Standing,
+}
+
+impl Spec {
+    /// A mechanism `scope/name` with the commonest answers: it blocks, on threads, carries bytes by copy, ping-pong
+    /// and stream, one producer, strictly ordered, lossless, without a size limit.
+    ///
+    /// # Panics
+    /// If `name` is not `scope/name` with a known scope and a name of lower-case letters, digits, `-`, `_` or `.`:
+    /// a mistake of the program's author, found the first time the program starts.
+    pub fn new(name: &str) -> Spec {
+        let (scope, rest) = name.split_once('/').unwrap_or_else(|| panic!("`{name}` is not `scope/name`"));
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_' | '.');
+        assert!(!rest.is_empty() && rest.chars().all(plain), "`{name}`: a name has a-z, 0-9, '-', '_' and '.' only");
+        let scope: Scope = scope.parse().unwrap_or_else(|error| panic!("`{name}`: {error}"));
+        Spec {
+            name: name.to_owned(),
+            scope,
+            version: String::from("kernel"),
+            stands_on: String::new(),
+            waits: vec![Wait::Block],
+            runtimes: vec![Runtime::Thread],
+            patterns: vec![Pattern::PingPong, Pattern::Stream],
+            payloads: vec![PayloadKind::Bytes],
+            ownership: Ownership::Borrowed,
+            ordering: Ordering::Strict,
+            loss: Loss::Never,
+            max_message: None,
+            max_producers: Some(1),
+            standing: Standing::Candidate,
+        }
+    }
+}
+
+macro_rules! setters {
+    ($($field:ident: $type:ty => $value:expr),+ $(,)?) => {
+        impl Spec {
+            $(
+                #[doc = concat!("Sets [`Spec::", stringify!($field), "`].")]
+                #[must_use]
+                pub fn $field(mut self, $field: $type) -> Spec {
+                    self.$field = $value;
+                    self
+                }
+            )+
+        }
+    };
+}
+
+setters! {
+    version: &str => version.to_owned(),
+    stands_on: &str => stands_on.to_owned(),
+    waits: &[Wait] => waits.to_vec(),
+    runtimes: &[Runtime] => runtimes.to_vec(),
+    patterns: &[Pattern] => patterns.to_vec(),
+    payloads: &[PayloadKind] => payloads.to_vec(),
+    ownership: Ownership => ownership,
+    ordering: Ordering => ordering,
+    loss: Loss => loss,
+    max_message: usize => Some(max_message),
+    max_producers: Option<usize> => max_producers,
+    standing: Standing => standing,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_gives_the_scope() {
+        assert_eq!(Spec::new("process/pipe").scope, Scope::Process);
+    }
+
+    #[test]
+    #[should_panic(expected = "unknown scope `planet`")]
+    fn an_unknown_scope_is_the_authors_mistake() {
+        let _ = Spec::new("planet/pipe");
+    }
+
+    #[test]
+    fn names_round_trip() {
+        for scope in Scope::ALL {
+            assert_eq!(scope.to_string().parse(), Ok(scope));
+        }
+        assert!("x".parse::<Wait>().unwrap_err().contains("spin, adaptive, block"));
+    }
+}

@@ -1,0 +1,109 @@
+//! Holm's step-down correction: many findings at once, and at most `alpha` the chance that any of them is false.
+//!
+//! Source: S. Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of Statistics 6
+//! (1979). It makes no assumption on how the tests depend on each other, which cells measured against one base do.
+
+use super::sample::real;
+
+/// Which of a family of p-values stand as findings when the chance of even one false finding is to stay at or below
+/// `alpha` (above 0, below 1). In the order given.
+///
+/// The least p-value of m is held against alpha/m, the next against alpha/(m - 1), and so on; the first that fails
+/// ends the findings. A p-value that is not between 0 and 1 counts as 1: it finds nothing, but it is in the family. An
+/// `alpha` outside its range finds nothing.
+///
+/// With n rounds no p-value of [`sign_test_p`](super::sign_test_p) is below 2^(1-n): a family of 20 at 5 % needs 10
+/// rounds before anything can stand.
+#[must_use]
+pub fn holm(p_values: &[f64], alpha: f64) -> Vec<bool> {
+    let mut stands = vec![false; p_values.len()];
+    if !(alpha > 0.0 && alpha < 1.0) {
+        return stands;
+    }
+    let usable = |p: f64| if (0.0..=1.0).contains(&p) { p } else { 1.0 };
+    let mut ascending: Vec<(usize, f64)> = p_values.iter().copied().map(usable).enumerate().collect();
+    ascending.sort_by(|(_, one), (_, other)| one.total_cmp(other));
+    for (remaining, (index, p)) in (1..=ascending.len()).rev().zip(ascending) {
+        if p > alpha / real(remaining) {
+            break;
+        }
+        stands[index] = true;
+    }
+    stands
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+
+    #[test]
+    fn step_down_by_hand() {
+        // 0.005 ≤ 0.05/4, 0.01 ≤ 0.05/3, 0.03 > 0.05/2: the rest falls, 0.04 too although it is below 0.05/1.
+        assert_eq!(holm(&[0.01, 0.04, 0.03, 0.005], 0.05), [true, false, false, true]);
+        assert_eq!(holm(&[0.02, 0.03, 0.01], 0.05), [true; 3], "0.05/3, 0.05/2 and 0.05 are all met");
+        assert_eq!(holm(&[0.02, 0.02, 0.02], 0.05), [false; 3], "the first step already fails");
+    }
+
+    #[test]
+    fn a_family_of_one_is_not_corrected() {
+        assert_eq!(holm(&[0.05], 0.05), [true]);
+        assert_eq!(holm(&[0.051], 0.05), [false]);
+        assert_eq!(holm(&[], 0.05), Vec::<bool>::new());
+    }
+
+    #[test]
+    fn broken_values_find_nothing_but_count() {
+        assert_eq!(holm(&[f64::NAN, -1.0, 0.01, f64::INFINITY, -f64::NAN, 2.0], 0.05), [false; 6], "0.01 > 0.05/6");
+        assert_eq!(holm(&[f64::NAN, 0.01], 0.05), [false, true]);
+        for alpha in [f64::NAN, 0.0, 1.0, -0.05, 5.0] {
+            assert_eq!(holm(&[0.0, 0.5], alpha), [false, false], "{alpha}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_smaller_p_stands_if_a_greater_does(p_values in vec(0.0..0.06, 0..12)) {
+            let stands = holm(&p_values, 0.05);
+            for (i, one) in p_values.iter().enumerate() {
+                for (j, other) in p_values.iter().enumerate() {
+                    prop_assert!(!stands[j] || one > other || stands[i]);
+                }
+            }
+        }
+
+        #[test]
+        fn more_evidence_never_takes_a_finding_away(
+            p_values in vec(0.0..0.06, 1..12), which in any::<prop::sample::Index>(), factor in 0.0..1.0,
+        ) {
+            let mut stronger = p_values.clone();
+            *which.get_mut(&mut stronger) *= factor;
+            for (before, after) in holm(&p_values, 0.05).into_iter().zip(holm(&stronger, 0.05)) {
+                prop_assert!(!before || after);
+            }
+        }
+
+        #[test]
+        fn more_alpha_and_a_smaller_family_never_take_a_finding_away(p_values in vec(0.0..0.06, 1..12)) {
+            let strict = holm(&p_values, 0.03);
+            let lax = holm(&p_values, 0.05);
+            prop_assert!(strict.iter().zip(&lax).all(|(strict, lax)| !strict || *lax));
+            let fewer = holm(&p_values[1..], 0.03);
+            prop_assert!(strict[1..].iter().zip(&fewer).all(|(strict, fewer)| !strict || *fewer));
+        }
+
+        #[test]
+        fn it_lies_between_bonferroni_and_no_correction(p_values in vec(0.0..0.06, 1..12)) {
+            for (p, stands) in p_values.iter().zip(holm(&p_values, 0.05)) {
+                prop_assert!(!stands || *p <= 0.05);
+                prop_assert!(stands || *p > 0.05 / real(p_values.len()));
+            }
+        }
+
+        #[test]
+        fn nothing_panics(p_values in vec(any::<f64>(), 0..12), alpha in any::<f64>()) {
+            prop_assert_eq!(holm(&p_values, alpha).len(), p_values.len());
+        }
+    }
+}

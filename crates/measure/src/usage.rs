@@ -1,0 +1,102 @@
+//! What a child spends: processor time and context switches, and what the hypervisor takes away.
+
+use std::fs;
+
+use nix::sys::resource::{UsageWho, getrusage};
+use rustix::time::{ClockId, clock_gettime};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Processor time and context switches of a whole process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Usage {
+    /// Processor time, user and system, in nanoseconds.
+    pub cpu_ns: u64,
+    /// Context switches because it waited.
+    pub voluntary_switches: u64,
+    /// Context switches because its time was up or something more urgent came.
+    pub involuntary_switches: u64,
+}
+
+impl Usage {
+    /// Of this process since it started.
+    pub fn now() -> Usage {
+        // The process clock counts nanoseconds; getrusage's own times may be no finer than the scheduler's tick.
+        let cpu = clock_gettime(ClockId::ProcessCPUTime);
+        let switches = getrusage(UsageWho::RUSAGE_SELF).ok();
+        let count = |of: fn(&nix::sys::resource::Usage) -> nix::libc::c_long| {
+            switches.as_ref().map_or(0, |usage| u64::try_from(of(usage)).unwrap_or(0))
+        };
+        Usage {
+            cpu_ns: cpu.tv_sec as u64 * 1_000_000_000 + cpu.tv_nsec as u64,
+            voluntary_switches: count(|usage| usage.voluntary_context_switches()),
+            involuntary_switches: count(|usage| usage.involuntary_context_switches()),
+        }
+    }
+
+    /// What was spent since an earlier reading.
+    #[must_use]
+    pub fn since(&self, earlier: &Usage) -> Usage {
+        Usage {
+            cpu_ns: self.cpu_ns.saturating_sub(earlier.cpu_ns),
+            voluntary_switches: self.voluntary_switches.saturating_sub(earlier.voluntary_switches),
+            involuntary_switches: self.involuntary_switches.saturating_sub(earlier.involuntary_switches),
+        }
+    }
+
+    /// Adds another child's.
+    pub fn add(&mut self, other: &Usage) {
+        self.cpu_ns += other.cpu_ns;
+        self.voluntary_switches += other.voluntary_switches;
+        self.involuntary_switches += other.involuntary_switches;
+    }
+}
+
+/// The machine's processor time since it started, in ticks of all cores: stolen by the hypervisor, and in all.
+#[derive(Clone, Copy, Debug)]
+pub struct Steal {
+    stolen: u64,
+    total: u64,
+}
+
+impl Steal {
+    /// Reads `/proc/stat`; `None` where there is none.
+    pub fn now() -> Option<Steal> {
+        Steal::parse(&fs::read_to_string("/proc/stat").ok()?)
+    }
+
+    fn parse(stat: &str) -> Option<Steal> {
+        let line = stat.lines().next()?.strip_prefix("cpu ")?;
+        let ticks: Vec<u64> = line.split_ascii_whitespace().map_while(|word| word.parse().ok()).collect();
+        // user nice system idle iowait irq softirq steal; guest time is already in user.
+        (ticks.len() >= 8).then(|| Steal { stolen: ticks[7], total: ticks[..8].iter().sum() })
+    }
+
+    /// The part of the machine's time that was stolen since an earlier reading, from 0 to 1.
+    pub fn since(&self, earlier: &Steal) -> f64 {
+        let total = self.total.saturating_sub(earlier.total);
+        if total == 0 { 0.0 } else { self.stolen.saturating_sub(earlier.stolen) as f64 / total as f64 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_costs_processor_time() {
+        let before = Usage::now();
+        let mut sum = 0u64;
+        while Usage::now().since(&before).cpu_ns < 1_000_000 {
+            sum = std::hint::black_box(sum + 1);
+        }
+    }
+
+    #[test]
+    fn steal_is_a_share_of_all_ticks() {
+        let before = Steal::parse("cpu  100 0 100 700 0 0 0 0 0 0\ncpu0 1\n").unwrap();
+        let after = Steal::parse("cpu  150 0 130 715 0 0 0 5 0 0\n").unwrap();
+        assert!((after.since(&before) - 0.05).abs() < 1e-9);
+        assert!(Steal::parse("intr 1 2 3").is_none());
+    }
+}

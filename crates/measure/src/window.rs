@@ -1,0 +1,237 @@
+//! When to look at the clock, when a window opens and when it closes.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::clock::now_ns;
+use crate::usage::Usage;
+
+/// How long an instance runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Window {
+    /// For so long.
+    Time {
+        /// Before the window opens, in nanoseconds.
+        warmup_ns: u64,
+        /// While it is open, in nanoseconds.
+        measure_ns: u64,
+    },
+    /// For so many messages, of all producers together.
+    Count {
+        /// Before the window opens.
+        warmup: u64,
+        /// While it is open.
+        messages: u64,
+    },
+}
+
+impl Window {
+    /// How many of the instance's messages a producer sends, where that is fixed.
+    pub fn share(&self, producer: usize, producers: usize) -> Option<u64> {
+        match *self {
+            Window::Time { .. } => None,
+            Window::Count { warmup, messages } => {
+                let (all, producers, producer) = (warmup + messages, producers as u64, producer as u64);
+                Some(all / producers + u64::from(producer < all % producers))
+            }
+        }
+    }
+
+    /// How long the instance takes at least, in nanoseconds; 0 where nobody can know.
+    pub fn length_ns(&self) -> u64 {
+        match *self {
+            Window::Time { warmup_ns, measure_ns } => warmup_ns + measure_ns,
+            Window::Count { .. } => 0,
+        }
+    }
+}
+
+/// Producers go on for this long after the window, so that every consumer closes its own with messages still flowing.
+pub const TAIL_NS: u64 = 3_000_000;
+/// Between two looks at the clock, at the least: a look costs under a thousandth of it.
+const LOOK_NS: u64 = 50_000;
+
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    at_ns: u64,
+    messages: u64,
+    usage: Usage,
+}
+
+/// Follows one party through the warm-up and the window.
+#[derive(Debug)]
+pub struct Meter {
+    window: Window,
+    start_ns: u64,
+    /// Messages until the next look.
+    stride: u64,
+    looked_ns: u64,
+    opened: Option<Mark>,
+    closed: Option<Mark>,
+    longest_stall_ns: u64,
+    /// Whether this party reads the child's usage for all.
+    leads: bool,
+}
+
+impl Meter {
+    /// For a window that starts its warm-up at `start_ns`.
+    pub fn new(window: Window, start_ns: u64, leads: bool) -> Meter {
+        Meter {
+            window,
+            start_ns,
+            stride: 1,
+            looked_ns: start_ns,
+            opened: None,
+            closed: None,
+            longest_stall_ns: 0,
+            leads,
+        }
+    }
+
+    /// How many messages to handle before the next [`Meter::look`].
+    #[inline]
+    pub fn stride(&self, messages: u64) -> u64 {
+        match self.window {
+            Window::Time { .. } => self.stride,
+            Window::Count { warmup, messages: measured } => {
+                let edge = if messages < warmup { warmup } else { warmup + measured };
+                self.stride.min(edge.saturating_sub(messages)).max(1)
+            }
+        }
+    }
+
+    /// Looks at the clock after so many messages in all. Returns the time.
+    pub fn look(&mut self, messages: u64) -> u64 {
+        let now = now_ns();
+        self.look_at(now, messages);
+        now
+    }
+
+    /// As [`Meter::look`], at a time that was just read.
+    pub fn look_at(&mut self, now: u64, messages: u64) {
+        let since = now.saturating_sub(self.looked_ns);
+        self.looked_ns = now;
+        self.longest_stall_ns = self.longest_stall_ns.max(since);
+        if since < LOOK_NS {
+            self.stride = (self.stride * 2).min(1 << 20);
+        } else if since > 4 * LOOK_NS {
+            self.stride = (self.stride / 2).max(1);
+        }
+        if self.opened.is_none() && self.opens(now, messages) {
+            self.opened = Some(self.mark(now, messages));
+        } else if self.opened.is_some() && self.closed.is_none() && self.closes(now, messages) {
+            self.closed = Some(self.mark(now, messages));
+        }
+    }
+
+    fn opens(&self, now: u64, messages: u64) -> bool {
+        match self.window {
+            Window::Time { warmup_ns, .. } => now >= self.start_ns + warmup_ns,
+            Window::Count { warmup, .. } => messages >= warmup,
+        }
+    }
+
+    fn closes(&self, now: u64, messages: u64) -> bool {
+        match self.window {
+            Window::Time { .. } => now >= self.start_ns + self.window.length_ns(),
+            Window::Count { warmup, messages: measured } => messages >= warmup + measured,
+        }
+    }
+
+    fn mark(&self, at_ns: u64, messages: u64) -> Mark {
+        Mark { at_ns, messages, usage: if self.leads { Usage::now() } else { Usage::default() } }
+    }
+
+    /// Whether the window has yet to open.
+    pub fn warming_up(&self) -> bool {
+        self.opened.is_none()
+    }
+
+    /// Whether the window is open.
+    #[inline]
+    pub fn open(&self) -> bool {
+        self.opened.is_some() && self.closed.is_none()
+    }
+
+    /// Whether the window has closed.
+    #[inline]
+    pub fn closed(&self) -> bool {
+        self.closed.is_some()
+    }
+
+    /// Whether a producer may stop at this time: its consumers' windows have closed.
+    pub fn over(&self, now: u64) -> bool {
+        now >= self.start_ns + self.window.length_ns() + TAIL_NS
+    }
+
+    /// Closes a window whose stream has ended before its time.
+    pub fn end(&mut self, messages: u64) {
+        if self.open() {
+            self.closed = Some(self.mark(now_ns(), messages));
+        }
+    }
+
+    /// Messages and nanoseconds within the window, and the child's usage in it where this party leads.
+    pub fn result(&self) -> (u64, u64, Option<Usage>) {
+        match (self.opened, self.closed) {
+            (Some(opened), Some(closed)) => (
+                closed.messages - opened.messages,
+                closed.at_ns - opened.at_ns,
+                self.leads.then(|| closed.usage.since(&opened.usage)),
+            ),
+            _ => (0, 0, None),
+        }
+    }
+
+    /// The longest time between two looks, in nanoseconds.
+    pub fn longest_stall_ns(&self) -> u64 {
+        self.longest_stall_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIME: Window = Window::Time { warmup_ns: 1_000_000, measure_ns: 2_000_000 };
+
+    #[test]
+    fn a_window_by_time_opens_and_closes_at_the_first_look_after() {
+        let mut meter = Meter::new(TIME, 10_000_000, false);
+        for (at, messages) in [(10_900_000, 9), (11_100_000, 11), (12_000_000, 20), (13_200_000, 32), (14_000_000, 40)]
+        {
+            meter.look_at(at, messages);
+        }
+        assert_eq!(meter.result(), (21, 2_100_000, None));
+        assert!(!meter.over(13_200_000) && meter.over(16_000_000));
+    }
+
+    #[test]
+    fn a_window_by_count_is_exact() {
+        let mut meter = Meter::new(Window::Count { warmup: 10, messages: 100 }, 0, false);
+        let mut messages = 0;
+        let mut at = 0;
+        while !meter.closed() {
+            messages += meter.stride(messages);
+            at += 10;
+            meter.look_at(at, messages);
+        }
+        assert_eq!((messages, meter.result().0), (110, 100));
+    }
+
+    #[test]
+    fn shares_add_up() {
+        let window = Window::Count { warmup: 3, messages: 100 };
+        assert_eq!((0..7).map(|p| window.share(p, 7).unwrap()).sum::<u64>(), 103);
+    }
+
+    #[test]
+    fn the_stride_follows_the_speed() {
+        let mut meter = Meter::new(TIME, 0, false);
+        (1..30).for_each(|n| meter.look_at(n * 100, n));
+        assert!(meter.stride(0) > 1000);
+        (1..30).for_each(|n| meter.look_at(n * 1_000_000, n));
+        assert_eq!(meter.stride(0), 1);
+    }
+}

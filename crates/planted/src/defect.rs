@@ -1,0 +1,144 @@
+//! A mechanism with a defect: everything goes through the real one but a message in the middle.
+
+use std::io;
+use std::process::{Command, Stdio, abort};
+use std::time::Duration;
+
+use anyhow::Result;
+use estafette_measure::case::{Case, Role};
+use estafette_measure::entry::{Entry, bytes, values};
+use estafette_measure::executor::Executor;
+use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Raw, Rendezvous, Spec, Tx};
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Defect {
+    Drop,
+    Duplicate,
+    Reorder,
+    Corrupt,
+    Late,
+    Hang,
+    Crash,
+    Leak,
+}
+
+impl Defect {
+    pub(crate) const ALL: [Defect; 8] = [
+        Defect::Drop,
+        Defect::Duplicate,
+        Defect::Reorder,
+        Defect::Corrupt,
+        Defect::Late,
+        Defect::Hang,
+        Defect::Crash,
+        Defect::Leak,
+    ];
+}
+
+/// The message that goes wrong: well into the stream, and early enough to be reached by the slowest mechanism.
+const VICTIM: u64 = 100;
+/// Longer than the instrument lets a message take.
+const LATE: Duration = Duration::from_millis(1_200);
+
+pub(crate) fn plant<M: Carries<Raw>>(mechanism: M, defect: Defect) -> impl Entry {
+    bytes(Planted { mechanism, defect })
+}
+
+pub(crate) fn plant_values<M: Carries<u64> + Carries<Vec<u8>>>(mechanism: M, defect: Defect) -> impl Entry {
+    values(Planted { mechanism, defect })
+}
+
+struct Planted<M> {
+    mechanism: M,
+    defect: Defect,
+}
+
+impl<M: Mechanism> Mechanism for Planted<M> {
+    fn spec(&self) -> Spec {
+        let spec = self.mechanism.spec();
+        Spec { name: format!("{}/{:?}", spec.scope, self.defect).to_lowercase(), ..spec }
+    }
+    fn supports(&self, case: &Case) -> Result<(), String> {
+        self.mechanism.supports(case)
+    }
+    fn roles(&self, case: &Case) -> Vec<Role> {
+        self.mechanism.roles(case)
+    }
+    fn executor(&self, case: &Case) -> Result<Box<dyn Executor>> {
+        self.mechanism.executor(case)
+    }
+    fn broker(&self, case: &Case, meet: &mut Rendezvous) -> Result<()> {
+        self.mechanism.broker(case, meet)
+    }
+}
+
+impl<P, M: Carries<P>> Carries<P> for Planted<M> {
+    type Tx = Faulty<M::Tx>;
+    type Rx = M::Rx;
+
+    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, M::Rx>> {
+        let Ends(parties) = self.mechanism.open(case, role, meet)?;
+        let parties = parties.into_iter().map(|Party { role, tx, rx }| {
+            // The first producer's end; in a ping-pong the question's, not the answer's.
+            let defect = (role == Role::Producer(0)).then_some(self.defect);
+            Party { role, tx: tx.map(|inner| Faulty { inner, defect }), rx }
+        });
+        Ok(Ends(parties.collect()))
+    }
+}
+
+struct Faulty<T> {
+    inner: T,
+    defect: Option<Defect>,
+}
+
+impl<T: Tx> Tx for Faulty<T> {
+    async fn put(&mut self, next: &mut Generator) -> io::Result<()> {
+        if next.made() != VICTIM {
+            return self.inner.put(next).await;
+        }
+        let Some(defect) = self.defect.take() else { return self.inner.put(next).await };
+        let mut skipped = vec![0; next.len()];
+        match defect {
+            Defect::Drop => {
+                next.fill(&mut skipped);
+                self.inner.put(next).await
+            }
+            Defect::Duplicate => {
+                self.inner.put(&mut next.clone()).await?;
+                self.inner.put(next).await
+            }
+            Defect::Reorder => {
+                let mut held = next.clone();
+                next.fill(&mut skipped);
+                self.inner.put(next).await?;
+                self.inner.put(&mut held).await
+            }
+            Defect::Corrupt => {
+                // A message of another seed: right in length and form, wrong in content.
+                next.fill(&mut skipped);
+                self.inner.put(&mut Generator::new(!0, 0, next.len())).await
+            }
+            Defect::Late => {
+                std::thread::sleep(LATE);
+                self.inner.put(next).await
+            }
+            Defect::Hang => loop {
+                std::thread::sleep(LATE);
+            },
+            Defect::Crash => abort(),
+            Defect::Leak => {
+                // In a session of its own, as a daemon would be: no process group leads to it.
+                let mut command = Command::new("setsid");
+                command.args(["sleep", "1000"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+                command.spawn()?;
+                self.inner.put(next).await
+            }
+        }
+    }
+
+    async fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush().await
+    }
+}

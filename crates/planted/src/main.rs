@@ -1,0 +1,25 @@
+//! The `estafette` command with defects planted into one mechanism of every scope, under names such as
+//! `process/drop`. For tests: it shows that each defect is caught, with the right exit code and the right words.
+#![forbid(unsafe_code)]
+
+mod defect;
+
+use std::process::ExitCode;
+
+use estafette_contest::{network, process, sandbox, task, thread};
+use estafette_measure::Registry;
+
+use crate::defect::{Defect, plant, plant_values};
+
+fn main() -> ExitCode {
+    let mut registry = Registry::new();
+    for defect in Defect::ALL {
+        registry = registry
+            .enrol(plant_values(task::TokioMpsc, defect))
+            .enrol(plant_values(thread::Rtrb, defect))
+            .enrol(plant(process::UnixStream, defect))
+            .enrol(plant(network::Tcp, defect))
+            .enrol(plant(sandbox::WatEcho, defect));
+    }
+    estafette_cli::main(registry)
+}
