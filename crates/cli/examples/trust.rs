@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use estafette_contest::process::UnixStream;
 use estafette_measure::case::{Case, Cell, Pattern, Payload, Place, Role};
-use estafette_measure::coordinator::Interrupt;
+use estafette_measure::coordinator::{Interrupt, Scratch};
 use estafette_measure::entry::bytes;
 use estafette_measure::limits::available_cpus;
-use estafette_measure::plan::{Entrant, Plan, enter};
+use estafette_measure::plan::{COUNT_TIMEOUT, Entrant, Plan, TIMEOUT, enter};
 use estafette_measure::ranking::{log_ratios, rank};
 use estafette_measure::record::Record;
 use estafette_measure::run::{self, End, Observer};
@@ -74,9 +74,11 @@ fn measure(
     interrupt: &mut Interrupt,
 ) -> Result<Record> {
     let cpus = available_cpus();
-    let plan = Plan { window, rounds, seed: fastrand::u64(..1 << 53), entrants, refusals: Vec::new(), cpus };
+    let seed = fastrand::u64(..1 << 53);
+    let (timeout, count_timeout) = (TIMEOUT, COUNT_TIMEOUT);
+    let plan = Plan { window, rounds, seed, entrants, refusals: Vec::new(), cpus, timeout, count_timeout };
     let mut record = run::blank(registry, &plan, None);
-    match run::run(registry, &plan, &mut record, interrupt, &mut Quiet)? {
+    match run::run(registry, &plan, &mut record, &mut Scratch::new()?, interrupt, &mut Quiet)? {
         End::Complete => Ok(record),
         End::Interrupted => anyhow::bail!("interrupted"),
     }

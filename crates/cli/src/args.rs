@@ -1,6 +1,7 @@
 //! The command line, as parsed; what it means is decided by each command.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueHint};
 use estafette_measure::case::{Pattern, Payload, PayloadKind, Place};
@@ -27,7 +28,7 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Measure mechanisms against each other: the main job
     #[command(after_help = EXIT_CODES)]
-    Bench(Bench),
+    Bench(Box<Bench>),
     /// Measure one mechanism's round trip and print a summary
     #[command(after_help = EXIT_CODES)]
     Ping(Ping),
@@ -56,7 +57,7 @@ pub(crate) struct Bench {
     pub(crate) pattern: Vec<Pattern>,
 
     /// Instead of the suite's sizes: 64, 4KiB, 1MiB
-    #[arg(long, value_delimiter = ',', value_parser = parse_size, value_name = "SIZE")]
+    #[arg(long, value_delimiter = ',', value_parser = parse_size, value_name = "SIZE", allow_negative_numbers = true)]
     pub(crate) size: Vec<Payload>,
 
     /// Only cells with this kind of payload: u64, bytes
@@ -65,10 +66,12 @@ pub(crate) struct Bench {
 
     /// Instead of the suite's: how many send, in fan-in (1 to 2048)
     #[arg(long, value_delimiter = ',', value_parser = parse_producers, value_name = "COUNT")]
+    #[arg(allow_negative_numbers = true)]
     pub(crate) producers: Vec<usize>,
 
     /// Instead of the suite's: how many messages may be under way
     #[arg(long, value_delimiter = ',', value_parser = parse_capacity, value_name = "COUNT")]
+    #[arg(allow_negative_numbers = true)]
     pub(crate) capacity: Vec<usize>,
 
     /// Instead of the suite's: thread, tokio-multi, tokio-current
@@ -84,15 +87,19 @@ pub(crate) struct Bench {
     pub(crate) place: Vec<Place>,
 
     /// How often each case is measured in a fresh instance (1 to 1000)
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub(crate) rounds: Option<u32>,
+    #[arg(long, value_parser = parse_rounds, value_name = "COUNT", allow_negative_numbers = true)]
+    pub(crate) rounds: Option<usize>,
 
     /// How long each instance is measured, after a warm-up of half of it (1ms to 60s)
-    #[arg(long, value_parser = parse_window, value_name = "TIME")]
+    #[arg(long, value_parser = parse_window, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) window: Option<u64>,
 
+    /// How long an instance may take beyond its window before it is taken for hung (100ms to 10min)
+    #[arg(long, value_parser = parse_timeout, default_value = "5s", value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) timeout: Duration,
+
     /// Decides the order and the messages; random unless given
-    #[arg(long, value_parser = clap::value_parser!(u64).range(..1 << 53))]
+    #[arg(long, value_parser = parse_seed, value_name = "NUMBER", allow_negative_numbers = true)]
     pub(crate) seed: Option<u64>,
 
     /// The folder for the record and the CSV table
@@ -110,11 +117,11 @@ pub(crate) struct Ping {
     pub(crate) mechanism: String,
 
     /// How many round trips are measured (1 to 1,000,000,000)
-    #[arg(short, long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    #[arg(short, long, default_value = "10000", value_parser = parse_round_trips, allow_negative_numbers = true)]
     pub(crate) count: u64,
 
     /// The message's size: 64, 4KiB; u64 for a word
-    #[arg(short, long, default_value = "64", value_name = "SIZE")]
+    #[arg(short, long, default_value = "64", value_name = "SIZE", allow_negative_numbers = true)]
     pub(crate) size: Payload,
 
     /// How the ends wait: spin, adaptive, block; the mechanism's first way unless given
@@ -124,6 +131,11 @@ pub(crate) struct Ping {
     /// On which cores: other-core, same-core, free
     #[arg(long, default_value = "other-core")]
     pub(crate) place: Place,
+
+    /// How long all round trips may take before the mechanism is taken for hung (100ms to 1440min)
+    #[arg(long, value_parser = parse_ping_timeout, default_value = "5min", value_name = "TIME")]
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) timeout: Duration,
 
     /// Print the summary as JSON
     #[arg(long)]
@@ -193,12 +205,41 @@ fn parse_capacity(text: &str) -> Result<usize, String> {
     parse_count(text, 1 << 24)
 }
 
+fn parse_rounds(text: &str) -> Result<usize, String> {
+    parse_count(text, 1_000)
+}
+
+fn parse_round_trips(text: &str) -> Result<u64, String> {
+    parse_count(text, 1_000_000_000).map(|count| count as u64)
+}
+
+/// Below 2^53, as JSON numbers are exact up to there.
+fn parse_seed(text: &str) -> Result<u64, String> {
+    let seed = text.parse().ok().filter(|seed| *seed < 1 << 53);
+    seed.ok_or_else(|| format!("write a whole number from 0 to {}", (1u64 << 53) - 1))
+}
+
 fn parse_count(text: &str, most: usize) -> Result<usize, String> {
     let count: usize = text.parse().map_err(|_| format!("write a whole number from 1 to {most}"))?;
     if (1..=most).contains(&count) { Ok(count) } else { Err(format!("{count} is not in 1 to {most}")) }
 }
 
 fn parse_window(text: &str) -> Result<u64, String> {
+    parse_time(text, "1ms", "60s")
+}
+
+fn parse_timeout(text: &str) -> Result<Duration, String> {
+    parse_time(text, "100ms", "10min").map(Duration::from_nanos)
+}
+
+/// A ping is by count, so its time-out has all of it to cover: a day is enough for the most round trips.
+fn parse_ping_timeout(text: &str) -> Result<Duration, String> {
+    parse_time(text, "100ms", "1440min").map(Duration::from_nanos)
+}
+
+/// In nanoseconds.
+fn parse_time(text: &str, least: &str, most: &str) -> Result<u64, String> {
     let ns = units::parse_duration_ns(text)?;
-    if (1_000_000..=60_000_000_000).contains(&ns) { Ok(ns) } else { Err(format!("time `{text}`: choose 1ms to 60s")) }
+    let range = units::parse_duration_ns(least)?..=units::parse_duration_ns(most)?;
+    if range.contains(&ns) { Ok(ns) } else { Err(format!("time `{text}`: choose {least} to {most}")) }
 }

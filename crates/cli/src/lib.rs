@@ -21,6 +21,7 @@ mod table;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::Parser;
 use estafette_measure::{Registry, child};
 
@@ -49,36 +50,30 @@ pub fn main(registry: Registry) -> ExitCode {
         Command::Compare(compare) => command::compare::run(compare),
     };
     let exit = result.unwrap_or_else(|error| {
-        if broken_pipe(&error) {
-            return Exit::Fine;
-        }
-        eprintln!("estafette: {error:#}");
+        tell(&format!("estafette: {error:#}"));
         Exit::Usage
     });
     ExitCode::from(exit)
 }
 
-/// Whether the reader of our output has gone, as with `estafette list | head -1`: no error of ours.
-fn broken_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
-            || cause
-                .downcast_ref::<serde_json::Error>()
-                .is_some_and(|error| error.io_error_kind() == Some(io::ErrorKind::BrokenPipe))
-    })
+/// Says something on stderr. It may quote a file or a child: nothing of theirs reaches the terminal raw. And nobody may be
+/// listening any more, which is no reason to stop, let alone to panic as `eprintln!` would.
+fn tell(text: &str) {
+    let text = text.split('\n').map(columns::plain).collect::<Vec<_>>().join("\n");
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// Prints a result to stdout.
+/// Prints a result to stdout. A reader that has gone, as with `estafette list | head -1`, is no error of ours: the exit
+/// code stays that of what was done.
 fn print(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    Ok(out.flush()?)
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        done => done.context("printing"),
+    }
 }
 
 /// Prints a result to stdout as JSON.
 fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
-    serde_json::to_writer_pretty(&mut out, value)?;
-    writeln!(out)?;
-    Ok(out.flush()?)
+    print(&format!("{}\n", serde_json::to_string_pretty(value)?))
 }

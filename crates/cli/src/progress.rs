@@ -10,6 +10,8 @@ use estafette_measure::record::Record;
 use estafette_measure::run::Observer;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::tell;
+
 /// Shows a run's progress and keeps its record on disk.
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
@@ -60,8 +62,8 @@ impl Progress {
 
     fn say(&self, line: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| eprintln!("{line}")),
-            None => eprintln!("{line}"),
+            Some(bar) => bar.suspend(|| tell(line)),
+            None => tell(line),
         }
     }
 }
@@ -94,7 +96,7 @@ impl Observer for Progress {
         if self.bar.is_none() {
             let (done, of) = (record.instances.len(), record.rounds_planned * record.entrants.len());
             let left = self.left(done, of).map_or(String::new(), |left| format!(", {} left", seconds(left)));
-            eprintln!("round {} of {}: {done} of {of} instances{left}", record.rounds, record.rounds_planned);
+            tell(&format!("round {} of {}: {done} of {of} instances{left}", record.rounds, record.rounds_planned));
         }
         Ok(())
     }

@@ -1,6 +1,5 @@
 //! Rankings as tables of at most 100 columns.
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use estafette_measure::case::Pattern;
 use estafette_measure::ranking::{Ranking, Row, RowResult};
 use estafette_measure::record::Record;
@@ -8,30 +7,17 @@ use estafette_measure::spec::{Loss, Standing};
 use estafette_measure::stats::Verdict;
 use estafette_measure::units;
 
-/// The widest a table gets.
-const WIDTH: u16 = 100;
+use crate::columns::{Left, Right, columns};
 
 /// One cell's table with its heading.
 pub(crate) fn ranking(ranking: &Ranking) -> String {
     let round_trip = ranking.cell.pattern == Pattern::PingPong;
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_width(WIDTH);
-    let figure = if round_trip { ["round trip", "p99"] } else { ["messages", "each"] };
-    let headers = ["mechanism", figure[0], figure[1], "÷ limit", "cpu/msg", "switches", "against the best", ""];
-    table.set_header(headers);
-    for column in 1..=5 {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    for row in &ranking.rows {
-        table.add_row(columns(ranking, row, round_trip));
-    }
+    let figure = if round_trip { ["p50", "p99"] } else { ["rate", "each"] };
+    let scope = ranking.cell.scope.to_string();
+    let headers = [&scope, figure[0], figure[1], "÷limit", "cpu/msg", "ctx/msg", "against the best", ""];
+    let rows: Vec<_> = ranking.rows.iter().map(|row| columns_of(ranking, row, round_trip)).collect();
     let mut text = format!("{}\n", ranking.cell);
-    for line in table.lines() {
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
+    text.push_str(&columns(&headers, &[Left, Right, Right, Right, Right, Right, Left, Left], &rows));
     for row in &ranking.rows {
         if let Some((count, why)) = &row.failed {
             text.push_str(&format!(
@@ -59,13 +45,10 @@ pub(crate) fn ranking(ranking: &Ranking) -> String {
     text
 }
 
-fn columns(ranking: &Ranking, row: &Row, round_trip: bool) -> Vec<String> {
-    let name = row.spec.name.clone();
-    let label = match (row.control, row.spec.standing) {
-        (true, _) => format!("{name} (again)"),
-        (false, Standing::Limit) => format!("{name} (limit)"),
-        _ => name,
-    };
+fn columns_of(ranking: &Ranking, row: &Row, round_trip: bool) -> Vec<String> {
+    // The heading has the scope.
+    let name = row.spec.name.split_once('/').map_or(row.spec.name.as_str(), |(_, name)| name);
+    let label = if row.control { format!("{name} (A/A)") } else { name.to_owned() };
     let Some(result) = &row.result else {
         let why = if row.breach.is_some() {
             "broke its promise"
@@ -100,11 +83,11 @@ fn columns(ranking: &Ranking, row: &Row, round_trip: bool) -> Vec<String> {
     ]
 }
 
-/// `1.43× [1.38 to 1.50]`: how much more time it takes than the best.
+/// `1.43× [1.38–1.50]`: how much more time it takes than the best.
 fn versus(result: &RowResult) -> String {
     match &result.versus {
         Some(interval) => format!(
-            "{}× [{} to {}]",
+            "{}× [{}–{}]",
             units::three_digits((-interval.estimate).exp()),
             units::three_digits((-interval.high).exp()),
             units::three_digits((-interval.low).exp())

@@ -176,11 +176,11 @@ static double clock_cost_ns(void)
         uint64_t start = now_ns();
         for (int n = 0; n < BATCH; n++)
             now_ns();
-        uint64_t this = now_ns() - start;
+        uint64_t cost = now_ns() - start;
         int at = i;
-        for (; at > 0 && took[at - 1] > this; at--)
+        for (; at > 0 && took[at - 1] > cost; at--)
             took[at] = took[at - 1];
-        took[at] = this;
+        took[at] = cost;
     }
     return (double)took[BATCHES / 2] / BATCH;
 }

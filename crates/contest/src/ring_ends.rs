@@ -44,6 +44,7 @@ impl Rx for Consumer {
     async fn get(&mut self, seen: &mut Verifier) -> io::Result<()> {
         let message = self.wait_message().map_err(|_| ErrorKind::UnexpectedEof)?;
         seen.bytes(&message);
+        message.release();
         Ok(())
     }
 }

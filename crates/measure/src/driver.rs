@@ -30,6 +30,9 @@ const LOSSY_END_MARKS: usize = 8;
 /// A round trip is timed by itself where it takes at least this many readings of the clock.
 const CLOCKS_PER_SAMPLE: f64 = 20.0;
 
+/// More different times than this are reported with fewer digits: at 20 characters each they fit a packet.
+const MOST_TIMES: usize = 6_000;
+
 /// What a child knows of its instance besides the case.
 #[derive(Debug)]
 pub struct Ctx {
@@ -116,6 +119,23 @@ fn feedback(case: &Case, role: Role, meet: &mut Rendezvous) -> Result<(Option<Fe
         }
         _ => Ok((None, None)),
     }
+}
+
+/// A histogram as pairs of a time and its count: with three significant digits, or with two where that is more than a
+/// packet holds.
+fn counts(times: &Histogram<u64>) -> Result<Vec<(u64, u64)>> {
+    let pairs = |times: &Histogram<u64>| -> Vec<(u64, u64)> {
+        times.iter_recorded().map(|step| (step.value_iterated_to(), step.count_at_value())).collect()
+    };
+    let fine = pairs(times);
+    if fine.len() <= MOST_TIMES {
+        return Ok(fine);
+    }
+    let mut coarse = Histogram::<u64>::new_with_bounds(1, times.high(), 2).context("a histogram")?;
+    for (time, count) in fine {
+        coarse.saturating_record_n(time, count);
+    }
+    Ok(pairs(&coarse))
 }
 
 /// Whose sequence a party sends. In a ping-pong both sides send that of producer 0, so that an answer is the same
@@ -293,7 +313,7 @@ impl Loops {
                 break;
             }
         }
-        let counts = times.iter_recorded().map(|step| (step.value_iterated_to(), step.count_at_value())).collect();
+        let counts = counts(&times)?;
         Ok(self.report(sent, sent, Some(LatencyCounts { batch, counts })))
     }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Result;
-use globset::{Glob, GlobSetBuilder};
+use glob::Pattern;
 
 use crate::case::{Case, Place, Role};
 use crate::driver::{Ctx, drive};
@@ -136,9 +136,8 @@ impl Registry {
     /// # Errors
     /// What is wrong with the pattern, or that nothing matches, with the names that come nearest.
     pub fn matching(&self, pattern: &str) -> Result<Vec<&Arc<dyn Entry>>, String> {
-        let glob = Glob::new(pattern).map_err(|error| format!("`{pattern}` is not a pattern: {}", error.kind()))?;
-        let set = GlobSetBuilder::new().add(glob).build().map_err(|error| error.to_string())?;
-        let found: Vec<_> = self.iter().filter(|entry| set.is_match(&entry.spec().name)).collect();
+        let glob = Pattern::new(pattern).map_err(|error| format!("`{pattern}` is not a pattern: {}", error.msg))?;
+        let found: Vec<_> = self.iter().filter(|entry| glob.matches(&entry.spec().name)).collect();
         if found.is_empty() {
             return Err(format!(
                 "no mechanism matches `{pattern}`{}; `estafette list` shows all",

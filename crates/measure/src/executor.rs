@@ -32,32 +32,41 @@ pub trait Executor {
     fn run(self: Box<Self>, jobs: Vec<Job>) -> Result<()>;
 }
 
-/// One OS thread a party.
+/// One OS thread a party, and the child's own where it plays one party only: a process with a second thread pays for it
+/// in every system call (the C library's cancellation points, the kernel's references to files).
 #[derive(Debug)]
 pub struct Threads;
 
 impl Executor for Threads {
     fn run(self: Box<Self>, jobs: Vec<Job>) -> Result<()> {
+        if jobs.len() == 1 {
+            return jobs.into_iter().try_for_each(play);
+        }
         let (done, results) = mpsc::channel();
         let count = jobs.len();
         for job in jobs {
             let done = done.clone();
-            let party = job.name.clone();
-            thread::Builder::new().name(job.name).spawn(move || {
-                let run = || {
-                    if let Some(cpu) = job.cpu {
-                        pin_to(cpu).with_context(|| format!("pinning to core {cpu}"))?;
-                    }
-                    pollster::block_on(job.work)
-                };
-                let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(panicked(&*panic)));
+            thread::Builder::new().name(job.name.clone()).spawn(move || {
                 // The receiver has gone where another party failed first; the process is about to end.
-                let _ = done.send(result.with_context(|| party));
+                let _ = done.send(play(job));
             })?;
         }
         drop(done);
         results.iter().take(count).collect()
     }
+}
+
+/// Plays one party on this thread.
+fn play(job: Job) -> Result<()> {
+    let Job { name, cpu, work } = job;
+    let run = || {
+        if let Some(cpu) = cpu {
+            pin_to(cpu).with_context(|| format!("pinning to core {cpu}"))?;
+        }
+        pollster::block_on(work)
+    };
+    let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(panicked(&*panic)));
+    result.context(name)
 }
 
 /// What a panic said.

@@ -46,7 +46,7 @@ impl Fingerprint {
         });
         let kernel = uname();
         Fingerprint {
-            cpu: field("model name").unwrap_or_else(|| String::from("unknown")),
+            cpu: field("model name").or_else(|| field("CPU part")).unwrap_or_else(|| String::from("unknown")),
             architecture: std::env::consts::ARCH.to_owned(),
             cores: available_cpus().len(),
             memory_mib: memory.unwrap_or(0),

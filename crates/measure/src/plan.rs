@@ -1,5 +1,7 @@
 //! Plans: which cases are measured, in which order, for how long.
 
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +28,11 @@ pub struct Refusal {
     pub why: String,
 }
 
+/// How long an instance may take beyond its window, where nobody says otherwise.
+pub const TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a window by count may take, where nobody says otherwise.
+pub const COUNT_TIMEOUT: Duration = Duration::from_secs(300);
+
 /// Everything a run is to do.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -41,6 +48,10 @@ pub struct Plan {
     pub refusals: Vec<Refusal>,
     /// The cores that may be used.
     pub cpus: Vec<usize>,
+    /// How long an instance may take beyond its window before it is taken for hung.
+    pub timeout: Duration,
+    /// How long its window may take where it is given by count.
+    pub count_timeout: Duration,
 }
 
 /// Brings cells and mechanisms together: the entrants, each cell's control among them, and those who cannot take part.

@@ -1,8 +1,10 @@
 //! Rankings: what a record says of each cell.
 
+use std::collections::BTreeMap;
+
 use crate::bound::{Bound, bind};
 use crate::case::{Cell, Pattern};
-use crate::record::{Figures, MAKE_UP_ROUNDS, Outcome, Record};
+use crate::record::{Figures, Outcome, Record};
 use crate::spec::{Ownership, Spec, Standing};
 use crate::stats::{
     CONFIDENCE, Interval, Margins, Verdict, log_ratio_sd, median, median_interval, noise_floor, verdict,
@@ -62,12 +64,11 @@ pub struct RowResult {
 
 /// The pairs of one mechanism's figure and another's in the same round, as ln ratios, positive where `b` is better.
 pub fn log_ratios(record: &Record, a: usize, b: usize) -> Vec<f64> {
-    let of = |entrant: usize, round: usize| metric(record, entrant, round);
-    (0..record.rounds_planned + MAKE_UP_ROUNDS).filter_map(|round| Some((of(a, round)? / of(b, round)?).ln())).collect()
-}
-
-fn metric(record: &Record, entrant: usize, round: usize) -> Option<f64> {
-    valid(record, entrant).find(|(at, _)| *at == round).map(|(_, figures)| figures.metric_ns())
+    let metrics = |entrant| {
+        valid(record, entrant).map(|(round, figures)| (round, figures.metric_ns())).collect::<BTreeMap<_, _>>()
+    };
+    let (a, b) = (metrics(a), metrics(b));
+    a.iter().filter_map(|(round, a)| Some((a / b.get(round)?).ln())).collect()
 }
 
 fn valid(record: &Record, entrant: usize) -> impl Iterator<Item = (usize, &Figures)> {
@@ -145,15 +146,14 @@ fn row(record: &Record, at: usize) -> Option<Row> {
     let middle = |of: &dyn Fn(&Figures) -> Option<f64>| {
         median(&figures.iter().filter_map(|figures| of(figures)).collect::<Vec<_>>())
     };
-    let (arrived, lost) = figures
-        .iter()
-        .fold((0, 0), |(arrived, lost), figures| (arrived + figures.messages, lost + figures.lost_in_window));
+    let sum = |of: fn(&Figures) -> u64| figures.iter().map(|figures| of(figures) as f64).sum::<f64>();
+    let (arrived, lost) = (sum(|figures| figures.messages), sum(|figures| figures.lost_in_window));
     let result = middle(&|figures| Some(figures.metric_ns())).map(|metric_ns| RowResult {
         metric_ns,
         p99_ns: middle(&|figures| Some(figures.latency.as_ref()?.p99_ns as f64)),
         cpu_ns: middle(&|figures| figures.cpu_ns_per_message),
         switches: middle(&|figures| figures.switches_per_message),
-        lost: lost as f64 / (arrived + lost).max(1) as f64,
+        lost: lost / (arrived + lost).max(1.0),
         versus: None,
         verdict: None,
     });

@@ -26,6 +26,7 @@ pub const MAKE_UP_ROUNDS: usize = 3;
 /// The longest file that is read.
 const MAX_FILE: u64 = 256 << 20;
 /// The most entrants, rounds and instances that are believed.
+const MAX_ROUNDS: usize = 100_000;
 const MAX_ENTRANTS: usize = 100_000;
 const MAX_INSTANCES: usize = 10_000_000;
 
@@ -210,7 +211,14 @@ impl Record {
         if self.entrants.len() > MAX_ENTRANTS || self.instances.len() > MAX_INSTANCES {
             bail!("the record is damaged: it has more entrants or instances than any run");
         }
+        if self.rounds_planned > MAX_ROUNDS {
+            bail!("the record is damaged: {} rounds are more than any run has", self.rounds_planned);
+        }
+        let mut seen = std::collections::HashSet::new();
         for (index, instance) in self.instances.iter().enumerate() {
+            if !seen.insert((instance.round, instance.entrant)) {
+                bail!("the record is damaged: instance {index} is there twice");
+            }
             if instance.entrant >= self.entrants.len() || instance.round >= self.rounds_planned + MAKE_UP_ROUNDS {
                 bail!("the record is damaged: instance {index} names an entrant or a round that does not exist");
             }

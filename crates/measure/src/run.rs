@@ -1,7 +1,7 @@
 //! A run: the rounds of a plan, instance by instance, and the record they fill.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::SystemTime;
 
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
@@ -22,8 +22,6 @@ use crate::usage::Usage;
 
 /// Steal above this voids an instance.
 const MAX_STEAL: f64 = 0.01;
-/// How long a window by count may take.
-const COUNT_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Is told how a run goes on, between instances only.
 pub trait Observer {
@@ -65,7 +63,7 @@ pub fn blank(registry: &Registry, plan: &Plan, limits: Option<Limits>) -> Record
         format: record::FORMAT.to_owned(),
         version: record::VERSION,
         tool: env!("CARGO_PKG_VERSION").to_owned(),
-        started: jiff::Timestamp::now().to_string(),
+        started: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
         seed: plan.seed,
         window: plan.window,
         rounds_planned: plan.rounds,
@@ -83,16 +81,16 @@ pub fn blank(registry: &Registry, plan: &Plan, limits: Option<Limits>) -> Record
 /// Runs a plan. The record is complete as far as the run got, however it ended.
 ///
 /// # Errors
-/// Where the run itself cannot go on: no temporary directory, or the observer cannot keep the record. A mechanism's
-/// failure is part of the record instead.
+/// Where the run itself cannot go on: the observer cannot keep the record. A mechanism's failure is part of the record
+/// instead.
 pub fn run(
     registry: &Registry,
     plan: &Plan,
     record: &mut Record,
+    scratch: &mut Scratch,
     interrupt: &mut Interrupt,
     observer: &mut dyn Observer,
 ) -> Result<End> {
-    let mut scratch = Scratch::new()?;
     let mut random = fastrand::Rng::with_seed(plan.seed);
     for round in 0..plan.rounds + record::MAKE_UP_ROUNDS {
         let order = if round < plan.rounds {
@@ -109,7 +107,7 @@ pub fn run(
             observer.instance(record.instances.len(), total, entrant);
             // JSON numbers are exact up to 2^53.
             let seed = random.u64(..1 << 53);
-            let outcome = match instance(registry, plan, entrant, seed, &mut scratch, interrupt)? {
+            let outcome = match instance(registry, plan, entrant, seed, scratch, interrupt)? {
                 Err(Failure { kind: FailureKind::Interrupted, .. }) => return Ok(End::Interrupted),
                 Err(failure) => {
                     observer.trouble(entrant, &failure.text);
@@ -158,7 +156,8 @@ pub fn instance(
 ) -> Result<Result<Figures, Failure>> {
     let case = entrant.case.clone();
     let entry = registry.get(&case.mechanism).with_context(|| format!("no mechanism `{}`", case.mechanism))?;
-    let setup = Setup { case, window: plan.window, seed, cpus: plan.cpus.clone(), count_timeout: COUNT_TIMEOUT };
+    let Plan { window, timeout, count_timeout, .. } = *plan;
+    let setup = Setup { case, window, seed, cpus: plan.cpus.clone(), timeout, count_timeout };
     let measured = Instance::run(entry.as_ref(), &setup, scratch, interrupt);
     Ok(measured.and_then(|measured| figures(entry.spec(), &measured)))
 }

@@ -3,7 +3,7 @@
 /// `4096` → `4KiB`, `100` → `100B`.
 pub fn size(bytes: usize) -> String {
     for (shift, unit) in [(30, "GiB"), (20, "MiB"), (10, "KiB")] {
-        if bytes >= 1 << shift && bytes % (1 << shift) == 0 {
+        if bytes >= 1 << shift && bytes.is_multiple_of(1 << shift) {
             return format!("{}{unit}", bytes >> shift);
         }
     }
@@ -50,7 +50,8 @@ pub fn parse_duration_ns(text: &str) -> Result<u64, String> {
         "us" => 1_000,
         "ms" => 1_000_000,
         "s" => 1_000_000_000,
-        _ => return Err(format!("time `{text}`: write a number and a unit, one of ns, us, ms, s (100ms)")),
+        "min" => 60_000_000_000,
+        _ => return Err(format!("time `{text}`: write a number and a unit, one of ns, us, ms, s, min (100ms)")),
     };
     let number: u64 = number.parse().map_err(|_| format!("time `{text}`: write a whole number (100ms)"))?;
     number.checked_mul(scale).ok_or_else(|| format!("time `{text}`: the number is too large"))

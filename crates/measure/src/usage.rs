@@ -52,7 +52,7 @@ impl Usage {
     }
 }
 
-/// The machine's processor time since it started, in ticks of all cores: stolen by the hypervisor, and in all.
+/// The processor time of some cores since the machine started, in ticks: stolen by the hypervisor, and in all.
 #[derive(Clone, Copy, Debug)]
 pub struct Steal {
     stolen: u64,
@@ -60,19 +60,27 @@ pub struct Steal {
 }
 
 impl Steal {
-    /// Reads `/proc/stat`; `None` where there is none.
-    pub fn now() -> Option<Steal> {
-        Steal::parse(&fs::read_to_string("/proc/stat").ok()?)
+    /// Reads it of these cores; `None` where `/proc/stat` does not tell.
+    pub fn now(cpus: &[usize]) -> Option<Steal> {
+        Steal::parse(&fs::read_to_string("/proc/stat").ok()?, cpus)
     }
 
-    fn parse(stat: &str) -> Option<Steal> {
-        let line = stat.lines().next()?.strip_prefix("cpu ")?;
-        let ticks: Vec<u64> = line.split_ascii_whitespace().map_while(|word| word.parse().ok()).collect();
-        // user nice system idle iowait irq softirq steal; guest time is already in user.
-        (ticks.len() >= 8).then(|| Steal { stolen: ticks[7], total: ticks[..8].iter().sum() })
+    fn parse(stat: &str, cpus: &[usize]) -> Option<Steal> {
+        let mut sum = Steal { stolen: 0, total: 0 };
+        for line in stat.lines() {
+            let mut words = line.split_ascii_whitespace();
+            let cpu = words.next().and_then(|word| word.strip_prefix("cpu")?.parse().ok());
+            if cpu.is_some_and(|cpu| cpus.contains(&cpu)) {
+                let ticks: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
+                // user nice system idle iowait irq softirq steal; guest time is already in user.
+                sum.stolen += ticks.get(7)?;
+                sum.total += ticks[..8].iter().sum::<u64>();
+            }
+        }
+        (sum.total > 0).then_some(sum)
     }
 
-    /// The part of the machine's time that was stolen since an earlier reading, from 0 to 1.
+    /// The part of the cores' time that was stolen since an earlier reading, from 0 to 1.
     pub fn since(&self, earlier: &Steal) -> f64 {
         let total = self.total.saturating_sub(earlier.total);
         if total == 0 { 0.0 } else { self.stolen.saturating_sub(earlier.stolen) as f64 / total as f64 }
@@ -94,9 +102,13 @@ mod tests {
 
     #[test]
     fn steal_is_a_share_of_all_ticks() {
-        let before = Steal::parse("cpu  100 0 100 700 0 0 0 0 0 0\ncpu0 1\n").unwrap();
-        let after = Steal::parse("cpu  150 0 130 715 0 0 0 5 0 0\n").unwrap();
+        let stat = |stolen: u64| {
+            format!("cpu  1 1 1 1\ncpu0 100 0 100 700 0 0 0 {stolen} 0 0\ncpu1 0 0 0 0 0 0 0 99 0 0\nintr 5\n")
+        };
+        let before = Steal::parse(&stat(0), &[0]).unwrap();
+        let after = Steal::parse(&stat(5).replace("700", "795"), &[0]).unwrap();
         assert!((after.since(&before) - 0.05).abs() < 1e-9);
-        assert!(Steal::parse("intr 1 2 3").is_none());
+        assert!(Steal::parse("intr 1 2 3", &[0]).is_none());
+        assert!(Steal::parse("cpu0 1 2 3", &[0]).is_none());
     }
 }

@@ -1,13 +1,17 @@
 //! A mechanism with a defect: everything goes through the real one but a message in the middle.
 
 use std::io;
+use std::path::PathBuf;
 use std::process::{Command, Stdio, abort};
 use std::time::Duration;
 
 use anyhow::Result;
 use estafette_measure::case::{Case, Role};
+use estafette_measure::driver::Ctx;
 use estafette_measure::entry::{Entry, bytes, values};
 use estafette_measure::executor::Executor;
+use estafette_measure::protocol::Report;
+use estafette_measure::window::Window;
 use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Raw, Rendezvous, Spec, Tx};
 
 /// What goes wrong.
@@ -36,17 +40,43 @@ impl Defect {
     ];
 }
 
-/// The message that goes wrong: well into the stream, and early enough to be reached by the slowest mechanism.
+/// The message that goes wrong: well into the stream.
 const VICTIM: u64 = 100;
 /// Longer than the instrument lets a message take.
 const LATE: Duration = Duration::from_millis(1_200);
 
 pub(crate) fn plant<M: Carries<Raw>>(mechanism: M, defect: Defect) -> impl Entry {
-    bytes(Planted { mechanism, defect })
+    Counted(bytes(Planted { mechanism, defect }))
 }
 
 pub(crate) fn plant_values<M: Carries<u64> + Carries<Vec<u8>>>(mechanism: M, defect: Defect) -> impl Entry {
-    values(Planted { mechanism, defect })
+    Counted(values(Planted { mechanism, defect }))
+}
+
+/// An entry whose window is by count, whatever the run says: every producer sends the victim and as many again, so the
+/// slowest mechanism on the busiest machine meets its defect.
+struct Counted<E>(E);
+
+impl<E: Entry> Entry for Counted<E> {
+    fn spec(&self) -> &Spec {
+        self.0.spec()
+    }
+    fn supports(&self, case: &Case) -> Result<(), String> {
+        self.0.supports(case)
+    }
+    fn roles(&self, case: &Case) -> Vec<Role> {
+        self.0.roles(case)
+    }
+    fn run(&self, case: &Case, role: Role, ctx: &mut Ctx) -> Result<Report> {
+        ctx.window = Window::Count { warmup: VICTIM / 2, messages: 2 * VICTIM * case.producers as u64 };
+        self.0.run(case, role, ctx)
+    }
+    fn present(&self) -> Result<(), String> {
+        self.0.present()
+    }
+    fn program(&self, case: &Case, role: Role) -> Result<Option<PathBuf>> {
+        self.0.program(case, role)
+    }
 }
 
 struct Planted<M> {

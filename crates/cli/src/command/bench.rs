@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail};
 use estafette_measure::case::{Cell, Payload, PayloadKind};
-use estafette_measure::coordinator::Interrupt;
+use estafette_measure::coordinator::{Interrupt, Scratch};
 use estafette_measure::entry::Entry;
 use estafette_measure::limits::{self, available_cpus};
-use estafette_measure::plan::{Plan, enter};
+use estafette_measure::plan::{COUNT_TIMEOUT, Plan, enter};
 use estafette_measure::record::{Outcome, Record};
 use estafette_measure::run::{self, End};
 use estafette_measure::spec::Standing;
@@ -19,35 +20,36 @@ use estafette_measure::{Registry, ranking};
 use crate::args::Bench;
 use crate::exit::Exit;
 use crate::progress::Progress;
-use crate::{print, print_json, summary, table};
+use crate::{print, print_json, summary, table, tell};
 
 /// Runs `bench`.
 pub(crate) fn run(registry: &Registry, args: &Bench) -> Result<Exit> {
     let plan = plan(registry, args)?;
-    let files = Files::open(&args.out)?;
     let mut interrupt = Interrupt::install().context("cannot listen for Ctrl-C")?;
+    let mut scratch = Scratch::new()?;
+    let files = Files::open(&args.out)?;
     let mut progress = Progress::new(Some(files.record.clone()));
-    let limits = limits::measure(&plan.cpus, limits::DEFAULT_BUDGET, &mut |what| progress.stage(what))?;
+    let limits = limits::measure(&limits::ends(&plan.cpus), limits::DEFAULT_BUDGET, &mut |what| progress.stage(what))?;
     let mut record = run::blank(registry, &plan, Some(limits));
     progress.begin();
-    let end = run::run(registry, &plan, &mut record, &mut interrupt, &mut progress);
+    let end = run::run(registry, &plan, &mut record, &mut scratch, &mut interrupt, &mut progress);
     progress.finish();
     let end = end?;
     if record.rounds > 0 {
         files.finish(&record)?;
         report(&record, args.json)?;
         if !args.json {
-            eprintln!("record: {}", files.record.display());
+            tell(&format!("record: {}", files.record.display()));
         }
     }
     match end {
         End::Complete => Ok(exit(&record)),
         End::Interrupted if record.rounds > 0 => {
-            eprintln!("interrupted after {} of {} rounds", record.rounds, record.rounds_planned);
+            tell(&format!("interrupted after {} of {} rounds", record.rounds, record.rounds_planned));
             Ok(Exit::Interrupted)
         }
         End::Interrupted => {
-            eprintln!("interrupted before the first round was complete: nothing is recorded");
+            tell("interrupted before the first round was complete: nothing is recorded");
             Ok(Exit::Interrupted)
         }
     }
@@ -113,11 +115,13 @@ fn plan(registry: &Registry, args: &Bench) -> Result<Plan> {
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..1 << 53));
     Ok(Plan {
         window: args.window.map_or(window, time),
-        rounds: args.rounds.map_or(rounds, |rounds| rounds as usize),
+        rounds: args.rounds.unwrap_or(rounds),
         seed,
         entrants,
         refusals,
         cpus,
+        timeout: args.timeout,
+        count_timeout: COUNT_TIMEOUT,
     })
 }
 
@@ -188,7 +192,8 @@ impl Files {
     fn open(out: &Path) -> Result<Files> {
         let remedy = || format!("cannot write to the folder {}: choose another with --out", out.display());
         fs::create_dir_all(out).with_context(remedy)?;
-        let now = jiff::Zoned::now().strftime("%Y-%m-%dT%H-%M-%S").to_string();
+        // In UTC, and without the colons that some file systems refuse.
+        let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string().replace(':', "-");
         let record = out.join(format!("{now}-{}.json", std::process::id()));
         let probe = record.with_extension("json.part");
         fs::write(&probe, "").with_context(remedy)?;

@@ -1,18 +1,18 @@
 //! `limits`: what the machine itself allows.
 
 use anyhow::Result;
-use estafette_measure::limits::{CopyBandwidth, DEFAULT_BUDGET, LimitRow, Limits, Unit, available_cpus, measure};
+use estafette_measure::limits::{CopyBandwidth, DEFAULT_BUDGET, LimitRow, Limits, Unit, available_cpus, ends, measure};
 use estafette_measure::units;
 
 use crate::args;
 use crate::columns::{Left, Right, columns};
 use crate::exit::Exit;
-use crate::{print, print_json};
+use crate::{print, print_json, tell};
 
 /// Runs `limits`.
 pub(crate) fn run(args: &args::Limits) -> Result<Exit> {
     let time = units::duration(DEFAULT_BUDGET.as_nanos() as f64);
-    eprintln!("measuring for {time}: leave the machine alone meanwhile");
+    tell(&format!("measuring for {time}: leave the machine alone meanwhile"));
     let limits = measure(&ends(&available_cpus()), DEFAULT_BUDGET, &mut |_| {})?;
     if args.json {
         print_json(&limits)?;
@@ -20,13 +20,6 @@ pub(crate) fn run(args: &args::Limits) -> Result<Exit> {
         print(&tables(&limits))?;
     }
     Ok(Exit::Fine)
-}
-
-/// The cores on which the two ends of a case run, as the coordinator places them: the first and the last.
-pub(crate) fn ends(cpus: &[usize]) -> Vec<usize> {
-    let mut ends: Vec<usize> = cpus.first().into_iter().chain(cpus.last()).copied().collect();
-    ends.dedup();
-    ends
 }
 
 fn tables(limits: &Limits) -> String {
@@ -63,13 +56,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-
-    #[test]
-    fn the_ends_are_the_first_and_the_last_core() {
-        assert_eq!(ends(&[2, 3, 5, 7]), [2, 7]);
-        assert_eq!(ends(&[4]), [4]);
-        assert!(ends(&[]).is_empty());
-    }
 
     #[test]
     fn every_figure_is_in_the_tables() {

@@ -53,7 +53,7 @@ fn tables(listed: &[Listed<'_>]) -> String {
     if listed.is_empty() {
         return String::from("no mechanism is enrolled in this program\n");
     }
-    let headers = ["mechanism", "version", "waits", "class", "order", "loss", "longest", "patterns", "on"];
+    let headers = ["mechanism", "version", "waits", "class", "order", "loss", "max", "patterns", "on"];
     let promises: Vec<_> = listed.iter().map(|listed| promises(listed.spec)).collect();
     let stands_on: Vec<_> = listed.iter().map(stands_on).collect();
     format!("{}\n{}", columns(&headers, &[], &promises), columns(&["mechanism", "stands on"], &[], &stands_on))
@@ -137,7 +137,7 @@ mod tests {
     }
 
     fn registry() -> Registry {
-        let ring = Spec::new("process/a-ring-by-name")
+        let ring = Spec::new("process/a-ring-named")
             .version("10.20.30")
             .waits(&[Wait::Spin, Wait::Block])
             .ordering(Ordering::PerProducer)

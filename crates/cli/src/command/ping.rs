@@ -5,7 +5,7 @@ use estafette_measure::case::{Case, Cell, Pattern, Payload};
 use estafette_measure::coordinator::{FailureKind, Interrupt, Scratch};
 use estafette_measure::entry::can_run;
 use estafette_measure::limits::{self, available_cpus};
-use estafette_measure::plan::{Entrant, Plan};
+use estafette_measure::plan::{Entrant, Plan, TIMEOUT};
 use estafette_measure::record::Figures;
 use estafette_measure::window::Window;
 use estafette_measure::{Registry, bound, run, units};
@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::args::Ping;
 use crate::exit::Exit;
 use crate::progress::Progress;
-use crate::{print, print_json};
+use crate::{print, print_json, tell};
 
 /// Round trips before the measured ones: a tenth of them, within these.
 const WARMUP: std::ops::RangeInclusive<u64> = 100..=10_000;
@@ -47,7 +47,7 @@ pub(crate) fn run(registry: &Registry, args: &Ping) -> Result<Exit> {
     let mut interrupt = Interrupt::install().context("cannot listen for Ctrl-C")?;
     let mut scratch = Scratch::new()?;
     let mut progress = Progress::new(None);
-    let limits = limits::measure(&cpus, limits::DEFAULT_BUDGET / 2, &mut |what| progress.stage(what))?;
+    let limits = limits::measure(&limits::ends(&cpus), limits::DEFAULT_BUDGET / 2, &mut |what| progress.stage(what))?;
     progress.stage("round trips");
     let warmup = (args.count / 10).clamp(*WARMUP.start(), *WARMUP.end());
     let entrant = Entrant { case, control: false };
@@ -58,6 +58,8 @@ pub(crate) fn run(registry: &Registry, args: &Ping) -> Result<Exit> {
         entrants: vec![entrant.clone()],
         refusals: Vec::new(),
         cpus,
+        timeout: TIMEOUT,
+        count_timeout: args.timeout,
     };
     let outcome = run::instance(registry, &plan, &entrant, plan.seed, &mut scratch, &mut interrupt)?;
     progress.finish();
@@ -85,7 +87,7 @@ pub(crate) fn run(registry: &Registry, args: &Ping) -> Result<Exit> {
     }
     match &figures.breach {
         Some(breach) => {
-            eprintln!("estafette: {} broke its promise: {breach}", entrant.case.mechanism);
+            tell(&format!("estafette: {} broke its promise: {breach}", entrant.case.mechanism));
             Ok(Exit::Breach)
         }
         None => Ok(Exit::Fine),

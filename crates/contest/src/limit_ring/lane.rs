@@ -15,7 +15,7 @@ use super::sync::{AtomicU64, Futex, Reach, fence, spin_loop};
 /// How an end waits for the other. Both ends of a ring wait the same way, as each must know whether to wake the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Wait {
-    /// By looking again and again. Both ends need a core of their own.
+    /// By looking again and again, within a stream at intervals of up to eight pauses. Each end needs a core of its own.
     Spin,
     /// By sleeping at once, without looking twice. Publishing costs a full fence, and a system call only when the other
     /// end sleeps.
@@ -71,12 +71,18 @@ impl Lane {
         // other end does to them.
         self.index.store(index, Ordering::Release);
         if manner.wait == Wait::Futex {
-            // [sleep] First the index, then the bell, and a full fence between; pairs with `sleep`, which does the reverse.
-            // At least one of the two sees what the other wrote.
-            fence(Ordering::SeqCst);
-            if self.bell.state().sleeper {
-                self.bell.ring(manner.reach);
-            }
+            self.wake_sleeper(manner.reach);
+        }
+    }
+
+    /// Wakes the other end if it sleeps. Not inlined, to keep the loops of those who spin short.
+    #[inline(never)]
+    fn wake_sleeper(&self, reach: Reach) {
+        // [sleep] First the index, then the bell, and a full fence between; pairs with `sleep_once`, which does the reverse.
+        // least one of the two sees what the other wrote.
+        fence(Ordering::SeqCst);
+        if self.bell.state().sleeper {
+            self.bell.ring(reach);
         }
     }
 
@@ -87,13 +93,13 @@ impl Lane {
         self.index.load(Ordering::Acquire)
     }
 
-    /// Returns the index once it is no longer `seen`. For the awaiting end.
+    /// Looks until the index is no longer `seen`, and returns it. For the awaiting end.
     ///
     /// # Errors
     ///
     /// If the lane is closed and its last index was `seen`.
     #[inline]
-    pub(super) fn await_change(&self, seen: u64, manner: Manner) -> Result<u64, Closed> {
+    pub(super) fn spin(&self, seen: u64) -> Result<u64, Closed> {
         loop {
             // [close] First whether it is closed, then the index: after the last index comes no other.
             let closed = self.is_closed();
@@ -104,20 +110,37 @@ impl Lane {
             if closed {
                 return Err(Closed);
             }
-            match manner.wait {
-                Wait::Spin => spin_loop(),
-                Wait::Futex => self.sleep(seen, manner.reach),
+            spin_loop();
+        }
+    }
+
+    /// Sleeps until the index is no longer `seen`, and returns it. For the awaiting end.
+    ///
+    /// # Errors
+    ///
+    /// If the lane is closed and its last index was `seen`.
+    #[cold]
+    pub(super) fn sleep(&self, seen: u64, reach: Reach) -> Result<u64, Closed> {
+        loop {
+            // [close] As in `spin`.
+            let closed = self.is_closed();
+            let index = self.look();
+            if index != seen {
+                return Ok(index);
             }
+            if closed {
+                return Err(Closed);
+            }
+            self.sleep_once(seen, reach);
         }
     }
 
     /// Sleeps until the index is no longer `seen`, the lane is closed, or for no reason.
-    #[cold]
-    fn sleep(&self, seen: u64, reach: Reach) {
+    fn sleep_once(&self, seen: u64, reach: Reach) {
         let marked = self.bell.mark_sleeper();
-        // [sleep] First the bell, then the index, and a full fence between; pairs with `publish`, which does the reverse. If
-        // the index is `seen` here, the owner will see the mark, and it clears the mark before it wakes: either the word is
-        // no longer `marked`, and `wait` does not sleep, or it sleeps already, and is woken.
+        // [sleep] First the bell, then the index, and a full fence between; pairs with `wake_sleeper`, which does the
+        // reverse. If the index is `seen` here, the owner will see the mark, and it clears the mark before it wakes: either
+        // the word is no longer `marked`, and `wait` does not sleep, or it sleeps already, and is woken.
         fence(Ordering::SeqCst);
         if !marked.closed && self.look() == seen {
             self.bell.0.wait(marked.into(), reach);
@@ -166,7 +189,6 @@ impl Bell {
     }
 
     /// Wakes the sleeper unless it has risen meanwhile. The mark goes first, so that the next message wakes nobody anew.
-    #[cold]
     fn ring(&self, reach: Reach) {
         if self.clear_sleeper().sleeper {
             self.0.wake(reach);

@@ -5,11 +5,11 @@
 //! or copied by the ring itself. What other mechanisms cost beyond it is the price of what they offer beyond it.
 //!
 //! The algorithm is Lamport's ring with cached indices. Each end counts its messages in an index of its own, publishes it
-//! after each message, and keeps a copy of the other's, which it reads again only when the ring seems full or empty.
-//! Sources:
+//! after each message, and keeps a copy of the other's, which it reads again only when the ring seems full or empty. Within
+//! a stream an end that spins stands back a little before it does. Sources:
 //! - L. Lamport, *Specifying concurrent program modules*, TOPLAS 5(2), 1983: one index for each end, no lock.
 //! - J. Giacomoni, T. Moseley, M. Vachharajani, *FastForward for efficient pipeline parallelism*, PPoPP 2008: what such a
-//!   ring costs is the cache lines both ends touch.
+//!   ring costs is the cache lines both ends touch, so the ends keep a distance ("temporal slipping").
 //! - P. Lee, T. Bu, G. Chandranmenon, *A lock-free, cache-efficient shared ring buffer*, ANCS 2009 (MCRingBuffer), and the
 //!   crate `rtrb`: the cached copy of the other end's index.
 //!
@@ -20,6 +20,7 @@
 //! | `shared.rs` | the sealed memory file: its header, creating and verifying it |
 //! | `lane.rs` | an index, published and awaited: the ordering of memory, spinning, sleeping, waking, closing |
 //! | `ring.rs` | the two ends |
+//! | `slip.rs` | how long an end that spins stands back |
 //! | `sync.rs` | atomics, cells and futex, of the machine or of loom |
 //!
 //! # What a hostile peer can do
@@ -28,7 +29,8 @@
 //! memory. A peer that writes whatever it likes there can therefore hand over garbage, change a message while it is read,
 //! pretend to be full, empty or closed, and provoke a needless `futex` call for each message. It cannot make this process
 //! read or write outside the ring, nor shrink the file beneath it (the file is sealed). A reader that must not be fooled
-//! copies a message before it judges it.
+//! copies a message before it judges it. To the letter, bytes that change beneath a reference are undefined behaviour
+//! whoever changes them; as with every such library, the ends are assumed to keep the protocol where that matters.
 
 #![cfg_attr(all(loom, not(test)), allow(dead_code, reason = "under loom only the models use the ring"))]
 
@@ -41,6 +43,7 @@ mod ring;
 mod shape;
 #[cfg(not(loom))]
 mod shared;
+mod slip;
 mod sync;
 
 #[cfg(all(test, loom))]

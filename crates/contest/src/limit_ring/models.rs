@@ -20,7 +20,10 @@ fn send(producer: &mut Producer, value: u8) -> Result<(), Closed> {
 }
 
 fn receive(consumer: &mut Consumer) -> Result<u8, Closed> {
-    Ok(consumer.wait_message()?[0])
+    let message = consumer.wait_message()?;
+    let value = message[0];
+    message.release();
+    Ok(value)
 }
 
 /// All orders of events.

@@ -12,6 +12,7 @@ use super::error::Error;
 use super::lane::{Closed, Manner, Wait};
 use super::memory::{BytesMut, BytesRef, Memory};
 use super::shape::Shape;
+use super::slip::Slip;
 use super::sync::Reach;
 
 /// A ring on the heap, for two threads.
@@ -42,12 +43,14 @@ pub struct Producer {
     tail: u64,
     /// The consumer's index when last looked at. It has read so many messages, or more.
     head: u64,
+    slip: Slip,
 }
 
 impl Producer {
     /// At most one for each memory.
     pub(super) fn new(memory: Memory, manner: Manner) -> Self {
-        Self { memory, manner, tail: 0, head: 0 }
+        let slip = Slip::new(memory.slots());
+        Self { memory, manner, tail: 0, head: 0, slip }
     }
 
     /// Numbers the messages from `index` on; both ends must.
@@ -78,8 +81,8 @@ impl Producer {
     /// If the ring is full and the consumer is gone.
     #[inline]
     pub fn wait_slot(&mut self) -> Result<Slot<'_>, Closed> {
-        while !self.has_room() {
-            self.head = self.memory.head().await_change(self.head, self.manner)?;
+        if !self.has_room() {
+            self.await_room()?;
         }
         Ok(self.slot())
     }
@@ -95,6 +98,23 @@ impl Producer {
     #[inline]
     fn has_room(&self) -> bool {
         self.tail.wrapping_sub(self.head) < self.memory.slots()
+    }
+
+    /// Not inlined: what a sender's loop inlines must be short, or the compiler inlines none of it.
+    #[inline(never)]
+    fn await_room(&mut self) -> Result<(), Closed> {
+        while !self.has_room() {
+            self.head = match self.manner.wait {
+                Wait::Spin => {
+                    self.slip.stand_back();
+                    let head = self.memory.head().spin(self.head)?;
+                    self.slip.learn(head.wrapping_sub(self.head));
+                    head
+                }
+                Wait::Futex => self.memory.head().sleep(self.head, self.manner.reach)?,
+            };
+        }
+        Ok(())
     }
 
     #[inline]
@@ -179,12 +199,14 @@ pub struct Consumer {
     head: u64,
     /// The producer's index when last looked at. It has sent so many messages, or more.
     tail: u64,
+    slip: Slip,
 }
 
 impl Consumer {
     /// At most one for each memory.
     pub(super) fn new(memory: Memory, manner: Manner) -> Self {
-        Self { memory, manner, head: 0, tail: 0 }
+        let slip = Slip::new(memory.slots());
+        Self { memory, manner, head: 0, tail: 0, slip }
     }
 
     /// Numbers the messages from `index` on; both ends must.
@@ -215,8 +237,8 @@ impl Consumer {
     /// If the ring is empty and the producer is gone.
     #[inline]
     pub fn wait_message(&mut self) -> Result<Message<'_>, Closed> {
-        while !self.has_message() {
-            self.tail = self.memory.tail().await_change(self.tail, self.manner)?;
+        if !self.has_message() {
+            self.await_message()?;
         }
         Ok(self.message())
     }
@@ -234,14 +256,35 @@ impl Consumer {
         self.head != self.tail
     }
 
+    /// Not inlined: what a receiver's loop inlines must be short, or the compiler inlines none of it.
+    #[inline(never)]
+    fn await_message(&mut self) -> Result<(), Closed> {
+        self.tail = match self.manner.wait {
+            Wait::Spin => {
+                self.slip.stand_back();
+                let tail = self.memory.tail().spin(self.tail)?;
+                self.slip.learn(tail.wrapping_sub(self.tail));
+                tail
+            }
+            Wait::Futex => self.memory.tail().sleep(self.tail, self.manner.reach)?,
+        };
+        Ok(())
+    }
+
     #[inline]
     fn message(&mut self) -> Message<'_> {
-        // SAFETY: the one consumer of the ring is borrowed until the message is dropped. The producer wrote the slot before
-        // it published a tail above `head`, which `look` acquired; and it will write it again only once it has acquired a
-        // head above this one, which is not published before the message is dropped. A producer of another process that
-        // lies about its tail is outside of this process.
+        // SAFETY: the one consumer of the ring is borrowed until the message is dropped or released. The producer wrote the
+        // slot before it published a tail above `head`, which `look` acquired; and it will write it again only once it has
+        // acquired a head above this one, which is not published before `release`. A producer of another process that lies
+        // about its tail is outside of this process.
         let bytes = unsafe { self.memory.slot(self.head) };
-        Message { bytes, release: Release(self) }
+        Message { bytes, consumer: self }
+    }
+
+    #[inline]
+    fn give_back(&mut self) {
+        self.head = self.head.wrapping_add(1);
+        self.memory.head().publish(self.head, self.manner);
     }
 }
 
@@ -258,22 +301,27 @@ impl fmt::Debug for Consumer {
     }
 }
 
-/// A message, read where it lies. Dropping it gives its slot back to the producer.
+/// A message, read where it lies. It is given back by [`release`](Self::release), or comes again if it is dropped.
+///
+/// Dropping it does not release it, since a destructor has the compiler keep the message in memory for the case that its
+/// reader panics: three more stores for each message.
+#[must_use = "a message is given back by `release`"]
 pub struct Message<'a> {
-    // Dropped in this order: the reading ends, then the slot is given back.
     bytes: BytesRef,
-    release: Release<'a>,
+    consumer: &'a mut Consumer,
 }
 
-/// Gives back the slot of the consumer's oldest message.
-struct Release<'a>(&'a mut Consumer);
-
-impl Drop for Release<'_> {
+impl<'a> Message<'a> {
+    /// Gives the slot back to the producer.
     #[inline]
-    fn drop(&mut self) {
-        let consumer = &mut *self.0;
-        consumer.head = consumer.head.wrapping_add(1);
-        consumer.memory.head().publish(consumer.head, consumer.manner);
+    pub fn release(self) {
+        self.end_reading().give_back();
+    }
+
+    /// Drops the bytes, which must be done before they are handed over.
+    #[inline]
+    fn end_reading(self) -> &'a mut Consumer {
+        self.consumer
     }
 }
 
@@ -288,6 +336,6 @@ impl Deref for Message<'_> {
 
 impl fmt::Debug for Message<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Message").field("index", &self.release.0.head).field("bytes", &&**self).finish()
+        f.debug_struct("Message").field("index", &self.consumer.head).field("bytes", &&**self).finish()
     }
 }

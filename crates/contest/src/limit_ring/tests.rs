@@ -42,7 +42,10 @@ fn try_send(producer: &mut Producer, value: u64) -> bool {
 }
 
 fn try_receive(consumer: &mut Consumer) -> Option<u64> {
-    consumer.try_message().map(|message| u64::from_ne_bytes(message[..].try_into().unwrap()))
+    let message = consumer.try_message()?;
+    let value = u64::from_ne_bytes(message[..].try_into().unwrap());
+    message.release();
+    Some(value)
 }
 
 #[test]
@@ -132,7 +135,9 @@ fn slots_do_not_overlap() {
                 place.commit();
             }
             for value in 0..8 {
-                assert_eq!(*consumer.try_message().unwrap(), *vec![value + 1; slot]);
+                let message = consumer.try_message().unwrap();
+                assert_eq!(*message, *vec![value + 1; slot]);
+                message.release();
             }
         });
     }
@@ -154,8 +159,17 @@ fn a_message_holds_its_slot() {
     let message = consumer.try_message().unwrap();
     assert!(!try_send(&mut producer, 8));
     assert_eq!(message[..], 7u64.to_ne_bytes());
-    drop(message);
+    message.release();
     assert!(try_send(&mut producer, 8));
+}
+
+#[test]
+fn a_message_that_is_dropped_comes_again() {
+    let (mut producer, mut consumer) = heap(shape(8, 2), Wait::Spin).unwrap();
+    assert!(try_send(&mut producer, 7));
+    assert_eq!(consumer.try_message().unwrap()[..], 7u64.to_ne_bytes());
+    assert_eq!(try_receive(&mut consumer), Some(7));
+    assert_eq!(try_receive(&mut consumer), None);
 }
 
 #[test]
@@ -166,8 +180,11 @@ fn a_closed_ring_gives_what_was_sent() {
         assert!(!consumer.is_closed());
         drop(producer);
         assert!(consumer.is_closed());
-        assert_eq!(consumer.wait_message().unwrap()[..], 1u64.to_ne_bytes());
-        assert_eq!(consumer.wait_message().unwrap()[..], 2u64.to_ne_bytes());
+        for value in [1, 2] {
+            let message = consumer.wait_message().unwrap();
+            assert_eq!(message[..], u64::to_ne_bytes(value));
+            message.release();
+        }
         assert_eq!(consumer.wait_message().unwrap_err(), Closed);
         assert!(consumer.try_message().is_none());
     });
@@ -205,7 +222,7 @@ fn closing_wakes_before_patience_ends() {
 #[test]
 fn order_and_content_under_stress() {
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    for (slot, capacity, messages) in [(8, 1, 1_000), (8, 64, 200_000), (24, 2, 10_000), (4096, 4, 2_000)] {
+    for (slot, capacity, messages) in [(8, 1, 300), (24, 2, 600), (4096, 4, 1_000), (8, 64, 100_000)] {
         each_kind(|make, wait| {
             // Two that spin on one core wait for the scheduler at each turn.
             if wait == Wait::Futex || cores > 1 {
@@ -231,6 +248,7 @@ fn stress((mut producer, mut consumer): (Producer, Consumer), messages: u64) {
             for (place, word) in message.as_chunks().0.iter().zip(number..) {
                 assert_eq!(u64::from_ne_bytes(*place), word, "in message {number}");
             }
+            message.release();
         }
         assert_eq!(consumer.wait_message().unwrap_err(), Closed);
     });

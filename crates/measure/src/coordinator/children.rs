@@ -56,6 +56,19 @@ impl Running {
         self.status
     }
 
+    /// Whether it has ended, or is about to and can do nothing more. A process is marked so before its descriptors are
+    /// closed, so whoever has seen them close can see this.
+    pub(super) fn dying(&mut self) -> bool {
+        /// `PF_EXITING` of the kernel.
+        const EXITING: u32 = 4;
+        let flags = || {
+            let stat = fs::read_to_string(format!("/proc/{}/stat", self.process.id())).ok()?;
+            // `pid (name) state parent group session terminal foreground flags ...`
+            stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(6)?.parse::<u32>().ok()
+        };
+        flags().is_some_and(|flags| flags & EXITING != 0) || self.ended().is_some()
+    }
+
     /// Waits for its end until `deadline`.
     pub(super) fn wait_until(&mut self, deadline: Instant) -> Option<ExitStatus> {
         let mut nap = Duration::from_micros(50);

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,7 @@ use crate::case::{Case, Place, Role};
 use crate::child;
 use crate::clock::now_ns;
 use crate::entry::Entry;
+use crate::limits::ends;
 use crate::message::Faults;
 use crate::protocol::{self, Assignment, Offer, Report, ToChild, ToCoordinator};
 use crate::usage::Steal;
@@ -23,8 +25,6 @@ use crate::window::Window;
 const RUN_UP_NS: u64 = 500_000;
 /// How long children may take to open their ends.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long children may take beyond the window.
-const SLACK: Duration = Duration::from_secs(5);
 /// How long a child may take to exit once it is let go.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 /// A party that saw no progress for so long received something late.
@@ -41,6 +41,8 @@ pub struct Setup {
     pub seed: u64,
     /// The cores that may be used.
     pub cpus: Vec<usize>,
+    /// How long the children may take beyond the window.
+    pub timeout: Duration,
     /// How long the window may take where it is given by count.
     pub count_timeout: Duration,
 }
@@ -103,9 +105,9 @@ pub struct Instance {
     offers: HashMap<String, (Offer, Vec<OwnedFd>)>,
     /// Who waits for what.
     wants: Vec<(usize, String)>,
-    ready: usize,
+    ready: Vec<bool>,
     reports: Vec<Option<Report>>,
-    _dir: Scratch,
+    dir: Scratch,
 }
 
 impl Instance {
@@ -120,38 +122,49 @@ impl Instance {
         interrupt: &mut Interrupt,
     ) -> Result<Measured, Failure> {
         adopt_strays();
-        let steal = Steal::now();
-        let mut instance = Instance::start(entry, setup, scratch)?;
-        instance.serve(setup, interrupt)?;
-        instance.let_go(entry)?;
-        let steal = steal.zip(Steal::now()).map_or(0.0, |(before, after)| after.since(&before));
+        let used = used(&setup.case, &setup.cpus);
+        let steal = Steal::now(&used);
+        let mut instance = Instance::new(entry.roles(&setup.case), scratch.instance()?);
+        instance.play(entry, setup, interrupt).map_err(|failure| instance.cause_of(failure))?;
+        let steal = steal.zip(Steal::now(&used)).map_or(0.0, |(before, after)| after.since(&before));
         instance.account(steal)
     }
 
-    fn start(entry: &dyn Entry, setup: &Setup, scratch: &mut Scratch) -> Result<Instance> {
-        let dir = scratch.instance()?;
-        let case = &setup.case;
-        let roles = entry.roles(case);
-        let mut children = Children::default();
-        for (index, &role) in roles.iter().enumerate() {
+    fn new(roles: Vec<Role>, dir: Scratch) -> Instance {
+        let ready = vec![false; roles.len()];
+        let reports = roles.iter().map(|_| None).collect();
+        let children = Children::default();
+        Instance { roles, children, offers: HashMap::new(), wants: Vec::new(), ready, reports, dir }
+    }
+
+    fn play(&mut self, entry: &dyn Entry, setup: &Setup, interrupt: &mut Interrupt) -> Result<(), Failure> {
+        self.start(entry, setup)?;
+        self.serve(setup, interrupt)?;
+        self.let_go(entry)
+    }
+
+    fn start(&mut self, entry: &dyn Entry, setup: &Setup) -> Result<()> {
+        let (case, dir) = (&setup.case, self.dir.path());
+        for (index, &role) in self.roles.iter().enumerate() {
             let child = match entry.program(case, role)? {
-                Some(program) => Running::start(&program, &[], role, dir.path()),
-                None => Running::start(&own_program(), &[child::ARGUMENT], role, dir.path()),
+                Some(program) => Running::start(&program, &[], role, dir),
+                None => Running::start(&own_program(), &[child::ARGUMENT], role, dir),
             }?;
-            children.0.push(child);
+            self.children.0.push(child);
             let assignment = Assignment {
                 protocol: protocol::VERSION,
                 case: case.clone(),
                 role,
                 window: setup.window,
                 seed: setup.seed,
-                dir: dir.path().to_owned(),
+                dir: dir.to_owned(),
                 cpus: cores(role, case, &setup.cpus),
             };
-            protocol::send(&children.0[index].socket, &ToChild::Assignment(Box::new(assignment)), &[])?;
+            let socket = &self.children.0[index].socket;
+            protocol::send(socket, &ToChild::Assignment(Box::new(assignment)), &[])
+                .with_context(|| role.to_string())?;
         }
-        let reports = roles.iter().map(|_| None).collect();
-        Ok(Instance { roles, children, offers: HashMap::new(), wants: Vec::new(), ready: 0, reports, _dir: dir })
+        Ok(())
     }
 
     /// Hears the children until all have reported.
@@ -162,13 +175,13 @@ impl Instance {
             for index in self.wait(deadline, interrupt, begun)? {
                 self.hear(index)?;
             }
-            if !begun && self.ready == self.children.0.len() {
+            if !begun && self.ready.iter().all(|ready| *ready) {
                 begun = true;
                 let window = match setup.window {
                     Window::Time { .. } => Duration::from_nanos(setup.window.length_ns()),
                     Window::Count { .. } => setup.count_timeout,
                 };
-                deadline = Instant::now() + window + SLACK;
+                deadline = Instant::now() + window + setup.timeout;
                 self.begin()?;
             }
         }
@@ -183,7 +196,9 @@ impl Instance {
         if left.is_zero() {
             let roles: Vec<_> = silent().iter().map(|&index| self.children.0[index].role.to_string()).collect();
             let stage = if begun { "did not finish" } else { "did not open its ends" };
-            return Err(self.failure(FailureKind::Hang, &format!("{stage} in time: {}", roles.join(", ")), silent()));
+            let remedy = if begun { " (--timeout allows more)" } else { "" };
+            let text = format!("{stage} in time: {}{remedy}", roles.join(", "));
+            return Err(self.failure(FailureKind::Hang, &text, silent()));
         }
         let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
         let silent = silent();
@@ -223,7 +238,7 @@ impl Instance {
                 Some((offer, descriptors)) => self.answer(index, offer, descriptors)?,
                 None => self.wants.push((index, name)),
             },
-            Some((ToCoordinator::Ready {}, _)) => self.ready += 1,
+            Some((ToCoordinator::Ready {}, _)) => self.ready[index] = true,
             Some((ToCoordinator::Report(report), _)) => self.reports[index] = Some(report),
             Some((ToCoordinator::Failed { error }, _)) => {
                 return Err(self.failure(FailureKind::Error, &format!("{role}: {error}"), vec![index]));
@@ -292,6 +307,27 @@ impl Instance {
         }
     }
 
+    /// What a failure came from. A child that is killed takes others along: their streams end, what is sent to it breaks,
+    /// and they may be heard before its death is. So a death is looked for, and where there was one, that is it.
+    fn cause_of(&mut self, failure: Failure) -> Failure {
+        if failure.kind != FailureKind::Error {
+            return failure;
+        }
+        let killed = (0..self.children.0.len()).find_map(|index| {
+            let child = &mut self.children.0[index];
+            let status = child.dying().then(|| child.wait_until(Instant::now() + EXIT_TIMEOUT))??;
+            let how = status.signal().map(|_| describe(status))?;
+            Some((index, format!("{} {how}", child.role)))
+        });
+        match killed {
+            Some((index, what)) => {
+                let death = self.failure(FailureKind::Crash, &what, vec![index]);
+                Failure { text: format!("{}\nafter which {}", death.text, failure.text), ..death }
+            }
+            None => failure,
+        }
+    }
+
     /// A failure with the end of what these children wrote to stderr.
     fn failure(&self, kind: FailureKind, what: &str, of: Vec<usize>) -> Failure {
         let mut text = what.to_owned();
@@ -340,15 +376,17 @@ fn own_program() -> PathBuf {
     PathBuf::from("/proc/self/exe")
 }
 
-/// The cores for the parties of a role: every end a core of its own as far as there are cores, consumers last, so that
-/// with two cores all producers share the first and the consumer has the second.
+/// The cores for the parties of a role: every end a core of its own as far as there are cores. With two cores all
+/// producers share the first and the consumer has the second.
 fn cores(role: Role, case: &Case, cpus: &[usize]) -> Vec<Option<usize>> {
     let parties = if role == Role::All { case.producers + 1 } else { 1 };
-    let (Some(&first), Some(&last)) = (cpus.first(), cpus.last()) else { return vec![None; parties] };
+    let ends = ends(cpus);
+    let (Some(&first), Some(&last)) = (ends.first(), ends.last()) else { return vec![None; parties] };
+    let producers: Vec<usize> = cpus.iter().copied().filter(|&cpu| cpu != last || ends.len() < 2).collect();
     let producer = |index: usize| match case.place {
         Place::Free => None,
         Place::SameCore => Some(first),
-        Place::OtherCore => Some(cpus[index % (cpus.len() - 1).max(1)]),
+        Place::OtherCore => Some(producers[index % producers.len()]),
     };
     let consumer = match case.place {
         Place::Free => None,
@@ -360,5 +398,41 @@ fn cores(role: Role, case: &Case, cpus: &[usize]) -> Vec<Option<usize>> {
         Role::Producer(index) => vec![producer(index)],
         // A broker stands where the message arrives.
         Role::Consumer(_) | Role::Broker => vec![consumer],
+    }
+}
+
+/// The cores on which a case runs: all of them where its parties are not pinned.
+fn used(case: &Case, cpus: &[usize]) -> Vec<usize> {
+    let pinned: Option<Vec<usize>> = cores(Role::All, case, cpus).into_iter().collect();
+    pinned.unwrap_or_else(|| cpus.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::case::{Cell, Pattern, Payload};
+    use crate::spec::{Runtime, Scope, Wait};
+
+    fn case(producers: usize, place: Place) -> Case {
+        let (scope, pattern, payload) = (Scope::Thread, Pattern::FanIn, Payload::U64);
+        let (runtime, wait) = (Runtime::Thread, Wait::Block);
+        let cell = Cell { scope, pattern, payload, producers, capacity: 1, runtime, wait, place };
+        Case { mechanism: String::from("thread/x"), cell }
+    }
+
+    #[test]
+    fn ends_have_cores_of_their_own_as_far_as_there_are_cores() {
+        let fan_in = |producers, cpus: &[usize]| cores(Role::All, &case(producers, Place::OtherCore), cpus);
+        assert_eq!(fan_in(2, &[7, 9]), [Some(7), Some(7), Some(9)]);
+        assert_eq!(fan_in(1, &[7]), [Some(7), Some(7)]);
+        assert_eq!(fan_in(1, &[]), [None, None]);
+        let four = fan_in(3, &[10, 11, 12, 13]);
+        assert!(four[..3].iter().all(|cpu| *cpu != four[3]), "{four:?}");
+    }
+
+    #[test]
+    fn what_is_not_pinned_is_free() {
+        assert_eq!(cores(Role::Consumer(0), &case(1, Place::Free), &[0, 1]), [None]);
+        assert_eq!(cores(Role::All, &case(1, Place::SameCore), &[0, 1]), [Some(0), Some(0)]);
     }
 }

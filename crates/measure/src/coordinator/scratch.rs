@@ -88,12 +88,19 @@ fn sweep(parent: &Path) {
     }
 }
 
-/// Whether it is a run's directory whose run has ended. Another user's cannot be opened, and stays.
+/// Whether it is a run's directory whose run has ended. Another user's cannot be opened, and stays; so does that of a
+/// run that is just beginning, and has made its lock but does not hold it yet.
 fn abandoned(path: &Path) -> io::Result<bool> {
-    if !fs::symlink_metadata(path)?.is_dir() {
+    let run = path.file_name().and_then(|name| name.to_str()?.strip_prefix(PREFIX)?.split('-').next()?.parse().ok());
+    let alive = run.is_none_or(|pid: u32| Path::new("/proc").join(pid.to_string()).exists());
+    if alive || !fs::symlink_metadata(path)?.is_dir() {
         return Ok(false);
     }
-    let lock = File::open(path.join(LOCK))?;
+    let lock = match File::open(path.join(LOCK)) {
+        // One that was killed before it came to that has nothing in it.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(fs::read_dir(path)?.next().is_none()),
+        lock => lock?,
+    };
     Ok(flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok())
 }
 
@@ -116,17 +123,21 @@ mod tests {
     #[test]
     fn a_killed_runs_directory_is_swept_and_a_living_ones_is_not() {
         let parent = Scratch::new().unwrap();
-        let dead = parent.path().join("estafette-1-dead");
-        let live = parent.path().join("estafette-2-live");
+        // No process has a number this high.
+        let dead = parent.path().join("estafette-4194305-dead");
+        let unborn = parent.path().join("estafette-4194305-unborn");
+        let live = parent.path().join("estafette-4194305-live");
         let other = parent.path().join("estafette-notes");
-        for dir in [&dead, &live, &other] {
+        let others = parent.path().join("estafette-4194305");
+        for dir in [&dead, &unborn, &live, &other, &others] {
             fs::create_dir(dir).unwrap();
         }
+        fs::write(others.join("notes"), "").unwrap();
         File::create(dead.join(LOCK)).unwrap();
         let held = File::create(live.join(LOCK)).unwrap();
         flock(&held, FlockOperation::NonBlockingLockExclusive).unwrap();
         sweep(parent.path());
-        assert!(!dead.exists());
-        assert!(live.exists() && other.exists());
+        assert!(!dead.exists() && !unborn.exists());
+        assert!(live.exists() && other.exists() && others.exists());
     }
 }

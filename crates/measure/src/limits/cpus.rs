@@ -19,6 +19,26 @@ pub fn available_cpus() -> Vec<usize> {
     }
 }
 
+/// The CPUs on which the two ends of a case run: the first, and the next one that is another core of it, not another
+/// thread of the same core, where there is one.
+#[must_use]
+pub fn ends(cpus: &[usize]) -> Vec<usize> {
+    let Some((&first, rest)) = cpus.split_first() else { return Vec::new() };
+    let path = format!("/sys/devices/system/cpu/cpu{first}/topology/thread_siblings_list");
+    let siblings = listed(&std::fs::read_to_string(path).unwrap_or_default());
+    let other = rest.iter().find(|cpu| !siblings.contains(cpu)).or(rest.first());
+    [first].into_iter().chain(other.copied()).collect()
+}
+
+/// The numbers of a list such as `0,4-6`.
+fn listed(text: &str) -> Vec<usize> {
+    let range = |part: &str| {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        Some(from.trim().parse().ok()?..=to.trim().parse::<usize>().ok()?.min(CpuSet::MAX_CPU))
+    };
+    text.split(',').filter_map(range).flatten().collect()
+}
+
 /// Binds the calling thread, and the threads it will start, to one CPU.
 ///
 /// # Errors
@@ -37,6 +57,21 @@ pub fn pin_to(cpu: usize) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lists_of_cpus_are_read() {
+        assert_eq!(listed("0,4-6\n"), [0, 4, 5, 6]);
+        assert_eq!(listed(""), Vec::<usize>::new());
+        assert_eq!(listed("x-,3"), [3]);
+    }
+
+    #[test]
+    fn the_ends_are_two_where_there_are_two() {
+        assert_eq!(ends(&[]), Vec::<usize>::new());
+        assert_eq!(ends(&[5]), [5]);
+        let pair = ends(&[4, 5]);
+        assert_eq!((pair.len(), pair[0]), (2, 4));
+    }
 
     #[test]
     fn a_pinned_thread_sees_one_cpu_and_its_parent_all() {

@@ -1,11 +1,11 @@
 //! The comparison: which cases two records share, and what may be said of each.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Result, bail, ensure};
 use estafette_measure::case::{Case, Cell};
 use estafette_measure::ranking::rank;
-use estafette_measure::record::{Outcome, Record};
+use estafette_measure::record::{MAKE_UP_ROUNDS, Outcome, Record};
 use estafette_measure::spec::{Spec, Standing};
 use estafette_measure::stats::{Interval, Margins, Verdict, median, shift_interval, verdict};
 use estafette_measure::units;
@@ -75,7 +75,8 @@ impl Comparison {
     pub(super) fn of(a: &Record, b: &Record) -> Result<Comparison> {
         comparable(a, b)?;
         let (ours, theirs) = (measured(a)?, measured(b)?);
-        if !ours.iter().any(|(case, _)| theirs.iter().any(|(other, _)| case.cell == other.cell)) {
+        let cells: BTreeSet<&Cell> = theirs.iter().map(|(case, _)| &case.cell).collect();
+        if !ours.iter().any(|(case, _)| cells.contains(&case.cell)) {
             bail!("they have no cell in common: run both with the same suite and options");
         }
         let theirs: BTreeMap<&Case, Measured<'_>> = theirs.into_iter().collect();
@@ -181,7 +182,7 @@ fn measured(record: &Record) -> Result<Vec<(&Case, Measured<'_>)>> {
     let mut outcomes: Vec<Vec<&Outcome>> = vec![Vec::new(); record.entrants.len()];
     for instance in &record.instances {
         outcomes[instance.entrant].push(&instance.outcome);
-        if outcomes[instance.entrant].len() > record.rounds_planned {
+        if outcomes[instance.entrant].len() > record.rounds_planned + MAKE_UP_ROUNDS {
             bail!("a record is damaged: it has more instances of a case than rounds");
         }
     }

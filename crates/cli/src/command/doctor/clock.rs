@@ -67,7 +67,7 @@ fn cost(ns: f64) -> Finding {
 fn namespaces(ours: Option<&str>, children: Option<&str>, first: Option<&str>) -> Finding {
     const WHAT: &str = "time namespace";
     match (ours, children, first) {
-        (None, ..) => Finding::ok(WHAT, "none: this kernel has no time namespaces"),
+        (None, ..) => Finding::ok(WHAT, "none to be seen"),
         (Some(ours), Some(children), _) if ours != children => Finding::warning(
             WHAT,
             "the processes we start would read another clock than we do",

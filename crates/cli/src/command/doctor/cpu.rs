@@ -7,8 +7,8 @@ use estafette_measure::fingerprint::Fingerprint;
 use estafette_measure::limits::pin_to;
 use estafette_measure::usage::{Steal, Usage};
 
-use super::super::limits::ends;
 use super::{Finding, cgroup, read};
+use estafette_measure::limits::ends;
 
 /// For how long the processors are kept busy to see who else is on them.
 const LOOK: Duration = Duration::from_millis(500);
@@ -64,7 +64,7 @@ fn cores(usable: usize, online: usize) -> Finding {
 fn quota(quota: Option<f64>, usable: usize) -> Finding {
     const WHAT: &str = "processor quota";
     match quota {
-        None => Finding::ok(WHAT, "none"),
+        None => Finding::ok(WHAT, "none to be seen"),
         Some(quota) if quota < usable as f64 => Finding::warning(
             WHAT,
             format!("{quota:.2} cores' worth of time on {usable} cores: when it is used up everything of ours stops"),
@@ -109,7 +109,7 @@ fn load(text: &str, cores: usize) -> Finding {
     let Some(load) = words.next().and_then(|word| word.parse::<f64>().ok()) else {
         return Finding::note(WHAT, "not visible", "see with `top` that nothing else runs");
     };
-    let found = format!("{load:.2} over the last minute, for {cores} usable cores");
+    let found = format!("{load:.2} over the last minute; {cores} core(s) usable");
     let remedy = "others run, or have just run: see `top`, and wait until they are done";
     if load >= cores as f64 / 2.0 {
         Finding::warning(WHAT, found, remedy)
@@ -130,7 +130,7 @@ struct Look {
 
 /// Keeps every usable core busy for a moment: steal and rivals only show on cores that one wants to use.
 fn look(cpus: &[usize]) -> Look {
-    let (began, steal, usage) = (Instant::now(), Steal::now(), Usage::now());
+    let (began, steal, usage) = (Instant::now(), Steal::now(cpus), Usage::now());
     std::thread::scope(|scope| {
         for &cpu in cpus {
             let spin = move || {
@@ -145,13 +145,13 @@ fn look(cpus: &[usize]) -> Look {
         }
     });
     let had = Usage::now().since(&usage).cpu_ns as f64;
-    let steal = steal.and_then(|before| Some(Steal::now()?.since(&before)));
+    let steal = steal.and_then(|before| Some(Steal::now(cpus)?.since(&before)));
     Look { share: had / (began.elapsed().as_nanos() as f64 * cpus.len().max(1) as f64), steal }
 }
 
 fn share(share: f64, cores: usize) -> Finding {
     const WHAT: &str = "processor time";
-    let found = format!("{:.1} % of {cores} cores while we kept them busy for 0.5 s", share * 100.0);
+    let found = format!("{:.1} % of {cores} core(s) that we kept busy for 0.5 s", share * 100.0);
     if share >= 0.98 {
         return Finding::ok(WHAT, found);
     }
@@ -212,7 +212,7 @@ fn turbo(no_turbo: Option<&str>, boost: Option<&str>) -> Option<Finding> {
 fn virtual_machine(hypervisor: bool, idle_driver: Option<&str>) -> Finding {
     const WHAT: &str = "virtual machine";
     if !hypervisor {
-        return Finding::ok(WHAT, "no");
+        return Finding::ok(WHAT, "no sign of one");
     }
     let polls = match idle_driver {
         Some("haltpoll") => "; an idle core polls for a while (haltpoll) before it goes back to the host",
@@ -296,7 +296,8 @@ mod tests {
             [Some(0.0), Some(0.005), Some(0.05), None].map(|part| steal(part).verdict),
             [Ok, Note, Warning, Note]
         );
-        assert!((0.0..1.2).contains(&look(&[0]).share));
+        // Of the whole process, so with the work of other tests in it.
+        assert!(look(&[0]).share > 0.0);
     }
 
     #[test]

@@ -1,0 +1,124 @@
+//! What the tests of planted defects share: a run of the command on ground of its own, and the proof that nothing of it
+//! is left.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// The variable by which every process that a run started, and all they started, can be told from others.
+const MARKER: &str = "ESTAFETTE_TEST_RUN";
+
+/// A run that has ended.
+pub struct Run {
+    /// The exit code; none where it was killed.
+    pub code: Option<i32>,
+    /// What it printed to stderr.
+    pub stderr: String,
+    /// The record it printed.
+    pub record: Value,
+    /// Processes of the run that were there after its end.
+    pub survivors: Vec<String>,
+}
+
+/// What came of the instances of one case.
+pub struct Case {
+    /// `scope/name`.
+    pub mechanism: String,
+    /// `ping-pong`, `stream` or `fan-in`.
+    pub pattern: String,
+    /// Each instance's breach, or the reason of its failure; none where all was well.
+    pub outcomes: Vec<Option<Caught>>,
+}
+
+/// A defect that was caught.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Caught {
+    /// A broken promise.
+    Breach(String),
+    /// An instance that gave nothing.
+    Failure(String),
+}
+
+/// Runs `bench` with these arguments for one round and reads the record.
+pub fn bench(program: &str, arguments: &[&str]) -> Run {
+    let ground = TempDir::new().expect("a temporary folder");
+    let tmp = ground.path().join("tmp");
+    fs::create_dir(&tmp).expect("a folder in it");
+    let marker = ground.path().display().to_string();
+    let output = Command::new(program)
+        .args(["bench", "--rounds", "1", "--json", "--out"])
+        .arg(ground.path().join("out"))
+        .args(arguments)
+        .env(MARKER, &marker)
+        .env("TMPDIR", &tmp)
+        .stdin(Stdio::null())
+        .output()
+        .expect("the command starts");
+    let survivors = carrying(&marker);
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    let record = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("no record on stdout ({error}), {}: {stderr}", output.status));
+    assert!(!stderr.contains("panicked"), "{stderr}");
+    let left: Vec<_> = fs::read_dir(&tmp).expect("its temporary folder").flatten().map(|entry| entry.path()).collect();
+    assert!(left.is_empty(), "left behind: {left:?}");
+    Run { code: output.status.code(), stderr, record, survivors }
+}
+
+/// The living processes with this marker in their environment, by number and name. One that was killed a moment ago may
+/// still be there: it is given time.
+fn carrying(marker: &str) -> Vec<String> {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    loop {
+        let processes = fs::read_dir("/proc").expect("/proc").flatten();
+        let found: Vec<_> = processes
+            .filter(|process| {
+                let environment = fs::read(process.path().join("environ")).unwrap_or_default();
+                let wanted = format!("{MARKER}={marker}");
+                environment.split(|&byte| byte == 0).any(|variable| variable == wanted.as_bytes())
+            })
+            .map(|process| {
+                let name = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
+                format!("{} {}", process.file_name().to_string_lossy(), name.trim())
+            })
+            .collect();
+        if found.is_empty() || Instant::now() > deadline {
+            return found;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+impl Run {
+    /// The cases of the run with what came of their instances.
+    pub fn cases(&self) -> Vec<Case> {
+        let mut outcomes: BTreeMap<u64, Vec<Option<Caught>>> = BTreeMap::new();
+        for instance in list(&self.record["instances"]) {
+            let outcome = &instance["outcome"];
+            let caught = match (&outcome["failed"]["why"], &outcome["measured"]["breach"]) {
+                (Value::String(why), _) => Some(Caught::Failure(why.clone())),
+                (_, Value::String(breach)) => Some(Caught::Breach(breach.clone())),
+                _ => None,
+            };
+            let entrant = instance["entrant"].as_u64().expect("an instance names its entrant");
+            outcomes.entry(entrant).or_default().push(caught);
+        }
+        let cases = list(&self.record["entrants"]).iter().zip(0..).map(|(entrant, at)| Case {
+            mechanism: text(&entrant["case"]["mechanism"]),
+            pattern: text(&entrant["case"]["cell"]["pattern"]),
+            outcomes: outcomes.remove(&at).unwrap_or_default(),
+        });
+        cases.collect()
+    }
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().expect("a list in the record")
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().expect("a text in the record").to_owned()
+}

@@ -1,0 +1,106 @@
+//! Every planted defect is caught: at every distance, in every pattern, in every instance, with the right words and the
+//! right exit code. And a healthy mechanism is not accused.
+//!
+//! The planted entries are measured by count, so nothing here depends on how fast the machine is.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+use common::{Case, Caught, Run, bench};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_estafette-planted");
+const SCOPES: [&str; 5] = ["task", "thread", "process", "network", "sandbox"];
+const ALL_PATTERNS: &str = "ping-pong,stream,fan-in";
+
+/// Mechanisms that spin are slow beside others. Runs that sleep most of the time do not take part.
+static CORES: Mutex<()> = Mutex::new(());
+
+/// Runs every mechanism with this defect, and checks that each instance of each case was caught as `right` says.
+fn all_catch(defect: &str, code: i32, arguments: &[&str], right: impl Fn(&Caught) -> bool) -> Run {
+    let everywhere = format!("*/{defect}");
+    let mut all = vec![everywhere.as_str(), "--pattern", ALL_PATTERNS, "--window", "20ms"];
+    all.extend(arguments);
+    let run = bench(PROGRAM, &all);
+    let cases = run.cases();
+    for Case { mechanism, pattern, outcomes } in &cases {
+        assert!(!outcomes.is_empty(), "{mechanism} entered a {pattern} and was not run");
+        for outcome in outcomes {
+            let caught = outcome.as_ref().is_some_and(&right);
+            assert!(caught, "{mechanism} in a {pattern}: {outcome:?}\n{}", run.stderr);
+        }
+    }
+    let entered: BTreeSet<_> =
+        cases.iter().map(|case| (case.mechanism.split('/').next().unwrap_or(""), case.pattern.as_str())).collect();
+    for scope in SCOPES {
+        for pattern in ["ping-pong", "stream"] {
+            assert!(entered.contains(&(scope, pattern)), "{scope} has no {pattern}: {entered:?}");
+        }
+    }
+    assert!(entered.contains(&("task", "fan-in")), "{entered:?}");
+    assert_eq!(run.code, Some(code), "{}", run.stderr);
+    assert_eq!(run.survivors, Vec::<String>::new());
+    run
+}
+
+fn breach(defect: &str, words: &str) {
+    let _alone = CORES.lock().unwrap_or_else(PoisonError::into_inner);
+    all_catch(defect, 4, &[], |caught| *caught == Caught::Breach(words.to_owned()));
+}
+
+fn failure(caught: &Caught, words: &[&str]) -> bool {
+    matches!(caught, Caught::Failure(why) if words.iter().all(|word| why.contains(word)))
+}
+
+#[test]
+fn a_dropped_message_is_lost() {
+    breach("drop", "messages 1 lost");
+}
+
+#[test]
+fn a_repeated_message_is_duplicated() {
+    breach("duplicate", "messages 1 duplicated");
+}
+
+#[test]
+fn a_swapped_message_is_reordered() {
+    breach("reorder", "messages 1 reordered");
+}
+
+#[test]
+fn a_changed_message_is_damaged_and_missing() {
+    breach("corrupt", "messages 1 lost, 1 damaged");
+}
+
+#[test]
+fn a_message_that_keeps_everybody_waiting_is_late() {
+    all_catch("late", 2, &[], |caught| {
+        failure(caught, &["late: ", " saw no message for 1.", " s, where the limit is 1 s"])
+    });
+}
+
+#[test]
+fn a_mechanism_that_stops_is_hung() {
+    all_catch("hang", 2, &["--timeout", "500ms"], |caught| failure(caught, &["did not finish in time: "]));
+}
+
+#[test]
+fn a_mechanism_that_aborts_has_crashed() {
+    let _alone = CORES.lock().unwrap_or_else(PoisonError::into_inner);
+    // The one that died is named first, whoever was heard first.
+    all_catch("crash", 2, &[], |caught| {
+        let died = |role: &str| {
+            let Caught::Failure(why) = caught else { return false };
+            why.starts_with(&format!("{role} was killed by signal 6"))
+        };
+        died("all") || died("producer:0")
+    });
+}
+
+#[test]
+fn a_process_that_is_left_behind_is_found_and_ended() {
+    let _alone = CORES.lock().unwrap_or_else(PoisonError::into_inner);
+    // The `sleep 1000` is in a session of its own; that none survives is checked for every defect.
+    all_catch("leak", 2, &[], |caught| failure(caught, &["left 1 process(es) running; they have been ended"]));
+}
