@@ -6,9 +6,10 @@
 mod common;
 
 use std::collections::BTreeSet;
+use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
-use common::{Case, Caught, Run, bench};
+use common::{Case, Caught, MARKER, bench, carrying};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_estafette-planted");
 const SCOPES: [&str; 5] = ["task", "thread", "process", "network", "sandbox"];
@@ -18,7 +19,7 @@ const ALL_PATTERNS: &str = "ping-pong,stream,fan-in";
 static CORES: Mutex<()> = Mutex::new(());
 
 /// Runs every mechanism with this defect, and checks that each instance of each case was caught as `right` says.
-fn all_catch(defect: &str, code: i32, arguments: &[&str], right: impl Fn(&Caught) -> bool) -> Run {
+fn all_catch(defect: &str, code: i32, arguments: &[&str], right: impl Fn(&Caught) -> bool) {
     let everywhere = format!("*/{defect}");
     let mut all = vec![everywhere.as_str(), "--pattern", ALL_PATTERNS, "--window", "20ms"];
     all.extend(arguments);
@@ -41,7 +42,6 @@ fn all_catch(defect: &str, code: i32, arguments: &[&str], right: impl Fn(&Caught
     assert!(entered.contains(&("task", "fan-in")), "{entered:?}");
     assert_eq!(run.code, Some(code), "{}", run.stderr);
     assert_eq!(run.survivors, Vec::<String>::new());
-    run
 }
 
 fn breach(defect: &str, words: &str) {
@@ -103,4 +103,17 @@ fn a_process_that_is_left_behind_is_found_and_ended() {
     let _alone = CORES.lock().unwrap_or_else(PoisonError::into_inner);
     // The `sleep 1000` is in a session of its own; that none survives is checked for every defect.
     all_catch("leak", 2, &[], |caught| failure(caught, &["left 1 process(es) running; they have been ended"]));
+}
+
+#[test]
+fn a_survivor_would_be_seen() {
+    let mut sleeper = Command::new("sleep").arg("1000").env(MARKER, "a survivor").spawn().expect("sleep starts");
+    // Until it has become `sleep` it carries the test's own environment.
+    let seen = (0..1_000).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        carrying("a survivor") == [format!("{} sleep", sleeper.id())]
+    });
+    sleeper.kill().expect("it is ours");
+    sleeper.wait().expect("it ends");
+    assert!(seen && carrying("a survivor").is_empty());
 }

@@ -78,8 +78,8 @@ impl Lane {
     /// Wakes the other end if it sleeps. Not inlined, to keep the loops of those who spin short.
     #[inline(never)]
     fn wake_sleeper(&self, reach: Reach) {
-        // [sleep] First the index, then the bell, and a full fence between; pairs with `sleep_once`, which does the reverse.
-        // least one of the two sees what the other wrote.
+        // [sleep] First the index, then the bell, and a full fence between; pairs with `sleep_once`, which does the
+        // reverse. At least one of the two sees what the other wrote.
         fence(Ordering::SeqCst);
         if self.bell.state().sleeper {
             self.bell.ring(reach);

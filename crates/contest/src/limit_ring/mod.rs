@@ -21,7 +21,7 @@
 //! | `lane.rs` | an index, published and awaited: the ordering of memory, spinning, sleeping, waking, closing |
 //! | `ring.rs` | the two ends |
 //! | `slip.rs` | how long an end that spins stands back |
-//! | `sync.rs` | atomics, cells and futex, of the machine or of loom |
+//! | `sync.rs` | atomics and futex, of the machine or of loom |
 //!
 //! # What a hostile peer can do
 //!

@@ -4,39 +4,38 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
 /// The variable by which every process that a run started, and all they started, can be told from others.
-const MARKER: &str = "ESTAFETTE_TEST_RUN";
+pub(crate) const MARKER: &str = "ESTAFETTE_TEST_RUN";
 
 /// A run that has ended.
-pub struct Run {
+pub(crate) struct Run {
     /// The exit code; none where it was killed.
-    pub code: Option<i32>,
+    pub(crate) code: Option<i32>,
     /// What it printed to stderr.
-    pub stderr: String,
+    pub(crate) stderr: String,
     /// The record it printed.
-    pub record: Value,
+    pub(crate) record: Value,
     /// Processes of the run that were there after its end.
-    pub survivors: Vec<String>,
+    pub(crate) survivors: Vec<String>,
 }
 
 /// What came of the instances of one case.
-pub struct Case {
+pub(crate) struct Case {
     /// `scope/name`.
-    pub mechanism: String,
+    pub(crate) mechanism: String,
     /// `ping-pong`, `stream` or `fan-in`.
-    pub pattern: String,
+    pub(crate) pattern: String,
     /// Each instance's breach, or the reason of its failure; none where all was well.
-    pub outcomes: Vec<Option<Caught>>,
+    pub(crate) outcomes: Vec<Option<Caught>>,
 }
 
 /// A defect that was caught.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Caught {
+pub(crate) enum Caught {
     /// A broken promise.
     Breach(String),
     /// An instance that gave nothing.
@@ -44,7 +43,7 @@ pub enum Caught {
 }
 
 /// Runs `bench` with these arguments for one round and reads the record.
-pub fn bench(program: &str, arguments: &[&str]) -> Run {
+pub(crate) fn bench(program: &str, arguments: &[&str]) -> Run {
     let ground = TempDir::new().expect("a temporary folder");
     let tmp = ground.path().join("tmp");
     fs::create_dir(&tmp).expect("a folder in it");
@@ -68,33 +67,23 @@ pub fn bench(program: &str, arguments: &[&str]) -> Run {
     Run { code: output.status.code(), stderr, record, survivors }
 }
 
-/// The living processes with this marker in their environment, by number and name. One that was killed a moment ago may
-/// still be there: it is given time.
-fn carrying(marker: &str) -> Vec<String> {
-    let deadline = Instant::now() + Duration::from_secs(5);
-    loop {
-        let processes = fs::read_dir("/proc").expect("/proc").flatten();
-        let found: Vec<_> = processes
-            .filter(|process| {
-                let environment = fs::read(process.path().join("environ")).unwrap_or_default();
-                let wanted = format!("{MARKER}={marker}");
-                environment.split(|&byte| byte == 0).any(|variable| variable == wanted.as_bytes())
-            })
-            .map(|process| {
-                let name = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
-                format!("{} {}", process.file_name().to_string_lossy(), name.trim())
-            })
-            .collect();
-        if found.is_empty() || Instant::now() > deadline {
-            return found;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+/// The living processes with this marker in their environment, by number and name.
+pub(crate) fn carrying(marker: &str) -> Vec<String> {
+    let wanted = format!("{MARKER}={marker}");
+    let carries = |process: &fs::DirEntry| {
+        let environment = fs::read(process.path().join("environ")).unwrap_or_default();
+        environment.split(|&byte| byte == 0).any(|variable| variable == wanted.as_bytes())
+    };
+    let named = |process: fs::DirEntry| {
+        let name = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
+        format!("{} {}", process.file_name().to_string_lossy(), name.trim())
+    };
+    fs::read_dir("/proc").expect("/proc").flatten().filter(carries).map(named).collect()
 }
 
 impl Run {
     /// The cases of the run with what came of their instances.
-    pub fn cases(&self) -> Vec<Case> {
+    pub(crate) fn cases(&self) -> Vec<Case> {
         let mut outcomes: BTreeMap<u64, Vec<Option<Caught>>> = BTreeMap::new();
         for instance in list(&self.record["instances"]) {
             let outcome = &instance["outcome"];

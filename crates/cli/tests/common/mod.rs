@@ -1,0 +1,213 @@
+//! What the tests of the command share: ground of its own for each run, and the proof that nothing is left on it.
+
+// Each test program uses its part of this.
+#![allow(dead_code)]
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::Pid;
+use tempfile::TempDir;
+
+/// The command under test.
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_estafette");
+/// The variable by which every process that a run started, and all they started, can be told from others.
+const MARKER: &str = "ESTAFETTE_TEST_RUN";
+/// For what is only a matter of time, on the slowest machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The ground of one test: a folder for temporary files, one for records, and a marker in the environment.
+pub(crate) struct Ground {
+    folder: TempDir,
+    /// What was in `/dev/shm` before.
+    shm: BTreeSet<String>,
+}
+
+impl Ground {
+    pub(crate) fn new() -> Ground {
+        let folder = TempDir::new().expect("a temporary folder");
+        fs::create_dir(folder.path().join("tmp")).expect("a folder in it");
+        Ground { folder, shm: names("/dev/shm") }
+    }
+
+    /// `TMPDIR` of its runs.
+    pub(crate) fn tmp(&self) -> PathBuf {
+        self.folder.path().join("tmp")
+    }
+
+    /// A file or folder beside it.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The command on this ground, its records in the folder `out`.
+    pub(crate) fn command<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
+        self.program(PROGRAM, arguments)
+    }
+
+    /// A program on this ground.
+    pub(crate) fn program<S: AsRef<OsStr>>(&self, program: &str, arguments: impl IntoIterator<Item = S>) -> Command {
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .current_dir(self.folder.path())
+            .env(MARKER, self.marker())
+            .env("TMPDIR", self.tmp())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    fn marker(&self) -> String {
+        self.folder.path().display().to_string()
+    }
+
+    /// Runs the command to its end.
+    pub(crate) fn run<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Done {
+        Done::from(self.command(arguments).output().expect("the command starts"))
+    }
+
+    /// The record of its one run.
+    pub(crate) fn record(&self) -> PathBuf {
+        let files = fs::read_dir(self.path("out")).expect("the folder `out`").flatten().map(|entry| entry.path());
+        let mut records = files.filter(|path| path.extension().is_some_and(|extension| extension == "json"));
+        let record = records.next().expect("a record");
+        assert_eq!(records.next(), None, "more than one record");
+        record
+    }
+
+    /// The living processes of this ground, by number and name.
+    pub(crate) fn processes(&self) -> Vec<String> {
+        let wanted = format!("{MARKER}={}", self.marker());
+        let carries = |process: &fs::DirEntry| {
+            let environment = fs::read(process.path().join("environ")).unwrap_or_default();
+            environment.split(|&byte| byte == 0).any(|variable| variable == wanted.as_bytes())
+        };
+        let named = |process: fs::DirEntry| {
+            let name = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
+            format!("{} {}", process.file_name().to_string_lossy(), name.trim())
+        };
+        fs::read_dir("/proc").expect("/proc").flatten().filter(carries).map(named).collect()
+    }
+
+    /// Checks that nothing is left: no process, no temporary file, no shared memory, no socket with a name. What was
+    /// killed a moment ago may still be going.
+    pub(crate) fn assert_clean(&self) {
+        let left = || {
+            let mut left: Vec<String> =
+                self.processes().into_iter().map(|process| format!("process {process}")).collect();
+            left.extend(names(self.tmp()).into_iter().map(|name| format!("temporary file {name}")));
+            left.extend(names("/dev/shm").difference(&self.shm).map(|name| format!("/dev/shm/{name}")));
+            let sockets = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+            left.extend(sockets.lines().filter(|line| line.contains(&self.marker())).map(str::to_owned));
+            left
+        };
+        let deadline = Instant::now() + PATIENCE;
+        while !left().is_empty() && Instant::now() < deadline {
+            sleep(Duration::from_millis(20));
+        }
+        assert_eq!(left(), Vec::<String>::new());
+    }
+}
+
+/// The names in a folder; none where there is no such folder.
+pub(crate) fn names(folder: impl AsRef<Path>) -> BTreeSet<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+/// A run that has ended.
+pub(crate) struct Done {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl From<Output> for Done {
+    fn from(output: Output) -> Done {
+        let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+        let done = Done { status: output.status, stdout: text(output.stdout), stderr: text(output.stderr) };
+        assert!(!done.stderr.contains("panicked"), "{}", done.stderr);
+        done
+    }
+}
+
+impl Done {
+    /// Checks the exit code.
+    #[track_caller]
+    pub(crate) fn exits(self, code: i32) -> Done {
+        assert_eq!(self.status.code(), Some(code), "{}\n{}\n{}", self.status, self.stdout, self.stderr);
+        self
+    }
+
+    /// What it printed, as JSON.
+    #[track_caller]
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {}", self.stdout))
+    }
+}
+
+/// Asks until there is an answer.
+#[track_caller]
+pub(crate) fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(Instant::now() < deadline, "waited too long for {what}");
+        sleep(Duration::from_millis(2));
+    }
+}
+
+/// A run under way. Killed at the latest when this is dropped, so that a test that fails leaves nothing behind.
+pub(crate) struct Running {
+    child: Child,
+    /// Where it prints to: files, so that it never waits for a reader.
+    printed: [PathBuf; 2],
+}
+
+impl Running {
+    /// One at a time on a ground.
+    pub(crate) fn start(ground: &Ground, arguments: &[&str]) -> Running {
+        let printed = [ground.path("stdout"), ground.path("stderr")];
+        let [stdout, stderr] = printed.clone().map(|path| File::create(path).expect("a file to print to"));
+        let child = ground.command(arguments).stdout(stdout).stderr(stderr).spawn().expect("the command starts");
+        Running { child, printed }
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// What it has printed to stderr so far.
+    pub(crate) fn stderr(&self) -> String {
+        fs::read_to_string(&self.printed[1]).expect("what it printed")
+    }
+
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("it is ours").is_some()
+    }
+
+    /// Waits for its end.
+    #[track_caller]
+    pub(crate) fn end(mut self) -> Done {
+        wait_for("the run's end", || self.has_ended().then_some(()));
+        let status = self.child.wait().expect("it is ours");
+        let [stdout, stderr] = self.printed.clone().map(|path| fs::read(path).expect("what it printed"));
+        Done::from(Output { status, stdout, stderr })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
