@@ -57,7 +57,7 @@ impl Progress {
 
     fn left(&self, done: usize, of: usize) -> Option<Duration> {
         let each = self.began.elapsed().checked_div(u32::try_from(done).ok()?)?;
-        Some(each * u32::try_from(of - done).ok()?)
+        Some(each * u32::try_from(of.saturating_sub(done)).ok()?)
     }
 
     fn say(&self, line: &str) {
@@ -95,6 +95,10 @@ impl Observer for Progress {
         }
         if self.bar.is_none() {
             let (done, of) = (record.instances.len(), record.rounds_planned * record.entrants.len());
+            if done > of {
+                tell(&format!("{} more instances, for those whose time was stolen", done - of));
+                return Ok(());
+            }
             let left = self.left(done, of).map_or(String::new(), |left| format!(", {} left", seconds(left)));
             tell(&format!("round {} of {}: {done} of {of} instances{left}", record.rounds, record.rounds_planned));
         }
@@ -107,5 +111,22 @@ fn seconds(time: Duration) -> String {
     match time.as_secs() {
         seconds @ 0..60 => format!("{seconds} s"),
         seconds => format!("{} min {} s", seconds / 60, seconds % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_instances_than_planned_leave_nothing_to_do() {
+        let progress = Progress::new(None);
+        assert_eq!(progress.left(150, 144), Some(Duration::ZERO));
+        assert_eq!(progress.left(0, 144), None);
+    }
+
+    #[test]
+    fn times_in_words() {
+        assert_eq!([59, 60, 80].map(|time| seconds(Duration::from_secs(time))), ["59 s", "1 min 0 s", "1 min 20 s"]);
     }
 }

@@ -6,7 +6,7 @@
 mod common;
 
 use std::collections::BTreeSet;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
 use common::{Case, Caught, MARKER, bench, carrying};
@@ -103,6 +103,18 @@ fn a_process_that_is_left_behind_is_found_and_ended() {
     let _alone = CORES.lock().unwrap_or_else(PoisonError::into_inner);
     // The `sleep 1000` is in a session of its own; that none survives is checked for every defect.
     all_catch("leak", 2, &[], |caught| failure(caught, &["left 1 process(es) running; they have been ended"]));
+}
+
+#[test]
+fn a_reader_that_goes_away_hides_nothing() {
+    let _alone = CORES.lock().unwrap_or_else(PoisonError::into_inner);
+    let (gone, void) = std::io::pipe().expect("a pipe");
+    drop(gone);
+    let out = tempfile::TempDir::new().expect("a temporary folder");
+    let mut command = Command::new(PROGRAM);
+    command.args(["bench", "process/drop", "--pattern=ping-pong", "--rounds=1", "--out"]).arg(out.path());
+    let status = command.stdout(void).stderr(Stdio::null()).status().expect("the command starts");
+    assert_eq!(status.code(), Some(4));
 }
 
 #[test]

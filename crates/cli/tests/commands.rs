@@ -1,0 +1,254 @@
+//! Each command as a user meets it: what it prints, where, in how many columns, and with which exit code.
+
+mod common;
+
+use std::fs;
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use common::{Done, Ground, Running, wait_for};
+use rustix::process::{Signal, kill_process};
+use serde_json::Value;
+
+/// One at a time: what is measured shares the machine with nothing else.
+fn alone() -> MutexGuard<'static, ()> {
+    static MACHINE: Mutex<()> = Mutex::new(());
+    MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[track_caller]
+fn fits(text: &str) {
+    assert!(!text.is_empty());
+    for line in text.lines() {
+        assert!(line.chars().count() <= 100, "{} columns: {line}", line.chars().count());
+        assert!(!line.contains('\u{1b}'), "colour in a pipe: {line}");
+    }
+}
+
+/// What these arguments print, by itself and as JSON.
+fn both_ways(arguments: &[&str]) -> (Done, Value) {
+    let ground = Ground::new();
+    let text = ground.run(arguments).exits(0);
+    fits(&text.stdout);
+    let json = ground.run(arguments.iter().chain(&["--json"])).exits(0).json();
+    ground.assert_clean();
+    (text, json)
+}
+
+#[test]
+fn help_and_version_are_no_errors() {
+    let ground = Ground::new();
+    for arguments in [&["--help"][..], &["bench", "--help"], &["ping", "--help"], &["help", "compare"]] {
+        let done = ground.run(arguments).exits(0);
+        fits(&done.stdout);
+        assert_eq!(done.stderr, "");
+    }
+    let bench = ground.run(["bench", "--help"]).stdout;
+    for said in ["Exit codes", "130", "--timeout", "100ms to 10min", "default: 5s"] {
+        assert!(bench.contains(said), "`{said}` is not in {bench}");
+    }
+    assert!(ground.run(["--version"]).exits(0).stdout.starts_with("estafette "));
+}
+
+#[test]
+fn list_says_what_there_is() {
+    let (text, json) = both_ways(&["list"]);
+    let names: Vec<_> = json.as_array().unwrap().iter().map(|listed| listed["name"].as_str().unwrap()).collect();
+    for name in &names {
+        assert!(text.stdout.contains(name), "{name} is not in {}", text.stdout);
+    }
+    for scope in ["task/", "thread/", "process/", "network/", "sandbox/"] {
+        assert!(names.iter().any(|name| name.starts_with(scope)), "nothing of {scope} in {names:?}");
+    }
+    let (_, json) = both_ways(&["list", "network/*", "process/pipe"]);
+    let names: Vec<_> = json.as_array().unwrap().iter().map(|listed| listed["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["process/pipe", "network/tcp", "network/udp"]);
+}
+
+#[test]
+fn doctor_says_what_would_spoil_a_measurement() {
+    let _alone = alone();
+    let (text, json) = both_ways(&["doctor"]);
+    let findings = json["findings"].as_array().unwrap();
+    assert!(findings.len() > 5, "{json}");
+    let warnings = findings.iter().filter(|finding| finding["verdict"] == "warning").count();
+    assert_eq!(json["warnings"], warnings);
+    assert!(text.stdout.contains(" warning"), "{}", text.stdout);
+}
+
+#[test]
+fn limits_says_what_the_machine_allows() {
+    let _alone = alone();
+    let (text, json) = both_ways(&["limits"]);
+    assert!(text.stderr.contains("measuring"), "progress belongs on stderr: {}", text.stderr);
+    assert!(json["cpus"].as_array().is_some_and(|cpus| !cpus.is_empty()), "{json}");
+    assert!(json["futex"]["same_core"]["round_trip_ns"].as_f64() > Some(0.0), "{json}");
+    assert!(json["copy"].as_array().is_some_and(|sizes| sizes.len() > 3), "{json}");
+}
+
+#[test]
+fn ping_prints_a_summary() {
+    let _alone = alone();
+    let (text, json) = both_ways(&["ping", "process/pipe", "-c", "500", "-s", "1KiB"]);
+    assert_eq!(
+        (&json["mechanism"], &json["size"], &json["count"]),
+        (&"process/pipe".into(), &1024.into(), &500.into())
+    );
+    for said in ["process/pipe", "1KiB", "500", "Average round trip", "Round trips"] {
+        assert!(text.stdout.contains(said), "`{said}` is not in {}", text.stdout);
+    }
+    assert_eq!(text.stderr, "");
+}
+
+/// The control of every test of defects: where nothing is wrong, nothing is said to be.
+#[test]
+fn a_run_of_every_healthy_mechanism_is_fine() {
+    let _alone = alone();
+    let ground = Ground::new();
+    let done = ground.run(["bench", "--rounds=1", "--window=60ms", "--out=out", "--json"]).exits(0);
+    let baselines = ["process/pipe-c", "process/unix-stream-c", "thread/rtrb-by-hand"];
+    let others = ground.run(["bench"].iter().chain(&baselines).chain(&[
+        "--rounds=1",
+        "--window=60ms",
+        "--out=others",
+        "--json",
+    ]));
+    let mut measured = Vec::new();
+    for record in [done.json(), others.exits(0).json()] {
+        for instance in record["instances"].as_array().unwrap() {
+            let figures = &instance["outcome"]["measured"];
+            assert!(figures["messages"].as_u64() > Some(0) && figures["breach"].is_null(), "{instance}");
+            let entrant = &record["entrants"][instance["entrant"].as_u64().unwrap() as usize];
+            measured.push(entrant["case"]["mechanism"].as_str().unwrap().to_owned());
+        }
+    }
+    let list = ground.run(["list", "--json"]).json();
+    for listed in list.as_array().unwrap() {
+        let name = listed["name"].as_str().unwrap();
+        assert!(measured.iter().any(|one| one == name) || !listed["absent"].is_null(), "{name} was not measured");
+    }
+    ground.assert_clean();
+}
+
+#[test]
+fn a_run_prints_tables_and_tells_its_progress_apart() {
+    let _alone = alone();
+    let ground = Ground::new();
+    let bench = ["bench", "process/*", "--pattern=ping-pong,stream", "--rounds=6", "--window=10ms", "--out=out"];
+    let done = ground.run(bench).exits(0);
+    fits(&done.stdout);
+    for said in ["unix-stream", "pipe (A/A)", "limit-ring", "limit: ", "How noisy it was"] {
+        assert!(done.stdout.contains(said), "`{said}` is not in {}", done.stdout);
+    }
+    for round in 1..=6 {
+        assert!(done.stderr.contains(&format!("round {round} of 6")), "{}", done.stderr);
+    }
+    assert!(!done.stdout.contains("round 1 of") && !done.stdout.contains("record: "), "{}", done.stdout);
+    assert!(done.stderr.contains("record: out/"), "{}", done.stderr);
+    ground.assert_clean();
+
+    // What was saved is a record, a table, and nothing else.
+    let record = ground.record();
+    let csv = fs::read_to_string(record.with_extension("csv")).unwrap();
+    let saved: Value = serde_json::from_str(&fs::read_to_string(&record).unwrap()).unwrap();
+    assert_eq!(csv.lines().count(), 1 + saved["instances"].as_array().unwrap().len());
+    assert_eq!(common::names(ground.path("out")).len(), 2);
+    let record = record.display().to_string();
+    let compared = ground.run(["compare", &record, &record]).exits(0);
+    fits(&compared.stdout);
+    assert!(!compared.stdout.contains("faster\n") && !compared.stdout.contains("slower\n"), "{}", compared.stdout);
+    ground.run(["compare", &record, &record, "--json"]).exits(0).json();
+}
+
+#[test]
+fn json_is_exactly_the_record_and_valid_by_its_schema() {
+    let _alone = alone();
+    let ground = Ground::new();
+    let bench = ["bench", "process/pipe", "network/udp", "task/flume", "--rounds=2", "--window=60ms", "--json"];
+    let done = ground.run(bench.iter().chain(&["--out=out", "--size=64", "--seed=7", "--producers=2"])).exits(0);
+    let printed = done.json();
+    let saved: Value = serde_json::from_str(&fs::read_to_string(ground.record()).unwrap()).unwrap();
+    assert_eq!(printed, saved);
+    assert_eq!((&printed["seed"], &printed["rounds"]), (&7.into(), &2.into()));
+    assert!(done.stderr.contains("round 2 of 2"), "{}", done.stderr);
+
+    let schema: Value = serde_json::from_str(include_str!("../../../docs/record.schema.json")).unwrap();
+    let schema = jsonschema::validator_for(&schema).unwrap();
+    let errors: Vec<_> = schema.iter_errors(&printed).map(|error| error.to_string()).collect();
+    assert_eq!(errors, Vec::<String>::new());
+    let mut damaged = printed;
+    damaged["instances"][0]["round"] = "first".into();
+    assert!(!schema.is_valid(&damaged));
+}
+
+/// Starts a run without an end and waits for its first round.
+fn past_the_first_round(ground: &Ground) -> Running {
+    let bench = ["bench", "process/pipe", "--pattern=stream", "--rounds=1000", "--window=20ms", "--out=out", "--json"];
+    let run = Running::start(ground, &bench);
+    wait_for("the first round", || run.stderr().contains("round 1 of 1000").then_some(()));
+    run
+}
+
+#[test]
+fn a_run_that_is_stopped_keeps_its_rounds() {
+    let _alone = alone();
+    let ground = Ground::new();
+    let run = past_the_first_round(&ground);
+    kill_process(run.pid(), Signal::INT).unwrap();
+    let done = run.end().exits(130);
+    let rounds = done.json()["rounds"].as_u64().unwrap();
+    assert!((1..1000).contains(&rounds), "{rounds}");
+    assert!(done.stderr.contains(&format!("interrupted after {rounds} of 1000 rounds")), "{}", done.stderr);
+    let record = ground.record().display().to_string();
+    ground.run(["compare", &record, &record]).exits(0);
+    ground.assert_clean();
+}
+
+#[test]
+fn a_run_that_is_killed_has_kept_its_rounds() {
+    let _alone = alone();
+    let ground = Ground::new();
+    let run = past_the_first_round(&ground);
+    kill_process(run.pid(), Signal::KILL).unwrap();
+    assert_eq!(run.end().status.code(), None);
+    let record = ground.record();
+    let saved: Value = serde_json::from_str(&fs::read_to_string(&record).unwrap()).unwrap();
+    let rounds = saved["rounds"].as_u64().unwrap();
+    let instances = saved["instances"].as_array().unwrap();
+    let complete = |round| instances.iter().filter(|instance| instance["round"] == round).count();
+    assert!(rounds >= 1 && (0..rounds).all(|round| complete(round) == saved["entrants"].as_array().unwrap().len()));
+    let record = record.display().to_string();
+    ground.run(["compare", &record, &record]).exits(0);
+}
+
+/// Runs a command whose stdout, or stderr, is a pipe that nobody reads any more. Returns what it wrote to the other.
+fn into_the_void(ground: &Ground, arguments: &[&str], stdout_closed: bool) -> String {
+    let (mut reads, writes) = std::io::pipe().unwrap();
+    let (gone, void) = std::io::pipe().unwrap();
+    drop(gone);
+    let [stdout, stderr] = if stdout_closed { [void, writes] } else { [writes, void] }.map(Stdio::from);
+    let mut command: Command = ground.command(arguments);
+    let mut child = command.stdout(stdout).stderr(stderr).spawn().unwrap();
+    // With it go our copies of the pipes' ends, so that reading comes to an end.
+    drop(command);
+    let mut other = String::new();
+    reads.read_to_string(&mut other).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{arguments:?}: {other}");
+    assert!(!other.contains("panicked"), "{other}");
+    other
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let _alone = alone();
+    let ground = Ground::new();
+    for arguments in [&["list"][..], &["list", "--json"], &["--help"]] {
+        assert_eq!(into_the_void(&ground, arguments, true), "");
+    }
+    let bench = ["bench", "process/pipe", "--pattern=stream", "--rounds=1", "--window=20ms", "--out=out"];
+    assert!(into_the_void(&ground, &bench, true).contains("record: out/"));
+    assert!(into_the_void(&ground, &bench, false).contains("How noisy it was"));
+    assert!(into_the_void(&ground, &["limits"], false).contains("CPU"));
+    ground.assert_clean();
+}
