@@ -163,18 +163,8 @@ fn folders_that_cannot_be_used() {
 fn record() -> &'static Value {
     static RECORD: OnceLock<Value> = OnceLock::new();
     RECORD.get_or_init(|| {
-        let ground = Ground::new();
-        let arguments = [
-            "bench",
-            "process/pipe",
-            "network/udp",
-            "--rounds=1",
-            "--window=100ms",
-            "--out=out",
-            "--json",
-            "--size=64",
-        ];
-        ground.run(arguments.into_iter().chain(["--pattern=ping-pong,stream"])).exits(0).json()
+        let what = ["process/pipe", "network/udp", "--size=64", "--pattern=ping-pong,stream"];
+        Ground::new().bench(100, &[&what[..], &["--rounds=1", "--json"]].concat()).json()
     })
 }
 

@@ -106,16 +106,10 @@ fn ping_prints_a_summary() {
 fn a_run_of_every_healthy_mechanism_is_fine() {
     let _alone = alone();
     let ground = Ground::new();
-    let done = ground.run(["bench", "--rounds=1", "--window=60ms", "--out=out", "--json"]).exits(0);
-    let baselines = ["process/pipe-c", "process/unix-stream-c", "thread/rtrb-by-hand"];
-    let others = ground.run(["bench"].iter().chain(&baselines).chain(&[
-        "--rounds=1",
-        "--window=60ms",
-        "--out=others",
-        "--json",
-    ]));
+    let overview = ground.bench(60, &["--rounds=1", "--json"]);
+    let baselines = ["process/pipe-c", "process/unix-stream-c", "thread/rtrb-by-hand", "--rounds=1", "--json"];
     let mut measured = Vec::new();
-    for record in [done.json(), others.exits(0).json()] {
+    for record in [overview.json(), ground.bench(60, &baselines).json()] {
         for instance in record["instances"].as_array().unwrap() {
             let figures = &instance["outcome"]["measured"];
             assert!(figures["messages"].as_u64() > Some(0) && figures["breach"].is_null(), "{instance}");
@@ -135,8 +129,7 @@ fn a_run_of_every_healthy_mechanism_is_fine() {
 fn a_run_prints_tables_and_tells_its_progress_apart() {
     let _alone = alone();
     let ground = Ground::new();
-    let bench = ["bench", "process/*", "--pattern=ping-pong,stream", "--rounds=6", "--window=10ms", "--out=out"];
-    let done = ground.run(bench).exits(0);
+    let done = ground.bench(20, &["process/*", "--pattern=ping-pong,stream", "--size=64", "--rounds=6"]);
     fits(&done.stdout);
     for said in ["unix-stream", "pipe (A/A)", "limit-ring", "limit: ", "How noisy it was"] {
         assert!(done.stdout.contains(said), "`{said}` is not in {}", done.stdout);
@@ -165,8 +158,8 @@ fn a_run_prints_tables_and_tells_its_progress_apart() {
 fn json_is_exactly_the_record_and_valid_by_its_schema() {
     let _alone = alone();
     let ground = Ground::new();
-    let bench = ["bench", "process/pipe", "network/udp", "task/flume", "--rounds=2", "--window=60ms", "--json"];
-    let done = ground.run(bench.iter().chain(&["--out=out", "--size=64", "--seed=7", "--producers=2"])).exits(0);
+    let what = ["process/pipe", "network/udp", "task/flume", "--size=64", "--producers=2"];
+    let done = ground.bench(60, &[&what[..], &["--rounds=2", "--seed=7", "--json"]].concat());
     let printed = done.json();
     let saved: Value = serde_json::from_str(&fs::read_to_string(ground.record()).unwrap()).unwrap();
     assert_eq!(printed, saved);
@@ -246,7 +239,7 @@ fn a_reader_that_goes_away_is_no_error() {
     for arguments in [&["list"][..], &["list", "--json"], &["--help"]] {
         assert_eq!(into_the_void(&ground, arguments, true), "");
     }
-    let bench = ["bench", "process/pipe", "--pattern=stream", "--rounds=1", "--window=20ms", "--out=out"];
+    let bench = ["bench", "process/pipe", "--pattern=stream", "--rounds=1", "--window=200ms", "--out=out"];
     assert!(into_the_void(&ground, &bench, true).contains("record: out/"));
     assert!(into_the_void(&ground, &bench, false).contains("How noisy it was"));
     assert!(into_the_void(&ground, &["limits"], false).contains("CPU"));

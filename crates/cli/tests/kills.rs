@@ -75,9 +75,12 @@ fn kill_children(count: usize) {
         }
         println!("killed {here} children of one run");
         killed += here;
-        let done = run.end().exits(if here > 0 { 2 } else { 0 });
+        let done = run.end();
         ground.assert_clean();
-        let failed = failures(&done.json());
+        let mut failed = failures(&done.json());
+        done.exits(if failed.is_empty() { 0 } else { 2 });
+        // What a machine does that is so busy that a window sees no message.
+        failed.retain(|why| !why.contains("choose a longer --window"));
         assert!(failed.len() <= here && failed.is_empty() == (here == 0), "{here} killed: {failed:#?}");
         for why in failed {
             assert!(why.contains("was killed by signal 9"), "{why}");

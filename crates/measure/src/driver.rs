@@ -14,6 +14,7 @@ use hdrhistogram::Histogram;
 use crate::case::{Case, Pattern, Role};
 use crate::clock::{self, now_ns};
 use crate::executor::{Job, Work};
+use crate::limits::pin_to;
 use crate::mechanism::{Carries, Ends, Party, Rx, Tx};
 use crate::message::{Generator, Verifier};
 use crate::pace::{Feedback, Pacer};
@@ -52,6 +53,9 @@ pub struct Ctx {
 /// Whatever keeps the mechanism from being opened or its messages from being moved.
 pub fn drive<M: Carries<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &mut Ctx) -> Result<Report> {
     if role == Role::Broker {
+        if let Some(cpu) = ctx.cpus.first().copied().flatten() {
+            pin_to(cpu).with_context(|| format!("pinning to core {cpu}"))?;
+        }
         mechanism.broker(case, &mut ctx.meet)?;
         return Ok(Report { parties: Vec::new(), usage: Some(ctx.meet.spent()) });
     }

@@ -61,12 +61,15 @@ impl Running {
     pub(super) fn dying(&mut self) -> bool {
         /// `PF_EXITING` of the kernel.
         const EXITING: u32 = 4;
+        if self.ended().is_some() {
+            return true;
+        }
         let flags = || {
             let stat = fs::read_to_string(format!("/proc/{}/stat", self.process.id())).ok()?;
             // `pid (name) state parent group session terminal foreground flags ...`
             stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(6)?.parse::<u32>().ok()
         };
-        flags().is_some_and(|flags| flags & EXITING != 0) || self.ended().is_some()
+        flags().is_some_and(|flags| flags & EXITING != 0)
     }
 
     /// Waits for its end until `deadline`.
