@@ -77,7 +77,7 @@ impl Ground {
     /// this length saw no message, it does as it is told and chooses a longer one.
     #[track_caller]
     pub(crate) fn bench(&self, window_ms: u32, arguments: &[&str]) -> Done {
-        for window_ms in [window_ms, window_ms * 10, window_ms * 100] {
+        for window_ms in [1, 4, 16, 64].map(|times| times * window_ms) {
             let window = format!("--window={window_ms}ms");
             let done = self.run(["bench", &window, "--out=out"].iter().chain(arguments));
             if !done.stderr.contains("choose a longer --window") {
@@ -85,7 +85,7 @@ impl Ground {
             }
             fs::remove_dir_all(self.path("out")).expect("the folder `out`");
         }
-        panic!("no message arrives here within {} s", window_ms / 10);
+        panic!("no message arrives here within {} ms", 64 * window_ms);
     }
 
     /// The record of its one run.
