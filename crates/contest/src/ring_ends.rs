@@ -1,13 +1,13 @@
 //! The limit ring's ends as ends of a mechanism: messages are filled and checked where they lie.
 
+use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
 
-use anyhow::Result;
 use estafette_measure::case::Case;
 use estafette_measure::spec::Wait as WaitMode;
 use estafette_measure::{Generator, Rx, Tx, Verifier};
 
-use crate::limit_ring::{Consumer, Producer, Shape, Wait};
+use crate::limit_ring::{Closed, Consumer, Producer, Shape, Wait};
 
 /// A ring is no longer than this where that leaves it at least [`LEAST_SLOTS`]: beyond the cores' own caches it would
 /// measure memory, not the way between two cores.
@@ -15,7 +15,7 @@ const MOST_BYTES: usize = 256 * 1024;
 const LEAST_SLOTS: usize = 4;
 
 /// The ring of a case: its capacity in messages, as far as caches hold it.
-pub(crate) fn shape(case: &Case) -> Result<Shape> {
+pub(crate) fn shape(case: &Case) -> anyhow::Result<Shape> {
     let slot = case.payload.len();
     let slots = case.capacity.min((MOST_BYTES / slot).max(LEAST_SLOTS));
     Ok(Shape::new(slot, slots)?)
@@ -29,22 +29,35 @@ pub(crate) fn wait(case: &Case) -> Wait {
     }
 }
 
+// The ends do their work when they are called, not when they are awaited: the compiler inlines a plain function into the
+// driver's loop, but not always the body of an asynchronous one, and the call took half as long as the message.
+
 impl Tx for Producer {
     #[inline(always)]
-    async fn put(&mut self, next: &mut Generator) -> io::Result<()> {
-        let mut slot = self.wait_slot().map_err(|_| ErrorKind::BrokenPipe)?;
-        next.fill(&mut slot);
-        slot.commit();
-        Ok(())
+    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        ready(send(self, next).map_err(|_| ErrorKind::BrokenPipe.into()))
     }
+}
+
+#[inline(always)]
+fn send(producer: &mut Producer, next: &mut Generator) -> Result<(), Closed> {
+    let mut slot = producer.wait_slot()?;
+    next.fill(&mut slot);
+    slot.commit();
+    Ok(())
 }
 
 impl Rx for Consumer {
     #[inline(always)]
-    async fn get(&mut self, seen: &mut Verifier) -> io::Result<()> {
-        let message = self.wait_message().map_err(|_| ErrorKind::UnexpectedEof)?;
-        seen.bytes(&message);
-        message.release();
-        Ok(())
+    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(receive(self, seen).map_err(|_| ErrorKind::UnexpectedEof.into()))
     }
+}
+
+#[inline(always)]
+fn receive(consumer: &mut Consumer, seen: &mut Verifier) -> Result<(), Closed> {
+    let message = consumer.wait_message()?;
+    seen.bytes(&message);
+    message.release();
+    Ok(())
 }

@@ -1,9 +1,13 @@
 //! The timed loops, written once and monomorphised for every mechanism.
 //!
-//! Inside a loop there is one call of the mechanism's end, which makes or checks the message, and one comparison; the
-//! clock is read every [`Meter::stride`] messages.
+//! A loop handles a batch of messages, then reads the clock: every [`Meter::stride`] messages. Inside a batch there is one
+//! call of the mechanism's end, which makes or checks the message, and one comparison.
+//!
+//! Batches are asynchronous. Where the executor gives each party a thread of its own, a batch is not awaited but run by
+//! a plain function, [`blocking`]: there its state lives in registers, not in the party's future on the heap, which costs
+//! several nanoseconds a message.
 
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::sync::mpsc;
@@ -11,6 +15,7 @@ use std::sync::mpsc;
 use anyhow::{Context, Result, bail};
 use hdrhistogram::Histogram;
 
+use crate::batch::{self, Duplex, Stopped, blocking};
 use crate::case::{Case, Pattern, Role};
 use crate::clock::{self, now_ns};
 use crate::executor::{Job, Work};
@@ -61,6 +66,7 @@ pub fn drive<M: Carries<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &mut
     }
     let Ends(mut parties) = mechanism.open(case, role, &mut ctx.meet).context("opening")?;
     let executor = mechanism.executor(case)?;
+    let blocking = executor.blocks();
     // The order that `Assignment::cpus` follows.
     parties.sort_by_key(|party| party.role);
     let leader = parties.iter().map(|party| party.role).max_by_key(|role| matches!(role, Role::Consumer(_)));
@@ -77,6 +83,7 @@ pub fn drive<M: Carries<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &mut
             meter: Meter::new(ctx.window, start_ns, Some(party.role) == leader),
             share: ctx.window.share(producer(party.role), case.producers),
             lossy,
+            blocking,
             feedback: if matches!(party.role, Role::Consumer(_)) { feedback.take() } else { None },
             pacer: if matches!(party.role, Role::Producer(_)) { pacer.take() } else { None },
             missing: [0; 2],
@@ -156,6 +163,8 @@ struct Loops {
     meter: Meter,
     share: Option<u64>,
     lossy: bool,
+    /// Whether batches run on a thread of this party's own.
+    blocking: bool,
     feedback: Option<Feedback>,
     pacer: Option<Pacer>,
     /// Messages missing as the window opened and as it closed, of a mechanism that may lose.
@@ -165,8 +174,8 @@ struct Loops {
 impl Loops {
     async fn run<T: Tx, R: Rx>(self, pattern: Pattern, party: Party<T, R>) -> Result<(PartyReport, Option<Usage>)> {
         match (pattern, self.role, party.tx, party.rx) {
-            (Pattern::PingPong, Role::Producer(_), Some(tx), Some(rx)) => self.ping(tx, rx).await,
-            (Pattern::PingPong, Role::Consumer(_), Some(tx), Some(rx)) => self.pong(tx, rx).await,
+            (Pattern::PingPong, Role::Producer(_), Some(tx), Some(rx)) => self.ping(Duplex { tx, rx }).await,
+            (Pattern::PingPong, Role::Consumer(_), Some(tx), Some(rx)) => self.pong(Duplex { tx, rx }).await,
             (_, Role::Producer(_), Some(tx), _) if self.pacer.is_some() => self.produce_paced(tx).await,
             (_, Role::Producer(_), Some(tx), _) => self.produce(tx).await,
             (_, Role::Consumer(_), _, Some(rx)) => self.consume(rx).await,
@@ -178,9 +187,13 @@ impl Loops {
     async fn produce<T: Tx>(mut self, mut tx: T) -> Result<(PartyReport, Option<Usage>)> {
         loop {
             let left = self.share.map_or(u64::MAX, |share| share - self.next.made());
-            for _ in 0..self.meter.stride(self.next.made()).min(left) {
-                tx.put(&mut self.next).await.context("sending")?;
-            }
+            let count = self.meter.stride(self.next.made()).min(left);
+            let put = if self.blocking {
+                blocking::put(&mut tx, &mut self.next, count)
+            } else {
+                batch::put(&mut tx, &mut self.next, count).await
+            };
+            put.or_else(|stopped| self.forgive(stopped))?;
             let now = self.meter.look(self.next.made());
             if self.share.map_or(self.meter.over(now), |share| self.next.made() >= share) {
                 break;
@@ -234,16 +247,17 @@ impl Loops {
     /// Receives until every producer has ended.
     async fn consume<R: Rx>(mut self, mut rx: R) -> Result<(PartyReport, Option<Usage>)> {
         let mut heard_ns = now_ns();
-        'stream: loop {
+        loop {
             let before = self.seen.received();
-            for _ in 0..self.meter.stride(before) {
-                if let Err(error) = rx.get(&mut self.seen).await {
-                    self.forgive(error)?;
-                    break;
-                }
-                if self.seen.ended() {
-                    break 'stream;
-                }
+            let count = self.meter.stride(before);
+            let got = if self.blocking {
+                blocking::get(&mut rx, &mut self.seen, count)
+            } else {
+                batch::get(&mut rx, &mut self.seen, count).await
+            };
+            got.or_else(|stopped| self.forgive(stopped))?;
+            if self.seen.ended() {
+                break;
             }
             let received = self.seen.received();
             let now = self.meter.look(received);
@@ -274,7 +288,7 @@ impl Loops {
     }
 
     /// Asks and waits for the answer, over and over, and notes how long it took.
-    async fn ping<T: Tx, R: Rx>(mut self, mut tx: T, mut rx: R) -> Result<(PartyReport, Option<Usage>)> {
+    async fn ping<T: Tx, R: Rx>(mut self, mut ends: Duplex<T, R>) -> Result<(PartyReport, Option<Usage>)> {
         let clock_ns = clock::cost_ns();
         let mut times = Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3).context("a histogram")?;
         let mut batch: u64 = 1;
@@ -283,15 +297,14 @@ impl Loops {
             let left = self.share.map_or(u64::MAX, |share| share - self.next.made());
             let round_trips = batch.min(left);
             let asked_ns = now_ns();
-            let mut answered = true;
-            for _ in 0..round_trips {
-                tx.put(&mut self.next).await.context("asking")?;
-                if let Err(error) = rx.get(&mut self.seen).await {
-                    self.forgive(error)?;
-                    answered = false;
-                }
-            }
+            let asked = if self.blocking {
+                blocking::ask(&mut ends, &mut self.next, &mut self.seen, round_trips)
+            } else {
+                batch::ask(&mut ends, &mut self.next, &mut self.seen, round_trips).await
+            };
             let now = now_ns();
+            let answered = asked.is_ok();
+            asked.or_else(|stopped| self.forgive(stopped))?;
             let took = (now - asked_ns) / round_trips.max(1);
             if self.meter.open() && answered {
                 times.saturating_record(took);
@@ -310,10 +323,10 @@ impl Loops {
         }
         let sent = self.next.made();
         self.meter.end(sent);
-        self.send_end(&mut tx).await?;
+        self.send_end(&mut ends.tx).await?;
         while !self.seen.ended() {
-            if let Err(error) = rx.get(&mut self.seen).await {
-                self.forgive(error)?;
+            if let Err(error) = ends.rx.get(&mut self.seen).await {
+                self.forgive(Stopped::Receiving(error))?;
                 break;
             }
         }
@@ -322,19 +335,19 @@ impl Loops {
     }
 
     /// Answers until the end mark, and that too.
-    async fn pong<T: Tx, R: Rx>(mut self, mut tx: T, mut rx: R) -> Result<(PartyReport, Option<Usage>)> {
+    async fn pong<T: Tx, R: Rx>(mut self, mut ends: Duplex<T, R>) -> Result<(PartyReport, Option<Usage>)> {
         let mut heard_ns = now_ns();
-        'stream: loop {
+        loop {
             let before = self.next.made();
-            for _ in 0..self.meter.stride(before) {
-                if let Err(error) = rx.get(&mut self.seen).await {
-                    self.forgive(error)?;
-                    break;
-                }
-                if self.seen.ended() {
-                    break 'stream;
-                }
-                tx.put(&mut self.next).await.context("answering")?;
+            let count = self.meter.stride(before);
+            let done = if self.blocking {
+                blocking::answer(&mut ends, &mut self.next, &mut self.seen, count)
+            } else {
+                batch::answer(&mut ends, &mut self.next, &mut self.seen, count).await
+            };
+            done.or_else(|stopped| self.forgive(stopped))?;
+            if self.seen.ended() {
+                break;
             }
             let answered = self.next.made();
             let now = self.meter.look(answered);
@@ -346,13 +359,17 @@ impl Loops {
         }
         let sent = self.next.made();
         self.meter.end(sent);
-        self.send_end(&mut tx).await?;
+        self.send_end(&mut ends.tx).await?;
         Ok(self.report(sent, sent, None))
     }
 
     /// Lets pass what a mechanism that may lose has to live with.
     #[cold]
-    fn forgive(&self, error: io::Error) -> Result<()> {
+    fn forgive(&self, stopped: Stopped) -> Result<()> {
+        let error = match stopped {
+            Stopped::Sending(error) => return Err(error).context("sending"),
+            Stopped::Receiving(error) => error,
+        };
         // A datagram socket hears so of a peer that has had its end mark and gone.
         let passing =
             matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock | ErrorKind::ConnectionRefused);

@@ -4,6 +4,7 @@
 //! and verified, intervals from order statistics, and the machine's own limit beside each result.
 #![forbid(unsafe_code)]
 
+mod batch;
 pub mod bound;
 pub mod case;
 pub mod child;

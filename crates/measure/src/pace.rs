@@ -18,6 +18,9 @@ const SLICE_NS: u64 = 2_500_000;
 const PAUSE: Duration = Duration::from_micros(500);
 /// The slowest rate tried is this part of the fastest.
 const SLOWEST: f64 = 1.0 / 256.0;
+/// A slice whose last messages had not arrived as it ended, to more than this share, was too fast: the receiver's buffer
+/// fills up, and nothing is lost only because the slice is over. Some share is always on its way to the consumer's look.
+const MAX_BEHIND: f64 = 0.05;
 /// Of the rate that was found, so much is used.
 const MARGIN: f64 = 0.95;
 /// How much a rate is lowered that loses within the window.
@@ -92,14 +95,17 @@ impl Pacer {
             return;
         }
         if self.slice_ends_ns > 0 {
+            let slice = (sent - self.sent_before) as f64;
+            let offered = slice / (now - self.slice_began_ns) as f64;
+            let mut seen = self.latest(self.before);
+            let behind = sent.saturating_sub(seen.0) as f64 / slice;
             if self.searching {
                 std::thread::sleep(PAUSE);
+                seen = self.latest(seen);
             }
-            let offered = (sent - self.sent_before) as f64 / (now - self.slice_began_ns) as f64;
-            let seen = self.latest();
-            let loss = loss(self.before, seen);
+            let lossy = loss(self.before, seen) > MAX_LOSS;
             self.before = seen;
-            self.step(offered, loss, warming_up);
+            self.step(offered, lossy || self.searching && behind > MAX_BEHIND, warming_up);
         }
         self.slice_began_ns = now_ns();
         self.slice_ends_ns = self.slice_began_ns + SLICE_NS;
@@ -108,9 +114,8 @@ impl Pacer {
     }
 
     /// The last thing the consumer told.
-    fn latest(&self) -> Seen {
+    fn latest(&self, mut seen: Seen) -> Seen {
         let mut text = [0; 16];
-        let mut seen = self.before;
         while let Ok(16) = self.feedback.recv(&mut text) {
             let word = |at: usize| text[at..at + 8].iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
             seen = (word(0), word(8));
@@ -118,22 +123,22 @@ impl Pacer {
         seen
     }
 
-    fn step(&mut self, offered: f64, loss: f64, warming_up: bool) {
-        let lossy = loss > MAX_LOSS;
+    /// At the end of a slice at the rate `offered`, which was or was not too fast.
+    fn step(&mut self, offered: f64, too_fast: bool, warming_up: bool) {
         if !self.searching {
-            if lossy {
+            if too_fast {
                 self.rate = self.rate.min(offered) * GIVE_WAY;
             }
             return;
         }
         let (mut low, mut high) = match self.bracket {
             // Nothing was lost at full speed: nothing needs to be held back.
-            None if !lossy => (offered, f64::INFINITY),
+            None if !too_fast => (offered, f64::INFINITY),
             None => (offered * SLOWEST, offered),
             Some(bracket) => bracket,
         };
         if self.bracket.is_some() {
-            if lossy {
+            if too_fast {
                 high = self.rate.min(high);
             } else {
                 low = self.rate.min(offered).max(low);
@@ -166,9 +171,9 @@ mod tests {
         let mut pacer = Pacer::new(ours);
         for _ in 0..20 {
             let offered = pacer.rate.min(fastest);
-            pacer.step(offered, (1.0 - capacity / offered).max(0.0), true);
+            pacer.step(offered, 1.0 - capacity / offered > MAX_LOSS, true);
         }
-        pacer.step(pacer.rate.min(fastest), 0.0, false);
+        pacer.step(pacer.rate.min(fastest), false, false);
         pacer.rate.min(fastest)
     }
 

@@ -102,12 +102,12 @@ fn rank_cell(record: &Record, cell: &Cell) -> Ranking {
     let selves = original.zip(control).map(|(a, b)| log_ratios(record, a, b)).unwrap_or_default();
     let floor = noise_floor(&selves);
     let mut rows: Vec<(usize, Row)> = entrants.iter().filter_map(|&at| Some((at, row(record, at)?))).collect();
-    let best = |class: Ownership, rows: &[(usize, Row)]| {
+    let best = |class: Ownership| {
         let ranked = rows.iter().filter(|(_, row)| !row.control && row.spec.ownership == class && row.result.is_some());
         let candidates = ranked.filter(|(_, row)| row.spec.standing == Standing::Candidate);
-        candidates.min_by(|(_, a), (_, b)| a.metric().total_cmp(&b.metric())).map(|(at, _)| *at)
+        best_of(record, candidates.map(|(at, row)| (*at, row.metric())).collect())
     };
-    let bests: Vec<_> = rows.iter().map(|(_, row)| best(row.spec.ownership, &rows)).collect();
+    let bests: Vec<_> = rows.iter().map(|(_, row)| best(row.spec.ownership)).collect();
     for ((at, row), best) in rows.iter_mut().zip(bests) {
         // A control is held against its other self.
         let against = if row.control { original } else { best };
@@ -118,7 +118,12 @@ fn rank_cell(record: &Record, cell: &Cell) -> Ranking {
             result.verdict = Some(verdict(result.versus.as_ref(), floor, Margins::default()));
         }
     }
-    rows.sort_by(|(_, a), (_, b)| a.metric().total_cmp(&b.metric()));
+    // By what the pairs say, like the verdicts: on a machine that drifts, medians of different rounds may say otherwise.
+    let all = rows.iter().filter(|(_, row)| row.result.is_some()).map(|(at, row)| (*at, row.metric())).collect();
+    if let Some(first) = best_of(record, all) {
+        let place = |(at, row): &(usize, Row)| (row.result.is_none(), -advantage(record, first, *at));
+        rows.sort_by(|a, b| place(a).0.cmp(&place(b).0).then(place(a).1.total_cmp(&place(b).1)));
+    }
     let void = record
         .instances
         .iter()
@@ -132,6 +137,25 @@ fn rank_cell(record: &Record, cell: &Cell) -> Ranking {
         bound: record.limits.as_ref().and_then(|limits| bind(cell, limits, ring_ns(record, cell), &record.handling)),
         void: void.count(),
     }
+}
+
+/// By how much `b` is better than `a`: the median of their pairs' ln ratios. Zero without pairs.
+fn advantage(record: &Record, a: usize, b: usize) -> f64 {
+    median(&log_ratios(record, a, b)).unwrap_or(0.0)
+}
+
+/// Of entrants and their median figures, the one that no other is better than, pair by pair. Where each is beaten by
+/// another, one of those.
+fn best_of(record: &Record, entrants: Vec<(usize, f64)>) -> Option<usize> {
+    let (mut best, _) = entrants.iter().copied().min_by(|(_, a), (_, b)| a.total_cmp(b))?;
+    for _ in 0..entrants.len() {
+        let better = entrants.iter().map(|&(at, _)| (at, advantage(record, best, at)));
+        match better.max_by(|(_, a), (_, b)| a.total_cmp(b)) {
+            Some((at, by)) if by > 0.0 => best = at,
+            _ => break,
+        }
+    }
+    Some(best)
 }
 
 impl Row {

@@ -1,4 +1,4 @@
-//! UDP datagrams on loopback, blocking, with the kernel's own buffers. What the receiver's buffer cannot hold is lost,
+//! UDP datagrams on loopback, blocking. What the receiver's buffer cannot hold is lost,
 //! and counted.
 
 use std::io;
@@ -9,9 +9,13 @@ use anyhow::{Context, Result};
 use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::spec::Loss;
 use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+use rustix::net::sockopt::set_socket_recv_buffer_size;
 
 /// The longest datagram: 65,535 bytes less the IP and UDP headers.
 const MAX_DATAGRAM: usize = 65_507;
+/// Bounds of the receive buffer that is asked for: the usual default, and 64 MiB.
+const LEAST_BUFFER: usize = 212_992;
+const MOST_BUFFER: usize = 64 << 20;
 /// How long a receiver waits for a message that may have been lost.
 const PATIENCE: Duration = Duration::from_millis(20);
 
@@ -37,6 +41,9 @@ impl Carries<Raw> for Udp {
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).context("binding to 127.0.0.1")?;
         socket.set_read_timeout(Some(PATIENCE))?;
+        // As many messages as the case lets be under way; the kernel gives what `net.core.rmem_max` allows.
+        let wanted = case.capacity.saturating_mul(case.payload.len());
+        set_socket_recv_buffer_size(&socket, wanted.clamp(LEAST_BUFFER, MOST_BUFFER)).context("the receive buffer")?;
         let (mine, theirs) =
             if let Role::Consumer(_) = role { ("consumer", "producer") } else { ("producer", "consumer") };
         // A consumer of several producers, or of one, hears whoever sends; an answer needs an address.

@@ -57,7 +57,16 @@ impl Generator {
     /// The next message as bytes: writes every byte of `out`, whose length is [`Generator::len`].
     #[inline]
     pub fn fill(&mut self, out: &mut [u8]) {
-        let mut word = self.word();
+        let word = self.word();
+        match out.as_mut_array() {
+            Some(out) => *out = word.to_le_bytes(),
+            None => Generator::spread(word, out),
+        }
+    }
+
+    /// Writes a message of any length that begins with this word.
+    #[inline]
+    fn spread(mut word: u64, out: &mut [u8]) {
         let (words, rest) = out.as_chunks_mut::<8>();
         for place in words {
             *place = word.to_le_bytes();

@@ -3,15 +3,16 @@
 use super::sample::{mean, real};
 use super::{CONFIDENCE, median_interval};
 
-/// A cell's noise floor, in ln ratio: half the width of the order-statistic interval (at [`CONFIDENCE`]) of its
-/// control, the spread between one mechanism's two selves.
+/// A cell's noise floor, in ln ratio: how far from zero the order-statistic interval (at [`CONFIDENCE`]) of its control
+/// reaches, on the side where it reaches farther.
 ///
-/// Below it this cell cannot tell a difference from its own noise. `None`, an unknown floor, when the control has
-/// too few rounds for the interval (fewer than 6) or a value that is not finite. The two selves are exchangeable
-/// because their order is shuffled in each round; a bias between them is not part of this figure.
+/// The control is one mechanism's two selves, whose true difference is zero: what this cell takes for a difference
+/// between them, it may take for one between others. A bias between the selves counts as much as their scatter.
+/// `None`, an unknown floor, when the control has too few rounds for the interval (fewer than 6) or a value that is not
+/// finite.
 #[must_use]
 pub fn noise_floor(control: &[f64]) -> Option<f64> {
-    median_interval(control, CONFIDENCE).map(|interval| interval.half_width())
+    median_interval(control, CONFIDENCE).map(|interval| interval.low.abs().max(interval.high.abs()))
 }
 
 /// The sample standard deviation (divided by n - 1), in ln ratio: about the relative standard deviation of the ratio
@@ -32,12 +33,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_floor_is_half_the_control_s_interval() {
+    fn the_floor_is_how_far_the_control_s_interval_reaches() {
         assert_eq!(noise_floor(&[0.0; 5]), None);
         assert_eq!(noise_floor(&[0.0; 6]), Some(0.0));
-        assert_eq!(noise_floor(&[-1.0, 0.0, 3.0, 1.0, 0.5, 0.25]), Some(2.0));
+        assert_eq!(noise_floor(&[-1.0, 0.0, 3.0, 1.0, 0.5, 0.25]), Some(3.0));
         let twelve: Vec<f64> = (1..=12).map(f64::from).collect();
-        assert_eq!(noise_floor(&twelve), Some(3.5), "3rd to 10th");
+        assert_eq!(noise_floor(&twelve), Some(10.0), "3rd to 10th");
     }
 
     #[test]
@@ -51,12 +52,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn which_self_came_first_does_not_matter(control in vec(-1.0..1.0, 6..30), shift in -1.0..1.0) {
+        fn which_self_came_first_does_not_matter(control in vec(-1.0..1.0, 6..30)) {
             let swapped: Vec<f64> = control.iter().map(|sample| -sample).collect();
             prop_assert_eq!(noise_floor(&control), noise_floor(&swapped));
             prop_assert!((log_ratio_sd(&control).unwrap() - log_ratio_sd(&swapped).unwrap()).abs() < 1e-12);
-            let moved: Vec<f64> = control.iter().map(|sample| sample + shift).collect();
-            prop_assert!((noise_floor(&control).unwrap() - noise_floor(&moved).unwrap()).abs() < 1e-12);
+        }
+
+        #[test]
+        fn a_bias_between_the_selves_raises_it(control in vec(-1.0..1.0, 6..30), bias in 2.0..3.0) {
+            let biased: Vec<f64> = control.iter().map(|sample| sample + bias).collect();
+            prop_assert!(noise_floor(&biased).unwrap() > noise_floor(&control).unwrap());
         }
 
         #[test]

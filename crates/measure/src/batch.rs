@@ -1,0 +1,155 @@
+//! Batches: the innermost loops, with nothing in them but a mechanism's ends and the messages.
+//!
+//! Each is written once, asynchronous. Where a party has a thread of its own it runs a batch by the function of the same
+//! name in [`blocking`]. That is a plain function, so the state of its ends lives in registers; in the party's own future,
+//! on the heap, every message would load and store it anew, which doubles the time of the tightest cell.
+
+use std::io;
+
+use crate::mechanism::{Rx, Tx};
+use crate::message::{Generator, Verifier};
+
+/// Which of its ends a batch stopped at, and why.
+#[derive(Debug)]
+pub(crate) enum Stopped {
+    /// The sending end.
+    Sending(io::Error),
+    /// The receiving end.
+    Receiving(io::Error),
+}
+
+/// How a batch ended.
+pub(crate) type Ended = Result<(), Stopped>;
+
+/// The two directions of one side of a ping-pong.
+#[derive(Debug)]
+pub(crate) struct Duplex<T, R> {
+    pub(crate) tx: T,
+    pub(crate) rx: R,
+}
+
+/// Sends so many messages.
+#[inline(always)]
+pub(crate) async fn put<T: Tx>(tx: &mut T, next: &mut Generator, count: u64) -> Ended {
+    for _ in 0..count {
+        tx.put(next).await.map_err(Stopped::Sending)?;
+    }
+    Ok(())
+}
+
+/// Receives so many messages, or until every producer has ended.
+#[inline(always)]
+pub(crate) async fn get<R: Rx>(rx: &mut R, seen: &mut Verifier, count: u64) -> Ended {
+    for _ in 0..count {
+        rx.get(seen).await.map_err(Stopped::Receiving)?;
+        if seen.ended() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Asks so many questions, each after the answer to the one before.
+#[inline(always)]
+pub(crate) async fn ask<T: Tx, R: Rx>(
+    ends: &mut Duplex<T, R>,
+    next: &mut Generator,
+    seen: &mut Verifier,
+    count: u64,
+) -> Ended {
+    for _ in 0..count {
+        ends.tx.put(next).await.map_err(Stopped::Sending)?;
+        ends.rx.get(seen).await.map_err(Stopped::Receiving)?;
+    }
+    Ok(())
+}
+
+/// Answers so many questions, or until the end mark, which it does not answer.
+#[inline(always)]
+pub(crate) async fn answer<T: Tx, R: Rx>(
+    ends: &mut Duplex<T, R>,
+    next: &mut Generator,
+    seen: &mut Verifier,
+    count: u64,
+) -> Ended {
+    for _ in 0..count {
+        ends.rx.get(seen).await.map_err(Stopped::Receiving)?;
+        if seen.ended() {
+            break;
+        }
+        ends.tx.put(next).await.map_err(Stopped::Sending)?;
+    }
+    Ok(())
+}
+
+/// The same on a thread that may block.
+///
+/// Nothing may be inlined into the party's future, or its state is in memory again. That references given to a function do
+/// not overlap is what lets the compiler keep them in registers.
+pub(crate) mod blocking {
+    use std::pin::pin;
+    use std::task::{self, Poll, Waker};
+
+    use super::{Duplex, Ended, Generator, Rx, Tx, Verifier};
+
+    #[inline(never)]
+    pub(crate) fn put<T: Tx>(tx: &mut T, next: &mut Generator, count: u64) -> Ended {
+        block(super::put(tx, next, count))
+    }
+
+    #[inline(never)]
+    pub(crate) fn get<R: Rx>(rx: &mut R, seen: &mut Verifier, count: u64) -> Ended {
+        block(super::get(rx, seen, count))
+    }
+
+    #[inline(never)]
+    pub(crate) fn ask<T: Tx, R: Rx>(
+        ends: &mut Duplex<T, R>,
+        next: &mut Generator,
+        seen: &mut Verifier,
+        count: u64,
+    ) -> Ended {
+        block(super::ask(ends, next, seen, count))
+    }
+
+    #[inline(never)]
+    pub(crate) fn answer<T: Tx, R: Rx>(
+        ends: &mut Duplex<T, R>,
+        next: &mut Generator,
+        seen: &mut Verifier,
+        count: u64,
+    ) -> Ended {
+        block(super::answer(ends, next, seen, count))
+    }
+
+    /// Runs a future to its end on this thread. One of a blocking mechanism is ready at the first poll.
+    #[inline(always)]
+    fn block<F: Future>(future: F) -> F::Output {
+        let mut future = pin!(future);
+        match future.as_mut().poll(&mut task::Context::from_waker(Waker::noop())) {
+            Poll::Ready(output) => output,
+            Poll::Pending => pollster::block_on(future),
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use std::future::poll_fn;
+
+        use super::*;
+
+        #[test]
+        fn a_future_that_is_not_ready_is_waited_for() {
+            let mut polls = 0;
+            let future = poll_fn(|context| {
+                polls += 1;
+                if polls < 3 {
+                    context.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                Poll::Ready(polls)
+            });
+            assert_eq!(block(future), 3);
+        }
+    }
+}
