@@ -128,9 +128,9 @@ pub(crate) struct Ping {
     #[arg(long)]
     pub(crate) wait: Option<Wait>,
 
-    /// On which cores: other-core, same-core, free
-    #[arg(long, default_value = "other-core")]
-    pub(crate) place: Place,
+    /// On which cores: other-core, same-core, free; other-core unless given, and free for tasks
+    #[arg(long)]
+    pub(crate) place: Option<Place>,
 
     /// How long all round trips may take before the mechanism is taken for hung (100ms to 1440min)
     #[arg(long, value_parser = parse_ping_timeout, default_value = "5min", value_name = "TIME")]

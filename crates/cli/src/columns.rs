@@ -31,7 +31,7 @@ pub(crate) fn plain(text: &str) -> String {
 }
 
 /// Plain, with its line ends kept.
-fn lines(text: &str) -> String {
+pub(crate) fn lines(text: &str) -> String {
     text.split('\n').map(plain).collect::<Vec<_>>().join("\n")
 }
 

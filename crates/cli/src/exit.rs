@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-/// The exit codes. The gravest of a run wins: 4, 2, 1, 3.
+/// The exit codes. The gravest of a run wins: 4, 2, 130. What is between them is kept for a gate: 1 for a failed one, 3
+/// for one that could not be decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// Everything that was asked for was done; absent peers included.

@@ -22,16 +22,16 @@ fn winners_of(ranking: &Ranking) -> Vec<&Row> {
             .iter()
             .filter(|row| !row.control && row.spec.standing == Standing::Candidate && row.result.is_some())
     };
-    let Some(best) = candidates().next() else { return Vec::new() };
+    let Some(first) = candidates().next() else { return Vec::new() };
     // Rows of other ownership classes are held against their own best; the sentence speaks of the fastest class.
     candidates()
-        .filter(|row| row.spec.ownership == best.spec.ownership)
+        .filter(|row| row.spec.ownership == first.spec.ownership)
         .filter(|row| row.result.as_ref().is_some_and(|result| result.verdict != Some(Verdict::Slower)))
         .collect()
 }
 
 fn winners(rankings: &[Ranking]) -> String {
-    let mut parts = Vec::new();
+    let (mut won, mut open) = (Vec::new(), Vec::new());
     for scope in Scope::ALL {
         for (pattern, doing) in
             [(Pattern::PingPong, "round trips"), (Pattern::Stream, "streams"), (Pattern::FanIn, "fan-in")]
@@ -42,17 +42,34 @@ fn winners(rankings: &[Ranking]) -> String {
                 ranking.cell.scope == scope && ranking.cell.pattern == pattern && candidates.count() > 1
             };
             let Some(ranking) = rankings.iter().find(contested) else { continue };
+            // One cell of several does not speak for the others.
+            let several = rankings.iter().filter(contested).count() > 1;
+            let details = ranking.cell.to_string();
+            let details = details.splitn(3, " · ").nth(2).filter(|_| several);
+            let doing = details.map_or(doing.to_owned(), |details| format!("{doing} of {details}"));
             let winners = winners_of(ranking);
             let names: Vec<&str> =
                 winners.iter().filter_map(|row| row.spec.name.split_once('/').map(|(_, name)| name)).collect();
             match names.as_slice() {
                 [] => {}
-                [one] => parts.push(format!("{one} wins {scope} {doing}")),
-                several => parts.push(format!("{} share {scope} {doing}", several.join(" and "))),
+                [one] => won.push(format!("{one} wins {scope} {doing}")),
+                several if level(&winners) => {
+                    won.push(format!("{} are level in {scope} {doing}", several.join(" and ")))
+                }
+                several => open.push(format!("{scope} {doing} ({})", several.join(", "))),
             }
         }
     }
-    if parts.is_empty() { String::new() } else { format!("What wins where: {}.", parts.join("; ")) }
+    if !open.is_empty() {
+        won.push(format!("not decided: {}", open.join(", ")));
+    }
+    if won.is_empty() { String::new() } else { format!("What wins where: {}.", won.join("; ")) }
+}
+
+/// Whether all but the best are known to be as good as it.
+fn level(winners: &[&Row]) -> bool {
+    let verdict = |row: &&Row| row.result.as_ref().and_then(|result| result.verdict);
+    winners.iter().filter_map(verdict).all(|verdict| verdict == Verdict::Equivalent)
 }
 
 fn binding(rankings: &[Ranking]) -> String {

@@ -5,9 +5,9 @@ use estafette_measure::ranking::{Ranking, Row, RowResult};
 use estafette_measure::record::Record;
 use estafette_measure::spec::{Loss, Standing};
 use estafette_measure::stats::Verdict;
-use estafette_measure::units;
+use estafette_measure::{MAX_LOSS, units};
 
-use crate::columns::{Left, Right, columns};
+use crate::columns::{Left, Right, columns, lines};
 
 /// One cell's table with its heading.
 pub(crate) fn ranking(ranking: &Ranking) -> String {
@@ -20,18 +20,28 @@ pub(crate) fn ranking(ranking: &Ranking) -> String {
     text.push_str(&columns(&headers, &[Left, Right, Right, Right, Right, Right, Left, Left], &rows));
     for row in &ranking.rows {
         if let Some((count, why)) = &row.failed {
-            text.push_str(&format!(
-                "  {} failed in {count} instance(s): {}\n",
-                row.spec.name,
-                why.replace('\n', "\n    ")
-            ));
+            let why = lines(why).replace('\n', "\n    ");
+            text.push_str(&format!("  {} failed in {count} instance(s): {why}\n", row.spec.name));
         }
         if let Some(breach) = &row.breach {
             text.push_str(&format!("  {} broke its promise: {breach}\n", row.spec.name));
         }
         if let Some(result) = row.result.as_ref().filter(|result| row.spec.loss == Loss::Counted && result.lost > 0.0) {
-            text.push_str(&format!("  {} lost {} of the messages it was given\n", row.spec.name, percent(result.lost)));
+            let more = if result.lost > MAX_LOSS {
+                format!(", more than the {} to stay below", percent(MAX_LOSS))
+            } else {
+                String::new()
+            };
+            text.push_str(&format!(
+                "  {} lost {} of the messages it was given{more}\n",
+                row.spec.name,
+                percent(result.lost)
+            ));
         }
+    }
+    let batch = ranking.rows.iter().filter_map(|row| row.result.as_ref()).map(|result| result.batch).max();
+    if let Some(batch) = batch.filter(|batch| *batch > 1) {
+        text.push_str(&format!("  too short for the clock: times are means of up to {batch} round trips\n"));
     }
     let bound = ranking.bound.as_ref().map(|bound| format!("limit: {} {}", bound.name, units::duration(bound.ns)));
     let noise = ranking.noise.zip(ranking.floor).map(|(noise, floor)| {

@@ -92,6 +92,8 @@ fn impossible_numbers() {
 #[test]
 fn what_no_mechanism_can_do() {
     let ground = Ground::new();
+    refused(&ground, &["bench", "network/udp", "--size", "4"], &["under 8 bytes", "loses none"]);
+    refused(&ground, &["ping", "task/flume", "--place", "same-core"], &["not pinned", "--place free"]);
     let bench = |arguments: &[&str], words: &[&str]| {
         refused(&ground, &[&["bench"], arguments].concat(), &[&["nothing to measure"], words].concat());
     };

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::{Done, Ground, Running, wait_for};
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// One at a time: what is measured shares the machine with nothing else.
@@ -64,6 +64,34 @@ fn list_says_what_there_is() {
     let (_, json) = both_ways(&["list", "network/*", "process/pipe"]);
     let names: Vec<_> = json.as_array().unwrap().iter().map(|listed| listed["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["process/pipe", "network/tcp", "network/udp"]);
+}
+
+#[test]
+fn a_pattern_that_means_baselines_only_runs_them() {
+    let _alone = alone();
+    let ground = Ground::new();
+    let json = ground.bench(20, &["thread/*-by-hand", "--rounds", "1", "--pattern", "stream", "--json"]).json();
+    let names: Vec<_> = json["mechanisms"].as_array().unwrap().iter().map(|spec| spec["name"].clone()).collect();
+    assert_eq!(names, ["thread/rtrb-by-hand"]);
+    ground.assert_clean();
+}
+
+#[test]
+fn what_was_started_before_is_left_alone() {
+    let _alone = alone();
+    let ground = Ground::new();
+    let script = format!(
+        "sleep 100 >/dev/null 2>&1 & exec {} bench thread/rtrb --rounds 1 --window 20ms --out out",
+        common::PROGRAM
+    );
+    let done = ground.program("sh", ["-c", &script]).output().expect("a shell");
+    let left = ground.processes();
+    for process in &left {
+        let number = process.split(' ').next().and_then(|number| number.parse().ok()).expect("a process number");
+        let _ = kill_process(Pid::from_raw(number).expect("a process number"), Signal::KILL);
+    }
+    assert!(matches!(left.as_slice(), [one] if one.ends_with("sleep")), "{left:?}");
+    Done::from(done).exits(0);
 }
 
 #[test]

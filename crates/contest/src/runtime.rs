@@ -23,7 +23,8 @@ struct Tasks(Runtime);
 
 impl Executor for Tasks {
     fn run(self: Box<Self>, jobs: Vec<Job>) -> Result<()> {
-        self.0.block_on(async {
+        let Tasks(runtime) = *self;
+        let result = runtime.block_on(async {
             let mut tasks = JoinSet::new();
             for job in jobs {
                 tasks.spawn(async move { job.work.await.context(job.name) });
@@ -32,6 +33,9 @@ impl Executor for Tasks {
                 result.context("a task")??;
             }
             Ok(())
-        })
+        });
+        // Where one party has failed, another may never come to an end.
+        runtime.shutdown_background();
+        result
     }
 }

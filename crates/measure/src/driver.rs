@@ -3,9 +3,8 @@
 //! A loop handles a batch of messages, then reads the clock: every [`Meter::stride`] messages. Inside a batch there is one
 //! call of the mechanism's end, which makes or checks the message, and one comparison.
 //!
-//! Batches are asynchronous. Where the executor gives each party a thread of its own, a batch is not awaited but run by
-//! a plain function, [`blocking`]: there its state lives in registers, not in the party's future on the heap, which costs
-//! several nanoseconds a message.
+//! Where the executor gives each party a thread of its own, a batch is not awaited but run by a plain function, in which
+//! its state lives in registers; see `batch.rs`.
 
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,7 +15,7 @@ use anyhow::{Context, Result, bail};
 use hdrhistogram::Histogram;
 
 use crate::batch::{self, Duplex, Stopped, blocking};
-use crate::case::{Case, Pattern, Role};
+use crate::case::{Case, Pattern, Place, Role};
 use crate::clock::{self, now_ns};
 use crate::executor::{Job, Work};
 use crate::limits::pin_to;
@@ -31,6 +30,8 @@ use crate::window::{Meter, Window};
 
 /// A lossy mechanism's consumer gives up this long after the window when no end mark comes.
 const QUIET_NS: u64 = 50_000_000;
+/// The same where the window is a count, and ends nobody knows when.
+const COUNT_QUIET_NS: u64 = 1_000_000_000;
 /// How often a lossy mechanism's end mark is sent, as one may be lost.
 const LOSSY_END_MARKS: usize = 8;
 /// A round trip is timed by itself where it takes at least this many readings of the clock.
@@ -72,7 +73,8 @@ pub fn drive<M: Carries<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &mut
     let leader = parties.iter().map(|party| party.role).max_by_key(|role| matches!(role, Role::Consumer(_)));
     let lossy = mechanism.spec().loss == Loss::Counted;
     let paced = lossy && case.pattern != Pattern::PingPong;
-    let (mut feedback, mut pacer) = if paced { feedback(case, role, &mut ctx.meet)? } else { (None, None) };
+    let (mut feedback, pacers) = if paced { feedback(case, role, &mut ctx.meet)? } else { (None, Vec::new()) };
+    let mut pacers = pacers.into_iter();
     let start_ns = ctx.meet.ready()?;
     let (reports, received) = mpsc::channel();
     let jobs = parties.into_iter().enumerate().map(|(index, party)| {
@@ -85,7 +87,7 @@ pub fn drive<M: Carries<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &mut
             lossy,
             blocking,
             feedback: if matches!(party.role, Role::Consumer(_)) { feedback.take() } else { None },
-            pacer: if matches!(party.role, Role::Producer(_)) { pacer.take() } else { None },
+            pacer: if matches!(party.role, Role::Producer(_)) { pacers.next() } else { None },
             missing: [0; 2],
         };
         let name = party.role.to_string();
@@ -110,26 +112,27 @@ pub fn drive<M: Carries<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &mut
     Ok(report)
 }
 
-/// The way back on which the consumer of a mechanism that may lose tells its producers what has arrived.
-fn feedback(case: &Case, role: Role, meet: &mut Rendezvous) -> Result<(Option<Feedback>, Option<Pacer>)> {
-    match role {
-        Role::Consumer(_) => {
-            let mut ends = Vec::new();
-            for index in 0..case.producers {
-                let (ours, theirs) = UnixDatagram::pair()?;
-                ours.set_nonblocking(true)?;
-                theirs.set_nonblocking(true)?;
-                meet.offer_descriptors(&format!("feedback:{index}"), &[theirs.as_fd()])?;
-                ends.push(ours);
-            }
-            Ok((Some(Feedback(ends)), None))
-        }
-        Role::Producer(index) => {
-            let [end]: [OwnedFd; 1] = meet.want_descriptors(&format!("feedback:{index}"))?;
-            Ok((None, Some(Pacer::new(end.into()))))
-        }
-        _ => Ok((None, None)),
+/// The way back on which the consumer of a mechanism that may lose tells its producers what has arrived: the consumer's
+/// end where it is played here, and those of the producers that are.
+fn feedback(case: &Case, role: Role, meet: &mut Rendezvous) -> Result<(Option<Feedback>, Vec<Pacer>)> {
+    let yields = case.place == Place::SameCore;
+    if let Role::Producer(index) = role {
+        let [end]: [OwnedFd; 1] = meet.want_descriptors(&format!("feedback:{index}"))?;
+        return Ok((None, vec![Pacer::new(end.into(), yields)]));
     }
+    let (mut ends, mut pacers) = (Vec::new(), Vec::new());
+    for index in 0..case.producers {
+        let (ours, theirs) = UnixDatagram::pair()?;
+        ours.set_nonblocking(true)?;
+        theirs.set_nonblocking(true)?;
+        if role == Role::All {
+            pacers.push(Pacer::new(theirs, yields));
+        } else {
+            meet.offer_descriptors(&format!("feedback:{index}"), &[theirs.as_fd()])?;
+        }
+        ends.push(ours);
+    }
+    Ok((Some(Feedback(ends)), pacers))
 }
 
 /// A histogram as pairs of a time and its count: with three significant digits, or with two where that is more than a
@@ -302,9 +305,15 @@ impl Loops {
             } else {
                 batch::ask(&mut ends, &mut self.next, &mut self.seen, round_trips).await
             };
-            let now = now_ns();
-            let answered = asked.is_ok();
+            let mut answered = asked.is_ok();
             asked.or_else(|stopped| self.forgive(stopped))?;
+            // An answer that came late is not the answer to the question asked since.
+            while self.lossy && answered && self.seen.progress().any(|(next, _)| next < self.next.made()) {
+                let got = ends.rx.get(&mut self.seen).await.map_err(Stopped::Receiving);
+                answered = got.is_ok();
+                got.or_else(|stopped| self.forgive(stopped))?;
+            }
+            let now = now_ns();
             let took = (now - asked_ns) / round_trips.max(1);
             if self.meter.open() && answered {
                 times.saturating_record(took);
@@ -377,7 +386,9 @@ impl Loops {
     }
 
     fn given_up(&self, now: u64, heard_ns: u64) -> bool {
-        self.lossy && self.meter.over(now) && now > heard_ns + QUIET_NS
+        self.lossy
+            && self.meter.over(now)
+            && now > heard_ns + if self.share.is_some() { COUNT_QUIET_NS } else { QUIET_NS }
     }
 
     fn report(self, sent: u64, handled: u64, latency: Option<LatencyCounts>) -> (PartyReport, Option<Usage>) {

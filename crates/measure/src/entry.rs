@@ -12,7 +12,7 @@ use crate::driver::{Ctx, drive};
 use crate::mechanism::{Carries, Mechanism, Raw};
 use crate::message::MAX_PRODUCERS;
 use crate::protocol::Report;
-use crate::spec::{Ordering, Spec, Wait};
+use crate::spec::{Loss, Ordering, Runtime, Spec, Wait};
 
 /// Something that can be measured. Mechanisms become entries through [`bytes`] and [`values`]; what does not fit their
 /// form, such as a program in another language or a hand-written loop, implements this itself.
@@ -179,10 +179,14 @@ pub fn can_run(entry: &dyn Entry, case: &Case, cores: usize) -> Result<(), Strin
     if case.producers > producers {
         return Err(format!("takes at most {producers} producers, {} were asked for", case.producers));
     }
-    if case.payload.len() < 8 && (case.producers > 1 || spec.ordering != Ordering::Strict) {
+    let in_turn = spec.ordering == Ordering::Strict && spec.loss == Loss::Never;
+    if case.payload.len() < 8 && (case.producers > 1 || !in_turn) {
         return Err(String::from(
-            "messages under 8 bytes cannot say who sent them: use one producer and an ordered mechanism",
+            "messages under 8 bytes cannot say which they are: use one producer and an ordered mechanism that loses none",
         ));
+    }
+    if case.runtime != Runtime::Thread && case.place != Place::Free {
+        return Err(format!("tasks go from core to core, they are not pinned: use --place {}", Place::Free));
     }
     if case.wait == Wait::Spin && (case.place == Place::SameCore || cores < 2) {
         return Err(String::from(

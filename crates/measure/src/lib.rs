@@ -35,5 +35,6 @@ pub use case::{Case, Cell, Pattern, PayloadKind, Place, Role};
 pub use entry::{Entry, Registry};
 pub use mechanism::{Carries, Ends, Mechanism, Party, Raw, Rx, Tx};
 pub use message::{Generator, Payload, Verifier};
+pub use pace::MAX_LOSS;
 pub use rendezvous::Rendezvous;
 pub use spec::Spec;

@@ -20,7 +20,8 @@ use crate::spec::Spec;
 /// `next.word()` or [`Payload::make`](crate::Payload::make) for a value to give away, `next.fill(&mut buffer)` for
 /// bytes to copy out of the end's own buffer, or the same on memory that the mechanism lends.
 pub trait Tx: Send + 'static {
-    /// Sends the next message: takes exactly one out of `next`. An end that blocks does so inside and is ready at once.
+    /// Sends the next message: takes exactly one out of `next`. An end that blocks does so inside and is ready at once;
+    /// one of a few nanoseconds does its work in the call and returns [`std::future::ready`], which is always inlined.
     ///
     /// # Errors
     /// When the message cannot be sent: the other side has gone.

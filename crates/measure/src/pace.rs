@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::clock::now_ns;
 
 /// Above this share of messages lost, a rate is too high.
-const MAX_LOSS: f64 = 0.001;
+pub const MAX_LOSS: f64 = 0.001;
 /// One step of the search.
 const SLICE_NS: u64 = 2_500_000;
 /// After a step.
@@ -21,6 +21,8 @@ const SLOWEST: f64 = 1.0 / 256.0;
 /// A slice whose last messages had not arrived as it ended, to more than this share, was too fast: the receiver's buffer
 /// fills up, and nothing is lost only because the slice is over. Some share is always on its way to the consumer's look.
 const MAX_BEHIND: f64 = 0.05;
+/// So many may be on their way whatever the share: the last one has just been sent.
+const FEW: f64 = 8.0;
 /// Of the rate that was found, so much is used.
 const MARGIN: f64 = 0.95;
 /// How much a rate is lowered that loses within the window.
@@ -57,11 +59,13 @@ pub(crate) struct Pacer {
     /// The rates known to be low enough and too high.
     bracket: Option<(f64, f64)>,
     searching: bool,
+    /// Whether it gives its core away while it waits, as the consumer needs it.
+    yields: bool,
 }
 
 impl Pacer {
-    /// Hears what has arrived through `feedback`.
-    pub(crate) fn new(feedback: UnixDatagram) -> Pacer {
+    /// Hears what has arrived through `feedback`. `yields` where the consumer is on the same core.
+    pub(crate) fn new(feedback: UnixDatagram, yields: bool) -> Pacer {
         Pacer {
             feedback,
             rate: f64::INFINITY,
@@ -72,6 +76,7 @@ impl Pacer {
             before: (0, 0),
             bracket: None,
             searching: true,
+            yields,
         }
     }
 
@@ -84,7 +89,11 @@ impl Pacer {
         let mut now = now_ns();
         self.due_ns = (self.due_ns + 1.0 / self.rate).max(now.saturating_sub(SLICE_NS) as f64);
         while (now as f64) < self.due_ns {
-            std::hint::spin_loop();
+            if self.yields {
+                std::thread::yield_now();
+            } else {
+                std::hint::spin_loop();
+            }
             now = now_ns();
         }
     }
@@ -98,14 +107,14 @@ impl Pacer {
             let slice = (sent - self.sent_before) as f64;
             let offered = slice / (now - self.slice_began_ns) as f64;
             let mut seen = self.latest(self.before);
-            let behind = sent.saturating_sub(seen.0) as f64 / slice;
+            let behind = sent.saturating_sub(seen.0) as f64 > FEW.max(slice * MAX_BEHIND);
             if self.searching {
                 std::thread::sleep(PAUSE);
                 seen = self.latest(seen);
             }
             let lossy = loss(self.before, seen) > MAX_LOSS;
             self.before = seen;
-            self.step(offered, lossy || self.searching && behind > MAX_BEHIND, warming_up);
+            self.step(offered, lossy || self.searching && behind, warming_up);
         }
         self.slice_began_ns = now_ns();
         self.slice_ends_ns = self.slice_began_ns + SLICE_NS;
@@ -131,19 +140,13 @@ impl Pacer {
             }
             return;
         }
-        let (mut low, mut high) = match self.bracket {
-            // Nothing was lost at full speed: nothing needs to be held back.
-            None if !too_fast => (offered, f64::INFINITY),
-            None => (offered * SLOWEST, offered),
-            Some(bracket) => bracket,
+        let (low, high) = match self.bracket {
+            Some((low, high)) if high.is_finite() && too_fast => (low, self.rate.min(high)),
+            Some((low, high)) if high.is_finite() => (self.rate.min(offered).max(low), high),
+            // At full speed. As long as it bears that, nothing is held back.
+            _ if too_fast => (offered * SLOWEST, offered),
+            _ => (offered, f64::INFINITY),
         };
-        if self.bracket.is_some() {
-            if too_fast {
-                high = self.rate.min(high);
-            } else {
-                low = self.rate.min(offered).max(low);
-            }
-        }
         self.bracket = Some((low, high));
         self.searching = warming_up && high / low > 1.05;
         self.rate = match (self.searching, high.is_infinite()) {
@@ -168,7 +171,7 @@ mod tests {
     /// A pacer's search against a mechanism that loses whatever exceeds `capacity` messages a nanosecond.
     fn found(capacity: f64, fastest: f64) -> f64 {
         let (ours, _theirs) = UnixDatagram::pair().unwrap();
-        let mut pacer = Pacer::new(ours);
+        let mut pacer = Pacer::new(ours, false);
         for _ in 0..20 {
             let offered = pacer.rate.min(fastest);
             pacer.step(offered, 1.0 - capacity / offered > MAX_LOSS, true);
@@ -188,6 +191,16 @@ mod tests {
     #[test]
     fn a_mechanism_that_keeps_up_is_not_held_back() {
         assert_eq!(found(0.01, 0.001), 0.001);
+    }
+
+    #[test]
+    fn one_lucky_slice_at_full_speed_does_not_end_the_search() {
+        let (ours, _theirs) = UnixDatagram::pair().unwrap();
+        let mut pacer = Pacer::new(ours, false);
+        pacer.step(0.001, false, true);
+        assert!(pacer.rate.is_infinite());
+        pacer.step(0.001, true, true);
+        assert!(pacer.rate < 0.001, "{}", pacer.rate);
     }
 
     #[test]

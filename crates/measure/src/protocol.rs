@@ -143,10 +143,11 @@ pub struct LatencyCounts {
     pub counts: Vec<(u64, u64)>,
 }
 
-/// Sends one packet.
+/// Sends one packet. A child waits until the coordinator reads; the coordinator, whose sockets do not block, waits for
+/// nobody.
 ///
 /// # Errors
-/// When the other side has gone, or does not read.
+/// When the other side has gone, or does not read what the coordinator sends.
 pub fn send(socket: impl AsFd, packet: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> Result<()> {
     let text = serde_json::to_vec(packet).context("writing a packet")?;
     if text.len() > MAX_PACKET {
@@ -157,8 +158,7 @@ pub fn send(socket: impl AsFd, packet: &impl Serialize, descriptors: &[BorrowedF
     if !descriptors.is_empty() && !beside.push(SendAncillaryMessage::ScmRights(descriptors)) {
         bail!("{} descriptors in a packet: the most is {MAX_DESCRIPTORS}", descriptors.len());
     }
-    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    rustix::io::retry_on_intr(|| sendmsg(&socket, &[IoSlice::new(&text)], &mut beside, flags))?;
+    rustix::io::retry_on_intr(|| sendmsg(&socket, &[IoSlice::new(&text)], &mut beside, SendFlags::NOSIGNAL))?;
     Ok(())
 }
 

@@ -49,6 +49,8 @@ pub struct RowResult {
     pub metric_ns: f64,
     /// The round trip that 1 in 100 exceeds.
     pub p99_ns: Option<f64>,
+    /// Round trips timed together at the most, where one is too short for the clock: the times are means over so many.
+    pub batch: u64,
     /// Processor time a message.
     pub cpu_ns: Option<f64>,
     /// Context switches a message.
@@ -109,8 +111,8 @@ fn rank_cell(record: &Record, cell: &Cell) -> Ranking {
     };
     let bests: Vec<_> = rows.iter().map(|(_, row)| best(row.spec.ownership)).collect();
     for ((at, row), best) in rows.iter_mut().zip(bests) {
-        // A control is held against its other self.
-        let against = if row.control { original } else { best };
+        // A control is held against its other self, and against the margins alone: it cannot exceed a floor that it sets.
+        let (against, floor) = if row.control { (original, Some(0.0)) } else { (best, floor) };
         if let (Some(result), Some(against)) = (&mut row.result, against)
             && against != *at
         {
@@ -175,6 +177,7 @@ fn row(record: &Record, at: usize) -> Option<Row> {
     let result = middle(&|figures| Some(figures.metric_ns())).map(|metric_ns| RowResult {
         metric_ns,
         p99_ns: middle(&|figures| Some(figures.latency.as_ref()?.p99_ns as f64)),
+        batch: figures.iter().filter_map(|figures| Some(figures.latency.as_ref()?.batch)).max().unwrap_or(1),
         cpu_ns: middle(&|figures| figures.cpu_ns_per_message),
         switches: middle(&|figures| figures.switches_per_message),
         lost: lost / (arrived + lost).max(1.0),
@@ -211,7 +214,8 @@ fn ring_ns(record: &Record, cell: &Cell) -> Option<f64> {
     let rings = || {
         record.entrants.iter().enumerate().filter(|(_, entrant)| {
             let limit = record.spec(&entrant.case.mechanism).is_some_and(|spec| spec.standing == Standing::Limit);
-            limit && like(&entrant.case.cell)
+            // Not the ring's second self, or the limit would be the better of two.
+            limit && !entrant.control && like(&entrant.case.cell)
         })
     };
     let fastest = |of: &dyn Fn(&Cell) -> bool| {

@@ -113,7 +113,7 @@ pub struct Figures {
     pub faults: Faults,
     /// What the mechanism broke of its promises.
     pub breach: Option<String>,
-    /// The part of the machine's time that the hypervisor took, from 0 to 1.
+    /// The part of the time of the case's cores that the hypervisor took, from 0 to 1.
     pub steal: f64,
     /// Why its pairs are left out, on a signal declared beforehand.
     pub void: Option<String>,

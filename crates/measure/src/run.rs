@@ -21,7 +21,7 @@ use crate::spec::{Loss, Ordering, Spec};
 use crate::usage::Usage;
 
 /// Steal above this voids an instance.
-const MAX_STEAL: f64 = 0.01;
+pub const MAX_STEAL: f64 = 0.01;
 
 /// Is told how a run goes on, between instances only.
 pub trait Observer {

@@ -43,13 +43,6 @@ impl Usage {
             involuntary_switches: self.involuntary_switches.saturating_sub(earlier.involuntary_switches),
         }
     }
-
-    /// Adds another child's.
-    pub fn add(&mut self, other: &Usage) {
-        self.cpu_ns += other.cpu_ns;
-        self.voluntary_switches += other.voluntary_switches;
-        self.involuntary_switches += other.involuntary_switches;
-    }
 }
 
 /// The processor time of some cores since the machine started, in ticks: stolen by the hypervisor, and in all.

@@ -35,24 +35,26 @@ pub(crate) fn run(registry: &Registry, args: &Bench) -> Result<Exit> {
     let end = run::run(registry, &plan, &mut record, &mut scratch, &mut interrupt, &mut progress);
     progress.finish();
     let end = end?;
+    let exit = exit(&record);
     if record.rounds > 0 {
-        files.finish(&record)?;
-        report(&record, args.json)?;
+        let said = files.finish(&record).and_then(|()| report(&record, args.json));
+        match said {
+            // What was lost weighs more than what could not be said of it.
+            Err(error) if exit == Exit::Breach => tell(&format!("error: {error:#}")),
+            said => said?,
+        }
         if !args.json {
             tell(&format!("record: {}", files.record.display()));
         }
     }
     match end {
-        End::Complete => Ok(exit(&record)),
+        End::Complete => return Ok(exit),
         End::Interrupted if record.rounds > 0 => {
             tell(&format!("interrupted after {} of {} rounds", record.rounds, record.rounds_planned));
-            Ok(Exit::Interrupted)
         }
-        End::Interrupted => {
-            tell("interrupted before the first round was complete: nothing is recorded");
-            Ok(Exit::Interrupted)
-        }
+        End::Interrupted => tell("interrupted before the first round was complete: nothing is recorded"),
     }
+    Ok(if exit == Exit::Breach { exit } else { Exit::Interrupted })
 }
 
 fn report(record: &Record, json: bool) -> Result<()> {
@@ -150,12 +152,12 @@ fn select(registry: &Registry, what: &[String]) -> Result<Selection> {
                 SUITES.join(", ")
             );
         }
-        for entry in registry.matching(pattern).map_err(anyhow::Error::msg)? {
-            let spec = entry.spec();
-            if spec.standing != Standing::Baseline || spec.name == *pattern {
-                names.push(spec.name.clone());
-            }
-        }
+        let found: Vec<_> =
+            registry.matching(pattern).map_err(anyhow::Error::msg)?.into_iter().map(|entry| entry.spec()).collect();
+        // Baselines come along only where a pattern means nothing else.
+        let only = found.iter().all(|spec| spec.standing == Standing::Baseline);
+        let meant = found.into_iter().filter(|spec| only || spec.standing != Standing::Baseline);
+        names.extend(meant.map(|spec| spec.name.clone()));
     }
     let suites = what.iter().any(|word| SUITES.contains(&word.as_str()));
     Ok(Selection(if suites { Vec::new() } else { names }))

@@ -1,12 +1,13 @@
 //! `ping`: one mechanism's round trip in one instance, in the shape people know.
 
 use anyhow::{Context, Result, bail};
-use estafette_measure::case::{Case, Cell, Pattern, Payload};
+use estafette_measure::case::{Case, Cell, Pattern, Payload, Place};
 use estafette_measure::coordinator::{FailureKind, Interrupt, Scratch};
 use estafette_measure::entry::can_run;
 use estafette_measure::limits::{self, available_cpus};
 use estafette_measure::plan::{Entrant, Plan, TIMEOUT};
 use estafette_measure::record::Figures;
+use estafette_measure::spec::Runtime;
 use estafette_measure::window::Window;
 use estafette_measure::{Registry, bound, run, units};
 use serde::Serialize;
@@ -107,15 +108,16 @@ fn case(registry: &Registry, args: &Ping) -> Result<Case> {
     };
     let spec = entry.spec();
     let first = |what: &str| format!("{} says of no {what} that it has it", spec.name);
+    let runtime = *spec.runtimes.first().with_context(|| first("runtime"))?;
     let cell = Cell {
         scope: spec.scope,
         pattern: Pattern::PingPong,
         payload: args.size,
         producers: 1,
         capacity: 1024,
-        runtime: *spec.runtimes.first().with_context(|| first("runtime"))?,
+        runtime,
         wait: args.wait.or(spec.waits.first().copied()).with_context(|| first("wait mode"))?,
-        place: args.place,
+        place: args.place.unwrap_or(if runtime == Runtime::Thread { Place::OtherCore } else { Place::Free }),
     };
     // A mechanism of words has no sizes: the default size means the only one it has.
     let words_only = spec.payloads.iter().all(|kind| *kind == Payload::U64.kind());

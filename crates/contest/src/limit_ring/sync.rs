@@ -20,7 +20,7 @@ mod world {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use rustix::io::Errno;
-    use rustix::thread::futex::{self, Flags, Timespec};
+    use rustix::thread::futex::{self, Flags};
 
     use super::Reach;
 
@@ -48,12 +48,11 @@ mod world {
             self.0.fetch_and(bits, Ordering::AcqRel)
         }
 
-        /// Sleeps if the word is `expected`, for a second at most: a peer that was killed wakes nobody. It may return for
-        /// no reason at all, so the caller looks again.
+        /// Sleeps if the word is `expected`, without a time-out, which would cost the least that can be written a sixth
+        /// more. It may return for no reason at all, so the caller looks again.
         pub(in super::super) fn wait(&self, expected: u32, reach: Reach) {
-            let patience = Timespec { tv_sec: 1, tv_nsec: 0 };
-            let result = futex::wait(&self.0, flags(reach), expected, Some(&patience));
-            debug_assert!(matches!(result, Ok(()) | Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT)), "{result:?}");
+            let result = futex::wait(&self.0, flags(reach), expected, None);
+            debug_assert!(matches!(result, Ok(()) | Err(Errno::AGAIN | Errno::INTR)), "{result:?}");
         }
 
         /// Wakes the sleeper.
@@ -81,7 +80,7 @@ mod world {
     pub(in super::super) use loom::hint::spin_loop;
     pub(in super::super) use loom::sync::atomic::{AtomicU64, fence};
 
-    /// A futex without patience, so that a lost wake-up is a deadlock, which loom reports.
+    /// A futex, of which a lost wake-up is a deadlock, which loom reports.
     #[derive(Debug)]
     pub(in super::super) struct Futex {
         word: AtomicU32,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::Loss;
+use estafette_measure::spec::{Loss, Ordering};
 use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 
@@ -30,6 +30,7 @@ impl Mechanism for Udp {
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn])
             .max_message(MAX_DATAGRAM)
             .max_producers(None)
+            .ordering(Ordering::Unordered)
             .loss(Loss::Counted)
     }
 }

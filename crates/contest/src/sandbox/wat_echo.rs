@@ -16,7 +16,7 @@ use wasmtime::{Engine, Instance, Memory, Module, Store, TypedFunc};
 use crate::byte_stream::{Reading, Writing};
 
 const PAGE: usize = 64 * 1024;
-/// A third of a 32-bit address space: two copies of a message and room to spare.
+/// A quarter of a 32-bit address space: two copies of a message and room to spare.
 const MAX_MESSAGE: usize = 1 << 30;
 
 /// `sandbox/wat-echo`.

@@ -67,6 +67,7 @@ impl Entry for RtrbByHand {
             while now_ns() < closes_ns + TAIL_NS {
                 for _ in 0..STRIDE {
                     while tx.push(next).is_err() {
+                        ensure!(!tx.is_abandoned(), "the consumer has gone");
                         spin_loop();
                     }
                     next += 1;
@@ -88,7 +89,10 @@ impl Entry for RtrbByHand {
                     let message = loop {
                         match rx.pop() {
                             Ok(message) => break message,
-                            Err(_) => spin_loop(),
+                            Err(_) => {
+                                ensure!(!rx.is_abandoned() || !rx.is_empty(), "the producer has gone");
+                                spin_loop();
+                            }
                         }
                     };
                     if message != expected {

@@ -6,10 +6,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use rustix::io::Errno;
+use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process, set_child_subreaper, waitid, waitpid,
@@ -35,6 +36,7 @@ impl Running {
     pub(super) fn start(program: &Path, arguments: &[&str], role: Role, dir: &Path) -> Result<Running> {
         let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
         let (socket, theirs) = pair.context("making a child's socket")?;
+        ioctl_fionbio(&socket, true).context("making a child's socket")?;
         let stderr = dir.join(format!("stderr-{}", role.to_string().replace(':', "-")));
         let process = Command::new(program)
             .args(arguments)
@@ -139,19 +141,30 @@ impl Drop for Children {
     }
 }
 
+/// The children this process had before the first instance: those of a shell that became this program, or of a program
+/// that has the command built in. None of them was started by a mechanism. Nobody waits for them here, so their numbers
+/// are not given to others.
+static EARLIER: OnceLock<Vec<Pid>> = OnceLock::new();
+
 /// Makes processes whose parent has ended children of this one, so that none can get away.
 pub(super) fn adopt_strays() {
-    // Only fails on kernels before 3.4; then strays are ended by their process group alone.
+    EARLIER.get_or_init(|| if has_children() { own_children() } else { Vec::new() });
+    // Only fails on kernels before 3.4; then strays get away.
     let _ = set_child_subreaper(Some(rustix::process::getpid()));
 }
 
 /// Ends the processes that became ours when the child that started them ended, and returns how many were still running.
-/// Between instances the coordinator has no children of its own.
+/// Between instances the coordinator has no other children than its earlier ones.
 fn end_strays() -> usize {
+    let earlier = EARLIER.get().map_or(&[][..], Vec::as_slice);
     let mut ended = 0;
     // Each one ended may leave us its own children, so until there is none.
     while has_children() {
-        for pid in own_children() {
+        let strays: Vec<Pid> = own_children().into_iter().filter(|pid| !earlier.contains(pid)).collect();
+        if strays.is_empty() {
+            break;
+        }
+        for pid in strays {
             if matches!(waitpid(Some(pid), WaitOptions::NOHANG), Ok(None)) {
                 let _ = kill_process(pid, Signal::KILL);
                 let _ = waitpid(Some(pid), WaitOptions::empty());

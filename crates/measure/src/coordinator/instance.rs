@@ -54,7 +54,7 @@ pub struct Measured {
     pub reports: Vec<(Role, Report)>,
     /// What was wrong with the messages, of all consumers together and against what the producers sent.
     pub faults: Faults,
-    /// The part of the machine's time that the hypervisor took away meanwhile, from 0 to 1.
+    /// The part of the time of the case's cores that the hypervisor took away meanwhile, from 0 to 1.
     pub steal: f64,
 }
 
@@ -355,13 +355,13 @@ impl Instance {
                 return Err(Failure::new(FailureKind::Late, text));
             }
         }
-        // What a consumer cannot know: messages sent after the last that arrived, where the end mark was lost too.
+        // What a consumer cannot know where the end mark was lost.
         for sender in parties().filter(|party| matches!(party.role, Role::Producer(_))) {
             let Role::Producer(index) = sender.role else { continue };
             let heard = parties().filter(|party| matches!(party.role, Role::Consumer(_)));
             for count in heard.flat_map(|party| &party.received).filter(|count| count.producer == index) {
                 if count.announced.is_none() {
-                    faults.lost = faults.lost.max(sender.sent.saturating_sub(count.received));
+                    faults.lost += sender.sent.saturating_sub(count.received);
                 } else if count.announced != Some(sender.sent) {
                     faults.damaged += 1;
                 }

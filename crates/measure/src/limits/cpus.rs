@@ -30,11 +30,15 @@ pub fn ends(cpus: &[usize]) -> Vec<usize> {
     [first].into_iter().chain(other.copied()).collect()
 }
 
-/// The numbers of a list such as `0,4-6`.
-fn listed(text: &str) -> Vec<usize> {
+/// The numbers of a list such as the kernel writes it: `0-2,5` is 0, 1, 2 and 5. What is no such list has no numbers.
+#[must_use]
+pub fn listed(text: &str) -> Vec<usize> {
+    /// More CPUs than Linux can have.
+    const MOST: usize = 1 << 16;
     let range = |part: &str| {
         let (from, to) = part.split_once('-').unwrap_or((part, part));
-        Some(from.trim().parse().ok()?..=to.trim().parse::<usize>().ok()?.min(CpuSet::MAX_CPU))
+        let (from, to) = (from.trim().parse().ok()?, to.trim().parse().ok()?);
+        (to < MOST).then_some(from..=to)
     };
     text.split(',').filter_map(range).flatten().collect()
 }

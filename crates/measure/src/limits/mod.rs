@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 pub use cache_line::CacheLine;
 pub use clock::Clock;
 pub use copy::CopyBandwidth;
-pub use cpus::{available_cpus, ends, pin_to};
+pub use cpus::{available_cpus, ends, listed, pin_to};
 pub use futex::{Futex, FutexWake};
 pub use jitter::{SchedulerJitter, TimerJitter};
 pub use kernel::Kernel;

@@ -203,7 +203,7 @@ impl Verifier {
         let raw = (tag ^ self.seed).wrapping_mul(INVERSE);
         let producer = (raw >> PRODUCER_SHIFT) as usize;
         let sequence = raw >> SEQUENCE_SHIFT & ((1 << SEQUENCE_BITS) - 1);
-        // Whatever does not decode, comes from nobody, or follows no plausible gap was damaged on its way.
+        // Whatever does not decode, or comes from nobody, was damaged on its way.
         let known = raw >> (PRODUCER_SHIFT + PRODUCER_BITS) == 0 && producer < self.streams.len();
         if !whole || !known {
             self.faults.damaged += 1;
@@ -259,8 +259,8 @@ impl Verifier {
         self.expected = raw(producer, self.streams[producer].next, false).wrapping_mul(MULTIPLIER);
     }
 
-    /// The account: what was seen of each producer and what went wrong, as far as this consumer can know. What a
-    /// producer sent after the last message that arrived is known only where its end mark did.
+    /// The account: what was seen of each producer and what went wrong, as far as this consumer can know. How many are
+    /// lost it knows only of producers whose end mark arrived.
     pub fn finish(mut self) -> (Vec<StreamCount>, Faults) {
         self.settle();
         let counts = self.streams.iter().enumerate().map(|(producer, stream)| StreamCount {
@@ -270,8 +270,8 @@ impl Verifier {
         });
         let mut faults = self.faults;
         for stream in &self.streams {
-            let sent = stream.announced.unwrap_or(stream.next).max(stream.next);
-            faults.lost += sent.saturating_sub(stream.received);
+            let Some(announced) = stream.announced else { continue };
+            faults.lost += announced.max(stream.next).saturating_sub(stream.received);
         }
         (counts.collect(), faults)
     }

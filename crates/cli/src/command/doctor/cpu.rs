@@ -4,20 +4,18 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use estafette_measure::fingerprint::Fingerprint;
-use estafette_measure::limits::pin_to;
+use estafette_measure::limits::{ends, listed, pin_to};
+use estafette_measure::run::MAX_STEAL;
 use estafette_measure::usage::{Steal, Usage};
 
 use super::{Finding, cgroup, read};
-use estafette_measure::limits::ends;
 
 /// For how long the processors are kept busy to see who else is on them.
 const LOOK: Duration = Duration::from_millis(500);
-/// Above this share of steal an instance is void.
-const MAX_STEAL: f64 = 0.01;
 
 pub(super) fn findings(cpus: &[usize]) -> Vec<Finding> {
     let sys = |cpu: &usize, file: &str| read(&format!("/sys/devices/system/cpu/cpu{cpu}/{file}"));
-    let online = read("/sys/devices/system/cpu/online").map_or(0, |list| numbers(&list).len());
+    let online = read("/sys/devices/system/cpu/online").map_or(0, |list| listed(&list).len());
     let fingerprint = Fingerprint::take();
     let mut governors: Vec<_> = cpus.iter().filter_map(|cpu| sys(cpu, "cpufreq/scaling_governor")).collect();
     governors.sort();
@@ -29,7 +27,7 @@ pub(super) fn findings(cpus: &[usize]) -> Vec<Finding> {
     if let [first, last] = ends(cpus)[..] {
         let siblings = sys(&first, "topology/thread_siblings_list").unwrap_or_default();
         let socket = |cpu: usize| sys(&cpu, "topology/physical_package_id");
-        findings.push(pair([first, last], &numbers(&siblings), socket(first) != socket(last)));
+        findings.push(pair([first, last], &listed(&siblings), socket(first) != socket(last)));
     }
     findings.extend([load, share(look.share, cpus.len()), steal(look.steal), governor(&governors)]);
     findings.extend(turbo(
@@ -242,29 +240,10 @@ fn kernel(release: &str, version: Option<&str>) -> Finding {
     Finding::ok(WHAT, release)
 }
 
-/// `0-2,5` → 0, 1, 2, 5. What is no such list gives no numbers.
-fn numbers(list: &str) -> Vec<usize> {
-    /// More CPUs than Linux can have.
-    const MOST: usize = 1 << 16;
-    let range = |part: &str| {
-        let (from, to) = part.split_once('-').unwrap_or((part, part));
-        let (from, to) = (from.trim().parse().ok()?, to.trim().parse().ok()?);
-        (to < MOST).then_some(from..=to)
-    };
-    list.split(',').filter_map(range).flatten().collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::Verdict::{Note, Ok, Warning};
     use super::*;
-
-    #[test]
-    fn lists_of_cpus() {
-        assert_eq!(numbers("0-2,5"), [0, 1, 2, 5]);
-        assert_eq!(numbers("7"), [7]);
-        assert!(["", "-", "a-b", "5-2", "0-18446744073709551615", ","].iter().all(|bad| numbers(bad).is_empty()));
-    }
 
     #[test]
     fn cores_quotas_and_pairs() {
