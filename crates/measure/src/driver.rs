@@ -32,6 +32,8 @@ use crate::window::{Meter, Window};
 const QUIET_NS: u64 = 50_000_000;
 /// The same where the window is a count, and ends nobody knows when.
 const COUNT_QUIET_NS: u64 = 1_000_000_000;
+/// A consumer looks at the clock after so few messages where producers wait to hear of them.
+const FEEDBACK_STRIDE: u64 = 4;
 /// How often a lossy mechanism's end mark is sent, as one may be lost.
 const LOSSY_END_MARKS: usize = 8;
 /// A round trip is timed by itself where it takes at least this many readings of the clock.
@@ -132,7 +134,7 @@ fn feedback(case: &Case, role: Role, meet: &mut Rendezvous) -> Result<(Option<Fe
         }
         ends.push(ours);
     }
-    Ok((Some(Feedback(ends)), pacers))
+    Ok((Some(Feedback::new(ends)), pacers))
 }
 
 /// A histogram as pairs of a time and its count: with three significant digits, or with two where that is more than a
@@ -207,13 +209,19 @@ impl Loops {
 
     /// As [`Loops::produce`], no faster than the mechanism can bear.
     async fn produce_paced<T: Tx>(mut self, mut tx: T) -> Result<(PartyReport, Option<Usage>)> {
-        loop {
+        'stream: loop {
             let left = self.share.map_or(u64::MAX, |share| share - self.next.made());
             for _ in 0..self.meter.stride(self.next.made()).min(left) {
                 if let Some(pacer) = &mut self.pacer {
                     pacer.wait();
                 }
-                tx.put(&mut self.next).await.context("sending")?;
+                match tx.put(&mut self.next).await {
+                    // Of many producers on few cores some are still sending when the consumer has given up waiting.
+                    Err(error) if error.kind() == ErrorKind::ConnectionRefused && self.meter.over(now_ns()) => {
+                        break 'stream;
+                    }
+                    put => put.context("sending")?,
+                }
             }
             let now = self.meter.look(self.next.made());
             if let Some(pacer) = &mut self.pacer {
@@ -252,7 +260,8 @@ impl Loops {
         let mut heard_ns = now_ns();
         loop {
             let before = self.seen.received();
-            let count = self.meter.stride(before);
+            let most = if self.feedback.is_some() { FEEDBACK_STRIDE } else { u64::MAX };
+            let count = self.meter.stride(before).min(most);
             let got = if self.blocking {
                 blocking::get(&mut rx, &mut self.seen, count)
             } else {
@@ -264,8 +273,8 @@ impl Loops {
             }
             let received = self.seen.received();
             let now = self.meter.look(received);
-            if let Some(feedback) = &self.feedback {
-                feedback.tell(self.seen.progress());
+            if let Some(feedback) = &mut self.feedback {
+                feedback.tell(now, self.seen.progress());
                 self.note_missing();
             }
             if received > before {

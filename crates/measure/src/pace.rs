@@ -21,8 +21,10 @@ const SLOWEST: f64 = 1.0 / 256.0;
 /// A slice whose last messages had not arrived as it ended, to more than this share, was too fast: the receiver's buffer
 /// fills up, and nothing is lost only because the slice is over. Some share is always on its way to the consumer's look.
 const MAX_BEHIND: f64 = 0.05;
-/// So many may be on their way whatever the share: the last one has just been sent.
-const FEW: f64 = 8.0;
+/// So many may be on their way whatever the share: the last ones have just been sent, or arrived and not been told of.
+const FEW: f64 = 32.0;
+/// The consumer tells no more often than this.
+const TELL_NS: u64 = 25_000;
 /// Of the rate that was found, so much is used.
 const MARGIN: f64 = 0.95;
 /// How much a rate is lowered that loses within the window.
@@ -32,12 +34,24 @@ const GIVE_WAY: f64 = 0.9;
 pub(crate) type Seen = (u64, u64);
 
 /// The consumer's ends of the feedback, one for each producer.
-pub(crate) struct Feedback(pub(crate) Vec<UnixDatagram>);
+pub(crate) struct Feedback {
+    ends: Vec<UnixDatagram>,
+    told_ns: u64,
+}
 
 impl Feedback {
-    /// Tells each producer what has arrived. One that does not listen misses it: the next tells all.
-    pub(crate) fn tell(&self, seen: impl Iterator<Item = Seen>) {
-        for (socket, (next, received)) in self.0.iter().zip(seen) {
+    pub(crate) fn new(ends: Vec<UnixDatagram>) -> Feedback {
+        Feedback { ends, told_ns: 0 }
+    }
+
+    /// Tells each producer what has arrived, if it was not told just now. One that does not listen misses it: the next
+    /// tells all.
+    pub(crate) fn tell(&mut self, now: u64, seen: impl Iterator<Item = Seen>) {
+        if now < self.told_ns + TELL_NS {
+            return;
+        }
+        self.told_ns = now;
+        for (socket, (next, received)) in self.ends.iter().zip(seen) {
             let mut text = [0; 16];
             text[..8].copy_from_slice(&next.to_le_bytes());
             text[8..].copy_from_slice(&received.to_le_bytes());
