@@ -5,6 +5,7 @@ use estafette_measure::ranking::{Ranking, Row};
 use estafette_measure::record::Record;
 use estafette_measure::spec::{Scope, Standing};
 use estafette_measure::stats::Verdict;
+use estafette_measure::units::three_digits;
 
 use crate::table::{decided, percent};
 
@@ -79,7 +80,7 @@ fn binding(rankings: &[Ranking]) -> String {
             let row = winners_of(ranking).into_iter().next()?;
             let bound = ranking.bound.as_ref()?;
             let ratio = row.result.as_ref()?.metric_ns / bound.ns;
-            Some(format!("{scope} {} are {ratio:.1} times the {}", doing(ranking), bound.name))
+            Some(format!("{scope} {} are {} times the {}", doing(ranking), three_digits(ratio), bound.name))
         });
         parts.extend(best);
     }

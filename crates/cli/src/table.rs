@@ -47,8 +47,10 @@ pub(crate) fn ranking(ranking: &Ranking) -> String {
     let noise = ranking.noise.zip(ranking.floor).map(|(noise, floor)| {
         format!("noise {} · nothing within {} is decided", percent(noise), percent(floor.exp_m1()))
     });
+    let few = (noise.is_none() && ranking.rows.iter().any(|row| row.control))
+        .then(|| String::from("fewer than 6 valid pairs of the control: nothing is decided"));
     let void = (ranking.void > 0).then(|| format!("{} instance(s) void", ranking.void));
-    let notes: Vec<String> = [bound, noise, void].into_iter().flatten().collect();
+    let notes: Vec<String> = [bound, noise, few, void].into_iter().flatten().collect();
     if !notes.is_empty() {
         text.push_str(&format!("  {}\n", notes.join(" · ")));
     }
@@ -109,8 +111,8 @@ fn versus(result: &RowResult) -> String {
 fn verdict(row: &Row, result: &RowResult) -> String {
     match (&result.verdict, row.spec.standing) {
         (Some(verdict), _) => verdict.to_string(),
-        (None, Standing::Candidate) => format!("best {}", row.spec.ownership),
-        (None, _) => String::new(),
+        (None, Standing::Limit) => String::new(),
+        (None, _) => format!("best {}", row.spec.ownership),
     }
 }
 

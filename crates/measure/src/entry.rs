@@ -182,16 +182,21 @@ pub fn can_run(entry: &dyn Entry, case: &Case, cores: usize) -> Result<(), Strin
     let in_turn = spec.ordering == Ordering::Strict && spec.loss == Loss::Never;
     if case.payload.len() < 8 && (case.producers > 1 || !in_turn) {
         return Err(String::from(
-            "messages under 8 bytes cannot say which they are: use one producer and an ordered mechanism that loses none",
+            "messages under 8 bytes cannot say which they are: use 8 or more, or one producer and a mechanism that is ordered \
+             and loses none",
         ));
     }
     if case.runtime != Runtime::Thread && case.place != Place::Free {
         return Err(format!("tasks go from core to core, they are not pinned: use --place {}", Place::Free));
     }
     if case.wait == Wait::Spin && (case.place == Place::SameCore || cores < 2) {
-        return Err(String::from(
-            "spinning on one core measures the scheduler's time slice: use --wait block, or two cores with --place other-core",
+        let other = if spec.waits.contains(&Wait::Block) { "use --wait block, or " } else { "it takes " };
+        return Err(format!(
+            "spinning on one core measures the scheduler's time slice: {other}two cores with --place other-core"
         ));
+    }
+    if case.place == Place::OtherCore && cores < 2 {
+        return Err(String::from("there is only one core for us: use --place same-core"));
     }
     entry.present()?;
     entry.supports(case)

@@ -106,8 +106,12 @@ fn rank_cell(record: &Record, cell: &Cell) -> Ranking {
     let mut rows: Vec<(usize, Row)> = entrants.iter().filter_map(|&at| Some((at, row(record, at)?))).collect();
     let best = |class: Ownership| {
         let ranked = rows.iter().filter(|(_, row)| !row.control && row.spec.ownership == class && row.result.is_some());
-        let candidates = ranked.filter(|(_, row)| row.spec.standing == Standing::Candidate);
-        best_of(record, candidates.map(|(at, row)| (*at, row.metric())).collect())
+        let of = |standing| {
+            let like = ranked.clone().filter(move |(_, row)| row.spec.standing == standing);
+            best_of(record, like.map(|(at, row)| (*at, row.metric())).collect())
+        };
+        // Baselines only where nothing else is.
+        of(Standing::Candidate).or_else(|| of(Standing::Baseline))
     };
     let bests: Vec<_> = rows.iter().map(|(_, row)| best(row.spec.ownership)).collect();
     for ((at, row), best) in rows.iter_mut().zip(bests) {

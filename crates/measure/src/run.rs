@@ -202,8 +202,13 @@ fn figures(spec: &Spec, measured: &Measured) -> Result<Figures, Failure> {
     })
 }
 
-/// Processor time and context switches a message, of all children. Each child's are of its own window and held against
-/// the messages of that window; a broker's are of the whole instance and held against all messages.
+/// A child's window may be so much longer or shorter than the lead's, as a part of it, for its usage to stand for the same
+/// time. Where there are more parties than cores, one may open and close its window within a single time slice.
+const WINDOWS_APART: f64 = 0.1;
+
+/// Processor time and context switches a message, of all children; none where their windows are too far apart. Each
+/// child's are of its own window and held against the messages of that window; a broker's are of the whole instance and
+/// held against all messages.
 fn spent(measured: &Measured, lead: &PartyReport, delivered: u64) -> Option<(f64, f64)> {
     let (mut cpu, mut switches) = (0.0, 0.0);
     for (role, report) in &measured.reports {
@@ -212,7 +217,13 @@ fn spent(measured: &Measured, lead: &PartyReport, delivered: u64) -> Option<(f64
         // The lead's messages are the unit; a child with a slightly longer window spent proportionally more.
         let messages = match (role, window) {
             (Role::Broker, _) | (_, None) => delivered as f64,
-            (_, Some(window_ns)) => lead.messages as f64 * window_ns as f64 / lead.window_ns as f64,
+            (_, Some(window_ns)) => {
+                let part = window_ns as f64 / lead.window_ns as f64;
+                if (part - 1.0).abs() > WINDOWS_APART {
+                    return None;
+                }
+                lead.messages as f64 * part
+            }
         };
         if messages <= 0.0 {
             return None;

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail};
-use estafette_measure::case::{Cell, Payload, PayloadKind};
+use estafette_measure::case::{Cell, Payload, PayloadKind, Place};
 use estafette_measure::coordinator::{Interrupt, Scratch};
 use estafette_measure::entry::Entry;
 use estafette_measure::limits::{self, available_cpus};
 use estafette_measure::plan::{COUNT_TIMEOUT, Plan, enter};
 use estafette_measure::record::{Outcome, Record};
 use estafette_measure::run::{self, End};
-use estafette_measure::spec::Standing;
+use estafette_measure::spec::{Standing, Wait};
 use estafette_measure::suite::{self, Axes, Profile, SUITES};
 use estafette_measure::window::Window;
 use estafette_measure::{Registry, ranking};
@@ -87,8 +87,8 @@ fn exit(record: &Record) -> Exit {
 /// What the arguments ask for.
 fn plan(registry: &Registry, args: &Bench) -> Result<Plan> {
     let selection = select(registry, &args.what)?;
-    let cells = cells(args);
     let cpus = available_cpus();
+    let cells = cells(args, cpus.len());
     let (entrants, refusals) = enter(registry, &cells, |entry| selection.wants(entry), cpus.len());
     if entrants.is_empty() {
         let mut reasons: Vec<String> =
@@ -163,7 +163,7 @@ fn select(registry: &Registry, what: &[String]) -> Result<Selection> {
     Ok(Selection(if suites { Vec::new() } else { names }))
 }
 
-fn cells(args: &Bench) -> Vec<Cell> {
+fn cells(args: &Bench, cores: usize) -> Vec<Cell> {
     let mut payloads = args.size.clone();
     if args.payload == Some(PayloadKind::U64) {
         payloads.push(Payload::U64);
@@ -177,7 +177,14 @@ fn cells(args: &Bench) -> Vec<Cell> {
         waits: args.wait.clone(),
         places: args.place.clone(),
     };
-    let mut cells = suite::replace(suite::overview(args.profile), &axes);
+    let mut suite = suite::overview(args.profile);
+    if cores < 2 {
+        // What has no second core to go to. Spinning there is refused.
+        for cell in suite.iter_mut().filter(|cell| cell.place == Place::OtherCore && cell.wait != Wait::Spin) {
+            cell.place = Place::SameCore;
+        }
+    }
+    let mut cells = suite::replace(suite, &axes);
     if let Some(kind) = args.payload {
         cells.retain(|cell| cell.payload.kind() == kind);
     }

@@ -69,7 +69,7 @@ fn text(comparison: &Comparison) -> String {
     let mut text = String::new();
     for cases in comparison.cases.chunk_by(|one, next| one.cell == next.cell) {
         let rows: Vec<_> = cases.iter().map(row).collect();
-        let headers = ["mechanism", "A", "B", "B better by", "", "verdict"];
+        let headers = ["mechanism", "A", "B", "B better by, drift off", "", "verdict"];
         let table = columns(&headers, &[Left, Right, Right, Right, Left, Left], &rows);
         text.push_str(&format!("{}\n{table}\n", cases[0].cell));
     }

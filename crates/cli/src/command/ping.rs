@@ -39,8 +39,8 @@ struct Limit {
 
 /// Runs `ping`.
 pub(crate) fn run(registry: &Registry, args: &Ping) -> Result<Exit> {
-    let case = case(registry, args)?;
     let cpus = available_cpus();
+    let case = case(registry, args, cpus.len())?;
     let entry = registry.get(&case.mechanism).with_context(|| format!("no mechanism `{}`", case.mechanism))?;
     if let Err(why) = can_run(entry.as_ref(), &case, cpus.len()) {
         bail!("{}: {why}", case.mechanism);
@@ -96,7 +96,7 @@ pub(crate) fn run(registry: &Registry, args: &Ping) -> Result<Exit> {
 }
 
 /// The cell that a ping of this mechanism is measured in.
-fn case(registry: &Registry, args: &Ping) -> Result<Case> {
+fn case(registry: &Registry, args: &Ping, cores: usize) -> Result<Case> {
     let Some(entry) = registry.get(&args.mechanism) else {
         bail!(
             "{}",
@@ -109,6 +109,11 @@ fn case(registry: &Registry, args: &Ping) -> Result<Case> {
     let spec = entry.spec();
     let first = |what: &str| format!("{} says of no {what} that it has it", spec.name);
     let runtime = *spec.runtimes.first().with_context(|| first("runtime"))?;
+    let place = match runtime {
+        Runtime::Thread if cores < 2 => Place::SameCore,
+        Runtime::Thread => Place::OtherCore,
+        _ => Place::Free,
+    };
     let cell = Cell {
         scope: spec.scope,
         pattern: Pattern::PingPong,
@@ -117,7 +122,7 @@ fn case(registry: &Registry, args: &Ping) -> Result<Case> {
         capacity: 1024,
         runtime,
         wait: args.wait.or(spec.waits.first().copied()).with_context(|| first("wait mode"))?,
-        place: args.place.unwrap_or(if runtime == Runtime::Thread { Place::OtherCore } else { Place::Free }),
+        place: args.place.unwrap_or(place),
     };
     // A mechanism of words has no sizes: the default size means the only one it has.
     let words_only = spec.payloads.iter().all(|kind| *kind == Payload::U64.kind());
