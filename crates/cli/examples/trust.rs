@@ -3,7 +3,7 @@
 //!
 //!     cargo run --release --example trust
 //!
-//! It prints both rates, and the noise of every cell of the overview. Three quarters of an hour on two cores;
+//! It prints both rates, and the noise of every cell of the overview. Half an hour on two cores;
 //! `-- --short` does a tenth of the work, to see that it runs. Nothing else should be running.
 #![forbid(unsafe_code)]
 

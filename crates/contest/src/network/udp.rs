@@ -1,5 +1,4 @@
-//! UDP datagrams on loopback, blocking. What the receiver's buffer cannot hold is lost,
-//! and counted.
+//! UDP datagrams on loopback, blocking. What the receiver's buffer cannot hold is lost, and counted.
 
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
