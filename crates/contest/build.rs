@@ -18,9 +18,11 @@ fn main() {
 /// Compiles the program to `out`. Returns what it was compiled with.
 fn compile(out: &Path) -> Result<String, String> {
     // As a C programmer ships a program whose loops matter, in a debug build too. Filling and checking 64 KiB takes
-    // 5.8 us at gcc 12's -O2, which does not vectorise them, and 2.8 us at -O3; Rust's release profile takes 2.5 us.
+    // 5.8 us at gcc 12's -O2, which does not vectorise them, 3.4 us at -O3 and 2.7 us with loops unrolled, as rustc's
+    // release profile has them.
     let compiler = cc::Build::new()
         .opt_level(3)
+        .flag("-funroll-loops")
         .debug(false)
         .pic(false)
         .std("c11")
@@ -37,7 +39,7 @@ fn compile(out: &Path) -> Result<String, String> {
     let version =
         Command::new(compiler.path()).arg("--version").output().map(|output| output.stdout).unwrap_or_default();
     let version = String::from_utf8_lossy(&version);
-    Ok(format!("{} -O3", version.lines().next().unwrap_or("an unknown compiler").trim()))
+    Ok(format!("{} -O3 -funroll-loops", version.lines().next().unwrap_or("an unknown compiler").trim()))
 }
 
 const REMEDY: &str = "the baselines in C need a C compiler: install one (Debian and Ubuntu: `apt install gcc`, and for \

@@ -1,7 +1,8 @@
 /*
  * One end of `process/pipe-c` or `process/unix-stream-c`: the baselines in C.
  *
- * What a C programmer would write: one buffer an end, plain write and read in a loop, the kernel's own buffer sizes.
+ * What a C programmer would write: one buffer an end, write and read in a loop, or send and recv, which on a socket are
+ * some 70 ns shorter each; the kernel's own buffer sizes.
  * It does the same filling and checking as the rows in Rust, which are held against it. The coordinator starts it and
  * speaks docs/child-protocol.md with it on descriptor 0. `--vectors` prints messages, for the tests.
  */
@@ -24,6 +25,7 @@
 
 /* A round trip is timed by itself where it takes at least this many readings of the clock. */
 #define CLOCKS_PER_SAMPLE 20
+#define CACHE_LINE 64
 #define MAX_PAYLOAD (UINT64_C(1) << 30)
 #define MAX_SEED ((UINT64_C(1) << 53) - 1)
 /* Keeps every sum of times below 2^63. */
@@ -41,6 +43,7 @@ typedef struct {
 /* One end of the case: what it reads and writes with, and what it knows of the messages. */
 typedef struct {
     int in, out;
+    bool over_socket;
     unsigned char *in_buffer, *out_buffer;
     size_t len;
     Generator next;
@@ -80,7 +83,9 @@ static void put(Party *p)
 {
     fill(&p->next, p->out_buffer, p->len);
     for (size_t done = 0; done < p->len;) {
-        ssize_t more = write(p->out, p->out_buffer + done, p->len - done);
+        const unsigned char *from = p->out_buffer + done;
+        size_t rest = p->len - done;
+        ssize_t more = p->over_socket ? send(p->out, from, rest, MSG_NOSIGNAL) : write(p->out, from, rest);
         if (more > 0)
             done += (size_t)more;
         else if (more == 0 || errno != EINTR)
@@ -91,7 +96,9 @@ static void put(Party *p)
 static void get(Party *p)
 {
     for (size_t done = 0; done < p->len;) {
-        ssize_t more = read(p->in, p->in_buffer + done, p->len - done);
+        unsigned char *to = p->in_buffer + done;
+        size_t rest = p->len - done;
+        ssize_t more = p->over_socket ? recv(p->in, to, rest, 0) : read(p->in, to, rest);
         if (more > 0)
             done += (size_t)more;
         else if (more == 0 || errno != EINTR)
@@ -299,6 +306,16 @@ static void want(const char *name, int *descriptors, size_t count)
     hear("offer", descriptors, count);
 }
 
+/* At a cache line, as in Rust: the kernel copies up to 5 % faster to and from there. */
+static unsigned char *message_buffer(size_t len)
+{
+    size_t room = (len + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+    unsigned char *buffer = aligned_alloc(CACHE_LINE, room);
+    if (!buffer)
+        fail("no memory for a message of %zu bytes", len);
+    return memset(buffer, 0, room);
+}
+
 /* The consumer makes what joins the two and offers the other's ends of it; its own copies of those go. */
 static void open_ends(const Assignment *a, Party *p)
 {
@@ -321,11 +338,10 @@ static void open_ends(const Assignment *a, Party *p)
         p->in = there[0];
         p->out = a->over_socket ? there[0] : back[1];
     }
+    p->over_socket = a->over_socket;
     p->len = a->len;
-    p->in_buffer = calloc(1, a->len);
-    p->out_buffer = calloc(1, a->len);
-    if (!p->in_buffer || !p->out_buffer)
-        fail("no memory for two messages of %zu bytes", a->len);
+    p->in_buffer = message_buffer(a->len);
+    p->out_buffer = message_buffer(a->len);
 }
 
 /* Adds the latencies to the packet, each bucket so many times as wide as it was; false where they do not fit. */

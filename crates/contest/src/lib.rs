@@ -4,6 +4,7 @@
 //! itself. Adding one is a file and a line in its scope's registry below.
 #![deny(unsafe_code)]
 
+mod buffer;
 mod byte_stream;
 mod ring_ends;
 mod runtime;

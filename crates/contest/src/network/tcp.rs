@@ -14,7 +14,7 @@ pub struct Tcp;
 
 impl Mechanism for Tcp {
     fn spec(&self) -> Spec {
-        Spec::new("network/tcp").stands_on("TCP on 127.0.0.1, TCP_NODELAY, write and read")
+        Spec::new("network/tcp").stands_on("TCP on 127.0.0.1, TCP_NODELAY, send and recv")
     }
 }
 

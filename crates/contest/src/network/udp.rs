@@ -10,6 +10,8 @@ use estafette_measure::spec::{Loss, Ordering};
 use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 
+use crate::buffer::Buffer;
+
 /// The longest datagram: 65,535 bytes less the IP and UDP headers.
 const MAX_DATAGRAM: usize = 65_507;
 /// Bounds of the receive buffer that is asked for: the usual default, and 64 MiB.
@@ -56,9 +58,9 @@ impl Carries<Raw> for Udp {
             socket.connect(&address).with_context(|| format!("connecting to {address}"))?;
         }
         let len = case.payload.len();
-        let tx = Sending { socket: socket.try_clone()?, buffer: vec![0; len] };
+        let tx = Sending { socket: socket.try_clone()?, buffer: Buffer::new(len) };
         // One byte more than a message has, so that a longer datagram does not pass for a right one.
-        let rx = Receiving { socket, buffer: vec![0; len + 1] };
+        let rx = Receiving { socket, buffer: Buffer::new(len + 1) };
         Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(rx) }]))
     }
 }
@@ -67,7 +69,7 @@ impl Carries<Raw> for Udp {
 /// The sending end.
 pub struct Sending {
     socket: UdpSocket,
-    buffer: Vec<u8>,
+    buffer: Buffer,
 }
 
 impl Tx for Sending {
@@ -81,7 +83,7 @@ impl Tx for Sending {
 /// The receiving end.
 pub struct Receiving {
     socket: UdpSocket,
-    buffer: Vec<u8>,
+    buffer: Buffer,
 }
 
 impl Rx for Receiving {

@@ -28,7 +28,7 @@ pub(super) fn pipe() -> impl Entry {
 
 /// `process/unix-stream`, in C.
 pub(super) fn unix_stream() -> impl Entry {
-    let stands_on = concat!("socketpair(AF_UNIX, SOCK_STREAM), write and read, in C by ", env!("C_PEER_COMPILER"));
+    let stands_on = concat!("socketpair(AF_UNIX, SOCK_STREAM), send and recv, in C by ", env!("C_PEER_COMPILER"));
     Peer::new("process/unix-stream-c", stands_on)
 }
 

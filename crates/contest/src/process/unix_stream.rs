@@ -15,7 +15,7 @@ pub struct UnixStream;
 
 impl Mechanism for UnixStream {
     fn spec(&self) -> Spec {
-        Spec::new("process/unix-stream").stands_on("socketpair(AF_UNIX, SOCK_STREAM), write and read")
+        Spec::new("process/unix-stream").stands_on("socketpair(AF_UNIX, SOCK_STREAM), send and recv")
     }
 }
 
