@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use estafette_measure::coordinator::Interrupt;
+use estafette_measure::limits::{self, Limits};
 use estafette_measure::plan::Entrant;
 use estafette_measure::record::Record;
 use estafette_measure::run::Observer;
@@ -41,6 +43,25 @@ impl Progress {
             bar.set_message(what.to_owned());
             bar.tick();
         }
+    }
+
+    /// Measures the limits; none where the user wants to stop.
+    pub(crate) fn limits(
+        &mut self,
+        cpus: &[usize],
+        budget: Duration,
+        interrupt: &mut Interrupt,
+    ) -> Result<Option<Limits>> {
+        let mut next = |what: &str| {
+            self.stage(what);
+            interrupt.check()
+        };
+        let measured = limits::measure(&limits::ends(cpus), budget, &mut next);
+        if interrupt.seen() {
+            self.finish();
+            return Ok(None);
+        }
+        measured.map(Some)
     }
 
     /// Starts counting instances.

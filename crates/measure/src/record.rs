@@ -186,6 +186,7 @@ impl Record {
         }
         let head: Head = match serde_json::from_str(text) {
             Ok(head) => head,
+            Err(_) if text.trim_start().is_empty() => bail!("it is empty: run `estafette bench` again"),
             Err(error) if error.is_eof() => {
                 bail!("it is cut off at line {}, column {}: run `estafette bench` again", error.line(), error.column())
             }

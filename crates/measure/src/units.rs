@@ -25,6 +25,9 @@ pub fn parse_size(text: &str) -> Result<usize, String> {
         "KiB" => 1 << 10,
         "MiB" => 1 << 20,
         "GiB" => 1 << 30,
+        fraction if fraction.starts_with('.') => {
+            return Err(format!("size `{text}`: write a whole number (1500B, 4KiB)"));
+        }
         _ => {
             return Err(format!(
                 "size `{text}`: write a number and a unit, one of B, kB, MB, GB, KiB, MiB, GiB (4KiB, 100B)"
@@ -51,6 +54,7 @@ pub fn parse_duration_ns(text: &str) -> Result<u64, String> {
         "ms" => 1_000_000,
         "s" => 1_000_000_000,
         "min" => 60_000_000_000,
+        fraction if fraction.starts_with('.') => return Err(format!("time `{text}`: write a whole number (1500us)")),
         _ => return Err(format!("time `{text}`: write a number and a unit, one of ns, us, ms, s, min (100ms)")),
     };
     let number: u64 = number.parse().map_err(|_| format!("time `{text}`: write a whole number (100ms)"))?;

@@ -22,6 +22,8 @@ use crate::exit::Exit;
 use crate::progress::Progress;
 use crate::{print, print_json, summary, table, tell};
 
+const NOTHING_RECORDED: &str = "interrupted before the first round was complete: nothing is recorded";
+
 /// Runs `bench`.
 pub(crate) fn run(registry: &Registry, args: &Bench) -> Result<Exit> {
     let plan = plan(registry, args)?;
@@ -29,7 +31,10 @@ pub(crate) fn run(registry: &Registry, args: &Bench) -> Result<Exit> {
     let mut scratch = Scratch::new()?;
     let files = Files::open(&args.out)?;
     let mut progress = Progress::new(Some(files.record.clone()));
-    let limits = limits::measure(&limits::ends(&plan.cpus), limits::DEFAULT_BUDGET, &mut |what| progress.stage(what))?;
+    let Some(limits) = progress.limits(&plan.cpus, limits::DEFAULT_BUDGET, &mut interrupt)? else {
+        tell(NOTHING_RECORDED);
+        return Ok(Exit::Interrupted);
+    };
     let mut record = run::blank(registry, &plan, Some(limits));
     progress.begin();
     let end = run::run(registry, &plan, &mut record, &mut scratch, &mut interrupt, &mut progress);
@@ -52,7 +57,7 @@ pub(crate) fn run(registry: &Registry, args: &Bench) -> Result<Exit> {
         End::Interrupted if record.rounds > 0 => {
             tell(&format!("interrupted after {} of {} rounds", record.rounds, record.rounds_planned));
         }
-        End::Interrupted => tell("interrupted before the first round was complete: nothing is recorded"),
+        End::Interrupted => tell(NOTHING_RECORDED),
     }
     Ok(if exit == Exit::Breach { exit } else { Exit::Interrupted })
 }

@@ -13,7 +13,7 @@ use crate::{print, print_json, tell};
 pub(crate) fn run(args: &args::Limits) -> Result<Exit> {
     let time = units::duration(DEFAULT_BUDGET.as_nanos() as f64);
     tell(&format!("measuring for {time}: leave the machine alone meanwhile"));
-    let limits = measure(&ends(&available_cpus()), DEFAULT_BUDGET, &mut |_| {})?;
+    let limits = measure(&ends(&available_cpus()), DEFAULT_BUDGET, &mut |_| Ok(()))?;
     if args.json {
         print_json(&limits)?;
     } else {
@@ -60,7 +60,7 @@ mod tests {
     #[test]
     fn every_figure_is_in_the_tables() {
         for cpus in [ends(&available_cpus()), vec![available_cpus()[0]]] {
-            let limits = measure(&cpus, Duration::from_millis(50), &mut |_| {}).unwrap();
+            let limits = measure(&cpus, Duration::from_millis(50), &mut |_| Ok(())).unwrap();
             let text = tables(&limits);
             assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
             for row in limits.rows().iter().filter(|row| row.unit != Unit::BytesPerSecond) {

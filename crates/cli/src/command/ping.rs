@@ -48,7 +48,9 @@ pub(crate) fn run(registry: &Registry, args: &Ping) -> Result<Exit> {
     let mut interrupt = Interrupt::install().context("cannot listen for Ctrl-C")?;
     let mut scratch = Scratch::new()?;
     let mut progress = Progress::new(None);
-    let limits = limits::measure(&limits::ends(&cpus), limits::DEFAULT_BUDGET / 2, &mut |what| progress.stage(what))?;
+    let Some(limits) = progress.limits(&cpus, limits::DEFAULT_BUDGET / 2, &mut interrupt)? else {
+        return Ok(Exit::Interrupted);
+    };
     progress.stage("round trips");
     let warmup = (args.count / 10).clamp(*WARMUP.start(), *WARMUP.end());
     let entrant = Entrant { case, control: false };

@@ -34,6 +34,14 @@ impl Interrupt {
         }
         self.seen
     }
+
+    /// An error where the user wants to stop.
+    ///
+    /// # Errors
+    /// That.
+    pub fn check(&mut self) -> anyhow::Result<()> {
+        if self.seen() { Err(anyhow::anyhow!("interrupted")) } else { Ok(()) }
+    }
 }
 
 impl AsFd for Interrupt {

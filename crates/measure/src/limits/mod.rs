@@ -60,6 +60,9 @@ pub struct Limits {
     pub scheduler: SchedulerJitter,
 }
 
+/// Told what is measured next. An error of it, such as an interrupt's, ends the measurement.
+pub type Progress<'a> = &'a mut dyn FnMut(&str) -> Result<()>;
+
 /// Measures all limits in about `budget`, on the first of `cpus` and, for what takes two, between it and the next one
 /// that differs; any more are left alone. `progress` is told what comes next.
 ///
@@ -71,8 +74,8 @@ pub struct Limits {
 ///
 /// # Errors
 ///
-/// `cpus` is empty or not permitted; a thread cannot be started; or a quantity gave no figure at all.
-pub fn measure(cpus: &[usize], budget: Duration, progress: &mut dyn FnMut(&str)) -> Result<Limits> {
+/// `cpus` is empty or not permitted; a thread cannot be started; a quantity gave no figure at all; or an error of `progress`.
+pub fn measure(cpus: &[usize], budget: Duration, progress: Progress<'_>) -> Result<Limits> {
     let home = *cpus.first().context("no CPU to measure on: name at least one")?;
     let away = cpus.iter().copied().find(|&cpu| cpu != home);
 
@@ -81,23 +84,23 @@ pub fn measure(cpus: &[usize], budget: Duration, progress: &mut dyn FnMut(&str))
     let mut line = cache_line::Readings::between(home, away);
     let mut read_line = || line.take(share(8)).context("measuring the cache line");
 
-    progress("clock");
+    progress("clock")?;
     let clock = clock::measure(home, share(50)).context("measuring the clock")?;
-    progress("kernel");
+    progress("kernel")?;
     let kernel = kernel::measure(home, share(50)).context("measuring the kernel")?;
-    progress("cache line and copying");
     let mut copy = Vec::with_capacity(copy::SIZES.len());
     for size in copy::SIZES {
+        progress("cache line and copying")?;
         read_line()?;
         copy.push(copy::measure(home, away, size, share(38)).context("measuring copying")?);
     }
-    progress("futex");
+    progress("futex")?;
     read_line()?;
     let futex = futex::measure(home, away, share(260)).context("measuring the futex")?;
     read_line()?;
-    progress("timer jitter");
+    progress("timer jitter")?;
     let timer = jitter::timer(home, share(120)).context("measuring timer jitter")?;
-    progress("scheduler jitter");
+    progress("scheduler jitter")?;
     let scheduler = jitter::scheduler(home, share(100)).context("measuring scheduler jitter")?;
 
     let cache_line = line.finish()?;

@@ -9,7 +9,7 @@ const SHORT: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn measured(cpus: &[usize]) -> Limits {
-    measure(cpus, SHORT, &mut |_| {}).unwrap()
+    measure(cpus, SHORT, &mut |_| Ok(())).unwrap()
 }
 
 fn rows_of(limits: &Limits, name: &str) -> Vec<LimitRow> {
@@ -79,7 +79,7 @@ fn it_returns_in_bounded_time_and_leaves_the_caller_unpinned() {
     let cpus = available_cpus();
     let start = Instant::now();
     for budget in [Duration::ZERO, SHORT] {
-        measure(&cpus, budget, &mut |_| {}).unwrap();
+        measure(&cpus, budget, &mut |_| Ok(())).unwrap();
     }
     assert!(start.elapsed() < PATIENCE);
     assert_eq!(available_cpus(), cpus);
@@ -88,18 +88,36 @@ fn it_returns_in_bounded_time_and_leaves_the_caller_unpinned() {
 #[test]
 fn progress_names_each_kind_once() {
     let mut said = Vec::new();
-    measure(&available_cpus(), SHORT, &mut |name| said.push(name.to_owned())).unwrap();
+    let mut say = |name: &str| {
+        said.push(name.to_owned());
+        Ok(())
+    };
+    measure(&available_cpus(), SHORT, &mut say).unwrap();
+    said.dedup();
     let distinct: std::collections::BTreeSet<_> = said.iter().collect();
     assert_eq!(said.len(), distinct.len(), "{said:?}");
     assert_eq!(said[0], "clock");
 }
 
 #[test]
+fn an_error_of_progress_ends_it() {
+    for last in ["clock", "cache line and copying", "scheduler jitter"] {
+        let mut heard = String::new();
+        let mut stop = |name: &str| {
+            heard = name.to_owned();
+            if name == last { Err(anyhow::anyhow!("enough")) } else { Ok(()) }
+        };
+        assert_eq!(measure(&available_cpus(), SHORT, &mut stop).unwrap_err().to_string(), "enough");
+        assert_eq!(heard, last);
+    }
+}
+
+#[test]
 fn a_cpu_that_is_missing_is_an_error_that_says_so() {
-    let none = measure(&[], SHORT, &mut |_| {}).unwrap_err();
+    let none = measure(&[], SHORT, &mut |_| Ok(())).unwrap_err();
     assert!(format!("{none:#}").contains("name at least one"), "{none:#}");
 
-    let nowhere = measure(&[usize::MAX], SHORT, &mut |_| {}).unwrap_err();
+    let nowhere = measure(&[usize::MAX], SHORT, &mut |_| Ok(())).unwrap_err();
     assert!(format!("{nowhere:#}").contains("cannot pin a thread to CPU"), "{nowhere:#}");
 }
 
