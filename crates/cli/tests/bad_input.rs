@@ -56,7 +56,7 @@ fn impossible_sizes() {
         ("99999999999GiB", "too large"),
         ("2GiB", "1 GiB"),
         ("", "write a number"),
-        ("1.5KiB", "write a number and a unit"),
+        ("1.5KiB", "write a whole number"),
     ];
     for (size, remedy) in sizes {
         refused(&ground, &["bench", "--size", size], &[&format!("'{size}'"), "--size", remedy]);
@@ -203,7 +203,7 @@ fn files_that_are_no_records() {
     refused(&ground, &["compare", "/", "/"], &["cannot use /", "directory"]);
     let whole = record().to_string();
     let no_record = "it is not a record of `estafette bench`";
-    refuses("", &["cut off"]);
+    refuses("", &["it is empty"]);
     refuses(&whole[..whole.len() / 2], &["cut off at line 1, column", "run `estafette bench` again"]);
     refuses(&whole[..whole.len() - 1], &["cut off"]);
     refuses("not JSON", &[no_record]);
