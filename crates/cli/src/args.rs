@@ -44,15 +44,15 @@ pub(crate) enum Command {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Bench {
-    /// A suite (overview) or mechanisms, by name or pattern such as 'process/*'
+    /// A suite (overview, channels) or mechanisms, by name or pattern such as 'process/*'
     #[arg(value_name = "SUITE|MECHANISM")]
     pub(crate) what: Vec<String>,
 
-    /// quick: 6 rounds of 50 + 100 ms; standard: 12 of 100 + 250 ms and more cells; full: by count
+    /// quick: 6 rounds of 50 + 100 ms; standard: 12 of 100 + 250 ms and more cells; full: 6, by count
     #[arg(long, default_value = "quick", value_name = "quick|standard|full")]
     pub(crate) profile: Profile,
 
-    /// Instead of the suite's: ping-pong, stream, fan-in
+    /// Instead of the suite's: ping-pong, stream, fan-in, merge, mpmc
     #[arg(long, value_delimiter = ',', value_name = "PATTERN")]
     pub(crate) pattern: Vec<Pattern>,
 
@@ -60,21 +60,22 @@ pub(crate) struct Bench {
     #[arg(long, value_delimiter = ',', value_parser = parse_size, value_name = "SIZE", allow_negative_numbers = true)]
     pub(crate) size: Vec<Payload>,
 
-    /// Only cells with this kind of payload: u64, bytes
-    #[arg(long, value_parser = parse_kind, value_name = "KIND")]
+    /// Only cells with this kind of payload: u64, bytes, inline, shared, unread
+    #[arg(long, value_name = "KIND")]
     pub(crate) payload: Option<PayloadKind>,
 
-    /// Instead of the suite's: how many send, in fan-in (1 to 2048)
+    /// Instead of the suite's: how many send, where several do; in mpmc as many receive (1 to 2048)
     #[arg(long, value_delimiter = ',', value_parser = parse_producers, value_name = "COUNT")]
     #[arg(allow_negative_numbers = true)]
     pub(crate) producers: Vec<usize>,
 
-    /// Instead of the suite's: how many messages may be under way
+    /// Instead of the suite's: how many messages may be under way; 0 for a rendezvous
     #[arg(long, value_delimiter = ',', value_parser = parse_capacity, value_name = "COUNT")]
     #[arg(allow_negative_numbers = true)]
     pub(crate) capacity: Vec<usize>,
 
-    /// Instead of the suite's: thread, tokio-multi, tokio-current
+    /// Instead of the suite's: thread, tokio-multi, tokio-current, tokio-multi-unconstrained,
+    /// tokio-current-unconstrained (without tokio's cooperative budget)
     #[arg(long, value_delimiter = ',', value_name = "RUNTIME")]
     pub(crate) runtime: Vec<Runtime>,
 
@@ -189,20 +190,12 @@ fn parse_size(text: &str) -> Result<Payload, String> {
     }
 }
 
-fn parse_kind(text: &str) -> Result<PayloadKind, String> {
-    match text {
-        "u64" => Ok(PayloadKind::U64),
-        "bytes" => Ok(PayloadKind::Bytes),
-        _ => Err(format!("unknown payload `{text}`; known: u64, bytes")),
-    }
-}
-
 fn parse_producers(text: &str) -> Result<usize, String> {
     parse_count(text, estafette_measure::message::MAX_PRODUCERS)
 }
 
 fn parse_capacity(text: &str) -> Result<usize, String> {
-    parse_count(text, 1 << 24)
+    if text == "0" { Ok(0) } else { parse_count(text, 1 << 24) }
 }
 
 fn parse_rounds(text: &str) -> Result<usize, String> {

@@ -15,6 +15,7 @@ mod columns;
 mod command;
 mod exit;
 mod progress;
+mod reference;
 mod summary;
 mod table;
 

@@ -34,9 +34,13 @@ fn winners_of(ranking: &Ranking) -> Vec<&Row> {
 fn winners(rankings: &[Ranking]) -> String {
     let (mut won, mut open) = (Vec::new(), Vec::new());
     for scope in Scope::ALL {
-        for (pattern, doing) in
-            [(Pattern::PingPong, "round trips"), (Pattern::Stream, "streams"), (Pattern::FanIn, "fan-in")]
-        {
+        for (pattern, doing) in [
+            (Pattern::PingPong, "round trips"),
+            (Pattern::Stream, "streams"),
+            (Pattern::FanIn, "fan-in"),
+            (Pattern::Merge, "merging"),
+            (Pattern::Mpmc, "sharing out"),
+        ] {
             let contested = |ranking: &&Ranking| {
                 let candidates =
                     ranking.rows.iter().filter(|row| !row.control && row.spec.standing == Standing::Candidate);
@@ -92,6 +96,8 @@ fn doing(ranking: &Ranking) -> &'static str {
         Pattern::PingPong => "round trips",
         Pattern::Stream => "messages of a stream",
         Pattern::FanIn => "messages of a fan-in",
+        Pattern::Merge => "messages of a merge",
+        Pattern::Mpmc => "messages shared out",
     }
 }
 

@@ -1,13 +1,14 @@
 //! Rankings as tables of at most 100 columns.
 
 use estafette_measure::case::Pattern;
+use estafette_measure::plan::Refusal;
 use estafette_measure::ranking::{Ranking, Row, RowResult};
 use estafette_measure::record::Record;
 use estafette_measure::spec::{Loss, Standing};
 use estafette_measure::stats::Verdict;
 use estafette_measure::{MAX_LOSS, units};
 
-use crate::columns::{Left, Right, columns, lines};
+use crate::columns::{Left, Right, columns, lines, plain};
 
 /// One cell's table with its heading.
 pub(crate) fn ranking(ranking: &Ranking) -> String {
@@ -18,6 +19,28 @@ pub(crate) fn ranking(ranking: &Ranking) -> String {
     let rows: Vec<_> = ranking.rows.iter().map(|row| columns_of(ranking, row, round_trip)).collect();
     let mut text = format!("{}\n", ranking.cell);
     text.push_str(&columns(&headers, &[Left, Right, Right, Right, Right, Right, Left, Left], &rows));
+    text.push_str(&caveats(ranking));
+    let batch = ranking.rows.iter().filter_map(|row| row.result.as_ref()).map(|result| result.batch).max();
+    if let Some(batch) = batch.filter(|batch| *batch > 1) {
+        text.push_str(&format!("  too short for the clock: times are means of up to {batch} round trips\n"));
+    }
+    let bound = ranking.bound.as_ref().map(|bound| format!("limit: {} {}", bound.name, units::duration(bound.ns)));
+    let noise = ranking.noise.zip(ranking.floor).map(|(noise, floor)| {
+        format!("noise {} · nothing within {} is decided", percent(noise), percent(floor.exp_m1()))
+    });
+    let few = (noise.is_none() && ranking.rows.iter().any(|row| row.control))
+        .then(|| String::from("fewer than 6 valid pairs of the control: nothing is decided"));
+    let void = (ranking.void > 0).then(|| format!("{} instance(s) void", ranking.void));
+    let notes: Vec<String> = [bound, noise, few, void].into_iter().flatten().collect();
+    if !notes.is_empty() {
+        text.push_str(&format!("  {}\n", notes.join(" · ")));
+    }
+    text
+}
+
+/// What must be said of a cell's mechanisms beside their figures: failures, broken promises, losses.
+pub(crate) fn caveats(ranking: &Ranking) -> String {
+    let mut text = String::new();
     for row in &ranking.rows {
         if let Some((count, why)) = &row.failed {
             let why = lines(why).replace('\n', "\n    ");
@@ -38,21 +61,6 @@ pub(crate) fn ranking(ranking: &Ranking) -> String {
                 percent(result.lost)
             ));
         }
-    }
-    let batch = ranking.rows.iter().filter_map(|row| row.result.as_ref()).map(|result| result.batch).max();
-    if let Some(batch) = batch.filter(|batch| *batch > 1) {
-        text.push_str(&format!("  too short for the clock: times are means of up to {batch} round trips\n"));
-    }
-    let bound = ranking.bound.as_ref().map(|bound| format!("limit: {} {}", bound.name, units::duration(bound.ns)));
-    let noise = ranking.noise.zip(ranking.floor).map(|(noise, floor)| {
-        format!("noise {} · nothing within {} is decided", percent(noise), percent(floor.exp_m1()))
-    });
-    let few = (noise.is_none() && ranking.rows.iter().any(|row| row.control))
-        .then(|| String::from("fewer than 6 valid pairs of the control: nothing is decided"));
-    let void = (ranking.void > 0).then(|| format!("{} instance(s) void", ranking.void));
-    let notes: Vec<String> = [bound, noise, few, void].into_iter().flatten().collect();
-    if !notes.is_empty() {
-        text.push_str(&format!("  {}\n", notes.join(" · ")));
     }
     text
 }
@@ -75,9 +83,10 @@ fn columns_of(ranking: &Ranking, row: &Row, round_trip: bool) -> Vec<String> {
     let figures = if round_trip {
         [units::duration(result.metric_ns), optional(result.p99_ns, &units::duration)]
     } else {
+        // Between ends in one process most messages are handed on, not copied.
         let each = match ranking.cell.payload.len() {
-            8 => units::duration(result.metric_ns),
-            len => units::bandwidth(len as f64 * 1e9 / result.metric_ns),
+            len if len > 8 && !ranking.cell.scope.in_process() => units::bandwidth(len as f64 * 1e9 / result.metric_ns),
+            _ => units::duration(result.metric_ns),
         };
         [units::rate(1e9 / result.metric_ns), each]
     };
@@ -121,26 +130,24 @@ pub(crate) fn percent(part: f64) -> String {
     format!("{} %", units::three_digits(part * 100.0))
 }
 
-/// The mechanisms that could not take part, by reason.
+/// The mechanisms that could not take part in a cell, by reason.
 pub(crate) fn refusals(record: &Record) -> String {
-    let mut lines: Vec<(String, usize)> = Vec::new();
-    for refusal in &record.refusals {
-        let line = format!("{}: {}", refusal.case.mechanism, refusal.why);
-        match lines.iter_mut().find(|(known, _)| *known == line) {
-            Some((_, count)) => *count += 1,
-            None => lines.push((line, 1)),
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for Refusal { case, why } in &record.refusals {
+        let at = reasons.iter().position(|(known, _)| known == why).unwrap_or_else(|| {
+            reasons.push((why, Vec::new()));
+            reasons.len() - 1
+        });
+        let names = &mut reasons[at].1;
+        if !names.contains(&&*case.mechanism) {
+            names.push(&case.mechanism);
         }
     }
-    if lines.is_empty() {
+    if reasons.is_empty() {
         return String::new();
     }
-    let mut text = String::from("Not in every cell of its distance:\n");
-    for (line, count) in lines {
-        let cells = if count == 1 { String::from("1 cell") } else { format!("{count} cells") };
-        text.push_str(&format!("  {line} ({cells})\n"));
-    }
-    text.push('\n');
-    text
+    let rows: Vec<_> = reasons.into_iter().map(|(why, names)| vec![plain(why), plain(&names.join(" "))]).collect();
+    format!("Not in every cell of its distance:\n{}\n", columns(&[], &[], &rows))
 }
 
 /// Whether a verdict says that there is a difference.

@@ -71,7 +71,7 @@ fn impossible_numbers() {
     let numbers = [
         ("--rounds", &["0", "-1", "1000000000", "many"][..], "1 to 1000"),
         ("--producers", &["0", "-1", "2049", "x"], "1 to 2048"),
-        ("--capacity", &["0", "-1", "99999999999999999999"], "1 to 16777216"),
+        ("--capacity", &["-1", "x", "99999999999999999999"], "1 to 16777216"),
         ("--seed", &["9007199254740992", "-1", "x"], "0 to 9007199254740991"),
         ("--window", &["0ms", "61s", "3600s"], "1ms to 60s"),
         ("--window", &["1h", "100", "-1ms", "ms"], "write a"),
@@ -107,6 +107,7 @@ fn what_no_mechanism_can_do() {
         &["network/udp", "under 8 bytes", "one producer"],
     );
     bench(&["process/pipe", "--wait", "adaptive"], &["process/pipe", "no wait mode adaptive"]);
+    bench(&["task/tokio-mpsc", "--capacity", "0"], &["task/tokio-mpsc", "no rendezvous", "at least 1"]);
     bench(&["thread/rtrb", "--pattern", "fan-in"], &["thread/rtrb", "no fan-in"]);
     bench(&["process/pipe", "--payload", "u64", "--size", "64"], &["process/pipe"]);
     refused(

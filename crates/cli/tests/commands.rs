@@ -135,9 +135,11 @@ fn a_run_of_every_healthy_mechanism_is_fine() {
     let _alone = alone();
     let ground = Ground::new();
     let overview = ground.bench(60, &["--rounds=1", "--json"]);
+    // Every channel in every kind of cell: patterns, payloads, capacities down to a rendezvous, runtimes.
+    let channels = ground.bench(10, &["channels", "--profile=standard", "--rounds=1", "--json"]);
     let baselines = ["process/pipe-c", "process/unix-stream-c", "thread/rtrb-by-hand", "--rounds=1", "--json"];
     let mut measured = Vec::new();
-    for record in [overview.json(), ground.bench(60, &baselines).json()] {
+    for record in [overview.json(), channels.json(), ground.bench(60, &baselines).json()] {
         for instance in record["instances"].as_array().unwrap() {
             let figures = &instance["outcome"]["measured"];
             assert!(figures["messages"].as_u64() > Some(0) && figures["breach"].is_null(), "{instance}");

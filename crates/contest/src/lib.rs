@@ -6,6 +6,8 @@
 
 mod buffer;
 mod byte_stream;
+mod channel;
+mod credit;
 mod ring_ends;
 mod runtime;
 

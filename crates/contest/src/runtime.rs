@@ -12,22 +12,32 @@ pub(crate) fn executor(case: &Case) -> Result<Box<dyn Executor>> {
     let runtime = match case.runtime {
         Kind::Thread => return Ok(Box::new(Threads)),
         // One worker a core, as a program that uses `#[tokio::main]` has it.
-        Kind::TokioMulti => Builder::new_multi_thread().build(),
-        Kind::TokioCurrent => Builder::new_current_thread().build(),
+        Kind::TokioMulti | Kind::TokioMultiUnconstrained => Builder::new_multi_thread().build(),
+        Kind::TokioCurrent | Kind::TokioCurrentUnconstrained => Builder::new_current_thread().build(),
     };
-    Ok(Box::new(Tasks(runtime.context("starting tokio's runtime")?)))
+    let unconstrained = matches!(case.runtime, Kind::TokioMultiUnconstrained | Kind::TokioCurrentUnconstrained);
+    Ok(Box::new(Tasks { runtime: runtime.context("starting tokio's runtime")?, unconstrained }))
 }
 
 /// One task a party.
-struct Tasks(Runtime);
+struct Tasks {
+    runtime: Runtime,
+    /// Whether tasks run without the runtime's cooperative budget.
+    unconstrained: bool,
+}
 
 impl Executor for Tasks {
     fn run(self: Box<Self>, jobs: Vec<Job>) -> Result<()> {
-        let Tasks(runtime) = *self;
+        let Tasks { runtime, unconstrained } = *self;
         let result = runtime.block_on(async {
             let mut tasks = JoinSet::new();
             for job in jobs {
-                tasks.spawn(async move { job.work.await.context(job.name) });
+                let work = async move { job.work.await.context(job.name) };
+                if unconstrained {
+                    tasks.spawn(tokio::task::unconstrained(work));
+                } else {
+                    tasks.spawn(work);
+                }
             }
             while let Some(result) = tasks.join_next().await {
                 result.context("a task")??;

@@ -18,6 +18,13 @@ pub(crate) enum Stopped {
     Receiving(io::Error),
 }
 
+impl Stopped {
+    /// Whether there is nothing more to receive, as every sender has gone.
+    pub(crate) fn at_the_end(&self) -> bool {
+        matches!(self, Stopped::Receiving(error) if error.kind() == io::ErrorKind::UnexpectedEof)
+    }
+}
+
 /// How a batch ended.
 pub(crate) type Ended = Result<(), Stopped>;
 

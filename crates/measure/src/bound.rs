@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::case::{Cell, Pattern, Payload, Place};
 use crate::limits::Limits;
-use crate::message::{Generator, Verifier};
+use crate::message::{Generator, Payload as _, Shared, Verifier};
 use crate::spec::{Scope, Wait};
 
 /// What filling and checking a message costs by itself, on one core, with the message in its cache.
@@ -24,14 +24,15 @@ impl Handling {
     pub fn measure(payload: Payload) -> Handling {
         const BATCHES: usize = 15;
         let mut next = Generator::new(1, 0, payload.len());
-        let mut seen = Verifier::new(1, 1, payload.len());
+        let mut seen = Verifier::new(1, 1, payload.len()).reading(!matches!(payload, Payload::Unread(_)));
         let mut buffer = vec![0; payload.len()];
         let mut one = || match payload {
             Payload::U64 => seen.word(std::hint::black_box(next.word())),
-            Payload::Bytes(_) => {
+            Payload::Bytes(_) | Payload::Inline => {
                 next.fill(&mut buffer);
                 seen.bytes(std::hint::black_box(&buffer));
             }
+            Payload::Shared(_) | Payload::Unread(_) => std::hint::black_box(Shared::make(&mut next)).check(&mut seen),
         };
         let mut count = 1u32;
         let mut timed = |count: u32| {

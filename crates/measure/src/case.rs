@@ -18,11 +18,23 @@ pub enum Pattern {
     PingPong,
     /// One producer sends to one consumer as fast as it can.
     Stream,
-    /// Several producers send to one consumer as fast as they can.
+    /// Several producers send to one consumer through one channel, as fast as they can.
     FanIn,
+    /// Several producers send to one consumer as fast as they can, each through a channel of its own; the consumer
+    /// merges them. The cell's capacity is divided among the channels.
+    Merge,
+    /// Several producers send to as many consumers through one channel, as fast as they can; each message goes to one.
+    Mpmc,
 }
 
-names!(Pattern, "pattern", PingPong = "ping-pong", Stream = "stream", FanIn = "fan-in");
+names!(Pattern, "pattern", PingPong = "ping-pong", Stream = "stream", FanIn = "fan-in", Merge = "merge", Mpmc = "mpmc");
+
+impl Pattern {
+    /// Whether there may be several producers.
+    pub fn gathers(self) -> bool {
+        matches!(self, Pattern::FanIn | Pattern::Merge | Pattern::Mpmc)
+    }
+}
 
 /// What kind of value a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -32,7 +44,15 @@ pub enum PayloadKind {
     U64,
     /// A run of bytes: a `Vec<u8>` where a channel takes values, a slice elsewhere.
     Bytes,
+    /// An array of 64 bytes, passed by value.
+    Inline,
+    /// A tag and a clone of one buffer that all messages share: every message counts its references up and down.
+    Shared,
+    /// The same, of which the receiver reads the tag alone.
+    Unread,
 }
+
+names!(PayloadKind, "payload", U64 = "u64", Bytes = "bytes", Inline = "inline", Shared = "shared", Unread = "unread");
 
 /// What a message is: its kind and its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -43,17 +63,28 @@ pub enum Payload {
     U64,
     /// So many bytes, at least one.
     Bytes(usize),
+    /// [`Payload::INLINE`] bytes in the message itself.
+    Inline,
+    /// So many bytes that all messages share.
+    Shared(usize),
+    /// The same, not read.
+    Unread(usize),
 }
 
 impl Payload {
     /// The longest message that can be asked for: 1 GiB.
     pub const MAX: usize = 1 << 30;
+    /// The length of an inline message.
+    pub const INLINE: usize = 64;
 
     /// Its kind.
     pub fn kind(self) -> PayloadKind {
         match self {
             Payload::U64 => PayloadKind::U64,
             Payload::Bytes(_) => PayloadKind::Bytes,
+            Payload::Inline => PayloadKind::Inline,
+            Payload::Shared(_) => PayloadKind::Shared,
+            Payload::Unread(_) => PayloadKind::Unread,
         }
     }
 
@@ -61,7 +92,8 @@ impl Payload {
     pub fn len(self) -> usize {
         match self {
             Payload::U64 => 8,
-            Payload::Bytes(len) => len,
+            Payload::Bytes(len) | Payload::Shared(len) | Payload::Unread(len) => len,
+            Payload::Inline => Payload::INLINE,
         }
     }
 
@@ -76,6 +108,9 @@ impl fmt::Display for Payload {
         match self {
             Payload::U64 => f.pad("u64"),
             Payload::Bytes(len) => f.pad(&units::size(*len)),
+            Payload::Inline => f.pad("inline"),
+            Payload::Shared(len) => f.pad(&format!("shared-{}", units::size(*len))),
+            Payload::Unread(len) => f.pad(&format!("unread-{}", units::size(*len))),
         }
     }
 }
@@ -84,13 +119,17 @@ impl FromStr for Payload {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if text == "u64" {
-            return Ok(Payload::U64);
-        }
-        match units::parse_size(text)? {
+        let (of, size): (fn(usize) -> Payload, &str) = match text.split_once('-') {
+            None if text == "u64" => return Ok(Payload::U64),
+            None if text == "inline" => return Ok(Payload::Inline),
+            Some(("shared", size)) => (Payload::Shared, size),
+            Some(("unread", size)) => (Payload::Unread, size),
+            _ => (Payload::Bytes, text),
+        };
+        match units::parse_size(size)? {
             0 => Err(String::from("size 0: a message has at least 1 byte")),
             len if len > Payload::MAX => Err(format!("size {text}: the longest message is 1 GiB")),
-            len => Ok(Payload::Bytes(len)),
+            len => Ok(of(len)),
         }
     }
 }
@@ -143,11 +182,18 @@ pub struct Cell {
     pub place: Place,
 }
 
+impl Cell {
+    /// How many receive.
+    pub fn consumers(&self) -> usize {
+        if self.pattern == Pattern::Mpmc { self.producers } else { 1 }
+    }
+}
+
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} · {}", self.scope, self.pattern)?;
-        if self.pattern == Pattern::FanIn {
-            write!(f, " {}→1", self.producers)?;
+        if self.pattern.gathers() {
+            write!(f, " {}→{}", self.producers, self.consumers())?;
         }
         write!(f, " · {} · {}", self.payload, self.wait)?;
         match (self.runtime, self.place) {
@@ -236,8 +282,11 @@ mod tests {
         assert_eq!("u64".parse(), Ok(Payload::U64));
         assert_eq!("64".parse(), Ok(Payload::Bytes(64)));
         assert_eq!("4KiB".parse(), Ok(Payload::Bytes(4096)));
-        assert_eq!(Payload::Bytes(4096).to_string(), "4KiB");
-        for bad in ["0", "-1", "4Kib", "1TiB", "", "99999999999999999999"] {
+        for payload in [Payload::Bytes(4096), Payload::Inline, Payload::Shared(1200), Payload::Unread(1024)] {
+            assert_eq!(payload.to_string().parse(), Ok(payload));
+        }
+        assert_eq!(Payload::Shared(1200).to_string(), "shared-1200B");
+        for bad in ["0", "shared-0", "shared", "inline-64B", "-1", "4Kib", "1TiB", "", "99999999999999999999"] {
             assert!(bad.parse::<Payload>().is_err(), "{bad}");
         }
     }

@@ -3,7 +3,7 @@
 //! A loop handles a batch of messages, then reads the clock: every [`Meter::stride`] messages. Inside a batch there is one
 //! call of the mechanism's end, which makes or checks the message, and one comparison.
 //!
-//! Where the executor gives each party a thread of its own, a batch is not awaited but run by a plain function, in which
+//! Where a mechanism's ends block, and each party has a thread of its own, a batch is not awaited but run by a plain function, in which
 //! its state lives in registers; see `batch.rs`.
 
 use std::io::ErrorKind;
@@ -15,11 +15,11 @@ use anyhow::{Context, Result, bail};
 use hdrhistogram::Histogram;
 
 use crate::batch::{self, Duplex, Stopped, blocking};
-use crate::case::{Case, Pattern, Place, Role};
+use crate::case::{Case, Pattern, Payload, Place, Role};
 use crate::clock::{self, now_ns};
 use crate::executor::{Job, Work};
 use crate::limits::pin_to;
-use crate::mechanism::{Carries, Ends, Party, Rx, Tx};
+use crate::mechanism::{Carries, Ends, Mechanism, Party, Rx, Tx};
 use crate::message::{Generator, Verifier};
 use crate::pace::{Feedback, Pacer};
 use crate::protocol::{LatencyCounts, PartyReport, Report};
@@ -69,12 +69,12 @@ pub fn drive<M: Carries<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &mut
     }
     let Ends(mut parties) = mechanism.open(case, role, &mut ctx.meet).context("opening")?;
     let executor = mechanism.executor(case)?;
-    let blocking = executor.blocks();
     // The order that `Assignment::cpus` follows.
     parties.sort_by_key(|party| party.role);
     let leader = parties.iter().map(|party| party.role).max_by_key(|role| matches!(role, Role::Consumer(_)));
     let lossy = mechanism.spec().loss == Loss::Counted;
     let paced = lossy && case.pattern != Pattern::PingPong;
+    let competing = case.consumers() > 1;
     let (mut feedback, pacers) = if paced { feedback(case, role, &mut ctx.meet)? } else { (None, Vec::new()) };
     let mut pacers = pacers.into_iter();
     let start_ns = ctx.meet.ready()?;
@@ -83,11 +83,13 @@ pub fn drive<M: Carries<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &mut
         let loops = Loops {
             role: party.role,
             next: Generator::new(ctx.seed, producer(party.role), case.payload.len()),
-            seen: Verifier::new(ctx.seed, case.producers, case.payload.len()),
+            seen: Verifier::new(ctx.seed, case.producers, case.payload.len())
+                .reading(!matches!(case.payload, Payload::Unread(_)))
+                .competing(competing),
             meter: Meter::new(ctx.window, start_ns, Some(party.role) == leader),
             share: ctx.window.share(producer(party.role), case.producers),
             lossy,
-            blocking,
+            competing,
             feedback: if matches!(party.role, Role::Consumer(_)) { feedback.take() } else { None },
             pacer: if matches!(party.role, Role::Producer(_)) { pacers.next() } else { None },
             missing: [0; 2],
@@ -96,7 +98,7 @@ pub fn drive<M: Carries<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &mut
         let reports = reports.clone();
         let pattern = case.pattern;
         let work: Work<()> = Box::pin(async move {
-            let report = loops.run(pattern, party).await?;
+            let report = loops.run::<M, _, _>(pattern, party).await?;
             let _ = reports.send(report);
             Ok(())
         });
@@ -168,8 +170,8 @@ struct Loops {
     meter: Meter,
     share: Option<u64>,
     lossy: bool,
-    /// Whether batches run on a thread of this party's own.
-    blocking: bool,
+    /// Whether several consumers share the stream, which then ends as its producers go.
+    competing: bool,
     feedback: Option<Feedback>,
     pacer: Option<Pacer>,
     /// Messages missing as the window opened and as it closed, of a mechanism that may lose.
@@ -177,23 +179,29 @@ struct Loops {
 }
 
 impl Loops {
-    async fn run<T: Tx, R: Rx>(self, pattern: Pattern, party: Party<T, R>) -> Result<(PartyReport, Option<Usage>)> {
+    /// A party's loop. Where the mechanism's ends block, batches are run by plain functions; `M` decides it as the program
+    /// is compiled, so that only one of the two ways is.
+    async fn run<M: Mechanism, T: Tx, R: Rx>(
+        self,
+        pattern: Pattern,
+        party: Party<T, R>,
+    ) -> Result<(PartyReport, Option<Usage>)> {
         match (pattern, self.role, party.tx, party.rx) {
-            (Pattern::PingPong, Role::Producer(_), Some(tx), Some(rx)) => self.ping(Duplex { tx, rx }).await,
-            (Pattern::PingPong, Role::Consumer(_), Some(tx), Some(rx)) => self.pong(Duplex { tx, rx }).await,
+            (Pattern::PingPong, Role::Producer(_), Some(tx), Some(rx)) => self.ping::<M, _, _>(Duplex { tx, rx }).await,
+            (Pattern::PingPong, Role::Consumer(_), Some(tx), Some(rx)) => self.pong::<M, _, _>(Duplex { tx, rx }).await,
             (_, Role::Producer(_), Some(tx), _) if self.pacer.is_some() => self.produce_paced(tx).await,
-            (_, Role::Producer(_), Some(tx), _) => self.produce(tx).await,
-            (_, Role::Consumer(_), _, Some(rx)) => self.consume(rx).await,
+            (_, Role::Producer(_), Some(tx), _) => self.produce::<M, _>(tx).await,
+            (_, Role::Consumer(_), _, Some(rx)) => self.consume::<M, _>(rx).await,
             (pattern, role, ..) => bail!("the mechanism opened no end for {role} of a {pattern}"),
         }
     }
 
     /// Sends until the time is over or the share is sent, then the end mark.
-    async fn produce<T: Tx>(mut self, mut tx: T) -> Result<(PartyReport, Option<Usage>)> {
+    async fn produce<M: Mechanism, T: Tx>(mut self, mut tx: T) -> Result<(PartyReport, Option<Usage>)> {
         loop {
             let left = self.share.map_or(u64::MAX, |share| share - self.next.made());
             let count = self.meter.stride(self.next.made()).min(left);
-            let put = if self.blocking {
+            let put = if M::BLOCKS {
                 blocking::put(&mut tx, &mut self.next, count)
             } else {
                 batch::put(&mut tx, &mut self.next, count).await
@@ -237,7 +245,11 @@ impl Loops {
     async fn produced<T: Tx>(mut self, mut tx: T) -> Result<(PartyReport, Option<Usage>)> {
         let sent = self.next.made();
         self.meter.end(sent);
-        self.send_end(&mut tx).await?;
+        if self.competing {
+            tx.flush().await.context("flushing")?;
+        } else {
+            self.send_end(&mut tx).await?;
+        }
         Ok(self.report(sent, sent, None))
     }
 
@@ -256,17 +268,20 @@ impl Loops {
     }
 
     /// Receives until every producer has ended.
-    async fn consume<R: Rx>(mut self, mut rx: R) -> Result<(PartyReport, Option<Usage>)> {
+    async fn consume<M: Mechanism, R: Rx>(mut self, mut rx: R) -> Result<(PartyReport, Option<Usage>)> {
         let mut heard_ns = now_ns();
         loop {
             let before = self.seen.received();
             let most = if self.feedback.is_some() { FEEDBACK_STRIDE } else { u64::MAX };
             let count = self.meter.stride(before).min(most);
-            let got = if self.blocking {
+            let got = if M::BLOCKS {
                 blocking::get(&mut rx, &mut self.seen, count)
             } else {
                 batch::get(&mut rx, &mut self.seen, count).await
             };
+            if self.competing && matches!(&got, Err(stopped) if stopped.at_the_end()) {
+                break;
+            }
             got.or_else(|stopped| self.forgive(stopped))?;
             if self.seen.ended() {
                 break;
@@ -300,7 +315,10 @@ impl Loops {
     }
 
     /// Asks and waits for the answer, over and over, and notes how long it took.
-    async fn ping<T: Tx, R: Rx>(mut self, mut ends: Duplex<T, R>) -> Result<(PartyReport, Option<Usage>)> {
+    async fn ping<M: Mechanism, T: Tx, R: Rx>(
+        mut self,
+        mut ends: Duplex<T, R>,
+    ) -> Result<(PartyReport, Option<Usage>)> {
         let clock_ns = clock::cost_ns();
         let mut times = Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3).context("a histogram")?;
         let mut batch: u64 = 1;
@@ -309,7 +327,7 @@ impl Loops {
             let left = self.share.map_or(u64::MAX, |share| share - self.next.made());
             let round_trips = batch.min(left);
             let asked_ns = now_ns();
-            let asked = if self.blocking {
+            let asked = if M::BLOCKS {
                 blocking::ask(&mut ends, &mut self.next, &mut self.seen, round_trips)
             } else {
                 batch::ask(&mut ends, &mut self.next, &mut self.seen, round_trips).await
@@ -353,12 +371,15 @@ impl Loops {
     }
 
     /// Answers until the end mark, and that too.
-    async fn pong<T: Tx, R: Rx>(mut self, mut ends: Duplex<T, R>) -> Result<(PartyReport, Option<Usage>)> {
+    async fn pong<M: Mechanism, T: Tx, R: Rx>(
+        mut self,
+        mut ends: Duplex<T, R>,
+    ) -> Result<(PartyReport, Option<Usage>)> {
         let mut heard_ns = now_ns();
         loop {
             let before = self.next.made();
             let count = self.meter.stride(before);
-            let done = if self.blocking {
+            let done = if M::BLOCKS {
                 blocking::answer(&mut ends, &mut self.next, &mut self.seen, count)
             } else {
                 batch::answer(&mut ends, &mut self.next, &mut self.seen, count).await

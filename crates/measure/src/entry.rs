@@ -7,14 +7,14 @@ use std::sync::Arc;
 use anyhow::Result;
 use glob::Pattern;
 
-use crate::case::{Case, Place, Role};
+use crate::case::{Case, Payload, Place, Role};
 use crate::driver::{Ctx, drive};
 use crate::mechanism::{Carries, Mechanism, Raw};
-use crate::message::MAX_PRODUCERS;
+use crate::message::{Inline, MAX_PRODUCERS, Shared};
 use crate::protocol::Report;
 use crate::spec::{Loss, Ordering, Runtime, Spec, Wait};
 
-/// Something that can be measured. Mechanisms become entries through [`bytes`] and [`values`]; what does not fit their
+/// Something that can be measured. Mechanisms become entries through [`bytes()`] and [`values`]; what does not fit their
 /// form, such as a program in another language or a hand-written loop, implements this itself.
 pub trait Entry: Send + Sync {
     /// Its description.
@@ -68,11 +68,17 @@ pub fn bytes<M: Carries<Raw>>(mechanism: M) -> impl Entry {
     Enrolled { spec: mechanism.spec(), run: drive::<M, Raw>, mechanism }
 }
 
-/// Makes an entry of a mechanism that carries values: `u64` and `Vec<u8>`.
-pub fn values<M: Carries<u64> + Carries<Vec<u8>>>(mechanism: M) -> impl Entry {
+/// A mechanism that carries values of every kind.
+pub trait CarriesValues: Carries<u64> + Carries<Vec<u8>> + Carries<Inline> + Carries<Shared> {}
+impl<M: Carries<u64> + Carries<Vec<u8>> + Carries<Inline> + Carries<Shared>> CarriesValues for M {}
+
+/// Makes an entry of a mechanism that carries values.
+pub fn values<M: CarriesValues>(mechanism: M) -> impl Entry {
     let run: Run<M> = |mechanism, case, role, ctx| match case.payload {
-        crate::case::Payload::U64 => drive::<M, u64>(mechanism, case, role, ctx),
-        crate::case::Payload::Bytes(_) => drive::<M, Vec<u8>>(mechanism, case, role, ctx),
+        Payload::U64 => drive::<M, u64>(mechanism, case, role, ctx),
+        Payload::Bytes(_) => drive::<M, Vec<u8>>(mechanism, case, role, ctx),
+        Payload::Inline => drive::<M, Inline>(mechanism, case, role, ctx),
+        Payload::Shared(_) | Payload::Unread(_) => drive::<M, Shared>(mechanism, case, role, ctx),
     };
     Enrolled { spec: mechanism.spec(), run, mechanism }
 }
@@ -174,6 +180,9 @@ pub fn can_run(entry: &dyn Entry, case: &Case, cores: usize) -> Result<(), Strin
     has(&format!("does not run on {}", case.runtime), spec.runtimes.contains(&case.runtime))?;
     if let Some(max) = spec.max_message.filter(|&max| case.payload.len() > max) {
         return Err(format!("its longest message is {max} bytes, {} were asked for", case.payload.len()));
+    }
+    if case.capacity < spec.least_capacity {
+        return Err(format!("has no rendezvous: its capacity is at least {}", spec.least_capacity));
     }
     let producers = spec.max_producers.unwrap_or(MAX_PRODUCERS).min(MAX_PRODUCERS);
     if case.producers > producers {

@@ -30,11 +30,6 @@ pub trait Executor {
     /// # Errors
     /// The first failure, a panic included.
     fn run(self: Box<Self>, jobs: Vec<Job>) -> Result<()>;
-
-    /// Whether each job has a thread to itself, which it may block.
-    fn blocks(&self) -> bool {
-        false
-    }
 }
 
 /// One OS thread a party, and the child's own where it plays one party only: a process with a second thread pays for it
@@ -58,10 +53,6 @@ impl Executor for Threads {
         }
         drop(done);
         results.iter().take(count).collect()
-    }
-
-    fn blocks(&self) -> bool {
-        true
     }
 }
 

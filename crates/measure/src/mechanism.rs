@@ -96,7 +96,7 @@ impl<T, R> Ends<T, R> {
                 ends.0.extend(Ends::consumer(0, rx).0);
                 Ok(ends)
             }
-            Pattern::FanIn => bail!("one sender and one receiver cannot fan in"),
+            pattern => bail!("one sender and one receiver cannot play {pattern}"),
         }
     }
 
@@ -112,17 +112,24 @@ impl<T, R> Ends<T, R> {
             return Ends::pair(case, open);
         }
         let (tx, rx) = open()?;
-        let mut ends = Ends::consumer(0, rx);
-        for index in 1..case.producers {
-            ends.0.extend(Ends::producer(index, tx.clone()).0);
-        }
-        ends.0.extend(Ends::producer(0, tx).0);
-        Ok(ends)
+        Ok(Ends::many((0..case.producers).map(|_| tx.clone()), [rx]))
+    }
+
+    /// Every end of a case with several producers, or consumers, inside one process.
+    pub fn many(txs: impl IntoIterator<Item = T>, rxs: impl IntoIterator<Item = R>) -> Self {
+        let producers = txs.into_iter().enumerate().flat_map(|(index, tx)| Ends::producer(index, tx).0);
+        let mut ends = Ends(producers.collect());
+        ends.0.extend(rxs.into_iter().enumerate().flat_map(|(index, rx)| Ends::consumer(index, rx).0));
+        ends
     }
 }
 
 /// What every mechanism says and does, whatever it carries.
 pub trait Mechanism: Send + Sync + 'static {
+    /// Whether its ends block the thread that calls them. False where they are futures of a runtime, for which
+    /// [`Mechanism::executor`] must then be given.
+    const BLOCKS: bool = true;
+
     /// Its description.
     fn spec(&self) -> Spec;
 

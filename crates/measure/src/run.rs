@@ -181,13 +181,15 @@ fn figures(spec: &Spec, measured: &Measured) -> Result<Figures, Failure> {
     } else {
         None
     };
-    let delivered: u64 = match consumer {
-        Some(party) if latency.is_none() => party.received.iter().map(|count| count.received).sum(),
-        _ => lead.received.iter().map(|count| count.received).sum(),
-    };
-    let spent = spent(measured, lead, delivered);
+    // Several consumers share a stream: what each had counts, within windows that are the same but for a look at the clock.
+    let consumers = || parties().filter(|party| matches!(party.role, Role::Consumer(_)));
+    let several = consumers().count() > 1;
+    let messages = if several { consumers().map(|party| party.messages).sum() } else { lead.messages };
+    let total = |party: &PartyReport| party.received.iter().map(|count| count.received).sum::<u64>();
+    let delivered = if several { consumers().map(total).sum() } else { total(lead) };
+    let spent = spent(measured, lead, messages, delivered);
     Ok(Figures {
-        messages: lead.messages,
+        messages,
         window_ns: lead.window_ns,
         latency,
         cpu_ns_per_message: spent.map(|(cpu, _)| cpu),
@@ -209,27 +211,27 @@ const WINDOWS_APART: f64 = 0.1;
 /// Processor time and context switches a message, of all children; none where their windows are too far apart. Each
 /// child's are of its own window and held against the messages of that window; a broker's are of the whole instance and
 /// held against all messages.
-fn spent(measured: &Measured, lead: &PartyReport, delivered: u64) -> Option<(f64, f64)> {
+fn spent(measured: &Measured, lead: &PartyReport, messages: u64, delivered: u64) -> Option<(f64, f64)> {
     let (mut cpu, mut switches) = (0.0, 0.0);
     for (role, report) in &measured.reports {
         let Usage { cpu_ns, voluntary_switches, involuntary_switches } = report.usage?;
         let window = report.parties.iter().map(|party| party.window_ns).max();
         // The lead's messages are the unit; a child with a slightly longer window spent proportionally more.
-        let messages = match (role, window) {
+        let handled = match (role, window) {
             (Role::Broker, _) | (_, None) => delivered as f64,
             (_, Some(window_ns)) => {
                 let part = window_ns as f64 / lead.window_ns as f64;
                 if (part - 1.0).abs() > WINDOWS_APART {
                     return None;
                 }
-                lead.messages as f64 * part
+                messages as f64 * part
             }
         };
-        if messages <= 0.0 {
+        if handled <= 0.0 {
             return None;
         }
-        cpu += cpu_ns as f64 / messages;
-        switches += (voluntary_switches + involuntary_switches) as f64 / messages;
+        cpu += cpu_ns as f64 / handled;
+        switches += (voluntary_switches + involuntary_switches) as f64 / handled;
     }
     Some((cpu, switches))
 }

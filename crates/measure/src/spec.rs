@@ -87,6 +87,10 @@ pub enum Runtime {
     TokioMulti,
     /// Tokio's current-thread runtime.
     TokioCurrent,
+    /// Tokio's multi-threaded runtime without its cooperative budget, which makes a task yield after 128 operations.
+    TokioMultiUnconstrained,
+    /// Tokio's current-thread runtime without that budget.
+    TokioCurrentUnconstrained,
 }
 
 /// What a mechanism stands for in a ranking.
@@ -99,6 +103,18 @@ pub enum Standing {
     Limit,
     /// A hand-written program doing the same work, to check the instrument itself. Not part of the default run.
     Baseline,
+}
+
+/// In which runs a mechanism stands that nobody asked for by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Joins {
+    /// In the overview, and wherever else it can.
+    Overview,
+    /// In the suite of its distance.
+    Suite,
+    /// In the suite of its distance, from the profile `standard` on.
+    Standard,
 }
 
 macro_rules! names {
@@ -126,7 +142,15 @@ names!(Wait, "wait mode", Spin = "spin", Adaptive = "adaptive", Block = "block")
 names!(Ownership, "ownership class", Owned = "owned", Borrowed = "borrowed", Loaned = "loaned");
 names!(Ordering, "ordering", Strict = "strict", PerProducer = "per-producer", Unordered = "unordered");
 names!(Loss, "loss", Never = "never", Counted = "counted");
-names!(Runtime, "runtime", Thread = "thread", TokioMulti = "tokio-multi", TokioCurrent = "tokio-current");
+names!(
+    Runtime,
+    "runtime",
+    Thread = "thread",
+    TokioMulti = "tokio-multi",
+    TokioCurrent = "tokio-current",
+    TokioMultiUnconstrained = "tokio-multi-unconstrained",
+    TokioCurrentUnconstrained = "tokio-current-unconstrained",
+);
 
 /// A mechanism's description of itself. Built from [`Spec::new`] and the methods named after the fields.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -155,10 +179,24 @@ pub struct Spec {
     pub loss: Loss,
     /// The longest message in bytes, where there is a limit.
     pub max_message: Option<usize>,
+    /// The least capacity it can have; 0 where it offers a rendezvous.
+    pub least_capacity: usize,
     /// The most producers one receiver can have, where there is a limit.
     pub max_producers: Option<usize>,
     /// What it stands for in a ranking.
     pub standing: Standing,
+    /// In which runs it stands unasked.
+    pub joins: Joins,
+}
+
+impl Runtime {
+    /// Tokio's, in which ends are tasks.
+    pub const TASKS: [Runtime; 4] = [
+        Runtime::TokioMulti,
+        Runtime::TokioCurrent,
+        Runtime::TokioMultiUnconstrained,
+        Runtime::TokioCurrentUnconstrained,
+    ];
 }
 
 impl Spec {
@@ -186,8 +224,10 @@ impl Spec {
             ordering: Ordering::Strict,
             loss: Loss::Never,
             max_message: None,
+            least_capacity: 1,
             max_producers: Some(1),
             standing: Standing::Candidate,
+            joins: Joins::Overview,
         }
     }
 }
@@ -218,8 +258,10 @@ setters! {
     ordering: Ordering => ordering,
     loss: Loss => loss,
     max_message: usize => Some(max_message),
+    least_capacity: usize => least_capacity,
     max_producers: Option<usize> => max_producers,
     standing: Standing => standing,
+    joins: Joins => joins,
 }
 
 #[cfg(test)]

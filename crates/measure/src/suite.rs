@@ -1,10 +1,42 @@
 //! Suites: named presets of cells. A registry's mechanisms join every cell that they can play.
 
 use crate::case::{Cell, Pattern, Payload, Place};
-use crate::spec::{Runtime, Scope, Wait};
+use crate::spec::{Joins, Runtime, Scope, Spec, Standing, Wait};
 
-/// The names of the suites.
-pub const SUITES: [&str; 1] = ["overview"];
+/// A named preset of cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Suite {
+    /// A little of every distance.
+    Overview,
+    /// Channels between tasks and threads, in the axes of `async-channels-bench`.
+    Channels,
+}
+
+crate::spec::names!(Suite, "suite", Overview = "overview", Channels = "channels");
+
+impl Suite {
+    /// All of them.
+    pub const ALL: [Suite; 2] = [Suite::Overview, Suite::Channels];
+
+    /// Its cells at a profile.
+    pub fn cells(self, profile: Profile) -> Vec<Cell> {
+        match self {
+            Suite::Overview => overview(profile),
+            Suite::Channels => channels(profile),
+        }
+    }
+
+    /// Whether a mechanism stands in it unasked.
+    pub fn takes(self, profile: Profile, spec: &Spec) -> bool {
+        // Baselines check the instrument: they run when they are asked for by name.
+        spec.standing != Standing::Baseline
+            && match (self, profile) {
+                (Suite::Overview, _) => spec.joins == Joins::Overview,
+                (Suite::Channels, Profile::Quick) => spec.joins <= Joins::Suite,
+                (Suite::Channels, _) => true,
+            }
+    }
+}
 
 /// How much of a suite is measured, and how often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,8 +80,9 @@ fn cell(scope: Scope, pattern: Pattern, payload: Payload) -> Cell {
         _ => (Runtime::Thread, Wait::Block, Place::OtherCore),
     };
     let producers = match (pattern, scope) {
-        (Pattern::FanIn, Scope::Task) => 8,
-        (Pattern::FanIn, _) => 2,
+        (Pattern::FanIn | Pattern::Merge, Scope::Task) => 8,
+        (Pattern::FanIn | Pattern::Merge, _) => 2,
+        (Pattern::Mpmc, _) => 4,
         _ => 1,
     };
     Cell { scope, pattern, payload, producers, capacity: CAPACITY, runtime, wait, place }
@@ -63,12 +96,10 @@ fn base() -> Vec<Cell> {
     for pattern in [PingPong, Stream, FanIn] {
         cells.push(cell(Scope::Task, pattern, U64));
     }
-    for wait in [Wait::Spin, Wait::Block] {
-        for pattern in [PingPong, Stream] {
-            cells.push(Cell { wait, ..cell(Scope::Thread, pattern, U64) });
-        }
+    for (wait, pattern) in [(Wait::Spin, PingPong), (Wait::Spin, Stream), (Wait::Block, PingPong)] {
+        cells.push(Cell { wait, ..cell(Scope::Thread, pattern, U64) });
     }
-    for (pattern, size) in [(PingPong, 64), (Stream, 4096), (FanIn, 4096)] {
+    for (pattern, size) in [(PingPong, 64), (Stream, 4096)] {
         cells.push(cell(Scope::Process, pattern, Bytes(size)));
     }
     for (pattern, size) in [(PingPong, 64), (Stream, 4096)] {
@@ -88,6 +119,9 @@ pub fn overview(profile: Profile) -> Vec<Cell> {
     if profile == Profile::Quick {
         return base;
     }
+    let mut base = base;
+    base.push(cell(Scope::Process, Pattern::FanIn, Payload::Bytes(4096)));
+    base.push(Cell { wait: Wait::Block, ..cell(Scope::Thread, Pattern::Stream, Payload::U64) });
     let mut cells = base.clone();
     for cell in &base {
         // One axis at a time; what a mechanism cannot play it leaves out.
@@ -107,6 +141,53 @@ pub fn overview(profile: Profile) -> Vec<Cell> {
     distinct(cells)
 }
 
+/// How many messages may be under way in the reference's grid, in all.
+const REFERENCE_CAPACITY: usize = 65_536;
+/// The length of the reference's messages, which share one buffer.
+const REFERENCE_LEN: usize = 1200;
+/// The reference's numbers of tasks.
+const REFERENCE_TASKS: [usize; 9] = [1, 2, 4, 8, 16, 64, 128, 256, 512];
+
+/// The cells of the channels race at a profile. `Full` is the grid of the benchmark it answers.
+pub fn channels(profile: Profile) -> Vec<Cell> {
+    use Pattern::{FanIn, Merge, Mpmc, PingPong, Stream};
+    let task = |pattern| cell(Scope::Task, pattern, Payload::U64);
+    let thread = |pattern, wait| Cell { wait, ..cell(Scope::Thread, pattern, Payload::U64) };
+    let quick = vec![task(FanIn), task(Merge), task(Mpmc), thread(FanIn, Wait::Block), thread(Stream, Wait::Spin)];
+    match profile {
+        Profile::Quick => quick,
+        Profile::Standard => {
+            let mut cells = quick;
+            let base = task(FanIn);
+            // One producer is a stream.
+            let producers = [64, 512];
+            cells.extend(producers.map(|producers| Cell { producers, ..base.clone() }));
+            cells.extend([0, 1, REFERENCE_CAPACITY].map(|capacity| Cell { capacity, ..base.clone() }));
+            let shared = Payload::Shared(REFERENCE_LEN);
+            let payloads = [Payload::Inline, Payload::Bytes(REFERENCE_LEN), shared, Payload::Unread(REFERENCE_LEN)];
+            cells.extend(payloads.map(|payload| Cell { payload, ..base.clone() }));
+            cells.extend(
+                [Runtime::TokioCurrent, Runtime::TokioMultiUnconstrained]
+                    .map(|runtime| Cell { runtime, ..base.clone() }),
+            );
+            cells.push(Cell { producers: 64, ..task(Merge) });
+            cells.extend([task(Stream), task(PingPong), thread(PingPong, Wait::Spin), thread(Mpmc, Wait::Block)]);
+            distinct(cells)
+        }
+        Profile::Full => {
+            let reference = |pattern| {
+                REFERENCE_TASKS.map(|producers| Cell {
+                    producers,
+                    capacity: REFERENCE_CAPACITY,
+                    payload: Payload::Shared(REFERENCE_LEN),
+                    ..task(pattern)
+                })
+            };
+            [reference(FanIn), reference(Merge)].concat()
+        }
+    }
+}
+
 /// Puts the user's values in the place of the suite's.
 pub fn replace(cells: Vec<Cell>, axes: &Axes) -> Vec<Cell> {
     let mut cells = cells;
@@ -119,9 +200,9 @@ pub fn replace(cells: Vec<Cell>, axes: &Axes) -> Vec<Cell> {
     expand(&mut cells, &axes.waits, |cell, &wait| Cell { wait, ..cell.clone() });
     expand(&mut cells, &axes.runtimes, |cell, &runtime| Cell { runtime, ..cell.clone() });
     expand(&mut cells, &axes.places, |cell, &place| Cell { place, ..cell.clone() });
-    expand(&mut cells, &axes.producers, |cell, &producers| match cell.pattern {
-        Pattern::FanIn => Cell { producers, ..cell.clone() },
-        _ => cell.clone(),
+    expand(&mut cells, &axes.producers, |cell, &producers| match cell.pattern.gathers() {
+        true => Cell { producers, ..cell.clone() },
+        false => cell.clone(),
     });
     distinct(cells)
 }
@@ -147,6 +228,13 @@ mod tests {
         let (quick, standard) = (overview(Profile::Quick), overview(Profile::Standard));
         assert!(quick.iter().all(|cell| standard.contains(cell)));
         assert_eq!(distinct(standard.clone()), standard);
+    }
+
+    #[test]
+    fn the_full_race_is_the_references_grid() {
+        let cells = channels(Profile::Full);
+        assert_eq!(cells.len(), 2 * 9);
+        assert!(cells.iter().all(|cell| cell.payload.to_string() == "shared-1200B" && cell.capacity == 65_536));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 use estafette_measure::case::{Case, Role};
 use estafette_measure::driver::Ctx;
-use estafette_measure::entry::{Entry, bytes, values};
+use estafette_measure::entry::{CarriesValues, Entry, bytes, values};
 use estafette_measure::executor::Executor;
 use estafette_measure::protocol::Report;
 use estafette_measure::window::Window;
@@ -49,7 +49,7 @@ pub(crate) fn plant<M: Carries<Raw>>(mechanism: M, defect: Defect) -> impl Entry
     Counted(bytes(Planted { mechanism, defect }))
 }
 
-pub(crate) fn plant_values<M: Carries<u64> + Carries<Vec<u8>>>(mechanism: M, defect: Defect) -> impl Entry {
+pub(crate) fn plant_values<M: CarriesValues>(mechanism: M, defect: Defect) -> impl Entry {
     Counted(values(Planted { mechanism, defect }))
 }
 
@@ -85,6 +85,8 @@ struct Planted<M> {
 }
 
 impl<M: Mechanism> Mechanism for Planted<M> {
+    const BLOCKS: bool = M::BLOCKS;
+
     fn spec(&self) -> Spec {
         let spec = self.mechanism.spec();
         Spec { name: format!("{}/{:?}", spec.scope, self.defect).to_lowercase(), ..spec }

@@ -15,7 +15,7 @@ fn main() -> ExitCode {
     let mut registry = Registry::new();
     for defect in Defect::ALL {
         registry = registry
-            .enrol(plant_values(task::TokioMpsc, defect))
+            .enrol(plant_values(task::tokio_mpsc(), defect))
             .enrol(plant_values(thread::Rtrb, defect))
             .enrol(plant(process::UnixStream, defect))
             .enrol(plant(network::Tcp, defect))

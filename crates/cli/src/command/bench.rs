@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use anyhow::{Context, Result, bail};
-use estafette_measure::case::{Cell, Payload, PayloadKind, Place};
+use anyhow::{Context, Result, anyhow, bail};
+use estafette_measure::case::{Cell, Pattern, Payload, PayloadKind, Place};
 use estafette_measure::coordinator::{Interrupt, Scratch};
 use estafette_measure::entry::Entry;
 use estafette_measure::limits::{self, available_cpus};
@@ -13,14 +13,14 @@ use estafette_measure::plan::{COUNT_TIMEOUT, Plan, enter};
 use estafette_measure::record::{Outcome, Record};
 use estafette_measure::run::{self, End};
 use estafette_measure::spec::{Standing, Wait};
-use estafette_measure::suite::{self, Axes, Profile, SUITES};
+use estafette_measure::suite::{self, Axes, Profile, Suite};
 use estafette_measure::window::Window;
 use estafette_measure::{Registry, ranking};
 
 use crate::args::Bench;
 use crate::exit::Exit;
 use crate::progress::Progress;
-use crate::{print, print_json, summary, table, tell};
+use crate::{print, print_json, reference, summary, table, tell};
 
 const NOTHING_RECORDED: &str = "interrupted before the first round was complete: nothing is recorded";
 
@@ -68,10 +68,12 @@ fn report(record: &Record, json: bool) -> Result<()> {
     }
     let rankings = ranking::rank(record);
     let mut text = String::new();
-    for ranking in &rankings {
+    let (grid, others): (Vec<_>, Vec<_>) = rankings.iter().partition(|ranking| reference::has(record, ranking));
+    for ranking in others {
         text.push_str(&table::ranking(ranking));
         text.push('\n');
     }
+    text.push_str(&reference::channels(record, &grid));
     text.push_str(&table::refusals(record));
     text.push_str(&summary::sentences(record, &rankings));
     print(&text)
@@ -93,8 +95,18 @@ fn exit(record: &Record) -> Exit {
 fn plan(registry: &Registry, args: &Bench) -> Result<Plan> {
     let selection = select(registry, &args.what)?;
     let cpus = available_cpus();
-    let cells = cells(args, cpus.len());
-    let (entrants, refusals) = enter(registry, &cells, |entry| selection.wants(entry), cpus.len());
+    let wants = |entry: &dyn Entry| selection.wants(args.profile, entry);
+    let (mut entrants, mut refusals) = (Vec::new(), Vec::new());
+    // Mechanisms that are named without a suite play the first one that has something for them.
+    for suite in &selection.suites {
+        let cells = cells(*suite, args, cpus.len());
+        let (able, unable) = enter(registry, &cells, wants, cpus.len());
+        if !able.is_empty() {
+            (entrants, refusals) = (able, unable);
+            break;
+        }
+        refusals.extend(unable);
+    }
     if entrants.is_empty() {
         let mut reasons: Vec<String> =
             refusals.iter().map(|refusal| format!("{}: {}", refusal.case.mechanism, refusal.why)).collect();
@@ -109,7 +121,7 @@ fn plan(registry: &Registry, args: &Bench) -> Result<Plan> {
     let (window, rounds, most) = match args.profile {
         Profile::Quick => (time(100_000_000), 6, 45),
         Profile::Standard => (time(250_000_000), 12, 300),
-        Profile::Full => (Window::Count { warmup: 65_536, messages: 1 << 20 }, 12, 10_000),
+        Profile::Full => (Window::Count { warmup: 65_536, messages: 1 << 20 }, 6, 10_000),
     };
     if entrants.len() > most {
         bail!(
@@ -118,10 +130,16 @@ fn plan(registry: &Registry, args: &Bench) -> Result<Plan> {
             args.profile
         );
     }
+    let window = args.window.map_or(window, time);
+    if matches!(window, Window::Count { .. }) && entrants.iter().any(|entrant| entrant.case.pattern == Pattern::Mpmc) {
+        bail!(
+            "mpmc is not measured by count, as no consumer knows its share: choose another --profile, or give a --window"
+        );
+    }
     // Below 2^53, as JSON numbers are exact up to there.
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..1 << 53));
     Ok(Plan {
-        window: args.window.map_or(window, time),
+        window,
         rounds: args.rounds.unwrap_or(rounds),
         seed,
         entrants,
@@ -137,25 +155,31 @@ fn time(measure_ns: u64) -> Window {
     Window::Time { warmup_ns: (measure_ns / 2).min(100_000_000), measure_ns }
 }
 
-/// The mechanisms that were named; all candidates and limits where none was.
-struct Selection(Vec<String>);
+/// What was named.
+struct Selection {
+    /// The suite; any, in their order, where only mechanisms were named.
+    suites: Vec<Suite>,
+    /// The mechanisms; those that the suite takes where none was.
+    names: Vec<String>,
+}
 
 impl Selection {
-    fn wants(&self, entry: &dyn Entry) -> bool {
+    fn wants(&self, profile: Profile, entry: &dyn Entry) -> bool {
         let spec = entry.spec();
-        // Baselines check the instrument: they run when they are asked for by name.
-        if self.0.is_empty() { spec.standing != Standing::Baseline } else { self.0.contains(&spec.name) }
+        match &*self.names {
+            [] => self.suites.iter().any(|suite| suite.takes(profile, spec)),
+            names => names.contains(&spec.name),
+        }
     }
 }
 
 fn select(registry: &Registry, what: &[String]) -> Result<Selection> {
-    let mut names = Vec::new();
-    for pattern in what.iter().filter(|word| !SUITES.contains(&word.as_str())) {
+    let (mut suites, mut names) = (Vec::new(), Vec::new());
+    for pattern in what {
         if !pattern.contains(['/', '*', '?']) {
-            bail!(
-                "unknown suite `{pattern}`; suites: {}; a mechanism is named scope/name, see `estafette list`",
-                SUITES.join(", ")
-            );
+            let unknown = |error| anyhow!("{error}; a mechanism is named scope/name, see `estafette list`");
+            suites.push(pattern.parse::<Suite>().map_err(unknown)?);
+            continue;
         }
         let found: Vec<_> =
             registry.matching(pattern).map_err(anyhow::Error::msg)?.into_iter().map(|entry| entry.spec()).collect();
@@ -164,15 +188,27 @@ fn select(registry: &Registry, what: &[String]) -> Result<Selection> {
         let meant = found.into_iter().filter(|spec| only || spec.standing != Standing::Baseline);
         names.extend(meant.map(|spec| spec.name.clone()));
     }
-    let suites = what.iter().any(|word| SUITES.contains(&word.as_str()));
-    Ok(Selection(if suites { Vec::new() } else { names }))
+    match (&*suites, &*names) {
+        ([], []) => suites.push(Suite::Overview),
+        ([], _) => suites.extend(Suite::ALL),
+        ([_], _) => {}
+        _ => bail!("{} suites at once: name one", suites.len()),
+    }
+    Ok(Selection { suites, names })
 }
 
-fn cells(args: &Bench, cores: usize) -> Vec<Cell> {
-    let mut payloads = args.size.clone();
-    if args.payload == Some(PayloadKind::U64) {
-        payloads.push(Payload::U64);
-    }
+fn cells(suite: Suite, args: &Bench, cores: usize) -> Vec<Cell> {
+    let sized = |of: fn(usize) -> Payload| match &*args.size {
+        [] => vec![of(SHARED_LEN)],
+        sizes => sizes.iter().map(|size| of(size.len())).collect(),
+    };
+    let payloads = match args.payload {
+        Some(PayloadKind::U64) => vec![Payload::U64],
+        Some(PayloadKind::Inline) => vec![Payload::Inline],
+        Some(PayloadKind::Shared) => sized(Payload::Shared),
+        Some(PayloadKind::Unread) => sized(Payload::Unread),
+        Some(PayloadKind::Bytes) | None => args.size.clone(),
+    };
     let axes = Axes {
         patterns: args.pattern.clone(),
         payloads,
@@ -182,7 +218,7 @@ fn cells(args: &Bench, cores: usize) -> Vec<Cell> {
         waits: args.wait.clone(),
         places: args.place.clone(),
     };
-    let mut suite = suite::overview(args.profile);
+    let mut suite = suite.cells(args.profile);
     if cores < 2 {
         // What has no second core to go to. Spinning there is refused.
         for cell in suite.iter_mut().filter(|cell| cell.place == Place::OtherCore && cell.wait != Wait::Spin) {
@@ -195,6 +231,9 @@ fn cells(args: &Bench, cores: usize) -> Vec<Cell> {
     }
     cells
 }
+
+/// The length of shared messages where none is given.
+const SHARED_LEN: usize = 1200;
 
 /// Where a run's files go.
 struct Files {

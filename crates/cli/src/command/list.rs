@@ -53,43 +53,35 @@ fn tables(listed: &[Listed<'_>]) -> String {
     if listed.is_empty() {
         return String::from("no mechanism is enrolled in this program\n");
     }
-    let headers = ["mechanism", "version", "waits", "class", "order", "loss", "max", "patterns", "on"];
+    let headers = ["mechanism", "waits", "class", "order", "patterns"];
     let promises: Vec<_> = listed.iter().map(|listed| promises(listed.spec)).collect();
     let stands_on: Vec<_> = listed.iter().map(stands_on).collect();
-    format!("{}\n{}", columns(&headers, &[], &promises), columns(&["mechanism", "stands on"], &[], &stands_on))
+    format!(
+        "{}\n{}",
+        columns(&headers, &[], &promises),
+        columns(&["mechanism", "version", "on", "stands on"], &[], &stands_on)
+    )
 }
 
 /// One line of the first table, as short as it can be said.
 fn promises(spec: &Spec) -> Vec<String> {
-    let patterns = match spec.patterns.as_slice() {
-        [Pattern::PingPong, Pattern::Stream, Pattern::FanIn] => String::from("all"),
-        some => joined(some).replace("ping-pong", "ping"),
-    };
-    let runtimes = match spec.runtimes.as_slice() {
-        [Runtime::TokioMulti | Runtime::TokioCurrent, Runtime::TokioMulti | Runtime::TokioCurrent] => {
-            String::from("tokio")
-        }
-        some => joined(some),
+    let short = |pattern: &Pattern| match pattern {
+        Pattern::PingPong => String::from("ping"),
+        Pattern::FanIn => String::from("fan"),
+        pattern => pattern.to_string(),
     };
     let order = match spec.ordering {
         Ordering::Strict => "strict",
         Ordering::PerProducer => "producer",
         Ordering::Unordered => "none",
     };
-    let loss = match spec.loss {
-        Loss::Never => "never",
-        Loss::Counted => "may",
-    };
+    let loss = if spec.loss == Loss::Counted { ", lossy" } else { "" };
     vec![
         spec.name.clone(),
-        spec.version.clone(),
         joined(&spec.waits),
         spec.ownership.to_string(),
-        order.to_owned(),
-        loss.to_owned(),
-        spec.max_message.map_or(String::from("any"), units::size),
-        patterns,
-        runtimes,
+        format!("{order}{loss}"),
+        spec.patterns.iter().map(short).collect::<Vec<_>>().join(","),
     ]
 }
 
@@ -99,8 +91,13 @@ fn stands_on(Listed { spec, absent }: &Listed<'_>) -> Vec<String> {
         Standing::Limit => " (limit)",
         Standing::Baseline => " (baseline, runs when it is named)",
     };
+    let runtimes = match spec.runtimes.as_slice() {
+        some if some.iter().all(|runtime| Runtime::TASKS.contains(runtime)) => String::from("tokio"),
+        some => joined(some),
+    };
+    let most = spec.max_message.map_or(String::new(), |most| format!(", messages up to {}", units::size(most)));
     let absent = absent.as_ref().map_or(String::new(), |how| format!("\nnot here: {how}"));
-    vec![spec.name.clone(), format!("{}{label}{absent}", spec.stands_on)]
+    vec![spec.name.clone(), spec.version.clone(), runtimes, format!("{}{most}{label}{absent}", spec.stands_on)]
 }
 
 fn joined(words: &[impl Display]) -> String {

@@ -1,15 +1,55 @@
 //! Between async tasks of one process.
 
 use estafette_measure::Registry;
-use estafette_measure::entry::values;
+use estafette_measure::entry::CarriesValues;
 
+use crate::channel::{Between, channel};
+
+mod async_channel;
+mod async_channel_stream;
+mod asyncband;
+mod crossfire;
+mod crossfire_mpmc;
+mod fanring;
 mod flume;
+mod flume_sink;
+mod futures_channel;
+mod kanal;
+mod loole;
+mod merge;
+mod rapidfire;
+mod rapidfire_mpmc;
+mod tachyonix;
+mod thingbuf;
 mod tokio_mpsc;
+mod tokio_mpsc_sink;
+mod tokio_mpsc_unbounded;
 
-pub use self::flume::Flume;
-pub use self::tokio_mpsc::TokioMpsc;
+/// `task/tokio-mpsc`.
+pub fn tokio_mpsc() -> impl CarriesValues {
+    Between::of(tokio_mpsc::TokioMpsc)
+}
 
 /// Adds this scope's mechanisms.
 pub fn enrol(registry: Registry) -> Registry {
-    registry.enrol(values(tokio_mpsc::TokioMpsc)).enrol(values(flume::Flume))
+    let registry = registry
+        .enrol(channel(tokio_mpsc::TokioMpsc))
+        .enrol(channel(tokio_mpsc_unbounded::TokioMpscUnbounded))
+        .enrol(channel(tokio_mpsc_sink::TokioMpscSink))
+        .enrol(channel(flume::Flume))
+        .enrol(channel(flume_sink::FlumeSink))
+        .enrol(channel(async_channel::AsyncChannel))
+        .enrol(channel(async_channel_stream::AsyncChannelStream))
+        .enrol(channel(futures_channel::FuturesChannel))
+        .enrol(channel(kanal::Kanal))
+        .enrol(channel(crossfire::Crossfire))
+        .enrol(channel(crossfire_mpmc::CrossfireMpmc))
+        .enrol(channel(tachyonix::Tachyonix))
+        .enrol(channel(rapidfire::Rapidfire))
+        .enrol(channel(rapidfire_mpmc::RapidfireMpmc))
+        .enrol(channel(fanring::Fanring))
+        .enrol(channel(asyncband::Asyncband))
+        .enrol(channel(thingbuf::Thingbuf))
+        .enrol(channel(loole::Loole));
+    merge::enrol(registry)
 }

@@ -1,64 +1,36 @@
 //! `tokio::sync::mpsc`, bounded: blocks of 32 slots in a list, a semaphore for the capacity.
 
-use std::io::{self, ErrorKind};
+use estafette_measure::spec::Joins;
+use estafette_measure::{Payload, Spec};
+use tokio::sync::mpsc;
 
-use anyhow::Result;
-use estafette_measure::case::{Case, Pattern, PayloadKind, Role};
-use estafette_measure::executor::Executor;
-use estafette_measure::spec::{Ownership, Runtime};
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Payload, Rendezvous, Rx, Spec, Tx, Verifier};
-use tokio::sync::mpsc::{Receiver, Sender, channel};
+use crate::channel::{Channel, Gone, gone, spec};
 
 /// `task/tokio-mpsc`.
-#[derive(Debug)]
-pub struct TokioMpsc;
+pub(super) struct TokioMpsc;
 
-impl Mechanism for TokioMpsc {
-    fn spec(&self) -> Spec {
-        Spec::new("task/tokio-mpsc")
-            .version("1")
-            .stands_on("tokio::sync::mpsc::channel, native send and recv")
-            .runtimes(&[Runtime::TokioMulti, Runtime::TokioCurrent])
-            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn])
-            .payloads(&[PayloadKind::U64, PayloadKind::Bytes])
-            .ownership(Ownership::Owned)
-            .max_producers(None)
+impl Channel for TokioMpsc {
+    const BLOCKS: bool = false;
+    type Tx<P: Payload> = mpsc::Sender<P>;
+    type Rx<P: Payload> = mpsc::Receiver<P>;
+
+    fn spec() -> Spec {
+        spec("task/tokio-mpsc", "1", "tokio::sync::mpsc::channel, send and recv").joins(Joins::Overview)
     }
 
-    fn executor(&self, case: &Case) -> Result<Box<dyn Executor>> {
-        crate::runtime::executor(case)
+    fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
+        mpsc::channel(capacity)
     }
-}
 
-impl<P: Payload> Carries<P> for TokioMpsc {
-    type Tx = Sending<P>;
-    type Rx = Receiving<P>;
-
-    fn open(&self, case: &Case, _: Role, _: &mut Rendezvous) -> Result<Ends<Sending<P>, Receiving<P>>> {
-        Ends::cloned(case, || {
-            let (tx, rx) = channel(case.capacity);
-            Ok((Sending(tx), Receiving(rx)))
-        })
+    fn sender<P: Payload>(tx: &Self::Tx<P>) -> Self::Tx<P> {
+        tx.clone()
     }
-}
 
-#[derive(Clone)]
-/// The sending end.
-pub struct Sending<P>(Sender<P>);
-
-impl<P: Payload> Tx for Sending<P> {
-    async fn put(&mut self, next: &mut Generator) -> io::Result<()> {
-        self.0.send(P::make(next)).await.map_err(|_| ErrorKind::BrokenPipe.into())
+    async fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> Result<(), Gone> {
+        tx.send(message).await.map_err(gone)
     }
-}
 
-/// The receiving end.
-pub struct Receiving<P>(Receiver<P>);
-
-impl<P: Payload> Rx for Receiving<P> {
-    async fn get(&mut self, seen: &mut Verifier) -> io::Result<()> {
-        let message = self.0.recv().await.ok_or(ErrorKind::UnexpectedEof)?;
-        message.check(seen);
-        Ok(())
+    async fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> Result<P, Gone> {
+        rx.recv().await.ok_or(Gone)
     }
 }

@@ -3,13 +3,34 @@
 use estafette_measure::Registry;
 use estafette_measure::entry::{bytes, values};
 
+use crate::channel::channel;
+
+mod crossbeam;
+mod crossfire;
+mod fanring;
+mod fanring_mpmc;
+mod flume;
+mod kanal;
 mod limit_ring;
+mod ringbuf;
 mod rtrb;
 mod rtrb_by_hand;
+mod std_mpsc;
 
 pub use self::rtrb::Rtrb;
 
 /// Adds this scope's mechanisms.
 pub fn enrol(registry: Registry) -> Registry {
-    registry.enrol(values(rtrb::Rtrb)).enrol(bytes(limit_ring::LimitRing)).enrol(rtrb_by_hand::RtrbByHand::new())
+    registry
+        .enrol(values(rtrb::Rtrb))
+        .enrol(values(ringbuf::Ringbuf))
+        .enrol(channel(std_mpsc::StdMpsc))
+        .enrol(channel(crossbeam::Crossbeam))
+        .enrol(channel(flume::Flume))
+        .enrol(channel(kanal::Kanal))
+        .enrol(channel(crossfire::Crossfire))
+        .enrol(channel(fanring::Fanring))
+        .enrol(channel(fanring_mpmc::FanringMpmc))
+        .enrol(bytes(limit_ring::LimitRing))
+        .enrol(rtrb_by_hand::RtrbByHand::new())
 }

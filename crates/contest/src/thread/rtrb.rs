@@ -4,10 +4,12 @@ use std::hint::spin_loop;
 use std::io::{self, ErrorKind};
 
 use anyhow::Result;
-use estafette_measure::case::{Case, PayloadKind, Role};
-use estafette_measure::spec::{Ownership, Wait};
+use estafette_measure::case::{Case, Pattern, Role};
+use estafette_measure::spec::{Joins, Wait};
 use estafette_measure::{Carries, Ends, Generator, Mechanism, Payload, Rendezvous, Rx, Spec, Tx, Verifier};
 use rtrb::{Consumer, Producer, PushError, RingBuffer};
+
+use crate::channel::spec;
 
 /// `thread/rtrb`.
 #[derive(Debug)]
@@ -15,12 +17,11 @@ pub struct Rtrb;
 
 impl Mechanism for Rtrb {
     fn spec(&self) -> Spec {
-        Spec::new("thread/rtrb")
-            .version("0.4")
-            .stands_on("rtrb::RingBuffer, push and pop in a spin loop")
+        spec("thread/rtrb", "0.4", "rtrb::RingBuffer, push and pop in a spin loop")
             .waits(&[Wait::Spin])
-            .payloads(&[PayloadKind::U64, PayloadKind::Bytes])
-            .ownership(Ownership::Owned)
+            .patterns(&[Pattern::PingPong, Pattern::Stream])
+            .max_producers(Some(1))
+            .joins(Joins::Overview)
     }
 }
 

@@ -123,7 +123,7 @@ impl Entry for RtrbByHand {
             longest_stall_ns: 0,
             latency: None,
         };
-        let count = StreamCount { producer: 0, received, announced: Some(sent) };
+        let count = StreamCount { producer: 0, received, announced: Some(sent), digest: 0 };
         Ok(Report {
             parties: vec![
                 party(Role::Producer(0), sent, Vec::new(), 0, 0),

@@ -16,7 +16,7 @@ use crate::child;
 use crate::clock::now_ns;
 use crate::entry::Entry;
 use crate::limits::ends;
-use crate::message::Faults;
+use crate::message::{Faults, StreamCount, digest};
 use crate::protocol::{self, Assignment, Offer, Report, ToChild, ToCoordinator};
 use crate::usage::Steal;
 use crate::window::Window;
@@ -355,11 +355,16 @@ impl Instance {
                 return Err(Failure::new(FailureKind::Late, text));
             }
         }
-        // What a consumer cannot know where the end mark was lost.
-        for sender in parties().filter(|party| matches!(party.role, Role::Producer(_))) {
+        let consumers = || parties().filter(|party| matches!(party.role, Role::Consumer(_)));
+        for sender in parties() {
             let Role::Producer(index) = sender.role else { continue };
-            let heard = parties().filter(|party| matches!(party.role, Role::Consumer(_)));
-            for count in heard.flat_map(|party| &party.received).filter(|count| count.producer == index) {
+            let heard = consumers().flat_map(|party| &party.received).filter(|count| count.producer == index);
+            if consumers().count() > 1 {
+                faults.add(shared_out(index, sender.sent, heard));
+                continue;
+            }
+            // What a consumer cannot know where the end mark was lost.
+            for count in heard {
                 if count.announced.is_none() {
                     faults.lost += sender.sent.saturating_sub(count.received);
                 } else if count.announced != Some(sender.sent) {
@@ -371,6 +376,19 @@ impl Instance {
     }
 }
 
+/// What went wrong with a producer's messages between several consumers: all of them together must have had each once.
+fn shared_out<'a>(producer: usize, sent: u64, counts: impl Iterator<Item = &'a StreamCount>) -> Faults {
+    let (received, sum) =
+        counts.fold((0u64, 0u64), |(n, sum), count| (n + count.received, sum.wrapping_add(count.digest)));
+    let mut faults =
+        Faults { lost: sent.saturating_sub(received), duplicated: received.saturating_sub(sent), ..Faults::default() };
+    if received == sent && sum != digest(producer, 0, sent) {
+        // As many as were sent, but not the same: at least one came twice in another's place.
+        faults.add(Faults { lost: 1, duplicated: 1, ..Faults::default() });
+    }
+    faults
+}
+
 /// This program, even where its file has been replaced since it was started.
 fn own_program() -> PathBuf {
     PathBuf::from("/proc/self/exe")
@@ -379,7 +397,7 @@ fn own_program() -> PathBuf {
 /// The cores for the parties of a role: every end a core of its own as far as there are cores. With two cores all
 /// producers share the first and the consumer has the second.
 fn cores(role: Role, case: &Case, cpus: &[usize]) -> Vec<Option<usize>> {
-    let parties = if role == Role::All { case.producers + 1 } else { 1 };
+    let parties = if role == Role::All { case.producers + case.consumers() } else { 1 };
     let ends = ends(cpus);
     let (Some(&first), Some(&last)) = (ends.first(), ends.last()) else { return vec![None; parties] };
     let producers: Vec<usize> = cpus.iter().copied().filter(|&cpu| cpu != last || ends.len() < 2).collect();
@@ -394,7 +412,10 @@ fn cores(role: Role, case: &Case, cpus: &[usize]) -> Vec<Option<usize>> {
         Place::OtherCore => Some(last),
     };
     match role {
-        Role::All => (0..case.producers).map(producer).chain([consumer]).collect(),
+        Role::All => {
+            let consumers = std::iter::repeat_n(consumer, case.consumers());
+            (0..case.producers).map(producer).chain(consumers).collect()
+        }
         Role::Producer(index) => vec![producer(index)],
         // A broker stands where the message arrives.
         Role::Consumer(_) | Role::Broker => vec![consumer],
@@ -428,6 +449,18 @@ mod tests {
         assert_eq!(fan_in(1, &[]), [None, None]);
         let four = fan_in(3, &[10, 11, 12, 13]);
         assert!(four[..3].iter().all(|cpu| *cpu != four[3]), "{four:?}");
+    }
+
+    #[test]
+    fn several_consumers_must_have_had_each_message_once() {
+        let count =
+            |from, received| StreamCount { producer: 2, received, announced: None, digest: digest(2, from, received) };
+        let faults = |counts: &[StreamCount]| shared_out(2, 100, counts.iter());
+        assert_eq!(faults(&[count(0, 30), count(30, 70)]), Faults::default());
+        assert_eq!(faults(&[count(0, 30), count(30, 69)]), Faults { lost: 1, ..Faults::default() });
+        assert_eq!(faults(&[count(0, 31), count(30, 70)]), Faults { duplicated: 1, ..Faults::default() });
+        let both = Faults { lost: 1, duplicated: 1, ..Faults::default() };
+        assert_eq!(faults(&[count(0, 30), count(29, 70)]), both);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Writes messages: one producer's stream of them, in sequence.
 
+use bytes::Bytes;
+
 use super::{END_BIT, MAX_MESSAGES, MAX_PRODUCERS, MULTIPLIER, NEXT, STEP, raw};
 
 /// The messages of one producer, in order. A mechanism asks it for the next one, in whichever shape it sends.
@@ -10,6 +12,8 @@ pub struct Generator {
     seed: u64,
     len: usize,
     made: u64,
+    /// What messages that share a buffer are clones of, once one was made.
+    template: Option<Bytes>,
 }
 
 impl Generator {
@@ -19,7 +23,7 @@ impl Generator {
     /// If `producer` is not below [`MAX_PRODUCERS`].
     pub fn new(seed: u64, producer: usize, len: usize) -> Generator {
         assert!(producer < MAX_PRODUCERS, "producer {producer}: there can be {MAX_PRODUCERS}");
-        Generator { next: raw(producer, 0, false).wrapping_mul(MULTIPLIER), seed, len, made: 0 }
+        Generator { next: raw(producer, 0, false).wrapping_mul(MULTIPLIER), seed, len, made: 0, template: None }
     }
 
     /// The length of every message in bytes.
@@ -52,6 +56,13 @@ impl Generator {
         self.next = self.next.wrapping_add(NEXT);
         self.made += 1;
         tag
+    }
+
+    /// The buffer that messages share, where they do.
+    #[inline]
+    pub(super) fn template(&mut self) -> &Bytes {
+        let len = self.len;
+        self.template.get_or_insert_with(|| super::shared::template(len))
     }
 
     /// The next message as bytes: writes every byte of `out`, whose length is [`Generator::len`].

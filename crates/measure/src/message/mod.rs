@@ -18,10 +18,12 @@
 //! next, so it needs one producer and an ordered mechanism.
 
 mod generator;
+mod shared;
 mod verifier;
 
 pub use generator::Generator;
-pub use verifier::{Faults, StreamCount, Verifier};
+pub use shared::Shared;
+pub use verifier::{Faults, StreamCount, Verifier, digest};
 
 /// 2^64 ÷ the golden ratio, odd (Knuth, The Art of Computer Programming, vol. 3, 6.4).
 const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -30,6 +32,7 @@ const INVERSE: u64 = inverse(MULTIPLIER);
 /// The step from word to word of a body: another odd constant with well-mixed bits.
 const STEP: u64 = 0xD1B5_4A32_D192_ED03;
 
+const INLINE: usize = crate::case::Payload::INLINE;
 const END_BIT: u64 = 1;
 const SEQUENCE_SHIFT: u32 = 1;
 const SEQUENCE_BITS: u32 = 36;
@@ -58,8 +61,9 @@ const fn raw(producer: usize, sequence: u64, end: bool) -> u64 {
     (producer as u64) << PRODUCER_SHIFT | sequence << SEQUENCE_SHIFT | end as u64
 }
 
-/// A value that can be sent: made from a generator, read by a verifier. Implemented for `u64` and `Vec<u8>`.
-pub trait Payload: Clone + Send + Sized + 'static {
+/// A value that can be sent: made from a generator, read by a verifier. Implemented for `u64`, `Vec<u8>`, [`Inline`] and
+/// [`Shared`].
+pub trait Payload: Clone + Default + Send + Sync + Unpin + Sized + 'static {
     /// The next message, every byte of it written.
     fn make(next: &mut Generator) -> Self;
     /// Reads every byte of it.
@@ -87,6 +91,29 @@ impl Payload for Vec<u8> {
     #[inline]
     fn check(&self, seen: &mut Verifier) {
         seen.bytes(self);
+    }
+}
+
+/// A message that is an array of bytes, passed by value.
+#[derive(Clone, Copy, Debug)]
+pub struct Inline([u8; INLINE]);
+
+impl Default for Inline {
+    fn default() -> Inline {
+        Inline([0; INLINE])
+    }
+}
+
+impl Payload for Inline {
+    #[inline]
+    fn make(next: &mut Generator) -> Inline {
+        let mut message = Inline::default();
+        next.fill(&mut message.0);
+        message
+    }
+    #[inline]
+    fn check(&self, seen: &mut Verifier) {
+        seen.bytes(&self.0);
     }
 }
 

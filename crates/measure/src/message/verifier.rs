@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::shared::is_intact;
 use super::{
     END_BIT, INVERSE, MULTIPLIER, NEXT, PRODUCER_BITS, PRODUCER_SHIFT, SEQUENCE_BITS, SEQUENCE_SHIFT, STEP, raw,
 };
@@ -49,6 +50,30 @@ pub struct StreamCount {
     pub received: u64,
     /// How many the producer said it sent, where its end mark arrived.
     pub announced: Option<u64>,
+    /// Which they were, in one number, where several consumers share a stream: see [`digest`].
+    #[serde(default)]
+    pub digest: u64,
+}
+
+/// The sum of the squares (mod 2^64) of the unseeded tags of so many messages of a producer, from this one on. Consumers
+/// that share a stream each report the sum over what they received; all of them together must come to the sum over what
+/// was sent. A message that came twice cannot make up for one that was lost, but by a chance of 2^-64.
+pub fn digest(producer: usize, from: u64, count: u64) -> u64 {
+    // The sum of (a + i·d)² for i below n is n·a² + a·d·n(n-1) + d²·n(n-1)(2n-1)/6.
+    let first = raw(producer, from, false).wrapping_mul(MULTIPLIER);
+    let n = u128::from(count);
+    let twice_sum = n * n.saturating_sub(1);
+    let squares = triangle_of_squares(count);
+    (n as u64)
+        .wrapping_mul(first.wrapping_mul(first))
+        .wrapping_add(first.wrapping_mul(NEXT).wrapping_mul(twice_sum as u64))
+        .wrapping_add(NEXT.wrapping_mul(NEXT).wrapping_mul(squares))
+}
+
+/// 0² + 1² + ... + (n-1)², modulo 2^64: exact in 128 bits for all counts of messages.
+fn triangle_of_squares(n: u64) -> u64 {
+    let n = u128::from(n);
+    (n * n.saturating_sub(1) * (2 * n).saturating_sub(1) / 6) as u64
 }
 
 /// One producer's messages as this consumer has seen them.
@@ -58,6 +83,8 @@ struct Stream {
     next: u64,
     received: u64,
     announced: Option<u64>,
+    /// The [`digest`] of what was received, where others receive the rest.
+    digest: u64,
     /// Ranges of sequence numbers below `next` that were skipped, oldest first.
     gaps: VecDeque<(u64, u64)>,
 }
@@ -78,12 +105,16 @@ pub struct Verifier {
     ended: usize,
     streams: Vec<Stream>,
     faults: Faults,
+    /// Whether bodies that are shared are read.
+    reads: bool,
+    /// Whether other consumers receive the rest of the streams.
+    competes: bool,
 }
 
 impl Verifier {
     /// For `producers` producers of a run of this seed, with messages of `len` bytes.
     pub fn new(seed: u64, producers: usize, len: usize) -> Verifier {
-        let stream = || Stream { next: 0, received: 0, announced: None, gaps: VecDeque::new() };
+        let stream = || Stream { next: 0, received: 0, announced: None, digest: 0, gaps: VecDeque::new() };
         Verifier {
             expected: 0,
             seed,
@@ -93,7 +124,22 @@ impl Verifier {
             ended: 0,
             streams: (0..producers).map(|_| stream()).collect(),
             faults: Faults::default(),
+            reads: true,
+            competes: false,
         }
+    }
+
+    /// Whether the bodies of messages that share one are read; they are unless this says otherwise.
+    #[must_use]
+    pub fn reading(self, reads: bool) -> Verifier {
+        Verifier { reads, ..self }
+    }
+
+    /// Whether other consumers receive from the same producers, so that what is missing here arrives there. Then there are
+    /// no end marks: the stream ends as its producers go.
+    #[must_use]
+    pub fn competing(self, competes: bool) -> Verifier {
+        Verifier { competes, ..self }
     }
 
     /// The length of every message in bytes.
@@ -125,6 +171,16 @@ impl Verifier {
     #[inline(always)]
     pub fn ended(&self) -> bool {
         self.ended >= self.streams.len()
+    }
+
+    /// Checks a message that is a tag beside a body that all messages share.
+    #[inline]
+    pub fn shared(&mut self, tag: u64, body: &[u8]) {
+        if self.reads && !(body.len() == self.len && is_intact(body)) {
+            self.unexpected(tag, false);
+        } else {
+            self.word(tag);
+        }
     }
 
     /// Checks a message that is a word.
@@ -220,7 +276,13 @@ impl Verifier {
     /// A whole message of a known producer, at its turn or not.
     fn accept(&mut self, producer: usize, sequence: u64) {
         let stream = &mut self.streams[producer];
-        if sequence >= stream.next {
+        if self.competes {
+            // What is missing may have gone to another. What comes late is told apart from what comes twice by the digest.
+            stream.digest = stream.digest.wrapping_add(digest(producer, sequence, 1));
+            stream.received += 1;
+            self.faults.reordered += u64::from(sequence < stream.next);
+            stream.next = stream.next.max(sequence + 1);
+        } else if sequence >= stream.next {
             if sequence > stream.next {
                 stream.gaps.push_back((stream.next, sequence));
                 if stream.gaps.len() > GAPS {
@@ -247,6 +309,9 @@ impl Verifier {
     /// Books the messages of the fast path with the producer they came from.
     fn settle(&mut self) {
         let stream = &mut self.streams[self.current];
+        if self.competes {
+            stream.digest = stream.digest.wrapping_add(digest(self.current, stream.next, self.run));
+        }
         stream.next += self.run;
         stream.received += self.run;
         self.run = 0;
@@ -267,6 +332,7 @@ impl Verifier {
             producer,
             received: stream.received,
             announced: stream.announced,
+            digest: stream.digest,
         });
         let mut faults = self.faults;
         for stream in &self.streams {
@@ -402,6 +468,25 @@ mod tests {
         let mut all = messages(0, 8, 10);
         all.drain(5..10);
         assert_eq!(verify(8, 1, &all), (5, Faults { lost: 5, ..Faults::default() }, true));
+    }
+
+    #[test]
+    fn digests_add_up_however_a_stream_is_divided() {
+        let mut next = Generator::new(SEED, 1, 8);
+        let mut consumers = [(); 3].map(|()| Verifier::new(SEED, 2, 8).competing(true));
+        for n in 0..1000usize {
+            consumers[n * n % 7 % 3].word(next.word());
+        }
+        let counts = consumers.into_iter().flat_map(|seen| {
+            let (counts, faults) = seen.finish();
+            assert_eq!(faults, Faults::default());
+            counts
+        });
+        let counts: Vec<_> = counts.filter(|count| count.producer == 1).collect();
+        assert_eq!(counts.iter().map(|count| count.received).sum::<u64>(), 1000);
+        let sum = counts.iter().fold(0u64, |sum, count| sum.wrapping_add(count.digest));
+        assert_eq!(sum, digest(1, 0, 1000));
+        assert_ne!(sum, digest(1, 0, 999).wrapping_add(digest(1, 500, 1)), "a duplicate hides no loss");
     }
 
     #[test]

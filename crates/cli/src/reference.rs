@@ -1,0 +1,75 @@
+//! Tables in the shape of the benchmark that a suite answers, so that the two can be read side by side.
+//!
+//! `async-channels-bench` prints for every number of tasks what each channel took for so many messages: `cloned-send`
+//! where all tasks send into one channel, `merged-recv` where each has its own.
+
+use estafette_measure::case::Pattern;
+use estafette_measure::ranking::Ranking;
+use estafette_measure::record::Record;
+use estafette_measure::spec::Scope;
+use estafette_measure::units::three_digits;
+use estafette_measure::window::Window;
+
+use crate::columns::{Left, Right, columns};
+use crate::table::{caveats, percent};
+
+/// Whether a cell belongs into these tables: tasks that send to one, by count.
+pub(crate) fn has(record: &Record, ranking: &Ranking) -> bool {
+    let gathers = matches!(ranking.cell.pattern, Pattern::FanIn | Pattern::Merge);
+    gathers && ranking.cell.scope == Scope::Task && matches!(record.window, Window::Count { .. })
+}
+
+/// The tables, one for each number of tasks with both scenarios, in the order of the cells.
+pub(crate) fn channels(record: &Record, grid: &[&Ranking]) -> String {
+    let Window::Count { messages, .. } = record.window else { return String::new() };
+    let mut text = String::new();
+    let mut done: Vec<&Ranking> = Vec::new();
+    for first in grid {
+        if done.iter().any(|ranking| alike(ranking, first)) {
+            continue;
+        }
+        done.push(first);
+        let cell = &first.cell;
+        text.push_str(&format!(
+            "# {}, tasks: {}, messages per task: {}, capacity per task: {}, {}\n\n",
+            cell.runtime,
+            cell.producers,
+            messages / cell.producers as u64,
+            cell.capacity / cell.producers,
+            cell.payload,
+        ));
+        for ranking in grid.iter().filter(|ranking| alike(ranking, first)) {
+            text.push_str(&scenario(ranking, messages));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// Whether two cells differ in the scenario alone.
+fn alike(a: &Ranking, b: &Ranking) -> bool {
+    let mut like = a.cell.clone();
+    like.pattern = b.cell.pattern;
+    like == b.cell
+}
+
+fn scenario(ranking: &Ranking, messages: u64) -> String {
+    let name = if ranking.cell.pattern == Pattern::Merge { "merged-recv" } else { "cloned-send" };
+    let rows = ranking.rows.iter().filter(|row| !row.control).map(|row| {
+        let mechanism = row.spec.name.split_once('/').map_or(row.spec.name.as_str(), |(_, name)| name);
+        let ns = row.result.as_ref().map(|result| result.metric_ns);
+        vec![
+            name.to_owned(),
+            mechanism.to_owned(),
+            ns.map_or(String::from("failed"), |ns| format!("{:.0} ms", ns * messages as f64 / 1e6)),
+            ns.map_or(String::new(), |ns| format!("{} ns/message", three_digits(ns))),
+            row.result.as_ref().and_then(|result| result.verdict).map_or(String::new(), |verdict| verdict.to_string()),
+        ]
+    });
+    let mut text = columns(&[], &[Left, Left, Right, Right, Left], &rows.collect::<Vec<_>>());
+    text.push_str(&caveats(ranking));
+    if let Some(noise) = ranking.noise {
+        text.push_str(&format!("  noise {}\n", percent(noise)));
+    }
+    text
+}

@@ -1,0 +1,145 @@
+//! Channels of values inside one process: what all of them have in common, so that a mechanism's file holds what is its
+//! own: what it says of itself, how it is opened, one message sent, one received.
+
+use std::future::Future;
+use std::io::{self, ErrorKind};
+use std::marker::PhantomData;
+
+use anyhow::Result;
+use estafette_measure::case::{Case, Pattern, PayloadKind, Role};
+use estafette_measure::entry::{Entry, values};
+use estafette_measure::executor::Executor;
+use estafette_measure::spec::{Joins, Ownership, Runtime, Scope};
+use estafette_measure::{Carries, Ends, Generator, Mechanism, Payload, Rendezvous, Rx, Spec, Tx, Verifier};
+
+/// A channel whose sender can be cloned. Its functions are futures; one that blocks is ready at once.
+pub(crate) trait Channel: Send + Sync + 'static {
+    /// Whether its functions block.
+    const BLOCKS: bool;
+    /// The sending end.
+    type Tx<P: Payload>: Send + 'static;
+    /// The receiving end.
+    type Rx<P: Payload>: Send + 'static;
+
+    /// What it says of itself.
+    fn spec() -> Spec;
+
+    /// Opens one for so many messages under way and so many senders.
+    fn open<P: Payload>(capacity: usize, senders: usize) -> (Self::Tx<P>, Self::Rx<P>);
+
+    /// Another sender of the same channel.
+    fn sender<P: Payload>(tx: &Self::Tx<P>) -> Self::Tx<P>;
+
+    /// Another receiver of the same channel, where messages can be shared out.
+    fn receiver<P: Payload>(rx: &Self::Rx<P>) -> Option<Self::Rx<P>> {
+        let _ = rx;
+        None
+    }
+
+    /// Sends one message.
+    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = Result<(), Gone>> + Send;
+
+    /// Receives one message.
+    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = Result<P, Gone>> + Send;
+}
+
+/// The other side has gone.
+#[derive(Debug)]
+pub(crate) struct Gone;
+
+/// What any error of a channel's end means.
+pub(crate) fn gone<E>(_: E) -> Gone {
+    Gone
+}
+
+/// A description with what most channels answer: any payload, one receiver, cloned senders.
+pub(crate) fn spec(name: &str, version: &str, stands_on: &str) -> Spec {
+    let spec = Spec::new(name)
+        .version(version)
+        .stands_on(stands_on)
+        .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn])
+        .payloads(&[
+            PayloadKind::U64,
+            PayloadKind::Bytes,
+            PayloadKind::Inline,
+            PayloadKind::Shared,
+            PayloadKind::Unread,
+        ])
+        .ownership(Ownership::Owned)
+        .max_producers(None)
+        .joins(Joins::Suite);
+    if spec.scope == Scope::Task { spec.runtimes(&Runtime::TASKS) } else { spec }
+}
+
+/// The patterns of a channel that several receivers can share.
+pub(crate) const SHARED: [Pattern; 4] = [Pattern::PingPong, Pattern::Stream, Pattern::FanIn, Pattern::Mpmc];
+
+/// A channel as an entry.
+pub(crate) fn channel<C: Channel>(channel: C) -> impl Entry {
+    values(Between::of(channel))
+}
+
+/// A channel as a mechanism.
+pub(crate) struct Between<C>(PhantomData<C>);
+
+impl<C: Channel> Between<C> {
+    pub(crate) fn of(_: C) -> Between<C> {
+        Between(PhantomData)
+    }
+}
+
+impl<C: Channel> Mechanism for Between<C> {
+    const BLOCKS: bool = C::BLOCKS;
+
+    fn spec(&self) -> Spec {
+        C::spec()
+    }
+
+    fn executor(&self, case: &Case) -> Result<Box<dyn Executor>> {
+        crate::runtime::executor(case)
+    }
+}
+
+impl<C: Channel, P: Payload> Carries<P> for Between<C> {
+    type Tx = Sending<C, P>;
+    type Rx = Receiving<C, P>;
+
+    fn open(&self, case: &Case, _: Role, _: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
+        let open = || {
+            let (tx, rx) = C::open(case.capacity, case.producers);
+            (Sending::<C, P>(tx), Receiving::<C, P>(rx))
+        };
+        if !case.pattern.gathers() {
+            return Ends::pair(case, || Ok(open()));
+        }
+        let (tx, rx) = open();
+        let mut txs: Vec<_> = (1..case.producers).map(|_| Sending(C::sender(&tx.0))).collect();
+        txs.push(tx);
+        let mut rxs: Vec<_> = (1..case.consumers()).filter_map(|_| C::receiver(&rx.0).map(Receiving)).collect();
+        rxs.push(rx);
+        anyhow::ensure!(rxs.len() == case.consumers(), "{} has one receiver", case.mechanism);
+        Ok(Ends::many(txs, rxs))
+    }
+}
+
+/// The sending end.
+pub(crate) struct Sending<C: Channel, P: Payload>(C::Tx<P>);
+
+impl<C: Channel, P: Payload> Tx for Sending<C, P> {
+    #[inline]
+    async fn put(&mut self, next: &mut Generator) -> io::Result<()> {
+        C::send(&mut self.0, P::make(next)).await.map_err(|Gone| ErrorKind::BrokenPipe.into())
+    }
+}
+
+/// The receiving end.
+pub(crate) struct Receiving<C: Channel, P: Payload>(C::Rx<P>);
+
+impl<C: Channel, P: Payload> Rx for Receiving<C, P> {
+    #[inline]
+    async fn get(&mut self, seen: &mut Verifier) -> io::Result<()> {
+        let message = C::receive(&mut self.0).await.map_err(|Gone| ErrorKind::UnexpectedEof)?;
+        message.check(seen);
+        Ok(())
+    }
+}

@@ -1,0 +1,39 @@
+//! `async-channel`, bounded: a lock-free ring of slots, and a list of listeners for those who wait.
+
+use async_channel::{Receiver, Sender, bounded};
+use estafette_measure::{Payload, Spec};
+
+use crate::channel::{Channel, Gone, SHARED, gone, spec};
+
+/// `task/async-channel`.
+pub(super) struct AsyncChannel;
+
+impl Channel for AsyncChannel {
+    const BLOCKS: bool = false;
+    type Tx<P: Payload> = Sender<P>;
+    type Rx<P: Payload> = Receiver<P>;
+
+    fn spec() -> Spec {
+        spec("task/async-channel", "2", "async_channel::bounded, send and recv").patterns(&SHARED)
+    }
+
+    fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
+        bounded(capacity)
+    }
+
+    fn sender<P: Payload>(tx: &Self::Tx<P>) -> Self::Tx<P> {
+        tx.clone()
+    }
+
+    fn receiver<P: Payload>(rx: &Self::Rx<P>) -> Option<Self::Rx<P>> {
+        Some(rx.clone())
+    }
+
+    async fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> Result<(), Gone> {
+        tx.send(message).await.map_err(gone)
+    }
+
+    async fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> Result<P, Gone> {
+        rx.recv().await.map_err(gone)
+    }
+}

@@ -1,0 +1,40 @@
+//! `async-channel` with its receiver as a `Stream`; a `Sink` it does not have.
+
+use async_channel::{Receiver, Sender, bounded};
+use estafette_measure::spec::Joins;
+use estafette_measure::{Payload, Spec};
+use futures_util::StreamExt;
+use std::pin::Pin;
+
+use crate::channel::{Channel, Gone, gone, spec};
+
+/// `task/async-channel-stream`.
+pub(super) struct AsyncChannelStream;
+
+impl Channel for AsyncChannelStream {
+    const BLOCKS: bool = false;
+    type Tx<P: Payload> = Sender<P>;
+    type Rx<P: Payload> = Pin<Box<Receiver<P>>>;
+
+    fn spec() -> Spec {
+        spec("task/async-channel-stream", "2", "async_channel::bounded, send and StreamExt::next")
+            .joins(Joins::Standard)
+    }
+
+    fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
+        let (tx, rx) = bounded(capacity);
+        (tx, Box::pin(rx))
+    }
+
+    fn sender<P: Payload>(tx: &Self::Tx<P>) -> Self::Tx<P> {
+        tx.clone()
+    }
+
+    async fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> Result<(), Gone> {
+        tx.send(message).await.map_err(gone)
+    }
+
+    async fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> Result<P, Gone> {
+        rx.next().await.ok_or(Gone)
+    }
+}

@@ -1,0 +1,39 @@
+//! `crossfire`, bounded: a lock-free ring of slots, one waker for the receiver and a registry for the senders.
+
+use crossfire::mpsc::{Array, bounded_async};
+use crossfire::{AsyncRx, MAsyncTx, detect_backoff_cfg};
+use estafette_measure::spec::Joins;
+use estafette_measure::{Payload, Spec};
+
+use crate::channel::{Channel, Gone, gone, spec};
+
+/// `task/crossfire`.
+pub(super) struct Crossfire;
+
+impl Channel for Crossfire {
+    const BLOCKS: bool = false;
+    type Tx<P: Payload> = MAsyncTx<Array<P>>;
+    type Rx<P: Payload> = AsyncRx<Array<P>>;
+
+    fn spec() -> Spec {
+        spec("task/crossfire", "3", "crossfire::mpsc::bounded_async, send and recv").joins(Joins::Overview)
+    }
+
+    fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
+        // As its documentation asks for on virtual machines.
+        detect_backoff_cfg();
+        bounded_async(capacity)
+    }
+
+    fn sender<P: Payload>(tx: &Self::Tx<P>) -> Self::Tx<P> {
+        tx.clone()
+    }
+
+    async fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> Result<(), Gone> {
+        tx.send(message).await.map_err(gone)
+    }
+
+    async fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> Result<P, Gone> {
+        rx.recv().await.map_err(gone)
+    }
+}

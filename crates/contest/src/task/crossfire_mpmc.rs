@@ -1,0 +1,46 @@
+//! `crossfire`, bounded, with several receivers.
+
+use crossfire::mpmc::{Array, bounded_async};
+use crossfire::{MAsyncRx, MAsyncTx, detect_backoff_cfg};
+use estafette_measure::case::Pattern;
+use estafette_measure::spec::Joins;
+use estafette_measure::{Payload, Spec};
+
+use crate::channel::{Channel, Gone, gone, spec};
+
+/// `task/crossfire-mpmc`.
+pub(super) struct CrossfireMpmc;
+
+impl Channel for CrossfireMpmc {
+    const BLOCKS: bool = false;
+    type Tx<P: Payload> = MAsyncTx<Array<P>>;
+    type Rx<P: Payload> = MAsyncRx<Array<P>>;
+
+    fn spec() -> Spec {
+        spec("task/crossfire-mpmc", "3", "crossfire::mpmc::bounded_async, send and recv")
+            .patterns(&[Pattern::Mpmc])
+            .joins(Joins::Suite)
+    }
+
+    fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
+        // As its documentation asks for on virtual machines.
+        detect_backoff_cfg();
+        bounded_async(capacity)
+    }
+
+    fn sender<P: Payload>(tx: &Self::Tx<P>) -> Self::Tx<P> {
+        tx.clone()
+    }
+
+    fn receiver<P: Payload>(rx: &Self::Rx<P>) -> Option<Self::Rx<P>> {
+        Some(rx.clone())
+    }
+
+    async fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> Result<(), Gone> {
+        tx.send(message).await.map_err(gone)
+    }
+
+    async fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> Result<P, Gone> {
+        rx.recv().await.map_err(gone)
+    }
+}

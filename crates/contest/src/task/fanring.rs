@@ -1,0 +1,38 @@
+//! `fanring`: a ring for each sender, and a bitmap of those that have something.
+//!
+//! Its capacity is each sender's, rounded up to a power of two: the channel's is divided among them.
+
+use estafette_measure::spec::Ordering;
+use estafette_measure::{Payload, Spec};
+use fanring::mpsc::{Receiver, Sender, channel};
+
+use crate::channel::{Channel, Gone, gone, spec};
+
+/// `task/fanring`.
+pub(super) struct Fanring;
+
+impl Channel for Fanring {
+    const BLOCKS: bool = false;
+    type Tx<P: Payload> = Sender<P>;
+    type Rx<P: Payload> = Receiver<P>;
+
+    fn spec() -> Spec {
+        spec("task/fanring", "0.3", "fanring::mpsc, send_async and recv_async").ordering(Ordering::PerProducer)
+    }
+
+    fn open<P: Payload>(capacity: usize, senders: usize) -> (Self::Tx<P>, Self::Rx<P>) {
+        channel((capacity / senders).max(1))
+    }
+
+    fn sender<P: Payload>(tx: &Self::Tx<P>) -> Self::Tx<P> {
+        tx.try_clone().expect("the receiver is there")
+    }
+
+    async fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> Result<(), Gone> {
+        tx.send_async(message).await.map_err(gone)
+    }
+
+    async fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> Result<P, Gone> {
+        rx.recv_async().await.map_err(gone)
+    }
+}

@@ -1,0 +1,39 @@
+//! `flume` through its adapters to `Sink` and `Stream`.
+
+use estafette_measure::spec::Joins;
+use estafette_measure::{Payload, Spec};
+use flume::r#async::{RecvStream, SendSink};
+use flume::bounded;
+use futures_util::{SinkExt, StreamExt};
+
+use crate::channel::{Channel, Gone, gone, spec};
+
+/// `task/flume-sink`.
+pub(super) struct FlumeSink;
+
+impl Channel for FlumeSink {
+    const BLOCKS: bool = false;
+    type Tx<P: Payload> = SendSink<'static, P>;
+    type Rx<P: Payload> = RecvStream<'static, P>;
+
+    fn spec() -> Spec {
+        spec("task/flume-sink", "0.12", "flume::bounded behind SendSink and RecvStream").joins(Joins::Standard)
+    }
+
+    fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
+        let (tx, rx) = bounded(capacity);
+        (tx.into_sink(), rx.into_stream())
+    }
+
+    fn sender<P: Payload>(tx: &Self::Tx<P>) -> Self::Tx<P> {
+        tx.clone()
+    }
+
+    async fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> Result<(), Gone> {
+        tx.send(message).await.map_err(gone)
+    }
+
+    async fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> Result<P, Gone> {
+        rx.next().await.ok_or(Gone)
+    }
+}

@@ -1,0 +1,38 @@
+//! `futures-channel`, bounded: an unbounded queue, and a parked sender for each that is over the capacity.
+//!
+//! Each sender has a slot of its own beyond the channel's, so that capacity is the buffer and the number of senders.
+
+use estafette_measure::{Payload, Spec};
+use futures_channel::mpsc::{Receiver, Sender, channel};
+use futures_util::{SinkExt, StreamExt};
+
+use crate::channel::{Channel, Gone, gone, spec};
+
+/// `task/futures-channel`.
+pub(super) struct FuturesChannel;
+
+impl Channel for FuturesChannel {
+    const BLOCKS: bool = false;
+    type Tx<P: Payload> = Sender<P>;
+    type Rx<P: Payload> = Receiver<P>;
+
+    fn spec() -> Spec {
+        spec("task/futures-channel", "0.3", "futures::channel::mpsc, SinkExt::send and StreamExt::next: its own API")
+    }
+
+    fn open<P: Payload>(capacity: usize, senders: usize) -> (Self::Tx<P>, Self::Rx<P>) {
+        channel(capacity.saturating_sub(senders))
+    }
+
+    fn sender<P: Payload>(tx: &Self::Tx<P>) -> Self::Tx<P> {
+        tx.clone()
+    }
+
+    async fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> Result<(), Gone> {
+        tx.send(message).await.map_err(gone)
+    }
+
+    async fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> Result<P, Gone> {
+        rx.next().await.ok_or(Gone)
+    }
+}

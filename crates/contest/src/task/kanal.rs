@@ -1,0 +1,39 @@
+//! `kanal`, bounded: a deque under a spin lock; a message goes from stack to stack where the other side waits.
+
+use estafette_measure::{Payload, Spec};
+use kanal::{AsyncReceiver, AsyncSender, bounded_async};
+
+use crate::channel::{Channel, Gone, SHARED, gone, spec};
+
+/// `task/kanal`.
+pub(super) struct Kanal;
+
+impl Channel for Kanal {
+    const BLOCKS: bool = false;
+    type Tx<P: Payload> = AsyncSender<P>;
+    type Rx<P: Payload> = AsyncReceiver<P>;
+
+    fn spec() -> Spec {
+        spec("task/kanal", "0.1", "kanal::bounded_async, send and recv").patterns(&SHARED).least_capacity(0)
+    }
+
+    fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
+        bounded_async(capacity)
+    }
+
+    fn sender<P: Payload>(tx: &Self::Tx<P>) -> Self::Tx<P> {
+        tx.clone()
+    }
+
+    fn receiver<P: Payload>(rx: &Self::Rx<P>) -> Option<Self::Rx<P>> {
+        Some(rx.clone())
+    }
+
+    async fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> Result<(), Gone> {
+        tx.send(message).await.map_err(gone)
+    }
+
+    async fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> Result<P, Gone> {
+        rx.recv().await.map_err(gone)
+    }
+}

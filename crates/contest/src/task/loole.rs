@@ -1,0 +1,39 @@
+//! `loole`, bounded: a deque under a lock.
+
+use estafette_measure::{Payload, Spec};
+use loole::{Receiver, Sender, bounded};
+
+use crate::channel::{Channel, Gone, SHARED, gone, spec};
+
+/// `task/loole`.
+pub(super) struct Loole;
+
+impl Channel for Loole {
+    const BLOCKS: bool = false;
+    type Tx<P: Payload> = Sender<P>;
+    type Rx<P: Payload> = Receiver<P>;
+
+    fn spec() -> Spec {
+        spec("task/loole", "0.4", "loole::bounded, send_async and recv_async").patterns(&SHARED).least_capacity(0)
+    }
+
+    fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
+        bounded(capacity)
+    }
+
+    fn sender<P: Payload>(tx: &Self::Tx<P>) -> Self::Tx<P> {
+        tx.clone()
+    }
+
+    fn receiver<P: Payload>(rx: &Self::Rx<P>) -> Option<Self::Rx<P>> {
+        Some(rx.clone())
+    }
+
+    async fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> Result<(), Gone> {
+        tx.send_async(message).await.map_err(gone)
+    }
+
+    async fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> Result<P, Gone> {
+        rx.recv_async().await.map_err(gone)
+    }
+}

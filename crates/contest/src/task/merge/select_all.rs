@@ -1,0 +1,24 @@
+//! `futures::stream::SelectAll`: polls only the streams that have been woken.
+
+use std::future::Future;
+
+use futures_util::StreamExt;
+use futures_util::stream::{SelectAll, select_all};
+
+use super::{Merge, Source};
+
+pub(super) struct BySelectAll;
+
+impl Merge for BySelectAll {
+    const NAME: (&str, &str) = ("select-all", "0.3");
+    const WHOLE: &str = "futures::stream::SelectAll";
+    type Of<S: Source> = SelectAll<S>;
+
+    fn merge<S: Source>(streams: Vec<S>) -> Self::Of<S> {
+        select_all(streams)
+    }
+
+    fn next<S: Source>(merged: &mut Self::Of<S>) -> impl Future<Output = Option<S::Item>> + Send {
+        merged.next()
+    }
+}

@@ -1,0 +1,36 @@
+//! `rapidfire`, bounded, one receiver: a list of recycled 63-slot blocks.
+
+use estafette_measure::{Payload, Spec};
+use rapidfire::Sender;
+use rapidfire::mpsc::{Receiver, bounded};
+
+use crate::channel::{Channel, Gone, gone, spec};
+
+/// `task/rapidfire`.
+pub(super) struct Rapidfire;
+
+impl Channel for Rapidfire {
+    const BLOCKS: bool = false;
+    type Tx<P: Payload> = Sender<P>;
+    type Rx<P: Payload> = Receiver<P>;
+
+    fn spec() -> Spec {
+        spec("task/rapidfire", "0.2", "rapidfire::mpsc::bounded, send and recv")
+    }
+
+    fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
+        bounded(capacity)
+    }
+
+    fn sender<P: Payload>(tx: &Self::Tx<P>) -> Self::Tx<P> {
+        tx.clone()
+    }
+
+    async fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> Result<(), Gone> {
+        tx.send(message).await.map_err(gone)
+    }
+
+    async fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> Result<P, Gone> {
+        rx.recv().await.map_err(gone)
+    }
+}

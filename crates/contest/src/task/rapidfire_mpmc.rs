@@ -1,0 +1,43 @@
+//! `rapidfire`, bounded, with several receivers.
+
+use estafette_measure::case::Pattern;
+use estafette_measure::spec::Joins;
+use estafette_measure::{Payload, Spec};
+use rapidfire::{Receiver, Sender, bounded};
+
+use crate::channel::{Channel, Gone, gone, spec};
+
+/// `task/rapidfire-mpmc`.
+pub(super) struct RapidfireMpmc;
+
+impl Channel for RapidfireMpmc {
+    const BLOCKS: bool = false;
+    type Tx<P: Payload> = Sender<P>;
+    type Rx<P: Payload> = Receiver<P>;
+
+    fn spec() -> Spec {
+        spec("task/rapidfire-mpmc", "0.2", "rapidfire::bounded, send and recv")
+            .patterns(&[Pattern::Mpmc])
+            .joins(Joins::Suite)
+    }
+
+    fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
+        bounded(capacity)
+    }
+
+    fn sender<P: Payload>(tx: &Self::Tx<P>) -> Self::Tx<P> {
+        tx.clone()
+    }
+
+    fn receiver<P: Payload>(rx: &Self::Rx<P>) -> Option<Self::Rx<P>> {
+        Some(rx.clone())
+    }
+
+    async fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> Result<(), Gone> {
+        tx.send(message).await.map_err(gone)
+    }
+
+    async fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> Result<P, Gone> {
+        rx.recv().await.map_err(gone)
+    }
+}

@@ -1,0 +1,35 @@
+//! `thingbuf`, bounded: a ring of slots whose values are reused.
+
+use estafette_measure::{Payload, Spec};
+use thingbuf::mpsc::{Receiver, Sender, channel};
+
+use crate::channel::{Channel, Gone, gone, spec};
+
+/// `task/thingbuf`.
+pub(super) struct Thingbuf;
+
+impl Channel for Thingbuf {
+    const BLOCKS: bool = false;
+    type Tx<P: Payload> = Sender<P>;
+    type Rx<P: Payload> = Receiver<P>;
+
+    fn spec() -> Spec {
+        spec("task/thingbuf", "0.1", "thingbuf::mpsc, send and recv")
+    }
+
+    fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
+        channel(capacity)
+    }
+
+    fn sender<P: Payload>(tx: &Self::Tx<P>) -> Self::Tx<P> {
+        tx.clone()
+    }
+
+    async fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> Result<(), Gone> {
+        tx.send(message).await.map_err(gone)
+    }
+
+    async fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> Result<P, Gone> {
+        rx.recv().await.ok_or(Gone)
+    }
+}

@@ -1,0 +1,41 @@
+//! `tokio::sync::mpsc` through the adapters to `Sink` and `Stream`.
+
+use estafette_measure::spec::Joins;
+use estafette_measure::{Payload, Spec};
+use futures_util::{SinkExt, StreamExt};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::PollSender;
+
+use crate::channel::{Channel, Gone, gone, spec};
+
+/// `task/tokio-mpsc-sink`.
+pub(super) struct TokioMpscSink;
+
+impl Channel for TokioMpscSink {
+    const BLOCKS: bool = false;
+    type Tx<P: Payload> = PollSender<P>;
+    type Rx<P: Payload> = ReceiverStream<P>;
+
+    fn spec() -> Spec {
+        spec("task/tokio-mpsc-sink", "1", "tokio::sync::mpsc::channel behind PollSender and ReceiverStream")
+            .joins(Joins::Standard)
+    }
+
+    fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
+        let (tx, rx) = mpsc::channel(capacity);
+        (PollSender::new(tx), ReceiverStream::new(rx))
+    }
+
+    fn sender<P: Payload>(tx: &Self::Tx<P>) -> Self::Tx<P> {
+        tx.clone()
+    }
+
+    async fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> Result<(), Gone> {
+        tx.send(message).await.map_err(gone)
+    }
+
+    async fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> Result<P, Gone> {
+        rx.next().await.ok_or(Gone)
+    }
+}

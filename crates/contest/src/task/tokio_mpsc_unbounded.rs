@@ -1,0 +1,41 @@
+//! `tokio::sync::mpsc`, unbounded: what is under way is capped by credit outside of the channel.
+
+use estafette_measure::{Payload, Spec};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::channel::{Channel, Gone, gone, spec};
+use crate::credit::{Refund, Spend, credit};
+
+/// `task/tokio-mpsc-unbounded`.
+pub(super) struct TokioMpscUnbounded;
+
+impl Channel for TokioMpscUnbounded {
+    const BLOCKS: bool = false;
+    type Tx<P: Payload> = (UnboundedSender<P>, Spend);
+    type Rx<P: Payload> = (UnboundedReceiver<P>, Refund);
+
+    fn spec() -> Spec {
+        let stands_on = "tokio::sync::mpsc::unbounded_channel, capped by credit";
+        spec("task/tokio-mpsc-unbounded", "1", stands_on)
+    }
+
+    fn open<P: Payload>(capacity: usize, senders: usize) -> (Self::Tx<P>, Self::Rx<P>) {
+        let ((tx, rx), (spend, refund)) = (unbounded_channel(), credit(capacity, senders));
+        ((tx, spend), (rx, refund))
+    }
+
+    fn sender<P: Payload>((tx, spend): &Self::Tx<P>) -> Self::Tx<P> {
+        (tx.clone(), spend.another())
+    }
+
+    async fn send<P: Payload>((tx, spend): &mut Self::Tx<P>, message: P) -> Result<(), Gone> {
+        spend.take().await;
+        tx.send(message).map_err(gone)
+    }
+
+    async fn receive<P: Payload>((rx, refund): &mut Self::Rx<P>) -> Result<P, Gone> {
+        let message = rx.recv().await.ok_or(Gone)?;
+        refund.give();
+        Ok(message)
+    }
+}

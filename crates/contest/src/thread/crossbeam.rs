@@ -1,0 +1,43 @@
+//! `crossbeam-channel`, bounded: a ring of slots with sequence numbers (Vyukov), spinning for a while before it parks.
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use estafette_measure::spec::Joins;
+use estafette_measure::{Payload, Spec};
+
+use crate::channel::{Channel, Gone, SHARED, gone, spec};
+
+/// `thread/crossbeam`.
+pub(super) struct Crossbeam;
+
+impl Channel for Crossbeam {
+    const BLOCKS: bool = true;
+    type Tx<P: Payload> = Sender<P>;
+    type Rx<P: Payload> = Receiver<P>;
+
+    fn spec() -> Spec {
+        spec("thread/crossbeam", "0.5", "crossbeam_channel::bounded, send and recv")
+            .patterns(&SHARED)
+            .joins(Joins::Overview)
+            .least_capacity(0)
+    }
+
+    fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
+        bounded(capacity)
+    }
+
+    fn sender<P: Payload>(tx: &Self::Tx<P>) -> Self::Tx<P> {
+        tx.clone()
+    }
+
+    fn receiver<P: Payload>(rx: &Self::Rx<P>) -> Option<Self::Rx<P>> {
+        Some(rx.clone())
+    }
+
+    async fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> Result<(), Gone> {
+        tx.send(message).map_err(gone)
+    }
+
+    async fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> Result<P, Gone> {
+        rx.recv().map_err(gone)
+    }
+}

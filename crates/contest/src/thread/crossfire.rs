@@ -1,0 +1,38 @@
+//! `crossfire`, bounded, blocking: a lock-free ring of slots, spinning for a while before it parks.
+
+use crossfire::mpsc::{Array, bounded_blocking};
+use crossfire::{MTx, Rx, detect_backoff_cfg};
+use estafette_measure::{Payload, Spec};
+
+use crate::channel::{Channel, Gone, gone, spec};
+
+/// `thread/crossfire`.
+pub(super) struct Crossfire;
+
+impl Channel for Crossfire {
+    const BLOCKS: bool = true;
+    type Tx<P: Payload> = MTx<Array<P>>;
+    type Rx<P: Payload> = Rx<Array<P>>;
+
+    fn spec() -> Spec {
+        spec("thread/crossfire", "3", "crossfire::mpsc::bounded_blocking, send and recv")
+    }
+
+    fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
+        // As its documentation asks for on virtual machines.
+        detect_backoff_cfg();
+        bounded_blocking(capacity)
+    }
+
+    fn sender<P: Payload>(tx: &Self::Tx<P>) -> Self::Tx<P> {
+        tx.clone()
+    }
+
+    async fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> Result<(), Gone> {
+        tx.send(message).map_err(gone)
+    }
+
+    async fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> Result<P, Gone> {
+        rx.recv().map_err(gone)
+    }
+}

@@ -1,0 +1,44 @@
+//! `fanring`, blocking, with several receivers, which take from each other; it promises no order.
+
+use estafette_measure::case::Pattern;
+use estafette_measure::spec::{Joins, Ordering};
+use estafette_measure::{Payload, Spec};
+use fanring::mpmc::{Receiver, Sender, channel};
+
+use crate::channel::{Channel, Gone, gone, spec};
+
+/// `thread/fanring-mpmc`.
+pub(super) struct FanringMpmc;
+
+impl Channel for FanringMpmc {
+    const BLOCKS: bool = true;
+    type Tx<P: Payload> = Sender<P>;
+    type Rx<P: Payload> = Receiver<P>;
+
+    fn spec() -> Spec {
+        spec("thread/fanring-mpmc", "0.3", "fanring::mpmc, send and recv")
+            .patterns(&[Pattern::Mpmc])
+            .ordering(Ordering::Unordered)
+            .joins(Joins::Suite)
+    }
+
+    fn open<P: Payload>(capacity: usize, senders: usize) -> (Self::Tx<P>, Self::Rx<P>) {
+        channel((capacity / senders).max(1))
+    }
+
+    fn sender<P: Payload>(tx: &Self::Tx<P>) -> Self::Tx<P> {
+        tx.try_clone().expect("the receiver is there")
+    }
+
+    fn receiver<P: Payload>(rx: &Self::Rx<P>) -> Option<Self::Rx<P>> {
+        Some(rx.clone())
+    }
+
+    async fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> Result<(), Gone> {
+        tx.send(message).map_err(gone)
+    }
+
+    async fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> Result<P, Gone> {
+        rx.recv().map_err(gone)
+    }
+}

@@ -1,0 +1,39 @@
+//! `flume`, bounded, blocking: a deque under a lock.
+
+use estafette_measure::{Payload, Spec};
+use flume::{Receiver, Sender, bounded};
+
+use crate::channel::{Channel, Gone, SHARED, gone, spec};
+
+/// `thread/flume`.
+pub(super) struct Flume;
+
+impl Channel for Flume {
+    const BLOCKS: bool = true;
+    type Tx<P: Payload> = Sender<P>;
+    type Rx<P: Payload> = Receiver<P>;
+
+    fn spec() -> Spec {
+        spec("thread/flume", "0.12", "flume::bounded, send and recv").patterns(&SHARED).least_capacity(0)
+    }
+
+    fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
+        bounded(capacity)
+    }
+
+    fn sender<P: Payload>(tx: &Self::Tx<P>) -> Self::Tx<P> {
+        tx.clone()
+    }
+
+    fn receiver<P: Payload>(rx: &Self::Rx<P>) -> Option<Self::Rx<P>> {
+        Some(rx.clone())
+    }
+
+    async fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> Result<(), Gone> {
+        tx.send(message).map_err(gone)
+    }
+
+    async fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> Result<P, Gone> {
+        rx.recv().map_err(gone)
+    }
+}

@@ -1,0 +1,39 @@
+//! `kanal`, bounded, blocking: a deque under a spin lock; a message goes from stack to stack where the other side waits.
+
+use estafette_measure::{Payload, Spec};
+use kanal::{Receiver, Sender, bounded};
+
+use crate::channel::{Channel, Gone, SHARED, gone, spec};
+
+/// `thread/kanal`.
+pub(super) struct Kanal;
+
+impl Channel for Kanal {
+    const BLOCKS: bool = true;
+    type Tx<P: Payload> = Sender<P>;
+    type Rx<P: Payload> = Receiver<P>;
+
+    fn spec() -> Spec {
+        spec("thread/kanal", "0.1", "kanal::bounded, send and recv").patterns(&SHARED).least_capacity(0)
+    }
+
+    fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
+        bounded(capacity)
+    }
+
+    fn sender<P: Payload>(tx: &Self::Tx<P>) -> Self::Tx<P> {
+        tx.clone()
+    }
+
+    fn receiver<P: Payload>(rx: &Self::Rx<P>) -> Option<Self::Rx<P>> {
+        Some(rx.clone())
+    }
+
+    async fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> Result<(), Gone> {
+        tx.send(message).map_err(gone)
+    }
+
+    async fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> Result<P, Gone> {
+        rx.recv().map_err(gone)
+    }
+}

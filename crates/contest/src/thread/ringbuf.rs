@@ -1,0 +1,74 @@
+//! `ringbuf`: a ring for one producer and one consumer, polled.
+
+use std::hint::spin_loop;
+use std::io::{self, ErrorKind};
+
+use anyhow::Result;
+use estafette_measure::case::{Case, Pattern, Role};
+use estafette_measure::spec::Wait;
+use estafette_measure::{Carries, Ends, Generator, Mechanism, Payload, Rendezvous, Rx, Spec, Tx, Verifier};
+use ringbuf::traits::{Consumer as _, Observer as _, Producer as _, Split as _};
+use ringbuf::{HeapCons, HeapProd, HeapRb};
+
+use crate::channel::spec;
+
+/// `thread/ringbuf`.
+pub(super) struct Ringbuf;
+
+impl Mechanism for Ringbuf {
+    fn spec(&self) -> Spec {
+        spec("thread/ringbuf", "0.4", "ringbuf::HeapRb, try_push and try_pop in a spin loop")
+            .waits(&[Wait::Spin])
+            .patterns(&[Pattern::PingPong, Pattern::Stream])
+            .max_producers(Some(1))
+    }
+}
+
+impl<P: Payload> Carries<P> for Ringbuf {
+    type Tx = Sending<P>;
+    type Rx = Receiving<P>;
+
+    fn open(&self, case: &Case, _: Role, _: &mut Rendezvous) -> Result<Ends<Sending<P>, Receiving<P>>> {
+        Ends::pair(case, || {
+            let (tx, rx) = HeapRb::new(case.capacity).split();
+            Ok((Sending(tx), Receiving(rx)))
+        })
+    }
+}
+
+/// The sending end.
+pub(super) struct Sending<P>(HeapProd<P>);
+
+impl<P: Payload> Tx for Sending<P> {
+    #[inline(always)]
+    async fn put(&mut self, next: &mut Generator) -> io::Result<()> {
+        let mut message = P::make(next);
+        while let Err(back) = self.0.try_push(message) {
+            if !self.0.read_is_held() {
+                return Err(ErrorKind::BrokenPipe.into());
+            }
+            message = back;
+            spin_loop();
+        }
+        Ok(())
+    }
+}
+
+/// The receiving end.
+pub(super) struct Receiving<P>(HeapCons<P>);
+
+impl<P: Payload> Rx for Receiving<P> {
+    #[inline(always)]
+    async fn get(&mut self, seen: &mut Verifier) -> io::Result<()> {
+        loop {
+            if let Some(message) = self.0.try_pop() {
+                message.check(seen);
+                return Ok(());
+            }
+            if !self.0.write_is_held() && self.0.is_empty() {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            spin_loop();
+        }
+    }
+}

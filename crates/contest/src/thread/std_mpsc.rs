@@ -1,0 +1,35 @@
+//! `std::sync::mpsc`, bounded: a ring of slots with sequence numbers, spinning for a while before it parks.
+
+use estafette_measure::{Payload, Spec};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use crate::channel::{Channel, Gone, gone, spec};
+
+/// `thread/std-mpsc`.
+pub(super) struct StdMpsc;
+
+impl Channel for StdMpsc {
+    const BLOCKS: bool = true;
+    type Tx<P: Payload> = SyncSender<P>;
+    type Rx<P: Payload> = Receiver<P>;
+
+    fn spec() -> Spec {
+        spec("thread/std-mpsc", "std", "std::sync::mpsc::sync_channel, send and recv").least_capacity(0)
+    }
+
+    fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
+        sync_channel(capacity)
+    }
+
+    fn sender<P: Payload>(tx: &Self::Tx<P>) -> Self::Tx<P> {
+        tx.clone()
+    }
+
+    async fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> Result<(), Gone> {
+        tx.send(message).map_err(gone)
+    }
+
+    async fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> Result<P, Gone> {
+        rx.recv().map_err(gone)
+    }
+}

@@ -1,0 +1,82 @@
+//! Messages that share one buffer, as a server shares a packet among its subscribers.
+
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+
+use super::{Generator, Payload, STEP, Verifier};
+
+/// A tag, and a clone of one buffer. Making it counts the buffer's references up, dropping it counts them down; where the
+/// two ends run on different cores, the count's cache line goes back and forth with every message.
+#[derive(Clone, Debug, Default)]
+pub struct Shared {
+    tag: u64,
+    body: Bytes,
+}
+
+impl Payload for Shared {
+    #[inline]
+    fn make(next: &mut Generator) -> Shared {
+        let body = next.template().clone();
+        Shared { tag: next.word(), body }
+    }
+
+    #[inline]
+    fn check(&self, seen: &mut Verifier) {
+        seen.shared(self.tag, &self.body);
+    }
+}
+
+/// The buffer that all messages of this length share, of all producers in the process.
+pub(super) fn template(len: usize) -> Bytes {
+    static TEMPLATE: OnceLock<Bytes> = OnceLock::new();
+    let template = TEMPLATE.get_or_init(|| body(len));
+    // One case has one length; a program that plays several in turn shares less.
+    if template.len() == len { template.clone() } else { body(len) }
+}
+
+fn body(len: usize) -> Bytes {
+    (1..).map(|word: u64| STEP.wrapping_mul(word)).flat_map(u64::to_le_bytes).take(len).collect()
+}
+
+/// Whether these bytes are the buffer's. Reads every one.
+#[inline]
+pub(super) fn is_intact(bytes: &[u8]) -> bool {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let mut word = STEP;
+    let mut wrong = 0;
+    for place in words {
+        wrong |= u64::from_le_bytes(*place) ^ word;
+        word = word.wrapping_add(STEP);
+    }
+    wrong == 0 && rest == &word.to_le_bytes()[..rest.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_messages_share_a_buffer_that_is_intact() {
+        for len in [1, 7, 8, 100, 1200] {
+            let mut next = Generator::new(1, 0, len);
+            let (a, b) = (Shared::make(&mut next), Shared::make(&mut next));
+            assert_eq!(a.body.as_ptr(), b.body.as_ptr());
+            assert_eq!(a.body.len(), len);
+            assert!(is_intact(&a.body));
+            assert_ne!(a.tag, b.tag);
+        }
+    }
+
+    #[test]
+    fn a_changed_byte_is_damage_where_it_is_read() {
+        for (at, reads) in [(0, true), (50, true), (99, true), (50, false)] {
+            let mut bytes = body(100).to_vec();
+            bytes[at] ^= 1;
+            let mut seen = Verifier::new(1, 1, 100).reading(reads);
+            let tag = Generator::new(1, 0, 100).word();
+            seen.shared(tag, &bytes);
+            assert_eq!(seen.finish().1.damaged, u64::from(reads));
+        }
+    }
+}
