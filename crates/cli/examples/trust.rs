@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use estafette_contest::process::UnixStream;
-use estafette_measure::case::{Case, Cell, Pattern, Payload, Place, Role};
+use estafette_measure::case::{Case, Cell, Load, Pattern, Payload, Place, Role};
 use estafette_measure::clock::{cost_ns, now_ns};
 use estafette_measure::coordinator::{Interrupt, Scratch};
 use estafette_measure::entry::bytes;
@@ -148,6 +148,7 @@ fn planted(registry: &Registry, place: Place, count: usize, interrupt: &mut Inte
         runtime: Runtime::Thread,
         wait: Wait::Block,
         place,
+        load: Load::Saturated,
     };
     let entrant =
         |name: &str, control| Entrant { case: Case { mechanism: name.to_owned(), cell: cell.clone() }, control };

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueHint};
-use estafette_measure::case::{Pattern, Payload, PayloadKind, Place};
+use estafette_measure::case::{Load, Pattern, Payload, PayloadKind, Place};
 use estafette_measure::spec::{Runtime, Wait};
 use estafette_measure::suite::Profile;
 use estafette_measure::units;
@@ -52,7 +52,7 @@ pub(crate) struct Bench {
     #[arg(long, default_value = "quick", value_name = "quick|standard|full")]
     pub(crate) profile: Profile,
 
-    /// Instead of the suite's: ping-pong, stream, fan-in, merge, mpmc
+    /// Instead of the suite's: ping-pong, stream, fan-in, merge, mpmc, cancel, burst
     #[arg(long, value_delimiter = ',', value_name = "PATTERN")]
     pub(crate) pattern: Vec<Pattern>,
 
@@ -86,6 +86,10 @@ pub(crate) struct Bench {
     /// Instead of the suite's: other-core, same-core, free
     #[arg(long, value_delimiter = ',', value_name = "PLACE")]
     pub(crate) place: Vec<Place>,
+
+    /// Instead of the suite's: saturated, or a rate such as 100k/s at which messages are due (up to 2M/s)
+    #[arg(long, value_delimiter = ',', value_name = "LOAD", allow_negative_numbers = true)]
+    pub(crate) load: Vec<Load>,
 
     /// How often each case is measured in a fresh instance (1 to 1000)
     #[arg(long, value_parser = parse_rounds, value_name = "COUNT", allow_negative_numbers = true)]

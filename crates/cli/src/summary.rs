@@ -1,6 +1,6 @@
 //! Three sentences in plain words after the tables: what wins where, what binds it, how noisy the machine was.
 
-use estafette_measure::case::Pattern;
+use estafette_measure::case::{Load, Pattern};
 use estafette_measure::ranking::{Ranking, Row};
 use estafette_measure::record::Record;
 use estafette_measure::spec::{Scope, Standing};
@@ -44,7 +44,9 @@ fn winners(rankings: &[Ranking]) -> String {
             let contested = |ranking: &&Ranking| {
                 let candidates =
                     ranking.rows.iter().filter(|row| !row.control && row.spec.standing == Standing::Candidate);
-                ranking.cell.scope == scope && ranking.cell.pattern == pattern && candidates.count() > 1
+                let cell = &ranking.cell;
+                let asked = (cell.scope, cell.pattern, cell.load) == (scope, pattern, Load::Saturated);
+                asked && candidates.count() > 1
             };
             let Some(ranking) = rankings.iter().find(contested) else { continue };
             // One cell of several does not speak for the others.
@@ -98,18 +100,21 @@ fn doing(ranking: &Ranking) -> &'static str {
         Pattern::FanIn => "messages of a fan-in",
         Pattern::Merge => "messages of a merge",
         Pattern::Mpmc => "messages shared out",
+        Pattern::Burst => "messages of a burst",
+        Pattern::Cancel => "messages of a stream with dropped receives",
     }
 }
 
 fn noise(record: &Record, rankings: &[Ranking]) -> String {
     let mut noises: Vec<f64> = rankings.iter().filter_map(|ranking| ranking.noise).collect();
     noises.sort_by(f64::total_cmp);
-    let verdicts = rankings.iter().flat_map(|ranking| &ranking.rows).filter(|row| !row.control);
+    let ranked = rankings.iter().filter(|ranking| ranking.cell.pattern.ranks());
+    let verdicts = ranked.flat_map(|ranking| &ranking.rows).filter(|row| !row.control);
     let verdicts: Vec<Verdict> = verdicts.filter_map(|row| row.result.as_ref()?.verdict).collect();
     let open = verdicts.iter().filter(|verdict| **verdict == Verdict::Inconclusive).count();
     let void: usize = rankings.iter().map(|ranking| ranking.void).sum();
-    let controls = rankings.iter().flat_map(|ranking| &ranking.rows).filter(|row| row.control);
-    let wrong = controls.filter_map(|row| row.result.as_ref()?.verdict).filter(|verdict| decided(*verdict)).count();
+    let controls = || rankings.iter().flat_map(|ranking| &ranking.rows).filter(|row| row.control);
+    let wrong = controls().filter_map(|row| row.result.as_ref()?.verdict).filter(|verdict| decided(*verdict)).count();
     let spread = match (noises.first(), noises.get(noises.len() / 2), noises.last()) {
         (Some(least), Some(middle), Some(most)) => format!(
             "the same mechanism against itself differed by {} in the middle cell ({} to {})",
@@ -122,7 +127,7 @@ fn noise(record: &Record, rankings: &[Ranking]) -> String {
     format!(
         "How noisy it was: {spread}; {open} of {} comparisons stayed inconclusive, {wrong} of {} controls were told apart, {void} of {} instances were void.",
         verdicts.len(),
-        rankings.len(),
+        controls().count(),
         record.instances.len()
     )
 }

@@ -1,10 +1,10 @@
 //! Rankings as tables of at most 100 columns.
 
-use estafette_measure::case::Pattern;
+use estafette_measure::case::{BURST, Cell, Load, Pattern};
 use estafette_measure::plan::Refusal;
 use estafette_measure::ranking::{Ranking, Row, RowResult};
 use estafette_measure::record::Record;
-use estafette_measure::spec::{Loss, Standing};
+use estafette_measure::spec::{Loss, Scope, Standing};
 use estafette_measure::stats::Verdict;
 use estafette_measure::{MAX_LOSS, units};
 
@@ -12,10 +12,20 @@ use crate::columns::{Left, Right, columns, lines, plain};
 
 /// One cell's table with its heading.
 pub(crate) fn ranking(ranking: &Ranking) -> String {
+    match ranking.cell.pattern {
+        Pattern::Cancel => return cancelled(ranking),
+        Pattern::Burst => return held(ranking),
+        _ => {}
+    }
     let round_trip = ranking.cell.pattern == Pattern::PingPong;
-    let figure = if round_trip { ["p50", "p99"] } else { ["rate", "each"] };
+    let open_loop = ranking.cell.load != Load::Saturated;
+    let figures = match (round_trip, open_loop) {
+        (true, _) => ["p50", "p99", "÷limit"],
+        (_, true) => ["p50", "p99", "p99.9"],
+        _ => ["rate", "each", "÷limit"],
+    };
     let scope = ranking.cell.scope.to_string();
-    let headers = [&scope, figure[0], figure[1], "÷limit", "cpu/msg", "ctx/msg", "against the best", ""];
+    let headers = [&scope, figures[0], figures[1], figures[2], "cpu/msg", "ctx/msg", "against the best", ""];
     let rows: Vec<_> = ranking.rows.iter().map(|row| columns_of(ranking, row, round_trip)).collect();
     let mut text = format!("{}\n", ranking.cell);
     text.push_str(&columns(&headers, &[Left, Right, Right, Right, Right, Right, Left, Left], &rows));
@@ -36,6 +46,76 @@ pub(crate) fn ranking(ranking: &Ranking) -> String {
         text.push_str(&format!("  {}\n", notes.join(" · ")));
     }
     text
+}
+
+/// What became of messages on their way to receives that were dropped, beside what the documentation says of it.
+fn cancelled(ranking: &Ranking) -> String {
+    let headers = ["receives that wait are dropped", "documented", "dropped", "lost", "rate"];
+    let rows = ranking.rows.iter().filter(|row| !row.control).map(|row| {
+        let mut columns = vec![row.spec.name.clone(), row.spec.cancel.to_string()];
+        match &row.result {
+            Some(result) => columns.extend([
+                units::grouped(result.dropped.0),
+                units::grouped(result.dropped.1),
+                units::rate(1e9 / result.metric_ns),
+            ]),
+            None => columns.push(String::from("failed")),
+        }
+        columns
+    });
+    let table = columns(&headers, &[Left, Left, Right, Right, Right], &rows.collect::<Vec<_>>());
+    format!("{}\n{table}{}", ranking.cell, caveats(ranking))
+}
+
+/// What a burst took of memory.
+fn held(ranking: &Ranking) -> String {
+    let headers = ["memory held", "empty", "by the burst", "after it"];
+    let rows = ranking.rows.iter().filter(|row| !row.control).map(|row| {
+        let held = row.result.as_ref().and_then(|result| result.held);
+        let sizes = held.map(|held| held.map(units::memory).to_vec());
+        [vec![row.spec.name.clone()], sizes.unwrap_or_else(|| vec![String::from("failed")])].concat()
+    });
+    let table = columns(&headers, &[Left, Right, Right, Right], &rows.collect::<Vec<_>>());
+    format!("{}, {} messages\n{table}{}", ranking.cell, units::grouped(BURST), caveats(ranking))
+}
+
+/// Fairness between producers: for each kind of cell that has several, what the slowest got through as a part of the mean,
+/// beside the number of producers. Of cells that differ in something else the first is shown; records have all.
+pub(crate) fn fairness(rankings: &[Ranking]) -> String {
+    let mut text = String::new();
+    for scope in Scope::ALL {
+        for pattern in [Pattern::FanIn, Pattern::Merge, Pattern::Mpmc] {
+            let mut like = rankings
+                .iter()
+                .filter(|ranking| (ranking.cell.scope, ranking.cell.pattern) == (scope, pattern))
+                .filter(|ranking| ranking.cell.load == Load::Saturated)
+                .filter(|ranking| ranking.rows.iter().any(|row| fair(row).is_some()));
+            let Some(first) = like.next() else { continue };
+            let same =
+                |ranking: &&Ranking| Cell { producers: first.cell.producers, ..ranking.cell.clone() } == first.cell;
+            let cells: Vec<_> = std::iter::once(first).chain(like.filter(same)).take(8).collect();
+            let name = format!("{scope}");
+            let heads: Vec<_> =
+                cells.iter().map(|of| format!("{}→{}", of.cell.producers, of.cell.consumers())).collect();
+            let rows = first.rows.iter().filter(|row| !row.control).map(|row| {
+                let mut line = vec![row.spec.name.split_once('/').map_or(String::new(), |(_, name)| name.to_owned())];
+                line.extend(cells.iter().map(|of| {
+                    let here = of.rows.iter().find(|other| !other.control && other.spec.name == row.spec.name);
+                    here.and_then(fair).map_or(String::from("-"), |part| format!("{part:.2}"))
+                }));
+                line
+            });
+            let headers: Vec<&str> = std::iter::once(&*name).chain(heads.iter().map(String::as_str)).collect();
+            let alignment: Vec<_> = std::iter::once(Left).chain(heads.iter().map(|_| Right)).collect();
+            text.push_str(&columns(&headers, &alignment, &rows.collect::<Vec<_>>()));
+            text.push('\n');
+        }
+    }
+    if text.is_empty() { text } else { format!("Fairness: the slowest producer's messages ÷ the mean\n\n{text}") }
+}
+
+fn fair(row: &Row) -> Option<f64> {
+    row.result.as_ref()?.fairness
 }
 
 /// What must be said of a cell's mechanisms beside their figures: failures, broken promises, losses.
@@ -80,23 +160,27 @@ fn columns_of(ranking: &Ranking, row: &Row, round_trip: bool) -> Vec<String> {
         return vec![label, String::from(why)];
     };
     let optional = |value: Option<f64>, show: &dyn Fn(f64) -> String| value.map_or(String::from("-"), show);
-    let figures = if round_trip {
-        [units::duration(result.metric_ns), optional(result.p99_ns, &units::duration)]
+    let limit = ranking.bound.as_ref().map(|bound| result.metric_ns / bound.ns);
+    let limit = optional(limit, &|ratio| format!("{}×", units::three_digits(ratio)));
+    let time = |ns: Option<f64>| optional(ns, &units::duration);
+    let figures = if ranking.cell.load != Load::Saturated {
+        [time(result.p50_ns), time(result.p99_ns), time(result.p999_ns)]
+    } else if round_trip {
+        [time(result.p50_ns), time(result.p99_ns), limit]
     } else {
         // Between ends in one process most messages are handed on, not copied.
         let each = match ranking.cell.payload.len() {
             len if len > 8 && !ranking.cell.scope.in_process() => units::bandwidth(len as f64 * 1e9 / result.metric_ns),
             _ => units::duration(result.metric_ns),
         };
-        [units::rate(1e9 / result.metric_ns), each]
+        [units::rate(1e9 / result.metric_ns), each, limit]
     };
-    let [first, second] = figures;
-    let limit = ranking.bound.as_ref().map(|bound| result.metric_ns / bound.ns);
+    let [first, second, third] = figures;
     vec![
         label,
         first,
         second,
-        optional(limit, &|ratio| format!("{}×", units::three_digits(ratio))),
+        third,
         optional(result.cpu_ns, &units::duration),
         optional(result.switches, &|switches| format!("{switches:.2}")),
         versus(result),

@@ -57,7 +57,7 @@ pub(crate) fn spec(name: &str, version: &str, stands_on: &str) -> Spec {
     let spec = Spec::new(name)
         .version(version)
         .stands_on(stands_on)
-        .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn])
+        .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn, Pattern::Burst])
         .payloads(&[
             PayloadKind::U64,
             PayloadKind::Bytes,
@@ -68,11 +68,18 @@ pub(crate) fn spec(name: &str, version: &str, stands_on: &str) -> Spec {
         .ownership(Ownership::Owned)
         .max_producers(None)
         .joins(Joins::Suite);
-    if spec.scope == Scope::Task { spec.runtimes(&Runtime::TASKS) } else { spec }
+    if spec.scope == Scope::Task { with(spec.runtimes(&Runtime::TASKS), Pattern::Cancel) } else { spec }
 }
 
-/// The patterns of a channel that several receivers can share.
-pub(crate) const SHARED: [Pattern; 4] = [Pattern::PingPong, Pattern::Stream, Pattern::FanIn, Pattern::Mpmc];
+/// The description of a channel that several receivers can share.
+pub(crate) fn shared(spec: Spec) -> Spec {
+    with(spec, Pattern::Mpmc)
+}
+
+fn with(spec: Spec, pattern: Pattern) -> Spec {
+    let patterns = [&*spec.patterns, &[pattern]].concat();
+    spec.patterns(&patterns)
+}
 
 /// A channel as an entry.
 pub(crate) fn channel<C: Channel>(channel: C) -> impl Entry {

@@ -5,6 +5,7 @@
 #![deny(unsafe_code)]
 
 mod buffer;
+mod by_hand;
 mod byte_stream;
 mod channel;
 mod credit;
@@ -24,7 +25,7 @@ use estafette_measure::Registry;
 
 /// Every mechanism of this crate.
 pub fn registry() -> Registry {
-    let registry = thread::enrol(task::enrol(Registry::new()));
+    let registry = by_hand::enrol(thread::enrol(task::enrol(Registry::new())));
     let registry = network::enrol(process::enrol(registry));
     #[cfg(feature = "wasm")]
     let registry = sandbox::enrol(registry);

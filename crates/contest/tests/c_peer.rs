@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use estafette_measure::Generator;
-use estafette_measure::case::{Case, Cell, Pattern, Payload, Place, Role};
+use estafette_measure::case::{Case, Cell, Load, Pattern, Payload, Place, Role};
 use estafette_measure::coordinator::{Instance, Interrupt, Scratch, Setup};
 use estafette_measure::limits::available_cpus;
 use estafette_measure::message::Faults;
@@ -110,6 +110,7 @@ fn setup(name: &str, pattern: Pattern, len: usize, window: Window) -> Setup {
         runtime: Runtime::Thread,
         wait: Wait::Block,
         place: Place::OtherCore,
+        load: Load::Saturated,
     };
     Setup {
         case: Case { mechanism: name.to_owned(), cell },

@@ -4,10 +4,14 @@
 //! name in [`blocking`]. That is a plain function, so the state of its ends lives in registers; in the party's own future,
 //! on the heap, every message would load and store it anew, which doubles the time of the tightest cell.
 
+use std::future::{Future, poll_fn};
 use std::io;
+use std::pin::pin;
+use std::task::Poll;
 
 use crate::mechanism::{Rx, Tx};
 use crate::message::{Generator, Verifier};
+use crate::schedule::yield_now;
 
 /// Which of its ends a batch stopped at, and why.
 #[derive(Debug)]
@@ -54,6 +58,42 @@ pub(crate) async fn get<R: Rx>(rx: &mut R, seen: &mut Verifier, count: u64) -> E
         }
     }
     Ok(())
+}
+
+/// Receives so many messages, or until every producer has ended; drops every receive that has to wait, and asks again.
+/// Returns how many were dropped.
+#[inline(always)]
+pub(crate) async fn get_dropping<R: Rx>(rx: &mut R, seen: &mut Verifier, count: u64) -> (Ended, u64) {
+    let mut dropped = 0;
+    for _ in 0..count {
+        loop {
+            // Polled once, then dropped at the end of the statement, at some moment of the message's way.
+            let polled = poll_once(rx.get(seen), dropped).await;
+            match polled {
+                Poll::Ready(Ok(())) => break,
+                Poll::Ready(Err(error)) => return (Err(Stopped::Receiving(error)), dropped),
+                Poll::Pending => dropped += 1,
+            }
+            yield_now().await;
+        }
+        if seen.ended() {
+            break;
+        }
+    }
+    (Ok(()), dropped)
+}
+
+/// Polls a future once, lets a moment pass that differs from call to call, and drops it.
+async fn poll_once<F: Future>(future: F, salt: u64) -> Poll<F::Output> {
+    let mut future = pin!(future);
+    poll_fn(|context| {
+        let polled = future.as_mut().poll(context);
+        if polled.is_pending() {
+            (0..salt.wrapping_mul(7) % 256).for_each(|_| std::hint::spin_loop());
+        }
+        Poll::Ready(polled)
+    })
+    .await
 }
 
 /// Asks so many questions, each after the answer to the one before.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::case::{Cell, Pattern, Payload, Place};
+use crate::case::{Cell, Load, Pattern, Payload, Place};
 use crate::limits::Limits;
 use crate::message::{Generator, Payload as _, Shared, Verifier};
 use crate::spec::{Scope, Wait};
@@ -61,6 +61,10 @@ pub struct Bound {
 /// The limit that binds a cell. `ring_ns` gives what the limit ring needed in the same run and rounds for the same
 /// pattern and payload, where it took part; `handling` what filling and checking costs.
 pub fn bind(cell: &Cell, limits: &Limits, ring_ns: Option<f64>, handling: &[Handling]) -> Option<Bound> {
+    // An open loop's latency is of messages that wait for their time: no limit of throughput binds it.
+    if cell.load != Load::Saturated {
+        return None;
+    }
     let bound = |name: &str, ns: f64| Some(Bound { name: name.to_owned(), ns });
     let handled = handling.iter().find(|handling| handling.payload == cell.payload).map(|handling| handling.ns);
     if cell.scope == Scope::Task {

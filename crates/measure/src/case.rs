@@ -25,14 +25,38 @@ pub enum Pattern {
     Merge,
     /// Several producers send to as many consumers through one channel, as fast as they can; each message goes to one.
     Mpmc,
+    /// One producer sends to one consumer that drops every receive that has to wait, and asks again: what happens to a
+    /// message that is on its way to a receive that is cancelled?
+    Cancel,
+    /// One producer sends [`BURST`] messages before the consumer receives the first: how much memory does that take, and
+    /// how much is held when all have gone?
+    Burst,
 }
 
-names!(Pattern, "pattern", PingPong = "ping-pong", Stream = "stream", FanIn = "fan-in", Merge = "merge", Mpmc = "mpmc");
+/// How many messages a burst has.
+pub const BURST: u64 = 1_000_000;
+
+names!(
+    Pattern,
+    "pattern",
+    PingPong = "ping-pong",
+    Stream = "stream",
+    FanIn = "fan-in",
+    Merge = "merge",
+    Mpmc = "mpmc",
+    Cancel = "cancel",
+    Burst = "burst"
+);
 
 impl Pattern {
     /// Whether there may be several producers.
     pub fn gathers(self) -> bool {
         matches!(self, Pattern::FanIn | Pattern::Merge | Pattern::Mpmc)
+    }
+
+    /// Whether mechanisms are ranked by how fast they are.
+    pub fn ranks(self) -> bool {
+        !matches!(self, Pattern::Cancel | Pattern::Burst)
     }
 }
 
@@ -161,6 +185,66 @@ pub enum Place {
 
 names!(Place, "placement", OtherCore = "other-core", SameCore = "same-core", Free = "free");
 
+/// How fast producers send.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String")]
+pub enum Load {
+    /// As fast as they can.
+    #[default]
+    Saturated,
+    /// At so many messages a second, of all producers together, each at its time: an open loop. Latency is what counts.
+    Rate(u64),
+}
+
+impl Load {
+    /// The highest rate that can be asked for. Above it a look at the clock for each message is no longer little.
+    pub const MAX_RATE: u64 = 2_000_000;
+}
+
+impl fmt::Display for Load {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Load::Saturated => f.pad("saturated"),
+            Load::Rate(rate) => f.pad(&format!("{rate}/s")),
+        }
+    }
+}
+
+impl FromStr for Load {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "saturated" {
+            return Ok(Load::Saturated);
+        }
+        let number = text.strip_suffix("/s").unwrap_or(text);
+        let (number, scale) = match number.strip_suffix(['k', 'M']) {
+            Some(thousands) if number.ends_with('k') => (thousands, 1_000),
+            Some(millions) => (millions, 1_000_000),
+            None => (number, 1),
+        };
+        let rate = number.parse::<u64>().ok().and_then(|number| number.checked_mul(scale));
+        match rate {
+            Some(rate @ 1..=Load::MAX_RATE) => Ok(Load::Rate(rate)),
+            _ => Err(format!("load `{text}`: write `saturated`, or a rate up to 2M/s (10k/s)")),
+        }
+    }
+}
+
+impl TryFrom<String> for Load {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Load> for String {
+    fn from(load: Load) -> String {
+        load.to_string()
+    }
+}
+
 /// The cases that differ in mechanism only: the ones that may be ranked against each other.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Cell {
@@ -180,6 +264,9 @@ pub struct Cell {
     pub wait: Wait,
     /// On which cores.
     pub place: Place,
+    /// How fast producers send.
+    #[serde(default)]
+    pub load: Load,
 }
 
 impl Cell {
@@ -197,8 +284,12 @@ impl fmt::Display for Cell {
         }
         write!(f, " · {} · {}", self.payload, self.wait)?;
         match (self.runtime, self.place) {
-            (Runtime::Thread, place) => write!(f, " · {place}"),
-            (runtime, _) => write!(f, " · {runtime}"),
+            (Runtime::Thread, place) => write!(f, " · {place}")?,
+            (runtime, _) => write!(f, " · {runtime}")?,
+        }
+        match self.load {
+            Load::Saturated => Ok(()),
+            load => write!(f, " · {load}"),
         }
     }
 }
@@ -288,6 +379,19 @@ mod tests {
         assert_eq!(Payload::Shared(1200).to_string(), "shared-1200B");
         for bad in ["0", "shared-0", "shared", "inline-64B", "-1", "4Kib", "1TiB", "", "99999999999999999999"] {
             assert!(bad.parse::<Payload>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn loads_round_trip() {
+        for load in [Load::Saturated, Load::Rate(1), Load::Rate(100_000), Load::Rate(Load::MAX_RATE)] {
+            assert_eq!(load.to_string().parse(), Ok(load));
+        }
+        for text in ["10k", "10k/s", "10000"] {
+            assert_eq!(text.parse(), Ok(Load::Rate(10_000)));
+        }
+        for bad in ["", "0", "3M", "k", "-1", "fast", "10kk/s", "99999999999999999999M"] {
+            assert!(bad.parse::<Load>().is_err(), "{bad}");
         }
     }
 

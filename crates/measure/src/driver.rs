@@ -15,7 +15,8 @@ use anyhow::{Context, Result, bail};
 use hdrhistogram::Histogram;
 
 use crate::batch::{self, Duplex, Stopped, blocking};
-use crate::case::{Case, Pattern, Payload, Place, Role};
+use crate::burst::{Burst, Held, resident};
+use crate::case::{BURST, Case, Load, Pattern, Payload, Place, Role};
 use crate::clock::{self, now_ns};
 use crate::executor::{Job, Work};
 use crate::limits::pin_to;
@@ -24,6 +25,7 @@ use crate::message::{Generator, Verifier};
 use crate::pace::{Feedback, Pacer};
 use crate::protocol::{LatencyCounts, PartyReport, Report};
 use crate::rendezvous::Rendezvous;
+use crate::schedule::{Schedule, yield_now};
 use crate::spec::Loss;
 use crate::usage::Usage;
 use crate::window::{Meter, Window};
@@ -67,32 +69,54 @@ pub fn drive<M: Carries<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &mut
         mechanism.broker(case, &mut ctx.meet)?;
         return Ok(Report { parties: Vec::new(), usage: Some(ctx.meet.spent()) });
     }
+    let bursts = case.pattern == Pattern::Burst;
+    // A burst is as long as it is.
+    let window = if bursts { Window::Count { warmup: 1, messages: BURST - 1 } } else { ctx.window };
+    let before = if bursts { resident()? } else { 0 };
     let Ends(mut parties) = mechanism.open(case, role, &mut ctx.meet).context("opening")?;
+    let opened = if bursts { resident()? } else { 0 };
     let executor = mechanism.executor(case)?;
+    let burst = match bursts {
+        // The runtime's own memory is not the channel's.
+        true => Some(Burst::new(opened.saturating_sub(before), resident()?)),
+        false => None,
+    };
     // The order that `Assignment::cpus` follows.
     parties.sort_by_key(|party| party.role);
     let leader = parties.iter().map(|party| party.role).max_by_key(|role| matches!(role, Role::Consumer(_)));
     let lossy = mechanism.spec().loss == Loss::Counted;
     let paced = lossy && case.pattern != Pattern::PingPong;
     let competing = case.consumers() > 1;
+    let cancels = case.pattern == Pattern::Cancel;
     let (mut feedback, pacers) = if paced { feedback(case, role, &mut ctx.meet)? } else { (None, Vec::new()) };
     let mut pacers = pacers.into_iter();
     let start_ns = ctx.meet.ready()?;
     let (reports, received) = mpsc::channel();
     let jobs = parties.into_iter().enumerate().map(|(index, party)| {
+        let schedule = match case.load {
+            Load::Rate(rate) => Some(Schedule::new(start_ns, rate, case.producers)),
+            Load::Saturated => None,
+        };
         let loops = Loops {
             role: party.role,
             next: Generator::new(ctx.seed, producer(party.role), case.payload.len()),
             seen: Verifier::new(ctx.seed, case.producers, case.payload.len())
                 .reading(!matches!(case.payload, Payload::Unread(_)))
                 .competing(competing),
-            meter: Meter::new(ctx.window, start_ns, Some(party.role) == leader),
-            share: ctx.window.share(producer(party.role), case.producers),
+            meter: Meter::new(window, start_ns, Some(party.role) == leader),
+            share: window.share(producer(party.role), case.producers),
             lossy,
-            competing,
+            ends_by_close: competing || cancels,
+            cancels,
             feedback: if matches!(party.role, Role::Consumer(_)) { feedback.take() } else { None },
             pacer: if matches!(party.role, Role::Producer(_)) { pacers.next() } else { None },
             missing: [0; 2],
+            received: Default::default(),
+            dropped: 0,
+            schedule,
+            late: 0,
+            burst: burst.clone(),
+            held: None,
         };
         let name = party.role.to_string();
         let reports = reports.clone();
@@ -139,6 +163,20 @@ fn feedback(case: &Case, role: Role, meet: &mut Rendezvous) -> Result<(Option<Fe
     Ok((Some(Feedback::new(ends)), pacers))
 }
 
+/// Lets the other end of a burst go on.
+async fn pause<M: Mechanism>() {
+    if M::BLOCKS {
+        std::thread::sleep(std::time::Duration::from_micros(100));
+    } else {
+        yield_now().await;
+    }
+}
+
+/// For times up to a minute, with three significant digits.
+fn histogram() -> Result<Histogram<u64>> {
+    Histogram::new_with_bounds(1, 60_000_000_000, 3).context("a histogram")
+}
+
 /// A histogram as pairs of a time and its count: with three significant digits, or with two where that is more than a
 /// packet holds.
 fn counts(times: &Histogram<u64>) -> Result<Vec<(u64, u64)>> {
@@ -170,12 +208,26 @@ struct Loops {
     meter: Meter,
     share: Option<u64>,
     lossy: bool,
-    /// Whether several consumers share the stream, which then ends as its producers go.
-    competing: bool,
+    /// Whether the stream ends as its producers go: an end mark would reach one of several consumers, or be lost.
+    ends_by_close: bool,
+    /// Whether the consumer drops every receive that has to wait.
+    cancels: bool,
     feedback: Option<Feedback>,
     pacer: Option<Pacer>,
     /// Messages missing as the window opened and as it closed, of a mechanism that may lose.
     missing: [u64; 2],
+    /// What had arrived of each producer as the window opened and as it closed, where there are several.
+    received: [Vec<u64>; 2],
+    /// Receives that were dropped while they waited.
+    dropped: u64,
+    /// When messages are due, in an open loop.
+    schedule: Option<Schedule>,
+    /// Messages that were late in an open loop before they were sent, by no fault of the mechanism.
+    late: u64,
+    /// How far a burst has got.
+    burst: Option<Burst>,
+    /// What it took of memory.
+    held: Option<Held>,
 }
 
 impl Loops {
@@ -189,7 +241,7 @@ impl Loops {
         match (pattern, self.role, party.tx, party.rx) {
             (Pattern::PingPong, Role::Producer(_), Some(tx), Some(rx)) => self.ping::<M, _, _>(Duplex { tx, rx }).await,
             (Pattern::PingPong, Role::Consumer(_), Some(tx), Some(rx)) => self.pong::<M, _, _>(Duplex { tx, rx }).await,
-            (_, Role::Producer(_), Some(tx), _) if self.pacer.is_some() => self.produce_paced(tx).await,
+            (_, Role::Producer(_), Some(tx), _) if self.pacer.is_some() => self.produce_paced::<M, _>(tx).await,
             (_, Role::Producer(_), Some(tx), _) => self.produce::<M, _>(tx).await,
             (_, Role::Consumer(_), _, Some(rx)) => self.consume::<M, _>(rx).await,
             (pattern, role, ..) => bail!("the mechanism opened no end for {role} of a {pattern}"),
@@ -200,7 +252,13 @@ impl Loops {
     async fn produce<M: Mechanism, T: Tx>(mut self, mut tx: T) -> Result<(PartyReport, Option<Usage>)> {
         loop {
             let left = self.share.map_or(u64::MAX, |share| share - self.next.made());
-            let count = self.meter.stride(self.next.made()).min(left);
+            let mut count = self.meter.stride(self.next.made()).min(left);
+            if let Some(schedule) = self.schedule {
+                count = 1;
+                let due_ns = schedule.due_ns(producer(self.role), self.next.made());
+                let late = if M::BLOCKS { schedule.spin(due_ns) } else { schedule.wait(due_ns).await };
+                self.late += u64::from(late);
+            }
             let put = if M::BLOCKS {
                 blocking::put(&mut tx, &mut self.next, count)
             } else {
@@ -212,11 +270,11 @@ impl Loops {
                 break;
             }
         }
-        self.produced(tx).await
+        self.produced::<M, _>(tx).await
     }
 
     /// As [`Loops::produce`], no faster than the mechanism can bear.
-    async fn produce_paced<T: Tx>(mut self, mut tx: T) -> Result<(PartyReport, Option<Usage>)> {
+    async fn produce_paced<M: Mechanism, T: Tx>(mut self, mut tx: T) -> Result<(PartyReport, Option<Usage>)> {
         'stream: loop {
             let left = self.share.map_or(u64::MAX, |share| share - self.next.made());
             for _ in 0..self.meter.stride(self.next.made()).min(left) {
@@ -239,13 +297,20 @@ impl Loops {
                 break;
             }
         }
-        self.produced(tx).await
+        self.produced::<M, _>(tx).await
     }
 
-    async fn produced<T: Tx>(mut self, mut tx: T) -> Result<(PartyReport, Option<Usage>)> {
+    async fn produced<M: Mechanism, T: Tx>(mut self, mut tx: T) -> Result<(PartyReport, Option<Usage>)> {
         let sent = self.next.made();
         self.meter.end(sent);
-        if self.competing {
+        if let Some(burst) = &self.burst {
+            // The channel stays open until its memory has been looked at.
+            burst.set_sent();
+            while !burst.is_received() {
+                pause::<M>().await;
+            }
+        }
+        if self.ends_by_close {
             tx.flush().await.context("flushing")?;
         } else {
             self.send_end(&mut tx).await?;
@@ -269,17 +334,36 @@ impl Loops {
 
     /// Receives until every producer has ended.
     async fn consume<M: Mechanism, R: Rx>(mut self, mut rx: R) -> Result<(PartyReport, Option<Usage>)> {
+        let mut held = None;
+        if let Some(burst) = &self.burst {
+            while !burst.is_sent() {
+                pause::<M>().await;
+            }
+            held = Some(burst.full()?);
+        }
         let mut heard_ns = now_ns();
+        let mut times = match self.schedule {
+            Some(_) => Some(histogram()?),
+            None => None,
+        };
         loop {
             let before = self.seen.received();
-            let most = if self.feedback.is_some() { FEEDBACK_STRIDE } else { u64::MAX };
+            let most = match (&self.feedback, &times) {
+                (_, Some(_)) => 1,
+                (Some(_), _) => FEEDBACK_STRIDE,
+                _ => u64::MAX,
+            };
             let count = self.meter.stride(before).min(most);
             let got = if M::BLOCKS {
                 blocking::get(&mut rx, &mut self.seen, count)
+            } else if self.cancels {
+                let (got, dropped) = batch::get_dropping(&mut rx, &mut self.seen, count).await;
+                self.dropped += dropped;
+                got
             } else {
                 batch::get(&mut rx, &mut self.seen, count).await
             };
-            if self.competing && matches!(&got, Err(stopped) if stopped.at_the_end()) {
+            if self.ends_by_close && matches!(&got, Err(stopped) if stopped.at_the_end()) {
                 break;
             }
             got.or_else(|stopped| self.forgive(stopped))?;
@@ -287,7 +371,20 @@ impl Loops {
                 break;
             }
             let received = self.seen.received();
+            if let (Some(burst), Some(held)) = (&self.burst, &mut held)
+                && received >= BURST
+            {
+                burst.empty_again(held)?;
+            }
+            let (warming_up, open) = (self.meter.warming_up(), self.meter.open());
             let now = self.meter.look(received);
+            if let (Some(times), Some(schedule), true) = (&mut times, &self.schedule, open && received > before) {
+                let (producer, number) = self.seen.last();
+                times.saturating_record(now.saturating_sub(schedule.due_ns(producer, number)));
+            }
+            if (warming_up, open) != (self.meter.warming_up(), self.meter.open()) {
+                self.note_received();
+            }
             if let Some(feedback) = &mut self.feedback {
                 feedback.tell(now, self.seen.progress());
                 self.note_missing();
@@ -299,8 +396,24 @@ impl Loops {
             }
         }
         let received = self.seen.received();
-        self.meter.end(received);
-        Ok(self.report(0, received, None))
+        if self.meter.open() {
+            self.meter.end(received);
+            self.note_received();
+        }
+        self.held = held;
+        let latency = match times {
+            Some(times) => Some(LatencyCounts { batch: 1, counts: counts(&times)? }),
+            None => None,
+        };
+        Ok(self.report(0, received, latency))
+    }
+
+    /// Notes what has arrived of each producer, as the window opens or closes.
+    fn note_received(&mut self) {
+        let counts: Vec<u64> = self.seen.progress().map(|(_, received)| received).collect();
+        if counts.len() > 1 {
+            self.received[usize::from(self.meter.closed())] = counts;
+        }
     }
 
     /// Notes how many messages are missing as the window opens and as it closes.
@@ -320,7 +433,7 @@ impl Loops {
         mut ends: Duplex<T, R>,
     ) -> Result<(PartyReport, Option<Usage>)> {
         let clock_ns = clock::cost_ns();
-        let mut times = Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3).context("a histogram")?;
+        let mut times = histogram()?;
         let mut batch: u64 = 1;
         let mut fastest_ns = u64::MAX;
         loop {
@@ -429,6 +542,24 @@ impl Loops {
         let longest_stall_ns = self.meter.longest_stall_ns();
         let lost = self.missing[1].saturating_sub(self.missing[0]);
         let role = self.role;
-        (PartyReport { role, sent, received, faults, messages, lost, window_ns, longest_stall_ns, latency }, usage)
+        let [opened, closed] = &self.received;
+        let shares = closed.iter().zip(opened).map(|(closed, opened)| closed - opened).collect();
+        let (dropped, late, held) = (self.dropped, self.late, self.held);
+        let report = PartyReport {
+            role,
+            sent,
+            received,
+            faults,
+            messages,
+            shares,
+            dropped,
+            late,
+            held,
+            lost,
+            window_ns,
+            longest_stall_ns,
+            latency,
+        };
+        (report, usage)
     }
 }

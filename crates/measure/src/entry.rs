@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Result;
-use glob::Pattern;
+use glob::Pattern as Glob;
 
-use crate::case::{Case, Payload, Place, Role};
+use crate::case::{BURST, Case, Load, Pattern, Payload, Place, Role};
 use crate::driver::{Ctx, drive};
 use crate::mechanism::{Carries, Mechanism, Raw};
 use crate::message::{Inline, MAX_PRODUCERS, Shared};
@@ -142,7 +142,7 @@ impl Registry {
     /// # Errors
     /// What is wrong with the pattern, or that nothing matches, with the names that come nearest.
     pub fn matching(&self, pattern: &str) -> Result<Vec<&Arc<dyn Entry>>, String> {
-        let glob = Pattern::new(pattern).map_err(|error| format!("`{pattern}` is not a pattern: {}", error.msg))?;
+        let glob = Glob::new(pattern).map_err(|error| format!("`{pattern}` is not a pattern: {}", error.msg))?;
         let found: Vec<_> = self.iter().filter(|entry| glob.matches(&entry.spec().name)).collect();
         if found.is_empty() {
             return Err(format!(
@@ -165,6 +165,20 @@ impl std::fmt::Debug for Registry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(&self.order).finish()
     }
+}
+
+/// Whether messages can be due at times.
+fn open_loop(spec: &Spec, case: &Case) -> Result<(), String> {
+    if !matches!(case.pattern, Pattern::Stream | Pattern::FanIn | Pattern::Merge) {
+        return Err(format!("{} has no rate: use stream, fan-in or merge", case.pattern));
+    }
+    if spec.loss == Loss::Counted {
+        return Err(String::from("looks for the highest rate at which it loses little: it takes no other"));
+    }
+    if case.place == Place::SameCore {
+        return Err(String::from("a producer that waits for its time needs its core: use --place other-core"));
+    }
+    Ok(())
 }
 
 /// Whether an entry can take part in a case on a machine with so many cores for us.
@@ -206,6 +220,12 @@ pub fn can_run(entry: &dyn Entry, case: &Case, cores: usize) -> Result<(), Strin
     }
     if case.place == Place::OtherCore && cores < 2 {
         return Err(String::from("there is only one core for us: use --place same-core"));
+    }
+    if case.pattern == Pattern::Burst && (case.capacity as u64) < BURST {
+        return Err(format!("a burst of {BURST} needs room for as many: use --capacity {BURST}"));
+    }
+    if let Load::Rate(_) = case.load {
+        open_loop(spec, case)?;
     }
     entry.present()?;
     entry.supports(case)

@@ -6,6 +6,7 @@
 
 mod batch;
 pub mod bound;
+pub mod burst;
 pub mod case;
 pub mod child;
 pub mod clock;
@@ -24,6 +25,7 @@ pub mod ranking;
 pub mod record;
 pub mod rendezvous;
 pub mod run;
+mod schedule;
 pub mod spec;
 pub mod stats;
 pub mod suite;

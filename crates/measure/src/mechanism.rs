@@ -91,7 +91,7 @@ impl<T, R> Ends<T, R> {
                 ends.0.extend(Ends::both(server, back_tx, rx).0);
                 Ok(ends)
             }
-            Pattern::Stream => {
+            Pattern::Stream | Pattern::Cancel | Pattern::Burst => {
                 let mut ends = Ends::producer(0, tx);
                 ends.0.extend(Ends::consumer(0, rx).0);
                 Ok(ends)

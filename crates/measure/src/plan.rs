@@ -74,7 +74,7 @@ pub fn enter(
         // The control is the cell's first candidate, by order of enrolment: the same in every run.
         let control = able.iter().find(|(standing, _)| *standing == Standing::Candidate).or(able.first()).cloned();
         entrants.extend(able.into_iter().map(|(_, case)| Entrant { case, control: false }));
-        entrants.extend(control.map(|(_, case)| Entrant { case, control: true }));
+        entrants.extend(control.filter(|_| cell.pattern.ranks()).map(|(_, case)| Entrant { case, control: true }));
     }
     (entrants, refusals)
 }

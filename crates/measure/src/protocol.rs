@@ -18,6 +18,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::burst::Held;
 use crate::case::{Case, Role};
 use crate::message::{Faults, StreamCount};
 use crate::usage::Usage;
@@ -122,6 +123,18 @@ pub struct PartyReport {
     pub faults: Faults,
     /// Messages sent, or where it receives, received, within the window.
     pub messages: u64,
+    /// The part of `messages` that came from each producer, where there are several; only of a consumer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shares: Vec<u64>,
+    /// Receives that were dropped while they waited, over the whole instance.
+    #[serde(default)]
+    pub dropped: u64,
+    /// Messages of an open loop that were late before they were sent, over the whole instance.
+    #[serde(default)]
+    pub late: u64,
+    /// What a burst took of memory; only of its consumer.
+    #[serde(default)]
+    pub held: Option<Held>,
     /// Messages lost within the window, of a mechanism that may lose.
     #[serde(default)]
     pub lost: u64,

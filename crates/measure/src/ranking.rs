@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::bound::{Bound, bind};
+use crate::burst::Held;
 use crate::case::{Cell, Pattern};
 use crate::record::{Figures, Outcome, Record};
 use crate::spec::{Ownership, Spec, Standing};
@@ -47,14 +48,24 @@ pub struct Row {
 pub struct RowResult {
     /// Nanoseconds a message, or the median round trip.
     pub metric_ns: f64,
-    /// The round trip that 1 in 100 exceeds.
+    /// The median round trip, or in an open loop the median latency.
+    pub p50_ns: Option<f64>,
+    /// The same that 1 in 100 exceeds.
     pub p99_ns: Option<f64>,
+    /// The same that 1 in 1,000 exceeds.
+    pub p999_ns: Option<f64>,
     /// Round trips timed together at the most, where one is too short for the clock: the times are means over so many.
     pub batch: u64,
     /// Processor time a message.
     pub cpu_ns: Option<f64>,
     /// Context switches a message.
     pub switches: Option<f64>,
+    /// What the slowest producer got through, as a part of the mean, where there are several.
+    pub fairness: Option<f64>,
+    /// What a burst took of memory, in bytes.
+    pub held: Option<[f64; 3]>,
+    /// Receives that were dropped while they waited, and messages that were lost to them, over all instances.
+    pub dropped: (u64, u64),
     /// The part of the messages that was lost within the windows, from 0 to 1, over all instances.
     pub lost: f64,
     /// Against the cell's best candidate of the same ownership class, as a ln ratio: positive is better. None for the
@@ -177,13 +188,22 @@ fn row(record: &Record, at: usize) -> Option<Row> {
         median(&figures.iter().filter_map(|figures| of(figures)).collect::<Vec<_>>())
     };
     let sum = |of: fn(&Figures) -> u64| figures.iter().map(|figures| of(figures) as f64).sum::<f64>();
+    let memory = |of: fn(&Held) -> u64| middle(&|figures| figures.held.as_ref().map(|held| of(held) as f64));
     let (arrived, lost) = (sum(|figures| figures.messages), sum(|figures| figures.lost_in_window));
     let result = middle(&|figures| Some(figures.metric_ns())).map(|metric_ns| RowResult {
         metric_ns,
+        p50_ns: middle(&|figures| Some(figures.latency.as_ref()?.p50_ns as f64)),
         p99_ns: middle(&|figures| Some(figures.latency.as_ref()?.p99_ns as f64)),
+        p999_ns: middle(&|figures| Some(figures.latency.as_ref()?.p999_ns as f64)),
         batch: figures.iter().filter_map(|figures| Some(figures.latency.as_ref()?.batch)).max().unwrap_or(1),
         cpu_ns: middle(&|figures| figures.cpu_ns_per_message),
         switches: middle(&|figures| figures.switches_per_message),
+        fairness: middle(&|figures| figures.fairness),
+        held: memory(|held| held.empty)
+            .zip(memory(|held| held.full))
+            .zip(memory(|held| held.after))
+            .map(|((empty, full), after)| [empty, full, after]),
+        dropped: (sum(|figures| figures.dropped_receives) as u64, sum(|figures| figures.faults.lost) as u64),
         lost: lost / (arrived + lost).max(1.0),
         versus: None,
         verdict: None,
@@ -213,7 +233,11 @@ fn ring_ns(record: &Record, cell: &Cell) -> Option<f64> {
     let pattern = if cell.pattern.gathers() { Pattern::Stream } else { cell.pattern };
     let like = |other: &Cell| {
         let waits = pattern == Pattern::Stream || other.wait == cell.wait;
-        other.pattern == pattern && other.payload == cell.payload && other.place == cell.place && waits
+        other.load == cell.load
+            && other.pattern == pattern
+            && other.payload == cell.payload
+            && other.place == cell.place
+            && waits
     };
     let rings = || {
         record.entrants.iter().enumerate().filter(|(_, entrant)| {

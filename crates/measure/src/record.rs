@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::bound::Handling;
+use crate::burst::Held;
 use crate::fingerprint::Fingerprint;
 use crate::limits::Limits;
 use crate::message::Faults;
@@ -102,6 +103,16 @@ pub struct Figures {
     pub cpu_ns_per_message: Option<f64>,
     /// Context switches of all children a message.
     pub switches_per_message: Option<f64>,
+    /// The messages of the producer that got fewest through within the window, as a part of the mean; where there are
+    /// several. 1 is fair.
+    #[serde(default)]
+    pub fairness: Option<f64>,
+    /// Receives that were dropped while they waited, over the whole instance; in the pattern `cancel`.
+    #[serde(default)]
+    pub dropped_receives: u64,
+    /// What a burst took of memory.
+    #[serde(default)]
+    pub held: Option<Held>,
     /// Messages the producers sent over the whole instance.
     pub offered: u64,
     /// Different messages received whole over the whole instance.
@@ -122,6 +133,10 @@ pub struct Figures {
 /// The round-trip times of an instance in nanoseconds.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Latency {
+    /// Whether these are times of an open loop, each from when a message was due until it had arrived; round trips
+    /// otherwise.
+    #[serde(default)]
+    pub open_loop: bool,
     /// Round trips timed together; where over 1, the times are means of so many.
     pub batch: u64,
     /// The shortest.
@@ -277,6 +292,7 @@ impl Record {
             "p999_ns",
             "cpu_ns_per_message",
             "switches_per_message",
+            "fairness",
             "offered",
             "delivered",
             "lost",
@@ -305,7 +321,7 @@ impl Record {
             ];
             match &instance.outcome {
                 Outcome::Failed { why } => {
-                    row.resize(28, String::new());
+                    row.resize(29, String::new());
                     row.push(why.clone());
                 }
                 Outcome::Measured(figures) => {
@@ -323,6 +339,7 @@ impl Record {
                         time(|latency| latency.p999_ns),
                         optional(figures.cpu_ns_per_message),
                         optional(figures.switches_per_message),
+                        optional(figures.fairness),
                         figures.offered.to_string(),
                         figures.delivered.to_string(),
                         faults.lost.to_string(),
@@ -348,10 +365,11 @@ impl Figures {
         self.messages as f64 * 1e9 / self.window_ns as f64
     }
 
-    /// The cell's metric: the median round trip in nanoseconds where there is one, otherwise nanoseconds a message.
-    /// Less is better either way.
+    /// The cell's metric in nanoseconds: the median round trip, the 99th percentile of an open loop, otherwise the time a
+    /// message takes. Less is better each time.
     pub fn metric_ns(&self) -> f64 {
         match &self.latency {
+            Some(latency) if latency.open_loop => latency.p99_ns as f64,
             Some(latency) => latency.p50_ns as f64,
             None => self.window_ns as f64 / self.messages as f64,
         }

@@ -8,7 +8,7 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 
 use crate::bound::Handling;
-use crate::case::{Cell, Role};
+use crate::case::{Cell, Pattern, Role};
 use crate::coordinator::{Failure, FailureKind, Instance, Interrupt, Measured, Scratch, Setup};
 use crate::entry::Registry;
 use crate::fingerprint::Fingerprint;
@@ -17,7 +17,7 @@ use crate::message::Faults;
 use crate::plan::{Entrant, Plan, shuffled};
 use crate::protocol::{LatencyCounts, PartyReport};
 use crate::record::{self, Figures, InstanceRecord, Latency, Outcome, Record};
-use crate::spec::{Loss, Ordering, Spec};
+use crate::spec::{Cancel, Loss, Ordering, Spec};
 use crate::usage::Usage;
 
 /// Steal above this voids an instance.
@@ -157,27 +157,38 @@ pub fn instance(
     let case = entrant.case.clone();
     let entry = registry.get(&case.mechanism).with_context(|| format!("no mechanism `{}`", case.mechanism))?;
     let Plan { window, timeout, count_timeout, .. } = *plan;
+    let pattern = case.pattern;
     let setup = Setup { case, window, seed, cpus: plan.cpus.clone(), timeout, count_timeout };
     let measured = Instance::run(entry.as_ref(), &setup, scratch, interrupt);
-    Ok(measured.and_then(|measured| figures(entry.spec(), &measured)))
+    Ok(measured.and_then(|measured| figures(entry.spec(), pattern, &measured)))
 }
 
 /// What an instance's reports come to.
-fn figures(spec: &Spec, measured: &Measured) -> Result<Figures, Failure> {
+fn figures(spec: &Spec, pattern: Pattern, measured: &Measured) -> Result<Figures, Failure> {
     let parties = || measured.reports.iter().flat_map(|(_, report)| &report.parties);
     let asker = parties().find(|party| party.latency.is_some());
-    let consumer = parties().find(|party| matches!(party.role, Role::Consumer(_)));
+    // Of several, the one that got most: another may have got nothing.
+    let consumer =
+        parties().filter(|party| matches!(party.role, Role::Consumer(_))).rev().max_by_key(|party| party.messages);
     let lead = asker.or(consumer).filter(|party| party.messages > 0 && party.window_ns > 0);
     let Some(lead) = lead else {
         let text = String::from("no message arrived within the window: choose a longer --window");
         return Err(Failure { kind: FailureKind::Error, text });
     };
-    let latency = lead.latency.as_ref().map(latency).transpose()?;
-    let breach = breach(spec, measured.faults);
+    let open_loop = matches!(lead.role, Role::Consumer(_));
+    let latency = lead.latency.as_ref().map(|counted| latency(counted, open_loop)).transpose()?;
+    let producers = || parties().filter(|party| matches!(party.role, Role::Producer(_)));
+    let sum = |of: fn(&PartyReport) -> u64| producers().map(of).sum::<u64>();
+    let late = sum(|party| party.late) as f64 / sum(|party| party.sent).max(1) as f64;
+    // What is lost to a receive that may not be dropped is what the pattern is there to show.
+    let excused = pattern == Pattern::Cancel && spec.cancel != Cancel::Safe;
+    let breach = breach(spec, if excused { Faults { lost: 0, ..measured.faults } } else { measured.faults });
     let void = if breach.is_some() {
         Some(String::from("failed verification"))
     } else if measured.steal > MAX_STEAL {
         Some(format!("steal {:.1} %", measured.steal * 100.0))
+    } else if late > MAX_LATE {
+        Some(format!("{:.1} % of the messages were late before they were sent", late * 100.0))
     } else {
         None
     };
@@ -196,12 +207,30 @@ fn figures(spec: &Spec, measured: &Measured) -> Result<Figures, Failure> {
         switches_per_message: spent.map(|(_, switches)| switches),
         offered: parties().filter(|party| matches!(party.role, Role::Producer(_))).map(|party| party.sent).sum(),
         delivered,
+        held: consumer.and_then(|party| party.held),
+        dropped_receives: consumers().map(|party| party.dropped).sum(),
+        fairness: fairness(consumers().map(|party| &*party.shares)),
         lost_in_window: lead.lost,
         faults: measured.faults,
         breach,
         steal: measured.steal,
         void,
     })
+}
+
+/// An instance is void where a larger part of an open loop's messages than this was late by itself.
+const MAX_LATE: f64 = 0.01;
+
+/// What the slowest producer got through, as a part of the mean, from what each consumer had of each producer.
+fn fairness<'a>(shares: impl Iterator<Item = &'a [u64]>) -> Option<f64> {
+    let mut sums: Vec<u64> = Vec::new();
+    for shares in shares {
+        sums.resize(sums.len().max(shares.len()), 0);
+        sums.iter_mut().zip(shares).for_each(|(sum, share)| *sum += share);
+    }
+    let total: u64 = sums.iter().sum();
+    let slowest = sums.iter().min().filter(|_| total > 0)?;
+    Some(*slowest as f64 * sums.len() as f64 / total as f64)
 }
 
 /// A child's window may be so much longer or shorter than the lead's, as a part of it, for its usage to stand for the same
@@ -255,7 +284,7 @@ fn breach(spec: &Spec, faults: Faults) -> Option<String> {
     (!broken.is_empty()).then(|| format!("messages {}", broken.join(", ")))
 }
 
-fn latency(counted: &LatencyCounts) -> Result<Latency> {
+fn latency(counted: &LatencyCounts, open_loop: bool) -> Result<Latency> {
     let mut times = Histogram::<u64>::new_with_bounds(1, 3_600_000_000_000, 3)?;
     for &(time, count) in &counted.counts {
         times.saturating_record_n(time, count);
@@ -266,6 +295,7 @@ fn latency(counted: &LatencyCounts) -> Result<Latency> {
         .serialize(&times, &mut bytes)
         .map_err(|error| anyhow::anyhow!("a histogram: {error:?}"))?;
     Ok(Latency {
+        open_loop,
         batch: counted.batch,
         min_ns: times.min(),
         mean_ns: times.mean(),
@@ -283,6 +313,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn fairness_is_the_slowest_by_the_mean() {
+        let of = |shares: &[&[u64]]| fairness(shares.iter().copied());
+        assert_eq!(of(&[&[10, 10]]), Some(1.0));
+        assert_eq!(of(&[&[10, 30]]), Some(0.5));
+        assert_eq!(of(&[&[0, 30, 30]]), Some(0.0));
+        assert_eq!(of(&[&[10, 0], &[0, 10]]), Some(1.0), "two consumers together");
+        assert_eq!((of(&[]), of(&[&[]]), of(&[&[0, 0]])), (None, None, None));
+    }
+
+    #[test]
     fn only_broken_promises_are_breaches() {
         let lossy = Spec::new("network/udp").loss(Loss::Counted);
         let faults = Faults { lost: 3, ..Faults::default() };
@@ -295,9 +335,9 @@ mod tests {
     #[test]
     fn percentiles_come_from_the_counts() {
         let counted = LatencyCounts { batch: 1, counts: vec![(100, 989), (1_000, 10), (5_000, 1)] };
-        let latency = latency(&counted).unwrap();
+        let latency = latency(&counted, false).unwrap();
         assert_eq!((latency.min_ns, latency.p50_ns), (100, 100));
         assert!((999..=1_001).contains(&latency.p999_ns) && latency.max_ns >= 5_000);
-        assert!(super::latency(&LatencyCounts::default()).is_err());
+        assert!(super::latency(&LatencyCounts::default(), false).is_err());
     }
 }

@@ -77,6 +77,18 @@ pub enum Loss {
     Counted,
 }
 
+/// Whether a receive that is pending may be dropped, as `select!` and time-outs do, without losing a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cancel {
+    /// Its documentation says so.
+    Safe,
+    /// Its documentation says that it may not.
+    Unsafe,
+    /// Its documentation does not say.
+    Unsaid,
+}
+
 /// Where the code of the two ends runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -141,6 +153,7 @@ names!(Scope, "scope", Task = "task", Thread = "thread", Process = "process", Ne
 names!(Wait, "wait mode", Spin = "spin", Adaptive = "adaptive", Block = "block");
 names!(Ownership, "ownership class", Owned = "owned", Borrowed = "borrowed", Loaned = "loaned");
 names!(Ordering, "ordering", Strict = "strict", PerProducer = "per-producer", Unordered = "unordered");
+names!(Cancel, "cancel safety", Safe = "safe", Unsafe = "unsafe", Unsaid = "unsaid");
 names!(Loss, "loss", Never = "never", Counted = "counted");
 names!(
     Runtime,
@@ -177,6 +190,8 @@ pub struct Spec {
     pub ordering: Ordering,
     /// Whether it may lose.
     pub loss: Loss,
+    /// Whether a pending receive may be dropped, as documented; of ends that are futures.
+    pub cancel: Cancel,
     /// The longest message in bytes, where there is a limit.
     pub max_message: Option<usize>,
     /// The least capacity it can have; 0 where it offers a rendezvous.
@@ -223,6 +238,7 @@ impl Spec {
             ownership: Ownership::Borrowed,
             ordering: Ordering::Strict,
             loss: Loss::Never,
+            cancel: Cancel::Unsaid,
             max_message: None,
             least_capacity: 1,
             max_producers: Some(1),
@@ -257,6 +273,7 @@ setters! {
     ownership: Ownership => ownership,
     ordering: Ordering => ordering,
     loss: Loss => loss,
+    cancel: Cancel => cancel,
     max_message: usize => Some(max_message),
     least_capacity: usize => least_capacity,
     max_producers: Option<usize> => max_producers,

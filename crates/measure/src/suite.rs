@@ -1,6 +1,6 @@
 //! Suites: named presets of cells. A registry's mechanisms join every cell that they can play.
 
-use crate::case::{Cell, Pattern, Payload, Place};
+use crate::case::{BURST, Cell, Load, Pattern, Payload, Place};
 use crate::spec::{Joins, Runtime, Scope, Spec, Standing, Wait};
 
 /// A named preset of cells.
@@ -68,6 +68,8 @@ pub struct Axes {
     pub waits: Vec<Wait>,
     /// On which cores.
     pub places: Vec<Place>,
+    /// How fast producers send, where it is not one at a time.
+    pub loads: Vec<Load>,
 }
 
 /// The most messages under way in the base cells.
@@ -85,7 +87,7 @@ fn cell(scope: Scope, pattern: Pattern, payload: Payload) -> Cell {
         (Pattern::Mpmc, _) => 4,
         _ => 1,
     };
-    Cell { scope, pattern, payload, producers, capacity: CAPACITY, runtime, wait, place }
+    Cell { scope, pattern, payload, producers, capacity: CAPACITY, runtime, wait, place, load: Load::Saturated }
 }
 
 /// The cells that the overview shows of every distance.
@@ -150,7 +152,7 @@ const REFERENCE_TASKS: [usize; 9] = [1, 2, 4, 8, 16, 64, 128, 256, 512];
 
 /// The cells of the channels race at a profile. `Full` is the grid of the benchmark it answers.
 pub fn channels(profile: Profile) -> Vec<Cell> {
-    use Pattern::{FanIn, Merge, Mpmc, PingPong, Stream};
+    use Pattern::{Burst, Cancel, FanIn, Merge, Mpmc, PingPong, Stream};
     let task = |pattern| cell(Scope::Task, pattern, Payload::U64);
     let thread = |pattern, wait| Cell { wait, ..cell(Scope::Thread, pattern, Payload::U64) };
     let quick = vec![task(FanIn), task(Merge), task(Mpmc), thread(FanIn, Wait::Block), thread(Stream, Wait::Spin)];
@@ -162,7 +164,7 @@ pub fn channels(profile: Profile) -> Vec<Cell> {
             // One producer is a stream.
             let producers = [64, 512];
             cells.extend(producers.map(|producers| Cell { producers, ..base.clone() }));
-            cells.extend([0, 1, REFERENCE_CAPACITY].map(|capacity| Cell { capacity, ..base.clone() }));
+            cells.extend([0, 1].map(|capacity| Cell { capacity, ..base.clone() }));
             let shared = Payload::Shared(REFERENCE_LEN);
             let payloads = [Payload::Inline, Payload::Bytes(REFERENCE_LEN), shared, Payload::Unread(REFERENCE_LEN)];
             cells.extend(payloads.map(|payload| Cell { payload, ..base.clone() }));
@@ -170,8 +172,11 @@ pub fn channels(profile: Profile) -> Vec<Cell> {
                 [Runtime::TokioCurrent, Runtime::TokioMultiUnconstrained]
                     .map(|runtime| Cell { runtime, ..base.clone() }),
             );
-            cells.push(Cell { producers: 64, ..task(Merge) });
-            cells.extend([task(Stream), task(PingPong), thread(PingPong, Wait::Spin), thread(Mpmc, Wait::Block)]);
+            // With room for one message both sides wait all the time.
+            cells.push(Cell { capacity: 1, ..task(Cancel) });
+            cells.extend([task(Stream), task(PingPong), thread(Mpmc, Wait::Block)]);
+            cells.extend([10_000, 100_000].map(|rate| Cell { load: Load::Rate(rate), ..task(Stream) }));
+            cells.push(Cell { capacity: BURST as usize, ..task(Burst) });
             distinct(cells)
         }
         Profile::Full => {
@@ -200,6 +205,10 @@ pub fn replace(cells: Vec<Cell>, axes: &Axes) -> Vec<Cell> {
     expand(&mut cells, &axes.waits, |cell, &wait| Cell { wait, ..cell.clone() });
     expand(&mut cells, &axes.runtimes, |cell, &runtime| Cell { runtime, ..cell.clone() });
     expand(&mut cells, &axes.places, |cell, &place| Cell { place, ..cell.clone() });
+    expand(&mut cells, &axes.loads, |cell, &load| match cell.pattern {
+        Pattern::PingPong => cell.clone(),
+        _ => Cell { load, ..cell.clone() },
+    });
     expand(&mut cells, &axes.producers, |cell, &producers| match cell.pattern.gathers() {
         true => Cell { producers, ..cell.clone() },
         false => cell.clone(),

@@ -76,6 +76,11 @@ pub fn bandwidth(bytes_per_second: f64) -> String {
     scaled(bytes_per_second, 1_024.0, &["B/s", "KiB/s", "MiB/s", "GiB/s"])
 }
 
+/// Three significant digits: `16.0 MiB`.
+pub fn memory(bytes: f64) -> String {
+    scaled(bytes, 1_024.0, &["B", "KiB", "MiB", "GiB"])
+}
+
 fn scaled(value: f64, step: f64, units: &[&str]) -> String {
     if !value.is_finite() {
         return String::from("-");

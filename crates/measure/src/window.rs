@@ -120,6 +120,9 @@ impl Meter {
         }
         if self.opened.is_none() && self.opens(now, messages) {
             self.opened = Some(self.mark(now, messages));
+            // One that slept through its window has nothing to say of it.
+            let slept = matches!(self.window, Window::Time { .. }) && self.closes(now, messages);
+            self.closed = self.opened.filter(|_| slept);
         } else if self.opened.is_some() && self.closed.is_none() && self.closes(now, messages) {
             self.closed = Some(self.mark(now, messages));
         }
@@ -205,6 +208,16 @@ mod tests {
         }
         assert_eq!(meter.result(), (21, 2_100_000, None));
         assert!(!meter.over(13_200_000) && meter.over(16_000_000));
+    }
+
+    #[test]
+    fn a_window_that_was_slept_through_is_empty() {
+        let mut meter = Meter::new(TIME, 10_000_000, false);
+        meter.look_at(10_900_000, 9);
+        meter.look_at(13_200_000, 10);
+        meter.look_at(13_300_000, 500);
+        assert!(meter.closed());
+        assert_eq!(meter.result().0, 0);
     }
 
     #[test]

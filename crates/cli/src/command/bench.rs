@@ -74,6 +74,7 @@ fn report(record: &Record, json: bool) -> Result<()> {
         text.push('\n');
     }
     text.push_str(&reference::channels(record, &grid));
+    text.push_str(&table::fairness(&rankings));
     text.push_str(&table::refusals(record));
     text.push_str(&summary::sentences(record, &rankings));
     print(&text)
@@ -217,6 +218,7 @@ fn cells(suite: Suite, args: &Bench, cores: usize) -> Vec<Cell> {
         runtimes: args.runtime.clone(),
         waits: args.wait.clone(),
         places: args.place.clone(),
+        loads: args.load.clone(),
     };
     let mut suite = suite.cells(args.profile);
     if cores < 2 {

@@ -1,7 +1,7 @@
 //! `ping`: one mechanism's round trip in one instance, in the shape people know.
 
 use anyhow::{Context, Result, bail};
-use estafette_measure::case::{Case, Cell, Pattern, Payload, Place};
+use estafette_measure::case::{Case, Cell, Load, Pattern, Payload, Place};
 use estafette_measure::coordinator::{FailureKind, Interrupt, Scratch};
 use estafette_measure::entry::can_run;
 use estafette_measure::limits::{self, available_cpus};
@@ -125,6 +125,7 @@ fn case(registry: &Registry, args: &Ping, cores: usize) -> Result<Case> {
         runtime,
         wait: args.wait.or(spec.waits.first().copied()).with_context(|| first("wait mode"))?,
         place: args.place.unwrap_or(place),
+        load: Load::Saturated,
     };
     // A mechanism of words has no sizes: the default size means the only one it has.
     let words_only = spec.payloads.iter().all(|kind| *kind == Payload::U64.kind());

@@ -3,7 +3,7 @@
 use async_channel::{Receiver, Sender, bounded};
 use estafette_measure::{Payload, Spec};
 
-use crate::channel::{Channel, Gone, SHARED, gone, spec};
+use crate::channel::{Channel, Gone, gone, shared, spec};
 
 /// `task/async-channel`.
 pub(super) struct AsyncChannel;
@@ -14,7 +14,7 @@ impl Channel for AsyncChannel {
     type Rx<P: Payload> = Receiver<P>;
 
     fn spec() -> Spec {
-        spec("task/async-channel", "2", "async_channel::bounded, send and recv").patterns(&SHARED)
+        shared(spec("task/async-channel", "2", "async_channel::bounded, send and recv"))
     }
 
     fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {

@@ -1,6 +1,7 @@
 //! `async-channel` with its receiver as a `Stream`; a `Sink` it does not have.
 
 use async_channel::{Receiver, Sender, bounded};
+use estafette_measure::case::{Pattern, PayloadKind};
 use estafette_measure::spec::Joins;
 use estafette_measure::{Payload, Spec};
 use futures_util::StreamExt;
@@ -18,6 +19,8 @@ impl Channel for AsyncChannelStream {
 
     fn spec() -> Spec {
         spec("task/async-channel-stream", "2", "async_channel::bounded, send and StreamExt::next")
+            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn])
+            .payloads(&[PayloadKind::U64, PayloadKind::Shared])
             .joins(Joins::Standard)
     }
 

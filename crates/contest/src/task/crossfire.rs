@@ -2,7 +2,7 @@
 
 use crossfire::mpsc::{Array, bounded_async};
 use crossfire::{AsyncRx, MAsyncTx, detect_backoff_cfg};
-use estafette_measure::spec::Joins;
+use estafette_measure::spec::{Cancel, Joins};
 use estafette_measure::{Payload, Spec};
 
 use crate::channel::{Channel, Gone, gone, spec};
@@ -16,7 +16,9 @@ impl Channel for Crossfire {
     type Rx<P: Payload> = AsyncRx<Array<P>>;
 
     fn spec() -> Spec {
-        spec("task/crossfire", "3", "crossfire::mpsc::bounded_async, send and recv").joins(Joins::Overview)
+        spec("task/crossfire", "3", "crossfire::mpsc::bounded_async, send and recv")
+            .joins(Joins::Overview)
+            .cancel(Cancel::Safe)
     }
 
     fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {

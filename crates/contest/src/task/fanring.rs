@@ -2,7 +2,7 @@
 //!
 //! Its capacity is each sender's, rounded up to a power of two: the channel's is divided among them.
 
-use estafette_measure::spec::Ordering;
+use estafette_measure::spec::{Cancel, Ordering};
 use estafette_measure::{Payload, Spec};
 use fanring::mpsc::{Receiver, Sender, channel};
 
@@ -17,7 +17,9 @@ impl Channel for Fanring {
     type Rx<P: Payload> = Receiver<P>;
 
     fn spec() -> Spec {
-        spec("task/fanring", "0.3", "fanring::mpsc, send_async and recv_async").ordering(Ordering::PerProducer)
+        spec("task/fanring", "0.3", "fanring::mpsc, send_async and recv_async")
+            .ordering(Ordering::PerProducer)
+            .cancel(Cancel::Safe)
     }
 
     fn open<P: Payload>(capacity: usize, senders: usize) -> (Self::Tx<P>, Self::Rx<P>) {

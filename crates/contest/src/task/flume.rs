@@ -4,7 +4,7 @@ use estafette_measure::spec::Joins;
 use estafette_measure::{Payload, Spec};
 use flume::{Receiver, Sender, bounded};
 
-use crate::channel::{Channel, Gone, SHARED, gone, spec};
+use crate::channel::{Channel, Gone, gone, shared, spec};
 
 /// `task/flume`.
 pub(super) struct Flume;
@@ -15,8 +15,7 @@ impl Channel for Flume {
     type Rx<P: Payload> = Receiver<P>;
 
     fn spec() -> Spec {
-        spec("task/flume", "0.12", "flume::bounded, send_async and recv_async")
-            .patterns(&SHARED)
+        shared(spec("task/flume", "0.12", "flume::bounded, send_async and recv_async"))
             .joins(Joins::Overview)
             .least_capacity(0)
     }

@@ -1,5 +1,6 @@
 //! `flume` through its adapters to `Sink` and `Stream`.
 
+use estafette_measure::case::{Pattern, PayloadKind};
 use estafette_measure::spec::Joins;
 use estafette_measure::{Payload, Spec};
 use flume::r#async::{RecvStream, SendSink};
@@ -17,7 +18,10 @@ impl Channel for FlumeSink {
     type Rx<P: Payload> = RecvStream<'static, P>;
 
     fn spec() -> Spec {
-        spec("task/flume-sink", "0.12", "flume::bounded behind SendSink and RecvStream").joins(Joins::Standard)
+        spec("task/flume-sink", "0.12", "flume::bounded behind SendSink and RecvStream")
+            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn])
+            .payloads(&[PayloadKind::U64, PayloadKind::Shared])
+            .joins(Joins::Standard)
     }
 
     fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {

@@ -1,6 +1,6 @@
 //! `futures-channel`, bounded: an unbounded queue, and a parked sender for each that is over the capacity.
 //!
-//! Each sender has a slot of its own beyond the channel's, so that capacity is the buffer and the number of senders.
+//! A sender may put one message beyond the capacity into it, but its `send` ends only when that has room.
 
 use estafette_measure::{Payload, Spec};
 use futures_channel::mpsc::{Receiver, Sender, channel};
@@ -20,8 +20,8 @@ impl Channel for FuturesChannel {
         spec("task/futures-channel", "0.3", "futures::channel::mpsc, SinkExt::send and StreamExt::next: its own API")
     }
 
-    fn open<P: Payload>(capacity: usize, senders: usize) -> (Self::Tx<P>, Self::Rx<P>) {
-        channel(capacity.saturating_sub(senders))
+    fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
+        channel(capacity)
     }
 
     fn sender<P: Payload>(tx: &Self::Tx<P>) -> Self::Tx<P> {

@@ -1,9 +1,10 @@
 //! `kanal`, bounded: a deque under a spin lock; a message goes from stack to stack where the other side waits.
 
+use estafette_measure::spec::Cancel;
 use estafette_measure::{Payload, Spec};
 use kanal::{AsyncReceiver, AsyncSender, bounded_async};
 
-use crate::channel::{Channel, Gone, SHARED, gone, spec};
+use crate::channel::{Channel, Gone, gone, shared, spec};
 
 /// `task/kanal`.
 pub(super) struct Kanal;
@@ -14,7 +15,9 @@ impl Channel for Kanal {
     type Rx<P: Payload> = AsyncReceiver<P>;
 
     fn spec() -> Spec {
-        spec("task/kanal", "0.1", "kanal::bounded_async, send and recv").patterns(&SHARED).least_capacity(0)
+        shared(spec("task/kanal", "0.1", "kanal::bounded_async, send and recv"))
+            .least_capacity(0)
+            .cancel(Cancel::Unsafe)
     }
 
     fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {

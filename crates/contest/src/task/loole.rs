@@ -3,7 +3,7 @@
 use estafette_measure::{Payload, Spec};
 use loole::{Receiver, Sender, bounded};
 
-use crate::channel::{Channel, Gone, SHARED, gone, spec};
+use crate::channel::{Channel, Gone, gone, shared, spec};
 
 /// `task/loole`.
 pub(super) struct Loole;
@@ -14,7 +14,7 @@ impl Channel for Loole {
     type Rx<P: Payload> = Receiver<P>;
 
     fn spec() -> Spec {
-        spec("task/loole", "0.4", "loole::bounded, send_async and recv_async").patterns(&SHARED).least_capacity(0)
+        shared(spec("task/loole", "0.4", "loole::bounded, send_async and recv_async")).least_capacity(0)
     }
 
     fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {

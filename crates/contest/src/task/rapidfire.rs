@@ -1,5 +1,6 @@
 //! `rapidfire`, bounded, one receiver: a list of recycled 63-slot blocks.
 
+use estafette_measure::spec::Cancel;
 use estafette_measure::{Payload, Spec};
 use rapidfire::Sender;
 use rapidfire::mpsc::{Receiver, bounded};
@@ -15,7 +16,7 @@ impl Channel for Rapidfire {
     type Rx<P: Payload> = Receiver<P>;
 
     fn spec() -> Spec {
-        spec("task/rapidfire", "0.2", "rapidfire::mpsc::bounded, send and recv")
+        spec("task/rapidfire", "0.2", "rapidfire::mpsc::bounded, send and recv").cancel(Cancel::Safe)
     }
 
     fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {

@@ -1,6 +1,6 @@
 //! `tokio::sync::mpsc`, bounded: blocks of 32 slots in a list, a semaphore for the capacity.
 
-use estafette_measure::spec::Joins;
+use estafette_measure::spec::{Cancel, Joins};
 use estafette_measure::{Payload, Spec};
 use tokio::sync::mpsc;
 
@@ -15,7 +15,9 @@ impl Channel for TokioMpsc {
     type Rx<P: Payload> = mpsc::Receiver<P>;
 
     fn spec() -> Spec {
-        spec("task/tokio-mpsc", "1", "tokio::sync::mpsc::channel, send and recv").joins(Joins::Overview)
+        spec("task/tokio-mpsc", "1", "tokio::sync::mpsc::channel, send and recv")
+            .joins(Joins::Overview)
+            .cancel(Cancel::Safe)
     }
 
     fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {

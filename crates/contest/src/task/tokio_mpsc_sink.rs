@@ -1,5 +1,6 @@
 //! `tokio::sync::mpsc` through the adapters to `Sink` and `Stream`.
 
+use estafette_measure::case::{Pattern, PayloadKind};
 use estafette_measure::spec::Joins;
 use estafette_measure::{Payload, Spec};
 use futures_util::{SinkExt, StreamExt};
@@ -19,6 +20,8 @@ impl Channel for TokioMpscSink {
 
     fn spec() -> Spec {
         spec("task/tokio-mpsc-sink", "1", "tokio::sync::mpsc::channel behind PollSender and ReceiverStream")
+            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn])
+            .payloads(&[PayloadKind::U64, PayloadKind::Shared])
             .joins(Joins::Standard)
     }
 

@@ -1,5 +1,6 @@
 //! `tokio::sync::mpsc`, unbounded: what is under way is capped by credit outside of the channel.
 
+use estafette_measure::spec::Cancel;
 use estafette_measure::{Payload, Spec};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -16,7 +17,7 @@ impl Channel for TokioMpscUnbounded {
 
     fn spec() -> Spec {
         let stands_on = "tokio::sync::mpsc::unbounded_channel, capped by credit";
-        spec("task/tokio-mpsc-unbounded", "1", stands_on)
+        spec("task/tokio-mpsc-unbounded", "1", stands_on).cancel(Cancel::Safe)
     }
 
     fn open<P: Payload>(capacity: usize, senders: usize) -> (Self::Tx<P>, Self::Rx<P>) {

@@ -4,7 +4,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use estafette_measure::spec::Joins;
 use estafette_measure::{Payload, Spec};
 
-use crate::channel::{Channel, Gone, SHARED, gone, spec};
+use crate::channel::{Channel, Gone, gone, shared, spec};
 
 /// `thread/crossbeam`.
 pub(super) struct Crossbeam;
@@ -15,8 +15,7 @@ impl Channel for Crossbeam {
     type Rx<P: Payload> = Receiver<P>;
 
     fn spec() -> Spec {
-        spec("thread/crossbeam", "0.5", "crossbeam_channel::bounded, send and recv")
-            .patterns(&SHARED)
+        shared(spec("thread/crossbeam", "0.5", "crossbeam_channel::bounded, send and recv"))
             .joins(Joins::Overview)
             .least_capacity(0)
     }

@@ -3,7 +3,7 @@
 use estafette_measure::{Payload, Spec};
 use flume::{Receiver, Sender, bounded};
 
-use crate::channel::{Channel, Gone, SHARED, gone, spec};
+use crate::channel::{Channel, Gone, gone, shared, spec};
 
 /// `thread/flume`.
 pub(super) struct Flume;
@@ -14,7 +14,7 @@ impl Channel for Flume {
     type Rx<P: Payload> = Receiver<P>;
 
     fn spec() -> Spec {
-        spec("thread/flume", "0.12", "flume::bounded, send and recv").patterns(&SHARED).least_capacity(0)
+        shared(spec("thread/flume", "0.12", "flume::bounded, send and recv")).least_capacity(0)
     }
 
     fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {

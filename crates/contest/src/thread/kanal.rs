@@ -3,7 +3,7 @@
 use estafette_measure::{Payload, Spec};
 use kanal::{Receiver, Sender, bounded};
 
-use crate::channel::{Channel, Gone, SHARED, gone, spec};
+use crate::channel::{Channel, Gone, gone, shared, spec};
 
 /// `thread/kanal`.
 pub(super) struct Kanal;
@@ -14,7 +14,7 @@ impl Channel for Kanal {
     type Rx<P: Payload> = Receiver<P>;
 
     fn spec() -> Spec {
-        spec("thread/kanal", "0.1", "kanal::bounded, send and recv").patterns(&SHARED).least_capacity(0)
+        shared(spec("thread/kanal", "0.1", "kanal::bounded, send and recv")).least_capacity(0)
     }
 
     fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {

@@ -6,7 +6,7 @@ use std::thread;
 
 use anyhow::{Result, ensure};
 use estafette_measure::Spec;
-use estafette_measure::case::{Case, Pattern, PayloadKind, Role};
+use estafette_measure::case::{Case, Load, Pattern, PayloadKind, Role};
 use estafette_measure::clock::now_ns;
 use estafette_measure::driver::Ctx;
 use estafette_measure::entry::Entry;
@@ -43,8 +43,11 @@ impl Entry for RtrbByHand {
         &self.0
     }
 
-    fn supports(&self, _: &Case) -> Result<(), String> {
-        Ok(())
+    fn supports(&self, case: &Case) -> Result<(), String> {
+        match case.load {
+            Load::Saturated => Ok(()),
+            load => Err(format!("sends as fast as it can, not at {load}")),
+        }
     }
 
     fn roles(&self, _: &Case) -> Vec<Role> {
@@ -118,6 +121,10 @@ impl Entry for RtrbByHand {
             received,
             faults: Faults::default(),
             messages,
+            shares: Vec::new(),
+            dropped: 0,
+            late: 0,
+            held: None,
             lost: 0,
             window_ns,
             longest_stall_ns: 0,

@@ -431,13 +431,14 @@ fn used(case: &Case, cpus: &[usize]) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::case::{Cell, Pattern, Payload};
+    use crate::case::{Cell, Load, Pattern, Payload};
     use crate::spec::{Runtime, Scope, Wait};
 
     fn case(producers: usize, place: Place) -> Case {
         let (scope, pattern, payload) = (Scope::Thread, Pattern::FanIn, Payload::U64);
         let (runtime, wait) = (Runtime::Thread, Wait::Block);
-        let cell = Cell { scope, pattern, payload, producers, capacity: 1, runtime, wait, place };
+        let cell =
+            Cell { scope, pattern, payload, producers, capacity: 1, runtime, wait, place, load: Load::Saturated };
         Case { mechanism: String::from("thread/x"), cell }
     }
 

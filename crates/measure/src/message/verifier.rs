@@ -61,19 +61,26 @@ pub struct StreamCount {
 pub fn digest(producer: usize, from: u64, count: u64) -> u64 {
     // The sum of (a + i·d)² for i below n is n·a² + a·d·n(n-1) + d²·n(n-1)(2n-1)/6.
     let first = raw(producer, from, false).wrapping_mul(MULTIPLIER);
-    let n = u128::from(count);
-    let twice_sum = n * n.saturating_sub(1);
-    let squares = triangle_of_squares(count);
-    (n as u64)
+    let twice_sum = count.wrapping_mul(count.wrapping_sub(1));
+    count
         .wrapping_mul(first.wrapping_mul(first))
-        .wrapping_add(first.wrapping_mul(NEXT).wrapping_mul(twice_sum as u64))
-        .wrapping_add(NEXT.wrapping_mul(NEXT).wrapping_mul(squares))
+        .wrapping_add(first.wrapping_mul(NEXT).wrapping_mul(twice_sum))
+        .wrapping_add(NEXT.wrapping_mul(NEXT).wrapping_mul(sum_of_squares(count)))
 }
 
-/// 0² + 1² + ... + (n-1)², modulo 2^64: exact in 128 bits for all counts of messages.
-fn triangle_of_squares(n: u64) -> u64 {
-    let n = u128::from(n);
-    (n * n.saturating_sub(1) * (2 * n).saturating_sub(1) / 6) as u64
+/// 0² + 1² + ... + (n-1)² = n(n-1)(2n-1)/6, modulo 2^64. The factors are divided before they are multiplied, as a product
+/// modulo 2^64 cannot be.
+fn sum_of_squares(n: u64) -> u64 {
+    let mut factors = [n, n.wrapping_sub(1), (2 * n).wrapping_sub(1)];
+    if n == 0 {
+        return 0;
+    }
+    for divisor in [2, 3] {
+        if let Some(factor) = factors.iter_mut().find(|factor| factor.is_multiple_of(divisor)) {
+            *factor /= divisor;
+        }
+    }
+    factors.into_iter().fold(1, u64::wrapping_mul)
 }
 
 /// One producer's messages as this consumer has seen them.
@@ -165,6 +172,11 @@ impl Verifier {
             let run = if producer == self.current { self.run } else { 0 };
             (stream.next + run, stream.received + run)
         })
+    }
+
+    /// The producer and the number of the message that arrived last, of a mechanism that keeps each producer's order.
+    pub(crate) fn last(&self) -> (usize, u64) {
+        (self.current, (self.streams[self.current].next + self.run).saturating_sub(1))
     }
 
     /// Whether every producer's end mark has arrived.
@@ -268,17 +280,17 @@ impl Verifier {
         if raw & END_BIT == END_BIT {
             self.end(producer, sequence);
         } else {
-            self.accept(producer, sequence);
+            self.accept(producer, sequence, tag ^ self.seed);
         }
         self.resume(producer);
     }
 
     /// A whole message of a known producer, at its turn or not.
-    fn accept(&mut self, producer: usize, sequence: u64) {
+    fn accept(&mut self, producer: usize, sequence: u64, unseeded: u64) {
         let stream = &mut self.streams[producer];
         if self.competes {
             // What is missing may have gone to another. What comes late is told apart from what comes twice by the digest.
-            stream.digest = stream.digest.wrapping_add(digest(producer, sequence, 1));
+            stream.digest = stream.digest.wrapping_add(unseeded.wrapping_mul(unseeded));
             stream.received += 1;
             self.faults.reordered += u64::from(sequence < stream.next);
             stream.next = stream.next.max(sequence + 1);
@@ -309,7 +321,7 @@ impl Verifier {
     /// Books the messages of the fast path with the producer they came from.
     fn settle(&mut self) {
         let stream = &mut self.streams[self.current];
-        if self.competes {
+        if self.competes && self.run > 0 {
             stream.digest = stream.digest.wrapping_add(digest(self.current, stream.next, self.run));
         }
         stream.next += self.run;
@@ -468,6 +480,15 @@ mod tests {
         let mut all = messages(0, 8, 10);
         all.drain(5..10);
         assert_eq!(verify(8, 1, &all), (5, Faults { lost: 5, ..Faults::default() }, true));
+    }
+
+    #[test]
+    fn squares_are_summed_as_one_would() {
+        for n in 0..200u64 {
+            assert_eq!(sum_of_squares(n), (0..n).map(|i| i * i).sum::<u64>(), "{n}");
+        }
+        let n = 1u128 << 36;
+        assert_eq!(sum_of_squares(n as u64), (n * (n - 1) * (2 * n - 1) / 6) as u64);
     }
 
     #[test]

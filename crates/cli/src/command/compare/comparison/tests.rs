@@ -1,6 +1,6 @@
 //! The comparison on small records made by hand.
 
-use estafette_measure::case::{Pattern, Payload, Place};
+use estafette_measure::case::{Load, Pattern, Payload, Place};
 use estafette_measure::fingerprint::Fingerprint;
 use estafette_measure::message::Faults;
 use estafette_measure::plan::Entrant;
@@ -21,11 +21,13 @@ fn cell(pattern: Pattern) -> Cell {
         runtime: Runtime::Thread,
         wait: Wait::Block,
         place: Place::OtherCore,
+        load: Load::Saturated,
     }
 }
 
 fn figures(pattern: Pattern, ns: u64) -> Figures {
     let latency = |ns| Latency {
+        open_loop: false,
         batch: 1,
         min_ns: ns,
         mean_ns: ns as f64,
@@ -44,6 +46,9 @@ fn figures(pattern: Pattern, ns: u64) -> Figures {
         switches_per_message: None,
         offered: 1_000,
         delivered: 1_000,
+        fairness: None,
+        dropped_receives: 0,
+        held: None,
         lost_in_window: 0,
         faults: Faults::default(),
         breach: None,
