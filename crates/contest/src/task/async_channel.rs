@@ -1,7 +1,10 @@
 //! `async-channel`, bounded: a lock-free ring of slots, and a list of listeners for those who wait.
 
+use std::future::Future;
+
 use async_channel::{Receiver, Sender, bounded};
 use estafette_measure::{Payload, Spec};
+use futures_util::TryFutureExt;
 
 use crate::channel::{Channel, Gone, gone, shared, spec};
 
@@ -29,11 +32,11 @@ impl Channel for AsyncChannel {
         Some(rx.clone())
     }
 
-    async fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> Result<(), Gone> {
-        tx.send(message).await.map_err(gone)
+    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = Result<(), Gone>> + Send {
+        tx.send(message).map_err(gone)
     }
 
-    async fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> Result<P, Gone> {
-        rx.recv().await.map_err(gone)
+    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = Result<P, Gone>> + Send {
+        rx.recv().map_err(gone)
     }
 }

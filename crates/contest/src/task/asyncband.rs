@@ -1,7 +1,10 @@
 //! `asyncband`, bounded.
 
+use std::future::Future;
+
 use asyncband::mpsc::{BoundedReceiver, BoundedSender, bounded};
 use estafette_measure::{Payload, Spec};
+use futures_util::TryFutureExt;
 
 use crate::channel::{Channel, Gone, gone, spec};
 
@@ -25,11 +28,11 @@ impl Channel for Asyncband {
         tx.clone()
     }
 
-    async fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> Result<(), Gone> {
-        tx.send(message).await.map_err(gone)
+    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = Result<(), Gone>> + Send {
+        tx.send(message).map_err(gone)
     }
 
-    async fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> Result<P, Gone> {
-        rx.recv().await.map_err(gone)
+    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = Result<P, Gone>> + Send {
+        rx.recv().map_err(gone)
     }
 }

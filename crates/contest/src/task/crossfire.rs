@@ -1,9 +1,12 @@
 //! `crossfire`, bounded: a lock-free ring of slots, one waker for the receiver and a registry for the senders.
 
+use std::future::Future;
+
 use crossfire::mpsc::{Array, bounded_async};
 use crossfire::{AsyncRx, MAsyncTx, detect_backoff_cfg};
 use estafette_measure::spec::{Cancel, Joins};
 use estafette_measure::{Payload, Spec};
+use futures_util::TryFutureExt;
 
 use crate::channel::{Channel, Gone, gone, spec};
 
@@ -31,11 +34,11 @@ impl Channel for Crossfire {
         tx.clone()
     }
 
-    async fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> Result<(), Gone> {
-        tx.send(message).await.map_err(gone)
+    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = Result<(), Gone>> + Send {
+        tx.send(message).map_err(gone)
     }
 
-    async fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> Result<P, Gone> {
-        rx.recv().await.map_err(gone)
+    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = Result<P, Gone>> + Send {
+        rx.recv().map_err(gone)
     }
 }

@@ -1,10 +1,13 @@
 //! `crossfire`, bounded, with several receivers.
 
+use std::future::Future;
+
 use crossfire::mpmc::{Array, bounded_async};
 use crossfire::{MAsyncRx, MAsyncTx, detect_backoff_cfg};
 use estafette_measure::case::Pattern;
 use estafette_measure::spec::Joins;
 use estafette_measure::{Payload, Spec};
+use futures_util::TryFutureExt;
 
 use crate::channel::{Channel, Gone, gone, spec};
 
@@ -36,11 +39,11 @@ impl Channel for CrossfireMpmc {
         Some(rx.clone())
     }
 
-    async fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> Result<(), Gone> {
-        tx.send(message).await.map_err(gone)
+    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = Result<(), Gone>> + Send {
+        tx.send(message).map_err(gone)
     }
 
-    async fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> Result<P, Gone> {
-        rx.recv().await.map_err(gone)
+    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = Result<P, Gone>> + Send {
+        rx.recv().map_err(gone)
     }
 }

@@ -2,9 +2,12 @@
 //!
 //! Its capacity is each sender's, rounded up to a power of two: the channel's is divided among them.
 
+use std::future::Future;
+
 use estafette_measure::spec::{Cancel, Ordering};
 use estafette_measure::{Payload, Spec};
 use fanring::mpsc::{Receiver, Sender, channel};
+use futures_util::TryFutureExt;
 
 use crate::channel::{Channel, Gone, gone, spec};
 
@@ -30,11 +33,11 @@ impl Channel for Fanring {
         tx.try_clone().expect("the receiver is there")
     }
 
-    async fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> Result<(), Gone> {
-        tx.send_async(message).await.map_err(gone)
+    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = Result<(), Gone>> + Send {
+        tx.send_async(message).map_err(gone)
     }
 
-    async fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> Result<P, Gone> {
-        rx.recv_async().await.map_err(gone)
+    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = Result<P, Gone>> + Send {
+        rx.recv_async().map_err(gone)
     }
 }

@@ -1,11 +1,13 @@
 //! `flume` through its adapters to `Sink` and `Stream`.
 
+use std::future::Future;
+
 use estafette_measure::case::{Pattern, PayloadKind};
 use estafette_measure::spec::Joins;
 use estafette_measure::{Payload, Spec};
 use flume::r#async::{RecvStream, SendSink};
 use flume::bounded;
-use futures_util::{SinkExt, StreamExt};
+use futures_util::{FutureExt, SinkExt, StreamExt, TryFutureExt};
 
 use crate::channel::{Channel, Gone, gone, spec};
 
@@ -33,11 +35,11 @@ impl Channel for FlumeSink {
         tx.clone()
     }
 
-    async fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> Result<(), Gone> {
-        tx.send(message).await.map_err(gone)
+    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = Result<(), Gone>> + Send {
+        tx.send(message).map_err(gone)
     }
 
-    async fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> Result<P, Gone> {
-        rx.next().await.ok_or(Gone)
+    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = Result<P, Gone>> + Send {
+        rx.next().map(|message| message.ok_or(Gone))
     }
 }

@@ -2,9 +2,11 @@
 //!
 //! A sender may put one message beyond the capacity into it, but its `send` ends only when that has room.
 
+use std::future::Future;
+
 use estafette_measure::{Payload, Spec};
 use futures_channel::mpsc::{Receiver, Sender, channel};
-use futures_util::{SinkExt, StreamExt};
+use futures_util::{FutureExt, SinkExt, StreamExt, TryFutureExt};
 
 use crate::channel::{Channel, Gone, gone, spec};
 
@@ -28,11 +30,11 @@ impl Channel for FuturesChannel {
         tx.clone()
     }
 
-    async fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> Result<(), Gone> {
-        tx.send(message).await.map_err(gone)
+    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = Result<(), Gone>> + Send {
+        tx.send(message).map_err(gone)
     }
 
-    async fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> Result<P, Gone> {
-        rx.next().await.ok_or(Gone)
+    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = Result<P, Gone>> + Send {
+        rx.next().map(|message| message.ok_or(Gone))
     }
 }

@@ -1,7 +1,10 @@
 //! `kanal`, bounded: a deque under a spin lock; a message goes from stack to stack where the other side waits.
 
+use std::future::Future;
+
 use estafette_measure::spec::Cancel;
 use estafette_measure::{Payload, Spec};
+use futures_util::TryFutureExt;
 use kanal::{AsyncReceiver, AsyncSender, bounded_async};
 
 use crate::channel::{Channel, Gone, gone, shared, spec};
@@ -32,11 +35,11 @@ impl Channel for Kanal {
         Some(rx.clone())
     }
 
-    async fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> Result<(), Gone> {
-        tx.send(message).await.map_err(gone)
+    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = Result<(), Gone>> + Send {
+        tx.send(message).map_err(gone)
     }
 
-    async fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> Result<P, Gone> {
-        rx.recv().await.map_err(gone)
+    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = Result<P, Gone>> + Send {
+        rx.recv().map_err(gone)
     }
 }

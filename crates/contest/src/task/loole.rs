@@ -1,6 +1,9 @@
 //! `loole`, bounded: a deque under a lock.
 
+use std::future::Future;
+
 use estafette_measure::{Payload, Spec};
+use futures_util::TryFutureExt;
 use loole::{Receiver, Sender, bounded};
 
 use crate::channel::{Channel, Gone, gone, shared, spec};
@@ -29,11 +32,11 @@ impl Channel for Loole {
         Some(rx.clone())
     }
 
-    async fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> Result<(), Gone> {
-        tx.send_async(message).await.map_err(gone)
+    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = Result<(), Gone>> + Send {
+        tx.send_async(message).map_err(gone)
     }
 
-    async fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> Result<P, Gone> {
-        rx.recv_async().await.map_err(gone)
+    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = Result<P, Gone>> + Send {
+        rx.recv_async().map_err(gone)
     }
 }

@@ -1,7 +1,10 @@
 //! `rapidfire`, bounded, one receiver: a list of recycled 63-slot blocks.
 
+use std::future::Future;
+
 use estafette_measure::spec::Cancel;
 use estafette_measure::{Payload, Spec};
+use futures_util::TryFutureExt;
 use rapidfire::Sender;
 use rapidfire::mpsc::{Receiver, bounded};
 
@@ -27,11 +30,11 @@ impl Channel for Rapidfire {
         tx.clone()
     }
 
-    async fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> Result<(), Gone> {
-        tx.send(message).await.map_err(gone)
+    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = Result<(), Gone>> + Send {
+        tx.send(message).map_err(gone)
     }
 
-    async fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> Result<P, Gone> {
-        rx.recv().await.map_err(gone)
+    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = Result<P, Gone>> + Send {
+        rx.recv().map_err(gone)
     }
 }

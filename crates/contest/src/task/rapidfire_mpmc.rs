@@ -1,8 +1,11 @@
 //! `rapidfire`, bounded, with several receivers.
 
+use std::future::Future;
+
 use estafette_measure::case::Pattern;
 use estafette_measure::spec::Joins;
 use estafette_measure::{Payload, Spec};
+use futures_util::TryFutureExt;
 use rapidfire::{Receiver, Sender, bounded};
 
 use crate::channel::{Channel, Gone, gone, spec};
@@ -33,11 +36,11 @@ impl Channel for RapidfireMpmc {
         Some(rx.clone())
     }
 
-    async fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> Result<(), Gone> {
-        tx.send(message).await.map_err(gone)
+    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = Result<(), Gone>> + Send {
+        tx.send(message).map_err(gone)
     }
 
-    async fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> Result<P, Gone> {
-        rx.recv().await.map_err(gone)
+    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = Result<P, Gone>> + Send {
+        rx.recv().map_err(gone)
     }
 }

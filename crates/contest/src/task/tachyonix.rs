@@ -1,6 +1,9 @@
 //! `tachyonix`, bounded: a ring of slots with sequence numbers (Vyukov), an event for senders, a waker for the receiver.
 
+use std::future::Future;
+
 use estafette_measure::{Payload, Spec};
+use futures_util::TryFutureExt;
 use tachyonix::{Receiver, Sender, channel};
 
 use crate::channel::{Channel, Gone, gone, spec};
@@ -25,11 +28,11 @@ impl Channel for Tachyonix {
         tx.clone()
     }
 
-    async fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> Result<(), Gone> {
-        tx.send(message).await.map_err(gone)
+    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = Result<(), Gone>> + Send {
+        tx.send(message).map_err(gone)
     }
 
-    async fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> Result<P, Gone> {
-        rx.recv().await.map_err(gone)
+    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = Result<P, Gone>> + Send {
+        rx.recv().map_err(gone)
     }
 }

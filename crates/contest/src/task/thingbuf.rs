@@ -1,6 +1,9 @@
 //! `thingbuf`, bounded: a ring of slots whose values are reused.
 
+use std::future::Future;
+
 use estafette_measure::{Payload, Spec};
+use futures_util::{FutureExt, TryFutureExt};
 use thingbuf::mpsc::{Receiver, Sender, channel};
 
 use crate::channel::{Channel, Gone, gone, spec};
@@ -25,11 +28,11 @@ impl Channel for Thingbuf {
         tx.clone()
     }
 
-    async fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> Result<(), Gone> {
-        tx.send(message).await.map_err(gone)
+    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = Result<(), Gone>> + Send {
+        tx.send(message).map_err(gone)
     }
 
-    async fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> Result<P, Gone> {
-        rx.recv().await.ok_or(Gone)
+    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = Result<P, Gone>> + Send {
+        rx.recv().map(|message| message.ok_or(Gone))
     }
 }

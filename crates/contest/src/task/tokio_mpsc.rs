@@ -1,7 +1,10 @@
 //! `tokio::sync::mpsc`, bounded: blocks of 32 slots in a list, a semaphore for the capacity.
 
+use std::future::Future;
+
 use estafette_measure::spec::{Cancel, Joins};
 use estafette_measure::{Payload, Spec};
+use futures_util::{FutureExt, TryFutureExt};
 use tokio::sync::mpsc;
 
 use crate::channel::{Channel, Gone, gone, spec};
@@ -28,11 +31,11 @@ impl Channel for TokioMpsc {
         tx.clone()
     }
 
-    async fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> Result<(), Gone> {
-        tx.send(message).await.map_err(gone)
+    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = Result<(), Gone>> + Send {
+        tx.send(message).map_err(gone)
     }
 
-    async fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> Result<P, Gone> {
-        rx.recv().await.ok_or(Gone)
+    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = Result<P, Gone>> + Send {
+        rx.recv().map(|message| message.ok_or(Gone))
     }
 }

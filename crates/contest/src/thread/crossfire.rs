@@ -1,5 +1,7 @@
 //! `crossfire`, bounded, blocking: a lock-free ring of slots, spinning for a while before it parks.
 
+use std::future::{Future, ready};
+
 use crossfire::mpsc::{Array, bounded_blocking};
 use crossfire::{MTx, Rx, detect_backoff_cfg};
 use estafette_measure::{Payload, Spec};
@@ -28,11 +30,11 @@ impl Channel for Crossfire {
         tx.clone()
     }
 
-    async fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> Result<(), Gone> {
-        tx.send(message).map_err(gone)
+    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = Result<(), Gone>> + Send {
+        ready(tx.send(message).map_err(gone))
     }
 
-    async fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> Result<P, Gone> {
-        rx.recv().map_err(gone)
+    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = Result<P, Gone>> + Send {
+        ready(rx.recv().map_err(gone))
     }
 }

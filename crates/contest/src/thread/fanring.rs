@@ -2,6 +2,8 @@
 //!
 //! Its capacity is each sender's, rounded up to a power of two: the channel's is divided among them.
 
+use std::future::{Future, ready};
+
 use estafette_measure::spec::Ordering;
 use estafette_measure::{Payload, Spec};
 use fanring::mpsc::{Receiver, Sender, channel};
@@ -28,11 +30,11 @@ impl Channel for Fanring {
         tx.try_clone().expect("the receiver is there")
     }
 
-    async fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> Result<(), Gone> {
-        tx.send(message).map_err(gone)
+    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = Result<(), Gone>> + Send {
+        ready(tx.send(message).map_err(gone))
     }
 
-    async fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> Result<P, Gone> {
-        rx.recv().map_err(gone)
+    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = Result<P, Gone>> + Send {
+        ready(rx.recv().map_err(gone))
     }
 }

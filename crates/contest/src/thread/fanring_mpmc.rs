@@ -1,5 +1,7 @@
 //! `fanring`, blocking, with several receivers, which take from each other; it promises no order.
 
+use std::future::{Future, ready};
+
 use estafette_measure::case::Pattern;
 use estafette_measure::spec::{Joins, Ordering};
 use estafette_measure::{Payload, Spec};
@@ -34,11 +36,11 @@ impl Channel for FanringMpmc {
         Some(rx.clone())
     }
 
-    async fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> Result<(), Gone> {
-        tx.send(message).map_err(gone)
+    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = Result<(), Gone>> + Send {
+        ready(tx.send(message).map_err(gone))
     }
 
-    async fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> Result<P, Gone> {
-        rx.recv().map_err(gone)
+    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = Result<P, Gone>> + Send {
+        ready(rx.recv().map_err(gone))
     }
 }

@@ -1,5 +1,7 @@
 //! `flume`, bounded, blocking: a deque under a lock.
 
+use std::future::{Future, ready};
+
 use estafette_measure::{Payload, Spec};
 use flume::{Receiver, Sender, bounded};
 
@@ -29,11 +31,11 @@ impl Channel for Flume {
         Some(rx.clone())
     }
 
-    async fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> Result<(), Gone> {
-        tx.send(message).map_err(gone)
+    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = Result<(), Gone>> + Send {
+        ready(tx.send(message).map_err(gone))
     }
 
-    async fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> Result<P, Gone> {
-        rx.recv().map_err(gone)
+    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = Result<P, Gone>> + Send {
+        ready(rx.recv().map_err(gone))
     }
 }

@@ -1,5 +1,7 @@
 //! `kanal`, bounded, blocking: a deque under a spin lock; a message goes from stack to stack where the other side waits.
 
+use std::future::{Future, ready};
+
 use estafette_measure::{Payload, Spec};
 use kanal::{Receiver, Sender, bounded};
 
@@ -29,11 +31,11 @@ impl Channel for Kanal {
         Some(rx.clone())
     }
 
-    async fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> Result<(), Gone> {
-        tx.send(message).map_err(gone)
+    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = Result<(), Gone>> + Send {
+        ready(tx.send(message).map_err(gone))
     }
 
-    async fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> Result<P, Gone> {
-        rx.recv().map_err(gone)
+    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = Result<P, Gone>> + Send {
+        ready(rx.recv().map_err(gone))
     }
 }

@@ -1,5 +1,7 @@
 //! `std::sync::mpsc`, bounded: a ring of slots with sequence numbers, spinning for a while before it parks.
 
+use std::future::{Future, ready};
+
 use estafette_measure::{Payload, Spec};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
@@ -25,11 +27,11 @@ impl Channel for StdMpsc {
         tx.clone()
     }
 
-    async fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> Result<(), Gone> {
-        tx.send(message).map_err(gone)
+    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = Result<(), Gone>> + Send {
+        ready(tx.send(message).map_err(gone))
     }
 
-    async fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> Result<P, Gone> {
-        rx.recv().map_err(gone)
+    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = Result<P, Gone>> + Send {
+        ready(rx.recv().map_err(gone))
     }
 }
