@@ -199,7 +199,9 @@ fn parse_producers(text: &str) -> Result<usize, String> {
 }
 
 fn parse_capacity(text: &str) -> Result<usize, String> {
-    if text == "0" { Ok(0) } else { parse_count(text, 1 << 24) }
+    const MOST: usize = 1 << 24;
+    let capacity = text.parse().ok().filter(|capacity| *capacity <= MOST);
+    capacity.ok_or_else(|| format!("write a whole number from 0 to {MOST}"))
 }
 
 fn parse_rounds(text: &str) -> Result<usize, String> {

@@ -35,6 +35,25 @@ pub(crate) fn lines(text: &str) -> String {
     text.split('\n').map(plain).collect::<Vec<_>>().join("\n")
 }
 
+/// Words in lines of at most 100 columns, each behind this indent.
+pub(crate) fn wrapped(indent: &str, words: &str) -> String {
+    let mut text = String::new();
+    let mut width = 0;
+    for word in words.split(' ') {
+        let length = word.chars().count();
+        if width > 0 && width + 1 + length > usize::from(WIDTH) {
+            text.push('\n');
+            width = 0;
+        }
+        let before = if width == 0 { indent } else { " " };
+        text.push_str(before);
+        text.push_str(word);
+        width += before.chars().count() + length;
+    }
+    text.push('\n');
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,6 +75,13 @@ mod tests {
         let text = columns(&["short", "long", "longer"], &[], &[row(&["x", &long, &"y".repeat(300)])]);
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
         assert!(text.lines().count() > 5);
+    }
+
+    #[test]
+    fn words_are_wrapped_behind_their_indent() {
+        let text = wrapped("  ", &"word ".repeat(60));
+        assert!(text.lines().all(|line| line.starts_with("  ") && line.chars().count() <= 100), "{text}");
+        assert_eq!(wrapped("", "a b"), "a b\n");
     }
 
     #[test]

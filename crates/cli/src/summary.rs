@@ -7,12 +7,13 @@ use estafette_measure::spec::{Scope, Standing};
 use estafette_measure::stats::Verdict;
 use estafette_measure::units::three_digits;
 
+use crate::columns::wrapped;
 use crate::table::{decided, percent};
 
 /// The three sentences, each wrapped to 100 columns.
 pub(crate) fn sentences(record: &Record, rankings: &[Ranking]) -> String {
     let sentences = [winners(rankings), binding(rankings), noise(record, rankings)];
-    sentences.iter().filter(|sentence| !sentence.is_empty()).map(|sentence| wrapped(sentence)).collect()
+    sentences.iter().filter(|sentence| !sentence.is_empty()).map(|sentence| wrapped("", sentence)).collect()
 }
 
 /// A cell's candidates that nothing is known to be faster than: the best and whoever is not decided against it.
@@ -130,23 +131,4 @@ fn noise(record: &Record, rankings: &[Ranking]) -> String {
         controls().count(),
         record.instances.len()
     )
-}
-
-fn wrapped(sentence: &str) -> String {
-    let mut text = String::new();
-    let mut width = 0;
-    for word in sentence.split(' ') {
-        let length = word.chars().count();
-        if width > 0 && width + 1 + length > 100 {
-            text.push('\n');
-            width = 0;
-        } else if width > 0 {
-            text.push(' ');
-            width += 1;
-        }
-        text.push_str(word);
-        width += length;
-    }
-    text.push('\n');
-    text
 }

@@ -8,7 +8,7 @@ use estafette_measure::spec::{Loss, Scope, Standing};
 use estafette_measure::stats::Verdict;
 use estafette_measure::{MAX_LOSS, units};
 
-use crate::columns::{Left, Right, columns, lines, plain};
+use crate::columns::{Left, Right, columns, lines, plain, wrapped};
 
 /// One cell's table with its heading.
 pub(crate) fn ranking(ranking: &Ranking) -> String {
@@ -43,7 +43,7 @@ pub(crate) fn ranking(ranking: &Ranking) -> String {
     let void = (ranking.void > 0).then(|| format!("{} instance(s) void", ranking.void));
     let notes: Vec<String> = [bound, noise, few, void].into_iter().flatten().collect();
     if !notes.is_empty() {
-        text.push_str(&format!("  {}\n", notes.join(" · ")));
+        text.push_str(&wrapped("  ", &notes.join(" · ")));
     }
     text
 }

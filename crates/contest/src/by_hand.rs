@@ -14,7 +14,7 @@ use estafette_measure::entry::Entry;
 use estafette_measure::limits::pin_to;
 use estafette_measure::message::{Faults, StreamCount};
 use estafette_measure::protocol::{PartyReport, Report};
-use estafette_measure::spec::{Ownership, Runtime, Standing};
+use estafette_measure::spec::{Ownership, Runtime, Standing, Wait};
 use estafette_measure::window::{TAIL_NS, Window};
 use estafette_measure::{Registry, Spec};
 
@@ -64,6 +64,10 @@ impl Seen {
 
     fn look(&mut self) {
         let now = now_ns();
+        if self.marks.is_empty() && now >= self.times.closes_ns {
+            // A window that was slept through is empty.
+            self.marks.push((now, self.received));
+        }
         if now >= [self.times.opens_ns, self.times.closes_ns, u64::MAX][self.marks.len()] {
             self.marks.push((now, self.received));
         }
@@ -209,7 +213,8 @@ impl ByHand {
     }
 
     fn thread(name: &str, version: &str, play: Play) -> ByHand {
-        ByHand::new(name, version, play)
+        let ByHand { spec, play } = ByHand::new(name, version, play);
+        ByHand { spec: spec.waits(&[Wait::Adaptive]), play }
     }
 }
 
@@ -251,7 +256,7 @@ impl Entry for ByHand {
             longest_stall_ns: 0,
             latency: None,
         };
-        // All that was sent has arrived, or the numbers would not have been in order.
+        // What each producer sent is taken from what arrived: a gap would have broken the order of its numbers.
         let counts = seen.numbers.iter().enumerate().map(|(producer, &received)| StreamCount {
             producer,
             received,

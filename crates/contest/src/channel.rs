@@ -26,6 +26,15 @@ pub(crate) trait Channel: Send + Sync + 'static {
     /// What it says of itself.
     fn spec() -> Spec;
 
+    /// Whether it can have this capacity with so many senders.
+    ///
+    /// # Errors
+    /// Why not, for the user.
+    fn supports(capacity: usize, senders: usize) -> Result<(), String> {
+        let _ = (capacity, senders);
+        Ok(())
+    }
+
     /// Opens one for so many messages under way and so many senders.
     fn open<P: Payload>(capacity: usize, senders: usize) -> (Self::Tx<P>, Self::Rx<P>);
 
@@ -83,6 +92,15 @@ fn with(spec: Spec, pattern: Pattern) -> Spec {
     spec.patterns(&patterns)
 }
 
+/// Whether a capacity can be shared out among senders that each have a ring of a power of two.
+pub(crate) fn in_rings(capacity: usize, senders: usize) -> Result<(), String> {
+    let each = capacity / senders;
+    if each.is_power_of_two() && each * senders == capacity {
+        return Ok(());
+    }
+    Err(format!("its capacity is a power of two for each sender: {capacity} cannot be shared out among {senders}"))
+}
+
 /// A channel as an entry.
 pub(crate) fn channel<C: Channel>(channel: C) -> impl Entry {
     values(Between::of(channel))
@@ -102,6 +120,10 @@ impl<C: Channel> Mechanism for Between<C> {
 
     fn spec(&self) -> Spec {
         C::spec()
+    }
+
+    fn supports(&self, case: &Case) -> Result<(), String> {
+        C::supports(case.capacity, case.producers)
     }
 
     fn executor(&self, case: &Case) -> Result<Box<dyn Executor>> {
@@ -135,7 +157,7 @@ impl<C: Channel, P: Payload> Carries<P> for Between<C> {
 // inlines the former, but not always the latter, and a call is half of what the fastest channels take for a message.
 
 /// The sending end.
-pub(crate) struct Sending<C: Channel, P: Payload>(C::Tx<P>);
+pub(crate) struct Sending<C: Channel, P: Payload>(pub(crate) C::Tx<P>);
 
 impl<C: Channel, P: Payload> Tx for Sending<C, P> {
     #[inline(always)]

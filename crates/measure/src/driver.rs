@@ -26,7 +26,7 @@ use crate::pace::{Feedback, Pacer};
 use crate::protocol::{LatencyCounts, PartyReport, Report};
 use crate::rendezvous::Rendezvous;
 use crate::schedule::{Schedule, yield_now};
-use crate::spec::Loss;
+use crate::spec::{Loss, Runtime};
 use crate::usage::Usage;
 use crate::window::{Meter, Window};
 
@@ -76,6 +76,13 @@ pub fn drive<M: Carries<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &mut
     let Ends(mut parties) = mechanism.open(case, role, &mut ctx.meet).context("opening")?;
     let opened = if bursts { resident()? } else { 0 };
     let executor = mechanism.executor(case)?;
+    anyhow::ensure!(
+        M::BLOCKS == (case.runtime == Runtime::Thread),
+        "{} runs on {}, but says that its ends {}: see Mechanism::BLOCKS",
+        case.mechanism,
+        case.runtime,
+        if M::BLOCKS { "block" } else { "do not block" }
+    );
     let burst = match bursts {
         // The runtime's own memory is not the channel's.
         true => Some(Burst::new(opened.saturating_sub(before), resident()?)),
@@ -115,6 +122,7 @@ pub fn drive<M: Carries<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &mut
             dropped: 0,
             schedule,
             late: 0,
+            late_until_ns: 0,
             burst: burst.clone(),
             held: None,
         };
@@ -224,6 +232,8 @@ struct Loops {
     schedule: Option<Schedule>,
     /// Messages that were late in an open loop before they were sent, by no fault of the mechanism.
     late: u64,
+    /// What was due before this time is late.
+    late_until_ns: u64,
     /// How far a burst has got.
     burst: Option<Burst>,
     /// What it took of memory.
@@ -256,8 +266,13 @@ impl Loops {
             if let Some(schedule) = self.schedule {
                 count = 1;
                 let due_ns = schedule.due_ns(producer(self.role), self.next.made());
+                // What is due in the window is sent, however long the mechanism takes.
+                if self.share.is_none() && self.meter.over(due_ns) {
+                    break;
+                }
                 let late = if M::BLOCKS { schedule.spin(due_ns) } else { schedule.wait(due_ns).await };
-                self.late += u64::from(late);
+                self.late_until_ns = late.unwrap_or(self.late_until_ns);
+                self.late += u64::from(due_ns < self.late_until_ns);
             }
             let put = if M::BLOCKS {
                 blocking::put(&mut tx, &mut self.next, count)
@@ -266,7 +281,7 @@ impl Loops {
             };
             put.or_else(|stopped| self.forgive(stopped))?;
             let now = self.meter.look(self.next.made());
-            if self.share.map_or(self.meter.over(now), |share| self.next.made() >= share) {
+            if self.share.map_or(self.schedule.is_none() && self.meter.over(now), |share| self.next.made() >= share) {
                 break;
             }
         }
@@ -340,7 +355,9 @@ impl Loops {
                 pause::<M>().await;
             }
             held = Some(burst.full()?);
+            self.meter.resume();
         }
+        let mut handled = 0;
         let mut heard_ns = now_ns();
         let mut times = match self.schedule {
             Some(_) => Some(histogram()?),
@@ -364,6 +381,8 @@ impl Loops {
                 batch::get(&mut rx, &mut self.seen, count).await
             };
             if self.ends_by_close && matches!(&got, Err(stopped) if stopped.at_the_end()) {
+                let due = self.meter.over(now_ns());
+                anyhow::ensure!(due, "the stream ended while its producers were still sending");
                 break;
             }
             got.or_else(|stopped| self.forgive(stopped))?;
@@ -371,16 +390,20 @@ impl Loops {
                 break;
             }
             let received = self.seen.received();
+            handled += count;
             if let (Some(burst), Some(held)) = (&self.burst, &mut held)
-                && received >= BURST
+                && handled >= BURST
             {
                 burst.empty_again(held)?;
             }
             let (warming_up, open) = (self.meter.warming_up(), self.meter.open());
             let now = self.meter.look(received);
-            if let (Some(times), Some(schedule), true) = (&mut times, &self.schedule, open && received > before) {
+            if let (Some(times), Some(schedule), true) = (&mut times, &self.schedule, received > before) {
                 let (producer, number) = self.seen.last();
-                times.saturating_record(now.saturating_sub(schedule.due_ns(producer, number)));
+                let due_ns = schedule.due_ns(producer, number);
+                if self.meter.covers(due_ns) {
+                    times.saturating_record(now.saturating_sub(due_ns));
+                }
             }
             if (warming_up, open) != (self.meter.warming_up(), self.meter.open()) {
                 self.note_received();

@@ -167,16 +167,33 @@ impl std::fmt::Debug for Registry {
     }
 }
 
+/// The most producers, and as many consumers, of one shared channel: what all report must fit a packet.
+const MAX_SHARING: usize = 32;
+/// The longest message of a burst: all of them together stay within a GiB.
+const MAX_BURST_LEN: usize = 1024;
+/// How often in a second a producer's turn comes in an open loop, at the least.
+const LEAST_TURNS: u64 = 100;
+
 /// Whether messages can be due at times.
-fn open_loop(spec: &Spec, case: &Case) -> Result<(), String> {
+fn open_loop(spec: &Spec, case: &Case, rate: u64, cores: usize) -> Result<(), String> {
     if !matches!(case.pattern, Pattern::Stream | Pattern::FanIn | Pattern::Merge) {
         return Err(format!("{} has no rate: use stream, fan-in or merge", case.pattern));
     }
     if spec.loss == Loss::Counted {
         return Err(String::from("looks for the highest rate at which it loses little: it takes no other"));
     }
-    if case.place == Place::SameCore {
-        return Err(String::from("a producer that waits for its time needs its core: use --place other-core"));
+    if spec.ordering == Ordering::Unordered {
+        return Err(String::from("keeps no order: which message has arrived, and when it was due, cannot be told"));
+    }
+    let shared = case.runtime == Runtime::Thread && case.place != Place::Free && case.producers >= cores;
+    if case.place == Place::SameCore || shared {
+        return Err(String::from(
+            "a producer that waits for its time needs a core to itself: use --place other-core, and fewer producers than cores",
+        ));
+    }
+    let least = case.producers as u64 * LEAST_TURNS;
+    if rate < least {
+        return Err(format!("{} producers at {rate}/s: choose at least {least}/s", case.producers));
     }
     Ok(())
 }
@@ -224,8 +241,20 @@ pub fn can_run(entry: &dyn Entry, case: &Case, cores: usize) -> Result<(), Strin
     if case.pattern == Pattern::Burst && (case.capacity as u64) < BURST {
         return Err(format!("a burst of {BURST} needs room for as many: use --capacity {BURST}"));
     }
-    if let Load::Rate(_) = case.load {
-        open_loop(spec, case)?;
+    if case.pattern == Pattern::Burst && case.payload.len() > MAX_BURST_LEN {
+        return Err(format!("a burst of {BURST} is of messages up to {MAX_BURST_LEN} bytes"));
+    }
+    if case.pattern == Pattern::Mpmc && case.producers > MAX_SHARING {
+        return Err(format!(
+            "each of {} consumers would report on each producer: choose at most {MAX_SHARING} producers",
+            case.consumers()
+        ));
+    }
+    if case.pattern == Pattern::Cancel && case.runtime == Runtime::Thread {
+        return Err(String::from("blocks: a receive that waits cannot be dropped"));
+    }
+    if let Load::Rate(rate) = case.load {
+        open_loop(spec, case, rate, cores)?;
     }
     entry.present()?;
     entry.supports(case)

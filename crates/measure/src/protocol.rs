@@ -108,6 +108,11 @@ pub struct Report {
     pub usage: Option<Usage>,
 }
 
+/// Whether a field may be left out of a packet, which has room for the reports of many parties.
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 /// What one party did and saw.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PartyReport {
@@ -127,13 +132,13 @@ pub struct PartyReport {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shares: Vec<u64>,
     /// Receives that were dropped while they waited, over the whole instance.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub dropped: u64,
     /// Messages of an open loop that were late before they were sent, over the whole instance.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub late: u64,
     /// What a burst took of memory; only of its consumer.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<Held>,
     /// Messages lost within the window, of a mechanism that may lose.
     #[serde(default)]

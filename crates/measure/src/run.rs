@@ -8,7 +8,7 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 
 use crate::bound::Handling;
-use crate::case::{Cell, Pattern, Role};
+use crate::case::{Case, Cell, Load, Pattern, Role};
 use crate::coordinator::{Failure, FailureKind, Instance, Interrupt, Measured, Scratch, Setup};
 use crate::entry::Registry;
 use crate::fingerprint::Fingerprint;
@@ -19,6 +19,7 @@ use crate::protocol::{LatencyCounts, PartyReport};
 use crate::record::{self, Figures, InstanceRecord, Latency, Outcome, Record};
 use crate::spec::{Cancel, Loss, Ordering, Spec};
 use crate::usage::Usage;
+use crate::window::Window;
 
 /// Steal above this voids an instance.
 pub const MAX_STEAL: f64 = 0.01;
@@ -157,14 +158,13 @@ pub fn instance(
     let case = entrant.case.clone();
     let entry = registry.get(&case.mechanism).with_context(|| format!("no mechanism `{}`", case.mechanism))?;
     let Plan { window, timeout, count_timeout, .. } = *plan;
-    let pattern = case.pattern;
-    let setup = Setup { case, window, seed, cpus: plan.cpus.clone(), timeout, count_timeout };
+    let setup = Setup { case: case.clone(), window, seed, cpus: plan.cpus.clone(), timeout, count_timeout };
     let measured = Instance::run(entry.as_ref(), &setup, scratch, interrupt);
-    Ok(measured.and_then(|measured| figures(entry.spec(), pattern, &measured)))
+    Ok(measured.and_then(|measured| figures(entry.spec(), &case, window, &measured)))
 }
 
 /// What an instance's reports come to.
-fn figures(spec: &Spec, pattern: Pattern, measured: &Measured) -> Result<Figures, Failure> {
+fn figures(spec: &Spec, case: &Case, window: Window, measured: &Measured) -> Result<Figures, Failure> {
     let parties = || measured.reports.iter().flat_map(|(_, report)| &report.parties);
     let asker = parties().find(|party| party.latency.is_some());
     // Of several, the one that got most: another may have got nothing.
@@ -175,13 +175,13 @@ fn figures(spec: &Spec, pattern: Pattern, measured: &Measured) -> Result<Figures
         let text = String::from("no message arrived within the window: choose a longer --window");
         return Err(Failure { kind: FailureKind::Error, text });
     };
-    let open_loop = matches!(lead.role, Role::Consumer(_));
+    let open_loop = case.load != Load::Saturated;
     let latency = lead.latency.as_ref().map(|counted| latency(counted, open_loop)).transpose()?;
     let producers = || parties().filter(|party| matches!(party.role, Role::Producer(_)));
     let sum = |of: fn(&PartyReport) -> u64| producers().map(of).sum::<u64>();
     let late = sum(|party| party.late) as f64 / sum(|party| party.sent).max(1) as f64;
     // What is lost to a receive that may not be dropped is what the pattern is there to show.
-    let excused = pattern == Pattern::Cancel && spec.cancel != Cancel::Safe;
+    let excused = case.pattern == Pattern::Cancel && spec.cancel != Cancel::Safe;
     let breach = breach(spec, if excused { Faults { lost: 0, ..measured.faults } } else { measured.faults });
     let void = if breach.is_some() {
         Some(String::from("failed verification"))
@@ -198,7 +198,9 @@ fn figures(spec: &Spec, pattern: Pattern, measured: &Measured) -> Result<Figures
     let messages = if several { consumers().map(|party| party.messages).sum() } else { lead.messages };
     let total = |party: &PartyReport| party.received.iter().map(|count| count.received).sum::<u64>();
     let delivered = if several { consumers().map(total).sum() } else { total(lead) };
-    let spent = spent(measured, lead, messages, delivered);
+    // In an open loop producers spend their time on waiting for it.
+    let by_time = matches!(window, Window::Time { .. });
+    let spent = if open_loop { None } else { spent(measured, lead, messages, delivered) };
     Ok(Figures {
         messages,
         window_ns: lead.window_ns,
@@ -209,7 +211,7 @@ fn figures(spec: &Spec, pattern: Pattern, measured: &Measured) -> Result<Figures
         delivered,
         held: consumer.and_then(|party| party.held),
         dropped_receives: consumers().map(|party| party.dropped).sum(),
-        fairness: fairness(consumers().map(|party| &*party.shares)),
+        fairness: fairness(by_time, consumers().map(|party| &*party.shares)),
         lost_in_window: lead.lost,
         faults: measured.faults,
         breach,
@@ -222,7 +224,12 @@ fn figures(spec: &Spec, pattern: Pattern, measured: &Measured) -> Result<Figures
 const MAX_LATE: f64 = 0.01;
 
 /// What the slowest producer got through, as a part of the mean, from what each consumer had of each producer.
-fn fairness<'a>(shares: impl Iterator<Item = &'a [u64]>) -> Option<f64> {
+///
+/// None where the window is a count: then every producer sends the same, sooner or later.
+fn fairness<'a>(by_time: bool, shares: impl Iterator<Item = &'a [u64]>) -> Option<f64> {
+    if !by_time {
+        return None;
+    }
     let mut sums: Vec<u64> = Vec::new();
     for shares in shares {
         sums.resize(sums.len().max(shares.len()), 0);
@@ -244,7 +251,9 @@ fn spent(measured: &Measured, lead: &PartyReport, messages: u64, delivered: u64)
     let (mut cpu, mut switches) = (0.0, 0.0);
     for (role, report) in &measured.reports {
         let Usage { cpu_ns, voluntary_switches, involuntary_switches } = report.usage?;
-        let window = report.parties.iter().map(|party| party.window_ns).max();
+        // Whose window the usage is of: the driver's rule.
+        let leader = report.parties.iter().max_by_key(|party| matches!(party.role, Role::Consumer(_)));
+        let window = leader.map(|party| party.window_ns);
         // The lead's messages are the unit; a child with a slightly longer window spent proportionally more.
         let handled = match (role, window) {
             (Role::Broker, _) | (_, None) => delivered as f64,
@@ -314,7 +323,7 @@ mod tests {
 
     #[test]
     fn fairness_is_the_slowest_by_the_mean() {
-        let of = |shares: &[&[u64]]| fairness(shares.iter().copied());
+        let of = |shares: &[&[u64]]| fairness(true, shares.iter().copied());
         assert_eq!(of(&[&[10, 10]]), Some(1.0));
         assert_eq!(of(&[&[10, 30]]), Some(0.5));
         assert_eq!(of(&[&[0, 30, 30]]), Some(0.0));

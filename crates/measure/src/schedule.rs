@@ -30,35 +30,36 @@ impl Schedule {
         self.start_ns + (place * self.step_ns) as u64
     }
 
-    /// Waits until a time by looking at the clock; between looks others of the runtime may run. True where it was late by
-    /// itself: the time had not yet come as it began, and was over by more than a step as it ended.
-    pub(crate) async fn wait(&self, due_ns: u64) -> bool {
+    /// Waits until a time by looking at the clock; between looks others of the runtime may run. Returns when it was ready
+    /// where it was late by itself: the time had not yet come as it began, and was over by more than a step as it ended.
+    /// Whatever was due until then is late for the same reason.
+    pub(crate) async fn wait(&self, due_ns: u64) -> Option<u64> {
         let mut now = now_ns();
         if now >= due_ns {
-            return false;
+            return None;
         }
         while now < due_ns {
             yield_now().await;
             now = now_ns();
         }
-        self.is_late(now, due_ns)
+        self.late(now, due_ns)
     }
 
     /// As [`Schedule::wait`], on a thread of one's own.
-    pub(crate) fn spin(&self, due_ns: u64) -> bool {
+    pub(crate) fn spin(&self, due_ns: u64) -> Option<u64> {
         let mut now = now_ns();
         if now >= due_ns {
-            return false;
+            return None;
         }
         while now < due_ns {
             spin_loop();
             now = now_ns();
         }
-        self.is_late(now, due_ns)
+        self.late(now, due_ns)
     }
 
-    fn is_late(&self, now_ns: u64, due_ns: u64) -> bool {
-        (now_ns - due_ns) as f64 > self.step_ns * self.producers as f64
+    fn late(&self, now_ns: u64, due_ns: u64) -> Option<u64> {
+        ((now_ns - due_ns) as f64 > self.step_ns * self.producers as f64).then_some(now_ns)
     }
 }
 
@@ -90,7 +91,7 @@ mod tests {
     #[test]
     fn what_is_due_already_is_not_waited_for() {
         let schedule = Schedule::new(now_ns(), 1_000, 1);
-        assert!(!schedule.spin(0));
+        assert_eq!(schedule.spin(0), None);
         let due_ns = now_ns() + 200_000;
         schedule.spin(due_ns);
         assert!(now_ns() >= due_ns);

@@ -78,7 +78,7 @@ pub enum Loss {
 }
 
 /// Whether a receive that is pending may be dropped, as `select!` and time-outs do, without losing a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cancel {
     /// Its documentation says so.
@@ -86,6 +86,7 @@ pub enum Cancel {
     /// Its documentation says that it may not.
     Unsafe,
     /// Its documentation does not say.
+    #[default]
     Unsaid,
 }
 
@@ -118,10 +119,11 @@ pub enum Standing {
 }
 
 /// In which runs a mechanism stands that nobody asked for by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Joins {
     /// In the overview, and wherever else it can.
+    #[default]
     Overview,
     /// In the suite of its distance.
     Suite,
@@ -191,17 +193,25 @@ pub struct Spec {
     /// Whether it may lose.
     pub loss: Loss,
     /// Whether a pending receive may be dropped, as documented; of ends that are futures.
+    #[serde(default)]
     pub cancel: Cancel,
     /// The longest message in bytes, where there is a limit.
     pub max_message: Option<usize>,
     /// The least capacity it can have; 0 where it offers a rendezvous.
+    #[serde(default = "one")]
     pub least_capacity: usize,
     /// The most producers one receiver can have, where there is a limit.
     pub max_producers: Option<usize>,
     /// What it stands for in a ranking.
     pub standing: Standing,
     /// In which runs it stands unasked.
+    #[serde(default)]
     pub joins: Joins,
+}
+
+/// What records say that are older than the field.
+fn one() -> usize {
+    1
 }
 
 impl Runtime {
@@ -294,6 +304,15 @@ mod tests {
     #[should_panic(expected = "unknown scope `planet`")]
     fn an_unknown_scope_is_the_authors_mistake() {
         let _ = Spec::new("planet/pipe");
+    }
+
+    #[test]
+    fn descriptions_of_older_records_are_read() {
+        let mut old = serde_json::to_value(Spec::new("process/pipe")).unwrap();
+        for field in ["cancel", "least_capacity", "joins"] {
+            assert!(old.as_object_mut().unwrap().remove(field).is_some(), "{field}");
+        }
+        assert_eq!(serde_json::from_value::<Spec>(old).unwrap(), Spec::new("process/pipe"));
     }
 
     #[test]

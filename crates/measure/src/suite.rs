@@ -98,7 +98,7 @@ fn base() -> Vec<Cell> {
     for pattern in [PingPong, Stream, FanIn] {
         cells.push(cell(Scope::Task, pattern, U64));
     }
-    for (wait, pattern) in [(Wait::Spin, PingPong), (Wait::Spin, Stream), (Wait::Block, PingPong)] {
+    for (wait, pattern) in [(Wait::Spin, PingPong), (Wait::Spin, Stream), (Wait::Adaptive, PingPong)] {
         cells.push(Cell { wait, ..cell(Scope::Thread, pattern, U64) });
     }
     for (pattern, size) in [(PingPong, 64), (Stream, 4096)] {
@@ -123,7 +123,9 @@ pub fn overview(profile: Profile) -> Vec<Cell> {
     }
     let mut base = base;
     base.push(cell(Scope::Process, Pattern::FanIn, Payload::Bytes(4096)));
-    base.push(Cell { wait: Wait::Block, ..cell(Scope::Thread, Pattern::Stream, Payload::U64) });
+    for pattern in [Pattern::PingPong, Pattern::Stream] {
+        base.push(Cell { wait: Wait::Block, ..cell(Scope::Thread, pattern, Payload::U64) });
+    }
     let mut cells = base.clone();
     for cell in &base {
         // One axis at a time; what a mechanism cannot play it leaves out.
@@ -155,7 +157,7 @@ pub fn channels(profile: Profile) -> Vec<Cell> {
     use Pattern::{Burst, Cancel, FanIn, Merge, Mpmc, PingPong, Stream};
     let task = |pattern| cell(Scope::Task, pattern, Payload::U64);
     let thread = |pattern, wait| Cell { wait, ..cell(Scope::Thread, pattern, Payload::U64) };
-    let quick = vec![task(FanIn), task(Merge), task(Mpmc), thread(FanIn, Wait::Block), thread(Stream, Wait::Spin)];
+    let quick = vec![task(FanIn), task(Merge), task(Mpmc), thread(FanIn, Wait::Adaptive), thread(Stream, Wait::Spin)];
     match profile {
         Profile::Quick => quick,
         Profile::Standard => {
@@ -174,9 +176,11 @@ pub fn channels(profile: Profile) -> Vec<Cell> {
             );
             // With room for one message both sides wait all the time.
             cells.push(Cell { capacity: 1, ..task(Cancel) });
-            cells.extend([task(Stream), task(PingPong), thread(Mpmc, Wait::Block)]);
+            cells.extend([task(Stream), task(PingPong), thread(Mpmc, Wait::Adaptive)]);
             cells.extend([10_000, 100_000].map(|rate| Cell { load: Load::Rate(rate), ..task(Stream) }));
-            cells.push(Cell { capacity: BURST as usize, ..task(Burst) });
+            cells.push(Cell { capacity: (BURST as usize).next_power_of_two(), ..task(Burst) });
+            // What sleeps without a look around, and is not held against what spins first.
+            cells.push(thread(FanIn, Wait::Block));
             distinct(cells)
         }
         Profile::Full => {

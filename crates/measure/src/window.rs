@@ -146,6 +146,11 @@ impl Meter {
         Mark { at_ns, messages, usage: if self.leads { Usage::now() } else { Usage::default() } }
     }
 
+    /// Begins to watch for stalls now: what was before was no wait for a message.
+    pub fn resume(&mut self) {
+        self.looked_ns = now_ns();
+    }
+
     /// Whether the window has yet to open.
     pub fn warming_up(&self) -> bool {
         self.opened.is_none()
@@ -166,6 +171,16 @@ impl Meter {
     /// Whether a producer may stop at this time: its consumers' windows have closed.
     pub fn over(&self, now: u64) -> bool {
         now >= self.start_ns + self.window.length_ns() + TAIL_NS
+    }
+
+    /// Whether a message that was due at this time belongs to the window.
+    pub fn covers(&self, due_ns: u64) -> bool {
+        match self.window {
+            Window::Time { warmup_ns, .. } => {
+                (self.start_ns + warmup_ns..self.start_ns + self.window.length_ns()).contains(&due_ns)
+            }
+            Window::Count { .. } => self.open(),
+        }
     }
 
     /// Closes a window whose stream has ended before its time.

@@ -9,7 +9,7 @@ use estafette_measure::{Payload, Spec};
 use fanring::mpsc::{Receiver, Sender, channel};
 use futures_util::TryFutureExt;
 
-use crate::channel::{Channel, Gone, gone, spec};
+use crate::channel::{Channel, Gone, gone, in_rings, spec};
 
 /// `task/fanring`.
 pub(super) struct Fanring;
@@ -25,8 +25,12 @@ impl Channel for Fanring {
             .cancel(Cancel::Safe)
     }
 
+    fn supports(capacity: usize, senders: usize) -> Result<(), String> {
+        in_rings(capacity, senders)
+    }
+
     fn open<P: Payload>(capacity: usize, senders: usize) -> (Self::Tx<P>, Self::Rx<P>) {
-        channel((capacity / senders).max(1))
+        channel(capacity / senders)
     }
 
     fn sender<P: Payload>(tx: &Self::Tx<P>) -> Self::Tx<P> {

@@ -3,7 +3,7 @@
 use std::future::{Future, ready};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use estafette_measure::spec::Joins;
+use estafette_measure::spec::{Joins, Wait};
 use estafette_measure::{Payload, Spec};
 
 use crate::channel::{Channel, Gone, gone, shared, spec};
@@ -20,6 +20,7 @@ impl Channel for Crossbeam {
         shared(spec("thread/crossbeam", "0.5", "crossbeam_channel::bounded, send and recv"))
             .joins(Joins::Overview)
             .least_capacity(0)
+            .waits(&[Wait::Adaptive])
     }
 
     fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {

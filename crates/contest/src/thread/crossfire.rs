@@ -4,6 +4,7 @@ use std::future::{Future, ready};
 
 use crossfire::mpsc::{Array, bounded_blocking};
 use crossfire::{MTx, Rx, detect_backoff_cfg};
+use estafette_measure::spec::Wait;
 use estafette_measure::{Payload, Spec};
 
 use crate::channel::{Channel, Gone, gone, spec};
@@ -17,7 +18,7 @@ impl Channel for Crossfire {
     type Rx<P: Payload> = Rx<Array<P>>;
 
     fn spec() -> Spec {
-        spec("thread/crossfire", "3", "crossfire::mpsc::bounded_blocking, send and recv")
+        spec("thread/crossfire", "3", "crossfire::mpsc::bounded_blocking, send and recv").waits(&[Wait::Adaptive])
     }
 
     fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {

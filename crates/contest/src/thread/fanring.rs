@@ -4,11 +4,11 @@
 
 use std::future::{Future, ready};
 
-use estafette_measure::spec::Ordering;
+use estafette_measure::spec::{Ordering, Wait};
 use estafette_measure::{Payload, Spec};
 use fanring::mpsc::{Receiver, Sender, channel};
 
-use crate::channel::{Channel, Gone, gone, spec};
+use crate::channel::{Channel, Gone, gone, in_rings, spec};
 
 /// `thread/fanring`.
 pub(super) struct Fanring;
@@ -19,11 +19,17 @@ impl Channel for Fanring {
     type Rx<P: Payload> = Receiver<P>;
 
     fn spec() -> Spec {
-        spec("thread/fanring", "0.3", "fanring::mpsc, send and recv").ordering(Ordering::PerProducer)
+        spec("thread/fanring", "0.3", "fanring::mpsc, send and recv")
+            .ordering(Ordering::PerProducer)
+            .waits(&[Wait::Adaptive])
+    }
+
+    fn supports(capacity: usize, senders: usize) -> Result<(), String> {
+        in_rings(capacity, senders)
     }
 
     fn open<P: Payload>(capacity: usize, senders: usize) -> (Self::Tx<P>, Self::Rx<P>) {
-        channel((capacity / senders).max(1))
+        channel(capacity / senders)
     }
 
     fn sender<P: Payload>(tx: &Self::Tx<P>) -> Self::Tx<P> {

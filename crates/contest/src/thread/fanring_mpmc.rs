@@ -3,11 +3,11 @@
 use std::future::{Future, ready};
 
 use estafette_measure::case::Pattern;
-use estafette_measure::spec::{Joins, Ordering};
+use estafette_measure::spec::{Joins, Ordering, Wait};
 use estafette_measure::{Payload, Spec};
 use fanring::mpmc::{Receiver, Sender, channel};
 
-use crate::channel::{Channel, Gone, gone, spec};
+use crate::channel::{Channel, Gone, gone, in_rings, spec};
 
 /// `thread/fanring-mpmc`.
 pub(super) struct FanringMpmc;
@@ -22,10 +22,15 @@ impl Channel for FanringMpmc {
             .patterns(&[Pattern::Mpmc])
             .ordering(Ordering::Unordered)
             .joins(Joins::Suite)
+            .waits(&[Wait::Adaptive])
+    }
+
+    fn supports(capacity: usize, senders: usize) -> Result<(), String> {
+        in_rings(capacity, senders)
     }
 
     fn open<P: Payload>(capacity: usize, senders: usize) -> (Self::Tx<P>, Self::Rx<P>) {
-        channel((capacity / senders).max(1))
+        channel(capacity / senders)
     }
 
     fn sender<P: Payload>(tx: &Self::Tx<P>) -> Self::Tx<P> {

@@ -2,6 +2,7 @@
 
 use std::future::{Future, ready};
 
+use estafette_measure::spec::Wait;
 use estafette_measure::{Payload, Spec};
 use kanal::{Receiver, Sender, bounded};
 
@@ -16,7 +17,7 @@ impl Channel for Kanal {
     type Rx<P: Payload> = Receiver<P>;
 
     fn spec() -> Spec {
-        shared(spec("thread/kanal", "0.1", "kanal::bounded, send and recv")).least_capacity(0)
+        shared(spec("thread/kanal", "0.1", "kanal::bounded, send and recv")).least_capacity(0).waits(&[Wait::Adaptive])
     }
 
     fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {

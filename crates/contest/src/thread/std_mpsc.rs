@@ -2,6 +2,7 @@
 
 use std::future::{Future, ready};
 
+use estafette_measure::spec::Wait;
 use estafette_measure::{Payload, Spec};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
@@ -16,7 +17,9 @@ impl Channel for StdMpsc {
     type Rx<P: Payload> = Receiver<P>;
 
     fn spec() -> Spec {
-        spec("thread/std-mpsc", "std", "std::sync::mpsc::sync_channel, send and recv").least_capacity(0)
+        spec("thread/std-mpsc", "std", "std::sync::mpsc::sync_channel, send and recv")
+            .least_capacity(0)
+            .waits(&[Wait::Adaptive])
     }
 
     fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {

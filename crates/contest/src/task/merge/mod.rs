@@ -14,7 +14,7 @@ use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::entry::{Entry, values};
 use estafette_measure::executor::Executor;
 use estafette_measure::spec::{Joins, Ordering};
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Payload, Registry, Rendezvous, Rx, Spec, Tx, Verifier};
+use estafette_measure::{Carries, Ends, Mechanism, Payload, Registry, Rendezvous, Rx, Spec, Verifier};
 use futures_util::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -22,7 +22,7 @@ use super::async_channel::AsyncChannel;
 use super::flume::Flume;
 use super::futures_channel::FuturesChannel;
 use super::tokio_mpsc::TokioMpsc;
-use crate::channel::{Channel, Gone, spec};
+use crate::channel::{Channel, Sending, spec};
 
 mod futures_concurrency;
 mod futures_unordered;
@@ -138,18 +138,10 @@ impl<M: Merge, C: Streamed, P: Payload> Carries<P> for Merged<M, C> {
         let (txs, streams): (Vec<_>, Vec<_>) = (0..case.producers)
             .map(|_| {
                 let (tx, rx) = C::open::<P>(capacity, 1);
-                (Sending(tx), C::stream(rx))
+                (Sending::<C, P>(tx), C::stream(rx))
             })
             .unzip();
         Ok(Ends::many(txs, [Receiving(M::merge(streams))]))
-    }
-}
-
-struct Sending<C: Channel, P: Payload>(C::Tx<P>);
-
-impl<C: Channel, P: Payload> Tx for Sending<C, P> {
-    async fn put(&mut self, next: &mut Generator) -> io::Result<()> {
-        C::send(&mut self.0, P::make(next)).await.map_err(|Gone| ErrorKind::BrokenPipe.into())
     }
 }
 
