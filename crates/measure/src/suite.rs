@@ -98,8 +98,9 @@ fn base() -> Vec<Cell> {
     for pattern in [PingPong, Stream, FanIn] {
         cells.push(cell(Scope::Task, pattern, U64));
     }
-    for (wait, pattern) in [(Wait::Spin, PingPong), (Wait::Spin, Stream), (Wait::Adaptive, PingPong)] {
-        cells.push(Cell { wait, ..cell(Scope::Thread, pattern, U64) });
+    cells.push(cell(Scope::Thread, Stream, U64));
+    for wait in [Wait::Spin, Wait::Adaptive, Wait::Block] {
+        cells.push(Cell { wait, ..cell(Scope::Thread, PingPong, U64) });
     }
     for (pattern, size) in [(PingPong, 64), (Stream, 4096)] {
         cells.push(cell(Scope::Process, pattern, Bytes(size)));
@@ -123,9 +124,7 @@ pub fn overview(profile: Profile) -> Vec<Cell> {
     }
     let mut base = base;
     base.push(cell(Scope::Process, Pattern::FanIn, Payload::Bytes(4096)));
-    for pattern in [Pattern::PingPong, Pattern::Stream] {
-        base.push(Cell { wait: Wait::Block, ..cell(Scope::Thread, pattern, Payload::U64) });
-    }
+    base.push(Cell { wait: Wait::Block, ..cell(Scope::Thread, Pattern::Stream, Payload::U64) });
     let mut cells = base.clone();
     for cell in &base {
         // One axis at a time; what a mechanism cannot play it leaves out.
