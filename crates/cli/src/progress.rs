@@ -117,7 +117,7 @@ impl Observer for Progress {
         if self.bar.is_none() {
             let (done, of) = (record.instances.len(), record.rounds_planned * record.entrants.len());
             if done > of {
-                tell(&format!("{} more instances, for those whose time was stolen", done - of));
+                tell(&format!("{} more instances, in place of void ones", done - of));
                 return Ok(());
             }
             let left = self.left(done, of).map_or(String::new(), |left| format!(", {} left", seconds(left)));

@@ -9,16 +9,17 @@ const CACHE_LINE: usize = 64;
 /// 5 % faster to and from such an address, and where two rows differ it should not be in their luck with the allocator.
 #[derive(Debug)]
 pub(crate) struct Buffer {
-    bytes: Box<[u8]>,
+    /// Up to the message's end.
+    bytes: Vec<u8>,
     from: usize,
-    to: usize,
 }
 
 impl Buffer {
     pub(crate) fn new(len: usize) -> Buffer {
-        let bytes = vec![0; len + CACHE_LINE - 1].into_boxed_slice();
+        let mut bytes = vec![0; len + CACHE_LINE - 1];
         let from = bytes.as_ptr().align_offset(CACHE_LINE);
-        Buffer { to: from + len, from, bytes }
+        bytes.truncate(from + len);
+        Buffer { bytes, from }
     }
 }
 
@@ -27,14 +28,14 @@ impl Deref for Buffer {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        &self.bytes[self.from..self.to]
+        &self.bytes[self.from..]
     }
 }
 
 impl DerefMut for Buffer {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.from..self.to]
+        &mut self.bytes[self.from..]
     }
 }
 

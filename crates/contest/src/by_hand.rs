@@ -7,12 +7,12 @@
 use std::future::Future;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use estafette_measure::case::{Case, Load, Pattern, PayloadKind, Role};
+use estafette_measure::case::{Case, Pattern, PayloadKind, Role};
 use estafette_measure::clock::now_ns;
 use estafette_measure::driver::Ctx;
 use estafette_measure::entry::Entry;
 use estafette_measure::limits::pin_to;
-use estafette_measure::message::{Faults, StreamCount};
+use estafette_measure::message::StreamCount;
 use estafette_measure::protocol::{PartyReport, Report};
 use estafette_measure::spec::{Ownership, Runtime, Standing, Wait};
 use estafette_measure::window::{TAIL_NS, Window};
@@ -223,11 +223,8 @@ impl Entry for ByHand {
         &self.spec
     }
 
-    fn supports(&self, case: &Case) -> Result<(), String> {
-        match case.load {
-            Load::Saturated => Ok(()),
-            load => Err(format!("sends as fast as it can, not at {load}")),
-        }
+    fn supports(&self, _: &Case) -> Result<(), String> {
+        Ok(())
     }
 
     fn roles(&self, _: &Case) -> Vec<Role> {
@@ -241,21 +238,6 @@ impl Entry for ByHand {
         let opens_ns = ctx.meet.ready()? + warmup_ns;
         let seen = (self.play)(case, Times { opens_ns, closes_ns: opens_ns + measure_ns }, &ctx.cpus)?;
         let [opened, closed] = seen.marks[..] else { bail!("the stream ended before the window closed") };
-        let party = |role| PartyReport {
-            role,
-            sent: 0,
-            received: Vec::new(),
-            faults: Faults::default(),
-            messages: 0,
-            shares: Vec::new(),
-            dropped: 0,
-            late: 0,
-            held: None,
-            lost: 0,
-            window_ns: 0,
-            longest_stall_ns: 0,
-            latency: None,
-        };
         // What each producer sent is taken from what arrived: a gap would have broken the order of its numbers.
         let counts = seen.numbers.iter().enumerate().map(|(producer, &received)| StreamCount {
             producer,
@@ -267,11 +249,11 @@ impl Entry for ByHand {
             received: counts.collect(),
             messages: closed.1 - opened.1,
             window_ns: closed.0 - opened.0,
-            ..party(Role::Consumer(0))
+            ..PartyReport::new(Role::Consumer(0))
         };
         let producers = seen.numbers.iter().enumerate();
         let mut parties: Vec<_> =
-            producers.map(|(index, &sent)| PartyReport { sent, ..party(Role::Producer(index)) }).collect();
+            producers.map(|(index, &sent)| PartyReport { sent, ..PartyReport::new(Role::Producer(index)) }).collect();
         parties.push(consumer);
         Ok(Report { parties, usage: None })
     }

@@ -14,12 +14,12 @@ use estafette_measure::{Carries, Ends, Generator, Mechanism, Payload, Rendezvous
 
 use futures_util::{FutureExt, TryFutureExt};
 
-/// A channel whose sender can be cloned. Its functions are futures; one that blocks is ready at once.
+/// A channel. Its functions are futures; one that blocks is ready at once.
 pub(crate) trait Channel: Send + Sync + 'static {
     /// Whether its functions block.
     const BLOCKS: bool;
-    /// The sending end.
-    type Tx<P: Payload>: Send + 'static;
+    /// The sending end. A clone is another sender of the same channel.
+    type Tx<P: Payload>: Clone + Send + 'static;
     /// The receiving end.
     type Rx<P: Payload>: Send + 'static;
 
@@ -37,9 +37,6 @@ pub(crate) trait Channel: Send + Sync + 'static {
 
     /// Opens one for so many messages under way and so many senders.
     fn open<P: Payload>(capacity: usize, senders: usize) -> (Self::Tx<P>, Self::Rx<P>);
-
-    /// Another sender of the same channel.
-    fn sender<P: Payload>(tx: &Self::Tx<P>) -> Self::Tx<P>;
 
     /// Another receiver of the same channel, where messages can be shared out.
     fn receiver<P: Payload>(rx: &Self::Rx<P>) -> Option<Self::Rx<P>> {
@@ -144,7 +141,7 @@ impl<C: Channel, P: Payload> Carries<P> for Between<C> {
             return Ends::pair(case, || Ok(open()));
         }
         let (tx, rx) = open();
-        let mut txs: Vec<_> = (1..case.producers).map(|_| Sending(C::sender(&tx.0))).collect();
+        let mut txs: Vec<_> = (1..case.producers).map(|_| Sending(tx.0.clone())).collect();
         txs.push(tx);
         let mut rxs: Vec<_> = (1..case.consumers()).filter_map(|_| C::receiver(&rx.0).map(Receiving)).collect();
         rxs.push(rx);

@@ -33,12 +33,14 @@ pub(crate) fn credit(capacity: usize, senders: usize) -> (Spend, Refund) {
     (Spend { purse: Arc::clone(&purse), held: 0 }, Refund { purse, held: 0 })
 }
 
-impl Spend {
-    /// Another sender's.
-    pub(crate) fn another(&self) -> Spend {
+impl Clone for Spend {
+    /// Another sender's: what one holds is not the other's.
+    fn clone(&self) -> Spend {
         Spend { purse: Arc::clone(&self.purse), held: 0 }
     }
+}
 
+impl Spend {
     /// Takes credit for one message; waits for it in the runtime's queue.
     #[inline]
     pub(crate) async fn take(&mut self) {
@@ -85,7 +87,7 @@ mod tests {
     fn no_more_is_under_way_than_there_is_credit_and_all_comes_back() {
         for (capacity, senders) in [(1, 1), (1, 3), (7, 2), (64, 1), (1024, 8)] {
             let (first, mut refund) = credit(capacity, senders);
-            let mut spends: Vec<_> = (1..senders).map(|_| first.another()).collect();
+            let mut spends: Vec<_> = (1..senders).map(|_| first.clone()).collect();
             spends.push(first);
             for _ in 0..3 {
                 let mut under_way = 0;

@@ -1,7 +1,8 @@
 //! A burst: all messages are sent before the first is received, and memory is looked at between.
 //!
-//! What is looked at is what the process has in memory, as near as the kernel counts it (to some dozen pages): a channel that has room for a million messages may
-//! have touched none of it, and memory that was freed may still be held by the allocator. Both are what a user sees.
+//! What is looked at is what the process has in memory, as near as the kernel counts it (to some dozen pages): a channel
+//! that has room for a million messages may have touched none of it, and memory that was freed may still be held by the
+//! allocator. Both are what a user sees.
 
 use std::fs;
 use std::sync::Arc;

@@ -270,6 +270,9 @@ pub struct Cell {
 }
 
 impl Cell {
+    /// The capacity of a cell that nobody gave another; headings name only others.
+    pub const CAPACITY: usize = 1024;
+
     /// How many receive.
     pub fn consumers(&self) -> usize {
         if self.pattern == Pattern::Mpmc { self.producers } else { 1 }
@@ -287,10 +290,13 @@ impl fmt::Display for Cell {
             (Runtime::Thread, place) => write!(f, " · {place}")?,
             (runtime, _) => write!(f, " · {runtime}")?,
         }
-        match self.load {
-            Load::Saturated => Ok(()),
-            load => write!(f, " · {load}"),
+        if self.load != Load::Saturated {
+            write!(f, " · {}", self.load)?;
         }
+        if self.capacity != Cell::CAPACITY {
+            write!(f, " · capacity {}", self.capacity)?;
+        }
+        Ok(())
     }
 }
 

@@ -63,9 +63,15 @@ struct Enrolled<M> {
     run: Run<M>,
 }
 
+impl<M: Mechanism> Enrolled<M> {
+    fn new(mechanism: M, run: Run<M>) -> Enrolled<M> {
+        Enrolled { spec: Spec { open_loop: true, ..mechanism.spec() }, run, mechanism }
+    }
+}
+
 /// Makes an entry of a mechanism that carries slices of bytes.
 pub fn bytes<M: Carries<Raw>>(mechanism: M) -> impl Entry {
-    Enrolled { spec: mechanism.spec(), run: drive::<M, Raw>, mechanism }
+    Enrolled::new(mechanism, drive::<M, Raw>)
 }
 
 /// A mechanism that carries values of every kind.
@@ -80,7 +86,7 @@ pub fn values<M: CarriesValues>(mechanism: M) -> impl Entry {
         Payload::Inline => drive::<M, Inline>(mechanism, case, role, ctx),
         Payload::Shared(_) | Payload::Unread(_) => drive::<M, Shared>(mechanism, case, role, ctx),
     };
-    Enrolled { spec: mechanism.spec(), run, mechanism }
+    Enrolled::new(mechanism, run)
 }
 
 impl<M: Mechanism> Entry for Enrolled<M> {
@@ -179,6 +185,9 @@ fn open_loop(spec: &Spec, case: &Case, rate: u64, cores: usize) -> Result<(), St
     if !matches!(case.pattern, Pattern::Stream | Pattern::FanIn | Pattern::Merge) {
         return Err(format!("{} has no rate: use stream, fan-in or merge", case.pattern));
     }
+    if !spec.open_loop {
+        return Err(format!("sends as fast as it can, not at {rate}/s"));
+    }
     if spec.loss == Loss::Counted {
         return Err(String::from("looks for the highest rate at which it loses little: it takes no other"));
     }
@@ -241,7 +250,7 @@ pub fn can_run(entry: &dyn Entry, case: &Case, cores: usize) -> Result<(), Strin
     if case.pattern == Pattern::Burst && (case.capacity as u64) < BURST {
         return Err(format!("a burst of {BURST} needs room for as many: use --capacity {BURST}"));
     }
-    if case.pattern == Pattern::Burst && case.payload.len() > MAX_BURST_LEN {
+    if case.pattern == Pattern::Burst && matches!(case.payload, Payload::Bytes(len) if len > MAX_BURST_LEN) {
         return Err(format!("a burst of {BURST} is of messages up to {MAX_BURST_LEN} bytes"));
     }
     if case.pattern == Pattern::Mpmc && case.producers > MAX_SHARING {

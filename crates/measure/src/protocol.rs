@@ -152,6 +152,27 @@ pub struct PartyReport {
     pub latency: Option<LatencyCounts>,
 }
 
+impl PartyReport {
+    /// Of a party that did nothing yet.
+    pub fn new(role: Role) -> PartyReport {
+        PartyReport {
+            role,
+            sent: 0,
+            received: Vec::new(),
+            faults: Faults::default(),
+            messages: 0,
+            shares: Vec::new(),
+            dropped: 0,
+            late: 0,
+            held: None,
+            lost: 0,
+            window_ns: 0,
+            longest_stall_ns: 0,
+            latency: None,
+        }
+    }
+}
+
 /// How often which round-trip time was seen.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct LatencyCounts {

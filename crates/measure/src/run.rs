@@ -198,8 +198,8 @@ fn figures(spec: &Spec, case: &Case, window: Window, measured: &Measured) -> Res
     let messages = if several { consumers().map(|party| party.messages).sum() } else { lead.messages };
     let total = |party: &PartyReport| party.received.iter().map(|count| count.received).sum::<u64>();
     let delivered = if several { consumers().map(total).sum() } else { total(lead) };
-    // In an open loop producers spend their time on waiting for it.
     let by_time = matches!(window, Window::Time { .. });
+    // In an open loop producers spend their time on waiting for it.
     let spent = if open_loop { None } else { spent(measured, lead, messages, delivered) };
     Ok(Figures {
         messages,
@@ -207,7 +207,7 @@ fn figures(spec: &Spec, case: &Case, window: Window, measured: &Measured) -> Res
         latency,
         cpu_ns_per_message: spent.map(|(cpu, _)| cpu),
         switches_per_message: spent.map(|(_, switches)| switches),
-        offered: parties().filter(|party| matches!(party.role, Role::Producer(_))).map(|party| party.sent).sum(),
+        offered: sum(|party| party.sent),
         delivered,
         held: consumer.and_then(|party| party.held),
         dropped_receives: consumers().map(|party| party.dropped).sum(),

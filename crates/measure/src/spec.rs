@@ -202,6 +202,9 @@ pub struct Spec {
     pub least_capacity: usize,
     /// The most producers one receiver can have, where there is a limit.
     pub max_producers: Option<usize>,
+    /// Whether messages can be due at times; so for all that the instrument's own loops drive.
+    #[serde(default)]
+    pub open_loop: bool,
     /// What it stands for in a ranking.
     pub standing: Standing,
     /// In which runs it stands unasked.
@@ -252,6 +255,7 @@ impl Spec {
             max_message: None,
             least_capacity: 1,
             max_producers: Some(1),
+            open_loop: false,
             standing: Standing::Candidate,
             joins: Joins::Overview,
         }
@@ -309,7 +313,7 @@ mod tests {
     #[test]
     fn descriptions_of_older_records_are_read() {
         let mut old = serde_json::to_value(Spec::new("process/pipe")).unwrap();
-        for field in ["cancel", "least_capacity", "joins"] {
+        for field in ["cancel", "least_capacity", "open_loop", "joins"] {
             assert!(old.as_object_mut().unwrap().remove(field).is_some(), "{field}");
         }
         assert_eq!(serde_json::from_value::<Spec>(old).unwrap(), Spec::new("process/pipe"));

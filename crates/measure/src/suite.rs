@@ -72,9 +72,6 @@ pub struct Axes {
     pub loads: Vec<Load>,
 }
 
-/// The most messages under way in the base cells.
-const CAPACITY: usize = 1024;
-
 fn cell(scope: Scope, pattern: Pattern, payload: Payload) -> Cell {
     let (runtime, wait, place) = match scope {
         Scope::Task => (Runtime::TokioMulti, Wait::Block, Place::Free),
@@ -87,7 +84,7 @@ fn cell(scope: Scope, pattern: Pattern, payload: Payload) -> Cell {
         (Pattern::Mpmc, _) => 4,
         _ => 1,
     };
-    Cell { scope, pattern, payload, producers, capacity: CAPACITY, runtime, wait, place, load: Load::Saturated }
+    Cell { scope, pattern, payload, producers, capacity: Cell::CAPACITY, runtime, wait, place, load: Load::Saturated }
 }
 
 /// The cells that the overview shows of every distance.

@@ -121,7 +121,7 @@ fn case(registry: &Registry, args: &Ping, cores: usize) -> Result<Case> {
         pattern: Pattern::PingPong,
         payload: args.size,
         producers: 1,
-        capacity: 1024,
+        capacity: Cell::CAPACITY,
         runtime,
         wait: args.wait.or(spec.waits.first().copied()).with_context(|| first("wait mode"))?,
         place: args.place.unwrap_or(place),

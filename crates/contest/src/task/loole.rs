@@ -24,10 +24,6 @@ impl Channel for Loole {
         bounded(capacity)
     }
 
-    fn sender<P: Payload>(tx: &Self::Tx<P>) -> Self::Tx<P> {
-        tx.clone()
-    }
-
     fn receiver<P: Payload>(rx: &Self::Rx<P>) -> Option<Self::Rx<P>> {
         Some(rx.clone())
     }

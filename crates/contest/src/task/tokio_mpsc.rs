@@ -27,10 +27,6 @@ impl Channel for TokioMpsc {
         mpsc::channel(capacity)
     }
 
-    fn sender<P: Payload>(tx: &Self::Tx<P>) -> Self::Tx<P> {
-        tx.clone()
-    }
-
     fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = Result<(), Gone>> + Send {
         tx.send(message).map_err(gone)
     }

@@ -25,10 +25,6 @@ impl Channel for TokioMpscUnbounded {
         ((tx, spend), (rx, refund))
     }
 
-    fn sender<P: Payload>((tx, spend): &Self::Tx<P>) -> Self::Tx<P> {
-        (tx.clone(), spend.another())
-    }
-
     async fn send<P: Payload>((tx, spend): &mut Self::Tx<P>, message: P) -> Result<(), Gone> {
         spend.take().await;
         tx.send(message).map_err(gone)

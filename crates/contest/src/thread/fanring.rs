@@ -15,7 +15,7 @@ pub(super) struct Fanring;
 
 impl Channel for Fanring {
     const BLOCKS: bool = true;
-    type Tx<P: Payload> = Sender<P>;
+    type Tx<P: Payload> = Lane<P>;
     type Rx<P: Payload> = Receiver<P>;
 
     fn spec() -> Spec {
@@ -29,18 +29,24 @@ impl Channel for Fanring {
     }
 
     fn open<P: Payload>(capacity: usize, senders: usize) -> (Self::Tx<P>, Self::Rx<P>) {
-        channel(capacity / senders)
-    }
-
-    fn sender<P: Payload>(tx: &Self::Tx<P>) -> Self::Tx<P> {
-        tx.try_clone().expect("the receiver is there")
+        let (tx, rx) = channel(capacity / senders);
+        (Lane(tx), rx)
     }
 
     fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = Result<(), Gone>> + Send {
-        ready(tx.send(message).map_err(gone))
+        ready(tx.0.send(message).map_err(gone))
     }
 
     fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = Result<P, Gone>> + Send {
         ready(rx.recv().map_err(gone))
+    }
+}
+
+/// A sender, with a ring of its own.
+pub(super) struct Lane<P>(Sender<P>);
+
+impl<P> Clone for Lane<P> {
+    fn clone(&self) -> Lane<P> {
+        Lane(self.0.try_clone().expect("the receiver is there as long as a case is being opened"))
     }
 }

@@ -6,12 +6,12 @@ use std::thread;
 
 use anyhow::{Result, ensure};
 use estafette_measure::Spec;
-use estafette_measure::case::{Case, Load, Pattern, PayloadKind, Role};
+use estafette_measure::case::{Case, Pattern, PayloadKind, Role};
 use estafette_measure::clock::now_ns;
 use estafette_measure::driver::Ctx;
 use estafette_measure::entry::Entry;
 use estafette_measure::limits::pin_to;
-use estafette_measure::message::{Faults, StreamCount};
+use estafette_measure::message::StreamCount;
 use estafette_measure::protocol::{PartyReport, Report};
 use estafette_measure::spec::{Ownership, Standing, Wait};
 use estafette_measure::window::{TAIL_NS, Window};
@@ -43,11 +43,8 @@ impl Entry for RtrbByHand {
         &self.0
     }
 
-    fn supports(&self, case: &Case) -> Result<(), String> {
-        match case.load {
-            Load::Saturated => Ok(()),
-            load => Err(format!("sends as fast as it can, not at {load}")),
-        }
+    fn supports(&self, _: &Case) -> Result<(), String> {
+        Ok(())
     }
 
     fn roles(&self, _: &Case) -> Vec<Role> {
@@ -116,19 +113,11 @@ impl Entry for RtrbByHand {
         let sent = producer.join().map_err(failed)??;
         let (received, [opened, closed]) = consumer.join().map_err(failed)??;
         let party = |role, sent, received, messages, window_ns| PartyReport {
-            role,
             sent,
             received,
-            faults: Faults::default(),
             messages,
-            shares: Vec::new(),
-            dropped: 0,
-            late: 0,
-            held: None,
-            lost: 0,
             window_ns,
-            longest_stall_ns: 0,
-            latency: None,
+            ..PartyReport::new(role)
         };
         let count = StreamCount { producer: 0, received, announced: Some(sent), digest: 0 };
         Ok(Report {

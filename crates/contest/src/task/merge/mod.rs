@@ -124,6 +124,13 @@ impl<M: Merge, C: Streamed> Mechanism for Merged<M, C> {
             .joins(if C::SHORT == "tokio" { Joins::Suite } else { Joins::Standard })
     }
 
+    fn supports(&self, case: &Case) -> Result<(), String> {
+        if case.capacity >= case.producers && case.capacity.is_multiple_of(case.producers) {
+            return Ok(());
+        }
+        Err(format!("a capacity of {} cannot be divided among {} channels", case.capacity, case.producers))
+    }
+
     fn executor(&self, case: &Case) -> Result<Box<dyn Executor>> {
         crate::runtime::executor(case)
     }
@@ -134,7 +141,7 @@ impl<M: Merge, C: Streamed, P: Payload> Carries<P> for Merged<M, C> {
     type Rx = Receiving<M, C, P>;
 
     fn open(&self, case: &Case, _: Role, _: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
-        let capacity = (case.capacity / case.producers).max(1);
+        let capacity = case.capacity / case.producers;
         let (txs, streams): (Vec<_>, Vec<_>) = (0..case.producers)
             .map(|_| {
                 let (tx, rx) = C::open::<P>(capacity, 1);
