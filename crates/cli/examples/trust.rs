@@ -150,8 +150,10 @@ fn planted(registry: &Registry, place: Place, count: usize, interrupt: &mut Inte
         place,
         load: Load::Saturated,
     };
-    let entrant =
-        |name: &str, control| Entrant { case: Case { mechanism: name.to_owned(), cell: cell.clone() }, control };
+    let entrant = |name: &str, control| {
+        let case = Case { mechanism: name.to_owned(), cell: cell.clone() };
+        Entrant { case, control, room: None }
+    };
     let three =
         [entrant("process/unix-stream", false), entrant("process/unix-stream", true), entrant(Delayed::NAME, false)];
     let (mut found, mut effects) = (0, Vec::new());

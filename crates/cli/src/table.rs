@@ -98,7 +98,7 @@ pub(crate) fn fairness(rankings: &[Ranking]) -> String {
             let heads: Vec<_> =
                 cells.iter().map(|of| format!("{}→{}", of.cell.producers, of.cell.consumers())).collect();
             let rows = first.rows.iter().filter(|row| !row.control).map(|row| {
-                let mut line = vec![row.spec.name.split_once('/').map_or(String::new(), |(_, name)| name.to_owned())];
+                let mut line = vec![short(row).to_owned()];
                 line.extend(cells.iter().map(|of| {
                     let here = of.rows.iter().find(|other| !other.control && other.spec.name == row.spec.name);
                     here.and_then(fair).map_or(String::from("-"), |part| format!("{part:.2}"))
@@ -118,9 +118,16 @@ fn fair(row: &Row) -> Option<f64> {
     row.result.as_ref()?.fairness
 }
 
-/// What must be said of a cell's mechanisms beside their figures: failures, broken promises, losses.
+/// What must be said of a cell's mechanisms beside their figures: other capacities, failures, broken promises, losses.
 pub(crate) fn caveats(ranking: &Ranking) -> String {
     let mut text = String::new();
+    let asked = ranking.cell.capacity as u64;
+    let other = ranking.rows.iter().filter(|row| !row.control && row.room.is_some_and(|room| room != asked));
+    let other: Vec<_> = other.filter_map(|row| Some(format!("{} {}", short(row), units::grouped(row.room?)))).collect();
+    if !other.is_empty() {
+        let words = format!("room for {} asked for, as tried: {}", units::grouped(asked), other.join(", "));
+        text.push_str(&wrapped("  ", &words));
+    }
     for row in &ranking.rows {
         if let Some((count, why)) = &row.failed {
             let why = lines(why).replace('\n', "\n    ");
@@ -145,9 +152,13 @@ pub(crate) fn caveats(ranking: &Ranking) -> String {
     text
 }
 
+/// A mechanism's name without its scope, which the heading has.
+fn short(row: &Row) -> &str {
+    row.spec.name.split_once('/').map_or(row.spec.name.as_str(), |(_, name)| name)
+}
+
 fn columns_of(ranking: &Ranking, row: &Row, round_trip: bool) -> Vec<String> {
-    // The heading has the scope.
-    let name = row.spec.name.split_once('/').map_or(row.spec.name.as_str(), |(_, name)| name);
+    let name = short(row);
     let label = if row.control { format!("{name} (A/A)") } else { name.to_owned() };
     let Some(result) = &row.result else {
         let why = if row.breach.is_some() {
@@ -230,11 +241,46 @@ pub(crate) fn refusals(record: &Record) -> String {
     if reasons.is_empty() {
         return String::new();
     }
-    let rows: Vec<_> = reasons.into_iter().map(|(why, names)| vec![plain(why), plain(&names.join(" "))]).collect();
+    let rows: Vec<_> = reasons.into_iter().map(|(why, names)| vec![plain(why), plain(&gathered(&names))]).collect();
     format!("Not in every cell of its distance:\n{}\n", columns(&[], &[], &rows))
+}
+
+/// Names in a row; those that differ behind a dot only are written as one, `task/select-all.{tokio,flume}`.
+fn gathered(names: &[&str]) -> String {
+    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+    for name in names {
+        match name.split_once('.') {
+            Some((before, after)) => {
+                match groups.last_mut().filter(|(last, afters)| last == &before && !afters.is_empty()) {
+                    Some((_, afters)) => afters.push(after),
+                    None => groups.push((before, vec![after])),
+                }
+            }
+            None => groups.push((name, Vec::new())),
+        }
+    }
+    let words = groups.into_iter().map(|(before, afters)| match &*afters {
+        [] => before.to_owned(),
+        [after] => format!("{before}.{after}"),
+        afters => format!("{before}.{{{}}}", afters.join(",")),
+    });
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// Whether a verdict says that there is a difference.
 pub(crate) fn decided(verdict: Verdict) -> bool {
     matches!(verdict, Verdict::Faster | Verdict::Slower)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_one_family_are_written_as_one() {
+        assert_eq!(
+            gathered(&["task/a", "task/b.x", "task/b.y", "task/c.x", "task/b"]),
+            "task/a task/b.{x,y} task/c.x task/b"
+        );
+    }
 }

@@ -109,7 +109,10 @@ fn what_no_mechanism_can_do() {
     bench(&["process/pipe", "--wait", "adaptive"], &["process/pipe", "no wait mode adaptive"]);
     bench(&["task/tokio-mpsc", "--capacity", "0"], &["task/tokio-mpsc", "no rendezvous", "at least 1"]);
     bench(&["thread/rtrb", "--pattern", "fan-in"], &["thread/rtrb", "no fan-in"]);
-    bench(&["process/pipe", "--payload", "u64", "--size", "64"], &["process/pipe"]);
+    let idle = |arguments: &[&str], words: &[&str]| refused(&ground, &[&["bench"], arguments].concat(), words);
+    idle(&["process/pipe", "--payload", "u64", "--size", "64"], &["--size is not for --payload u64"]);
+    idle(&["thread/rtrb", "--pattern", "stream", "--producers", "3"], &["--producers", "--pattern fan-in"]);
+    idle(&["task/flume", "--pattern", "ping-pong", "--load", "100k/s"], &["--load", "--pattern stream"]);
     refused(
         &ground,
         &["bench", "--size", "1,2,3,4,5,6,7,8,9,10"],

@@ -1,27 +1,25 @@
 //! The loops one would write by hand around five channels, without the instrument: what it adds to a channel's own time is
 //! the difference between `task/flume` and `task/flume-by-hand`.
 //!
-//! They gather the messages of several producers, look at the clock every 1024 messages, and check each message's number.
+//! They gather the messages of several producers, look at the clock every 1024 messages, and fill and check each message as
+//! the instrument does.
 //! `thread/rtrb-by-hand` is the sixth, for the tightest cell.
 
 use std::future::Future;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail};
 use estafette_measure::case::{Case, Pattern, PayloadKind, Role};
 use estafette_measure::clock::now_ns;
 use estafette_measure::driver::Ctx;
 use estafette_measure::entry::Entry;
 use estafette_measure::limits::pin_to;
-use estafette_measure::message::StreamCount;
 use estafette_measure::protocol::{PartyReport, Report};
 use estafette_measure::spec::{Ownership, Runtime, Standing, Wait};
 use estafette_measure::window::{TAIL_NS, Window};
-use estafette_measure::{Registry, Spec};
+use estafette_measure::{Generator, Registry, Spec, Verifier};
 
 /// Messages between two looks at the clock.
 const STRIDE: u64 = 1024;
-/// A message is its producer and its number.
-const NUMBER_BITS: u32 = 40;
 
 /// Adds all of them.
 pub(crate) fn enrol(registry: Registry) -> Registry {
@@ -33,49 +31,57 @@ pub(crate) fn enrol(registry: Registry) -> Registry {
         .enrol(ByHand::thread("thread/crossbeam-by-hand", "0.5", crossbeam))
 }
 
-/// When the window opens and closes.
+/// What a program is told: when the window opens and closes, and what messages are made of.
 #[derive(Clone, Copy)]
-struct Times {
+struct Plan {
     opens_ns: u64,
     closes_ns: u64,
+    seed: u64,
 }
 
-/// What a consumer saw: how many of each producer, and time and count as the window opened and as it closed.
+impl Plan {
+    /// A producer's messages.
+    fn messages(&self, producer: usize) -> Generator {
+        Generator::new(self.seed, producer, size_of::<u64>())
+    }
+
+    fn over(&self) -> bool {
+        now_ns() >= self.closes_ns + TAIL_NS
+    }
+}
+
+/// What a consumer saw, with time and count as the window opened and as it closed, and what each producer sent.
 struct Seen {
-    numbers: Vec<u64>,
-    received: u64,
+    verifier: Verifier,
+    sent: Vec<u64>,
     marks: Vec<(u64, u64)>,
-    times: Times,
+    plan: Plan,
 }
 
 impl Seen {
-    fn new(producers: usize, times: Times) -> Seen {
-        Seen { numbers: vec![0; producers], received: 0, marks: Vec::new(), times }
-    }
-
-    #[inline(always)]
-    fn check(&mut self, message: u64) -> Result<()> {
-        let number = &mut self.numbers[(message >> NUMBER_BITS) as usize];
-        ensure!(message & ((1 << NUMBER_BITS) - 1) == *number, "message {message:x} where {number} was due");
-        *number += 1;
-        self.received += 1;
-        Ok(())
+    fn new(producers: usize, plan: Plan) -> Seen {
+        Seen {
+            verifier: Verifier::new(plan.seed, producers, size_of::<u64>()),
+            sent: Vec::new(),
+            marks: Vec::new(),
+            plan,
+        }
     }
 
     fn look(&mut self) {
-        let now = now_ns();
-        if self.marks.is_empty() && now >= self.times.closes_ns {
+        let (now, received) = (now_ns(), self.verifier.received());
+        if self.marks.is_empty() && now >= self.plan.closes_ns {
             // A window that was slept through is empty.
-            self.marks.push((now, self.received));
+            self.marks.push((now, received));
         }
-        if now >= [self.times.opens_ns, self.times.closes_ns, u64::MAX][self.marks.len()] {
-            self.marks.push((now, self.received));
+        if now >= [self.plan.opens_ns, self.plan.closes_ns, u64::MAX][self.marks.len()] {
+            self.marks.push((now, received));
         }
     }
 }
 
-/// A program: the case, its times, and the core of each party that is pinned.
-type Play = fn(&Case, Times, &[Option<usize>]) -> Result<Seen>;
+/// A program, of the case, its plan, and the core of each party that is pinned.
+type Play = fn(&Case, Plan, &[Option<usize>]) -> Result<Seen>;
 
 /// A hand-written program as an entry.
 struct ByHand {
@@ -86,39 +92,44 @@ struct ByHand {
 /// The loops of an asynchronous channel, written out: `$open` makes its ends, `$send` and `$receive` are one message.
 macro_rules! tasks {
     ($name:ident, |$capacity:ident| $open:expr, |$tx:ident, $message:ident| $send:expr, |$rx:ident| $receive:expr) => {
-        fn $name(case: &Case, times: Times, _: &[Option<usize>]) -> Result<Seen> {
+        fn $name(case: &Case, plan: Plan, _: &[Option<usize>]) -> Result<Seen> {
             let $capacity = case.capacity;
             let producers = case.producers;
             run(case, async move {
                 #[allow(unused_mut)]
                 let (tx, mut $rx) = $open;
-                for producer in 0..producers as u64 {
+                let mut sending = Vec::new();
+                for producer in 0..producers {
                     let $tx = tx.clone();
-                    tokio::spawn(async move {
-                        let mut number = 0;
-                        while now_ns() < times.closes_ns + TAIL_NS {
+                    sending.push(tokio::spawn(async move {
+                        let mut next = plan.messages(producer);
+                        while !plan.over() {
                             for _ in 0..STRIDE {
-                                let $message = producer << NUMBER_BITS | number;
+                                let $message = next.word();
                                 if $send.is_err() {
-                                    return;
+                                    bail!("the consumer has gone");
                                 }
-                                number += 1;
                             }
                         }
-                    });
+                        Ok(next.made())
+                    }));
                 }
                 drop(tx);
                 let consumer = tokio::spawn(async move {
-                    let mut seen = Seen::new(producers, times);
+                    let mut seen = Seen::new(producers, plan);
                     loop {
                         for _ in 0..STRIDE {
-                            let Some(message) = $receive else { return Ok(seen) };
-                            seen.check(message)?;
+                            let Some(message) = $receive else { return seen };
+                            seen.verifier.word(message);
                         }
                         seen.look();
                     }
                 });
-                consumer.await.context("the consumer")?
+                let mut seen = consumer.await.context("the consumer")?;
+                for producer in sending {
+                    seen.sent.push(producer.await.context("a producer")??);
+                }
+                Ok(seen)
             })
         }
     };
@@ -158,40 +169,41 @@ fn run(case: &Case, program: impl Future<Output = Result<Seen>>) -> Result<Seen>
     runtime.context("starting tokio's runtime")?.block_on(program)
 }
 
-fn crossbeam(case: &Case, times: Times, cpus: &[Option<usize>]) -> Result<Seen> {
+fn crossbeam(case: &Case, plan: Plan, cpus: &[Option<usize>]) -> Result<Seen> {
     let (tx, rx) = crossbeam_channel::bounded(case.capacity);
     let cpu = |party: usize| cpus.get(party).copied().flatten();
+    let mut sending = Vec::new();
     for producer in 0..case.producers {
         let (tx, cpu) = (tx.clone(), cpu(producer));
-        std::thread::spawn(move || {
-            if let Some(Err(error)) = cpu.map(pin_to) {
-                panic!("pinning: {error}");
-            }
-            let mut number = 0;
-            while now_ns() < times.closes_ns + TAIL_NS {
+        sending.push(std::thread::spawn(move || -> Result<u64> {
+            cpu.map_or(Ok(()), pin_to)?;
+            let mut next = plan.messages(producer);
+            while !plan.over() {
                 for _ in 0..STRIDE {
-                    if tx.send((producer as u64) << NUMBER_BITS | number).is_err() {
-                        return;
-                    }
-                    number += 1;
+                    tx.send(next.word()).context("sending")?;
                 }
             }
-        });
+            Ok(next.made())
+        }));
     }
     drop(tx);
     let (producers, cpu) = (case.producers, cpu(case.producers));
     let consumer = std::thread::spawn(move || -> Result<Seen> {
         cpu.map_or(Ok(()), pin_to)?;
-        let mut seen = Seen::new(producers, times);
+        let mut seen = Seen::new(producers, plan);
         loop {
             for _ in 0..STRIDE {
                 let Ok(message) = rx.recv() else { return Ok(seen) };
-                seen.check(message)?;
+                seen.verifier.word(message);
             }
             seen.look();
         }
     });
-    consumer.join().map_err(|_| anyhow!("the consumer panicked"))?
+    let mut seen = consumer.join().map_err(|_| anyhow!("the consumer panicked"))??;
+    for producer in sending {
+        seen.sent.push(producer.join().map_err(|_| anyhow!("a producer panicked"))??);
+    }
+    Ok(seen)
 }
 
 impl ByHand {
@@ -236,24 +248,25 @@ impl Entry for ByHand {
             bail!("{} is measured by time", case.mechanism)
         };
         let opens_ns = ctx.meet.ready()? + warmup_ns;
-        let seen = (self.play)(case, Times { opens_ns, closes_ns: opens_ns + measure_ns }, &ctx.cpus)?;
+        let plan = Plan { opens_ns, closes_ns: opens_ns + measure_ns, seed: ctx.seed };
+        let seen = (self.play)(case, plan, &ctx.cpus)?;
         let [opened, closed] = seen.marks[..] else { bail!("the stream ended before the window closed") };
-        // What each producer sent is taken from what arrived: a gap would have broken the order of its numbers.
-        let counts = seen.numbers.iter().enumerate().map(|(producer, &received)| StreamCount {
-            producer,
-            received,
-            announced: Some(received),
-            digest: 0,
-        });
+        let (mut received, mut faults) = seen.verifier.finish();
+        for (stream, &sent) in received.iter_mut().zip(&seen.sent) {
+            // There are no end marks; the producers themselves say how many there were.
+            stream.announced = Some(sent);
+            faults.lost += sent.saturating_sub(stream.received);
+        }
+        let producers = seen.sent.iter().enumerate();
+        let mut parties: Vec<_> =
+            producers.map(|(index, &sent)| PartyReport { sent, ..PartyReport::new(Role::Producer(index)) }).collect();
         let consumer = PartyReport {
-            received: counts.collect(),
+            received,
+            faults,
             messages: closed.1 - opened.1,
             window_ns: closed.0 - opened.0,
             ..PartyReport::new(Role::Consumer(0))
         };
-        let producers = seen.numbers.iter().enumerate();
-        let mut parties: Vec<_> =
-            producers.map(|(index, &sent)| PartyReport { sent, ..PartyReport::new(Role::Producer(index)) }).collect();
         parties.push(consumer);
         Ok(Report { parties, usage: None })
     }

@@ -12,7 +12,7 @@ use estafette_measure::executor::Executor;
 use estafette_measure::spec::{Joins, Ownership, Runtime, Scope};
 use estafette_measure::{Carries, Ends, Generator, Mechanism, Payload, Rendezvous, Rx, Spec, Tx, Verifier};
 
-use futures_util::{FutureExt, TryFutureExt};
+use crate::room;
 
 /// A channel. Its functions are futures; one that blocks is ready at once.
 pub(crate) trait Channel: Send + Sync + 'static {
@@ -45,19 +45,30 @@ pub(crate) trait Channel: Send + Sync + 'static {
     }
 
     /// Sends one message.
-    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = Result<(), Gone>> + Send;
+    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send;
 
     /// Receives one message.
-    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = Result<P, Gone>> + Send;
+    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send;
 }
 
-/// The other side has gone.
-#[derive(Debug)]
-pub(crate) struct Gone;
+/// What a channel's own functions return: something, or that the other side has gone.
+pub(crate) trait Outcome<T> {
+    /// What it holds, where the other side is still there.
+    fn got(self) -> Option<T>;
+}
 
-/// What any error of a channel's end means.
-pub(crate) fn gone<E>(_: E) -> Gone {
-    Gone
+impl<T> Outcome<T> for Option<T> {
+    #[inline(always)]
+    fn got(self) -> Option<T> {
+        self
+    }
+}
+
+impl<T, E> Outcome<T> for Result<T, E> {
+    #[inline(always)]
+    fn got(self) -> Option<T> {
+        self.ok()
+    }
 }
 
 /// A description with what most channels answer: any payload, one receiver, cloned senders.
@@ -123,6 +134,10 @@ impl<C: Channel> Mechanism for Between<C> {
         C::supports(case.capacity, case.producers)
     }
 
+    fn room(&self, case: &Case) -> Option<u64> {
+        room::tried::<C>(case.capacity, case.producers)
+    }
+
     fn executor(&self, case: &Case) -> Result<Box<dyn Executor>> {
         crate::runtime::executor(case)
     }
@@ -150,16 +165,25 @@ impl<C: Channel, P: Payload> Carries<P> for Between<C> {
     }
 }
 
-// Between the driver's loop and the channel's own future lie combinators and no asynchronous functions: the compiler
-// inlines the former, but not always the latter, and a call is half of what the fastest channels take for a message.
+// The loops stand here, around the channel's own future, as they would in a user's program: wrapped once more a message,
+// that future is moved about, which costs up to as much as the fastest channels take in all.
 
 /// The sending end.
 pub(crate) struct Sending<C: Channel, P: Payload>(pub(crate) C::Tx<P>);
 
 impl<C: Channel, P: Payload> Tx for Sending<C, P> {
     #[inline(always)]
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        C::send(&mut self.0, P::make(next)).map_err(|Gone| ErrorKind::BrokenPipe.into())
+    async fn put(&mut self, next: &mut Generator) -> io::Result<()> {
+        C::send(&mut self.0, P::make(next)).await.got().ok_or(ErrorKind::BrokenPipe)?;
+        Ok(())
+    }
+
+    #[inline(always)]
+    async fn put_all(&mut self, next: &mut Generator, count: u64) -> io::Result<()> {
+        for _ in 0..count {
+            C::send(&mut self.0, P::make(next)).await.got().ok_or(ErrorKind::BrokenPipe)?;
+        }
+        Ok(())
     }
 }
 
@@ -168,13 +192,19 @@ pub(crate) struct Receiving<C: Channel, P: Payload>(C::Rx<P>);
 
 impl<C: Channel, P: Payload> Rx for Receiving<C, P> {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        C::receive(&mut self.0).map(|received| match received {
-            Ok(message) => {
-                message.check(seen);
-                Ok(())
+    async fn get(&mut self, seen: &mut Verifier) -> io::Result<()> {
+        C::receive(&mut self.0).await.got().ok_or(ErrorKind::UnexpectedEof)?.check(seen);
+        Ok(())
+    }
+
+    #[inline(always)]
+    async fn get_all(&mut self, seen: &mut Verifier, count: u64) -> io::Result<()> {
+        for _ in 0..count {
+            C::receive(&mut self.0).await.got().ok_or(ErrorKind::UnexpectedEof)?.check(seen);
+            if seen.ended() {
+                break;
             }
-            Err(Gone) => Err(ErrorKind::UnexpectedEof.into()),
-        })
+        }
+        Ok(())
     }
 }

@@ -10,6 +10,7 @@ mod byte_stream;
 mod channel;
 mod credit;
 mod ring_ends;
+mod room;
 mod runtime;
 
 #[allow(unsafe_code)]

@@ -42,22 +42,13 @@ pub(crate) struct Duplex<T, R> {
 /// Sends so many messages.
 #[inline(always)]
 pub(crate) async fn put<T: Tx>(tx: &mut T, next: &mut Generator, count: u64) -> Ended {
-    for _ in 0..count {
-        tx.put(next).await.map_err(Stopped::Sending)?;
-    }
-    Ok(())
+    tx.put_all(next, count).await.map_err(Stopped::Sending)
 }
 
 /// Receives so many messages, or until every producer has ended.
 #[inline(always)]
 pub(crate) async fn get<R: Rx>(rx: &mut R, seen: &mut Verifier, count: u64) -> Ended {
-    for _ in 0..count {
-        rx.get(seen).await.map_err(Stopped::Receiving)?;
-        if seen.ended() {
-            break;
-        }
-    }
-    Ok(())
+    rx.get_all(seen, count).await.map_err(Stopped::Receiving)
 }
 
 /// Receives so many messages, or until every producer has ended; drops every receive that has to wait, and asks again.
@@ -137,16 +128,27 @@ pub(crate) mod blocking {
     use std::pin::pin;
     use std::task::{self, Poll, Waker};
 
-    use super::{Duplex, Ended, Generator, Rx, Tx, Verifier};
+    use super::{Duplex, Ended, Generator, Rx, Stopped, Tx, Verifier};
 
     #[inline(never)]
     pub(crate) fn put<T: Tx>(tx: &mut T, next: &mut Generator, count: u64) -> Ended {
-        block(super::put(tx, next, count))
+        // A mechanism's stores that release what was written keep everything behind a reference in memory, and the stores
+        // of the tightest cell are what it waits for. A local's state is in registers.
+        let mut messages = next.take();
+        let put = (0..count).try_for_each(|_| block(tx.put(&mut messages)).map_err(Stopped::Sending));
+        *next = messages;
+        put
     }
 
     #[inline(never)]
     pub(crate) fn get<R: Rx>(rx: &mut R, seen: &mut Verifier, count: u64) -> Ended {
-        block(super::get(rx, seen, count))
+        for _ in 0..count {
+            block(rx.get(seen)).map_err(Stopped::Receiving)?;
+            if seen.ended() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     #[inline(never)]

@@ -26,6 +26,12 @@ pub trait Entry: Send + Sync {
     /// The reason, where it cannot.
     fn supports(&self, case: &Case) -> Result<(), String>;
 
+    /// How many messages may really be under way in this case, as tried; none where that cannot be told.
+    fn room(&self, case: &Case) -> Option<u64> {
+        let _ = case;
+        None
+    }
+
     /// The child processes of an instance.
     fn roles(&self, case: &Case) -> Vec<Role>;
 
@@ -95,6 +101,9 @@ impl<M: Mechanism> Entry for Enrolled<M> {
     }
     fn supports(&self, case: &Case) -> Result<(), String> {
         self.mechanism.supports(case)
+    }
+    fn room(&self, case: &Case) -> Option<u64> {
+        self.mechanism.room(case)
     }
     fn roles(&self, case: &Case) -> Vec<Role> {
         self.mechanism.roles(case)

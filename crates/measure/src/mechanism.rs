@@ -27,6 +27,21 @@ pub trait Tx: Send + 'static {
     /// When the message cannot be sent: the other side has gone.
     fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send;
 
+    /// Sends so many messages, one after the other. The timed loops call this. An end whose [`Tx::put`] has to wrap the
+    /// future of another overrides it with the same loop around that future.
+    ///
+    /// # Errors
+    /// Those of [`Tx::put`].
+    #[inline(always)]
+    fn put_all(&mut self, next: &mut Generator, count: u64) -> impl Future<Output = io::Result<()>> + Send {
+        async move {
+            for _ in 0..count {
+                self.put(next).await?;
+            }
+            Ok(())
+        }
+    }
+
     /// Makes sure that everything sent so far is on its way. Called after the last message, never inside a window.
     ///
     /// # Errors
@@ -44,6 +59,24 @@ pub trait Rx: Send + 'static {
     /// When no message will come: the other side has gone. A mechanism that may lose messages gives up after some
     /// milliseconds without one, with [`io::ErrorKind::TimedOut`], so that the loop can look at the clock.
     fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send;
+
+    /// Receives so many messages, or until every producer has ended ([`Verifier::ended`]). The timed loops call this; it
+    /// is overridden as [`Tx::put_all`] is.
+    ///
+    /// # Errors
+    /// Those of [`Rx::get`].
+    #[inline(always)]
+    fn get_all(&mut self, seen: &mut Verifier, count: u64) -> impl Future<Output = io::Result<()>> + Send {
+        async move {
+            for _ in 0..count {
+                self.get(seen).await?;
+                if seen.ended() {
+                    break;
+                }
+            }
+            Ok(())
+        }
+    }
 }
 
 /// The ends that one party of the pattern holds.
@@ -141,6 +174,13 @@ pub trait Mechanism: Send + Sync + 'static {
     fn supports(&self, case: &Case) -> Result<(), String> {
         let _ = case;
         Ok(())
+    }
+
+    /// How many messages may really be under way in this case, where that can be tried within some milliseconds: the
+    /// capacity that counts, whatever is called by that name.
+    fn room(&self, case: &Case) -> Option<u64> {
+        let _ = case;
+        None
     }
 
     /// The child processes of an instance: one that plays all, where the scope lies inside a process, otherwise one

@@ -17,6 +17,9 @@ pub struct Entrant {
     pub case: Case,
     /// Whether it is its cell's A/A control.
     pub control: bool,
+    /// How many messages may be under way, as tried before the run; none where that could not be told.
+    #[serde(default)]
+    pub room: Option<u64>,
 }
 
 /// A mechanism that cannot take part in a cell, and why.
@@ -67,14 +70,15 @@ pub fn enter(
         for entry in registry.iter().filter(|entry| entry.spec().scope == cell.scope && wanted(entry.as_ref())) {
             let case = Case { mechanism: entry.spec().name.clone(), cell: cell.clone() };
             match can_run(entry.as_ref(), &case, cores) {
-                Ok(()) => able.push((entry.spec().standing, case)),
+                Ok(()) => able.push((entry.spec().standing, entry.room(&case), case)),
                 Err(why) => refusals.push(Refusal { case, why }),
             }
         }
         // The control is the cell's first candidate, by order of enrolment: the same in every run.
-        let control = able.iter().find(|(standing, _)| *standing == Standing::Candidate).or(able.first()).cloned();
-        entrants.extend(able.into_iter().map(|(_, case)| Entrant { case, control: false }));
-        entrants.extend(control.filter(|_| cell.pattern.ranks()).map(|(_, case)| Entrant { case, control: true }));
+        let control = able.iter().find(|(standing, ..)| *standing == Standing::Candidate).or(able.first()).cloned();
+        entrants.extend(able.into_iter().map(|(_, room, case)| Entrant { case, control: false, room }));
+        let control = control.filter(|_| cell.pattern.ranks());
+        entrants.extend(control.map(|(_, room, case)| Entrant { case, control: true, room }));
     }
     (entrants, refusals)
 }
@@ -106,7 +110,7 @@ mod tests {
         let entrants: Vec<_> = cells
             .iter()
             .flat_map(|cell| (0..3).map(|n| Case { mechanism: format!("m{n}"), cell: cell.clone() }))
-            .map(|case| Entrant { case, control: false })
+            .map(|case| Entrant { case, control: false, room: None })
             .collect();
         let mut random = fastrand::Rng::with_seed(1);
         let order = shuffled(&entrants, &mut random);

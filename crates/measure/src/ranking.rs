@@ -35,6 +35,8 @@ pub struct Row {
     pub spec: Spec,
     /// Whether it is the cell's control, a second self of another row.
     pub control: bool,
+    /// How many messages may be under way, as tried; none where that could not be told.
+    pub room: Option<u64>,
     /// What it measured; none where every instance failed or was void.
     pub result: Option<RowResult>,
     /// Instances that failed, and the first one's reason.
@@ -218,6 +220,7 @@ fn row(record: &Record, at: usize) -> Option<Row> {
     Some(Row {
         spec: record.spec(&entrant.case.mechanism)?.clone(),
         control: entrant.control,
+        room: entrant.room,
         result,
         failed: first.map(|why| (1 + failures.count(), why)),
         breach: outcomes().find_map(|outcome| match outcome {

@@ -304,7 +304,7 @@ impl Record {
             "failed",
         ])?;
         for instance in &self.instances {
-            let Entrant { case, control } = &self.entrants[instance.entrant];
+            let Entrant { case, control, .. } = &self.entrants[instance.entrant];
             let mut row: Vec<String> = vec![
                 instance.round.to_string(),
                 case.mechanism.clone(),

@@ -141,6 +141,8 @@ pub fn overview(profile: Profile) -> Vec<Cell> {
     distinct(cells)
 }
 
+/// The capacity of channels that a burst fills.
+const BURST_ROOM: usize = (BURST as usize).next_power_of_two();
 /// How many messages may be under way in the reference's grid, in all.
 const REFERENCE_CAPACITY: usize = 65_536;
 /// The length of the reference's messages, which share one buffer.
@@ -174,7 +176,7 @@ pub fn channels(profile: Profile) -> Vec<Cell> {
             cells.push(Cell { capacity: 1, ..task(Cancel) });
             cells.extend([task(Stream), task(PingPong), thread(Mpmc, Wait::Adaptive)]);
             cells.extend([10_000, 100_000].map(|rate| Cell { load: Load::Rate(rate), ..task(Stream) }));
-            cells.push(Cell { capacity: (BURST as usize).next_power_of_two(), ..task(Burst) });
+            cells.push(Cell { capacity: BURST_ROOM, ..task(Burst) });
             // What sleeps without a look around, and is not held against what spins first.
             cells.push(thread(FanIn, Wait::Block));
             distinct(cells)
@@ -198,7 +200,9 @@ pub fn replace(cells: Vec<Cell>, axes: &Axes) -> Vec<Cell> {
     let mut cells = cells;
     expand(&mut cells, &axes.patterns, |cell, &pattern| {
         let fresh = self::cell(cell.scope, pattern, cell.payload);
-        Cell { pattern, producers: fresh.producers, ..cell.clone() }
+        // A burst needs room for all of it.
+        let capacity = if pattern == Pattern::Burst { BURST_ROOM } else { cell.capacity };
+        Cell { pattern, producers: fresh.producers, capacity, ..cell.clone() }
     });
     expand(&mut cells, &axes.payloads, |cell, &payload| Cell { payload, ..cell.clone() });
     expand(&mut cells, &axes.capacities, |cell, &capacity| Cell { capacity, ..cell.clone() });

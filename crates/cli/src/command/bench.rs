@@ -9,7 +9,7 @@ use estafette_measure::case::{Cell, Pattern, Payload, PayloadKind, Place};
 use estafette_measure::coordinator::{Interrupt, Scratch};
 use estafette_measure::entry::Entry;
 use estafette_measure::limits::{self, available_cpus};
-use estafette_measure::plan::{COUNT_TIMEOUT, Plan, enter};
+use estafette_measure::plan::{COUNT_TIMEOUT, Entrant, Plan, enter};
 use estafette_measure::record::{Outcome, Record};
 use estafette_measure::run::{self, End};
 use estafette_measure::spec::{Standing, Wait};
@@ -94,7 +94,11 @@ fn exit(record: &Record) -> Exit {
 
 /// What the arguments ask for.
 fn plan(registry: &Registry, args: &Bench) -> Result<Plan> {
-    let selection = select(registry, &args.what)?;
+    let mut selection = select(registry, &args.what)?;
+    if args.what.is_empty() && !args.pattern.is_empty() {
+        // The overview has no mechanism for some patterns.
+        selection.suites = Suite::ALL.to_vec();
+    }
     let cpus = available_cpus();
     let wants = |entry: &dyn Entry| selection.wants(args.profile, entry);
     let (mut entrants, mut refusals) = (Vec::new(), Vec::new());
@@ -108,6 +112,7 @@ fn plan(registry: &Registry, args: &Bench) -> Result<Plan> {
         }
         refusals.extend(unable);
     }
+    options_apply(args, &entrants)?;
     if entrants.is_empty() {
         let mut reasons: Vec<String> =
             refusals.iter().map(|refusal| format!("{}: {}", refusal.case.mechanism, refusal.why)).collect();
@@ -149,6 +154,21 @@ fn plan(registry: &Registry, args: &Bench) -> Result<Plan> {
         timeout: args.timeout,
         count_timeout: COUNT_TIMEOUT,
     })
+}
+
+/// Options that change nothing are a mistake, and are not passed over in silence.
+fn options_apply(args: &Bench, entrants: &[Entrant]) -> Result<()> {
+    let any = |of: fn(&Cell) -> bool| entrants.is_empty() || entrants.iter().any(|entrant| of(&entrant.case.cell));
+    if !args.producers.is_empty() && !any(|cell| cell.pattern.gathers()) {
+        bail!("--producers is for patterns with several: add --pattern fan-in, merge or mpmc");
+    }
+    if !args.load.is_empty() && !any(|cell| cell.pattern != Pattern::PingPong) {
+        bail!("--load is not for ping-pong, which sends one message at a time: add --pattern stream or fan-in");
+    }
+    if let (Some(kind @ (PayloadKind::U64 | PayloadKind::Inline)), false) = (args.payload, args.size.is_empty()) {
+        bail!("--size is not for --payload {kind}, which has a size of its own: leave one of them out");
+    }
+    Ok(())
 }
 
 /// A window of this length after a warm-up: of half the length in a short one, of 100 ms in a long one.

@@ -4,14 +4,14 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use estafette_measure::case::Pattern;
+use estafette_measure::case::{Case, Cell, Load, Pattern, Payload, Place};
 use estafette_measure::entry::Entry;
 use estafette_measure::spec::{Loss, Ordering, Runtime, Spec, Standing};
 use estafette_measure::{Registry, units};
 use serde::Serialize;
 
 use crate::args::List;
-use crate::columns::columns;
+use crate::columns::{Left, Right, columns};
 use crate::exit::Exit;
 use crate::{print, print_json};
 
@@ -22,13 +22,37 @@ struct Listed<'a> {
     spec: &'a Spec,
     /// How to get it, where it is not here.
     absent: Option<String>,
+    /// How many messages it takes with one sender while nobody receives, when it is asked to take [`Cell::CAPACITY`].
+    room: Option<u64>,
+}
+
+impl Listed<'_> {
+    fn of(entry: &dyn Entry) -> Listed<'_> {
+        let spec = entry.spec();
+        let absent = entry.present().err();
+        let first = spec.patterns.first().zip(spec.runtimes.first()).zip(spec.waits.first());
+        let room = first.filter(|_| absent.is_none()).and_then(|((&pattern, &runtime), &wait)| {
+            let cell = Cell {
+                scope: spec.scope,
+                pattern,
+                payload: Payload::U64,
+                producers: 1,
+                capacity: Cell::CAPACITY,
+                runtime,
+                wait,
+                place: Place::Free,
+                load: Load::Saturated,
+            };
+            entry.room(&Case { mechanism: spec.name.clone(), cell })
+        });
+        Listed { spec, absent, room }
+    }
 }
 
 /// Runs `list`.
 pub(crate) fn run(registry: &Registry, args: &List) -> Result<Exit> {
     let entries = select(registry, &args.what)?;
-    let listed: Vec<_> =
-        entries.iter().map(|entry| Listed { spec: entry.spec(), absent: entry.present().err() }).collect();
+    let listed: Vec<_> = entries.iter().map(|entry| Listed::of(entry.as_ref())).collect();
     if args.json {
         print_json(&listed)?;
     } else {
@@ -57,10 +81,31 @@ fn tables(listed: &[Listed<'_>]) -> String {
     let promises: Vec<_> = listed.iter().map(|listed| promises(listed.spec)).collect();
     let stands_on: Vec<_> = listed.iter().map(stands_on).collect();
     format!(
-        "{}\n{}",
+        "{}\n{}{}",
         columns(&headers, &[], &promises),
-        columns(&["mechanism", "version", "on", "stands on"], &[], &stands_on)
+        columns(&["mechanism", "version", "on", "stands on"], &[], &stands_on),
+        channels(listed)
     )
+}
+
+/// What is known of channels alone: their capacity as tried, and what becomes of a message whose receive is dropped.
+fn channels(listed: &[Listed<'_>]) -> String {
+    let rows: Vec<_> = listed
+        .iter()
+        .filter_map(|listed| {
+            let room = listed.room?;
+            let cancel = match listed.spec.patterns.contains(&Pattern::Cancel) {
+                true => listed.spec.cancel.to_string(),
+                false => String::from("-"),
+            };
+            Some(vec![listed.spec.name.clone(), units::grouped(room), cancel])
+        })
+        .collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let asked = format!("room for {}, as tried", units::grouped(Cell::CAPACITY as u64));
+    format!("\n{}", columns(&["mechanism", &asked, "dropped receives, as documented"], &[Left, Right, Left], &rows))
 }
 
 /// One line of the first table, as short as it can be said.
@@ -85,7 +130,7 @@ fn promises(spec: &Spec) -> Vec<String> {
     ]
 }
 
-fn stands_on(Listed { spec, absent }: &Listed<'_>) -> Vec<String> {
+fn stands_on(Listed { spec, absent, .. }: &Listed<'_>) -> Vec<String> {
     let label = match spec.standing {
         Standing::Candidate => "",
         Standing::Limit => " (limit)",
@@ -106,7 +151,7 @@ fn joined(words: &[impl Display]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use estafette_measure::case::{Case, Role};
+    use estafette_measure::case::Role;
     use estafette_measure::driver::Ctx;
     use estafette_measure::protocol::Report;
     use estafette_measure::spec::Wait;
@@ -167,8 +212,7 @@ mod tests {
     fn a_mechanism_takes_one_line_and_then_what_it_stands_on() {
         let registry = registry();
         let entries = select(&registry, &[]).unwrap();
-        let listed: Vec<_> =
-            entries.iter().map(|entry| Listed { spec: entry.spec(), absent: entry.present().err() }).collect();
+        let listed: Vec<_> = entries.iter().map(|entry| Listed::of(entry.as_ref())).collect();
         let text = tables(&listed);
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
         assert_eq!(text.lines().count(), 4 + 1 + 4 + 1, "{text}");

@@ -4,9 +4,8 @@ use std::future::Future;
 
 use async_channel::{Receiver, Sender, bounded};
 use estafette_measure::{Payload, Spec};
-use futures_util::TryFutureExt;
 
-use crate::channel::{Channel, Gone, gone, shared, spec};
+use crate::channel::{Channel, Outcome, shared, spec};
 
 /// `task/async-channel`.
 pub(super) struct AsyncChannel;
@@ -28,11 +27,11 @@ impl Channel for AsyncChannel {
         Some(rx.clone())
     }
 
-    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = Result<(), Gone>> + Send {
-        tx.send(message).map_err(gone)
+    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
+        tx.send(message)
     }
 
-    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = Result<P, Gone>> + Send {
-        rx.recv().map_err(gone)
+    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+        rx.recv()
     }
 }

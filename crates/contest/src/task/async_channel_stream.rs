@@ -6,10 +6,10 @@ use async_channel::{Receiver, Sender, bounded};
 use estafette_measure::case::{Pattern, PayloadKind};
 use estafette_measure::spec::Joins;
 use estafette_measure::{Payload, Spec};
-use futures_util::{FutureExt, StreamExt, TryFutureExt};
+use futures_util::StreamExt;
 use std::pin::Pin;
 
-use crate::channel::{Channel, Gone, gone, spec};
+use crate::channel::{Channel, Outcome, spec};
 
 /// `task/async-channel-stream`.
 pub(super) struct AsyncChannelStream;
@@ -31,11 +31,11 @@ impl Channel for AsyncChannelStream {
         (tx, Box::pin(rx))
     }
 
-    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = Result<(), Gone>> + Send {
-        tx.send(message).map_err(gone)
+    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
+        tx.send(message)
     }
 
-    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = Result<P, Gone>> + Send {
-        rx.next().map(|message| message.ok_or(Gone))
+    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+        rx.next()
     }
 }

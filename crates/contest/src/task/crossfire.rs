@@ -6,9 +6,8 @@ use crossfire::mpsc::{Array, bounded_async};
 use crossfire::{AsyncRx, MAsyncTx, detect_backoff_cfg};
 use estafette_measure::spec::{Cancel, Joins};
 use estafette_measure::{Payload, Spec};
-use futures_util::TryFutureExt;
 
-use crate::channel::{Channel, Gone, gone, spec};
+use crate::channel::{Channel, Outcome, spec};
 
 /// `task/crossfire`.
 pub(super) struct Crossfire;
@@ -30,11 +29,11 @@ impl Channel for Crossfire {
         bounded_async(capacity)
     }
 
-    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = Result<(), Gone>> + Send {
-        tx.send(message).map_err(gone)
+    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
+        tx.send(message)
     }
 
-    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = Result<P, Gone>> + Send {
-        rx.recv().map_err(gone)
+    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+        rx.recv()
     }
 }

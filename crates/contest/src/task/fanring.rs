@@ -7,9 +7,8 @@ use std::future::Future;
 use estafette_measure::spec::{Cancel, Ordering};
 use estafette_measure::{Payload, Spec};
 use fanring::mpsc::{Receiver, Sender, channel};
-use futures_util::TryFutureExt;
 
-use crate::channel::{Channel, Gone, gone, in_rings, spec};
+use crate::channel::{Channel, Outcome, in_rings, spec};
 
 /// `task/fanring`.
 pub(super) struct Fanring;
@@ -34,12 +33,12 @@ impl Channel for Fanring {
         (Lane(tx), rx)
     }
 
-    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = Result<(), Gone>> + Send {
-        tx.0.send_async(message).map_err(gone)
+    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
+        tx.0.send_async(message)
     }
 
-    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = Result<P, Gone>> + Send {
-        rx.recv_async().map_err(gone)
+    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+        rx.recv_async()
     }
 }
 

@@ -5,9 +5,8 @@ use std::future::Future;
 use estafette_measure::spec::Joins;
 use estafette_measure::{Payload, Spec};
 use flume::{Receiver, Sender, bounded};
-use futures_util::TryFutureExt;
 
-use crate::channel::{Channel, Gone, gone, shared, spec};
+use crate::channel::{Channel, Outcome, shared, spec};
 
 /// `task/flume`.
 pub(super) struct Flume;
@@ -31,11 +30,11 @@ impl Channel for Flume {
         Some(rx.clone())
     }
 
-    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = Result<(), Gone>> + Send {
-        tx.send_async(message).map_err(gone)
+    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
+        tx.send_async(message)
     }
 
-    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = Result<P, Gone>> + Send {
-        rx.recv_async().map_err(gone)
+    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+        rx.recv_async()
     }
 }

@@ -7,9 +7,9 @@ use estafette_measure::spec::Joins;
 use estafette_measure::{Payload, Spec};
 use flume::r#async::{RecvStream, SendSink};
 use flume::bounded;
-use futures_util::{FutureExt, SinkExt, StreamExt, TryFutureExt};
+use futures_util::{SinkExt, StreamExt};
 
-use crate::channel::{Channel, Gone, gone, spec};
+use crate::channel::{Channel, Outcome, spec};
 
 /// `task/flume-sink`.
 pub(super) struct FlumeSink;
@@ -31,11 +31,11 @@ impl Channel for FlumeSink {
         (tx.into_sink(), rx.into_stream())
     }
 
-    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = Result<(), Gone>> + Send {
-        tx.send(message).map_err(gone)
+    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
+        tx.send(message)
     }
 
-    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = Result<P, Gone>> + Send {
-        rx.next().map(|message| message.ok_or(Gone))
+    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+        rx.next()
     }
 }

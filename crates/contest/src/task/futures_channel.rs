@@ -6,9 +6,9 @@ use std::future::Future;
 
 use estafette_measure::{Payload, Spec};
 use futures_channel::mpsc::{Receiver, Sender, channel};
-use futures_util::{FutureExt, SinkExt, StreamExt, TryFutureExt};
+use futures_util::{SinkExt, StreamExt};
 
-use crate::channel::{Channel, Gone, gone, spec};
+use crate::channel::{Channel, Outcome, spec};
 
 /// `task/futures-channel`.
 pub(super) struct FuturesChannel;
@@ -26,11 +26,11 @@ impl Channel for FuturesChannel {
         channel(capacity)
     }
 
-    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = Result<(), Gone>> + Send {
-        tx.send(message).map_err(gone)
+    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
+        tx.send(message)
     }
 
-    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = Result<P, Gone>> + Send {
-        rx.next().map(|message| message.ok_or(Gone))
+    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+        rx.next()
     }
 }

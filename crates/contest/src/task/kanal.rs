@@ -4,10 +4,9 @@ use std::future::Future;
 
 use estafette_measure::spec::Cancel;
 use estafette_measure::{Payload, Spec};
-use futures_util::TryFutureExt;
 use kanal::{AsyncReceiver, AsyncSender, bounded_async};
 
-use crate::channel::{Channel, Gone, gone, shared, spec};
+use crate::channel::{Channel, Outcome, shared, spec};
 
 /// `task/kanal`.
 pub(super) struct Kanal;
@@ -31,11 +30,11 @@ impl Channel for Kanal {
         Some(rx.clone())
     }
 
-    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = Result<(), Gone>> + Send {
-        tx.send(message).map_err(gone)
+    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
+        tx.send(message)
     }
 
-    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = Result<P, Gone>> + Send {
-        rx.recv().map_err(gone)
+    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+        rx.recv()
     }
 }

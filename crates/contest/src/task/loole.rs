@@ -3,10 +3,9 @@
 use std::future::Future;
 
 use estafette_measure::{Payload, Spec};
-use futures_util::TryFutureExt;
 use loole::{Receiver, Sender, bounded};
 
-use crate::channel::{Channel, Gone, gone, shared, spec};
+use crate::channel::{Channel, Outcome, shared, spec};
 
 /// `task/loole`.
 pub(super) struct Loole;
@@ -28,11 +27,11 @@ impl Channel for Loole {
         Some(rx.clone())
     }
 
-    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = Result<(), Gone>> + Send {
-        tx.send_async(message).map_err(gone)
+    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
+        tx.send_async(message)
     }
 
-    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = Result<P, Gone>> + Send {
-        rx.recv_async().map_err(gone)
+    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+        rx.recv_async()
     }
 }

@@ -4,11 +4,10 @@ use std::future::Future;
 
 use estafette_measure::spec::Cancel;
 use estafette_measure::{Payload, Spec};
-use futures_util::TryFutureExt;
 use rapidfire::Sender;
 use rapidfire::mpsc::{Receiver, bounded};
 
-use crate::channel::{Channel, Gone, gone, spec};
+use crate::channel::{Channel, Outcome, spec};
 
 /// `task/rapidfire`.
 pub(super) struct Rapidfire;
@@ -26,11 +25,11 @@ impl Channel for Rapidfire {
         bounded(capacity)
     }
 
-    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = Result<(), Gone>> + Send {
-        tx.send(message).map_err(gone)
+    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
+        tx.send(message)
     }
 
-    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = Result<P, Gone>> + Send {
-        rx.recv().map_err(gone)
+    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+        rx.recv()
     }
 }

@@ -5,10 +5,9 @@ use std::future::Future;
 use estafette_measure::case::Pattern;
 use estafette_measure::spec::Joins;
 use estafette_measure::{Payload, Spec};
-use futures_util::TryFutureExt;
 use rapidfire::{Receiver, Sender, bounded};
 
-use crate::channel::{Channel, Gone, gone, spec};
+use crate::channel::{Channel, Outcome, spec};
 
 /// `task/rapidfire-mpmc`.
 pub(super) struct RapidfireMpmc;
@@ -32,11 +31,11 @@ impl Channel for RapidfireMpmc {
         Some(rx.clone())
     }
 
-    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = Result<(), Gone>> + Send {
-        tx.send(message).map_err(gone)
+    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
+        tx.send(message)
     }
 
-    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = Result<P, Gone>> + Send {
-        rx.recv().map_err(gone)
+    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+        rx.recv()
     }
 }

@@ -3,10 +3,9 @@
 use std::future::Future;
 
 use estafette_measure::{Payload, Spec};
-use futures_util::{FutureExt, TryFutureExt};
 use thingbuf::mpsc::{Receiver, Sender, channel};
 
-use crate::channel::{Channel, Gone, gone, spec};
+use crate::channel::{Channel, Outcome, spec};
 
 /// `task/thingbuf`.
 pub(super) struct Thingbuf;
@@ -24,11 +23,11 @@ impl Channel for Thingbuf {
         channel(capacity)
     }
 
-    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = Result<(), Gone>> + Send {
-        tx.send(message).map_err(gone)
+    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
+        tx.send(message)
     }
 
-    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = Result<P, Gone>> + Send {
-        rx.recv().map(|message| message.ok_or(Gone))
+    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+        rx.recv()
     }
 }

@@ -4,10 +4,9 @@ use std::future::Future;
 
 use estafette_measure::spec::{Cancel, Joins};
 use estafette_measure::{Payload, Spec};
-use futures_util::{FutureExt, TryFutureExt};
 use tokio::sync::mpsc;
 
-use crate::channel::{Channel, Gone, gone, spec};
+use crate::channel::{Channel, Outcome, spec};
 
 /// `task/tokio-mpsc`.
 pub(super) struct TokioMpsc;
@@ -27,11 +26,11 @@ impl Channel for TokioMpsc {
         mpsc::channel(capacity)
     }
 
-    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = Result<(), Gone>> + Send {
-        tx.send(message).map_err(gone)
+    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
+        tx.send(message)
     }
 
-    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = Result<P, Gone>> + Send {
-        rx.recv().map(|message| message.ok_or(Gone))
+    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+        rx.recv()
     }
 }

@@ -5,12 +5,12 @@ use std::future::Future;
 use estafette_measure::case::{Pattern, PayloadKind};
 use estafette_measure::spec::Joins;
 use estafette_measure::{Payload, Spec};
-use futures_util::{FutureExt, SinkExt, StreamExt, TryFutureExt};
+use futures_util::{SinkExt, StreamExt};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::PollSender;
 
-use crate::channel::{Channel, Gone, gone, spec};
+use crate::channel::{Channel, Outcome, spec};
 
 /// `task/tokio-mpsc-sink`.
 pub(super) struct TokioMpscSink;
@@ -32,11 +32,11 @@ impl Channel for TokioMpscSink {
         (PollSender::new(tx), ReceiverStream::new(rx))
     }
 
-    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = Result<(), Gone>> + Send {
-        tx.send(message).map_err(gone)
+    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
+        tx.send(message)
     }
 
-    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = Result<P, Gone>> + Send {
-        rx.next().map(|message| message.ok_or(Gone))
+    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+        rx.next()
     }
 }

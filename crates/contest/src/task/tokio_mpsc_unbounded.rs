@@ -4,7 +4,7 @@ use estafette_measure::spec::Cancel;
 use estafette_measure::{Payload, Spec};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::channel::{Channel, Gone, gone, spec};
+use crate::channel::{Channel, Outcome, spec};
 use crate::credit::{Refund, Spend, credit};
 
 /// `task/tokio-mpsc-unbounded`.
@@ -25,14 +25,14 @@ impl Channel for TokioMpscUnbounded {
         ((tx, spend), (rx, refund))
     }
 
-    async fn send<P: Payload>((tx, spend): &mut Self::Tx<P>, message: P) -> Result<(), Gone> {
+    async fn send<P: Payload>((tx, spend): &mut Self::Tx<P>, message: P) -> impl Outcome<()> {
         spend.take().await;
-        tx.send(message).map_err(gone)
+        tx.send(message)
     }
 
-    async fn receive<P: Payload>((rx, refund): &mut Self::Rx<P>) -> Result<P, Gone> {
-        let message = rx.recv().await.ok_or(Gone)?;
+    async fn receive<P: Payload>((rx, refund): &mut Self::Rx<P>) -> impl Outcome<P> {
+        let message = rx.recv().await;
         refund.give();
-        Ok(message)
+        message
     }
 }

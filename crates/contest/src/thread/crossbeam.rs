@@ -6,7 +6,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use estafette_measure::spec::{Joins, Wait};
 use estafette_measure::{Payload, Spec};
 
-use crate::channel::{Channel, Gone, gone, shared, spec};
+use crate::channel::{Channel, Outcome, shared, spec};
 
 /// `thread/crossbeam`.
 pub(super) struct Crossbeam;
@@ -31,11 +31,11 @@ impl Channel for Crossbeam {
         Some(rx.clone())
     }
 
-    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = Result<(), Gone>> + Send {
-        ready(tx.send(message).map_err(gone))
+    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
+        ready(tx.send(message))
     }
 
-    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = Result<P, Gone>> + Send {
-        ready(rx.recv().map_err(gone))
+    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+        ready(rx.recv())
     }
 }

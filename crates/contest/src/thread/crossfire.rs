@@ -7,7 +7,7 @@ use crossfire::{MTx, Rx, detect_backoff_cfg};
 use estafette_measure::spec::Wait;
 use estafette_measure::{Payload, Spec};
 
-use crate::channel::{Channel, Gone, gone, spec};
+use crate::channel::{Channel, Outcome, spec};
 
 /// `thread/crossfire`.
 pub(super) struct Crossfire;
@@ -27,11 +27,11 @@ impl Channel for Crossfire {
         bounded_blocking(capacity)
     }
 
-    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = Result<(), Gone>> + Send {
-        ready(tx.send(message).map_err(gone))
+    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
+        ready(tx.send(message))
     }
 
-    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = Result<P, Gone>> + Send {
-        ready(rx.recv().map_err(gone))
+    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+        ready(rx.recv())
     }
 }

@@ -8,7 +8,7 @@ use estafette_measure::spec::{Ordering, Wait};
 use estafette_measure::{Payload, Spec};
 use fanring::mpsc::{Receiver, Sender, channel};
 
-use crate::channel::{Channel, Gone, gone, in_rings, spec};
+use crate::channel::{Channel, Outcome, in_rings, spec};
 
 /// `thread/fanring`.
 pub(super) struct Fanring;
@@ -33,12 +33,12 @@ impl Channel for Fanring {
         (Lane(tx), rx)
     }
 
-    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = Result<(), Gone>> + Send {
-        ready(tx.0.send(message).map_err(gone))
+    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
+        ready(tx.0.send(message))
     }
 
-    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = Result<P, Gone>> + Send {
-        ready(rx.recv().map_err(gone))
+    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+        ready(rx.recv())
     }
 }
 

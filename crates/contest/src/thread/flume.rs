@@ -5,7 +5,7 @@ use std::future::{Future, ready};
 use estafette_measure::{Payload, Spec};
 use flume::{Receiver, Sender, bounded};
 
-use crate::channel::{Channel, Gone, gone, shared, spec};
+use crate::channel::{Channel, Outcome, shared, spec};
 
 /// `thread/flume`.
 pub(super) struct Flume;
@@ -27,11 +27,11 @@ impl Channel for Flume {
         Some(rx.clone())
     }
 
-    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = Result<(), Gone>> + Send {
-        ready(tx.send(message).map_err(gone))
+    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
+        ready(tx.send(message))
     }
 
-    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = Result<P, Gone>> + Send {
-        ready(rx.recv().map_err(gone))
+    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+        ready(rx.recv())
     }
 }

@@ -1,5 +1,6 @@
 //! `rtrb`: a wait-free ring for one producer and one consumer, polled.
 
+use std::future::{Future, ready};
 use std::hint::spin_loop;
 use std::io::{self, ErrorKind};
 
@@ -40,10 +41,9 @@ impl<P: Payload> Carries<P> for Rtrb {
 /// The sending end.
 pub struct Sending<P>(Producer<P>);
 
-impl<P: Payload> Tx for Sending<P> {
+impl<P: Payload> Sending<P> {
     #[inline(always)]
-    async fn put(&mut self, next: &mut Generator) -> io::Result<()> {
-        let mut message = P::make(next);
+    fn push(&mut self, mut message: P) -> io::Result<()> {
         while let Err(PushError::Full(back)) = self.0.push(message) {
             if self.0.is_abandoned() {
                 return Err(ErrorKind::BrokenPipe.into());
@@ -55,21 +55,34 @@ impl<P: Payload> Tx for Sending<P> {
     }
 }
 
+impl<P: Payload> Tx for Sending<P> {
+    #[inline(always)]
+    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.push(P::make(next)))
+    }
+}
+
 /// The receiving end.
 pub struct Receiving<P>(Consumer<P>);
 
-impl<P: Payload> Rx for Receiving<P> {
+impl<P: Payload> Receiving<P> {
     #[inline(always)]
-    async fn get(&mut self, seen: &mut Verifier) -> io::Result<()> {
+    fn pop(&mut self) -> io::Result<P> {
         loop {
             if let Ok(message) = self.0.pop() {
-                message.check(seen);
-                return Ok(());
+                return Ok(message);
             }
             if self.0.is_abandoned() && self.0.is_empty() {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
             spin_loop();
         }
+    }
+}
+
+impl<P: Payload> Rx for Receiving<P> {
+    #[inline(always)]
+    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.pop().map(|message| message.check(seen)))
     }
 }

@@ -6,7 +6,7 @@ use estafette_measure::spec::Wait;
 use estafette_measure::{Payload, Spec};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use crate::channel::{Channel, Gone, gone, spec};
+use crate::channel::{Channel, Outcome, spec};
 
 /// `thread/std-mpsc`.
 pub(super) struct StdMpsc;
@@ -26,11 +26,11 @@ impl Channel for StdMpsc {
         sync_channel(capacity)
     }
 
-    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = Result<(), Gone>> + Send {
-        ready(tx.send(message).map_err(gone))
+    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
+        ready(tx.send(message))
     }
 
-    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = Result<P, Gone>> + Send {
-        ready(rx.recv().map_err(gone))
+    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+        ready(rx.recv())
     }
 }

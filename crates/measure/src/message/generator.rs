@@ -43,6 +43,12 @@ impl Generator {
         self.made
     }
 
+    /// All of it, leaving one behind that says what it said and is not to be used.
+    #[inline(always)]
+    pub(crate) fn take(&mut self) -> Generator {
+        Generator { template: self.template.take(), ..*self }
+    }
+
     /// Turns the next message into the mark that ends the stream; it carries the number of messages before it.
     pub fn end(&mut self) {
         debug_assert!(self.made < MAX_MESSAGES, "sequence numbers repeat");

@@ -23,6 +23,7 @@ use super::flume::Flume;
 use super::futures_channel::FuturesChannel;
 use super::tokio_mpsc::TokioMpsc;
 use crate::channel::{Channel, Sending, spec};
+use crate::room;
 
 mod futures_concurrency;
 mod futures_unordered;
@@ -131,6 +132,11 @@ impl<M: Merge, C: Streamed> Mechanism for Merged<M, C> {
         Err(format!("a capacity of {} cannot be divided among {} channels", case.capacity, case.producers))
     }
 
+    fn room(&self, case: &Case) -> Option<u64> {
+        let each = room::tried::<C>(case.capacity / case.producers, 1)?;
+        Some(each * case.producers as u64)
+    }
+
     fn executor(&self, case: &Case) -> Result<Box<dyn Executor>> {
         crate::runtime::executor(case)
     }
@@ -155,9 +161,18 @@ impl<M: Merge, C: Streamed, P: Payload> Carries<P> for Merged<M, C> {
 struct Receiving<M: Merge, C: Streamed, P: Payload>(M::Of<C::Stream<P>>);
 
 impl<M: Merge, C: Streamed, P: Payload> Rx for Receiving<M, C, P> {
-    async fn get(&mut self, seen: &mut Verifier) -> io::Result<()> {
-        let message = M::next(&mut self.0).await.ok_or(ErrorKind::UnexpectedEof)?;
-        message.check(seen);
+    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        self.get_all(seen, 1)
+    }
+
+    #[inline(always)]
+    async fn get_all(&mut self, seen: &mut Verifier, count: u64) -> io::Result<()> {
+        for _ in 0..count {
+            M::next(&mut self.0).await.ok_or(ErrorKind::UnexpectedEof)?.check(seen);
+            if seen.ended() {
+                break;
+            }
+        }
         Ok(())
     }
 }

@@ -72,7 +72,7 @@ pub(in super::super) fn changed(mechanism: &str, factor: f64) -> Record {
     ] {
         for (index, name) in names.iter().chain(names.first()).enumerate() {
             let case = Case { mechanism: (*name).to_owned(), cell: cell(pattern) };
-            entrants.push(Entrant { case, control: index == names.len() });
+            entrants.push(Entrant { case, control: index == names.len(), room: None });
         }
     }
     let mut instances = Vec::new();
