@@ -1,18 +1,20 @@
-//! Three sentences in plain words after the tables: what wins where, what binds it, how noisy the machine was.
+//! Three sentences in plain words after the tables: what wins where, what binds it, how noisy the machine was; and one more
+//! where the machine was not the same one all the time.
 
 use estafette_measure::case::{Load, Pattern};
+use estafette_measure::limits;
 use estafette_measure::ranking::{Ranking, Row};
 use estafette_measure::record::Record;
 use estafette_measure::spec::{Scope, Standing};
 use estafette_measure::stats::Verdict;
-use estafette_measure::units::three_digits;
+use estafette_measure::units::{duration, three_digits};
 
 use crate::columns::wrapped;
 use crate::table::{decided, percent};
 
-/// The three sentences, each wrapped to 100 columns.
+/// The sentences, each wrapped to 100 columns.
 pub(crate) fn sentences(record: &Record, rankings: &[Ranking]) -> String {
-    let sentences = [winners(rankings), binding(rankings), noise(record, rankings)];
+    let sentences = [winners(rankings), binding(rankings), noise(record, rankings), moved(record)];
     sentences.iter().filter(|sentence| !sentence.is_empty()).map(|sentence| wrapped("", sentence)).collect()
 }
 
@@ -130,5 +132,22 @@ fn noise(record: &Record, rankings: &[Ranking]) -> String {
         verdicts.len(),
         controls().count(),
         record.instances.len()
+    )
+}
+
+/// Where the host has moved the CPUs, figures of tasks and threads are of two machines.
+fn moved(record: &Record) -> String {
+    let lines = || record.instances.iter().filter_map(|instance| instance.line_ns);
+    let range = (lines().fold(f64::INFINITY, f64::min), lines().fold(0.0, f64::max));
+    if lines().next().is_none() || limits::steady(range) {
+        return String::new();
+    }
+    let middle = (range.0 * range.1).sqrt();
+    let near = lines().filter(|line| *line < middle).count() as f64 / lines().count() as f64;
+    format!(
+        "The host moved the CPUs: a cache line's round trip between them took {} at the least and {} at the most, and was nearer the least for {} of the instances; what passes between cores follows it.",
+        duration(range.0),
+        duration(range.1),
+        percent(near)
     )
 }

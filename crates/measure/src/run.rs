@@ -1,7 +1,7 @@
 //! A run: the rounds of a plan, instance by instance, and the record they fill.
 
 use std::collections::BTreeSet;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
@@ -12,7 +12,7 @@ use crate::case::{Case, Cell, Load, Pattern, Role};
 use crate::coordinator::{Failure, FailureKind, Instance, Interrupt, Measured, Scratch, Setup};
 use crate::entry::Registry;
 use crate::fingerprint::Fingerprint;
-use crate::limits::Limits;
+use crate::limits::{Limits, line_round_trip_ns};
 use crate::message::Faults;
 use crate::plan::{Entrant, Plan, shuffled};
 use crate::protocol::{LatencyCounts, PartyReport};
@@ -21,6 +21,8 @@ use crate::spec::{Cancel, Loss, Ordering, Spec};
 use crate::usage::Usage;
 use crate::window::Window;
 
+/// How long the cache line is watched before a cell's turn.
+const LINE_TIME: Duration = Duration::from_millis(2);
 /// Steal above this voids an instance.
 pub const MAX_STEAL: f64 = 0.01;
 
@@ -102,10 +104,15 @@ pub fn run(
         if order.is_empty() {
             break;
         }
+        let (mut cell, mut line_ns) = (None, None);
         let total = plan.rounds.saturating_sub(round + 1) * plan.entrants.len() + order.len() + record.instances.len();
         for at in order {
             let entrant = &plan.entrants[at];
             observer.instance(record.instances.len(), total, entrant);
+            if cell != Some(&entrant.case.cell) {
+                cell = Some(&entrant.case.cell);
+                line_ns = line_round_trip_ns(&plan.cpus, LINE_TIME);
+            }
             // JSON numbers are exact up to 2^53.
             let seed = random.u64(..1 << 53);
             let outcome = match instance(registry, plan, entrant, seed, scratch, interrupt)? {
@@ -121,7 +128,7 @@ pub fn run(
                     Outcome::Measured(Box::new(figures))
                 }
             };
-            record.instances.push(InstanceRecord { round, entrant: at, outcome });
+            record.instances.push(InstanceRecord { round, entrant: at, line_ns, outcome });
         }
         record.rounds = (round + 1).min(plan.rounds);
         observer.round(record)?;

@@ -155,11 +155,12 @@ pub fn channels(profile: Profile) -> Vec<Cell> {
     use Pattern::{Burst, Cancel, FanIn, Merge, Mpmc, PingPong, Stream};
     let task = |pattern| cell(Scope::Task, pattern, Payload::U64);
     let thread = |pattern, wait| Cell { wait, ..cell(Scope::Thread, pattern, Payload::U64) };
-    let quick = vec![task(FanIn), task(Merge), task(Mpmc), thread(FanIn, Wait::Adaptive), thread(Stream, Wait::Spin)];
+    let quick = vec![task(FanIn), task(Merge), thread(FanIn, Wait::Adaptive), thread(Stream, Wait::Spin)];
     match profile {
         Profile::Quick => quick,
         Profile::Standard => {
             let mut cells = quick;
+            cells.extend([task(Mpmc), thread(Mpmc, Wait::Adaptive)]);
             let base = task(FanIn);
             // One producer is a stream.
             let producers = [64, 512];
@@ -174,7 +175,7 @@ pub fn channels(profile: Profile) -> Vec<Cell> {
             );
             // With room for one message both sides wait all the time.
             cells.push(Cell { capacity: 1, ..task(Cancel) });
-            cells.extend([task(Stream), task(PingPong), thread(Mpmc, Wait::Adaptive)]);
+            cells.extend([task(Stream), task(PingPong)]);
             cells.extend([10_000, 100_000].map(|rate| Cell { load: Load::Rate(rate), ..task(Stream) }));
             cells.push(Cell { capacity: BURST_ROOM, ..task(Burst) });
             // What sleeps without a look around, and is not held against what spins first.

@@ -40,12 +40,11 @@ pub struct CacheLine {
 }
 
 impl CacheLine {
-    /// Whether all readings are within a factor of two. Otherwise the host has moved the CPUs meanwhile, or has not
+    /// Whether all readings are within a factor of two ([`steady`]). Otherwise the host has moved the CPUs meanwhile, or has not
     /// let them run together, and the figures across cores are of more than one state of the machine.
     #[must_use]
     pub fn steady(&self) -> bool {
-        let (fastest, slowest) = self.range_ns();
-        slowest <= STEADY * fastest
+        steady(self.range_ns())
     }
 
     /// The fastest and the slowest reading.
@@ -58,6 +57,21 @@ impl CacheLine {
 
 /// More than readings of one placement differ here (1.1), less than those of two (4).
 const STEADY: f64 = 2.0;
+
+/// Whether the fastest and the slowest reading are of one placement of the CPUs.
+#[must_use]
+pub fn steady((fastest_ns, slowest_ns): (f64, f64)) -> bool {
+    slowest_ns <= STEADY * fastest_ns
+}
+
+/// One reading of the line between the first two of these CPUs, in about so long; none where there is one CPU, or where it
+/// cannot be read now.
+pub fn line_round_trip_ns(cpus: &[usize], length: Duration) -> Option<f64> {
+    let &home = cpus.first()?;
+    let mut readings = Readings::between(home, cpus.iter().copied().find(|&cpu| cpu != home));
+    readings.take(length).ok()?;
+    readings.medians_ns.first().copied()
+}
 
 /// The readings taken so far of the line between two CPUs; of none, where there is one CPU.
 pub(super) struct Readings {

@@ -27,7 +27,7 @@ use anyhow::{Context as _, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use cache_line::CacheLine;
+pub use cache_line::{CacheLine, line_round_trip_ns, steady};
 pub use clock::Clock;
 pub use copy::CopyBandwidth;
 pub use cpus::{available_cpus, ends, listed, pin_to};

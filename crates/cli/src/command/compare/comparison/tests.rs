@@ -81,7 +81,7 @@ pub(in super::super) fn changed(mechanism: &str, factor: f64) -> Record {
             let factor = if entrant.case.mechanism == mechanism { factor } else { 1.0 };
             let ns = (100_000.0 * factor) as u64 + 100 * ((round * 7 + index * 3) % 8) as u64;
             let outcome = Outcome::Measured(Box::new(figures(entrant.case.cell.pattern, ns)));
-            instances.push(InstanceRecord { round, entrant: index, outcome });
+            instances.push(InstanceRecord { round, entrant: index, line_ns: None, outcome });
         }
     }
     let mechanisms = ["process/pipe", "process/unix-stream", "process/limit-ring"].map(|name| {
