@@ -1,5 +1,7 @@
-//! Three sentences in plain words after the tables: what wins where, what binds it, how noisy the machine was; and one more
-//! where the machine was not the same one all the time.
+//! What the tables come to, in plain words: what wins where, what binds it, how noisy the machine was, and whether it was
+//! the same machine all the time.
+
+use std::collections::BTreeMap;
 
 use estafette_measure::case::{Load, Pattern};
 use estafette_measure::limits;
@@ -135,19 +137,65 @@ fn noise(record: &Record, rankings: &[Ranking]) -> String {
     )
 }
 
-/// Where the host has moved the CPUs, figures of tasks and threads are of two machines.
+/// Where the CPUs were not always as near to each other, as when a host moves them, figures of tasks and threads are of
+/// two machines.
 fn moved(record: &Record) -> String {
-    let lines = || record.instances.iter().filter_map(|instance| instance.line_ns);
-    let range = (lines().fold(f64::INFINITY, f64::min), lines().fold(0.0, f64::max));
-    if lines().next().is_none() || limits::steady(range) {
+    let turns: BTreeMap<_, _> = record
+        .instances
+        .iter()
+        .filter_map(|instance| {
+            let cell = &record.entrants.get(instance.entrant)?.case.cell;
+            Some(((instance.round, cell), instance.line_ns?))
+        })
+        .collect();
+    let mut lines: Vec<f64> = turns.into_values().collect();
+    lines.sort_by(f64::total_cmp);
+    // A reading or two that were disturbed are no move.
+    let part = (lines.len() / 20).max(3);
+    let (Some(&near), Some(&far)) = (lines.get(part), lines.iter().rev().nth(part)) else { return String::new() };
+    if limits::steady((near, far)) {
         return String::new();
     }
-    let middle = (range.0 * range.1).sqrt();
-    let near = lines().filter(|line| *line < middle).count() as f64 / lines().count() as f64;
+    let middle = (near * far).sqrt();
+    let count = lines.iter().filter(|line| **line < middle).count();
     format!(
-        "The host moved the CPUs: a cache line's round trip between them took {} at the least and {} at the most, and was nearer the least for {} of the instances; what passes between cores follows it.",
-        duration(range.0),
-        duration(range.1),
-        percent(near)
+        "The two cores were not always as near to each other, as when a host moves its guests: a cache line's round trip was about {} in {count} of {} turns of a cell and about {} in the others; what passes between cores follows it.",
+        duration(near),
+        lines.len(),
+        duration(far)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use estafette_measure::fingerprint;
+    use estafette_measure::suite::{Profile, Suite};
+
+    use super::*;
+
+    #[test]
+    fn cores_that_moved_are_told_from_a_reading_that_was_disturbed() {
+        let said = |far: usize| {
+            let record = record((0..60).map(|turn| if turn < far { 215.0 } else { 55.0 + turn as f64 / 60.0 }));
+            moved(&record)
+        };
+        assert_eq!(said(0), "");
+        assert_eq!(said(3), "");
+        assert!(said(20).contains("in 40 of 60 turns"), "{}", said(20));
+    }
+
+    /// A record of one mechanism, by what was read before each of its rounds.
+    fn record(lines: impl Iterator<Item = f64>) -> Record {
+        let value = serde_json::json!({
+            "format": "estafette-record", "version": 1, "tool": "0", "started": "", "seed": 0,
+            "window": { "count": { "warmup": 1, "messages": 1 } }, "rounds_planned": 60, "rounds": 60,
+            "fingerprint": fingerprint::Fingerprint::take(), "limits": null, "handling": [], "mechanisms": [],
+            "entrants": [{ "case": { "mechanism": "task/x", "cell": Suite::Overview.cells(Profile::Quick)[0] }, "control": false }],
+            "refusals": [],
+            "instances": lines.enumerate().map(|(round, line_ns)| serde_json::json!({
+                "round": round, "entrant": 0, "line_ns": line_ns, "outcome": { "failed": { "why": "" } }
+            })).collect::<Vec<_>>(),
+        });
+        serde_json::from_value(value).unwrap()
+    }
 }

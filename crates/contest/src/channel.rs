@@ -11,6 +11,7 @@ use estafette_measure::entry::{Entry, values};
 use estafette_measure::executor::Executor;
 use estafette_measure::spec::{Joins, Ownership, Runtime, Scope};
 use estafette_measure::{Carries, Ends, Generator, Mechanism, Payload, Rendezvous, Rx, Spec, Tx, Verifier};
+use futures_util::FutureExt;
 
 use crate::room;
 
@@ -165,17 +166,17 @@ impl<C: Channel, P: Payload> Carries<P> for Between<C> {
     }
 }
 
-// The loops stand here, around the channel's own future, as they would in a user's program: wrapped once more a message,
-// that future is moved about, which costs up to as much as the fastest channels take in all.
+// The loops of tasks stand here, around the channel's own future, as they would in a user's program: wrapped once more a
+// message, that future is moved about, which costs up to as much as the fastest channels take in all. A channel that blocks
+// is ready at once, and a combinator around that vanishes as the program is compiled; an asynchronous function may not.
 
 /// The sending end.
 pub(crate) struct Sending<C: Channel, P: Payload>(pub(crate) C::Tx<P>);
 
 impl<C: Channel, P: Payload> Tx for Sending<C, P> {
     #[inline(always)]
-    async fn put(&mut self, next: &mut Generator) -> io::Result<()> {
-        C::send(&mut self.0, P::make(next)).await.got().ok_or(ErrorKind::BrokenPipe)?;
-        Ok(())
+    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        C::send(&mut self.0, P::make(next)).map(|sent| sent.got().ok_or_else(|| ErrorKind::BrokenPipe.into()))
     }
 
     #[inline(always)]
@@ -192,9 +193,12 @@ pub(crate) struct Receiving<C: Channel, P: Payload>(C::Rx<P>);
 
 impl<C: Channel, P: Payload> Rx for Receiving<C, P> {
     #[inline(always)]
-    async fn get(&mut self, seen: &mut Verifier) -> io::Result<()> {
-        C::receive(&mut self.0).await.got().ok_or(ErrorKind::UnexpectedEof)?.check(seen);
-        Ok(())
+    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        C::receive(&mut self.0).map(|received| {
+            let message: P = received.got().ok_or(ErrorKind::UnexpectedEof)?;
+            message.check(seen);
+            Ok(())
+        })
     }
 
     #[inline(always)]

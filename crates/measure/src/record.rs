@@ -73,8 +73,8 @@ pub struct InstanceRecord {
     pub round: usize,
     /// The case's place in [`Record::entrants`].
     pub entrant: usize,
-    /// The round trip of a cache line between the first two CPUs, in nanoseconds, read before its cell's turn in this round:
-    /// in a virtual machine it tells when the host has moved them.
+    /// The round trip of a cache line between the CPUs of the two ends, in nanoseconds, read before its cell's turn in this
+    /// round: in a virtual machine it tells when the host has moved them.
     #[serde(default)]
     pub line_ns: Option<f64>,
     /// What came of it.

@@ -12,7 +12,7 @@ use crate::case::{Case, Cell, Load, Pattern, Role};
 use crate::coordinator::{Failure, FailureKind, Instance, Interrupt, Measured, Scratch, Setup};
 use crate::entry::Registry;
 use crate::fingerprint::Fingerprint;
-use crate::limits::{Limits, line_round_trip_ns};
+use crate::limits::{Limits, ends, line_round_trip_ns};
 use crate::message::Faults;
 use crate::plan::{Entrant, Plan, shuffled};
 use crate::protocol::{LatencyCounts, PartyReport};
@@ -95,6 +95,7 @@ pub fn run(
     observer: &mut dyn Observer,
 ) -> Result<End> {
     let mut random = fastrand::Rng::with_seed(plan.seed);
+    let ends = ends(&plan.cpus);
     for round in 0..plan.rounds + record::MAKE_UP_ROUNDS {
         let order = if round < plan.rounds {
             shuffled(&plan.entrants, &mut random)
@@ -111,7 +112,7 @@ pub fn run(
             observer.instance(record.instances.len(), total, entrant);
             if cell != Some(&entrant.case.cell) {
                 cell = Some(&entrant.case.cell);
-                line_ns = line_round_trip_ns(&plan.cpus, LINE_TIME);
+                line_ns = line_round_trip_ns(&ends, LINE_TIME);
             }
             // JSON numbers are exact up to 2^53.
             let seed = random.u64(..1 << 53);

@@ -84,7 +84,14 @@ fn cell(scope: Scope, pattern: Pattern, payload: Payload) -> Cell {
         (Pattern::Mpmc, _) => 4,
         _ => 1,
     };
-    Cell { scope, pattern, payload, producers, capacity: Cell::CAPACITY, runtime, wait, place, load: Load::Saturated }
+    let capacity = match pattern {
+        // With room for one message both sides wait all the time.
+        Pattern::Cancel => 1,
+        // There has to be room for all of it.
+        Pattern::Burst => (BURST as usize).next_power_of_two(),
+        _ => Cell::CAPACITY,
+    };
+    Cell { scope, pattern, payload, producers, capacity, runtime, wait, place, load: Load::Saturated }
 }
 
 /// The cells that the overview shows of every distance.
@@ -141,8 +148,6 @@ pub fn overview(profile: Profile) -> Vec<Cell> {
     distinct(cells)
 }
 
-/// The capacity of channels that a burst fills.
-const BURST_ROOM: usize = (BURST as usize).next_power_of_two();
 /// How many messages may be under way in the reference's grid, in all.
 const REFERENCE_CAPACITY: usize = 65_536;
 /// The length of the reference's messages, which share one buffer.
@@ -173,11 +178,9 @@ pub fn channels(profile: Profile) -> Vec<Cell> {
                 [Runtime::TokioCurrent, Runtime::TokioMultiUnconstrained]
                     .map(|runtime| Cell { runtime, ..base.clone() }),
             );
-            // With room for one message both sides wait all the time.
-            cells.push(Cell { capacity: 1, ..task(Cancel) });
-            cells.extend([task(Stream), task(PingPong)]);
+            cells.extend([task(Cancel), task(Stream), task(PingPong)]);
             cells.extend([10_000, 100_000].map(|rate| Cell { load: Load::Rate(rate), ..task(Stream) }));
-            cells.push(Cell { capacity: BURST_ROOM, ..task(Burst) });
+            cells.push(task(Burst));
             // What sleeps without a look around, and is not held against what spins first.
             cells.push(thread(FanIn, Wait::Block));
             distinct(cells)
@@ -200,10 +203,12 @@ pub fn channels(profile: Profile) -> Vec<Cell> {
 pub fn replace(cells: Vec<Cell>, axes: &Axes) -> Vec<Cell> {
     let mut cells = cells;
     expand(&mut cells, &axes.patterns, |cell, &pattern| {
-        let fresh = self::cell(cell.scope, pattern, cell.payload);
-        // A burst needs room for all of it.
-        let capacity = if pattern == Pattern::Burst { BURST_ROOM } else { cell.capacity };
-        Cell { pattern, producers: fresh.producers, capacity, ..cell.clone() }
+        // What goes with another pattern does not go with this one.
+        let Cell { runtime, wait, place, .. } = *cell;
+        match cell.pattern == pattern {
+            true => cell.clone(),
+            false => Cell { runtime, wait, place, ..self::cell(cell.scope, pattern, cell.payload) },
+        }
     });
     expand(&mut cells, &axes.payloads, |cell, &payload| Cell { payload, ..cell.clone() });
     expand(&mut cells, &axes.capacities, |cell, &capacity| Cell { capacity, ..cell.clone() });

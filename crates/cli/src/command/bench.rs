@@ -100,11 +100,11 @@ fn plan(registry: &Registry, args: &Bench) -> Result<Plan> {
         selection.suites = Suite::ALL.to_vec();
     }
     let cpus = available_cpus();
-    let wants = |entry: &dyn Entry| selection.wants(args.profile, entry);
     let (mut entrants, mut refusals) = (Vec::new(), Vec::new());
     // Mechanisms that are named without a suite play the first one that has something for them.
     for suite in &selection.suites {
         let cells = cells(*suite, args, cpus.len());
+        let wants = |entry: &dyn Entry| selection.wants(*suite, args.profile, entry);
         let (able, unable) = enter(registry, &cells, wants, cpus.len());
         if !able.is_empty() {
             (entrants, refusals) = (able, unable);
@@ -178,17 +178,17 @@ fn time(measure_ns: u64) -> Window {
 
 /// What was named.
 struct Selection {
-    /// The suite; any, in their order, where only mechanisms were named.
+    /// The suite; any, in their order, where only mechanisms or patterns were named.
     suites: Vec<Suite>,
     /// The mechanisms; those that the suite takes where none was.
     names: Vec<String>,
 }
 
 impl Selection {
-    fn wants(&self, profile: Profile, entry: &dyn Entry) -> bool {
+    fn wants(&self, suite: Suite, profile: Profile, entry: &dyn Entry) -> bool {
         let spec = entry.spec();
         match &*self.names {
-            [] => self.suites.iter().any(|suite| suite.takes(profile, spec)),
+            [] => suite.takes(profile, spec),
             names => names.contains(&spec.name),
         }
     }

@@ -58,7 +58,7 @@ impl CacheLine {
 /// More than readings of one placement differ here (1.1), less than those of two (4).
 const STEADY: f64 = 2.0;
 
-/// Whether the fastest and the slowest reading are of one placement of the CPUs.
+/// Whether the fastest and the slowest reading can be of one placement of the CPUs.
 #[must_use]
 pub fn steady((fastest_ns, slowest_ns): (f64, f64)) -> bool {
     slowest_ns <= STEADY * fastest_ns

@@ -133,6 +133,7 @@ impl<M: Merge, C: Streamed> Mechanism for Merged<M, C> {
     }
 
     fn room(&self, case: &Case) -> Option<u64> {
+        // The channels are tried, not what merges them, which takes from them only as it is asked.
         let each = room::tried::<C>(case.capacity / case.producers, 1)?;
         Some(each * case.producers as u64)
     }
