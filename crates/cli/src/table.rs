@@ -4,7 +4,7 @@ use estafette_measure::case::{BURST, Cell, Load, Pattern};
 use estafette_measure::plan::Refusal;
 use estafette_measure::ranking::{Ranking, Row, RowResult};
 use estafette_measure::record::Record;
-use estafette_measure::spec::{Loss, Scope, Standing};
+use estafette_measure::spec::{Loss, Ordering, Scope, Standing};
 use estafette_measure::stats::Verdict;
 use estafette_measure::{MAX_LOSS, units};
 
@@ -118,9 +118,14 @@ fn fair(row: &Row) -> Option<f64> {
     row.result.as_ref()?.fairness
 }
 
-/// What must be said of a cell's mechanisms beside their figures: other capacities, failures, broken promises, losses.
+/// What must be said of a cell's mechanisms beside their figures: lesser promises, other capacities, failures, broken
+/// promises, losses.
 pub(crate) fn caveats(ranking: &Ranking) -> String {
     let mut text = String::new();
+    if ranking.cell.producers > 1 {
+        let promises = ranking.rows.iter().filter(|row| !row.control).map(|row| (short(row), row.spec.ordering));
+        text.push_str(&lesser_orders(&promises.collect::<Vec<_>>()));
+    }
     let asked = ranking.cell.capacity as u64;
     let other = ranking.rows.iter().filter(|row| !row.control && row.room.is_some_and(|room| room != asked));
     let other: Vec<_> = other.filter_map(|row| Some(format!("{} {}", short(row), units::grouped(row.room?)))).collect();
@@ -155,6 +160,21 @@ pub(crate) fn caveats(ranking: &Ranking) -> String {
 /// A mechanism's name without its scope, which the heading has.
 fn short(row: &Row) -> &str {
     row.spec.name.split_once('/').map_or(row.spec.name.as_str(), |(_, name)| name)
+}
+
+/// Which mechanisms keep less of an order than others beside them.
+fn lesser_orders(promises: &[(&str, Ordering)]) -> String {
+    let mut text = String::new();
+    for (order, words) in [
+        (Ordering::PerProducer, "each producer's messages are in order, those of several are not"),
+        (Ordering::Unordered, "messages are in no order"),
+    ] {
+        let names: Vec<&str> = promises.iter().filter(|(_, of)| *of == order).map(|(name, _)| *name).collect();
+        if !names.is_empty() && names.len() < promises.len() {
+            text.push_str(&wrapped("  ", &format!("{words}: {}", names.join(", "))));
+        }
+    }
+    text
 }
 
 fn columns_of(ranking: &Ranking, row: &Row, round_trip: bool) -> Vec<String> {
@@ -275,6 +295,14 @@ pub(crate) fn decided(verdict: Verdict) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lesser_order_is_said_where_others_keep_more() {
+        let promises = [("a", Ordering::Strict), ("b", Ordering::PerProducer), ("c", Ordering::PerProducer)];
+        let said = lesser_orders(&promises);
+        assert!(said.contains("each producer's") && said.ends_with("not: b, c\n"), "{said}");
+        assert_eq!(lesser_orders(&promises[1..]), "", "none keeps more");
+    }
 
     #[test]
     fn names_of_one_family_are_written_as_one() {
