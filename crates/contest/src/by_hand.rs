@@ -2,8 +2,7 @@
 //! the difference between `task/flume` and `task/flume-by-hand`.
 //!
 //! They gather the messages of several producers, look at the clock every 1024 messages, and fill and check each message as
-//! the instrument does.
-//! `thread/rtrb-by-hand` is the sixth, for the tightest cell.
+//! the instrument does. `thread/rtrb-by-hand` is the sixth, for the tightest cell.
 
 use std::future::Future;
 
