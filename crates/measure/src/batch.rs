@@ -6,8 +6,8 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::pin;
-use std::task::Poll;
+use std::pin::{Pin, pin};
+use std::task::{self, Poll};
 
 use crate::mechanism::{Rx, Tx};
 use crate::message::{Generator, Verifier};
@@ -39,16 +39,26 @@ pub(crate) struct Duplex<T, R> {
     pub(crate) rx: R,
 }
 
+/// Polls a future by a function of its own, in which no other loop competes for registers.
+async fn apart<F: Future>(future: F) -> F::Output {
+    #[inline(never)]
+    fn poll<F: Future>(future: Pin<&mut F>, context: &mut task::Context<'_>) -> Poll<F::Output> {
+        future.poll(context)
+    }
+    let mut future = pin!(future);
+    poll_fn(|context| poll(future.as_mut(), context)).await
+}
+
 /// Sends so many messages.
 #[inline(always)]
 pub(crate) async fn put<T: Tx>(tx: &mut T, next: &mut Generator, count: u64) -> Ended {
-    tx.put_all(next, count).await.map_err(Stopped::Sending)
+    apart(tx.put_all(next, count)).await.map_err(Stopped::Sending)
 }
 
 /// Receives so many messages, or until every producer has ended.
 #[inline(always)]
 pub(crate) async fn get<R: Rx>(rx: &mut R, seen: &mut Verifier, count: u64) -> Ended {
-    rx.get_all(seen, count).await.map_err(Stopped::Receiving)
+    apart(rx.get_all(seen, count)).await.map_err(Stopped::Receiving)
 }
 
 /// Receives so many messages, or until every producer has ended; drops every receive that has to wait, and asks again.

@@ -41,13 +41,22 @@ fn connect() -> Result<OwnedFd> {
 
 /// Whether the role was played to its end and reported.
 fn serve_on(registry: &Registry, socket: OwnedFd) -> bool {
-    let assignment = match protocol::receive(&socket) {
-        Ok(Some((ToChild::Assignment(assignment), _))) => assignment,
-        Ok(None) => return false,
-        Ok(Some((other, _))) => {
-            return fail(&socket, &format!("expected an assignment, the coordinator said {other:?}"));
+    let assignment = loop {
+        match protocol::receive(&socket) {
+            Ok(Some((ToChild::Assignment(assignment), _))) => break assignment,
+            Ok(Some((ToChild::Room(case), _))) => {
+                let tried = catch_unwind(AssertUnwindSafe(|| registry.get(&case.mechanism)?.room(&case)));
+                let room = tried.unwrap_or_default();
+                if protocol::send(&socket, &ToCoordinator::Room { room }, &[]).is_err() {
+                    return false;
+                }
+            }
+            Ok(None) => return false,
+            Ok(Some((other, _))) => {
+                return fail(&socket, &format!("expected an assignment, the coordinator said {other:?}"));
+            }
+            Err(error) => return fail(&socket, &format!("{error:#}")),
         }
-        Err(error) => return fail(&socket, &format!("{error:#}")),
     };
     let Ok(copy) = socket.try_clone() else { return fail(&socket, "no descriptor left") };
     let played = catch_unwind(AssertUnwindSafe(|| play(registry, *assignment, copy)));

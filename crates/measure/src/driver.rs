@@ -459,7 +459,6 @@ impl Loops {
         let clock_ns = clock::cost_ns();
         let mut times = histogram()?;
         let mut batch: u64 = 1;
-        let mut fastest_ns = u64::MAX;
         loop {
             let left = self.share.map_or(u64::MAX, |share| share - self.next.made());
             let round_trips = batch.min(left);
@@ -479,16 +478,16 @@ impl Loops {
             }
             let now = now_ns();
             let took = (now - asked_ns) / round_trips.max(1);
-            if self.meter.open() && answered {
-                times.saturating_record(took);
+            let warming_up = self.meter.warming_up();
+            if answered && !self.meter.closed() {
+                times.saturating_record(took.max(1));
             }
-            let warm = self.meter.open();
             self.meter.look_at(now, self.next.made());
-            if !warm {
-                fastest_ns = fastest_ns.min(took.max(1));
-                if self.meter.open() {
-                    batch = (CLOCKS_PER_SAMPLE * clock_ns / fastest_ns as f64).ceil().max(1.0) as u64;
-                }
+            if warming_up && self.meter.open() && !times.is_empty() {
+                // By the middle one of the warm-up: a lucky one says nothing about the others.
+                let middle_ns = times.value_at_quantile(0.5) as f64;
+                batch = (CLOCKS_PER_SAMPLE * clock_ns / middle_ns).ceil().max(1.0) as u64;
+                times.reset();
             }
             if self.share.map_or(self.meter.closed(), |share| self.next.made() >= share) {
                 break;

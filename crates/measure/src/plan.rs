@@ -22,6 +22,13 @@ pub struct Entrant {
     pub room: Option<u64>,
 }
 
+impl Entrant {
+    /// One whose room has not been tried.
+    pub fn new(case: Case, control: bool) -> Entrant {
+        Entrant { case, control, room: None }
+    }
+}
+
 /// A mechanism that cannot take part in a cell, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Refusal {
@@ -70,15 +77,15 @@ pub fn enter(
         for entry in registry.iter().filter(|entry| entry.spec().scope == cell.scope && wanted(entry.as_ref())) {
             let case = Case { mechanism: entry.spec().name.clone(), cell: cell.clone() };
             match can_run(entry.as_ref(), &case, cores) {
-                Ok(()) => able.push((entry.spec().standing, entry.room(&case), case)),
+                Ok(()) => able.push((entry.spec().standing, case)),
                 Err(why) => refusals.push(Refusal { case, why }),
             }
         }
         // The control is the cell's first candidate, by order of enrolment: the same in every run.
-        let control = able.iter().find(|(standing, ..)| *standing == Standing::Candidate).or(able.first()).cloned();
-        entrants.extend(able.into_iter().map(|(_, room, case)| Entrant { case, control: false, room }));
+        let control = able.iter().find(|(standing, _)| *standing == Standing::Candidate).or(able.first()).cloned();
+        entrants.extend(able.into_iter().map(|(_, case)| Entrant::new(case, false)));
         let control = control.filter(|_| cell.pattern.ranks());
-        entrants.extend(control.map(|(_, room, case)| Entrant { case, control: true, room }));
+        entrants.extend(control.map(|(_, case)| Entrant::new(case, true)));
     }
     (entrants, refusals)
 }
@@ -110,7 +117,7 @@ mod tests {
         let entrants: Vec<_> = cells
             .iter()
             .flat_map(|cell| (0..3).map(|n| Case { mechanism: format!("m{n}"), cell: cell.clone() }))
-            .map(|case| Entrant { case, control: false, room: None })
+            .map(|case| Entrant::new(case, false))
             .collect();
         let mut random = fastrand::Rng::with_seed(1);
         let order = shuffled(&entrants, &mut random);

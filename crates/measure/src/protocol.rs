@@ -54,6 +54,8 @@ pub struct Assignment {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToChild {
+    /// Try how much room this case's mechanism has, before any assignment. Only this program is asked.
+    Room(Box<Case>),
     /// What to do.
     Assignment(Box<Assignment>),
     /// The answer to `want`.
@@ -71,6 +73,11 @@ pub enum ToChild {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToCoordinator {
+    /// The answer to `room`.
+    Room {
+        /// As [`crate::entry::Entry::room`] tried it.
+        room: Option<u64>,
+    },
     /// Something that other children may want, under a name.
     Offer(Offer),
     /// Asks for what is or will be offered under a name.

@@ -1,5 +1,6 @@
 //! Records: what is saved of a run. Versioned JSON with a published schema, written whole after every round.
 
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
@@ -21,9 +22,48 @@ use crate::window::Window;
 pub const VERSION: u32 = 1;
 /// What a file must say it is.
 pub const FORMAT: &str = "estafette-record";
-/// Cells with void instances are measured this many times more, at the most. Their rounds are numbered on from
+/// How often an instance that is void for no fault of its mechanism is measured again at once, beside the others of its
+/// cell.
+pub const REPEATS: usize = 2;
+/// Cells that lack an instance even so are measured this many times more, at the most. Their rounds are numbered on from
 /// [`Record::rounds_planned`].
 pub const MAKE_UP_ROUNDS: usize = 3;
+/// The columns of the CSV table.
+const COLUMNS: [&str; 33] = [
+    "round",
+    "mechanism",
+    "control",
+    "scope",
+    "pattern",
+    "payload_bytes",
+    "payload",
+    "producers",
+    "capacity",
+    "runtime",
+    "wait",
+    "place",
+    "load",
+    "room",
+    "line_ns",
+    "messages",
+    "window_ns",
+    "per_second",
+    "p50_ns",
+    "p99_ns",
+    "p999_ns",
+    "cpu_ns_per_message",
+    "switches_per_message",
+    "fairness",
+    "offered",
+    "delivered",
+    "lost",
+    "duplicated",
+    "reordered",
+    "damaged",
+    "steal",
+    "void",
+    "failed",
+];
 /// The longest file that is read.
 const MAX_FILE: u64 = 256 << 20;
 /// The most entrants, rounds and instances that are believed.
@@ -234,11 +274,15 @@ impl Record {
         if self.rounds_planned > MAX_ROUNDS {
             bail!("the record is damaged: {} rounds are more than any run has", self.rounds_planned);
         }
-        let mut seen = std::collections::HashSet::new();
+        let mut seen = HashMap::new();
         for (index, instance) in self.instances.iter().enumerate() {
-            if !seen.insert((instance.round, instance.entrant)) {
+            // Only one that is void was measured again.
+            let repeats = seen.entry((instance.round, instance.entrant)).or_insert(0);
+            if *repeats > REPEATS {
                 bail!("the record is damaged: instance {index} is there twice");
             }
+            let void = matches!(&instance.outcome, Outcome::Measured(figures) if figures.void.is_some());
+            *repeats += if void { 1 } else { REPEATS + 1 };
             if instance.entrant >= self.entrants.len() || instance.round >= self.rounds_planned + MAKE_UP_ROUNDS {
                 bail!("the record is damaged: instance {index} names an entrant or a round that does not exist");
             }
@@ -275,40 +319,10 @@ impl Record {
     /// Where `out` cannot be written.
     pub fn csv(&self, out: impl Write) -> Result<()> {
         let mut table = csv::Writer::from_writer(out);
-        table.write_record([
-            "round",
-            "mechanism",
-            "control",
-            "scope",
-            "pattern",
-            "payload_bytes",
-            "payload",
-            "producers",
-            "capacity",
-            "runtime",
-            "wait",
-            "place",
-            "messages",
-            "window_ns",
-            "per_second",
-            "p50_ns",
-            "p99_ns",
-            "p999_ns",
-            "cpu_ns_per_message",
-            "switches_per_message",
-            "fairness",
-            "offered",
-            "delivered",
-            "lost",
-            "duplicated",
-            "reordered",
-            "damaged",
-            "steal",
-            "void",
-            "failed",
-        ])?;
+        table.write_record(COLUMNS)?;
+        let optional = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
         for instance in &self.instances {
-            let Entrant { case, control, .. } = &self.entrants[instance.entrant];
+            let Entrant { case, control, room } = &self.entrants[instance.entrant];
             let mut row: Vec<String> = vec![
                 instance.round.to_string(),
                 case.mechanism.clone(),
@@ -322,17 +336,19 @@ impl Record {
                 case.runtime.to_string(),
                 case.wait.to_string(),
                 case.place.to_string(),
+                case.load.to_string(),
+                room.map_or(String::new(), |room| room.to_string()),
+                optional(instance.line_ns),
             ];
             match &instance.outcome {
                 Outcome::Failed { why } => {
-                    row.resize(29, String::new());
+                    row.resize(COLUMNS.len() - 1, String::new());
                     row.push(why.clone());
                 }
                 Outcome::Measured(figures) => {
                     let time = |of: fn(&Latency) -> u64| {
                         figures.latency.as_ref().map_or(String::new(), |latency| of(latency).to_string())
                     };
-                    let optional = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
                     let faults = figures.faults;
                     row.extend([
                         figures.messages.to_string(),

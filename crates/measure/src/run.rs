@@ -1,6 +1,6 @@
 //! A run: the rounds of a plan, instance by instance, and the record they fill.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
@@ -106,30 +106,35 @@ pub fn run(
             break;
         }
         let (mut cell, mut line_ns) = (None, None);
-        let total = plan.rounds.saturating_sub(round + 1) * plan.entrants.len() + order.len() + record.instances.len();
-        for at in order {
-            let entrant = &plan.entrants[at];
-            observer.instance(record.instances.len(), total, entrant);
+        let later = plan.rounds.saturating_sub(round + 1) * plan.entrants.len();
+        for (nth, &at) in order.iter().enumerate() {
+            let (entrant, done) = (&plan.entrants[at], record.instances.len());
+            observer.instance(done, done + order.len() - nth + later, entrant);
             if cell != Some(&entrant.case.cell) {
                 cell = Some(&entrant.case.cell);
                 line_ns = line_round_trip_ns(&ends, LINE_TIME);
             }
-            // JSON numbers are exact up to 2^53.
-            let seed = random.u64(..1 << 53);
-            let outcome = match instance(registry, plan, entrant, seed, scratch, interrupt)? {
-                Err(Failure { kind: FailureKind::Interrupted, .. }) => return Ok(End::Interrupted),
-                Err(failure) => {
-                    observer.trouble(entrant, &failure.text);
-                    Outcome::Failed { why: failure.text }
-                }
-                Ok(figures) => {
-                    if let Some(breach) = &figures.breach {
-                        observer.trouble(entrant, breach);
+            for _ in 0..=record::REPEATS {
+                // JSON numbers are exact up to 2^53.
+                let seed = random.u64(..1 << 53);
+                let outcome = match instance(registry, plan, entrant, seed, scratch, interrupt)? {
+                    Err(Failure { kind: FailureKind::Interrupted, .. }) => return Ok(End::Interrupted),
+                    Err(failure) => {
+                        observer.trouble(entrant, &failure.text);
+                        Outcome::Failed { why: failure.text }
                     }
-                    Outcome::Measured(Box::new(figures))
+                    Ok(figures) => {
+                        if let Some(breach) = &figures.breach {
+                            observer.trouble(entrant, breach);
+                        }
+                        Outcome::Measured(Box::new(figures))
+                    }
+                };
+                record.instances.push(InstanceRecord { round, entrant: at, line_ns, outcome });
+                if !record.instances.last().is_some_and(disturbed) {
+                    break;
                 }
-            };
-            record.instances.push(InstanceRecord { round, entrant: at, line_ns, outcome });
+            }
         }
         record.rounds = (round + 1).min(plan.rounds);
         observer.round(record)?;
@@ -137,15 +142,25 @@ pub fn run(
     Ok(End::Complete)
 }
 
-/// One more round of the cells that still lack a whole one because the hypervisor stole an instance's time. Whether an
-/// instance is void does not depend on what it measured, so measuring its cell again prefers no value.
+/// Whether an instance is void by what the machine did, not by its mechanism. That does not depend on what it measured, so
+/// measuring it again prefers no value.
+fn disturbed(instance: &InstanceRecord) -> bool {
+    matches!(&instance.outcome, Outcome::Measured(figures) if figures.void.is_some() && figures.breach.is_none())
+}
+
+/// One more round of the cells that still lack a whole one because an instance was disturbed, its repeats too.
 fn make_up(plan: &Plan, record: &Record, random: &mut fastrand::Rng) -> Vec<usize> {
-    let stolen = |instance: &&InstanceRecord| matches!(&instance.outcome, Outcome::Measured(figures) if figures.void.is_some() && figures.breach.is_none());
     let lacks = |cell: &Cell| {
-        let of_cell = || record.instances.iter().filter(|instance| plan.entrants[instance.entrant].case.cell == *cell);
-        let void: BTreeSet<usize> = of_cell().filter(stolen).map(|instance| instance.round).collect();
-        let rounds: BTreeSet<usize> = of_cell().map(|instance| instance.round).collect();
-        rounds.len() - void.len() < plan.rounds && !void.is_empty()
+        // Whether each entrant of each round was disturbed every time.
+        let mut lost: BTreeMap<(usize, usize), bool> = BTreeMap::new();
+        for instance in &record.instances {
+            if plan.entrants[instance.entrant].case.cell == *cell {
+                *lost.entry((instance.round, instance.entrant)).or_insert(true) &= disturbed(instance);
+            }
+        }
+        let rounds: BTreeSet<usize> = lost.keys().map(|(round, _)| *round).collect();
+        let broken: BTreeSet<usize> = lost.iter().filter(|(_, lost)| **lost).map(|((round, _), _)| *round).collect();
+        rounds.len() - broken.len() < plan.rounds && !broken.is_empty()
     };
     let order = shuffled(&plan.entrants, random);
     order.into_iter().filter(|&at| lacks(&plan.entrants[at].case.cell)).collect()

@@ -167,9 +167,7 @@ pub fn channels(profile: Profile) -> Vec<Cell> {
             let mut cells = quick;
             cells.extend([task(Mpmc), thread(Mpmc, Wait::Adaptive)]);
             let base = task(FanIn);
-            // One producer is a stream.
-            let producers = [64, 512];
-            cells.extend(producers.map(|producers| Cell { producers, ..base.clone() }));
+            cells.push(Cell { producers: 512, ..base.clone() });
             cells.extend([0, 1].map(|capacity| Cell { capacity, ..base.clone() }));
             let shared = Payload::Shared(REFERENCE_LEN);
             let payloads = [Payload::Inline, Payload::Bytes(REFERENCE_LEN), shared, Payload::Unread(REFERENCE_LEN)];
@@ -181,6 +179,7 @@ pub fn channels(profile: Profile) -> Vec<Cell> {
             cells.extend([task(Cancel), task(Stream), task(PingPong)]);
             cells.extend([10_000, 100_000].map(|rate| Cell { load: Load::Rate(rate), ..task(Stream) }));
             cells.push(task(Burst));
+            cells.extend([Stream, PingPong, Burst].map(|pattern| thread(pattern, Wait::Adaptive)));
             // What sleeps without a look around, and is not held against what spins first.
             cells.push(thread(FanIn, Wait::Block));
             distinct(cells)

@@ -64,6 +64,9 @@ impl<E: Entry> Entry for Counted<E> {
     fn supports(&self, case: &Case) -> Result<(), String> {
         self.0.supports(case)
     }
+    fn room(&self, case: &Case) -> Option<u64> {
+        self.0.room(case)
+    }
     fn roles(&self, case: &Case) -> Vec<Role> {
         self.0.roles(case)
     }
@@ -93,6 +96,12 @@ impl<M: Mechanism> Mechanism for Planted<M> {
     }
     fn supports(&self, case: &Case) -> Result<(), String> {
         self.mechanism.supports(case)
+    }
+    fn room(&self, case: &Case) -> Option<u64> {
+        if self.defect == Defect::Crash {
+            abort();
+        }
+        self.mechanism.room(case)
     }
     fn roles(&self, case: &Case) -> Vec<Role> {
         self.mechanism.roles(case)

@@ -99,6 +99,17 @@ fn a_mechanism_that_aborts_has_crashed() {
 }
 
 #[test]
+fn a_mechanism_that_aborts_as_its_room_is_tried_takes_no_other_along() {
+    let list = Command::new(PROGRAM).args(["list", "task/*", "--json"]).output().expect("the command starts");
+    assert!(list.status.success(), "{}", String::from_utf8_lossy(&list.stderr));
+    let listed: serde_json::Value = serde_json::from_slice(&list.stdout).expect("JSON");
+    let room =
+        |name| listed.as_array().and_then(|all| all.iter().find(|one| one["name"] == name)).map(|one| &one["room"]);
+    assert_eq!(room("task/crash"), Some(&serde_json::Value::Null));
+    assert_eq!(room("task/leak"), Some(&serde_json::Value::from(1024)), "the one after it");
+}
+
+#[test]
 fn a_process_that_is_left_behind_is_found_and_ended() {
     let _alone = CORES.lock().unwrap_or_else(PoisonError::into_inner);
     // The `sleep 1000` is in a session of its own; that none survives is checked for every defect.

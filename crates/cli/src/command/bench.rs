@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result, anyhow, bail};
 use estafette_measure::case::{Cell, Pattern, Payload, PayloadKind, Place};
-use estafette_measure::coordinator::{Interrupt, Scratch};
+use estafette_measure::coordinator::{Interrupt, Scratch, rooms};
 use estafette_measure::entry::Entry;
 use estafette_measure::limits::{self, available_cpus};
 use estafette_measure::plan::{COUNT_TIMEOUT, Entrant, Plan, enter};
@@ -26,7 +26,7 @@ const NOTHING_RECORDED: &str = "interrupted before the first round was complete:
 
 /// Runs `bench`.
 pub(crate) fn run(registry: &Registry, args: &Bench) -> Result<Exit> {
-    let plan = plan(registry, args)?;
+    let mut plan = plan(registry, args)?;
     let mut interrupt = Interrupt::install().context("cannot listen for Ctrl-C")?;
     let mut scratch = Scratch::new()?;
     let files = Files::open(&args.out)?;
@@ -35,6 +35,10 @@ pub(crate) fn run(registry: &Registry, args: &Bench) -> Result<Exit> {
         tell(NOTHING_RECORDED);
         return Ok(Exit::Interrupted);
     };
+    let rooms = rooms(plan.entrants.iter().map(|entrant| &entrant.case), &mut scratch, &mut interrupt)?;
+    for (entrant, room) in plan.entrants.iter_mut().zip(rooms) {
+        entrant.room = room;
+    }
     let mut record = run::blank(registry, &plan, Some(limits));
     progress.begin();
     let end = run::run(registry, &plan, &mut record, &mut scratch, &mut interrupt, &mut progress);

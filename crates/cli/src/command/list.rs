@@ -3,10 +3,11 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use estafette_measure::case::{Case, Cell, Load, Pattern, Payload, Place};
+use estafette_measure::coordinator::{Interrupt, Scratch, rooms};
 use estafette_measure::entry::Entry;
-use estafette_measure::spec::{Loss, Ordering, Runtime, Spec, Standing};
+use estafette_measure::spec::{Loss, Ordering, Runtime, Spec, Standing, Wait};
 use estafette_measure::{Registry, units};
 use serde::Serialize;
 
@@ -27,32 +28,42 @@ struct Listed<'a> {
 }
 
 impl Listed<'_> {
+    /// One whose room has not been tried.
     fn of(entry: &dyn Entry) -> Listed<'_> {
-        let spec = entry.spec();
-        let absent = entry.present().err();
-        let first = spec.patterns.first().zip(spec.runtimes.first()).zip(spec.waits.first());
-        let room = first.filter(|_| absent.is_none()).and_then(|((&pattern, &runtime), &wait)| {
-            let cell = Cell {
-                scope: spec.scope,
-                pattern,
-                payload: Payload::U64,
-                producers: 1,
-                capacity: Cell::CAPACITY,
-                runtime,
-                wait,
-                place: Place::Free,
-                load: Load::Saturated,
-            };
-            entry.room(&Case { mechanism: spec.name.clone(), cell })
-        });
-        Listed { spec, absent, room }
+        Listed { spec: entry.spec(), absent: entry.present().err(), room: None }
     }
+}
+
+/// What a mechanism's room is tried with.
+fn case(spec: &Spec) -> Case {
+    let cell = Cell {
+        scope: spec.scope,
+        pattern: Pattern::Stream,
+        payload: Payload::U64,
+        producers: 1,
+        capacity: Cell::CAPACITY,
+        runtime: Runtime::Thread,
+        wait: Wait::Block,
+        place: Place::Free,
+        load: Load::Saturated,
+    };
+    Case { mechanism: spec.name.clone(), cell }
 }
 
 /// Runs `list`.
 pub(crate) fn run(registry: &Registry, args: &List) -> Result<Exit> {
     let entries = select(registry, &args.what)?;
-    let listed: Vec<_> = entries.iter().map(|entry| Listed::of(entry.as_ref())).collect();
+    let mut interrupt = Interrupt::install().context("cannot listen for Ctrl-C")?;
+    let mut listed: Vec<_> = entries.iter().map(|entry| Listed::of(entry.as_ref())).collect();
+    let mut here: Vec<_> = listed.iter_mut().filter(|listed| listed.absent.is_none()).collect();
+    let cases: Vec<_> = here.iter().map(|listed| case(listed.spec)).collect();
+    let rooms = rooms(&cases, &mut Scratch::new()?, &mut interrupt)?;
+    if interrupt.seen() {
+        return Ok(Exit::Interrupted);
+    }
+    for (listed, room) in here.iter_mut().zip(rooms) {
+        listed.room = room;
+    }
     if args.json {
         print_json(&listed)?;
     } else {

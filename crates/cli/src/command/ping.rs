@@ -53,7 +53,7 @@ pub(crate) fn run(registry: &Registry, args: &Ping) -> Result<Exit> {
     };
     progress.stage("round trips");
     let warmup = (args.count / 10).clamp(*WARMUP.start(), *WARMUP.end());
-    let entrant = Entrant { case, control: false, room: None };
+    let entrant = Entrant::new(case, false);
     let plan = Plan {
         window: Window::Count { warmup, messages: args.count },
         rounds: 1,

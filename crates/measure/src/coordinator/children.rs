@@ -17,6 +17,7 @@ use rustix::process::{
 };
 
 use crate::case::Role;
+use crate::child;
 
 /// How much of what a child wrote to stderr is kept.
 const STDERR_TAIL: u64 = 4 * 1024;
@@ -48,6 +49,11 @@ impl Running {
             .spawn()
             .with_context(|| format!("starting {}", program.display()))?;
         Ok(Running { role, socket, process, stderr, status: None })
+    }
+
+    /// Starts this program as a child, even where its file has been replaced since it was started.
+    pub(super) fn start_own(role: Role, dir: &Path) -> Result<Running> {
+        Running::start(Path::new("/proc/self/exe"), &[child::ARGUMENT], role, dir)
     }
 
     /// Its status, where it has ended.

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -12,7 +11,6 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::children::{Children, Running, adopt_strays, describe};
 use super::{Interrupt, Scratch};
 use crate::case::{Case, Place, Role};
-use crate::child;
 use crate::clock::now_ns;
 use crate::entry::Entry;
 use crate::limits::ends;
@@ -148,7 +146,7 @@ impl Instance {
         for (index, &role) in self.roles.iter().enumerate() {
             let child = match entry.program(case, role)? {
                 Some(program) => Running::start(&program, &[], role, dir),
-                None => Running::start(&own_program(), &[child::ARGUMENT], role, dir),
+                None => Running::start_own(role, dir),
             }?;
             self.children.0.push(child);
             let assignment = Assignment {
@@ -240,6 +238,9 @@ impl Instance {
             },
             Some((ToCoordinator::Ready {}, _)) => self.ready[index] = true,
             Some((ToCoordinator::Report(report), _)) => self.reports[index] = Some(report),
+            Some((ToCoordinator::Room { .. }, _)) => {
+                return Err(self.failure(FailureKind::Error, &format!("{role} said `room`, unasked"), vec![index]));
+            }
             Some((ToCoordinator::Failed { error }, _)) => {
                 return Err(self.failure(FailureKind::Error, &format!("{role}: {error}"), vec![index]));
             }
@@ -387,11 +388,6 @@ fn shared_out<'a>(producer: usize, sent: u64, counts: impl Iterator<Item = &'a S
         faults.add(Faults { lost: 1, duplicated: 1, ..Faults::default() });
     }
     faults
-}
-
-/// This program, even where its file has been replaced since it was started.
-fn own_program() -> PathBuf {
-    PathBuf::from("/proc/self/exe")
 }
 
 /// The cores for the parties of a role: every end a core of its own as far as there are cores. With two cores all

@@ -3,8 +3,10 @@
 mod children;
 mod instance;
 mod interrupt;
+mod rooms;
 mod scratch;
 
 pub use instance::{Failure, FailureKind, Instance, Measured, Setup};
 pub use interrupt::Interrupt;
+pub use rooms::rooms;
 pub use scratch::Scratch;

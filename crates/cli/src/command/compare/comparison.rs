@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Result, bail, ensure};
 use estafette_measure::case::{Case, Cell};
 use estafette_measure::ranking::rank;
-use estafette_measure::record::{MAKE_UP_ROUNDS, Outcome, Record};
+use estafette_measure::record::{MAKE_UP_ROUNDS, Outcome, REPEATS, Record};
 use estafette_measure::spec::{Spec, Standing};
 use estafette_measure::stats::{Interval, Margins, Verdict, median, shift_interval, verdict};
 use estafette_measure::units;
@@ -182,7 +182,7 @@ fn measured(record: &Record) -> Result<Vec<(&Case, Measured<'_>)>> {
     let mut outcomes: Vec<Vec<&Outcome>> = vec![Vec::new(); record.entrants.len()];
     for instance in &record.instances {
         outcomes[instance.entrant].push(&instance.outcome);
-        if outcomes[instance.entrant].len() > record.rounds_planned + MAKE_UP_ROUNDS {
+        if outcomes[instance.entrant].len() > (record.rounds_planned + MAKE_UP_ROUNDS) * (1 + REPEATS) {
             bail!("a record is damaged: it has more instances of a case than rounds");
         }
     }

@@ -72,7 +72,7 @@ pub(in super::super) fn changed(mechanism: &str, factor: f64) -> Record {
     ] {
         for (index, name) in names.iter().chain(names.first()).enumerate() {
             let case = Case { mechanism: (*name).to_owned(), cell: cell(pattern) };
-            entrants.push(Entrant { case, control: index == names.len(), room: None });
+            entrants.push(Entrant::new(case, index == names.len()));
         }
     }
     let mut instances = Vec::new();
@@ -274,7 +274,7 @@ fn claims_that_would_take_for_ever_are_refused() {
 
     let mut b = record();
     let one = b.instances[0].clone();
-    b.instances.extend(vec![one; ROUNDS + MAKE_UP_ROUNDS]);
+    b.instances.extend(vec![one; (ROUNDS + MAKE_UP_ROUNDS) * (1 + REPEATS)]);
     assert!(refused(&record(), &b).contains("more instances of a case than rounds"));
 }
 

@@ -1,0 +1,71 @@
+//! Rooms, tried in a process of its own: a mechanism that hangs or dies there takes nothing along.
+
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use super::children::{Children, Running, adopt_strays};
+use super::{Interrupt, Scratch};
+use crate::case::{Case, Role};
+use crate::protocol::{self, ToChild, ToCoordinator};
+
+/// How long one trial may take.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How much room the mechanism of each case has, as [`crate::entry::Entry::room`] tries it; none where it cannot be told,
+/// where the trial did not come to its end, and for what was left when the user wanted to stop.
+///
+/// # Errors
+/// Where no process can be started.
+pub fn rooms<'a>(
+    cases: impl IntoIterator<Item = &'a Case>,
+    scratch: &mut Scratch,
+    interrupt: &mut Interrupt,
+) -> Result<Vec<Option<u64>>> {
+    adopt_strays();
+    let dir = scratch.instance()?;
+    let mut child = Children::default();
+    let mut rooms = Vec::new();
+    for case in cases {
+        if interrupt.seen() {
+            rooms.push(None);
+            continue;
+        }
+        if child.0.is_empty() {
+            child.0.push(Running::start_own(Role::All, dir.path())?);
+        }
+        let tried = tried(&child.0[0].socket, case, interrupt);
+        rooms.push(tried.unwrap_or_else(|_| {
+            // It is stuck or dead. The next one gets another process.
+            child.end();
+            None
+        }));
+    }
+    Ok(rooms)
+}
+
+fn tried(socket: &OwnedFd, case: &Case, interrupt: &Interrupt) -> Result<Option<u64>> {
+    protocol::send(socket, &ToChild::Room(Box::new(case.clone())), &[])?;
+    let deadline = Instant::now() + TIMEOUT;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+        let mut ready = [PollFd::new(socket, PollFlags::IN), PollFd::new(interrupt, PollFlags::IN)];
+        match poll(&mut ready, Some(&timeout)) {
+            Ok(0) => anyhow::bail!("no answer"),
+            Err(Errno::INTR) => {}
+            polled => {
+                polled.context("waiting for a child")?;
+                anyhow::ensure!(ready[1].revents().is_empty(), "interrupted");
+                break;
+            }
+        }
+    }
+    match protocol::receive(socket)? {
+        Some((ToCoordinator::Room { room }, _)) => Ok(room),
+        _ => anyhow::bail!("no answer"),
+    }
+}
