@@ -12,6 +12,7 @@ use estafette_measure::executor::Executor;
 use estafette_measure::spec::{Joins, Ownership, Runtime, Scope};
 use estafette_measure::{Carries, Ends, Generator, Mechanism, Payload, Rendezvous, Rx, Spec, Tx, Verifier};
 use futures_util::FutureExt;
+use futures_util::future::{Either, ready};
 
 use crate::room;
 
@@ -168,7 +169,7 @@ impl<C: Channel, P: Payload> Carries<P> for Between<C> {
 
 // The loops of tasks stand here, around the channel's own future, as they would in a user's program: wrapped once more a
 // message, that future is moved about, which costs up to as much as the fastest channels take in all. A channel that blocks
-// is ready at once, and a combinator around that vanishes as the program is compiled; an asynchronous function may not.
+// is ready at once, so its message is made or checked in the call.
 
 /// The sending end.
 pub(crate) struct Sending<C: Channel, P: Payload>(pub(crate) C::Tx<P>);
@@ -176,7 +177,12 @@ pub(crate) struct Sending<C: Channel, P: Payload>(pub(crate) C::Tx<P>);
 impl<C: Channel, P: Payload> Tx for Sending<C, P> {
     #[inline(always)]
     fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        C::send(&mut self.0, P::make(next)).map(|sent| sent.got().ok_or_else(|| ErrorKind::BrokenPipe.into()))
+        let send = C::send(&mut self.0, P::make(next));
+        if C::BLOCKS {
+            let sent = send.now_or_never().and_then(Outcome::got);
+            return Either::Left(ready(sent.ok_or_else(|| ErrorKind::BrokenPipe.into())));
+        }
+        Either::Right(send.map(|sent| sent.got().ok_or_else(|| ErrorKind::BrokenPipe.into())))
     }
 
     #[inline(always)]
@@ -194,11 +200,19 @@ pub(crate) struct Receiving<C: Channel, P: Payload>(C::Rx<P>);
 impl<C: Channel, P: Payload> Rx for Receiving<C, P> {
     #[inline(always)]
     fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        C::receive(&mut self.0).map(|received| {
+        let receive = C::receive(&mut self.0);
+        if C::BLOCKS {
+            let Some(message) = receive.now_or_never().and_then(Outcome::got) else {
+                return Either::Left(ready(Err(ErrorKind::UnexpectedEof.into())));
+            };
+            message.check(seen);
+            return Either::Left(ready(Ok(())));
+        }
+        Either::Right(receive.map(|received| {
             let message: P = received.got().ok_or(ErrorKind::UnexpectedEof)?;
             message.check(seen);
             Ok(())
-        })
+        }))
     }
 
     #[inline(always)]
