@@ -8,7 +8,7 @@ use anyhow::Result;
 use estafette_measure::coordinator::Interrupt;
 use estafette_measure::limits::{self, Limits};
 use estafette_measure::plan::Entrant;
-use estafette_measure::record::Record;
+use estafette_measure::record::{InstanceRecord, Record};
 use estafette_measure::run::Observer;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -115,13 +115,22 @@ impl Observer for Progress {
             record.save(path)?;
         }
         if self.bar.is_none() {
-            let (done, of) = (record.instances.len(), record.rounds_planned * record.entrants.len());
-            if done > of {
-                tell(&format!("{} more instances, in place of void ones", done - of));
+            let made_up = |instance: &&InstanceRecord| instance.round >= record.rounds_planned;
+            let more = record.instances.iter().filter(made_up).count();
+            if more > 0 {
+                tell(&format!("{more} more instances, in place of void ones"));
                 return Ok(());
             }
+            let (done, of) = (record.rounds * record.entrants.len(), record.rounds_planned * record.entrants.len());
+            let repeated = match record.instances.len().saturating_sub(done) {
+                0 => String::new(),
+                repeated => format!(", {repeated} again"),
+            };
             let left = self.left(done, of).map_or(String::new(), |left| format!(", {} left", seconds(left)));
-            tell(&format!("round {} of {}: {done} of {of} instances{left}", record.rounds, record.rounds_planned));
+            tell(&format!(
+                "round {} of {}: {done} of {of} instances{repeated}{left}",
+                record.rounds, record.rounds_planned
+            ));
         }
         Ok(())
     }

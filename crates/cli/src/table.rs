@@ -122,10 +122,12 @@ fn fair(row: &Row) -> Option<f64> {
 /// promises, losses.
 pub(crate) fn caveats(ranking: &Ranking) -> String {
     let mut text = String::new();
-    if ranking.cell.producers > 1 {
-        let promises = ranking.rows.iter().filter(|row| !row.control).map(|row| (short(row), row.spec.ordering));
-        text.push_str(&lesser_orders(&promises.collect::<Vec<_>>()));
-    }
+    let promises = ranking.rows.iter().filter(|row| !row.control).map(|row| {
+        // The messages of a single producer are all that there are.
+        let in_order = row.spec.ordering == Ordering::PerProducer && ranking.cell.producers == 1;
+        (short(row), if in_order { Ordering::Strict } else { row.spec.ordering })
+    });
+    text.push_str(&lesser_orders(&promises.collect::<Vec<_>>()));
     let asked = ranking.cell.capacity as u64;
     let other = ranking.rows.iter().filter(|row| !row.control && row.room.is_some_and(|room| room != asked));
     let other: Vec<_> = other.filter_map(|row| Some(format!("{} {}", short(row), units::grouped(row.room?)))).collect();

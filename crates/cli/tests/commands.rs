@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -137,12 +138,18 @@ fn a_run_of_every_healthy_mechanism_is_fine() {
     let overview = ground.bench(60, &["--rounds=1", "--json"]);
     // Every channel in every kind of cell: patterns, payloads, capacities down to a rendezvous, runtimes.
     let channels = ground.bench(10, &["channels", "--profile=standard", "--rounds=1", "--json"]);
+    // Every way between processes, in every length that it takes.
+    let ipc = ground.bench(20, &["ipc", "--profile=standard", "--rounds=1", "--json"]);
     let baselines = ["process/pipe-c", "process/unix-stream-c", "thread/rtrb-by-hand", "--rounds=1", "--json"];
     let by_hand = ["channels", "task/*-by-hand", "thread/crossbeam-by-hand", "--rounds=1", "--json"];
     let mut measured = Vec::new();
-    for record in
-        [overview.json(), channels.json(), ground.bench(60, &baselines).json(), ground.bench(60, &by_hand).json()]
-    {
+    for record in [
+        overview.json(),
+        channels.json(),
+        ipc.json(),
+        ground.bench(60, &baselines).json(),
+        ground.bench(60, &by_hand).json(),
+    ] {
         for instance in record["instances"].as_array().unwrap() {
             let figures = &instance["outcome"]["measured"];
             assert!(figures["messages"].as_u64() > Some(0) && figures["breach"].is_null(), "{instance}");
@@ -242,7 +249,10 @@ fn a_run_that_is_killed_has_kept_its_rounds() {
     let saved: Value = serde_json::from_str(&fs::read_to_string(&record).unwrap()).unwrap();
     let rounds = saved["rounds"].as_u64().unwrap();
     let instances = saved["instances"].as_array().unwrap();
-    let complete = |round| instances.iter().filter(|instance| instance["round"] == round).count();
+    let complete = |round| {
+        let of_round = instances.iter().filter(|instance| instance["round"] == round);
+        of_round.map(|instance| instance["entrant"].as_u64()).collect::<BTreeSet<_>>().len()
+    };
     assert!(rounds >= 1 && (0..rounds).all(|round| complete(round) == saved["entrants"].as_array().unwrap().len()));
     let record = record.display().to_string();
     ground.run(["compare", &record, &record]).exits(0);

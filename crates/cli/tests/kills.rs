@@ -17,11 +17,16 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_s
 use serde_json::Value;
 
 /// Every distance but the one that spins, in two patterns.
-const BENCH: [&str; 13] = [
+const BENCH: [&str; 18] = [
     "bench",
     "task/flume",
     "process/pipe",
     "process/unix-stream",
+    "process/fifo",
+    "process/posix-mq",
+    "process/shm-mutex",
+    "process/interprocess",
+    "process/ipc-channel",
     "network/tcp",
     "sandbox/wat-echo",
     "--pattern=ping-pong,stream",
@@ -32,6 +37,9 @@ const BENCH: [&str; 13] = [
     "--json",
     "--seed=1",
 ];
+
+/// How often an instance may be measured again.
+const REPEATS: usize = 2;
 
 /// One at a time: a run shares the machine with no other one.
 static MACHINE: Mutex<()> = Mutex::new(());
@@ -62,7 +70,7 @@ fn twenty_interrupts_end_the_run_at_any_moment() {
 fn kill_children(count: usize) {
     let _alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut random = random();
-    let mut killed = 0;
+    let (mut killed, mut costly) = (0, 0);
     while killed < count {
         let ground = Ground::new();
         // About an instance for each half of a kill; where the run was faster than that, there is another one.
@@ -81,11 +89,14 @@ fn kill_children(count: usize) {
         done.exits(if failed.is_empty() { 0 } else { 2 });
         // What a machine does that is so busy that a window sees no message.
         failed.retain(|why| !why.contains("choose a longer --window"));
-        assert!(failed.len() <= here && failed.is_empty() == (here == 0), "{here} killed: {failed:#?}");
+        // Not every kill costs an instance: the first child of a run tries how much room there is.
+        assert!(failed.len() <= here, "{here} killed: {failed:#?}");
+        costly += failed.len();
         for why in failed {
             assert!(why.contains("was killed by signal 9"), "{why}");
         }
     }
+    assert!(costly > 0, "{killed} killed, and nothing failed");
 }
 
 /// Kills a random child of a run, one that is certainly alive: it is stopped first. False where the run has ended.
@@ -134,11 +145,13 @@ fn failures(record: &Value) -> Vec<String> {
         }
     }
     let entrants = list("entrants");
-    // Five mechanisms at four distances, each distance with its control, in two patterns.
-    assert_eq!(entrants.len(), (5 + 4) * 2);
+    // Ten mechanisms at four distances, each distance with its control, in two patterns.
+    assert_eq!(entrants.len(), (10 + 4) * 2);
     for round in 0..record["rounds_planned"].as_u64().expect("a number") {
         for entrant in 0..entrants.len() as u64 {
-            assert_eq!(instances.get(&(round, entrant)), Some(&1), "round {round}: {}", entrants[entrant as usize]);
+            let times = instances.get(&(round, entrant)).copied().unwrap_or(0);
+            // More than once where time was stolen.
+            assert!((1..=1 + REPEATS).contains(&times), "round {round}: {times} of {}", entrants[entrant as usize]);
         }
     }
     failed

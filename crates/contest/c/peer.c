@@ -72,6 +72,22 @@ static void note_time(uint64_t ns)
     latency.counts[shift * 1024 + (ns >> shift)]++;
 }
 
+/* The time that half of those noted are below, or at; 0 where none is. */
+static uint64_t bucket_top(uint64_t bucket);
+
+static uint64_t middle_time(void)
+{
+    uint64_t all = 0, seen = 0;
+    for (uint64_t i = 0; i < BUCKETS; i++)
+        all += latency.counts[i];
+    for (uint64_t i = 0; i < BUCKETS; i++) {
+        seen += latency.counts[i];
+        if (seen > 0 && 2 * seen >= all)
+            return bucket_top(i);
+    }
+    return 0;
+}
+
 /* The longest time that falls into a bucket. */
 static uint64_t bucket_top(uint64_t bucket)
 {
@@ -196,7 +212,6 @@ static double clock_cost_ns(void)
 static uint64_t ping(Party *p)
 {
     double enough_ns = CLOCKS_PER_SAMPLE * clock_cost_ns();
-    uint64_t fastest_ns = UINT64_MAX;
     latency.batch = 1;
     do {
         uint64_t round_trips = least(latency.batch, p->share - p->next.made);
@@ -205,17 +220,16 @@ static uint64_t ping(Party *p)
             put(p);
             get(p);
         }
-        bool was_open = is_open(&p->meter);
+        bool was_open = is_open(&p->meter), was_closed = p->meter.closed.taken;
         uint64_t now = look(p, p->next.made);
         uint64_t took = (now - asked_ns) / (round_trips > 0 ? round_trips : 1);
-        if (was_open) {
-            note_time(took);
-            continue;
-        }
-        fastest_ns = least(fastest_ns, took > 0 ? took : 1);
-        if (is_open(&p->meter)) {
-            double batch = enough_ns / (double)fastest_ns;
+        if (!was_closed)
+            note_time(took > 0 ? took : 1);
+        if (!was_open && is_open(&p->meter)) {
+            /* By the middle one of the warm-up: a lucky one says nothing about the others. */
+            double batch = enough_ns / (double)middle_time();
             latency.batch = batch <= 1 ? 1 : (uint64_t)batch + (batch > (double)(uint64_t)batch);
+            memset(latency.counts, 0, sizeof latency.counts);
         }
     } while (p->meter.window.by_count ? p->next.made < p->share : !p->meter.closed.taken);
     uint64_t sent = p->next.made;

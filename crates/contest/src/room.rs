@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::future::Future;
+use std::os::fd::AsFd;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};
@@ -11,6 +12,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::io::{Errno, ioctl_fionbio, write};
 use rustix::thread::Pid;
 
 use crate::channel::{Channel, Outcome};
@@ -40,6 +42,22 @@ pub(crate) fn tried<C: Channel>(capacity: usize, senders: usize) -> Option<u64> 
 fn sent<C: Channel>(tx: &mut C::Tx<u64>, each: impl Fn()) -> u64 {
     let messages = (0..MOST).take_while(|_| ready(C::send(tx, 0)).and_then(Outcome::got).is_some());
     messages.inspect(|_| each()).count() as u64
+}
+
+/// How many messages of this length a descriptor takes while nobody reads from its other end.
+pub(crate) fn written(to: impl AsFd, len: usize) -> Option<u64> {
+    ioctl_fionbio(&to, true).ok()?;
+    let message = vec![0; len];
+    let mut bytes = 0;
+    while bytes / len < MOST {
+        match write(&to, &message) {
+            Ok(written) => bytes += written,
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => break,
+            Err(_) => return None,
+        }
+    }
+    Some((bytes / len) as u64)
 }
 
 /// What a future comes to without waiting.
@@ -107,6 +125,7 @@ fn sleeps(thread: Pid) -> bool {
 mod tests {
     use estafette_measure::Spec;
     use estafette_measure::case::{Case, Cell, Load, Pattern, Payload, Place};
+    use estafette_measure::spec::{Runtime, Scope, Wait};
 
     /// What a mechanism says after it was tried.
     fn room(name: &str, capacity: usize, producers: usize) -> Option<u64> {
@@ -136,7 +155,31 @@ mod tests {
         assert_eq!(room("task/kanal", 1, 2), Some(1));
         assert_eq!(room("task/stream-map.tokio", 1024, 8), Some(1024), "divided among eight");
         assert_eq!(room("task/tokio-mpsc", 1 << 20, 1), None, "too many to try");
-        assert_eq!(room("process/pipe", 1024, 1), None);
+        assert_eq!(room("process/limit-ring", 1024, 1), None);
+    }
+
+    #[test]
+    fn what_takes_bytes_is_filled_with_them() {
+        let cell = |pattern| Cell {
+            scope: Scope::Process,
+            pattern,
+            payload: Payload::Bytes(4096),
+            producers: 1,
+            capacity: 1024,
+            runtime: Runtime::Thread,
+            wait: Wait::Block,
+            place: Place::Free,
+            load: Load::Saturated,
+        };
+        let registry = crate::registry();
+        let room = |name: &str| {
+            let case = Case { mechanism: name.to_owned(), cell: cell(Pattern::Stream) };
+            registry.get(name).unwrap().room(&case)
+        };
+        assert_eq!(room("process/pipe"), Some(16), "64 KiB, as pipe(7) says");
+        assert_eq!(room("process/shm-mutex"), Some(1024));
+        assert!(room("process/unix-stream").is_some_and(|room| room > 0));
+        assert!(room("process/unix-dgram").is_some_and(|room| room > 0));
     }
 
     #[test]

@@ -95,6 +95,9 @@ pub fn run(
     observer: &mut dyn Observer,
 ) -> Result<End> {
     let mut random = fastrand::Rng::with_seed(plan.seed);
+    // Of its own, so that the order of what follows does not depend on what was repeated.
+    let mut seeds = random.fork();
+    let mut repeats = plan.rounds * plan.entrants.len() / 2;
     let ends = ends(&plan.cpus);
     for round in 0..plan.rounds + record::MAKE_UP_ROUNDS {
         let order = if round < plan.rounds {
@@ -114,9 +117,9 @@ pub fn run(
                 cell = Some(&entrant.case.cell);
                 line_ns = line_round_trip_ns(&ends, LINE_TIME);
             }
-            for _ in 0..=record::REPEATS {
+            for again in 0..=record::REPEATS {
                 // JSON numbers are exact up to 2^53.
-                let seed = random.u64(..1 << 53);
+                let seed = seeds.u64(..1 << 53);
                 let outcome = match instance(registry, plan, entrant, seed, scratch, interrupt)? {
                     Err(Failure { kind: FailureKind::Interrupted, .. }) => return Ok(End::Interrupted),
                     Err(failure) => {
@@ -131,9 +134,10 @@ pub fn run(
                     }
                 };
                 record.instances.push(InstanceRecord { round, entrant: at, line_ns, outcome });
-                if !record.instances.last().is_some_and(disturbed) {
+                if again == record::REPEATS || repeats == 0 || !record.instances.last().is_some_and(stolen) {
                     break;
                 }
+                repeats -= 1;
             }
         }
         record.rounds = (round + 1).min(plan.rounds);
@@ -142,20 +146,23 @@ pub fn run(
     Ok(End::Complete)
 }
 
-/// Whether an instance is void by what the machine did, not by its mechanism. That does not depend on what it measured, so
-/// measuring it again prefers no value.
-fn disturbed(instance: &InstanceRecord) -> bool {
-    matches!(&instance.outcome, Outcome::Measured(figures) if figures.void.is_some() && figures.breach.is_none())
+/// Whether an instance is void because its time was stolen. That does not depend on what it measured, so measuring it again
+/// prefers no value. Whether an open loop's generator was late may depend on its mechanism, where both share a thread.
+fn stolen(instance: &InstanceRecord) -> bool {
+    match &instance.outcome {
+        Outcome::Measured(figures) => figures.steal > MAX_STEAL && figures.breach.is_none(),
+        Outcome::Failed { .. } => false,
+    }
 }
 
-/// One more round of the cells that still lack a whole one because an instance was disturbed, its repeats too.
+/// One more round of the cells that still lack a whole one because an instance's time was stolen, that of its repeats too.
 fn make_up(plan: &Plan, record: &Record, random: &mut fastrand::Rng) -> Vec<usize> {
     let lacks = |cell: &Cell| {
-        // Whether each entrant of each round was disturbed every time.
+        // Whether each entrant of each round was robbed every time.
         let mut lost: BTreeMap<(usize, usize), bool> = BTreeMap::new();
         for instance in &record.instances {
             if plan.entrants[instance.entrant].case.cell == *cell {
-                *lost.entry((instance.round, instance.entrant)).or_insert(true) &= disturbed(instance);
+                *lost.entry((instance.round, instance.entrant)).or_insert(true) &= stolen(instance);
             }
         }
         let rounds: BTreeSet<usize> = lost.keys().map(|(round, _)| *round).collect();

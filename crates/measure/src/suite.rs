@@ -10,19 +10,22 @@ pub enum Suite {
     Overview,
     /// Channels between tasks and threads, in the axes of `async-channels-bench`.
     Channels,
+    /// Ways between two processes of one machine.
+    Ipc,
 }
 
-crate::spec::names!(Suite, "suite", Overview = "overview", Channels = "channels");
+crate::spec::names!(Suite, "suite", Overview = "overview", Channels = "channels", Ipc = "ipc");
 
 impl Suite {
     /// All of them.
-    pub const ALL: [Suite; 2] = [Suite::Overview, Suite::Channels];
+    pub const ALL: [Suite; 3] = [Suite::Overview, Suite::Channels, Suite::Ipc];
 
     /// Its cells at a profile.
     pub fn cells(self, profile: Profile) -> Vec<Cell> {
         match self {
             Suite::Overview => overview(profile),
             Suite::Channels => channels(profile),
+            Suite::Ipc => ipc(profile),
         }
     }
 
@@ -32,8 +35,8 @@ impl Suite {
         spec.standing != Standing::Baseline
             && match (self, profile) {
                 (Suite::Overview, _) => spec.joins == Joins::Overview,
-                (Suite::Channels, Profile::Quick) => spec.joins <= Joins::Suite,
-                (Suite::Channels, _) => true,
+                (Suite::Channels | Suite::Ipc, Profile::Quick) => spec.joins <= Joins::Suite,
+                (Suite::Channels | Suite::Ipc, _) => true,
             }
     }
 }
@@ -195,6 +198,31 @@ pub fn channels(profile: Profile) -> Vec<Cell> {
             };
             [reference(FanIn), reference(Merge)].concat()
         }
+    }
+}
+
+/// The lengths of messages that are measured between processes besides the base's, 64 bytes and 4 KiB: those of the
+/// benchmarks that the race answers, and 1 MiB.
+const IPC_SIZES: [usize; 7] = [100, 1000, 1024, 10_240, 51_200, 102_400, 1 << 20];
+
+/// The cells of the race between processes at a profile. There is no `Full` yet: it has none.
+pub fn ipc(profile: Profile) -> Vec<Cell> {
+    use Pattern::{FanIn, PingPong, Stream};
+    let process = |pattern, size| cell(Scope::Process, pattern, Payload::Bytes(size));
+    let quick = vec![process(PingPong, 64), process(Stream, 4096), process(FanIn, 4096)];
+    match profile {
+        Profile::Quick => quick,
+        Profile::Standard => {
+            let mut cells = quick.clone();
+            cells.extend([process(PingPong, 4096), process(Stream, 64)]);
+            cells.extend(
+                [PingPong, Stream].into_iter().flat_map(|pattern| IPC_SIZES.map(|size| process(pattern, size))),
+            );
+            cells.extend(quick.into_iter().map(|cell| Cell { place: Place::SameCore, ..cell }));
+            cells.push(Cell { producers: 4, ..process(FanIn, 4096) });
+            distinct(cells)
+        }
+        Profile::Full => Vec::new(),
     }
 }
 

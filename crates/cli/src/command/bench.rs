@@ -35,6 +35,7 @@ pub(crate) fn run(registry: &Registry, args: &Bench) -> Result<Exit> {
         tell(NOTHING_RECORDED);
         return Ok(Exit::Interrupted);
     };
+    progress.stage("rooms");
     let rooms = rooms(plan.entrants.iter().map(|entrant| &entrant.case), &mut scratch, &mut interrupt)?;
     for (entrant, room) in plan.entrants.iter_mut().zip(rooms) {
         entrant.room = room;
@@ -99,6 +100,9 @@ fn exit(record: &Record) -> Exit {
 /// What the arguments ask for.
 fn plan(registry: &Registry, args: &Bench) -> Result<Plan> {
     let mut selection = select(registry, &args.what)?;
+    if selection.suites == [Suite::Ipc] && args.profile == Profile::Full {
+        bail!("suite ipc has no profile full yet: use --profile standard");
+    }
     if args.what.is_empty() && !args.pattern.is_empty() {
         // The overview has no mechanism for some patterns.
         selection.suites = Suite::ALL.to_vec();

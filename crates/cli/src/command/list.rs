@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::args::List;
 use crate::columns::{Left, Right, columns};
 use crate::exit::Exit;
-use crate::{print, print_json};
+use crate::{print, print_json, tell};
 
 /// A mechanism as `--json` gives it.
 #[derive(Serialize)]
@@ -56,8 +56,14 @@ pub(crate) fn run(registry: &Registry, args: &List) -> Result<Exit> {
     let mut interrupt = Interrupt::install().context("cannot listen for Ctrl-C")?;
     let mut listed: Vec<_> = entries.iter().map(|entry| Listed::of(entry.as_ref())).collect();
     let mut here: Vec<_> = listed.iter_mut().filter(|listed| listed.absent.is_none()).collect();
+    // Elsewhere it depends on how long the messages are.
+    here.retain(|listed| listed.spec.scope.in_process());
     let cases: Vec<_> = here.iter().map(|listed| case(listed.spec)).collect();
-    let rooms = rooms(&cases, &mut Scratch::new()?, &mut interrupt)?;
+    let tried = Scratch::new().and_then(|mut scratch| rooms(&cases, &mut scratch, &mut interrupt));
+    let rooms = tried.unwrap_or_else(|error| {
+        tell(&format!("warning: how much room channels have could not be tried: {error:#}"));
+        Vec::new()
+    });
     if interrupt.seen() {
         return Ok(Exit::Interrupted);
     }

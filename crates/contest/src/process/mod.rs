@@ -1,21 +1,51 @@
 //! Between processes of one machine.
 
 use estafette_measure::Registry;
+use estafette_measure::case::Case;
 use estafette_measure::entry::bytes;
 
+use crate::network;
+
 mod c_peer;
+mod fifo;
+mod interprocess;
+mod ipc_channel;
 mod limit_ring;
 mod pipe;
+mod posix_mq;
+mod process_vm_readv;
+mod shm_mutex;
+mod under;
+mod unix_packet;
 mod unix_stream;
 
 pub use self::pipe::Pipe;
 pub use self::unix_stream::UnixStream;
+
+/// The most bytes, and messages, that a mechanism with memory of its own has room for.
+const MOST_BYTES: usize = 64 << 20;
+const MOST_MESSAGES: usize = 65_536;
+
+/// How many messages a mechanism with memory of its own has room for: as many as the case asks for, within reason.
+fn slots(case: &Case) -> usize {
+    case.capacity.min(MOST_MESSAGES).min(MOST_BYTES / case.payload.len()).max(1)
+}
 
 /// Adds this scope's mechanisms.
 pub fn enrol(registry: Registry) -> Registry {
     registry
         .enrol(bytes(pipe::Pipe))
         .enrol(bytes(unix_stream::UnixStream))
+        .enrol(bytes(fifo::Fifo))
+        .enrol(bytes(unix_packet::DATAGRAM))
+        .enrol(bytes(unix_packet::SEQPACKET))
+        .enrol(bytes(under::Under(network::Tcp)))
+        .enrol(bytes(under::Under(network::Udp)))
+        .enrol(bytes(posix_mq::PosixMq))
+        .enrol(bytes(process_vm_readv::ProcessVmReadv))
+        .enrol(bytes(shm_mutex::ShmMutex))
+        .enrol(bytes(interprocess::Interprocess))
+        .enrol(bytes(ipc_channel::IpcChannel))
         .enrol(bytes(limit_ring::LimitRing))
         .enrol(c_peer::pipe())
         .enrol(c_peer::unix_stream())

@@ -8,6 +8,7 @@ use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::{Carries, Ends, Mechanism, Raw, Rendezvous, Spec};
 
 use crate::byte_stream::{Reading, Writing};
+use crate::room;
 
 /// POSIX: a write of up to this many bytes is not interleaved with those of others.
 const PIPE_BUF: usize = 4096;
@@ -25,11 +26,26 @@ impl Mechanism for Pipe {
     }
 
     fn supports(&self, case: &Case) -> Result<(), String> {
-        if case.pattern == Pattern::FanIn && case.payload.len() > PIPE_BUF {
-            return Err(format!("a pipe keeps the messages of several writers whole only up to {PIPE_BUF} bytes"));
-        }
-        Ok(())
+        keeps_whole(case)
     }
+
+    fn room(&self, case: &Case) -> Option<u64> {
+        room(case)
+    }
+}
+
+/// How many of the case's messages a pipe takes while nobody reads.
+pub(super) fn room(case: &Case) -> Option<u64> {
+    let (_read, write) = pipe().ok()?;
+    room::written(write, case.payload.len())
+}
+
+/// Whether a pipe keeps the case's messages whole.
+pub(super) fn keeps_whole(case: &Case) -> Result<(), String> {
+    if case.pattern == Pattern::FanIn && case.payload.len() > PIPE_BUF {
+        return Err(format!("a pipe keeps the messages of several writers whole only up to {PIPE_BUF} bytes"));
+    }
+    Ok(())
 }
 
 impl Carries<Raw> for Pipe {

@@ -8,6 +8,7 @@ use estafette_measure::case::{Case, Role};
 use estafette_measure::{Carries, Ends, Mechanism, Party, Raw, Rendezvous, Spec};
 
 use crate::byte_stream::{Reading, Writing};
+use crate::room;
 
 /// `process/unix-stream`.
 #[derive(Debug)]
@@ -16,6 +17,11 @@ pub struct UnixStream;
 impl Mechanism for UnixStream {
     fn spec(&self) -> Spec {
         Spec::new("process/unix-stream").stands_on("socketpair(AF_UNIX, SOCK_STREAM), send and recv")
+    }
+
+    fn room(&self, case: &Case) -> Option<u64> {
+        let (ours, _theirs) = Socket::pair().ok()?;
+        room::written(ours, case.payload.len())
     }
 }
 

@@ -41,6 +41,8 @@ impl Running {
         let stderr = dir.join(format!("stderr-{}", role.to_string().replace(':', "-")));
         let process = Command::new(program)
             .args(arguments)
+            // What a library puts among the temporary files goes with the instance.
+            .env("TMPDIR", dir)
             .stdin(Stdio::from(theirs))
             .stdout(Stdio::null())
             .stderr(File::create(&stderr).context("making a file for a child's stderr")?)

@@ -28,23 +28,28 @@ pub fn rooms<'a>(
     adopt_strays();
     let dir = scratch.instance()?;
     let mut child = Children::default();
-    let mut rooms = Vec::new();
+    let mut rooms: Vec<(&Case, Option<u64>)> = Vec::new();
+    let mut stuck: Vec<&str> = Vec::new();
     for case in cases {
-        if interrupt.seen() {
-            rooms.push(None);
-            continue;
-        }
-        if child.0.is_empty() {
-            child.0.push(Running::start_own(Role::All, dir.path())?);
-        }
-        let tried = tried(&child.0[0].socket, case, interrupt);
-        rooms.push(tried.unwrap_or_else(|_| {
-            // It is stuck or dead. The next one gets another process.
-            child.end();
-            None
-        }));
+        let same = rooms.iter().find(|(other, _)| *other == case).map(|(_, room)| *room);
+        let room = match same {
+            Some(room) => room,
+            None if interrupt.seen() || stuck.contains(&&*case.mechanism) => None,
+            None => {
+                if child.0.is_empty() {
+                    child.0.push(Running::start_own(Role::All, dir.path())?);
+                }
+                tried(&child.0[0].socket, case, interrupt).unwrap_or_else(|_| {
+                    // It hangs or is dead. The others get another process.
+                    child.end();
+                    stuck.push(&case.mechanism);
+                    None
+                })
+            }
+        };
+        rooms.push((case, room));
     }
-    Ok(rooms)
+    Ok(rooms.into_iter().map(|(_, room)| room).collect())
 }
 
 fn tried(socket: &OwnedFd, case: &Case, interrupt: &Interrupt) -> Result<Option<u64>> {

@@ -1,0 +1,187 @@
+//! A POSIX message queue, blocking, as long as the system allows everybody.
+//!
+//! A queue has a name, and a name outlives its processes. So the consumer takes it away at once, and hands the queue on as a
+//! descriptor.
+
+use std::fs;
+use std::future::{Future, ready};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+
+use anyhow::{Context, Result};
+use estafette_measure::case::{Case, Pattern, Role};
+use estafette_measure::spec::Joins;
+use estafette_measure::{Carries, Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+use nix::errno::Errno;
+use nix::mqueue::{MQ_OFlag, MqAttr, MqdT, mq_close, mq_open, mq_receive, mq_send, mq_unlink};
+use nix::sys::stat::Mode;
+use rustix::process::{Resource, getrlimit};
+
+use crate::buffer::Buffer;
+
+/// Where the kernel says how much a queue may hold, in messages and in bytes each.
+const MOST_MESSAGES: &str = "/proc/sys/fs/mqueue/msg_max";
+const LONGEST: &str = "/proc/sys/fs/mqueue/msgsize_max";
+/// What the kernel counts for a message besides its bytes, or a little more.
+const OVERHEAD: usize = 128;
+
+pub(super) struct PosixMq;
+
+impl Mechanism for PosixMq {
+    fn spec(&self) -> Spec {
+        Spec::new("process/posix-mq")
+            .stands_on("mq_open(3), mq_send and mq_receive")
+            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn])
+            .max_producers(None)
+            .joins(Joins::Suite)
+    }
+
+    fn supports(&self, case: &Case) -> Result<(), String> {
+        match limit(LONGEST) {
+            Some(longest) if case.payload.len() > longest => Err(format!(
+                "its longest message here is {longest} bytes, {} were asked for: raise fs.mqueue.msgsize_max",
+                case.payload.len()
+            )),
+            _ => within_limit(case),
+        }
+    }
+
+    fn present(&self) -> Result<(), String> {
+        match limit(MOST_MESSAGES) {
+            Some(_) => Ok(()),
+            None => Err(String::from("this kernel has no POSIX message queues (CONFIG_POSIX_MQUEUE)")),
+        }
+    }
+
+    /// Messages that a queue takes before a sender has to wait, counted.
+    fn room(&self, case: &Case) -> Option<u64> {
+        let queue = make(case, &format!("room-{}", std::process::id()), MQ_OFlag::O_NONBLOCK).ok()?;
+        let message = vec![0; case.payload.len()];
+        let sent = (0..case.capacity).take_while(|_| mq_send(&queue.queue, &message, 0).is_ok());
+        Some(sent.count() as u64)
+    }
+}
+
+fn limit(path: &str) -> Option<usize> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// How many messages a queue of the case holds.
+fn messages(case: &Case) -> usize {
+    case.capacity.min(limit(MOST_MESSAGES).unwrap_or(10)).max(1)
+}
+
+/// Whether the case's queues fit into what a user may have of them.
+fn within_limit(case: &Case) -> Result<(), String> {
+    let queues = if case.pattern == Pattern::PingPong { 2 } else { 1 };
+    let bytes = queues * messages(case) * (case.payload.len() + OVERHEAD);
+    match getrlimit(Resource::Msgqueue).current {
+        Some(most) if bytes as u64 > most => {
+            Err(format!("its queues take {bytes} bytes, this user's may take {most}: raise it with `ulimit -q`"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Makes a queue for the case that has no name any more.
+fn make(case: &Case, name: &str, flags: MQ_OFlag) -> Result<Queue> {
+    let messages = messages(case);
+    let attributes = MqAttr::new(0, messages as i64, case.payload.len() as i64, 0);
+    let name = format!("/estafette-{name}");
+    let flags = flags | MQ_OFlag::O_CREAT | MQ_OFlag::O_EXCL | MQ_OFlag::O_RDWR | MQ_OFlag::O_CLOEXEC;
+    let queue = mq_open(name.as_str(), flags, Mode::S_IRUSR | Mode::S_IWUSR, Some(&attributes))
+        .with_context(|| format!("making the message queue {name} (`ulimit -q` says how many bytes all may hold)"))?;
+    mq_unlink(name.as_str()).with_context(|| format!("taking away the name {name}"))?;
+    let descriptor = queue.as_fd().try_clone_to_owned()?;
+    mq_close(queue)?;
+    Ok(Queue::of(descriptor))
+}
+
+/// A queue that is closed as it goes.
+struct Queue {
+    queue: MqdT,
+    descriptor: OwnedFd,
+}
+
+impl Queue {
+    #[allow(unsafe_code)]
+    fn of(descriptor: OwnedFd) -> Queue {
+        // SAFETY: the descriptor stays open as long as the queue, which does not close it. It is a message queue's: made
+        // here, or by the consumer, which runs the same program.
+        let queue = unsafe { MqdT::from_raw_fd(descriptor.as_raw_fd()) };
+        Queue { queue, descriptor }
+    }
+}
+
+impl Carries<Raw> for PosixMq {
+    type Tx = Sending;
+    type Rx = Receiving;
+
+    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+        let len = case.payload.len();
+        let tx = |queue| Sending { queue, buffer: Buffer::new(len) };
+        let rx = |queue| Receiving { queue, buffer: Buffer::new(len) };
+        // The instance's directory has a name that no other has.
+        let unique = meet.dir().iter().rev().take(2).map(|part| part.to_string_lossy()).collect::<Vec<_>>().join("-");
+        let make = |what: &str| make(case, &format!("{unique}-{what}"), MQ_OFlag::empty());
+        match (role, case.pattern) {
+            (Role::Consumer(_), Pattern::PingPong) => {
+                let (there, back) = (make("there")?, make("back")?);
+                meet.offer_descriptors("queues", &[there.descriptor.as_fd(), back.descriptor.as_fd()])?;
+                Ok(Ends::both(role, tx(back), rx(there)))
+            }
+            (_, Pattern::PingPong) => {
+                let [there, back] = meet.want_descriptors("queues")?;
+                Ok(Ends::both(role, tx(Queue::of(there)), rx(Queue::of(back))))
+            }
+            (Role::Producer(index), _) => {
+                let [there]: [OwnedFd; 1] = meet.want_descriptors("queue")?;
+                Ok(Ends::producer(index, tx(Queue::of(there))))
+            }
+            (_, _) => {
+                let there = make("there")?;
+                meet.offer_descriptors("queue", &[there.descriptor.as_fd()])?;
+                Ok(Ends::consumer(0, rx(there)))
+            }
+        }
+    }
+}
+
+/// The sending end.
+pub(super) struct Sending {
+    queue: Queue,
+    buffer: Buffer,
+}
+
+impl Tx for Sending {
+    #[inline(always)]
+    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        next.fill(&mut self.buffer);
+        let sent = loop {
+            match mq_send(&self.queue.queue, &self.buffer, 0) {
+                Err(Errno::EINTR) => {}
+                sent => break sent,
+            }
+        };
+        ready(sent.map_err(io::Error::from))
+    }
+}
+
+/// The receiving end.
+pub(super) struct Receiving {
+    queue: Queue,
+    buffer: Buffer,
+}
+
+impl Rx for Receiving {
+    #[inline(always)]
+    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        let received = loop {
+            match mq_receive(&self.queue.queue, &mut self.buffer, &mut 0) {
+                Err(Errno::EINTR) => {}
+                received => break received,
+            }
+        };
+        ready(received.map(|length| seen.bytes(&self.buffer[..length])).map_err(io::Error::from))
+    }
+}

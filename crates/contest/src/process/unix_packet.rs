@@ -1,0 +1,134 @@
+//! A pair of UNIX sockets that keep messages whole, blocking, with the kernel's own buffers: datagrams, which on a UNIX
+//! socket are neither lost nor reordered, and sequenced packets.
+
+use std::future::{Future, ready};
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, OwnedFd};
+
+use anyhow::{Context, Result};
+use estafette_measure::case::{Case, Pattern, Role};
+use estafette_measure::spec::Joins;
+use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+use rustix::io::Errno;
+use rustix::net::sockopt::socket_send_buffer_size;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
+
+use crate::buffer::Buffer;
+use crate::room;
+
+/// What the kernel keeps for itself of the bytes that a socket may have under way.
+const OVERHEAD: usize = 32;
+
+/// `process/unix-dgram` or `process/unix-seqpacket`.
+pub(super) struct UnixPacket {
+    name: &'static str,
+    kind: SocketType,
+}
+
+pub(super) const DATAGRAM: UnixPacket = UnixPacket { name: "dgram", kind: SocketType::DGRAM };
+pub(super) const SEQPACKET: UnixPacket = UnixPacket { name: "seqpacket", kind: SocketType::SEQPACKET };
+
+impl Mechanism for UnixPacket {
+    fn spec(&self) -> Spec {
+        let kind = self.name.to_uppercase();
+        Spec::new(&format!("process/unix-{}", self.name))
+            .stands_on(&format!("socketpair(AF_UNIX, SOCK_{kind}), send and recv"))
+            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn])
+            .max_producers(None)
+            .joins(Joins::Suite)
+    }
+
+    fn supports(&self, case: &Case) -> Result<(), String> {
+        let buffer = self.pair().and_then(|(ours, _)| Ok(socket_send_buffer_size(ours)?));
+        match buffer.map(|buffer| buffer.saturating_sub(OVERHEAD)) {
+            Ok(most) if case.payload.len() > most => Err(format!(
+                "its longest message here is {most} bytes, {} were asked for: raise net.core.wmem_default",
+                case.payload.len()
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn room(&self, case: &Case) -> Option<u64> {
+        let (ours, _theirs) = self.pair().ok()?;
+        room::written(ours, case.payload.len())
+    }
+}
+
+impl UnixPacket {
+    fn pair(&self) -> Result<(OwnedFd, OwnedFd)> {
+        socketpair(AddressFamily::UNIX, self.kind, SocketFlags::CLOEXEC, None).context("making a pair of sockets")
+    }
+}
+
+impl Carries<Raw> for UnixPacket {
+    type Tx = Sending;
+    type Rx = Receiving;
+
+    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+        let socket = if let Role::Consumer(_) = role {
+            let (ours, theirs) = self.pair()?;
+            meet.offer_descriptors("socket", &[theirs.as_fd()])?;
+            ours
+        } else {
+            let [socket]: [OwnedFd; 1] = meet.want_descriptors("socket")?;
+            socket
+        };
+        let len = case.payload.len();
+        let tx = Sending { socket: socket.try_clone()?, buffer: Buffer::new(len) };
+        // One byte more than a message has, so that a longer one does not pass for a right one.
+        let rx = Receiving { socket, buffer: Buffer::new(len + 1) };
+        Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(rx) }]))
+    }
+}
+
+/// The sending end.
+pub(super) struct Sending {
+    socket: OwnedFd,
+    buffer: Buffer,
+}
+
+impl Tx for Sending {
+    #[inline(always)]
+    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        next.fill(&mut self.buffer);
+        ready(whole(|| send(&self.socket, &self.buffer, SendFlags::NOSIGNAL), self.buffer.len()))
+    }
+}
+
+/// Sends a message; the kernel takes it whole or not at all.
+#[inline(always)]
+fn whole(send: impl Fn() -> rustix::io::Result<usize>, len: usize) -> io::Result<()> {
+    match rustix::io::retry_on_intr(send) {
+        Ok(written) if written == len => Ok(()),
+        Ok(_) => Err(ErrorKind::WriteZero.into()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The receiving end.
+pub(super) struct Receiving {
+    socket: OwnedFd,
+    buffer: Buffer,
+}
+
+impl Rx for Receiving {
+    #[inline(always)]
+    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        let received = loop {
+            match recv(&self.socket, &mut self.buffer[..], RecvFlags::empty()) {
+                Err(Errno::INTR) => {}
+                received => break received,
+            }
+        };
+        ready(match received {
+            // The other side has gone. No message is empty.
+            Ok((0, _)) => Err(ErrorKind::UnexpectedEof.into()),
+            Ok((length, _)) => {
+                seen.bytes(&self.buffer[..length]);
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        })
+    }
+}
