@@ -1,8 +1,8 @@
-//! The loops one would write by hand around five channels, without the instrument: what it adds to a channel's own time is
+//! The loops one would write by hand around seven channels, without the instrument: what it adds to a channel's own time is
 //! the difference between `task/flume` and `task/flume-by-hand`.
 //!
 //! They gather the messages of several producers, look at the clock every 1024 messages, and fill and check each message as
-//! the instrument does. `thread/rtrb-by-hand` is the sixth, for the tightest cell.
+//! the instrument does. `thread/rtrb-by-hand` is the eighth, for the tightest cell.
 
 use std::future::Future;
 
@@ -27,6 +27,8 @@ pub(crate) fn enrol(registry: Registry) -> Registry {
         .enrol(ByHand::task("task/flume-by-hand", "0.12", flume))
         .enrol(ByHand::task("task/crossfire-by-hand", "3", crossfire))
         .enrol(ByHand::task("task/kanal-by-hand", "0.1", kanal))
+        .enrol(ByHand::task("task/async-channel-by-hand", "2", async_channel))
+        .enrol(ByHand::task("task/tachyonix-by-hand", "0.3", tachyonix))
         .enrol(ByHand::thread("thread/crossbeam-by-hand", "0.5", crossbeam))
 }
 
@@ -154,6 +156,17 @@ tasks!(
     |rx| rx.recv().await.ok()
 );
 tasks!(kanal, |capacity| ::kanal::bounded_async::<u64>(capacity), |tx, message| tx.send(message).await, |rx| rx
+    .recv()
+    .await
+    .ok());
+
+tasks!(
+    async_channel,
+    |capacity| ::async_channel::bounded::<u64>(capacity),
+    |tx, message| tx.send(message).await,
+    |rx| rx.recv().await.ok()
+);
+tasks!(tachyonix, |capacity| ::tachyonix::channel::<u64>(capacity), |tx, message| tx.send(message).await, |rx| rx
     .recv()
     .await
     .ok());
