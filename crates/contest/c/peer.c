@@ -72,9 +72,14 @@ static void note_time(uint64_t ns)
     latency.counts[shift * 1024 + (ns >> shift)]++;
 }
 
-/* The time that half of those noted are below, or at; 0 where none is. */
-static uint64_t bucket_top(uint64_t bucket);
+/* The longest time that falls into a bucket. */
+static uint64_t bucket_top(uint64_t bucket)
+{
+    uint64_t shift = bucket < 2048 ? 0 : bucket / 1024 - 1;
+    return ((bucket - shift * 1024 + 1) << shift) - 1;
+}
 
+/* The time that half of those noted are below, or at; 0 where none is. */
 static uint64_t middle_time(void)
 {
     uint64_t all = 0, seen = 0;
@@ -86,13 +91,6 @@ static uint64_t middle_time(void)
             return bucket_top(i);
     }
     return 0;
-}
-
-/* The longest time that falls into a bucket. */
-static uint64_t bucket_top(uint64_t bucket)
-{
-    uint64_t shift = bucket < 2048 ? 0 : bucket / 1024 - 1;
-    return ((bucket - shift * 1024 + 1) << shift) - 1;
 }
 
 static void put(Party *p)

@@ -55,9 +55,9 @@ pub(crate) fn run(registry: &Registry, args: &List) -> Result<Exit> {
     let entries = select(registry, &args.what)?;
     let mut interrupt = Interrupt::install().context("cannot listen for Ctrl-C")?;
     let mut listed: Vec<_> = entries.iter().map(|entry| Listed::of(entry.as_ref())).collect();
-    let mut here: Vec<_> = listed.iter_mut().filter(|listed| listed.absent.is_none()).collect();
-    // Elsewhere it depends on how long the messages are.
-    here.retain(|listed| listed.spec.scope.in_process());
+    // Between processes it depends on how long the messages are.
+    let tries = |listed: &&mut Listed<'_>| listed.absent.is_none() && listed.spec.scope.in_process();
+    let mut here: Vec<_> = listed.iter_mut().filter(tries).collect();
     let cases: Vec<_> = here.iter().map(|listed| case(listed.spec)).collect();
     let tried = Scratch::new().and_then(|mut scratch| rooms(&cases, &mut scratch, &mut interrupt));
     let rooms = tried.unwrap_or_else(|error| {
