@@ -45,6 +45,9 @@ fn winners(rankings: &[Ranking]) -> String {
             (Pattern::FanIn, "fan-in"),
             (Pattern::Merge, "merging"),
             (Pattern::Mpmc, "sharing out"),
+            (Pattern::Duplex, "both ways at once"),
+            (Pattern::RequestReply, "requests of several"),
+            (Pattern::PubSub, "publishing"),
         ] {
             let contested = |ranking: &&Ranking| {
                 let candidates =
@@ -106,6 +109,9 @@ fn doing(ranking: &Ranking) -> &'static str {
         Pattern::Merge => "messages of a merge",
         Pattern::Mpmc => "messages shared out",
         Pattern::Burst => "messages of a burst",
+        Pattern::Duplex => "messages both ways at once",
+        Pattern::RequestReply => "requests",
+        Pattern::PubSub => "messages published",
         Pattern::Cancel => "messages of a stream with dropped receives",
     }
 }

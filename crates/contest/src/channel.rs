@@ -14,7 +14,7 @@ use estafette_measure::{Carries, Ends, Generator, Mechanism, Payload, Rendezvous
 use futures_util::FutureExt;
 use futures_util::future::{Either, ready};
 
-use crate::room;
+use crate::channel_room;
 
 /// A channel. Its functions are futures; one that blocks is ready at once.
 pub(crate) trait Channel: Send + Sync + 'static {
@@ -137,7 +137,7 @@ impl<C: Channel> Mechanism for Between<C> {
     }
 
     fn room(&self, case: &Case) -> Option<u64> {
-        room::tried::<C>(case.capacity, case.producers)
+        channel_room::tried::<C>(case.capacity, case.producers)
     }
 
     fn executor(&self, case: &Case) -> Result<Box<dyn Executor>> {

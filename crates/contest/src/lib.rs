@@ -5,12 +5,18 @@
 #![deny(unsafe_code)]
 
 mod buffer;
+#[cfg(feature = "channels")]
 mod by_hand;
 mod byte_stream;
+#[cfg(feature = "channels")]
 mod channel;
+#[cfg(feature = "channels")]
+mod channel_room;
+#[cfg(feature = "channels")]
 mod credit;
 mod ring_ends;
 mod room;
+#[cfg(feature = "channels")]
 mod runtime;
 
 #[allow(unsafe_code)]
@@ -19,14 +25,18 @@ pub mod network;
 pub mod process;
 #[cfg(feature = "wasm")]
 pub mod sandbox;
+#[cfg(feature = "channels")]
 pub mod task;
+#[cfg(feature = "channels")]
 pub mod thread;
 
 use estafette_measure::Registry;
 
 /// Every mechanism of this crate.
 pub fn registry() -> Registry {
-    let registry = by_hand::enrol(thread::enrol(task::enrol(Registry::new())));
+    let registry = Registry::new();
+    #[cfg(feature = "channels")]
+    let registry = by_hand::enrol(thread::enrol(task::enrol(registry)));
     let registry = network::enrol(process::enrol(registry));
     #[cfg(feature = "wasm")]
     let registry = sandbox::enrol(registry);

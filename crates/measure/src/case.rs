@@ -31,6 +31,12 @@ pub enum Pattern {
     /// One producer sends [`BURST`] messages before the consumer receives the first: how much memory does that take, and
     /// how much is held when all have gone?
     Burst,
+    /// Two ends send to each other as fast as they can, at the same time.
+    Duplex,
+    /// Several clients each ask one server and wait for the answer, over and over.
+    RequestReply,
+    /// One publisher sends to several subscribers as fast as it can; each of them gets every message.
+    PubSub,
 }
 
 /// How many messages a burst has.
@@ -45,13 +51,21 @@ names!(
     Merge = "merge",
     Mpmc = "mpmc",
     Cancel = "cancel",
-    Burst = "burst"
+    Burst = "burst",
+    Duplex = "duplex",
+    RequestReply = "request-reply",
+    PubSub = "pub-sub"
 );
 
 impl Pattern {
     /// Whether there may be several producers.
     pub fn gathers(self) -> bool {
         matches!(self, Pattern::FanIn | Pattern::Merge | Pattern::Mpmc)
+    }
+
+    /// Whether what one end sends is answered, or met, by what the other does: both have both.
+    pub fn both_ways(self) -> bool {
+        matches!(self, Pattern::PingPong | Pattern::Duplex | Pattern::RequestReply)
     }
 
     /// Whether mechanisms are ranked by how fast they are.

@@ -67,7 +67,13 @@ fn serve_on(registry: &Registry, socket: OwnedFd) -> bool {
             }
             // What this child opened stays open until all have reported. The answer is `done`, or nothing where the
             // coordinator has gone: either way the work is over.
-            matches!(protocol::receive::<ToChild>(&socket), Ok(Some((ToChild::Done {}, _))))
+            loop {
+                match protocol::receive::<ToChild>(&socket) {
+                    // To a broker that saw the end by itself.
+                    Ok(Some((ToChild::Over {}, _))) => {}
+                    answer => break matches!(answer, Ok(Some((ToChild::Done {}, _)))),
+                }
+            }
         }
         Err(error) => fail(&socket, &format!("{error:#}")),
     }

@@ -66,8 +66,8 @@ pub fn drive<M: Carries<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &mut
         if let Some(cpu) = ctx.cpus.first().copied().flatten() {
             pin_to(cpu).with_context(|| format!("pinning to core {cpu}"))?;
         }
-        mechanism.broker(case, &mut ctx.meet)?;
-        return Ok(Report { parties: Vec::new(), usage: Some(ctx.meet.spent()) });
+        let elsewhere = mechanism.broker(case, &mut ctx.meet)?;
+        return Ok(Report { parties: Vec::new(), usage: Some(ctx.meet.spent().and(&elsewhere)) });
     }
     let bursts = case.pattern == Pattern::Burst;
     // A burst is as long as it is.

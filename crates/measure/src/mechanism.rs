@@ -13,6 +13,7 @@ use crate::executor::{Executor, Threads};
 use crate::message::{Generator, Verifier};
 use crate::rendezvous::Rendezvous;
 use crate::spec::Spec;
+use crate::usage::Usage;
 
 /// The sending end.
 ///
@@ -204,11 +205,12 @@ pub trait Mechanism: Send + Sync + 'static {
     }
 
     /// Plays the broker, where [`Mechanism::roles`] has one: opens its side, waits at the barrier
-    /// ([`Rendezvous::ready`]) and passes messages on until the last has gone by.
+    /// ([`Rendezvous::ready`]) and passes messages on until the last has gone by, or every party has reported
+    /// ([`Rendezvous::over`]). Returns what processes that it started have spent since the barrier.
     ///
     /// # Errors
     /// When it cannot.
-    fn broker(&self, case: &Case, meet: &mut Rendezvous) -> Result<()> {
+    fn broker(&self, case: &Case, meet: &mut Rendezvous) -> Result<Usage> {
         let _ = meet;
         bail!("{} has no broker", case.mechanism)
     }

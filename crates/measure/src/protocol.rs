@@ -65,6 +65,8 @@ pub enum ToChild {
         /// In `CLOCK_MONOTONIC` nanoseconds; the warm-up starts here.
         start_ns: u64,
     },
+    /// Every other child has reported: to a broker, which has nothing to pass on any more.
+    Over {},
     /// Every child has reported: close everything and exit.
     Done {},
 }

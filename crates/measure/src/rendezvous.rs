@@ -96,6 +96,18 @@ impl Rendezvous {
         }
     }
 
+    /// Waits until every party has reported: for a broker that does not see the end of their messages.
+    ///
+    /// # Errors
+    /// When the coordinator has gone.
+    pub fn over(&mut self) -> Result<()> {
+        match protocol::receive(&self.socket)? {
+            Some((ToChild::Over {}, _)) => Ok(()),
+            Some((other, _)) => bail!("waiting for the parties' end, the coordinator said {other:?}"),
+            None => bail!("waiting for the parties' end, the coordinator went away"),
+        }
+    }
+
     /// What this child has spent since the barrier opened.
     pub(crate) fn spent(&self) -> Usage {
         Usage::now().since(&self.spent_before)

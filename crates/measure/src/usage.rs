@@ -34,6 +34,39 @@ impl Usage {
         }
     }
 
+    /// Of another process since it started, its threads that still run, as far as `/proc` tells; nothing where it has gone.
+    pub fn of(process: u32) -> Usage {
+        let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return Usage::default() };
+        threads.flatten().fold(Usage::default(), |sum, thread| {
+            let read = |file| fs::read_to_string(thread.path().join(file)).unwrap_or_default();
+            sum.and(&Usage::parse(&read("schedstat"), &read("status")))
+        })
+    }
+
+    /// From a thread's `schedstat`, which begins with its nanoseconds, and its `status`.
+    fn parse(schedstat: &str, status: &str) -> Usage {
+        let cpu = schedstat.split_ascii_whitespace().next().and_then(|ns| ns.parse().ok());
+        let count = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            line.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
+        };
+        Usage {
+            cpu_ns: cpu.unwrap_or(0),
+            voluntary_switches: count("voluntary_ctxt_switches"),
+            involuntary_switches: count("nonvoluntary_ctxt_switches"),
+        }
+    }
+
+    /// What two have spent together.
+    #[must_use]
+    pub fn and(&self, other: &Usage) -> Usage {
+        Usage {
+            cpu_ns: self.cpu_ns + other.cpu_ns,
+            voluntary_switches: self.voluntary_switches + other.voluntary_switches,
+            involuntary_switches: self.involuntary_switches + other.involuntary_switches,
+        }
+    }
+
     /// What was spent since an earlier reading.
     #[must_use]
     pub fn since(&self, earlier: &Usage) -> Usage {
@@ -91,6 +124,17 @@ mod tests {
         while Usage::now().since(&before).cpu_ns < 1_000_000 {
             sum = std::hint::black_box(sum + 1);
         }
+    }
+
+    #[test]
+    fn what_another_process_spent_is_read_from_its_threads() {
+        let status = "Name:\tserver\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t3\n";
+        let usage = Usage::parse("123456 789 10\n", status);
+        assert_eq!(usage, Usage { cpu_ns: 123_456, voluntary_switches: 12, involuntary_switches: 3 });
+        assert_eq!(Usage::parse("", ""), Usage::default());
+        assert!(Usage::of(std::process::id()).cpu_ns > 0);
+        // No process has a number this high.
+        assert_eq!(Usage::of(4_194_305), Usage::default());
     }
 
     #[test]

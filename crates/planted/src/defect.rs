@@ -11,6 +11,7 @@ use estafette_measure::driver::Ctx;
 use estafette_measure::entry::{CarriesValues, Entry, bytes, values};
 use estafette_measure::executor::Executor;
 use estafette_measure::protocol::Report;
+use estafette_measure::usage::Usage;
 use estafette_measure::window::Window;
 use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Raw, Rendezvous, Spec, Tx};
 
@@ -109,7 +110,7 @@ impl<M: Mechanism> Mechanism for Planted<M> {
     fn executor(&self, case: &Case) -> Result<Box<dyn Executor>> {
         self.mechanism.executor(case)
     }
-    fn broker(&self, case: &Case, meet: &mut Rendezvous) -> Result<()> {
+    fn broker(&self, case: &Case, meet: &mut Rendezvous) -> Result<Usage> {
         self.mechanism.broker(case, meet)
     }
 }

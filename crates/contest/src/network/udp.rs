@@ -49,7 +49,7 @@ impl Carries<Raw> for Udp {
         let (mine, theirs) =
             if let Role::Consumer(_) = role { ("consumer", "producer") } else { ("producer", "consumer") };
         // A consumer of several producers, or of one, hears whoever sends; an answer needs an address.
-        let answers = case.pattern == Pattern::PingPong;
+        let answers = case.pattern.both_ways();
         if answers || mine == "consumer" {
             meet.offer(mine, &socket.local_addr()?.to_string())?;
         }

@@ -39,7 +39,7 @@ impl Carries<Raw> for Fifo {
 
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         let len = case.payload.len();
-        let answers = case.pattern == Pattern::PingPong;
+        let answers = case.pattern.both_ways();
         let (there, back) = (meet.dir().join("there"), meet.dir().join("back"));
         // Each open waits for the other side's, so both sides open them in the same order.
         let write = |path: &Path| -> Result<_> { Ok(Writing::new(open(OpenOptions::new().write(true), path)?, len)) };

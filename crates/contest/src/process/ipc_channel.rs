@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind};
 use ::ipc_channel::IpcError;
 use ::ipc_channel::ipc::{IpcBytesReceiver, IpcBytesSender, IpcOneShotServer, IpcSender, bytes_channel};
 use anyhow::{Context, Result};
-use estafette_measure::case::{Case, Pattern, Role};
+use estafette_measure::case::{Case, Role};
 use estafette_measure::spec::Joins;
 use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
 
@@ -39,9 +39,9 @@ impl Carries<Raw> for IpcChannel {
             (tx, Some(rx))
         } else {
             let (tx, there) = bytes_channel()?;
-            let (back, rx) = match case.pattern {
-                Pattern::PingPong => bytes_channel().map(|(back, rx)| (Some(back), Some(rx)))?,
-                _ => (None, None),
+            let (back, rx) = match case.pattern.both_ways() {
+                true => bytes_channel().map(|(back, rx)| (Some(back), Some(rx)))?,
+                false => (None, None),
             };
             let server = IpcSender::<Given>::connect(meet.want("server")?).context("connecting to the consumer")?;
             server.send((there, back)).context("giving the consumer its ends")?;

@@ -8,6 +8,7 @@ use crate::network;
 
 mod c_peer;
 mod fifo;
+mod handed;
 mod interprocess;
 mod ipc_channel;
 mod limit_ring;

@@ -1,12 +1,13 @@
 //! An anonymous pipe, blocking, with the kernel's own capacity.
 
 use std::io::{PipeReader, PipeWriter, pipe};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use anyhow::Result;
 use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::{Carries, Ends, Mechanism, Raw, Rendezvous, Spec};
 
+use super::handed;
 use crate::byte_stream::{Reading, Writing};
 use crate::room;
 
@@ -54,26 +55,10 @@ impl Carries<Raw> for Pipe {
 
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         let len = case.payload.len();
-        match (role, case.pattern) {
-            (Role::Consumer(_), Pattern::PingPong) => {
-                let (there_read, there_write) = pipe()?;
-                let (back_read, back_write) = pipe()?;
-                meet.offer_descriptors("pipes", &[there_write.as_fd(), back_read.as_fd()])?;
-                Ok(Ends::both(role, Writing::new(back_write, len), Reading::new(there_read, len)))
-            }
-            (_, Pattern::PingPong) => {
-                let [write, read] = meet.want_descriptors("pipes")?;
-                Ok(Ends::both(role, Writing::new(write.into(), len), Reading::new(read.into(), len)))
-            }
-            (Role::Producer(index), _) => {
-                let [write]: [OwnedFd; 1] = meet.want_descriptors("pipe")?;
-                Ok(Ends::producer(index, Writing::new(write.into(), len)))
-            }
-            (_, _) => {
-                let (read, write) = pipe()?;
-                meet.offer_descriptors("pipe", &[write.as_fd()])?;
-                Ok(Ends::consumer(0, Reading::new(read, len)))
-            }
-        }
+        let there = || pipe().map(|(read, write)| (write.into(), Reading::new(read, len))).map_err(Into::into);
+        let back = || pipe().map(|(read, write)| (read.into(), Writing::new(write, len))).map_err(Into::into);
+        let tx = |there: OwnedFd| Ok(Writing::new(there.into(), len));
+        let rx = |back: OwnedFd| Ok(Reading::new(back.into(), len));
+        handed::open(case, role, meet, there, back, tx, rx)
     }
 }

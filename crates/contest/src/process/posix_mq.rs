@@ -17,6 +17,7 @@ use nix::mqueue::{MQ_OFlag, MqAttr, MqdT, mq_close, mq_open, mq_receive, mq_send
 use nix::sys::stat::Mode;
 use rustix::process::{Resource, getrlimit};
 
+use super::handed;
 use crate::buffer::Buffer;
 
 /// Where the kernel says how much a queue may hold, in messages and in bytes each.
@@ -73,7 +74,7 @@ fn messages(case: &Case) -> usize {
 
 /// Whether the case's queues fit into what a user may have of them.
 fn within_limit(case: &Case) -> Result<(), String> {
-    let queues = if case.pattern == Pattern::PingPong { 2 } else { 1 };
+    let queues = if case.pattern.both_ways() { 2 } else { 1 };
     let bytes = queues * messages(case) * (case.payload.len() + OVERHEAD);
     match getrlimit(Resource::Msgqueue).current {
         Some(most) if bytes as u64 > most => {
@@ -124,26 +125,9 @@ impl Carries<Raw> for PosixMq {
         // The instance's directory has a name that no other has.
         let unique = meet.dir().iter().rev().take(2).map(|part| part.to_string_lossy()).collect::<Vec<_>>().join("-");
         let make = |what: &str| make(case, &format!("{unique}-{what}"), MQ_OFlag::empty());
-        match (role, case.pattern) {
-            (Role::Consumer(_), Pattern::PingPong) => {
-                let (there, back) = (make("there")?, make("back")?);
-                meet.offer_descriptors("queues", &[there.descriptor.as_fd(), back.descriptor.as_fd()])?;
-                Ok(Ends::both(role, tx(back), rx(there)))
-            }
-            (_, Pattern::PingPong) => {
-                let [there, back] = meet.want_descriptors("queues")?;
-                Ok(Ends::both(role, tx(Queue::of(there)), rx(Queue::of(back))))
-            }
-            (Role::Producer(index), _) => {
-                let [there]: [OwnedFd; 1] = meet.want_descriptors("queue")?;
-                Ok(Ends::producer(index, tx(Queue::of(there))))
-            }
-            (_, _) => {
-                let there = make("there")?;
-                meet.offer_descriptors("queue", &[there.descriptor.as_fd()])?;
-                Ok(Ends::consumer(0, rx(there)))
-            }
-        }
+        let there = || make("there").and_then(|queue| Ok((queue.descriptor.try_clone()?, rx(queue))));
+        let back = || make("back").and_then(|queue| Ok((queue.descriptor.try_clone()?, tx(queue))));
+        handed::open(case, role, meet, there, back, |there| Ok(tx(Queue::of(there))), |back| Ok(rx(Queue::of(back))))
     }
 }
 

@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind, IoSliceMut, PipeReader, PipeWriter, Read, Write, 
 use std::os::fd::AsFd;
 
 use anyhow::{Context, Result, ensure};
-use estafette_measure::case::{Case, Pattern, Role};
+use estafette_measure::case::{Case, Role};
 use estafette_measure::spec::Joins;
 use estafette_measure::{Carries, Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
@@ -55,7 +55,7 @@ impl Carries<Raw> for ProcessVmReadv {
 
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         let shape = (case.payload.len(), slots(case));
-        let answers = case.pattern == Pattern::PingPong;
+        let answers = case.pattern.both_ways();
         // Both wait for the other's offer, and both have made theirs by then.
         match role {
             Role::Producer(index) if !answers => Ok(Ends::producer(index, Sending::open("there", shape, meet)?)),

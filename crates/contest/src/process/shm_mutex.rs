@@ -8,7 +8,7 @@ use std::cell::UnsafeCell;
 use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
 use std::mem::{self, MaybeUninit};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::ptr;
 
 use anyhow::{Context, Result};
@@ -19,7 +19,7 @@ use libc::{pthread_cond_t, pthread_mutex_t};
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
-use super::slots;
+use super::{handed, slots};
 use crate::buffer::Buffer;
 
 pub(super) struct ShmMutex;
@@ -46,27 +46,11 @@ impl Carries<Raw> for ShmMutex {
         let (len, slots) = (case.payload.len(), slots(case));
         let tx = |queue| Sending { queue, buffer: Buffer::new(len) };
         let rx = |queue| Receiving { queue, buffer: Buffer::new(len) };
-        match (role, case.pattern) {
-            (Role::Consumer(_), Pattern::PingPong) => {
-                let (there, ours) = Queue::create(slots, len)?;
-                let (back, answers) = Queue::create(slots, len)?;
-                meet.offer_descriptors("queues", &[there.as_fd(), back.as_fd()])?;
-                Ok(Ends::both(role, tx(answers), rx(ours)))
-            }
-            (_, Pattern::PingPong) => {
-                let [there, back] = meet.want_descriptors("queues")?;
-                Ok(Ends::both(role, tx(Queue::map(&there, slots, len)?), rx(Queue::map(&back, slots, len)?)))
-            }
-            (Role::Producer(index), _) => {
-                let [there]: [OwnedFd; 1] = meet.want_descriptors("queue")?;
-                Ok(Ends::producer(index, tx(Queue::map(&there, slots, len)?)))
-            }
-            (_, _) => {
-                let (there, ours) = Queue::create(slots, len)?;
-                meet.offer_descriptors("queue", &[there.as_fd()])?;
-                Ok(Ends::consumer(0, rx(ours)))
-            }
-        }
+        let make = || Queue::create(slots, len);
+        let map = |file: OwnedFd| Queue::map(&file, slots, len);
+        let there = || make().map(|(theirs, ours)| (theirs, rx(ours)));
+        let back = || make().map(|(theirs, ours)| (theirs, tx(ours)));
+        handed::open(case, role, meet, there, back, |there| map(there).map(tx), |back| map(back).map(rx))
     }
 }
 

@@ -4,6 +4,7 @@ use anyhow::Result;
 use estafette_measure::case::{Case, Role};
 use estafette_measure::executor::Executor;
 use estafette_measure::spec::{Joins, Scope};
+use estafette_measure::usage::Usage;
 use estafette_measure::{Carries, Ends, Mechanism, Raw, Rendezvous, Spec};
 
 /// A mechanism under the name that it has between processes.
@@ -29,7 +30,7 @@ impl<M: Mechanism> Mechanism for Under<M> {
     fn executor(&self, case: &Case) -> Result<Box<dyn Executor>> {
         self.0.executor(case)
     }
-    fn broker(&self, case: &Case, meet: &mut Rendezvous) -> Result<()> {
+    fn broker(&self, case: &Case, meet: &mut Rendezvous) -> Result<Usage> {
         self.0.broker(case, meet)
     }
     fn present(&self) -> Result<(), String> {

@@ -10,6 +10,7 @@ use std::os::unix::net::UnixStream;
 
 use anyhow::{Context, Result, bail};
 use estafette_measure::case::{Case, Pattern, Role};
+use estafette_measure::usage::Usage;
 use estafette_measure::{Carries, Ends, Mechanism, Party, Raw, Rendezvous, Spec};
 use wasmtime::{Engine, Instance, Memory, Module, Store, TypedFunc};
 
@@ -38,7 +39,7 @@ impl Mechanism for WatEcho {
         }
     }
 
-    fn broker(&self, case: &Case, meet: &mut Rendezvous) -> Result<()> {
+    fn broker(&self, case: &Case, meet: &mut Rendezvous) -> Result<Usage> {
         let mut guest = Guest::new(case.payload.len())?;
         let (mut input, theirs) = UnixStream::pair()?;
         meet.offer_descriptors("in", &[theirs.as_fd()])?;
@@ -54,7 +55,7 @@ impl Mechanism for WatEcho {
         while guest.read_from(&mut input)? {
             output.write_all(guest.echo()?).context("passing a message on")?;
         }
-        Ok(())
+        Ok(Usage::default())
     }
 }
 

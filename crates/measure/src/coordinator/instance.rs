@@ -105,6 +105,8 @@ pub struct Instance {
     wants: Vec<(usize, String)>,
     ready: Vec<bool>,
     reports: Vec<Option<Report>>,
+    /// Whether brokers have heard that the parties are done.
+    told_brokers: bool,
     dir: Scratch,
 }
 
@@ -132,7 +134,16 @@ impl Instance {
         let ready = vec![false; roles.len()];
         let reports = roles.iter().map(|_| None).collect();
         let children = Children::default();
-        Instance { roles, children, offers: HashMap::new(), wants: Vec::new(), ready, reports, dir }
+        Instance {
+            roles,
+            children,
+            offers: HashMap::new(),
+            wants: Vec::new(),
+            ready,
+            reports,
+            told_brokers: false,
+            dir,
+        }
     }
 
     fn play(&mut self, entry: &dyn Entry, setup: &Setup, interrupt: &mut Interrupt) -> Result<(), Failure> {
@@ -173,6 +184,7 @@ impl Instance {
             for index in self.wait(deadline, interrupt, begun)? {
                 self.hear(index)?;
             }
+            self.tell_brokers()?;
             if !begun && self.ready.iter().all(|ready| *ready) {
                 begun = true;
                 let window = match setup.window {
@@ -251,6 +263,21 @@ impl Instance {
                     .map_or_else(|| String::from("closed its socket"), describe);
                 return Err(self.failure(FailureKind::Crash, &format!("{role} {how} before it reported"), vec![index]));
             }
+        }
+        Ok(())
+    }
+
+    /// Tells brokers when every party has reported; once, as the last report comes before theirs.
+    fn tell_brokers(&mut self) -> Result<()> {
+        let parties_left =
+            || (0..self.roles.len()).any(|index| self.roles[index] != Role::Broker && self.reports[index].is_none());
+        if self.told_brokers || parties_left() {
+            return Ok(());
+        }
+        self.told_brokers = true;
+        for child in self.children.0.iter().filter(|child| child.role == Role::Broker) {
+            // One that has reported has perhaps gone since.
+            let _ = protocol::send(&child.socket, &ToChild::Over {}, &[]);
         }
         Ok(())
     }

@@ -23,7 +23,7 @@ use super::flume::Flume;
 use super::futures_channel::FuturesChannel;
 use super::tokio_mpsc::TokioMpsc;
 use crate::channel::{Channel, Sending, spec};
-use crate::room;
+use crate::channel_room;
 
 mod futures_concurrency;
 mod futures_unordered;
@@ -134,7 +134,7 @@ impl<M: Merge, C: Streamed> Mechanism for Merged<M, C> {
 
     fn room(&self, case: &Case) -> Option<u64> {
         // The channels are tried, not what merges them, which takes from them only as it is asked.
-        let each = room::tried::<C>(case.capacity / case.producers, 1)?;
+        let each = channel_room::tried::<C>(case.capacity / case.producers, 1)?;
         Some(each * case.producers as u64)
     }
 
