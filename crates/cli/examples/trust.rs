@@ -83,7 +83,8 @@ fn measure(
 
 /// Two pairs of selves in every cell, in short windows: each pair's floor comes from the other.
 fn aa_pairs(registry: &Registry, cells: &[Cell], interrupt: &mut Interrupt) -> Result<Record> {
-    let (all, _) = enter(registry, cells, |entry| entry.spec().standing != Standing::Baseline, available_cpus().len());
+    let (all, _) =
+        enter(registry, cells, |entry, _| entry.spec().standing != Standing::Baseline, available_cpus().len());
     let selves = all.into_iter().filter(|entrant| entrant.control);
     let four =
         selves.flat_map(|entrant| [false, true, true, true].map(|control| Entrant { control, ..entrant.clone() }));

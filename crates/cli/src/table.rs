@@ -17,7 +17,7 @@ pub(crate) fn ranking(ranking: &Ranking) -> String {
         Pattern::Burst => return held(ranking),
         _ => {}
     }
-    let round_trip = ranking.cell.pattern == Pattern::PingPong;
+    let round_trip = ranking.cell.pattern.asks();
     let open_loop = ranking.cell.load != Load::Saturated;
     let figures = match (round_trip, open_loop) {
         (true, _) => ["p50", "p99", "÷limit"],
@@ -84,7 +84,7 @@ fn held(ranking: &Ranking) -> String {
 pub(crate) fn fairness(rankings: &[Ranking]) -> String {
     let mut text = String::new();
     for scope in Scope::ALL {
-        for pattern in [Pattern::FanIn, Pattern::Merge, Pattern::Mpmc] {
+        for pattern in [Pattern::FanIn, Pattern::Merge, Pattern::Mpmc, Pattern::RequestReply] {
             let mut like = rankings
                 .iter()
                 .filter(|ranking| (ranking.cell.scope, ranking.cell.pattern) == (scope, pattern))
@@ -96,7 +96,7 @@ pub(crate) fn fairness(rankings: &[Ranking]) -> String {
             let cells: Vec<_> = std::iter::once(first).chain(like.filter(same)).take(8).collect();
             let name = format!("{scope}");
             let heads: Vec<_> =
-                cells.iter().map(|of| format!("{}→{}", of.cell.producers, of.cell.consumers())).collect();
+                cells.iter().map(|of| format!("{}→{}", of.cell.senders(), of.cell.consumers())).collect();
             let rows = first.rows.iter().filter(|row| !row.control).map(|row| {
                 let mut line = vec![short(row).to_owned()];
                 line.extend(cells.iter().map(|of| {

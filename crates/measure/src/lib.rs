@@ -19,6 +19,7 @@ pub mod limits;
 pub mod mechanism;
 pub mod message;
 mod pace;
+mod parts;
 pub mod plan;
 pub mod protocol;
 pub mod ranking;

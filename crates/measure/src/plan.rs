@@ -68,13 +68,13 @@ pub struct Plan {
 pub fn enter(
     registry: &Registry,
     cells: &[Cell],
-    wanted: impl Fn(&dyn Entry) -> bool,
+    wanted: impl Fn(&dyn Entry, &Cell) -> bool,
     cores: usize,
 ) -> (Vec<Entrant>, Vec<Refusal>) {
     let (mut entrants, mut refusals) = (Vec::new(), Vec::new());
     for cell in cells {
         let mut able = Vec::new();
-        for entry in registry.iter().filter(|entry| entry.spec().scope == cell.scope && wanted(entry.as_ref())) {
+        for entry in registry.iter().filter(|entry| entry.spec().scope == cell.scope && wanted(entry.as_ref(), cell)) {
             let case = Case { mechanism: entry.spec().name.clone(), cell: cell.clone() };
             match can_run(entry.as_ref(), &case, cores) {
                 Ok(()) => able.push((entry.spec().standing, case)),

@@ -233,7 +233,11 @@ fn row(record: &Record, at: usize) -> Option<Row> {
 /// What the limit ring needed in the same rounds for what this cell does: in a round trip, waiting the same way; in a
 /// stream, in whichever way was faster. The ring of the same distance where it took part, else any.
 fn ring_ns(record: &Record, cell: &Cell) -> Option<f64> {
-    let pattern = if cell.pattern.gathers() { Pattern::Stream } else { cell.pattern };
+    let pattern = match cell.pattern {
+        Pattern::FanIn | Pattern::Merge | Pattern::Mpmc | Pattern::PubSub => Pattern::Stream,
+        Pattern::RequestReply => Pattern::PingPong,
+        pattern => pattern,
+    };
     let like = |other: &Cell| {
         let waits = pattern == Pattern::Stream || other.wait == cell.wait;
         other.load == cell.load

@@ -112,7 +112,7 @@ fn plan(registry: &Registry, args: &Bench) -> Result<Plan> {
     // Mechanisms that are named without a suite play the first one that has something for them.
     for suite in &selection.suites {
         let cells = cells(*suite, args, cpus.len());
-        let wants = |entry: &dyn Entry| selection.wants(*suite, args.profile, entry);
+        let wants = |entry: &dyn Entry, cell: &Cell| selection.wants(*suite, args.profile, entry, cell);
         let (able, unable) = enter(registry, &cells, wants, cpus.len());
         if !able.is_empty() {
             (entrants, refusals) = (able, unable);
@@ -168,9 +168,9 @@ fn plan(registry: &Registry, args: &Bench) -> Result<Plan> {
 fn options_apply(args: &Bench, entrants: &[Entrant]) -> Result<()> {
     let any = |of: fn(&Cell) -> bool| entrants.is_empty() || entrants.iter().any(|entrant| of(&entrant.case.cell));
     if !args.producers.is_empty() && !any(|cell| cell.pattern.gathers()) {
-        bail!("--producers is for patterns with several: add --pattern fan-in, merge or mpmc");
+        bail!("--producers is for patterns with several: add --pattern fan-in, request-reply, pub-sub, merge or mpmc");
     }
-    if !args.load.is_empty() && !any(|cell| cell.pattern != Pattern::PingPong) {
+    if !args.load.is_empty() && !any(|cell| !cell.pattern.asks()) {
         bail!("--load is not for ping-pong, which sends one message at a time: add --pattern stream or fan-in");
     }
     if let (Some(kind @ (PayloadKind::U64 | PayloadKind::Inline)), false) = (args.payload, args.size.is_empty()) {
@@ -193,10 +193,10 @@ struct Selection {
 }
 
 impl Selection {
-    fn wants(&self, suite: Suite, profile: Profile, entry: &dyn Entry) -> bool {
+    fn wants(&self, suite: Suite, profile: Profile, entry: &dyn Entry, cell: &Cell) -> bool {
         let spec = entry.spec();
         match &*self.names {
-            [] => suite.takes(profile, spec),
+            [] => suite.takes(profile, cell, spec),
             names => names.contains(&spec.name),
         }
     }
