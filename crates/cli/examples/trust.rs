@@ -153,7 +153,7 @@ fn planted(registry: &Registry, place: Place, count: usize, interrupt: &mut Inte
     };
     let entrant = |name: &str, control| {
         let case = Case { mechanism: name.to_owned(), cell: cell.clone() };
-        Entrant { case, control, room: None }
+        Entrant::new(case, control)
     };
     let three =
         [entrant("process/unix-stream", false), entrant("process/unix-stream", true), entrant(Delayed::NAME, false)];

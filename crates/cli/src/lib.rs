@@ -24,15 +24,17 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Parser;
-use estafette_measure::{Registry, child};
+use estafette_measure::{Registry, child, tracer};
 
 use crate::args::{Args, Command};
 use crate::exit::Exit;
 
 /// Runs the command on the program's arguments. A child process of an instance never returns from here.
 pub fn main(registry: Registry) -> ExitCode {
-    if std::env::args_os().nth(1).is_some_and(|argument| argument == child::ARGUMENT) {
-        child::serve(&registry);
+    match std::env::args_os().nth(1) {
+        Some(argument) if argument == child::ARGUMENT => child::serve(&registry),
+        Some(argument) if argument == tracer::ARGUMENT => tracer::serve(std::env::args_os().skip(2)),
+        _ => {}
     }
     let args = match Args::try_parse() {
         Ok(args) => args,

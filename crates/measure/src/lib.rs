@@ -30,6 +30,7 @@ mod schedule;
 pub mod spec;
 pub mod stats;
 pub mod suite;
+pub mod tracer;
 pub mod units;
 pub mod usage;
 pub mod window;

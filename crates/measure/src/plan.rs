@@ -11,7 +11,7 @@ use crate::spec::Standing;
 use crate::window::Window;
 
 /// One case of a run. Where it is the control, the same mechanism stands in the cell a second time.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Entrant {
     /// The case.
     pub case: Case,
@@ -20,12 +20,16 @@ pub struct Entrant {
     /// How many messages may be under way, as tried before the run; none where that could not be told.
     #[serde(default)]
     pub room: Option<u64>,
+    /// System calls for one message, or round trip, of all children together, as counted before the run in instances that
+    /// were traced and not timed; none where that could not be.
+    #[serde(default)]
+    pub calls: Option<f64>,
 }
 
 impl Entrant {
-    /// One whose room has not been tried.
+    /// One of which nothing has been tried.
     pub fn new(case: Case, control: bool) -> Entrant {
-        Entrant { case, control, room: None }
+        Entrant { case, control, room: None, calls: None }
     }
 }
 

@@ -37,6 +37,8 @@ pub struct Row {
     pub control: bool,
     /// How many messages may be under way, as tried; none where that could not be told.
     pub room: Option<u64>,
+    /// System calls for a message, or round trip, of all its children; none where they were not counted.
+    pub calls: Option<f64>,
     /// What it measured; none where every instance failed or was void.
     pub result: Option<RowResult>,
     /// Instances that failed, and the first one's reason.
@@ -221,6 +223,7 @@ fn row(record: &Record, at: usize) -> Option<Row> {
         spec: record.spec(&entrant.case.mechanism)?.clone(),
         control: entrant.control,
         room: entrant.room,
+        calls: entrant.calls,
         result,
         failed: first.map(|why| (1 + failures.count(), why)),
         breach: outcomes().find_map(|outcome| match outcome {

@@ -188,7 +188,8 @@ pub fn instance(
     let case = entrant.case.clone();
     let entry = registry.get(&case.mechanism).with_context(|| format!("no mechanism `{}`", case.mechanism))?;
     let Plan { window, timeout, count_timeout, .. } = *plan;
-    let setup = Setup { case: case.clone(), window, seed, cpus: plan.cpus.clone(), timeout, count_timeout };
+    let setup =
+        Setup { case: case.clone(), window, seed, cpus: plan.cpus.clone(), timeout, count_timeout, traced: false };
     let measured = Instance::run(entry.as_ref(), &setup, scratch, interrupt);
     Ok(measured.and_then(|measured| figures(entry.spec(), &case, window, &measured)))
 }

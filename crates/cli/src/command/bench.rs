@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use anyhow::{Context, Result, anyhow, bail};
-use estafette_measure::case::{Cell, Pattern, Payload, PayloadKind, Place};
-use estafette_measure::coordinator::{Interrupt, Scratch, rooms};
+use estafette_measure::case::{Case, Cell, Pattern, Payload, PayloadKind, Place};
+use estafette_measure::coordinator::{Interrupt, Scratch, calls, rooms};
 use estafette_measure::entry::Entry;
 use estafette_measure::limits::{self, available_cpus};
 use estafette_measure::plan::{COUNT_TIMEOUT, Entrant, Plan, enter};
@@ -40,6 +40,12 @@ pub(crate) fn run(registry: &Registry, args: &Bench) -> Result<Exit> {
     for (entrant, room) in plan.entrants.iter_mut().zip(rooms) {
         entrant.room = room;
     }
+    progress.stage("system calls");
+    if !count_calls(registry, &mut plan, &mut scratch, &mut interrupt)? {
+        progress.finish();
+        tell(NOTHING_RECORDED);
+        return Ok(Exit::Interrupted);
+    }
     let mut record = run::blank(registry, &plan, Some(limits));
     progress.begin();
     let end = run::run(registry, &plan, &mut record, &mut scratch, &mut interrupt, &mut progress);
@@ -67,6 +73,23 @@ pub(crate) fn run(registry: &Registry, args: &Bench) -> Result<Exit> {
     Ok(if exit == Exit::Breach { exit } else { Exit::Interrupted })
 }
 
+/// Counts the system calls of each case, once for a case and its control; false where the user wants to stop.
+fn count_calls(registry: &Registry, plan: &mut Plan, scratch: &mut Scratch, interrupt: &mut Interrupt) -> Result<bool> {
+    let mut counted: Vec<(Case, Option<f64>)> = Vec::new();
+    for entrant in &mut plan.entrants {
+        let before = counted.iter().find(|(case, _)| *case == entrant.case).map(|(_, calls)| *calls);
+        entrant.calls = match before {
+            Some(calls) => calls,
+            None => match calls(registry, &entrant.case, &plan.cpus, scratch, interrupt) {
+                Ok(calls) => calls,
+                Err(_) => return Ok(false),
+            },
+        };
+        counted.push((entrant.case.clone(), entrant.calls));
+    }
+    Ok(true)
+}
+
 fn report(record: &Record, json: bool) -> Result<()> {
     if json {
         return print_json(record);
@@ -80,6 +103,7 @@ fn report(record: &Record, json: bool) -> Result<()> {
     }
     text.push_str(&reference::channels(record, &grid));
     text.push_str(&table::fairness(&rankings));
+    text.push_str(&table::system_calls(&rankings));
     text.push_str(&table::refusals(record));
     text.push_str(&summary::sentences(record, &rankings));
     print(&text)

@@ -1,6 +1,7 @@
 //! One instance: its children started, brought together, timed, heard, checked and ended.
 
 use std::collections::HashMap;
+use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::children::{Children, Running, adopt_strays, describe};
+use super::children::{Children, Running, adopt_strays, counted, describe};
 use super::{Interrupt, Scratch};
 use crate::case::{Case, Pattern, Place, Role};
 use crate::clock::now_ns;
@@ -43,6 +44,8 @@ pub struct Setup {
     pub timeout: Duration,
     /// How long the window may take where it is given by count.
     pub count_timeout: Duration,
+    /// Whether the children's system calls are counted. Then nothing that they measure means anything.
+    pub traced: bool,
 }
 
 /// What an instance gave.
@@ -54,6 +57,8 @@ pub struct Measured {
     pub faults: Faults,
     /// The part of the time of the case's cores that the hypervisor took away meanwhile, from 0 to 1.
     pub steal: f64,
+    /// System calls of all children from start to end, where they were counted.
+    pub calls: Option<u64>,
 }
 
 /// Why an instance gave nothing.
@@ -156,6 +161,7 @@ impl Instance {
         let (case, dir) = (&setup.case, self.dir.path());
         for (index, &role) in self.roles.iter().enumerate() {
             let child = match entry.program(case, role)? {
+                program if setup.traced => Running::start_traced(program.as_deref(), role, dir),
                 Some(program) => Running::start(&program, &[], role, dir),
                 None => Running::start_own(role, dir),
             }?;
@@ -400,7 +406,9 @@ impl Instance {
                 }
             }
         }
-        Ok(Measured { reports, faults, steal })
+        let counted = |role: &Role| fs::read_to_string(counted(*role, self.dir.path())).ok()?.parse::<u64>().ok();
+        let calls = reports.iter().map(|(role, _)| counted(role)).sum();
+        Ok(Measured { reports, faults, steal, calls })
     }
 }
 
