@@ -109,6 +109,10 @@ pub(crate) struct Bench {
     #[arg(long, value_parser = parse_seed, value_name = "NUMBER", allow_negative_numbers = true)]
     pub(crate) seed: Option<u64>,
 
+    /// Take what is not given here from a file, whose keys are these options and `what`: a sweep
+    #[arg(long, value_hint = ValueHint::FilePath, value_name = "FILE.toml")]
+    pub(crate) config: Option<PathBuf>,
+
     /// The folder for the record and the CSV table
     #[arg(long, default_value = "estafette-results", value_hint = ValueHint::DirPath, value_name = "DIR")]
     pub(crate) out: PathBuf,
