@@ -19,6 +19,7 @@ mod shm_mutex;
 mod under;
 mod unix_packet;
 mod unix_stream;
+mod unix_stream_epoll;
 
 pub use self::pipe::Pipe;
 pub use self::unix_stream::UnixStream;
@@ -37,6 +38,7 @@ pub fn enrol(registry: Registry) -> Registry {
     registry
         .enrol(bytes(pipe::Pipe))
         .enrol(bytes(unix_stream::UnixStream))
+        .enrol(bytes(unix_stream_epoll::UnixStreamEpoll))
         .enrol(bytes(fifo::Fifo))
         .enrol(bytes(unix_packet::DATAGRAM))
         .enrol(bytes(unix_packet::SEQPACKET))
