@@ -1,4 +1,4 @@
-//! How two ends come by what lies between them, where that is a descriptor: the consumer makes it, and hands it on.
+//! How two ends come by what lies between them, where that is descriptors: the consumer makes it, and hands it on.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -18,25 +18,49 @@ pub(super) fn open<T, R>(
     tx: impl FnOnce(OwnedFd) -> Result<T>,
     rx: impl FnOnce(OwnedFd) -> Result<R>,
 ) -> Result<Ends<T, R>> {
+    open_several(
+        case,
+        role,
+        meet,
+        || there().map(|(theirs, ours)| ([theirs], ours)),
+        || back().map(|(theirs, ours)| ([theirs], ours)),
+        |[there]| tx(there),
+        |[back]| rx(back),
+    )
+}
+
+/// As [`open`], where each direction has several descriptors.
+pub(super) fn open_several<T, R, const N: usize>(
+    case: &Case,
+    role: Role,
+    meet: &mut Rendezvous,
+    there: impl FnOnce() -> Result<([OwnedFd; N], R)>,
+    back: impl FnOnce() -> Result<([OwnedFd; N], T)>,
+    tx: impl FnOnce([OwnedFd; N]) -> Result<T>,
+    rx: impl FnOnce([OwnedFd; N]) -> Result<R>,
+) -> Result<Ends<T, R>> {
     let answers = case.pattern.both_ways();
     match role {
-        Role::Consumer(_) if answers => {
-            let ((theirs, ours), (answers, answer)) = (there()?, back()?);
-            meet.offer_descriptors("both", &[theirs.as_fd(), answers.as_fd()])?;
-            Ok(Ends::both(role, answer, ours))
-        }
-        Role::Producer(_) if answers => {
-            let [there, back] = meet.want_descriptors("both")?;
-            Ok(Ends::both(role, tx(there)?, rx(back)?))
-        }
         Role::Producer(index) => {
-            let [there]: [OwnedFd; 1] = meet.want_descriptors("there")?;
-            Ok(Ends::producer(index, tx(there)?))
+            let tx = tx(meet.want_descriptors("there")?)?;
+            match answers {
+                true => Ok(Ends::both(role, tx, rx(meet.want_descriptors("back")?)?)),
+                false => Ok(Ends::producer(index, tx)),
+            }
         }
         _ => {
             let (theirs, ours) = there()?;
-            meet.offer_descriptors("there", &[theirs.as_fd()])?;
-            Ok(Ends::consumer(0, ours))
+            offer(meet, "there", &theirs)?;
+            if !answers {
+                return Ok(Ends::consumer(0, ours));
+            }
+            let (theirs, answer) = back()?;
+            offer(meet, "back", &theirs)?;
+            Ok(Ends::both(role, answer, ours))
         }
     }
+}
+
+fn offer<const N: usize>(meet: &mut Rendezvous, name: &str, descriptors: &[OwnedFd; N]) -> Result<()> {
+    meet.offer_descriptors(name, &descriptors.each_ref().map(AsFd::as_fd))
 }

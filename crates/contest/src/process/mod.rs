@@ -7,6 +7,7 @@ use estafette_measure::entry::bytes;
 use crate::network;
 
 mod c_peer;
+mod eventfd;
 mod fifo;
 mod handed;
 mod interprocess;
@@ -48,6 +49,7 @@ pub fn enrol(registry: Registry) -> Registry {
         .enrol(bytes(interprocess::Interprocess))
         .enrol(bytes(ipc_channel::IpcChannel))
         .enrol(bytes(limit_ring::LimitRing))
+        .enrol(bytes(eventfd::Eventfd))
         .enrol(c_peer::pipe())
         .enrol(c_peer::unix_stream())
 }
