@@ -173,7 +173,9 @@ fn options_apply(args: &Bench, entrants: &[Entrant]) -> Result<()> {
     if !args.load.is_empty() && !any(|cell| cell.pattern != Pattern::PingPong) {
         bail!("--load is not for ping-pong, which sends one message at a time: add --pattern stream or fan-in");
     }
-    if let (Some(kind @ (PayloadKind::None | PayloadKind::U64 | PayloadKind::Inline)), false) = (args.payload, args.size.is_empty()) {
+    if let (Some(kind @ (PayloadKind::None | PayloadKind::U64 | PayloadKind::Inline)), false) =
+        (args.payload, args.size.is_empty())
+    {
         bail!("--size is not for --payload {kind}, which has a size of its own: leave one of them out");
     }
     Ok(())

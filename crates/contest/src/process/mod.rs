@@ -17,6 +17,7 @@ mod pipe;
 mod posix_mq;
 mod process_vm_readv;
 mod shm_mutex;
+mod signal;
 mod under;
 mod unix_packet;
 mod unix_stream;
@@ -50,6 +51,7 @@ pub fn enrol(registry: Registry) -> Registry {
         .enrol(bytes(ipc_channel::IpcChannel))
         .enrol(bytes(limit_ring::LimitRing))
         .enrol(bytes(eventfd::Eventfd))
+        .enrol(bytes(signal::Signal))
         .enrol(c_peer::pipe())
         .enrol(c_peer::unix_stream())
 }
