@@ -17,6 +17,7 @@ mod pipe;
 mod posix_mq;
 mod process_vm_readv;
 mod shm_mutex;
+mod shm_ring;
 mod signal;
 mod under;
 mod unix_packet;
@@ -52,6 +53,12 @@ pub fn enrol(registry: Registry) -> Registry {
         .enrol(bytes(limit_ring::LimitRing))
         .enrol(bytes(eventfd::Eventfd))
         .enrol(bytes(signal::Signal))
+        .enrol(bytes(shm_ring::MEMFD))
+        .enrol(bytes(shm_ring::MEMFD_EVENTFD))
+        .enrol(bytes(shm_ring::SHM_OPEN))
+        .enrol(bytes(shm_ring::SHM_OPEN_EVENTFD))
+        .enrol(bytes(shm_ring::MMAP_FILE))
+        .enrol(bytes(shm_ring::MMAP_FILE_EVENTFD))
         .enrol(c_peer::pipe())
         .enrol(c_peer::unix_stream())
 }
