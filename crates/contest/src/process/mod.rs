@@ -19,6 +19,7 @@ mod process_vm_readv;
 mod shm_mutex;
 mod shm_ring;
 mod signal;
+mod sysv_mq;
 mod under;
 mod unix_packet;
 mod unix_stream;
@@ -59,6 +60,7 @@ pub fn enrol(registry: Registry) -> Registry {
         .enrol(bytes(shm_ring::SHM_OPEN_EVENTFD))
         .enrol(bytes(shm_ring::MMAP_FILE))
         .enrol(bytes(shm_ring::MMAP_FILE_EVENTFD))
+        .enrol(bytes(sysv_mq::SysvMq))
         .enrol(c_peer::pipe())
         .enrol(c_peer::unix_stream())
 }
