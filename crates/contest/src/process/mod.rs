@@ -23,6 +23,7 @@ mod sysv_mq;
 mod under;
 mod unix_packet;
 mod unix_stream;
+mod vmsplice;
 
 pub use self::pipe::Pipe;
 pub use self::unix_stream::UnixStream;
@@ -61,6 +62,7 @@ pub fn enrol(registry: Registry) -> Registry {
         .enrol(bytes(shm_ring::MMAP_FILE))
         .enrol(bytes(shm_ring::MMAP_FILE_EVENTFD))
         .enrol(bytes(sysv_mq::SysvMq))
+        .enrol(bytes(vmsplice::Vmsplice))
         .enrol(c_peer::pipe())
         .enrol(c_peer::unix_stream())
 }
