@@ -141,12 +141,9 @@ fn a_run_of_every_healthy_mechanism_is_fine() {
     let baselines = ["process/pipe-c", "process/unix-stream-c", "thread/rtrb-by-hand", "--rounds=1", "--json"];
     let by_hand = ["channels", "task/*-by-hand", "thread/crossbeam-by-hand", "--rounds=1", "--json"];
     let mut measured = Vec::new();
-    for record in [
-        overview.json(),
-        channels.json(),
-        ground.bench(60, &baselines).json(),
-        ground.bench(60, &by_hand).json(),
-    ] {
+    for record in
+        [overview.json(), channels.json(), ground.bench(60, &baselines).json(), ground.bench(60, &by_hand).json()]
+    {
         for instance in record["instances"].as_array().unwrap() {
             let figures = &instance["outcome"]["measured"];
             assert!(figures["messages"].as_u64() > Some(0) && figures["breach"].is_null(), "{instance}");
