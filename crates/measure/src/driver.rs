@@ -577,6 +577,7 @@ impl Loops {
             shares,
             dropped,
             late,
+            codec: None,
             held,
             lost,
             window_ns,

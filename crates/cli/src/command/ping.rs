@@ -1,7 +1,7 @@
 //! `ping`: one mechanism's round trip in one instance, in the shape people know.
 
 use anyhow::{Context, Result, bail};
-use estafette_measure::case::{Case, Cell, Load, Pattern, Payload, Place};
+use estafette_measure::case::{Case, Cell, Load, Pattern, Payload, PayloadKind, Place};
 use estafette_measure::coordinator::{FailureKind, Interrupt, Scratch};
 use estafette_measure::entry::can_run;
 use estafette_measure::limits::{self, available_cpus};
@@ -129,7 +129,13 @@ fn case(registry: &Registry, args: &Ping, cores: usize) -> Result<Case> {
     };
     // A mechanism of words has no sizes: the default size means the only one it has.
     let words_only = spec.payloads.iter().all(|kind| *kind == Payload::U64.kind());
-    let payload = if words_only && args.size == Payload::Bytes(64) { Payload::U64 } else { args.size };
+    let messages_only = spec.payloads.iter().all(|kind| *kind == PayloadKind::Message);
+    let payload = match args.size {
+        Payload::Bytes(64) if words_only => Payload::U64,
+        // A size is that of what is sent.
+        Payload::Bytes(len) if messages_only => Payload::Message(len),
+        size => size,
+    };
     Ok(Case { mechanism: spec.name.clone(), cell: Cell { payload, ..cell } })
 }
 
