@@ -29,6 +29,7 @@ pub mod sandbox;
 pub mod task;
 #[cfg(feature = "channels")]
 pub mod thread;
+mod typed;
 
 use estafette_measure::Registry;
 

@@ -2,15 +2,17 @@
 
 use estafette_measure::Registry;
 use estafette_measure::case::Case;
-use estafette_measure::entry::bytes;
+use estafette_measure::entry::{bytes, messages};
 
 use crate::network;
+use crate::typed::{ByHand, Postcard};
 
 mod c_peer;
 mod fifo;
 mod handed;
 mod interprocess;
 mod ipc_channel;
+mod ipc_channel_typed;
 mod limit_ring;
 mod pipe;
 mod posix_mq;
@@ -18,6 +20,7 @@ mod process_vm_readv;
 mod shm_mutex;
 mod under;
 mod unix_packet;
+mod unix_packet_typed;
 mod unix_stream;
 
 pub use self::pipe::Pipe;
@@ -34,7 +37,7 @@ fn slots(case: &Case) -> usize {
 
 /// Adds this scope's mechanisms.
 pub fn enrol(registry: Registry) -> Registry {
-    registry
+    let registry = registry
         .enrol(bytes(pipe::Pipe))
         .enrol(bytes(unix_stream::UnixStream))
         .enrol(bytes(fifo::Fifo))
@@ -49,5 +52,8 @@ pub fn enrol(registry: Registry) -> Registry {
         .enrol(bytes(ipc_channel::IpcChannel))
         .enrol(bytes(limit_ring::LimitRing))
         .enrol(c_peer::pipe())
-        .enrol(c_peer::unix_stream())
+        .enrol(c_peer::unix_stream());
+    ipc_channel_typed::enrol(registry)
+        .enrol(messages(unix_packet_typed::TypedPacket::<Postcard>::new()))
+        .enrol(messages(unix_packet_typed::TypedPacket::<ByHand>::new()))
 }
