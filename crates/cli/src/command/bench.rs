@@ -79,6 +79,7 @@ fn report(record: &Record, json: bool) -> Result<()> {
         text.push('\n');
     }
     text.push_str(&reference::channels(record, &grid));
+    text.push_str(&reference::typed(record, &rankings));
     text.push_str(&table::fairness(&rankings));
     text.push_str(&table::refusals(record));
     text.push_str(&summary::sentences(record, &rankings));
