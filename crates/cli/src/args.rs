@@ -53,7 +53,8 @@ pub(crate) struct Bench {
     #[arg(long, default_value = "quick", value_name = "quick|standard|full")]
     pub(crate) profile: Profile,
 
-    /// Instead of the suite's: ping-pong, stream, fan-in, merge, mpmc, cancel, burst, codec
+    /// Instead of the suite's: ping-pong, stream, duplex, fan-in, request-reply, pub-sub, merge, mpmc, cancel, burst,
+    /// codec
     #[arg(long, value_delimiter = ',', value_name = "PATTERN")]
     pub(crate) pattern: Vec<Pattern>,
 
@@ -61,12 +62,14 @@ pub(crate) struct Bench {
     #[arg(long, value_delimiter = ',', value_parser = parse_size, value_name = "SIZE", allow_negative_numbers = true)]
     pub(crate) size: Vec<Payload>,
 
-    /// Only cells with this kind of payload: u64, bytes, inline, shared, unread, message
+    /// Only cells with this kind of payload: none, u64, bytes, inline, shared, unread, message
     #[arg(long, value_name = "KIND")]
     pub(crate) payload: Option<PayloadKind>,
 
-    /// Instead of the suite's: how many send, where several do; in mpmc as many receive (1 to 2048)
+    /// Instead of the suite's: how many send, where several do (1 to 2048); in mpmc as many receive, in
+    /// request-reply so many ask, in pub-sub so many subscribe
     #[arg(long, value_delimiter = ',', value_parser = parse_producers, value_name = "COUNT")]
+    #[arg(visible_aliases = ["clients", "subscribers"])]
     #[arg(allow_negative_numbers = true)]
     pub(crate) producers: Vec<usize>,
 
@@ -108,6 +111,10 @@ pub(crate) struct Bench {
     #[arg(long, value_parser = parse_seed, value_name = "NUMBER", allow_negative_numbers = true)]
     pub(crate) seed: Option<u64>,
 
+    /// Take what is not given here from a file, whose keys are these options and `what`: a sweep
+    #[arg(long, value_hint = ValueHint::FilePath, value_name = "FILE.toml")]
+    pub(crate) config: Option<PathBuf>,
+
     /// The folder for the record and the CSV table
     #[arg(long, default_value = "estafette-results", value_hint = ValueHint::DirPath, value_name = "DIR")]
     pub(crate) out: PathBuf,
@@ -126,7 +133,7 @@ pub(crate) struct Ping {
     #[arg(short, long, default_value = "10000", value_parser = parse_round_trips, allow_negative_numbers = true)]
     pub(crate) count: u64,
 
-    /// The message's size: 64, 4KiB; u64 for a word
+    /// The message's size: 64, 4KiB; u64 for a word, none for nothing
     #[arg(short, long, default_value = "64", value_name = "SIZE", allow_negative_numbers = true)]
     pub(crate) size: Payload,
 
@@ -190,6 +197,7 @@ pub(crate) struct Compare {
 
 fn parse_size(text: &str) -> Result<Payload, String> {
     match text {
+        "none" => Err(String::from("for messages without bytes, use --payload none")),
         "u64" => Err(String::from("for words, use --payload u64")),
         _ => text.parse(),
     }

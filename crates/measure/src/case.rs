@@ -61,14 +61,19 @@ names!(
 );
 
 impl Pattern {
-    /// Whether there may be several producers.
+    /// Whether one side may be several.
     pub fn gathers(self) -> bool {
-        matches!(self, Pattern::FanIn | Pattern::Merge | Pattern::Mpmc)
+        matches!(self, Pattern::FanIn | Pattern::Merge | Pattern::Mpmc | Pattern::RequestReply | Pattern::PubSub)
     }
 
     /// Whether what one end sends is answered, or met, by what the other does: both have both.
     pub fn both_ways(self) -> bool {
         matches!(self, Pattern::PingPong | Pattern::Duplex | Pattern::RequestReply)
+    }
+
+    /// Whether every message waits for the answer to the one before: how long that takes is what counts.
+    pub fn asks(self) -> bool {
+        matches!(self, Pattern::PingPong | Pattern::RequestReply)
     }
 
     /// Whether mechanisms are ranked by how fast they are.
@@ -81,6 +86,8 @@ impl Pattern {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PayloadKind {
+    /// Nothing: a mechanism that only tells that there was a message.
+    None,
     /// A machine word, passed by value.
     U64,
     /// A run of bytes: a `Vec<u8>` where a channel takes values, a slice elsewhere.
@@ -98,6 +105,7 @@ pub enum PayloadKind {
 names!(
     PayloadKind,
     "payload",
+    None = "none",
     U64 = "u64",
     Bytes = "bytes",
     Inline = "inline",
@@ -111,6 +119,8 @@ names!(
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]
 pub enum Payload {
+    /// Nothing.
+    None,
     /// A machine word.
     U64,
     /// So many bytes, at least one.
@@ -134,6 +144,7 @@ impl Payload {
     /// Its kind.
     pub fn kind(self) -> PayloadKind {
         match self {
+            Payload::None => PayloadKind::None,
             Payload::U64 => PayloadKind::U64,
             Payload::Bytes(_) => PayloadKind::Bytes,
             Payload::Inline => PayloadKind::Inline,
@@ -146,21 +157,23 @@ impl Payload {
     /// Its length in bytes; of a message that of its data.
     pub fn len(self) -> usize {
         match self {
+            Payload::None => 0,
             Payload::U64 => 8,
             Payload::Bytes(len) | Payload::Shared(len) | Payload::Unread(len) | Payload::Message(len) => len,
             Payload::Inline => Payload::INLINE,
         }
     }
 
-    /// Never: a message has at least one byte.
+    /// Whether its length is 0.
     pub fn is_empty(self) -> bool {
-        false
+        self.len() == 0
     }
 }
 
 impl fmt::Display for Payload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Payload::None => f.pad("none"),
             Payload::U64 => f.pad("u64"),
             Payload::Bytes(len) => f.pad(&units::size(*len)),
             Payload::Inline => f.pad("inline"),
@@ -176,6 +189,7 @@ impl FromStr for Payload {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (of, size): (fn(usize) -> Payload, &str) = match text.split_once('-') {
+            None if text == "none" => return Ok(Payload::None),
             None if text == "u64" => return Ok(Payload::U64),
             None if text == "inline" => return Ok(Payload::Inline),
             Some(("shared", size)) => (Payload::Shared, size),
@@ -287,7 +301,7 @@ pub struct Cell {
     pub pattern: Pattern,
     /// What is sent.
     pub payload: Payload,
-    /// How many send.
+    /// How many send; in `mpmc` as many receive, and in `pub-sub`, where one sends, so many receive.
     pub producers: usize,
     /// How many messages may be under way, where the mechanism lets one choose.
     pub capacity: usize,
@@ -306,9 +320,22 @@ impl Cell {
     /// The capacity of a cell that nobody gave another; headings name only others.
     pub const CAPACITY: usize = 1024;
 
+    /// How many streams of messages there are, each with a sender of its own.
+    pub fn senders(&self) -> usize {
+        match self.pattern {
+            Pattern::PubSub => 1,
+            Pattern::Duplex => 2,
+            _ => self.producers,
+        }
+    }
+
     /// How many receive.
     pub fn consumers(&self) -> usize {
-        if self.pattern == Pattern::Mpmc { self.producers } else { 1 }
+        match self.pattern {
+            Pattern::Mpmc | Pattern::PubSub => self.producers,
+            Pattern::Duplex => 2,
+            _ => 1,
+        }
     }
 }
 
@@ -316,7 +343,7 @@ impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} · {}", self.scope, self.pattern)?;
         if self.pattern.gathers() {
-            write!(f, " {}→{}", self.producers, self.consumers())?;
+            write!(f, " {}→{}", self.senders(), self.consumers())?;
         }
         write!(f, " · {}", self.payload)?;
         // One thread waits for nobody.
@@ -413,6 +440,7 @@ mod tests {
 
     #[test]
     fn payloads_parse_with_units() {
+        assert_eq!("none".parse(), Ok(Payload::None));
         assert_eq!("u64".parse(), Ok(Payload::U64));
         assert_eq!("64".parse(), Ok(Payload::Bytes(64)));
         assert_eq!("4KiB".parse(), Ok(Payload::Bytes(4096)));

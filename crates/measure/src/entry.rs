@@ -98,6 +98,7 @@ impl<M: Carries<u64> + Carries<Vec<u8>> + Carries<Inline> + Carries<Shared>> Car
 /// Makes an entry of a mechanism that carries values.
 pub fn values<M: CarriesValues>(mechanism: M) -> impl Entry {
     let run: Run<M> = |mechanism, case, role, ctx| match case.payload {
+        Payload::None => bail!("{} carries values, and each has bytes", case.mechanism),
         Payload::U64 => drive::<M, u64>(mechanism, case, role, ctx),
         Payload::Bytes(_) => drive::<M, Vec<u8>>(mechanism, case, role, ctx),
         Payload::Inline => drive::<M, Inline>(mechanism, case, role, ctx),
@@ -249,11 +250,12 @@ pub fn can_run(entry: &dyn Entry, case: &Case, cores: usize) -> Result<(), Strin
         return Err(format!("has no rendezvous: its capacity is at least {}", spec.least_capacity));
     }
     let producers = spec.max_producers.unwrap_or(MAX_PRODUCERS).min(MAX_PRODUCERS);
-    if case.producers > producers {
+    if case.pattern != Pattern::PubSub && case.producers > producers {
         return Err(format!("takes at most {producers} producers, {} were asked for", case.producers));
     }
     let in_turn = spec.ordering == Ordering::Strict && spec.loss == Loss::Never;
-    if case.payload.len() < 8 && (case.producers > 1 || !in_turn) {
+    let alone = case.senders() == 1 || case.pattern == Pattern::Duplex;
+    if case.payload.len() < 8 && !(alone && in_turn) {
         return Err(String::from(
             "messages under 8 bytes cannot say which they are: use 8 or more, or one producer and a mechanism that is ordered \
              and loses none",
@@ -270,6 +272,12 @@ pub fn can_run(entry: &dyn Entry, case: &Case, cores: usize) -> Result<(), Strin
     }
     if case.place == Place::OtherCore && cores < 2 {
         return Err(String::from("there is only one core for us: use --place same-core"));
+    }
+    if case.pattern == Pattern::Duplex && case.wait == Wait::Spin {
+        return Err(String::from("both ends of a side would spin on one core: use --wait block"));
+    }
+    if case.pattern == Pattern::Duplex && spec.loss == Loss::Counted {
+        return Err(String::from("looks for the highest rate at which it loses little, one way at a time"));
     }
     if case.pattern == Pattern::Burst && (case.capacity as u64) < BURST {
         return Err(format!("a burst of {BURST} needs room for as many: use --capacity {BURST}"));

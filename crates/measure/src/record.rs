@@ -30,7 +30,7 @@ pub const REPEATS: usize = 2;
 /// [`Record::rounds_planned`].
 pub const MAKE_UP_ROUNDS: usize = 3;
 /// The columns of the CSV table.
-const COLUMNS: [&str; 38] = [
+const COLUMNS: [&str; 39] = [
     "round",
     "mechanism",
     "control",
@@ -45,6 +45,7 @@ const COLUMNS: [&str; 38] = [
     "place",
     "load",
     "room",
+    "calls_per_message",
     "line_ns",
     "messages",
     "window_ns",
@@ -338,7 +339,7 @@ impl Record {
         table.write_record(COLUMNS)?;
         let optional = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
         for instance in &self.instances {
-            let Entrant { case, control, room } = &self.entrants[instance.entrant];
+            let Entrant { case, control, room, calls } = &self.entrants[instance.entrant];
             let mut row: Vec<String> = vec![
                 instance.round.to_string(),
                 case.mechanism.clone(),
@@ -354,6 +355,7 @@ impl Record {
                 case.place.to_string(),
                 case.load.to_string(),
                 room.map_or(String::new(), |room| room.to_string()),
+                optional(*calls),
                 optional(instance.line_ns),
             ];
             match &instance.outcome {

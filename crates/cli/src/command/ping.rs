@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use estafette_measure::case::{Case, Cell, Load, Pattern, Payload, PayloadKind, Place};
-use estafette_measure::coordinator::{FailureKind, Interrupt, Scratch};
+use estafette_measure::coordinator::{FailureKind, Interrupt, Scratch, calls};
 use estafette_measure::entry::can_run;
 use estafette_measure::limits::{self, available_cpus};
 use estafette_measure::plan::{Entrant, Plan, TIMEOUT};
@@ -27,6 +27,8 @@ struct Summary<'a> {
     count: u64,
     total_ns: u64,
     round_trips_per_second: f64,
+    /// For a round trip, of both ends; none where they were not counted.
+    system_calls: Option<f64>,
     limit: Option<Limit>,
     figures: &'a Figures,
 }
@@ -51,6 +53,8 @@ pub(crate) fn run(registry: &Registry, args: &Ping) -> Result<Exit> {
     let Some(limits) = progress.limits(&cpus, limits::DEFAULT_BUDGET / 2, &mut interrupt)? else {
         return Ok(Exit::Interrupted);
     };
+    progress.stage("system calls");
+    let Ok(calls) = calls(registry, &case, &cpus, &mut scratch, &mut interrupt) else { return Ok(Exit::Interrupted) };
     progress.stage("round trips");
     let warmup = (args.count / 10).clamp(*WARMUP.start(), *WARMUP.end());
     let entrant = Entrant::new(case, false);
@@ -80,6 +84,7 @@ pub(crate) fn run(registry: &Registry, args: &Ping) -> Result<Exit> {
         count: figures.messages,
         total_ns: figures.window_ns,
         round_trips_per_second: figures.per_second(),
+        system_calls: calls,
         limit,
         figures: &figures,
     };
@@ -127,14 +132,15 @@ fn case(registry: &Registry, args: &Ping, cores: usize) -> Result<Case> {
         place: args.place.unwrap_or(place),
         load: Load::Saturated,
     };
-    // A mechanism of words has no sizes: the default size means the only one it has.
-    let words_only = spec.payloads.iter().all(|kind| *kind == Payload::U64.kind());
+    // A mechanism of words, or of messages without bytes, has no sizes: the default size means the first that it carries.
+    // A size is that of what is sent.
     let messages_only = spec.payloads.iter().all(|kind| *kind == PayloadKind::Message);
-    let payload = match args.size {
-        Payload::Bytes(64) if words_only => Payload::U64,
-        // A size is that of what is sent.
-        Payload::Bytes(len) if messages_only => Payload::Message(len),
-        size => size,
+    let payload = match spec.payloads.first() {
+        _ if messages_only => Payload::Message(args.size.len()),
+        _ if args.size != Payload::Bytes(64) || spec.payloads.contains(&PayloadKind::Bytes) => args.size,
+        Some(PayloadKind::None) => Payload::None,
+        Some(PayloadKind::U64) => Payload::U64,
+        _ => args.size,
     };
     Ok(Case { mechanism: spec.name.clone(), cell: Cell { payload, ..cell } })
 }
@@ -162,6 +168,9 @@ fn block(summary: &Summary<'_>, cell: &Cell) -> Result<String> {
     }
     if let Some(cpu) = summary.figures.cpu_ns_per_message {
         lines.push((String::from("Processor time"), format!("{} a round trip, both ends", units::duration(cpu))));
+    }
+    if let Some(calls) = summary.system_calls {
+        lines.push((String::from("System calls"), format!("{calls:.1} a round trip, both ends, counted apart")));
     }
     if summary.figures.faults.lost > 0 {
         lines.push((String::from("Lost"), summary.figures.faults.lost.to_string()));

@@ -12,6 +12,7 @@ pub struct Generator {
     seed: u64,
     len: usize,
     made: u64,
+    producer: usize,
     /// What messages that share a buffer are clones of, once one was made.
     template: Option<Bytes>,
 }
@@ -23,7 +24,20 @@ impl Generator {
     /// If `producer` is not below [`MAX_PRODUCERS`].
     pub fn new(seed: u64, producer: usize, len: usize) -> Generator {
         assert!(producer < MAX_PRODUCERS, "producer {producer}: there can be {MAX_PRODUCERS}");
-        Generator { next: raw(producer, 0, false).wrapping_mul(MULTIPLIER), seed, len, made: 0, template: None }
+        Generator {
+            next: raw(producer, 0, false).wrapping_mul(MULTIPLIER),
+            seed,
+            len,
+            made: 0,
+            producer,
+            template: None,
+        }
+    }
+
+    /// Whose stream it is. A server of several clients answers each with that client's own, so this says whom.
+    #[inline]
+    pub fn producer(&self) -> usize {
+        self.producer
     }
 
     /// The length of every message in bytes.
@@ -32,7 +46,7 @@ impl Generator {
         self.len
     }
 
-    /// Whether messages have no bytes: never, in a case that was planned.
+    /// Whether messages have no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -49,6 +63,11 @@ impl Generator {
         Generator { template: self.template.take(), ..*self }
     }
 
+    /// The stream of another producer, from its beginning.
+    pub(crate) fn of(&self, producer: usize) -> Generator {
+        Generator::new(self.seed, producer, self.len)
+    }
+
     /// Turns the next message into the mark that ends the stream; it carries the number of messages before it.
     pub fn end(&mut self) {
         debug_assert!(self.made < MAX_MESSAGES, "sequence numbers repeat");
@@ -62,6 +81,16 @@ impl Generator {
         self.next = self.next.wrapping_add(NEXT);
         self.made += 1;
         tag
+    }
+
+    /// The next message where it has no bytes: nothing, or of the mark that ends the stream, the number of messages before
+    /// it.
+    #[inline(always)]
+    pub fn pulse(&mut self) -> Option<u64> {
+        // The multiplier is odd: a tag's last bit is that of the raw word.
+        let ends = self.next & END_BIT != 0;
+        self.word();
+        ends.then(|| self.made - 1)
     }
 
     /// The buffer that messages share, where they do.
