@@ -119,6 +119,7 @@ fn setup(name: &str, pattern: Pattern, len: usize, window: Window) -> Setup {
         cpus: available_cpus(),
         timeout: Duration::from_secs(5),
         count_timeout: Duration::from_secs(30),
+        traced: false,
     }
 }
 

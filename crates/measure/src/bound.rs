@@ -36,6 +36,10 @@ impl Handling {
                 next.fill(&mut buffer);
                 seen.bytes(std::hint::black_box(&buffer));
             }
+            Payload::Message(_) => {
+                let topic = next.message(&mut buffer);
+                seen.message(std::hint::black_box(topic), std::hint::black_box(&buffer));
+            }
             Payload::Shared(_) | Payload::Unread(_) => std::hint::black_box(Shared::make(&mut next)).check(&mut seen),
         };
         let mut count = 1u32;
@@ -75,6 +79,10 @@ pub fn bind(cell: &Cell, limits: &Limits, ring_ns: Option<f64>, handling: &[Hand
         // Two tasks may share a worker: no line has to cross, nobody has to be woken.
         let times = if cell.pattern.asks() { 2.0 } else { 1.0 };
         return bound("fill and check", handled? * times);
+    }
+    if cell.pattern == Pattern::Codec {
+        // Two copies of the bytes and a look at them; what that takes is what the row says that does no more.
+        return bound("copying and looking", ring_ns?);
     }
     if let Some(ns) = ring_ns {
         return bound("limit ring", ns);

@@ -37,6 +37,8 @@ pub enum Pattern {
     RequestReply,
     /// One publisher sends to several subscribers as fast as it can; each of them gets every message.
     PubSub,
+    /// Each message is written down as bytes and read back from them, in one thread.
+    Codec,
 }
 
 /// How many messages a burst has.
@@ -54,7 +56,8 @@ names!(
     Burst = "burst",
     Duplex = "duplex",
     RequestReply = "request-reply",
-    PubSub = "pub-sub"
+    PubSub = "pub-sub",
+    Codec = "codec"
 );
 
 impl Pattern {
@@ -95,6 +98,8 @@ pub enum PayloadKind {
     Shared,
     /// The same, of which the receiver reads the tag alone.
     Unread,
+    /// A topic and a vector of bytes: a value that has to be written down as bytes to leave its process.
+    Message,
 }
 
 names!(
@@ -105,7 +110,8 @@ names!(
     Bytes = "bytes",
     Inline = "inline",
     Shared = "shared",
-    Unread = "unread"
+    Unread = "unread",
+    Message = "message"
 );
 
 /// What a message is: its kind and its size.
@@ -125,6 +131,8 @@ pub enum Payload {
     Shared(usize),
     /// The same, not read.
     Unread(usize),
+    /// A topic, and so many bytes of data, at least 8.
+    Message(usize),
 }
 
 impl Payload {
@@ -142,15 +150,16 @@ impl Payload {
             Payload::Inline => PayloadKind::Inline,
             Payload::Shared(_) => PayloadKind::Shared,
             Payload::Unread(_) => PayloadKind::Unread,
+            Payload::Message(_) => PayloadKind::Message,
         }
     }
 
-    /// Its length in bytes.
+    /// Its length in bytes; of a message that of its data.
     pub fn len(self) -> usize {
         match self {
             Payload::None => 0,
             Payload::U64 => 8,
-            Payload::Bytes(len) | Payload::Shared(len) | Payload::Unread(len) => len,
+            Payload::Bytes(len) | Payload::Shared(len) | Payload::Unread(len) | Payload::Message(len) => len,
             Payload::Inline => Payload::INLINE,
         }
     }
@@ -170,6 +179,7 @@ impl fmt::Display for Payload {
             Payload::Inline => f.pad("inline"),
             Payload::Shared(len) => f.pad(&format!("shared-{}", units::size(*len))),
             Payload::Unread(len) => f.pad(&format!("unread-{}", units::size(*len))),
+            Payload::Message(len) => f.pad(&format!("message-{}", units::size(*len))),
         }
     }
 }
@@ -184,6 +194,7 @@ impl FromStr for Payload {
             None if text == "inline" => return Ok(Payload::Inline),
             Some(("shared", size)) => (Payload::Shared, size),
             Some(("unread", size)) => (Payload::Unread, size),
+            Some(("message", size)) => (Payload::Message, size),
             _ => (Payload::Bytes, text),
         };
         match units::parse_size(size)? {
@@ -334,7 +345,11 @@ impl fmt::Display for Cell {
         if self.pattern.gathers() {
             write!(f, " {}→{}", self.senders(), self.consumers())?;
         }
-        write!(f, " · {} · {}", self.payload, self.wait)?;
+        write!(f, " · {}", self.payload)?;
+        // One thread waits for nobody.
+        if self.pattern != Pattern::Codec {
+            write!(f, " · {}", self.wait)?;
+        }
         match (self.runtime, self.place) {
             (Runtime::Thread, place) => write!(f, " · {place}")?,
             (runtime, _) => write!(f, " · {runtime}")?,
@@ -429,7 +444,8 @@ mod tests {
         assert_eq!("u64".parse(), Ok(Payload::U64));
         assert_eq!("64".parse(), Ok(Payload::Bytes(64)));
         assert_eq!("4KiB".parse(), Ok(Payload::Bytes(4096)));
-        for payload in [Payload::Bytes(4096), Payload::Inline, Payload::Shared(1200), Payload::Unread(1024)] {
+        let others = [Payload::Inline, Payload::Shared(1200), Payload::Unread(1024), Payload::Message(10_240)];
+        for payload in others.into_iter().chain([Payload::Bytes(4096)]) {
             assert_eq!(payload.to_string().parse(), Ok(payload));
         }
         assert_eq!(Payload::Shared(1200).to_string(), "shared-1200B");

@@ -636,6 +636,7 @@ impl Loops {
             shares,
             dropped,
             late,
+            codec: None,
             held,
             lost,
             window_ns,

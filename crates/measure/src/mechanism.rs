@@ -237,7 +237,8 @@ pub trait Mechanism: Send + Sync + 'static {
 }
 
 /// A mechanism that carries payloads of kind `P`: a type that implements [`Payload`](crate::Payload), or
-/// [`Raw`] for one that carries slices of bytes.
+/// [`Raw`] for one that carries slices of bytes. One that carries [`Message`](crate::message::Message) decides itself what
+/// a message is before it is written down; its topic and its data are the same in each.
 pub trait Carries<P>: Mechanism {
     /// Its sending end.
     type Tx: Tx;

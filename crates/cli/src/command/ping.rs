@@ -133,7 +133,10 @@ fn case(registry: &Registry, args: &Ping, cores: usize) -> Result<Case> {
         load: Load::Saturated,
     };
     // A mechanism of words, or of messages without bytes, has no sizes: the default size means the first that it carries.
+    // A size is that of what is sent.
+    let messages_only = spec.payloads.iter().all(|kind| *kind == PayloadKind::Message);
     let payload = match spec.payloads.first() {
+        _ if messages_only => Payload::Message(args.size.len()),
         _ if args.size != Payload::Bytes(64) || spec.payloads.contains(&PayloadKind::Bytes) => args.size,
         Some(PayloadKind::None) => Payload::None,
         Some(PayloadKind::U64) => Payload::U64,

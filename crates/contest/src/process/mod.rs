@@ -2,9 +2,10 @@
 
 use estafette_measure::Registry;
 use estafette_measure::case::Case;
-use estafette_measure::entry::bytes;
+use estafette_measure::entry::{bytes, messages};
 
 use crate::network;
+use crate::typed::{ByHand, Postcard};
 
 mod c_peer;
 mod eventfd;
@@ -12,6 +13,7 @@ mod fifo;
 mod handed;
 mod interprocess;
 mod ipc_channel;
+mod ipc_channel_typed;
 mod limit_ring;
 mod pipe;
 mod posix_mq;
@@ -22,6 +24,7 @@ mod signal;
 mod sysv_mq;
 mod under;
 mod unix_packet;
+mod unix_packet_typed;
 mod unix_stream;
 mod unix_stream_epoll;
 mod vmsplice;
@@ -40,7 +43,7 @@ fn slots(case: &Case) -> usize {
 
 /// Adds this scope's mechanisms.
 pub fn enrol(registry: Registry) -> Registry {
-    registry
+    let registry = registry
         .enrol(bytes(pipe::Pipe))
         .enrol(bytes(unix_stream::UnixStream))
         .enrol(bytes(unix_stream_epoll::UnixStreamEpoll))
@@ -66,5 +69,8 @@ pub fn enrol(registry: Registry) -> Registry {
         .enrol(bytes(sysv_mq::SysvMq))
         .enrol(bytes(vmsplice::Vmsplice))
         .enrol(c_peer::pipe())
-        .enrol(c_peer::unix_stream())
+        .enrol(c_peer::unix_stream());
+    ipc_channel_typed::enrol(registry)
+        .enrol(messages(unix_packet_typed::TypedPacket::<Postcard>::new()))
+        .enrol(messages(unix_packet_typed::TypedPacket::<ByHand>::new()))
 }

@@ -110,6 +110,15 @@ impl Generator {
         }
     }
 
+    /// The next message as a topic, which is returned, and data: writes every byte of `data`, whose length is
+    /// [`Generator::len`].
+    #[inline]
+    pub fn message(&mut self, data: &mut [u8]) -> u32 {
+        let tag = self.next ^ self.seed;
+        self.fill(data);
+        super::typed::topic(tag)
+    }
+
     /// Writes a message of any length that begins with this word.
     #[inline]
     fn spread(mut word: u64, out: &mut [u8]) {

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::shared::is_intact;
+use super::typed::topic;
 use super::{
     END_BIT, INVERSE, MULTIPLIER, NEXT, PRODUCER_BITS, PRODUCER_SHIFT, SEQUENCE_BITS, SEQUENCE_SHIFT, STEP, raw,
 };
@@ -209,6 +210,16 @@ impl Verifier {
             self.unexpected(tag, false);
         } else {
             self.word(tag);
+        }
+    }
+
+    /// Checks a message that is a topic beside data of at least 8 bytes.
+    #[inline]
+    pub fn message(&mut self, of: u32, data: &[u8]) {
+        match data.first_chunk() {
+            Some(tag) if topic(u64::from_le_bytes(*tag)) == of => self.bytes(data),
+            // A topic that does not belong to its data is as wrong as data without a tag.
+            tag => self.unexpected(tag.map_or(0, |tag| u64::from_le_bytes(*tag)), false),
         }
     }
 
