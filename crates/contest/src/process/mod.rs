@@ -7,6 +7,7 @@ use estafette_measure::entry::bytes;
 use crate::network;
 
 mod c_peer;
+mod descriptor;
 mod eventfd;
 mod fifo;
 mod handed;
@@ -63,6 +64,7 @@ pub fn enrol(registry: Registry) -> Registry {
         .enrol(bytes(shm_ring::MMAP_FILE_EVENTFD))
         .enrol(bytes(sysv_mq::SysvMq))
         .enrol(bytes(vmsplice::Vmsplice))
+        .enrol(bytes(descriptor::Descriptor))
         .enrol(c_peer::pipe())
         .enrol(c_peer::unix_stream())
 }
