@@ -12,6 +12,8 @@ mod eventfd;
 mod fifo;
 mod handed;
 mod interprocess;
+mod io_uring;
+mod io_uring_msg;
 mod ipc_channel;
 mod limit_ring;
 mod pipe;
@@ -65,6 +67,8 @@ pub fn enrol(registry: Registry) -> Registry {
         .enrol(bytes(sysv_mq::SysvMq))
         .enrol(bytes(vmsplice::Vmsplice))
         .enrol(bytes(descriptor::Descriptor))
+        .enrol(bytes(io_uring::IoUringSocket))
+        .enrol(bytes(io_uring_msg::MsgRing))
         .enrol(c_peer::pipe())
         .enrol(c_peer::unix_stream())
 }
