@@ -27,6 +27,7 @@ mod under;
 mod unix_packet;
 mod unix_stream;
 mod vmsplice;
+mod vsock;
 
 pub use self::pipe::Pipe;
 pub use self::unix_stream::UnixStream;
@@ -69,6 +70,7 @@ pub fn enrol(registry: Registry) -> Registry {
         .enrol(bytes(descriptor::Descriptor))
         .enrol(bytes(io_uring::IoUringSocket))
         .enrol(bytes(io_uring_msg::MsgRing))
+        .enrol(bytes(vsock::Vsock))
         .enrol(c_peer::pipe())
         .enrol(c_peer::unix_stream())
 }
