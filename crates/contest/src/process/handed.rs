@@ -3,20 +3,20 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use anyhow::Result;
-use estafette_measure::case::{Case, Role};
+use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::{Ends, Rendezvous};
 
 /// Opens a party's ends. The consumer makes what messages come on, and where they are answered what the answers go on:
 /// `there` and `back` return the descriptor for the producer and the consumer's own end. The producer makes its ends of
-/// these descriptors with `tx` and `rx`. With several producers all of them have the same one.
+/// these descriptors with `tx` and `rx`. Several producers share what messages come on; each has answers of its own.
 pub(super) fn open<T, R>(
     case: &Case,
     role: Role,
     meet: &mut Rendezvous,
-    there: impl FnOnce() -> Result<(OwnedFd, R)>,
-    back: impl FnOnce() -> Result<(OwnedFd, T)>,
-    tx: impl FnOnce(OwnedFd) -> Result<T>,
-    rx: impl FnOnce(OwnedFd) -> Result<R>,
+    there: impl Fn() -> Result<(OwnedFd, R)>,
+    back: impl Fn() -> Result<(OwnedFd, T)>,
+    tx: impl Fn(OwnedFd) -> Result<T>,
+    rx: impl Fn(OwnedFd) -> Result<R>,
 ) -> Result<Ends<T, R>> {
     open_several(
         case,
@@ -34,31 +34,57 @@ pub(super) fn open_several<T, R, const N: usize>(
     case: &Case,
     role: Role,
     meet: &mut Rendezvous,
-    there: impl FnOnce() -> Result<([OwnedFd; N], R)>,
-    back: impl FnOnce() -> Result<([OwnedFd; N], T)>,
-    tx: impl FnOnce([OwnedFd; N]) -> Result<T>,
-    rx: impl FnOnce([OwnedFd; N]) -> Result<R>,
+    there: impl Fn() -> Result<([OwnedFd; N], R)>,
+    back: impl Fn() -> Result<([OwnedFd; N], T)>,
+    tx: impl Fn([OwnedFd; N]) -> Result<T>,
+    rx: impl Fn([OwnedFd; N]) -> Result<R>,
 ) -> Result<Ends<T, R>> {
     let answers = case.pattern.both_ways();
-    match role {
-        Role::Producer(index) => {
-            let tx = tx(meet.want_descriptors("there")?)?;
-            match answers {
-                true => Ok(Ends::both(role, tx, rx(meet.want_descriptors("back")?)?)),
-                false => Ok(Ends::producer(index, tx)),
-            }
-        }
-        _ => {
-            let (theirs, ours) = there()?;
-            offer(meet, "there", &theirs)?;
-            if !answers {
-                return Ok(Ends::consumer(0, ours));
-            }
-            let (theirs, answer) = back()?;
-            offer(meet, "back", &theirs)?;
-            Ok(Ends::both(role, answer, ours))
-        }
+    if let Role::Producer(index) = role {
+        let tx = tx(meet.want_descriptors("there")?)?;
+        return match answers {
+            true => Ok(Ends::both(role, tx, rx(meet.want_descriptors(&format!("back:{index}"))?)?)),
+            false => Ok(Ends::producer(index, tx)),
+        };
     }
+    let (theirs, ours) = there()?;
+    offer(meet, "there", &theirs)?;
+    if !answers {
+        return Ok(Ends::consumer(0, ours));
+    }
+    let mut txs = Vec::new();
+    for client in 0..case.producers {
+        let (theirs, ours) = back()?;
+        offer(meet, &format!("back:{client}"), &theirs)?;
+        txs.push(ours);
+    }
+    match <[T; 1]>::try_from(txs) {
+        Ok([tx]) => Ok(Ends::both(role, tx, ours)),
+        Err(txs) => Ok(Ends::server(ours, txs)),
+    }
+}
+
+/// Opens a party's ends where one publishes to several: each subscriber makes what its messages come on, and the publisher
+/// makes one end of all their descriptors.
+pub(super) fn publish<T, R>(
+    case: &Case,
+    role: Role,
+    meet: &mut Rendezvous,
+    there: impl Fn() -> Result<(OwnedFd, R)>,
+    tx: impl Fn(Vec<OwnedFd>) -> Result<T>,
+) -> Result<Ends<T, R>> {
+    debug_assert_eq!(case.pattern, Pattern::PubSub);
+    if let Role::Consumer(index) = role {
+        let (theirs, ours) = there()?;
+        offer(meet, &format!("there:{index}"), &[theirs])?;
+        return Ok(Ends::consumer(index, ours));
+    }
+    let mut theirs = Vec::new();
+    for index in 0..case.consumers() {
+        let [there]: [OwnedFd; 1] = meet.want_descriptors(&format!("there:{index}"))?;
+        theirs.push(there);
+    }
+    Ok(Ends::producer(0, tx(theirs)?))
 }
 
 fn offer<const N: usize>(meet: &mut Rendezvous, name: &str, descriptors: &[OwnedFd; N]) -> Result<()> {

@@ -26,6 +26,7 @@ mod sysv_mq;
 mod under;
 mod unix_packet;
 mod unix_stream;
+mod unix_stream_epoll;
 mod vmsplice;
 mod vsock;
 
@@ -46,6 +47,7 @@ pub fn enrol(registry: Registry) -> Registry {
     registry
         .enrol(bytes(pipe::Pipe))
         .enrol(bytes(unix_stream::UnixStream))
+        .enrol(bytes(unix_stream_epoll::UnixStreamEpoll))
         .enrol(bytes(fifo::Fifo))
         .enrol(bytes(unix_packet::DATAGRAM))
         .enrol(bytes(unix_packet::SEQPACKET))
