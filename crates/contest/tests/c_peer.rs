@@ -13,7 +13,7 @@ use estafette_measure::protocol::PartyReport;
 use estafette_measure::spec::{Runtime, Scope, Wait};
 use estafette_measure::window::Window;
 
-const PEER: &str = concat!(env!("OUT_DIR"), "/c-peer");
+const PEER: &str = concat!(env!("OUT_DIR"), "/c-peer-pipe");
 const SEED: u64 = 0x001D_2C3B_4A59_6877;
 
 /// An instance ends every process that its coordinator has left, so one test at a time has children.
@@ -81,9 +81,16 @@ fn it_plays_both_patterns_in_windows_of_both_kinds() {
     let time = Window::Time { warmup_ns: 2_000_000, measure_ns: 10_000_000 };
     let count = Window::Count { warmup: 10, messages: 100 };
     let (mut scratch, mut interrupt) = (Scratch::new().unwrap(), Interrupt::install().unwrap());
-    for name in ["process/pipe-c", "process/unix-stream-c"] {
+    // Up to what each takes on any system.
+    let programs = [
+        ("process/pipe-c", 65_537),
+        ("process/unix-stream-c", 65_537),
+        ("process/posix-mq-c", 8_191),
+        ("process/shm-mutex-c", 65_537),
+    ];
+    for (name, longest) in programs {
         for pattern in [Pattern::PingPong, Pattern::Stream] {
-            for (window, len) in [1, 7, 8, 9, 65_537].into_iter().flat_map(|len| [(time, len), (count, len)]) {
+            for (window, len) in [1, 7, 8, 9, longest].into_iter().flat_map(|len| [(time, len), (count, len)]) {
                 let entry = registry.get(name).unwrap();
                 let setup = setup(name, pattern, len, window);
                 let what = format!("{} {window:?}", setup.case.cell);
@@ -119,6 +126,7 @@ fn setup(name: &str, pattern: Pattern, len: usize, window: Window) -> Setup {
         cpus: available_cpus(),
         timeout: Duration::from_secs(5),
         count_timeout: Duration::from_secs(30),
+        traced: false,
     }
 }
 

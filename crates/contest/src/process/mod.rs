@@ -50,4 +50,6 @@ pub fn enrol(registry: Registry) -> Registry {
         .enrol(bytes(limit_ring::LimitRing))
         .enrol(c_peer::pipe())
         .enrol(c_peer::unix_stream())
+        .enrol(c_peer::posix_mq())
+        .enrol(c_peer::shm_mutex())
 }
