@@ -60,7 +60,7 @@ pub(crate) struct Bench {
     #[arg(long, value_delimiter = ',', value_parser = parse_size, value_name = "SIZE", allow_negative_numbers = true)]
     pub(crate) size: Vec<Payload>,
 
-    /// Only cells with this kind of payload: u64, bytes, inline, shared, unread
+    /// Only cells with this kind of payload: none, u64, bytes, inline, shared, unread
     #[arg(long, value_name = "KIND")]
     pub(crate) payload: Option<PayloadKind>,
 
@@ -131,7 +131,7 @@ pub(crate) struct Ping {
     #[arg(short, long, default_value = "10000", value_parser = parse_round_trips, allow_negative_numbers = true)]
     pub(crate) count: u64,
 
-    /// The message's size: 64, 4KiB; u64 for a word
+    /// The message's size: 64, 4KiB; u64 for a word, none for nothing
     #[arg(short, long, default_value = "64", value_name = "SIZE", allow_negative_numbers = true)]
     pub(crate) size: Payload,
 
@@ -195,6 +195,7 @@ pub(crate) struct Compare {
 
 fn parse_size(text: &str) -> Result<Payload, String> {
     match text {
+        "none" => Err(String::from("for messages without bytes, use --payload none")),
         "u64" => Err(String::from("for words, use --payload u64")),
         _ => text.parse(),
     }

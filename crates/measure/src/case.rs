@@ -83,6 +83,8 @@ impl Pattern {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PayloadKind {
+    /// Nothing: a mechanism that only tells that there was a message.
+    None,
     /// A machine word, passed by value.
     U64,
     /// A run of bytes: a `Vec<u8>` where a channel takes values, a slice elsewhere.
@@ -95,13 +97,24 @@ pub enum PayloadKind {
     Unread,
 }
 
-names!(PayloadKind, "payload", U64 = "u64", Bytes = "bytes", Inline = "inline", Shared = "shared", Unread = "unread");
+names!(
+    PayloadKind,
+    "payload",
+    None = "none",
+    U64 = "u64",
+    Bytes = "bytes",
+    Inline = "inline",
+    Shared = "shared",
+    Unread = "unread"
+);
 
 /// What a message is: its kind and its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]
 pub enum Payload {
+    /// Nothing.
+    None,
     /// A machine word.
     U64,
     /// So many bytes, at least one.
@@ -123,6 +136,7 @@ impl Payload {
     /// Its kind.
     pub fn kind(self) -> PayloadKind {
         match self {
+            Payload::None => PayloadKind::None,
             Payload::U64 => PayloadKind::U64,
             Payload::Bytes(_) => PayloadKind::Bytes,
             Payload::Inline => PayloadKind::Inline,
@@ -134,21 +148,23 @@ impl Payload {
     /// Its length in bytes.
     pub fn len(self) -> usize {
         match self {
+            Payload::None => 0,
             Payload::U64 => 8,
             Payload::Bytes(len) | Payload::Shared(len) | Payload::Unread(len) => len,
             Payload::Inline => Payload::INLINE,
         }
     }
 
-    /// Never: a message has at least one byte.
+    /// Whether its length is 0.
     pub fn is_empty(self) -> bool {
-        false
+        self.len() == 0
     }
 }
 
 impl fmt::Display for Payload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Payload::None => f.pad("none"),
             Payload::U64 => f.pad("u64"),
             Payload::Bytes(len) => f.pad(&units::size(*len)),
             Payload::Inline => f.pad("inline"),
@@ -163,6 +179,7 @@ impl FromStr for Payload {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (of, size): (fn(usize) -> Payload, &str) = match text.split_once('-') {
+            None if text == "none" => return Ok(Payload::None),
             None if text == "u64" => return Ok(Payload::U64),
             None if text == "inline" => return Ok(Payload::Inline),
             Some(("shared", size)) => (Payload::Shared, size),
@@ -408,6 +425,7 @@ mod tests {
 
     #[test]
     fn payloads_parse_with_units() {
+        assert_eq!("none".parse(), Ok(Payload::None));
         assert_eq!("u64".parse(), Ok(Payload::U64));
         assert_eq!("64".parse(), Ok(Payload::Bytes(64)));
         assert_eq!("4KiB".parse(), Ok(Payload::Bytes(4096)));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use glob::Pattern as Glob;
 
 use crate::case::{BURST, Case, Load, Pattern, Payload, Place, Role};
@@ -87,6 +87,7 @@ impl<M: Carries<u64> + Carries<Vec<u8>> + Carries<Inline> + Carries<Shared>> Car
 /// Makes an entry of a mechanism that carries values.
 pub fn values<M: CarriesValues>(mechanism: M) -> impl Entry {
     let run: Run<M> = |mechanism, case, role, ctx| match case.payload {
+        Payload::None => bail!("{} carries values, and each has bytes", case.mechanism),
         Payload::U64 => drive::<M, u64>(mechanism, case, role, ctx),
         Payload::Bytes(_) => drive::<M, Vec<u8>>(mechanism, case, role, ctx),
         Payload::Inline => drive::<M, Inline>(mechanism, case, role, ctx),

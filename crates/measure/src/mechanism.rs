@@ -251,6 +251,7 @@ pub trait Carries<P>: Mechanism {
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>>;
 }
 
-/// Marks a mechanism that carries slices of bytes, of any length up to its limit.
+/// Marks a mechanism that carries slices of bytes, of any length up to its limit; or, where its description says so, words
+/// or nothing but the fact that there was a message.
 #[derive(Debug)]
 pub enum Raw {}

@@ -197,7 +197,9 @@ fn options_apply(args: &Bench, entrants: &[Entrant]) -> Result<()> {
     if !args.load.is_empty() && !any(|cell| !cell.pattern.asks()) {
         bail!("--load is not for ping-pong, which sends one message at a time: add --pattern stream or fan-in");
     }
-    if let (Some(kind @ (PayloadKind::U64 | PayloadKind::Inline)), false) = (args.payload, args.size.is_empty()) {
+    if let (Some(kind @ (PayloadKind::None | PayloadKind::U64 | PayloadKind::Inline)), false) =
+        (args.payload, args.size.is_empty())
+    {
         bail!("--size is not for --payload {kind}, which has a size of its own: leave one of them out");
     }
     Ok(())
@@ -256,6 +258,7 @@ fn cells(suite: Suite, args: &Bench, cores: usize) -> Vec<Cell> {
         sizes => sizes.iter().map(|size| of(size.len())).collect(),
     };
     let payloads = match args.payload {
+        Some(PayloadKind::None) => vec![Payload::None],
         Some(PayloadKind::U64) => vec![Payload::U64],
         Some(PayloadKind::Inline) => vec![Payload::Inline],
         Some(PayloadKind::Shared) => sized(Payload::Shared),

@@ -7,6 +7,7 @@ use estafette_measure::entry::bytes;
 use crate::network;
 
 mod c_peer;
+mod eventfd;
 mod fifo;
 mod handed;
 mod interprocess;
@@ -16,9 +17,14 @@ mod pipe;
 mod posix_mq;
 mod process_vm_readv;
 mod shm_mutex;
+mod shm_ring;
+mod signal;
+mod sysv_mq;
 mod under;
 mod unix_packet;
 mod unix_stream;
+mod unix_stream_epoll;
+mod vmsplice;
 
 pub use self::pipe::Pipe;
 pub use self::unix_stream::UnixStream;
@@ -37,6 +43,7 @@ pub fn enrol(registry: Registry) -> Registry {
     registry
         .enrol(bytes(pipe::Pipe))
         .enrol(bytes(unix_stream::UnixStream))
+        .enrol(bytes(unix_stream_epoll::UnixStreamEpoll))
         .enrol(bytes(fifo::Fifo))
         .enrol(bytes(unix_packet::DATAGRAM))
         .enrol(bytes(unix_packet::SEQPACKET))
@@ -48,6 +55,16 @@ pub fn enrol(registry: Registry) -> Registry {
         .enrol(bytes(interprocess::Interprocess))
         .enrol(bytes(ipc_channel::IpcChannel))
         .enrol(bytes(limit_ring::LimitRing))
+        .enrol(bytes(eventfd::Eventfd))
+        .enrol(bytes(signal::Signal))
+        .enrol(bytes(shm_ring::MEMFD))
+        .enrol(bytes(shm_ring::MEMFD_EVENTFD))
+        .enrol(bytes(shm_ring::SHM_OPEN))
+        .enrol(bytes(shm_ring::SHM_OPEN_EVENTFD))
+        .enrol(bytes(shm_ring::MMAP_FILE))
+        .enrol(bytes(shm_ring::MMAP_FILE_EVENTFD))
+        .enrol(bytes(sysv_mq::SysvMq))
+        .enrol(bytes(vmsplice::Vmsplice))
         .enrol(c_peer::pipe())
         .enrol(c_peer::unix_stream())
         .enrol(c_peer::posix_mq())

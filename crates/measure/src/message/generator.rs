@@ -46,7 +46,7 @@ impl Generator {
         self.len
     }
 
-    /// Whether messages have no bytes: never, in a case that was planned.
+    /// Whether messages have no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -81,6 +81,16 @@ impl Generator {
         self.next = self.next.wrapping_add(NEXT);
         self.made += 1;
         tag
+    }
+
+    /// The next message where it has no bytes: nothing, or of the mark that ends the stream, the number of messages before
+    /// it.
+    #[inline(always)]
+    pub fn pulse(&mut self) -> Option<u64> {
+        // The multiplier is odd: a tag's last bit is that of the raw word.
+        let ends = self.next & END_BIT != 0;
+        self.word();
+        ends.then(|| self.made - 1)
     }
 
     /// The buffer that messages share, where they do.

@@ -166,7 +166,7 @@ impl Verifier {
         self.len
     }
 
-    /// Whether messages have no bytes: never, in a case that was planned.
+    /// Whether messages have no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -221,6 +221,18 @@ impl Verifier {
         } else if !self.turn_to(tag) {
             self.unexpected(tag, true);
         }
+    }
+
+    /// Counts a message that has no bytes, of the only producer.
+    #[inline(always)]
+    pub fn pulse(&mut self) {
+        self.expected = self.expected.wrapping_add(NEXT);
+        self.run += 1;
+    }
+
+    /// Notes that the only producer has ended after so many messages without bytes.
+    pub fn last_pulse(&mut self, total: u64) {
+        self.end(0, total);
     }
 
     /// The next message of a producer other than the one last heard, as where several send at once; false for all else.
@@ -533,6 +545,26 @@ mod tests {
         seen.bytes(&words.word().to_le_bytes());
         assert!(seen.ended());
         assert_eq!(seen.finish().1, Faults::default());
+    }
+
+    #[test]
+    fn messages_without_bytes_are_counted_up_to_the_end() {
+        for (lost, total) in [(0, 10), (3, 10), (0, 0)] {
+            let mut next = Generator::new(SEED, 0, 0);
+            let mut seen = Verifier::new(SEED, 1, 0);
+            for _ in 0..total {
+                assert_eq!(next.pulse(), None);
+            }
+            for _ in lost..total {
+                seen.pulse();
+            }
+            next.end();
+            seen.last_pulse(next.pulse().unwrap());
+            assert!(seen.ended());
+            let (counts, faults) = seen.finish();
+            assert_eq!((counts[0].received, counts[0].announced), (total - lost, Some(total)));
+            assert_eq!(faults, Faults { lost, ..Faults::default() });
+        }
     }
 
     #[test]
