@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const SOURCES: [&str; 3] = ["c/peer.c", "c/assignment.c", "c/protocol.c"];
-const WAYS: [&str; 4] = ["pipe", "unix_stream", "posix_mq", "shm_mutex"];
+const WAYS: [&str; 5] = ["pipe", "unix_stream", "posix_mq", "shm_mutex", "eventfd"];
 
 fn main() {
     println!("cargo::rerun-if-changed=c");

@@ -19,6 +19,7 @@ use estafette_measure::spec::{Spec, Standing};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::io::Errno;
 
+use super::eventfd::Eventfd;
 use super::pipe::Pipe;
 use super::posix_mq::PosixMq;
 use super::shm_mutex::ShmMutex;
@@ -49,6 +50,11 @@ pub(super) fn posix_mq() -> impl Entry {
 /// `process/shm-mutex`, in C.
 pub(super) fn shm_mutex() -> impl Entry {
     Peer::of(bytes(ShmMutex), program!("shm_mutex"))
+}
+
+/// `process/eventfd`, in C.
+pub(super) fn eventfd() -> impl Entry {
+    Peer::of(bytes(Eventfd), program!("eventfd"))
 }
 
 /// A mechanism whose ends are C programs.

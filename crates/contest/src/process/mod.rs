@@ -69,4 +69,5 @@ pub fn enrol(registry: Registry) -> Registry {
         .enrol(c_peer::unix_stream())
         .enrol(c_peer::posix_mq())
         .enrol(c_peer::shm_mutex())
+        .enrol(c_peer::eventfd())
 }
