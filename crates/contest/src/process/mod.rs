@@ -77,7 +77,10 @@ pub fn enrol(registry: Registry) -> Registry {
         .enrol(bytes(io_uring_msg::MsgRing))
         .enrol(bytes(vsock::Vsock))
         .enrol(c_peer::pipe())
-        .enrol(c_peer::unix_stream());
+        .enrol(c_peer::unix_stream())
+        .enrol(c_peer::posix_mq())
+        .enrol(c_peer::shm_mutex())
+        .enrol(c_peer::eventfd());
     ipc_channel_typed::enrol(registry)
         .enrol(messages(unix_packet_typed::TypedPacket::<Postcard>::new()))
         .enrol(messages(unix_packet_typed::TypedPacket::<ByHand>::new()))
