@@ -1,6 +1,6 @@
 //! A descriptor for each message: the sender makes a memory file, writes the message into it and passes it through a pair of
-//! UNIX sockets, beside one byte; the receiver reads it and closes it. What it costs to hand over a file, or a socket, is
-//! the time of the shortest message.
+//! UNIX sockets, beside one byte; the receiver reads it and closes it. Several subscribers get the same file. What it costs
+//! to hand over a file, or a socket, is the time of the shortest message.
 
 use std::future::{Future, ready};
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
@@ -18,6 +18,7 @@ use rustix::net::{
     SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 
+use super::handed;
 use crate::buffer::Buffer;
 
 /// More than this many descriptors under way are no limit.
@@ -31,7 +32,14 @@ impl Mechanism for Descriptor {
     fn spec(&self) -> Spec {
         Spec::new("process/descriptor")
             .stands_on("a memfd for each message: write, SCM_RIGHTS, pread, close")
-            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn])
+            .patterns(&[
+                Pattern::PingPong,
+                Pattern::Stream,
+                Pattern::Duplex,
+                Pattern::FanIn,
+                Pattern::RequestReply,
+                Pattern::PubSub,
+            ])
             .max_producers(None)
             .joins(Joins::Standard)
     }
@@ -89,6 +97,20 @@ impl Carries<Raw> for Descriptor {
     type Rx = Taking;
 
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Passing, Taking>> {
+        let len = case.payload.len();
+        let each = |sockets| Passing { sockets, buffer: Buffer::new(len) };
+        let tx = |socket| each(vec![socket]);
+        // One byte more than a message has, so that a longer one does not pass for a right one.
+        let rx = |socket| Taking { socket, buffer: Buffer::new(len + 1) };
+        let there = || pair().map(|(ours, theirs)| (theirs, rx(ours)));
+        match case.pattern {
+            Pattern::PubSub => return handed::publish(case, role, meet, there, |theirs| Ok(each(theirs))),
+            Pattern::RequestReply => {
+                let back = || pair().map(|(ours, theirs)| (theirs, tx(ours)));
+                return handed::open(case, role, meet, there, back, |there| Ok(tx(there)), |back| Ok(rx(back)));
+            }
+            _ => {}
+        }
         let socket = if let Role::Consumer(_) = role {
             let (ours, theirs) = pair()?;
             meet.offer_descriptors("socket", &[theirs.as_fd()])?;
@@ -97,17 +119,14 @@ impl Carries<Raw> for Descriptor {
             let [socket]: [OwnedFd; 1] = meet.want_descriptors("socket")?;
             socket
         };
-        let len = case.payload.len();
-        let tx = Passing { socket: socket.try_clone()?, buffer: Buffer::new(len) };
-        // One byte more than a message has, so that a longer one does not pass for a right one.
-        let rx = Taking { socket, buffer: Buffer::new(len + 1) };
-        Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(rx) }]))
+        let tx = tx(socket.try_clone()?);
+        Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(rx(socket)) }]))
     }
 }
 
 /// The sending end.
 pub(super) struct Passing {
-    socket: OwnedFd,
+    sockets: Vec<OwnedFd>,
     buffer: Buffer,
 }
 
@@ -122,7 +141,7 @@ impl Passing {
                 written => rest = &rest[written..],
             }
         }
-        pass(&self.socket, file.as_fd())
+        self.sockets.iter().try_for_each(|socket| pass(socket, file.as_fd()))
     }
 }
 

@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream as Socket;
 
 use ::io_uring::{IoUring, Probe, opcode, squeue, types};
 use anyhow::{Context, Result};
-use estafette_measure::case::{Case, Role};
+use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::spec::Joins;
 use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
 
@@ -28,6 +28,7 @@ impl Mechanism for IoUringSocket {
         Spec::new("process/io-uring")
             .version(VERSION)
             .stands_on("socketpair(AF_UNIX, SOCK_STREAM), send and recv by io_uring")
+            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex])
             .joins(Joins::Suite)
     }
 
@@ -75,7 +76,9 @@ impl Carries<Raw> for IoUringSocket {
             socket
         };
         let len = case.payload.len();
-        let (tx, rx) = (Sending(Ring::new(&socket, len)?), Receiving(Ring::new(&socket, len)?));
+        // Where each end has a thread of its own, that is not the one that opens them.
+        let stays = case.pattern != Pattern::Duplex;
+        let (tx, rx) = (Sending(Ring::new(&socket, len, stays)?), Receiving(Ring::new(&socket, len, stays)?));
         Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(rx) }]))
     }
 }
@@ -87,11 +90,15 @@ struct Ring {
 }
 
 impl Ring {
-    fn new(socket: &OwnedFd, len: usize) -> Result<Ring> {
-        // One thread uses it, and it waits for each operation: nothing need be done before it does. Linux before 6.1 does
-        // not know to be told.
-        let ring = IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(2);
-        let ring = ring.or_else(|_| IoUring::new(2)).context("setting up io_uring")?;
+    /// `stays` where this thread is the one that uses it.
+    fn new(socket: &OwnedFd, len: usize, stays: bool) -> Result<Ring> {
+        let mut told = IoUring::builder();
+        if stays {
+            // One thread uses it, and it waits for each operation: nothing need be done before it does.
+            told.setup_single_issuer().setup_defer_taskrun();
+        }
+        // Linux before 6.1 does not know to be told.
+        let ring = told.build(2).or_else(|_| IoUring::new(2)).context("setting up io_uring")?;
         // The ring has a reference of its own from here on.
         ring.submitter().register_files(&[socket.as_raw_fd()]).context("giving io_uring a socket")?;
         Ok(Ring { ring, buffer: Buffer::new(len) })

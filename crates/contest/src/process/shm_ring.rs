@@ -10,7 +10,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use estafette_measure::case::{Case, Role};
+use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::spec::{Joins, Ownership, Wait as WaitMode};
 use estafette_measure::{Carries, Ends, Mechanism, Raw, Rendezvous, Spec};
 use rustix::event::{EventfdFlags, eventfd};
@@ -77,6 +77,7 @@ impl Mechanism for ShmRing {
             .version(env!("CARGO_PKG_VERSION"))
             .stands_on(&format!("a ring of slots in {memory}; {how}"))
             .waits(waits)
+            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex])
             .ownership(Ownership::Loaned)
             .joins(if first { Joins::Suite } else { Joins::Standard })
     }

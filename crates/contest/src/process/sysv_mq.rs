@@ -1,7 +1,7 @@
 //! A System V message queue, blocking.
 //!
 //! Such a queue outlives its processes: it stays until somebody removes it. So it lies in an IPC namespace of its own, made
-//! by the consumer and entered by the producers, which is gone with the last of them however they end. A new namespace
+//! by the first consumer and entered by the others, which is gone with the last of them however they end. A new namespace
 //! begins with the kernel's own limits.
 
 use std::fs::{self, File};
@@ -39,7 +39,14 @@ impl Mechanism for SysvMq {
     fn spec(&self) -> Spec {
         Spec::new("process/sysv-mq")
             .stands_on("msgget(2), msgsnd and msgrcv, in an IPC namespace of its own")
-            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn])
+            .patterns(&[
+                Pattern::PingPong,
+                Pattern::Stream,
+                Pattern::Duplex,
+                Pattern::FanIn,
+                Pattern::RequestReply,
+                Pattern::PubSub,
+            ])
             .max_producers(None)
             .joins(Joins::Standard)
     }
@@ -108,41 +115,52 @@ impl Carries<Raw> for SysvMq {
 
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         let len = case.payload.len();
-        let tx = |queue| Sending { queue, message: Message::new(len) };
+        let tx = |queues| Sending { queues, message: Message::new(len) };
         let rx = |queue| Receiving { queue, message: Message::new(len) };
         let answers = case.pattern.both_ways();
+        match role {
+            Role::Consumer(0) => {
+                leave().context("leaving the IPC namespace")?;
+                let namespaces = [File::open(USER)?, File::open(IPC)?];
+                meet.offer_descriptors("namespaces", &namespaces.each_ref().map(AsFd::as_fd))?;
+            }
+            _ => enter(meet.want_descriptors("namespaces")?)?,
+        }
+        // Other credentials may undo what a child asks for first of all.
+        set_parent_process_death_signal(Some(Signal::KILL)).context("asking to end with the coordinator")?;
+        // One for all producers; where one publishes, one for each subscriber.
+        let receivers = if case.pattern == Pattern::PubSub { case.consumers() } else { 1 };
         if let Role::Producer(index) = role {
-            enter(meet.want_descriptors("namespaces")?)?;
-            let there = tx(want(meet, "there")?);
+            let there = (0..receivers).map(|receiver| want(meet, &format!("there:{receiver}")));
+            let there = tx(there.collect::<Result<_>>()?);
             return match answers {
-                true => Ok(Ends::both(role, there, rx(want(meet, "back")?))),
+                true => Ok(Ends::both(role, there, rx(want(meet, &format!("back:{index}"))?))),
                 false => Ok(Ends::producer(index, there)),
             };
         }
-        leave().context("leaving the IPC namespace")?;
-        // Other credentials may undo what a child asks for first of all.
-        set_parent_process_death_signal(Some(Signal::KILL)).context("asking to end with the coordinator")?;
-        let namespaces = [File::open(USER)?, File::open(IPC)?];
-        meet.offer_descriptors("namespaces", &namespaces.each_ref().map(AsFd::as_fd))?;
-        let there = rx(make(meet, "there")?);
-        match answers {
-            true => Ok(Ends::both(role, tx(make(meet, "back")?), there)),
-            false => Ok(Ends::consumer(0, there)),
+        let index = if let Role::Consumer(index) = role { index } else { 0 };
+        let there = rx(make(meet, &format!("there:{index}"))?);
+        if !answers {
+            return Ok(Ends::consumer(index, there));
+        }
+        let back = (0..case.producers).map(|client| Ok(tx(vec![make(meet, &format!("back:{client}"))?])));
+        match <[Sending; 1]>::try_from(back.collect::<Result<Vec<_>>>()?) {
+            Ok([back]) => Ok(Ends::both(role, back, there)),
+            Err(back) => Ok(Ends::server(there, back)),
         }
     }
 }
 
-/// Enters the consumer's namespaces.
+/// Enters the first consumer's namespaces.
 fn enter([user, ipc]: [OwnedFd; 2]) -> Result<()> {
     let (user, ours) = (File::from(user), fs::metadata(USER)?);
-    // Where the consumer needed none of its own, there is none to enter.
+    // Where it needed none of its own, there is none to enter.
     if user.metadata()?.ino() != ours.ino() {
         move_into_link_name_space(user.as_fd(), Some(LinkNameSpaceType::User))
             .context("entering the user namespace")?;
     }
     move_into_link_name_space(ipc.as_fd(), Some(LinkNameSpaceType::InterProcessCommunication))
-        .context("entering the IPC namespace")?;
-    set_parent_process_death_signal(Some(Signal::KILL)).context("asking to end with the coordinator")
+        .context("entering the IPC namespace")
 }
 
 /// Makes a queue and tells the producers its number.
@@ -198,19 +216,19 @@ fn checked(returned: isize) -> io::Result<Option<usize>> {
 
 /// The sending end.
 pub(super) struct Sending {
-    queue: c_int,
+    queues: Vec<c_int>,
     message: Message,
 }
 
 impl Sending {
     #[inline(always)]
     #[allow(unsafe_code)]
-    fn send(&mut self) -> io::Result<()> {
+    fn send(&mut self, queue: usize) -> io::Result<()> {
         let len = self.message.bytes().len();
         let from = self.message.buffer[Message::TYPE..].as_ptr();
         loop {
             // SAFETY: from there on lie a type and `len` bytes, initialised.
-            let sent = unsafe { libc::msgsnd(self.queue, from.cast(), len, 0) };
+            let sent = unsafe { libc::msgsnd(self.queues[queue], from.cast(), len, 0) };
             if checked(sent as isize)?.is_some() {
                 return Ok(());
             }
@@ -222,7 +240,7 @@ impl Tx for Sending {
     #[inline(always)]
     fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         next.fill(self.message.bytes());
-        ready(self.send())
+        ready((0..self.queues.len()).try_for_each(|queue| self.send(queue)))
     }
 }
 

@@ -31,7 +31,7 @@ impl Mechanism for Vmsplice {
     fn spec(&self) -> Spec {
         Spec::new("process/vmsplice")
             .stands_on("vmsplice(2) into a pipe of 1 MiB, and read")
-            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn])
+            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::FanIn, Pattern::RequestReply])
             .max_producers(None)
             .joins(Joins::Standard)
     }
