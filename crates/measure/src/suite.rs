@@ -44,12 +44,9 @@ impl Suite {
                 (Suite::Overview, _) => spec.joins == Joins::Overview,
                 (_, Profile::Quick) => spec.joins <= Joins::Suite,
                 (Suite::Channels | Suite::IpcTyped, _) => true,
-                // There are three times as many ways as a run has time for in every cell: each plays every pattern and way
-                // to wait once, and some of them what lies around.
-                (Suite::Ipc, _) => {
-                    spec.joins <= Joins::Suite
-                        || *cell == Cell { wait: cell.wait, producers: cell.producers, ..base_of(cell.pattern) }
-                }
+                // There are three times as many ways as a run has time for in every cell: each plays every pattern, and way
+                // to wait, once, and some of them what lies around.
+                (Suite::Ipc, _) => spec.joins <= Joins::Suite || is_base(cell),
             }
     }
 }
@@ -235,6 +232,9 @@ pub fn ipc(profile: Profile) -> Vec<Cell> {
             cells.push(process(Duplex, 4096));
             cells.push(Cell { producers: 4, ..process(RequestReply, 64) });
             cells.push(Cell { producers: 4, ..process(PubSub, 4096) });
+            for payload in [Payload::U64, Payload::None] {
+                cells.extend([PingPong, Stream].map(|pattern| Cell { payload, ..base_of(pattern) }));
+            }
             cells.extend(ROUND_TRIPS.map(|size| process(PingPong, size)));
             cells.extend(STREAMS.map(|size| process(Stream, size)));
             cells.extend([PingPong, Stream].map(|pattern| Cell { place: Place::SameCore, ..base_of(pattern) }));
@@ -248,6 +248,12 @@ pub fn ipc(profile: Profile) -> Vec<Cell> {
 fn base_of(pattern: Pattern) -> Cell {
     let size = if pattern.asks() { 64 } else { 4096 };
     cell(Scope::Process, pattern, Payload::Bytes(size))
+}
+
+/// Whether a cell is its pattern's base, or that of what carries no bytes.
+fn is_base(cell: &Cell) -> bool {
+    let Cell { payload, place, .. } = base_of(cell.pattern);
+    cell.place == place && (cell.payload == payload || !matches!(cell.payload, Payload::Bytes(_)))
 }
 
 /// The lengths of messages in the reference's tables.

@@ -9,10 +9,13 @@ use crate::network;
 use crate::typed::{ByHand, Postcard};
 
 mod c_peer;
+mod descriptor;
 mod eventfd;
 mod fifo;
 mod handed;
 mod interprocess;
+mod io_uring;
+mod io_uring_msg;
 mod ipc_channel;
 mod ipc_channel_typed;
 mod limit_ring;
@@ -29,6 +32,7 @@ mod unix_packet_typed;
 mod unix_stream;
 mod unix_stream_epoll;
 mod vmsplice;
+mod vsock;
 
 pub use self::pipe::Pipe;
 pub use self::unix_stream::UnixStream;
@@ -69,8 +73,15 @@ pub fn enrol(registry: Registry) -> Registry {
         .enrol(bytes(shm_ring::MMAP_FILE_EVENTFD))
         .enrol(bytes(sysv_mq::SysvMq))
         .enrol(bytes(vmsplice::Vmsplice))
+        .enrol(bytes(descriptor::Descriptor))
+        .enrol(bytes(io_uring::IoUringSocket))
+        .enrol(bytes(io_uring_msg::MsgRing))
+        .enrol(bytes(vsock::Vsock))
         .enrol(c_peer::pipe())
-        .enrol(c_peer::unix_stream());
+        .enrol(c_peer::unix_stream())
+        .enrol(c_peer::posix_mq())
+        .enrol(c_peer::shm_mutex())
+        .enrol(c_peer::eventfd());
     ipc_channel_typed::enrol(registry)
         .enrol(messages(unix_packet_typed::TypedPacket::<Postcard>::new(Joins::Standard)))
         .enrol(messages(unix_packet_typed::TypedPacket::<ByHand>::new(Joins::Suite)))
