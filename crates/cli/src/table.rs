@@ -253,9 +253,17 @@ fn lesser_orders(promises: &[(&str, Ordering)]) -> String {
     text
 }
 
-/// What a row is called; a control is marked.
+/// The longest name that has room beside a whole line of figures.
+const LONGEST_NAME: usize = 16;
+
+/// What a row is called; a control is marked. A long name goes on in a second line, from its last dot.
 fn labelled(row: &Row) -> String {
-    if row.control { format!("{} (A/A)", short(row)) } else { short(row).to_owned() }
+    let name = short(row);
+    let label = if row.control { format!("{name} (A/A)") } else { name.to_owned() };
+    match label.rfind('.') {
+        Some(dot) if name.len() > LONGEST_NAME => format!("{}\n  {}", &label[..dot], &label[dot..]),
+        _ => label,
+    }
 }
 
 /// Why a row has no figures.

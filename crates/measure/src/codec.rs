@@ -6,15 +6,17 @@
 //! in the bytes would have done nothing otherwise. `thread/limit-copy` shows what copying and looking cost by themselves.
 //!
 //! Between two readings of the clock lies a batch of several different messages, so that the clock's cost is a small part
-//! of it, and no branch is learnt by heart.
+//! of it, and no branch is learnt by heart. What counts is the middle batch, as of round trips the middle one does: a batch
+//! lasts some microseconds, and one that was interrupted says nothing about the codec.
 
 use anyhow::{Context, Result};
+use hdrhistogram::Histogram;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::case::{Case, Role};
 use crate::clock::now_ns;
-use crate::driver::Ctx;
+use crate::driver::{Ctx, histogram};
 use crate::entry::Entry;
 use crate::limits::pin_to;
 use crate::message::{Generator, Verifier};
@@ -53,38 +55,15 @@ pub trait Codec: Default + 'static {
     fn decode(&mut self, encoded: &Self::Encoded, seen: &mut Verifier) -> Result<()>;
 }
 
-/// What the messages of a window cost, all together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct CodecTotals {
-    /// Nanoseconds of writing them down.
-    pub encode_ns: u64,
-    /// Nanoseconds of reading them back.
-    pub decode_ns: u64,
-    /// The bytes they were written to.
-    pub encoded_bytes: u64,
-}
-
-/// What one message cost on average.
+/// What a message cost within the window.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CodecFigures {
-    /// Nanoseconds to write it down.
+    /// Nanoseconds to write it down: of a message in the middle one of all batches.
     pub encode_ns: f64,
-    /// Nanoseconds to read it back, every byte looked at.
+    /// The same to read it back, every byte looked at.
     pub decode_ns: f64,
-    /// The bytes it was written to.
+    /// The bytes it was written to, on average.
     pub encoded_bytes: f64,
-}
-
-impl CodecTotals {
-    /// Divided by the number of messages, where there were some.
-    pub fn each(&self, messages: u64) -> Option<CodecFigures> {
-        let each = |total: u64| total as f64 / messages as f64;
-        (messages > 0).then(|| CodecFigures {
-            encode_ns: each(self.encode_ns),
-            decode_ns: each(self.decode_ns),
-            encoded_bytes: each(self.encoded_bytes),
-        })
-    }
 }
 
 /// A codec as an entry.
@@ -134,7 +113,8 @@ fn run<C: Codec>(case: &Case, ctx: &mut Ctx) -> Result<Report> {
     let slot = |next: &mut Generator| Slot::<C> { message: C::make(next), encoded: C::Encoded::default() };
     let mut meter = Meter::new(ctx.window, ctx.meet.ready()?, false);
     let mut slots: Vec<Slot<C>> = (0..count).map(|_| slot(&mut next)).collect();
-    let (mut handled, mut totals) = (0, CodecTotals::default());
+    let (mut handled, mut bytes) = (0, 0);
+    let (mut encodes, mut decodes) = (histogram()?, histogram()?);
     loop {
         let began_ns = now_ns();
         encode(&mut codec, &mut slots).context("encoding")?;
@@ -143,9 +123,9 @@ fn run<C: Codec>(case: &Case, ctx: &mut Ctx) -> Result<Report> {
         let decoded_ns = now_ns();
         if meter.open() {
             handled += slots.len() as u64;
-            totals.encode_ns += encoded_ns - began_ns;
-            totals.decode_ns += decoded_ns - encoded_ns;
-            totals.encoded_bytes += slots.iter().map(|slot| slot.encoded.as_ref().len() as u64).sum::<u64>();
+            bytes += slots.iter().map(|slot| slot.encoded.as_ref().len() as u64).sum::<u64>();
+            encodes.saturating_record(encoded_ns - began_ns);
+            decodes.saturating_record(decoded_ns - encoded_ns);
         }
         meter.look_at(decoded_ns, next.made());
         if meter.closed() {
@@ -159,6 +139,12 @@ fn run<C: Codec>(case: &Case, ctx: &mut Ctx) -> Result<Report> {
     encode(&mut codec, &mut last).context("encoding the end mark")?;
     decode(&mut codec, &last, &mut seen).context("decoding the end mark")?;
     let (_, window_ns, _) = meter.result();
+    let middle = |times: &Histogram<u64>| times.value_at_quantile(0.5) as f64 / count as f64;
+    let figures = (handled > 0).then(|| CodecFigures {
+        encode_ns: middle(&encodes),
+        decode_ns: middle(&decodes),
+        encoded_bytes: bytes as f64 / handled as f64,
+    });
     let (received, faults) = seen.finish();
     Ok(Report {
         parties: vec![
@@ -169,7 +155,7 @@ fn run<C: Codec>(case: &Case, ctx: &mut Ctx) -> Result<Report> {
                 messages: handled,
                 window_ns,
                 longest_stall_ns: meter.longest_stall_ns(),
-                codec: Some(totals),
+                codec: figures,
                 ..PartyReport::new(Role::Consumer(0))
             },
         ],

@@ -248,7 +248,7 @@ fn figures(spec: &Spec, case: &Case, window: Window, measured: &Measured) -> Res
         switches_per_message: spent.map(|spent| spent.switches),
         offered: sum(|party| party.sent),
         delivered,
-        codec: lead.codec.and_then(|totals| totals.each(messages)),
+        codec: lead.codec,
         held: consumer.and_then(|party| party.held),
         dropped_receives: consumers().map(|party| party.dropped).sum(),
         fairness: fairness(by_time, consumers().map(|party| &*party.shares)),

@@ -3,6 +3,7 @@
 use estafette_measure::Registry;
 use estafette_measure::case::Case;
 use estafette_measure::entry::{bytes, messages};
+use estafette_measure::spec::Joins;
 
 use crate::network;
 use crate::typed::{ByHand, Postcard};
@@ -82,6 +83,6 @@ pub fn enrol(registry: Registry) -> Registry {
         .enrol(c_peer::shm_mutex())
         .enrol(c_peer::eventfd());
     ipc_channel_typed::enrol(registry)
-        .enrol(messages(unix_packet_typed::TypedPacket::<Postcard>::new()))
-        .enrol(messages(unix_packet_typed::TypedPacket::<ByHand>::new()))
+        .enrol(messages(unix_packet_typed::TypedPacket::<Postcard>::new(Joins::Standard)))
+        .enrol(messages(unix_packet_typed::TypedPacket::<ByHand>::new(Joins::Suite)))
 }

@@ -18,11 +18,14 @@ use crate::room;
 use crate::typed::Layout;
 
 /// Packets of a layout.
-pub(super) struct TypedPacket<L>(PhantomData<fn() -> L>);
+pub(super) struct TypedPacket<L> {
+    joins: Joins,
+    layout: PhantomData<fn() -> L>,
+}
 
 impl<L> TypedPacket<L> {
-    pub(super) fn new() -> TypedPacket<L> {
-        TypedPacket(PhantomData)
+    pub(super) fn new(joins: Joins) -> TypedPacket<L> {
+        TypedPacket { joins, layout: PhantomData }
     }
 }
 
@@ -31,7 +34,7 @@ impl<L: Layout> Mechanism for TypedPacket<L> {
         Spec::new(&format!("process/unix-seqpacket.{}", L::NAME))
             .stands_on(&format!("socketpair(AF_UNIX, SOCK_SEQPACKET), {}", L::SAYS))
             .payloads(&[PayloadKind::Message])
-            .joins(Joins::Suite)
+            .joins(self.joins)
     }
 
     fn supports(&self, case: &Case) -> Result<(), String> {

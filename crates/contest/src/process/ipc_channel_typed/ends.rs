@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use super::library::ipc::{
     IpcBytesReceiver, IpcBytesSender, IpcOneShotServer, IpcReceiver, IpcSender, bytes_channel, channel,
 };
-use super::{NAME, VERSION};
+use super::{BY_HAND, NAME, VERSION};
 use crate::buffer::Buffer;
 use crate::typed::{ByHand, DataAlone, Layout, Newtype, SerdeBytes, Shape};
 
@@ -30,7 +30,7 @@ pub(in super::super) fn enrol(registry: Registry) -> Registry {
         .enrol(messages(Values::<Newtype>::new(Joins::Standard)))
         .enrol(messages(Bytes::<DataAlone, false>::new(Joins::Suite)))
         .enrol(messages(Bytes::<DataAlone, true>::new(Joins::Standard)))
-        .enrol(messages(Bytes::<ByHand, false>::new(Joins::Suite)))
+        .enrol(messages(Bytes::<ByHand, false>::new(BY_HAND)))
 }
 
 fn spec(variant: &str, stands_on: &str, joins: Joins) -> Spec {
