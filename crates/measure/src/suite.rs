@@ -43,10 +43,10 @@ impl Suite {
             && match (self, profile) {
                 (Suite::Overview, _) => spec.joins == Joins::Overview,
                 (_, Profile::Quick) => spec.joins <= Joins::Suite,
-                (Suite::Channels | Suite::IpcTyped, _) => true,
                 // There are three times as many ways as a run has time for in every cell: each plays every pattern, and way
                 // to wait, once, and some of them what lies around.
-                (Suite::Ipc, _) => spec.joins <= Joins::Suite || is_base(cell),
+                (Suite::Ipc, Profile::Standard) => spec.joins <= Joins::Suite || is_base(cell),
+                _ => true,
             }
     }
 }
@@ -219,7 +219,7 @@ pub fn channels(profile: Profile) -> Vec<Cell> {
 const ROUND_TRIPS: [usize; 3] = [100, 1000, 4096];
 const STREAMS: [usize; 5] = [1024, 10_240, 51_200, 102_400, 1 << 20];
 
-/// The cells of the race between processes at a profile. There is no `Full` yet: it has none.
+/// The cells of the race between processes at a profile. `Full` has every length in both patterns.
 pub fn ipc(profile: Profile) -> Vec<Cell> {
     use Pattern::{Duplex, FanIn, PingPong, PubSub, RequestReply, Stream};
     let process = |pattern, size| cell(Scope::Process, pattern, Payload::Bytes(size));
@@ -240,7 +240,11 @@ pub fn ipc(profile: Profile) -> Vec<Cell> {
             cells.extend([PingPong, Stream].map(|pattern| Cell { place: Place::SameCore, ..base_of(pattern) }));
             cells
         }
-        Profile::Full => Vec::new(),
+        Profile::Full => {
+            let sizes = [&[1, 8, 64][..], &ROUND_TRIPS, &STREAMS].concat();
+            let grid = |pattern| sizes.iter().map(move |&size| process(pattern, size));
+            [PingPong, Stream].into_iter().flat_map(grid).collect()
+        }
     }
 }
 
