@@ -176,11 +176,21 @@ pub(super) struct Sending {
     buffer: Buffer,
 }
 
+impl Sending {
+    #[inline(always)]
+    fn send(&self) -> io::Result<()> {
+        for queue in &self.queues {
+            send(queue, &self.buffer)?;
+        }
+        Ok(())
+    }
+}
+
 impl Tx for Sending {
     #[inline(always)]
     fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         next.fill(&mut self.buffer);
-        ready(self.queues.iter().try_for_each(|queue| send(queue, &self.buffer)))
+        ready(self.send())
     }
 }
 

@@ -168,6 +168,7 @@ impl Queue {
         check(unsafe { libc::pthread_cond_signal(condition.get()) })
     }
 
+    #[inline(always)]
     fn send(&self, message: &[u8]) -> io::Result<()> {
         let mut held = self.lock()?;
         while held.waiting() >= self.slots as u64 {
@@ -178,6 +179,7 @@ impl Queue {
         self.signal(&self.header().filled)
     }
 
+    #[inline(always)]
     fn receive(&self, message: &mut [u8]) -> io::Result<()> {
         let mut held = self.lock()?;
         while held.waiting() == 0 {
@@ -257,11 +259,21 @@ pub(super) struct Sending {
     buffer: Buffer,
 }
 
+impl Sending {
+    #[inline(always)]
+    fn send(&self) -> io::Result<()> {
+        for queue in &self.queues {
+            queue.send(&self.buffer)?;
+        }
+        Ok(())
+    }
+}
+
 impl Tx for Sending {
     #[inline(always)]
     fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         next.fill(&mut self.buffer);
-        ready(self.queues.iter().try_for_each(|queue| queue.send(&self.buffer)))
+        ready(self.send())
     }
 }
 
