@@ -28,6 +28,7 @@ pub mod record;
 pub mod rendezvous;
 pub mod run;
 mod schedule;
+mod shared_memory;
 pub mod spec;
 pub mod stats;
 pub mod suite;

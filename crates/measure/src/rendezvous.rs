@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use crate::protocol::{self, Offer, ToChild, ToCoordinator};
+use crate::shared_memory;
 use crate::usage::Usage;
 
 /// A child's connection to the coordinator, through which it meets the others.
@@ -26,6 +27,16 @@ impl Rendezvous {
     /// however it ended.
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// Says what names this instance gives to shared memory (`shm_open`), which has them outside of its directory: a pattern
+    /// such as `library-17-*`. What it matches is gone when the instance has ended, however it ended, but for what some
+    /// process holds a lock on (`flock`). To be said before the first is made.
+    ///
+    /// # Errors
+    /// When it cannot be written down.
+    pub fn shared_memory(&self, pattern: &str) -> Result<()> {
+        shared_memory::note(&self.dir, pattern).context("noting the names of shared memory")
     }
 
     /// Offers an address, or anything that is text, to the other children under `name`.

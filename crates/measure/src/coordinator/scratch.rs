@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use rustix::fs::{FlockOperation, flock};
 
+use crate::shared_memory;
+
 const PREFIX: &str = "estafette-";
 const LOCK: &str = "lock";
 /// `sun_path` holds 108 bytes; a socket in an instance's directory may use this many of them.
@@ -73,6 +75,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         // Nothing can be done about a failure here; the next run's sweep tries again.
+        shared_memory::remove(&self.path);
         let _ = fs::remove_dir_all(&self.path);
     }
 }
@@ -83,6 +86,8 @@ fn sweep(parent: &Path) {
     for entry in entries.flatten() {
         let ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
         if ours && abandoned(&entry.path()).unwrap_or(false) {
+            let instances = fs::read_dir(entry.path()).into_iter().flatten().flatten();
+            instances.for_each(|instance| shared_memory::remove(&instance.path()));
             let _ = fs::remove_dir_all(entry.path());
         }
     }
