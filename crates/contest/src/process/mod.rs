@@ -17,6 +17,7 @@ mod interprocess;
 mod io_uring;
 mod io_uring_msg;
 mod ipc_channel;
+mod ipc_channel_013;
 mod ipc_channel_typed;
 mod limit_ring;
 mod pipe;
@@ -62,6 +63,7 @@ pub fn enrol(registry: Registry) -> Registry {
         .enrol(bytes(shm_mutex::ShmMutex))
         .enrol(bytes(interprocess::Interprocess))
         .enrol(bytes(ipc_channel::IpcChannel))
+        .enrol(bytes(ipc_channel_013::IpcChannel013))
         .enrol(bytes(limit_ring::LimitRing))
         .enrol(bytes(eventfd::Eventfd))
         .enrol(bytes(signal::Signal))
