@@ -13,6 +13,8 @@ mod descriptor;
 mod eventfd;
 mod fifo;
 mod handed;
+#[cfg(feature = "iceoryx2")]
+mod iceoryx2;
 mod interprocess;
 mod io_uring;
 mod io_uring_msg;
@@ -20,6 +22,12 @@ mod ipc_channel;
 mod ipc_channel_013;
 mod ipc_channel_typed;
 mod limit_ring;
+#[cfg(feature = "nanomsg")]
+mod nanomsg;
+#[cfg(feature = "nng")]
+mod nng;
+#[cfg(feature = "nng")]
+mod nng_pub;
 mod pipe;
 mod posix_mq;
 mod process_vm_readv;
@@ -34,6 +42,12 @@ mod unix_stream;
 mod unix_stream_epoll;
 mod vmsplice;
 mod vsock;
+#[cfg(feature = "zenoh")]
+mod zenoh;
+#[cfg(feature = "zeromq")]
+mod zeromq;
+#[cfg(feature = "zeromq")]
+mod zeromq_pub;
 
 pub use self::pipe::Pipe;
 pub use self::unix_stream::UnixStream;
@@ -84,7 +98,27 @@ pub fn enrol(registry: Registry) -> Registry {
         .enrol(c_peer::posix_mq())
         .enrol(c_peer::shm_mutex())
         .enrol(c_peer::eventfd());
+    let registry = libraries(registry);
     ipc_channel_typed::enrol(registry)
         .enrol(messages(unix_packet_typed::TypedPacket::<Postcard>::new(Joins::Standard)))
         .enrol(messages(unix_packet_typed::TypedPacket::<ByHand>::new(Joins::Suite)))
+}
+
+/// Adds the libraries that this build has.
+fn libraries(registry: Registry) -> Registry {
+    #[cfg(feature = "iceoryx2")]
+    let registry = registry.enrol(bytes(iceoryx2::POLLING)).enrol(bytes(iceoryx2::EVENT));
+    #[cfg(feature = "zeromq")]
+    let registry = registry
+        .enrol(bytes(zeromq::IPC))
+        .enrol(bytes(zeromq::TCP))
+        .enrol(bytes(zeromq::REQ_REP))
+        .enrol(bytes(zeromq_pub::ZeromqPub));
+    #[cfg(feature = "nng")]
+    let registry = registry.enrol(bytes(nng::Nng)).enrol(bytes(nng_pub::NngPub));
+    #[cfg(feature = "nanomsg")]
+    let registry = registry.enrol(bytes(nanomsg::Nanomsg));
+    #[cfg(feature = "zenoh")]
+    let registry = registry.enrol(bytes(zenoh::UNIX)).enrol(bytes(zenoh::SHM));
+    registry
 }

@@ -1,0 +1,63 @@
+//! nng, one publisher and its subscribers, over a UNIX socket. What a subscriber has no room for is lost, at either side, and
+//! counted.
+
+use anyhow::{Context, Result};
+use estafette_measure::case::{Case, Pattern, Role};
+use estafette_measure::spec::{Joins, Loss};
+use estafette_measure::{Carries, Ends, Mechanism, Raw, Rendezvous, Spec};
+use nng_sys::{
+    NNG_OPT_RECVBUF, NNG_OPT_RECVTIMEO, NNG_OPT_SENDBUF, nng_pub0_open, nng_socket_set_ms, nng_sub0_open,
+    nng_sub0_socket_subscribe,
+};
+
+use super::nng::{Receiving, Sending, Socket, check, half};
+
+/// How long a receiver waits for a message that may have been lost.
+const PATIENCE_MS: i32 = 20;
+
+/// `process/nng-pub`.
+pub(super) struct NngPub;
+
+impl Mechanism for NngPub {
+    fn spec(&self) -> Spec {
+        Spec::new("process/nng-pub")
+            .version("2.0.0")
+            .stands_on("nng over a UNIX socket: pub0 and sub0; nng_sendmsg and nng_recvmsg")
+            .patterns(&[Pattern::Stream, Pattern::PubSub])
+            .loss(Loss::Counted)
+            .joins(Joins::Standard)
+    }
+}
+
+impl Carries<Raw> for NngPub {
+    type Tx = Sending;
+    type Rx = Receiving;
+
+    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+        if let Role::Consumer(index) = role {
+            let socket = Socket::open(nng_sub0_open)?;
+            socket.set(NNG_OPT_RECVBUF, half(case))?;
+            subscribe(&socket)?;
+            socket.join(false, meet)?;
+            meet.offer(&format!("subscriber:{index}"), "connected")?;
+            return Ok(Ends::consumer(index, Receiving { socket }));
+        }
+        let socket = Socket::open(nng_pub0_open)?;
+        socket.set(NNG_OPT_SENDBUF, half(case))?;
+        socket.join(true, meet)?;
+        for index in 0..case.consumers() {
+            meet.want(&format!("subscriber:{index}"))?;
+        }
+        Ok(Ends::producer(0, Sending { socket, len: case.payload.len() }))
+    }
+}
+
+/// Has a socket hear every message, and give up waiting for one after a while.
+#[allow(unsafe_code)]
+fn subscribe(socket: &Socket) -> Result<()> {
+    // SAFETY: the socket is open; no bytes stand for every message.
+    check(unsafe { nng_sub0_socket_subscribe(socket.0, [].as_ptr(), 0) }).context("subscribing")?;
+    // SAFETY: the socket is open, the option's name ends with a zero.
+    check(unsafe { nng_socket_set_ms(socket.0, NNG_OPT_RECVTIMEO.as_ptr().cast(), PATIENCE_MS) })
+        .context("setting how long to wait")
+}
