@@ -28,7 +28,6 @@ pub(super) struct Zeromq {
     endpoint: &'static str,
     /// The sockets of producer and consumer where messages are answered.
     answered: [SocketType; 2],
-    joins: Joins,
 }
 
 /// The sockets of producer and consumer where messages go one way.
@@ -42,14 +41,12 @@ pub(super) const IPC: Zeromq = Zeromq {
     patterns: ALL,
     endpoint: "ipc://",
     answered: [zmq::PAIR, zmq::PAIR],
-    joins: Joins::Suite,
 };
 
 pub(super) const TCP: Zeromq = Zeromq {
     name: "process/zeromq-tcp",
     stands_on: "ZeroMQ over TCP on 127.0.0.1: PAIR, or PUSH and PULL; zmq_msg_send and zmq_msg_recv",
     endpoint: "tcp://127.0.0.1:*",
-    joins: Joins::Standard,
     ..IPC
 };
 
@@ -58,7 +55,6 @@ pub(super) const REQ_REP: Zeromq = Zeromq {
     stands_on: "ZeroMQ over a UNIX socket: REQ and REP; zmq_msg_send and zmq_msg_recv",
     patterns: &[Pattern::PingPong, Pattern::RequestReply],
     answered: [zmq::REQ, zmq::REP],
-    joins: Joins::Standard,
     ..IPC
 };
 
@@ -100,7 +96,7 @@ impl Mechanism for Zeromq {
             .patterns(self.patterns)
             .ordering(Ordering::PerProducer)
             .max_producers(None)
-            .joins(self.joins)
+            .joins(Joins::Standard)
     }
 }
 
