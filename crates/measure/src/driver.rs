@@ -62,10 +62,11 @@ pub struct Ctx {
 /// # Errors
 /// Whatever keeps the mechanism from being opened or its messages from being moved.
 pub fn drive<M: Carries<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &mut Ctx) -> Result<Report> {
+    if let [Some(cpu)] = ctx.cpus[..] {
+        // Before anything is opened: what a mechanism starts, threads of its own or a server, stays with its party.
+        pin_to(cpu).with_context(|| format!("pinning to core {cpu}"))?;
+    }
     if role == Role::Broker {
-        if let Some(cpu) = ctx.cpus.first().copied().flatten() {
-            pin_to(cpu).with_context(|| format!("pinning to core {cpu}"))?;
-        }
         let elsewhere = mechanism.broker(case, &mut ctx.meet)?;
         return Ok(Report { parties: Vec::new(), usage: Some(ctx.meet.spent().and(&elsewhere)) });
     }

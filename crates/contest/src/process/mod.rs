@@ -7,6 +7,8 @@ use estafette_measure::entry::bytes;
 use crate::network;
 
 mod c_peer;
+#[cfg(any(feature = "mqtt", feature = "nats", feature = "redis"))]
+mod credit;
 mod fifo;
 mod handed;
 mod interprocess;
@@ -15,6 +17,10 @@ mod limit_ring;
 mod pipe;
 mod posix_mq;
 mod process_vm_readv;
+#[cfg(feature = "redis")]
+mod redis;
+#[cfg(any(feature = "dbus", feature = "mqtt", feature = "nats", feature = "redis"))]
+mod server;
 mod shm_mutex;
 mod under;
 mod unix_packet;
@@ -34,7 +40,7 @@ fn slots(case: &Case) -> usize {
 
 /// Adds this scope's mechanisms.
 pub fn enrol(registry: Registry) -> Registry {
-    registry
+    let registry = registry
         .enrol(bytes(pipe::Pipe))
         .enrol(bytes(unix_stream::UnixStream))
         .enrol(bytes(fifo::Fifo))
@@ -49,5 +55,8 @@ pub fn enrol(registry: Registry) -> Registry {
         .enrol(bytes(ipc_channel::IpcChannel))
         .enrol(bytes(limit_ring::LimitRing))
         .enrol(c_peer::pipe())
-        .enrol(c_peer::unix_stream())
+        .enrol(c_peer::unix_stream());
+    #[cfg(feature = "redis")]
+    let registry = registry.enrol(bytes(redis::LIST)).enrol(bytes(redis::CHANNEL));
+    registry
 }
