@@ -8,13 +8,31 @@ use std::io::{self, ErrorKind, PipeReader, PipeWriter, Read, Write, pipe};
 use std::os::fd::AsFd;
 
 use anyhow::Result;
-use estafette_measure::Rendezvous;
-use estafette_measure::case::Case;
+use estafette_measure::case::{Case, Role};
+use estafette_measure::{Ends, Rendezvous};
 
 use super::slots;
 
 /// Into so many handfuls each producer's share of the credit is divided.
 const HANDFULS: usize = 4;
+
+/// Opens a party's ends in a mechanism whose messages go by a name: `there`, and where they are answered `back`. One answer
+/// at a time is under way by itself; what goes one way has credit.
+pub(super) fn open<T, R>(
+    case: &Case,
+    role: Role,
+    meet: &mut Rendezvous,
+    tx: impl FnOnce(&'static str, Option<Spend>) -> Result<T>,
+    rx: impl FnOnce(&'static str, Option<Refund>) -> Result<R>,
+) -> Result<Ends<T, R>> {
+    let answers = case.pattern.both_ways();
+    match role {
+        Role::Producer(_) if answers => Ok(Ends::both(role, tx("there", None)?, rx("back", None)?)),
+        Role::Producer(index) => Ok(Ends::producer(index, tx("there", Some(Spend::open(case, meet)?))?)),
+        _ if answers => Ok(Ends::both(role, tx("back", None)?, rx("there", None)?)),
+        _ => Ok(Ends::consumer(0, rx("there", Some(Refund::open(case, meet)?))?)),
+    }
+}
 
 /// A producer's share.
 #[derive(Debug)]
@@ -39,7 +57,7 @@ fn handful(case: &Case) -> usize {
 
 impl Refund {
     /// Opens the consumer's end, and offers the producers theirs.
-    pub(super) fn open(case: &Case, meet: &mut Rendezvous) -> Result<Refund> {
+    fn open(case: &Case, meet: &mut Rendezvous) -> Result<Refund> {
         let (theirs, refund) = Refund::filled(case)?;
         meet.offer_descriptors("credit", &[theirs.as_fd()])?;
         Ok(refund)
@@ -72,7 +90,7 @@ impl Refund {
 
 impl Spend {
     /// Opens a producer's end.
-    pub(super) fn open(case: &Case, meet: &mut Rendezvous) -> Result<Spend> {
+    fn open(case: &Case, meet: &mut Rendezvous) -> Result<Spend> {
         let [credit] = meet.want_descriptors("credit")?;
         Ok(Spend { credit: credit.into(), held: 0, handful: handful(case) })
     }

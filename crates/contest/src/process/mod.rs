@@ -14,6 +14,10 @@ mod handed;
 mod interprocess;
 mod ipc_channel;
 mod limit_ring;
+#[cfg(feature = "mqtt")]
+mod mqtt;
+#[cfg(feature = "nats")]
+mod nats;
 mod pipe;
 mod posix_mq;
 mod process_vm_readv;
@@ -56,6 +60,10 @@ pub fn enrol(registry: Registry) -> Registry {
         .enrol(bytes(limit_ring::LimitRing))
         .enrol(c_peer::pipe())
         .enrol(c_peer::unix_stream());
+    #[cfg(feature = "mqtt")]
+    let registry = registry.enrol(bytes(mqtt::AT_MOST_ONCE)).enrol(bytes(mqtt::AT_LEAST_ONCE));
+    #[cfg(feature = "nats")]
+    let registry = registry.enrol(bytes(nats::Nats));
     #[cfg(feature = "redis")]
     let registry = registry.enrol(bytes(redis::LIST)).enrol(bytes(redis::CHANNEL));
     registry

@@ -15,7 +15,7 @@ use estafette_measure::spec::{Joins, Ownership};
 use estafette_measure::usage::Usage;
 use estafette_measure::{Carries, Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
 
-use super::credit::{Refund, Spend};
+use super::credit::{self, Refund, Spend};
 use super::server::{self, CONFIG, Server};
 use super::slots;
 use crate::buffer::Buffer;
@@ -94,14 +94,7 @@ impl Carries<Raw> for Redis {
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         let path = server::socket(meet)?;
         let tx = |name, credit| self.sending(&path, name, case.payload.len(), credit);
-        let rx = |name, credit| self.receiving(&path, name, credit);
-        let answers = case.pattern.both_ways();
-        match role {
-            Role::Producer(_) if answers => Ok(Ends::both(role, tx("there", None)?, rx("back", None)?)),
-            Role::Producer(index) => Ok(Ends::producer(index, tx("there", Some(Spend::open(case, meet)?))?)),
-            _ if answers => Ok(Ends::both(role, tx("back", None)?, rx("there", None)?)),
-            _ => Ok(Ends::consumer(0, rx("there", Some(Refund::open(case, meet)?))?)),
-        }
+        credit::open(case, role, meet, tx, |name, credit| self.receiving(&path, name, credit))
     }
 }
 
