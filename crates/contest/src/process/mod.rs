@@ -7,8 +7,10 @@ use estafette_measure::entry::bytes;
 use crate::network;
 
 mod c_peer;
-#[cfg(any(feature = "mqtt", feature = "nats", feature = "redis"))]
+#[cfg(any(feature = "dbus", feature = "mqtt", feature = "nats", feature = "redis"))]
 mod credit;
+#[cfg(feature = "dbus")]
+mod dbus;
 mod fifo;
 mod handed;
 mod interprocess;
@@ -60,6 +62,8 @@ pub fn enrol(registry: Registry) -> Registry {
         .enrol(bytes(limit_ring::LimitRing))
         .enrol(c_peer::pipe())
         .enrol(c_peer::unix_stream());
+    #[cfg(feature = "dbus")]
+    let registry = registry.enrol(bytes(dbus::PEER)).enrol(bytes(dbus::DAEMON));
     #[cfg(feature = "mqtt")]
     let registry = registry.enrol(bytes(mqtt::AT_MOST_ONCE)).enrol(bytes(mqtt::AT_LEAST_ONCE));
     #[cfg(feature = "nats")]
