@@ -83,7 +83,8 @@ fn measure(
 
 /// Two pairs of selves in every cell, in short windows: each pair's floor comes from the other.
 fn aa_pairs(registry: &Registry, cells: &[Cell], interrupt: &mut Interrupt) -> Result<Record> {
-    let (all, _) = enter(registry, cells, |entry| entry.spec().standing != Standing::Baseline, available_cpus().len());
+    let (all, _) =
+        enter(registry, cells, |entry, _| entry.spec().standing != Standing::Baseline, available_cpus().len());
     let selves = all.into_iter().filter(|entrant| entrant.control);
     let four =
         selves.flat_map(|entrant| [false, true, true, true].map(|control| Entrant { control, ..entrant.clone() }));
@@ -152,7 +153,7 @@ fn planted(registry: &Registry, place: Place, count: usize, interrupt: &mut Inte
     };
     let entrant = |name: &str, control| {
         let case = Case { mechanism: name.to_owned(), cell: cell.clone() };
-        Entrant { case, control, room: None }
+        Entrant::new(case, control)
     };
     let three =
         [entrant("process/unix-stream", false), entrant("process/unix-stream", true), entrant(Delayed::NAME, false)];

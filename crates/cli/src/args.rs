@@ -52,7 +52,7 @@ pub(crate) struct Bench {
     #[arg(long, default_value = "quick", value_name = "quick|standard|full")]
     pub(crate) profile: Profile,
 
-    /// Instead of the suite's: ping-pong, stream, fan-in, merge, mpmc, cancel, burst
+    /// Instead of the suite's: ping-pong, stream, duplex, fan-in, request-reply, pub-sub, merge, mpmc, cancel, burst
     #[arg(long, value_delimiter = ',', value_name = "PATTERN")]
     pub(crate) pattern: Vec<Pattern>,
 
@@ -64,8 +64,10 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "KIND")]
     pub(crate) payload: Option<PayloadKind>,
 
-    /// Instead of the suite's: how many send, where several do; in mpmc as many receive (1 to 2048)
+    /// Instead of the suite's: how many send, where several do (1 to 2048); in mpmc as many receive, in
+    /// request-reply so many ask, in pub-sub so many subscribe
     #[arg(long, value_delimiter = ',', value_parser = parse_producers, value_name = "COUNT")]
+    #[arg(visible_aliases = ["clients", "subscribers"])]
     #[arg(allow_negative_numbers = true)]
     pub(crate) producers: Vec<usize>,
 
@@ -106,6 +108,10 @@ pub(crate) struct Bench {
     /// Decides the order and the messages; random unless given
     #[arg(long, value_parser = parse_seed, value_name = "NUMBER", allow_negative_numbers = true)]
     pub(crate) seed: Option<u64>,
+
+    /// Take what is not given here from a file, whose keys are these options and `what`: a sweep
+    #[arg(long, value_hint = ValueHint::FilePath, value_name = "FILE.toml")]
+    pub(crate) config: Option<PathBuf>,
 
     /// The folder for the record and the CSV table
     #[arg(long, default_value = "estafette-results", value_hint = ValueHint::DirPath, value_name = "DIR")]

@@ -17,25 +17,34 @@ mod exit;
 mod progress;
 mod reference;
 mod summary;
+mod sweep;
 mod table;
 
+use std::ffi::OsString;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::Parser;
-use estafette_measure::{Registry, child};
+use clap::{CommandFactory, FromArgMatches, Parser};
+use estafette_measure::{Registry, child, tracer};
 
 use crate::args::{Args, Command};
 use crate::exit::Exit;
 
 /// Runs the command on the program's arguments. A child process of an instance never returns from here.
 pub fn main(registry: Registry) -> ExitCode {
-    if std::env::args_os().nth(1).is_some_and(|argument| argument == child::ARGUMENT) {
-        child::serve(&registry);
+    match std::env::args_os().nth(1) {
+        Some(argument) if argument == child::ARGUMENT => child::serve(&registry),
+        Some(argument) if argument == tracer::ARGUMENT => tracer::serve(std::env::args_os().skip(2)),
+        _ => {}
     }
-    let args = match Args::try_parse() {
-        Ok(args) => args,
+    let args = match args() {
+        Ok(Ok(args)) => args,
+        Ok(Err(error)) => {
+            tell(&format!("estafette: {error:#}"));
+            return ExitCode::from(Exit::Usage);
+        }
         Err(error) => {
             // Help and version are no errors: clap prints them to stdout and everything else to stderr.
             let _ = error.print();
@@ -55,6 +64,30 @@ pub fn main(registry: Registry) -> ExitCode {
         Exit::Usage
     });
     ExitCode::from(exit)
+}
+
+/// The arguments: those of the command line, and those of the file that `--config` names. The outer error is clap's, of the
+/// command line; the inner one is of the file.
+fn args() -> Result<anyhow::Result<Args>, clap::Error> {
+    let mut command = Args::command();
+    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    let bench = matches.subcommand_matches("bench");
+    let Some((bench, file)) = bench.and_then(|bench| Some((bench, bench.get_one::<PathBuf>("config")?.clone()))) else {
+        return Args::from_arg_matches(&matches).map(Ok);
+    };
+    let with = || -> anyhow::Result<Args> {
+        let of_bench = command.find_subcommand("bench").context("there is no `bench`")?;
+        let more = sweep::arguments(&file, of_bench, bench)?;
+        let all = std::env::args_os().chain(more.into_iter().map(OsString::from));
+        let parsed = Args::try_parse_from(all);
+        parsed.map_err(|error| {
+            // What the command line alone has is right, so it is the file that is not.
+            let said = error.to_string();
+            let said = said.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
+            anyhow::anyhow!("{}: {said}", file.display())
+        })
+    };
+    Ok(with())
 }
 
 /// Says something on stderr. It may quote a file or a child: nothing of theirs reaches the terminal raw. And nobody may be

@@ -4,7 +4,7 @@ use estafette_measure::case::{BURST, Cell, Load, Pattern};
 use estafette_measure::plan::Refusal;
 use estafette_measure::ranking::{Ranking, Row, RowResult};
 use estafette_measure::record::Record;
-use estafette_measure::spec::{Loss, Ordering, Scope, Standing};
+use estafette_measure::spec::{Loss, Ordering, Scope, Standing, Wait};
 use estafette_measure::stats::Verdict;
 use estafette_measure::{MAX_LOSS, units};
 
@@ -17,7 +17,7 @@ pub(crate) fn ranking(ranking: &Ranking) -> String {
         Pattern::Burst => return held(ranking),
         _ => {}
     }
-    let round_trip = ranking.cell.pattern == Pattern::PingPong;
+    let round_trip = ranking.cell.pattern.asks();
     let open_loop = ranking.cell.load != Load::Saturated;
     let figures = match (round_trip, open_loop) {
         (true, _) => ["p50", "p99", "÷limit"],
@@ -84,7 +84,7 @@ fn held(ranking: &Ranking) -> String {
 pub(crate) fn fairness(rankings: &[Ranking]) -> String {
     let mut text = String::new();
     for scope in Scope::ALL {
-        for pattern in [Pattern::FanIn, Pattern::Merge, Pattern::Mpmc] {
+        for pattern in [Pattern::FanIn, Pattern::Merge, Pattern::Mpmc, Pattern::RequestReply] {
             let mut like = rankings
                 .iter()
                 .filter(|ranking| (ranking.cell.scope, ranking.cell.pattern) == (scope, pattern))
@@ -96,7 +96,7 @@ pub(crate) fn fairness(rankings: &[Ranking]) -> String {
             let cells: Vec<_> = std::iter::once(first).chain(like.filter(same)).take(8).collect();
             let name = format!("{scope}");
             let heads: Vec<_> =
-                cells.iter().map(|of| format!("{}→{}", of.cell.producers, of.cell.consumers())).collect();
+                cells.iter().map(|of| format!("{}→{}", of.cell.senders(), of.cell.consumers())).collect();
             let rows = first.rows.iter().filter(|row| !row.control).map(|row| {
                 let mut line = vec![short(row).to_owned()];
                 line.extend(cells.iter().map(|of| {
@@ -112,6 +112,51 @@ pub(crate) fn fairness(rankings: &[Ranking]) -> String {
         }
     }
     if text.is_empty() { text } else { format!("Fairness: the slowest producer's messages ÷ the mean\n\n{text}") }
+}
+
+/// System calls for a message, or round trip: of each distance the first cell of every pattern and way to wait.
+pub(crate) fn system_calls(rankings: &[Ranking]) -> String {
+    let mut text = String::new();
+    for scope in Scope::ALL {
+        let mut cells: Vec<&Ranking> = Vec::new();
+        let mut names: Vec<&str> = Vec::new();
+        for ranking in rankings.iter().filter(|ranking| ranking.cell.scope == scope) {
+            let cell = &ranking.cell;
+            let mut rows = ranking.rows.iter().filter(|row| !row.control && row.calls.is_some()).peekable();
+            let like = |other: &&Ranking| (other.cell.pattern, other.cell.wait) == (cell.pattern, cell.wait);
+            if rows.peek().is_some() && !cells.iter().any(like) {
+                cells.push(ranking);
+                rows.for_each(|row| {
+                    if !names.contains(&short(row)) {
+                        names.push(short(row))
+                    }
+                });
+            }
+        }
+        if cells.is_empty() {
+            continue;
+        }
+        let heads = cells.iter().map(|Ranking { cell, .. }| match cell.wait {
+            Wait::Block => format!("{} {}", cell.pattern, cell.payload),
+            wait => format!("{} {} {wait}", cell.pattern, cell.payload),
+        });
+        let headers: Vec<String> = std::iter::once(scope.to_string()).chain(heads).collect();
+        let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
+        let rows = names.iter().map(|name| {
+            let of = |ranking: &&Ranking| {
+                let row = ranking.rows.iter().find(|row| short(row) == *name);
+                row.and_then(|row| row.calls).map_or(String::from("-"), |calls| format!("{calls:.1}"))
+            };
+            std::iter::once((*name).to_owned()).chain(cells.iter().map(of)).collect()
+        });
+        let alignment: Vec<_> = std::iter::once(Left).chain(cells.iter().map(|_| Right)).collect();
+        text.push_str(&columns(&headers, &alignment, &rows.collect::<Vec<Vec<String>>>()));
+        text.push('\n');
+    }
+    match text.is_empty() {
+        true => text,
+        false => format!("System calls a message or round trip, of all processes, counted apart\n\n{text}"),
+    }
 }
 
 fn fair(row: &Row) -> Option<f64> {

@@ -47,6 +47,23 @@ fn unknown_names() {
 }
 
 #[test]
+fn sweeps_that_are_none() {
+    let ground = Ground::new();
+    let file = ground.path("sweep.toml");
+    let sweep = |text: &str, words: &[&str]| {
+        fs::write(&file, text).unwrap();
+        let words = [&["sweep.toml"], words].concat();
+        said(ground.run(["bench", "--config", file.to_str().unwrap()]), &words);
+    };
+    sweep("sizes = [64]", &["unknown key `sizes`", "known:", "size"]);
+    sweep("size = [\"4Kib\"]", &["4Kib", "--size", "one of B, kB"]);
+    sweep("size = {}", &["`size`", "table is no text"]);
+    sweep("what = [\"process/pigeon\"]", &[]);
+    sweep("what = ", &["is not TOML"]);
+    refused(&ground, &["bench", "--config", "no-such.toml"], &["cannot read no-such.toml"]);
+}
+
+#[test]
 fn impossible_sizes() {
     let ground = Ground::new();
     let sizes = [

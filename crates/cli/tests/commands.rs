@@ -157,6 +157,13 @@ fn a_run_of_every_healthy_mechanism_is_fine() {
             measured.push(entrant["case"]["mechanism"].as_str().unwrap().to_owned());
         }
     }
+    // Two writes and two reads; nothing that the instrument does is among them.
+    let is_ping = |entrant: &&Value| {
+        entrant["case"]["mechanism"] == "process/pipe" && entrant["case"]["cell"]["pattern"] == "ping-pong"
+    };
+    let ipc = ipc.json();
+    let calls = ipc["entrants"].as_array().unwrap().iter().find(is_ping).map(|entrant| &entrant["calls"]);
+    assert!(calls.and_then(Value::as_f64).is_some_and(|calls| (3.9..4.1).contains(&calls)), "{calls:?}");
     let list = ground.run(["list", "--json"]).json();
     for listed in list.as_array().unwrap() {
         let name = listed["name"].as_str().unwrap();

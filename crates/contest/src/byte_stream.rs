@@ -11,27 +11,33 @@ use estafette_measure::{Generator, Rx, Tx, Verifier};
 
 use crate::buffer::Buffer;
 
-/// Writes each message from one buffer.
+/// Writes each message from one buffer, to one stream or to each of several.
 #[derive(Debug)]
 pub struct Writing<W> {
-    stream: W,
+    streams: Vec<W>,
     buffer: Buffer,
 }
 
 impl<W: Write> Writing<W> {
     pub(crate) fn new(stream: W, len: usize) -> Writing<W> {
-        Writing { stream, buffer: Buffer::new(len) }
+        Writing::to_each([stream], len)
+    }
+
+    pub(crate) fn to_each(streams: impl IntoIterator<Item = W>, len: usize) -> Writing<W> {
+        Writing { streams: streams.into_iter().collect(), buffer: Buffer::new(len) }
     }
 
     #[inline(always)]
     fn write(&mut self) -> io::Result<()> {
-        let mut rest = &self.buffer[..];
-        while !rest.is_empty() {
-            match self.stream.write(rest) {
-                Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(written) => rest = &rest[written..],
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+        for stream in &mut self.streams {
+            let mut rest = &self.buffer[..];
+            while !rest.is_empty() {
+                match stream.write(rest) {
+                    Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                    Ok(written) => rest = &rest[written..],
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
+                }
             }
         }
         Ok(())

@@ -39,6 +39,13 @@ pub(crate) struct Duplex<T, R> {
     pub(crate) rx: R,
 }
 
+/// A server's ends: one that hears all its clients, and one to answer each of them, or all.
+#[derive(Debug)]
+pub(crate) struct Several<T, R> {
+    pub(crate) rx: R,
+    pub(crate) txs: Vec<T>,
+}
+
 /// Polls a future by a function of its own, in which no other loop competes for registers.
 async fn apart<F: Future>(future: F) -> F::Output {
     #[inline(never)]
@@ -130,6 +137,32 @@ pub(crate) async fn answer<T: Tx, R: Rx>(
     Ok(())
 }
 
+/// Answers so many questions, each in the sequence of the client that asked and on the end for it; end marks too, until
+/// every client's has come.
+#[inline(always)]
+pub(crate) async fn serve<T: Tx, R: Rx>(
+    ends: &mut Several<T, R>,
+    nexts: &mut [Generator],
+    seen: &mut Verifier,
+    count: u64,
+) -> Ended {
+    for _ in 0..count {
+        let ends_before = seen.ends();
+        ends.rx.get(seen).await.map_err(Stopped::Receiving)?;
+        let client = seen.last().0;
+        let next = &mut nexts[client];
+        if seen.ends() > ends_before {
+            next.end();
+        }
+        let last = ends.txs.len() - 1;
+        ends.txs[client.min(last)].put(next).await.map_err(Stopped::Sending)?;
+        if seen.ended() {
+            break;
+        }
+    }
+    Ok(())
+}
+
 /// The same on a thread that may block.
 ///
 /// Nothing may be inlined into the party's future, or its state is in memory again. That references given to a function do
@@ -138,7 +171,7 @@ pub(crate) mod blocking {
     use std::pin::pin;
     use std::task::{self, Poll, Waker};
 
-    use super::{Duplex, Ended, Generator, Rx, Stopped, Tx, Verifier};
+    use super::{Duplex, Ended, Generator, Rx, Several, Stopped, Tx, Verifier};
 
     #[inline(never)]
     pub(crate) fn put<T: Tx>(tx: &mut T, next: &mut Generator, count: u64) -> Ended {
@@ -179,6 +212,16 @@ pub(crate) mod blocking {
         count: u64,
     ) -> Ended {
         block(super::answer(ends, next, seen, count))
+    }
+
+    #[inline(never)]
+    pub(crate) fn serve<T: Tx, R: Rx>(
+        ends: &mut Several<T, R>,
+        nexts: &mut [Generator],
+        seen: &mut Verifier,
+        count: u64,
+    ) -> Ended {
+        block(super::serve(ends, nexts, seen, count))
     }
 
     /// Runs a future to its end on this thread. One of a blocking mechanism is ready at the first poll.

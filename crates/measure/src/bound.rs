@@ -69,13 +69,15 @@ pub fn bind(cell: &Cell, limits: &Limits, ring_ns: Option<f64>, handling: &[Hand
     let handled = handling.iter().find(|handling| handling.payload == cell.payload).map(|handling| handling.ns);
     if cell.scope == Scope::Task {
         // Two tasks may share a worker: no line has to cross, nobody has to be woken.
-        let times = if cell.pattern == Pattern::PingPong { 2.0 } else { 1.0 };
+        let times = if cell.pattern.asks() { 2.0 } else { 1.0 };
         return bound("fill and check", handled? * times);
     }
     if let Some(ns) = ring_ns {
         return bound("limit ring", ns);
     }
-    match (cell.pattern, cell.wait, cell.place) {
+    // A request of several waits for an answer as one of a ping-pong does.
+    let pattern = if cell.pattern.asks() { Pattern::PingPong } else { cell.pattern };
+    match (pattern, cell.wait, cell.place) {
         (Pattern::PingPong, Wait::Spin | Wait::Adaptive, _) => {
             bound("cache-line round trip", limits.cache_line.as_ref()?.round_trip_ns)
         }
@@ -88,6 +90,7 @@ pub fn bind(cell: &Cell, limits: &Limits, ring_ns: Option<f64>, handling: &[Hand
             let fastest = other.into_iter().flatten().map(|futex| futex.round_trip_ns).min_by(f64::total_cmp);
             bound("futex round trip, other core", fastest.unwrap_or(limits.futex.same_core.round_trip_ns))
         }
+        (Pattern::Duplex, _, place) if place != Place::SameCore => bound("fill and check on two cores", handled? / 2.0),
         (_, _, Place::SameCore) => bound("fill and check", handled?),
         _ => bound("copy across cores", cell.payload.len() as f64 * 1e9 / cross_core(limits, cell.payload.len())?),
     }

@@ -58,14 +58,19 @@ names!(
 );
 
 impl Pattern {
-    /// Whether there may be several producers.
+    /// Whether one side may be several.
     pub fn gathers(self) -> bool {
-        matches!(self, Pattern::FanIn | Pattern::Merge | Pattern::Mpmc)
+        matches!(self, Pattern::FanIn | Pattern::Merge | Pattern::Mpmc | Pattern::RequestReply | Pattern::PubSub)
     }
 
     /// Whether what one end sends is answered, or met, by what the other does: both have both.
     pub fn both_ways(self) -> bool {
         matches!(self, Pattern::PingPong | Pattern::Duplex | Pattern::RequestReply)
+    }
+
+    /// Whether every message waits for the answer to the one before: how long that takes is what counts.
+    pub fn asks(self) -> bool {
+        matches!(self, Pattern::PingPong | Pattern::RequestReply)
     }
 
     /// Whether mechanisms are ranked by how fast they are.
@@ -268,7 +273,7 @@ pub struct Cell {
     pub pattern: Pattern,
     /// What is sent.
     pub payload: Payload,
-    /// How many send.
+    /// How many send; in `mpmc` as many receive, and in `pub-sub`, where one sends, so many receive.
     pub producers: usize,
     /// How many messages may be under way, where the mechanism lets one choose.
     pub capacity: usize,
@@ -287,9 +292,22 @@ impl Cell {
     /// The capacity of a cell that nobody gave another; headings name only others.
     pub const CAPACITY: usize = 1024;
 
+    /// How many streams of messages there are, each with a sender of its own.
+    pub fn senders(&self) -> usize {
+        match self.pattern {
+            Pattern::PubSub => 1,
+            Pattern::Duplex => 2,
+            _ => self.producers,
+        }
+    }
+
     /// How many receive.
     pub fn consumers(&self) -> usize {
-        if self.pattern == Pattern::Mpmc { self.producers } else { 1 }
+        match self.pattern {
+            Pattern::Mpmc | Pattern::PubSub => self.producers,
+            Pattern::Duplex => 2,
+            _ => 1,
+        }
     }
 }
 
@@ -297,7 +315,7 @@ impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} · {}", self.scope, self.pattern)?;
         if self.pattern.gathers() {
-            write!(f, " {}→{}", self.producers, self.consumers())?;
+            write!(f, " {}→{}", self.senders(), self.consumers())?;
         }
         write!(f, " · {} · {}", self.payload, self.wait)?;
         match (self.runtime, self.place) {

@@ -11,18 +11,19 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::sync::mpsc;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use hdrhistogram::Histogram;
 
-use crate::batch::{self, Duplex, Stopped, blocking};
+use crate::batch::{self, Duplex, Several, Stopped, blocking};
 use crate::burst::{Burst, Held, resident};
 use crate::case::{BURST, Case, Load, Pattern, Payload, Place, Role};
 use crate::clock::{self, now_ns};
 use crate::executor::{Job, Work};
 use crate::limits::pin_to;
-use crate::mechanism::{Carries, Ends, Mechanism, Party, Rx, Tx};
+use crate::mechanism::{Carries, Ends, Mechanism, Rx, Tx};
 use crate::message::{Generator, Verifier};
 use crate::pace::{Feedback, Pacer};
+use crate::parts::{Holds, parts};
 use crate::protocol::{LatencyCounts, PartyReport, Report};
 use crate::rendezvous::Rendezvous;
 use crate::schedule::{Schedule, yield_now};
@@ -91,33 +92,35 @@ pub fn drive<M: Carries<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &mut
     };
     // The order that `Assignment::cpus` follows.
     parties.sort_by_key(|party| party.role);
-    let leader = parties.iter().map(|party| party.role).max_by_key(|role| matches!(role, Role::Consumer(_)));
+    let parts = parts(case.pattern, parties, &ctx.cpus)?;
+    let leader = parts.iter().map(|part| part.role).max_by_key(|role| matches!(role, Role::Consumer(_)));
     let lossy = mechanism.spec().loss == Loss::Counted;
-    let paced = lossy && case.pattern != Pattern::PingPong;
-    let competing = case.consumers() > 1;
+    let paced = lossy && !case.pattern.both_ways();
+    let competing = case.pattern == Pattern::Mpmc;
     let cancels = case.pattern == Pattern::Cancel;
     let (mut feedback, pacers) = if paced { feedback(case, role, &mut ctx.meet)? } else { (None, Vec::new()) };
     let mut pacers = pacers.into_iter();
     let start_ns = ctx.meet.ready()?;
     let (reports, received) = mpsc::channel();
-    let jobs = parties.into_iter().enumerate().map(|(index, party)| {
+    let jobs = parts.into_iter().map(|part| {
+        let role = part.role;
         let schedule = match case.load {
             Load::Rate(rate) => Some(Schedule::new(start_ns, rate, case.producers)),
             Load::Saturated => None,
         };
         let loops = Loops {
-            role: party.role,
-            next: Generator::new(ctx.seed, producer(party.role), case.payload.len()),
-            seen: Verifier::new(ctx.seed, case.producers, case.payload.len())
+            role,
+            next: Generator::new(ctx.seed, producer(role), case.payload.len()),
+            seen: verifier(ctx.seed, case, role)
                 .reading(!matches!(case.payload, Payload::Unread(_)))
                 .competing(competing),
-            meter: Meter::new(window, start_ns, Some(party.role) == leader),
-            share: window.share(producer(party.role), case.producers),
+            meter: Meter::new(window, start_ns, Some(role) == leader),
+            share: window.share(producer(role), case.senders()),
             lossy,
             ends_by_close: competing || cancels,
             cancels,
-            feedback: if matches!(party.role, Role::Consumer(_)) { feedback.take() } else { None },
-            pacer: if matches!(party.role, Role::Producer(_)) { pacers.next() } else { None },
+            feedback: if matches!(role, Role::Consumer(_)) { feedback.take() } else { None },
+            pacer: if matches!(role, Role::Producer(_)) { pacers.next() } else { None },
             missing: [0; 2],
             received: Default::default(),
             dropped: 0,
@@ -126,16 +129,17 @@ pub fn drive<M: Carries<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &mut
             late_until_ns: 0,
             burst: burst.clone(),
             held: None,
+            clients: case.producers,
         };
-        let name = party.role.to_string();
+        let name = role.to_string();
         let reports = reports.clone();
-        let pattern = case.pattern;
+        let (cpu, holds) = (part.cpu, part.holds);
         let work: Work<()> = Box::pin(async move {
-            let report = loops.run::<M, _, _>(pattern, party).await?;
+            let report = loops.run::<M, _, _>(holds).await?;
             let _ = reports.send(report);
             Ok(())
         });
-        Job { name, cpu: ctx.cpus.get(index).copied().flatten(), work }
+        Job { name, cpu, work }
     });
     let jobs = jobs.collect();
     drop(reports);
@@ -153,12 +157,16 @@ pub fn drive<M: Carries<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &mut
 /// end where it is played here, and those of the producers that are.
 fn feedback(case: &Case, role: Role, meet: &mut Rendezvous) -> Result<(Option<Feedback>, Vec<Pacer>)> {
     let yields = case.place == Place::SameCore;
+    // Of several that receive the same, the first speaks for all.
+    if matches!(role, Role::Consumer(1..)) {
+        return Ok((None, Vec::new()));
+    }
     if let Role::Producer(index) = role {
         let [end]: [OwnedFd; 1] = meet.want_descriptors(&format!("feedback:{index}"))?;
         return Ok((None, vec![Pacer::new(end.into(), yields)]));
     }
     let (mut ends, mut pacers) = (Vec::new(), Vec::new());
-    for index in 0..case.producers {
+    for index in 0..case.senders() {
         let (ours, theirs) = UnixDatagram::pair()?;
         ours.set_nonblocking(true)?;
         theirs.set_nonblocking(true)?;
@@ -203,6 +211,17 @@ fn counts(times: &Histogram<u64>) -> Result<Vec<(u64, u64)>> {
     Ok(pairs(&coarse))
 }
 
+/// What a party checks: every producer's messages, where it hears all of them.
+fn verifier(seed: u64, case: &Case, role: Role) -> Verifier {
+    let len = case.payload.len();
+    match (case.pattern, role) {
+        // The answers are in the client's own sequence.
+        (Pattern::RequestReply, Role::Producer(client)) => Verifier::only(seed, client, len),
+        (Pattern::Duplex, Role::Consumer(other)) => Verifier::only(seed, other, len),
+        _ => Verifier::new(seed, case.senders(), len),
+    }
+}
+
 /// Whose sequence a party sends. In a ping-pong both sides send that of producer 0, so that an answer is the same
 /// bytes as its question, and a mechanism that hands the question back answers right.
 fn producer(role: Role) -> usize {
@@ -239,23 +258,21 @@ struct Loops {
     burst: Option<Burst>,
     /// What it took of memory.
     held: Option<Held>,
+    /// How many a server answers.
+    clients: usize,
 }
 
 impl Loops {
     /// A party's loop. Where the mechanism's ends block, batches are run by plain functions; `M` decides it as the program
     /// is compiled, so that only one of the two ways is.
-    async fn run<M: Mechanism, T: Tx, R: Rx>(
-        self,
-        pattern: Pattern,
-        party: Party<T, R>,
-    ) -> Result<(PartyReport, Option<Usage>)> {
-        match (pattern, self.role, party.tx, party.rx) {
-            (Pattern::PingPong, Role::Producer(_), Some(tx), Some(rx)) => self.ping::<M, _, _>(Duplex { tx, rx }).await,
-            (Pattern::PingPong, Role::Consumer(_), Some(tx), Some(rx)) => self.pong::<M, _, _>(Duplex { tx, rx }).await,
-            (_, Role::Producer(_), Some(tx), _) if self.pacer.is_some() => self.produce_paced::<M, _>(tx).await,
-            (_, Role::Producer(_), Some(tx), _) => self.produce::<M, _>(tx).await,
-            (_, Role::Consumer(_), _, Some(rx)) => self.consume::<M, _>(rx).await,
-            (pattern, role, ..) => bail!("the mechanism opened no end for {role} of a {pattern}"),
+    async fn run<M: Mechanism, T: Tx, R: Rx>(self, holds: Holds<T, R>) -> Result<(PartyReport, Option<Usage>)> {
+        match holds {
+            Holds::Asking(ends) => self.ping::<M, _, _>(ends).await,
+            Holds::Answering(ends) => self.pong::<M, _, _>(ends).await,
+            Holds::Serving(ends) => self.serve::<M, _, _>(ends).await,
+            Holds::Sending(tx) if self.pacer.is_some() => self.produce_paced::<M, _>(tx).await,
+            Holds::Sending(tx) => self.produce::<M, _>(tx).await,
+            Holds::Receiving(rx) => self.consume::<M, _>(rx).await,
         }
     }
 
@@ -537,6 +554,48 @@ impl Loops {
         self.meter.end(sent);
         self.send_end(&mut ends.tx).await?;
         Ok(self.report(sent, sent, None))
+    }
+
+    /// Answers the questions of several until each has sent its end mark, and these too.
+    async fn serve<M: Mechanism, T: Tx, R: Rx>(
+        mut self,
+        mut ends: Several<T, R>,
+    ) -> Result<(PartyReport, Option<Usage>)> {
+        let mut heard_ns = now_ns();
+        let mut nexts: Vec<_> = (0..self.clients).map(|client| self.next.of(client)).collect();
+        loop {
+            let before = self.seen.received();
+            let count = self.meter.stride(before);
+            let done = if M::BLOCKS {
+                blocking::serve(&mut ends, &mut nexts, &mut self.seen, count)
+            } else {
+                batch::serve(&mut ends, &mut nexts, &mut self.seen, count).await
+            };
+            done.or_else(|stopped| self.forgive(stopped))?;
+            if self.seen.ended() {
+                break;
+            }
+            let served = self.seen.received();
+            let (warming_up, open) = (self.meter.warming_up(), self.meter.open());
+            let now = self.meter.look(served);
+            if (warming_up, open) != (self.meter.warming_up(), self.meter.open()) {
+                self.note_received();
+            }
+            if served > before {
+                heard_ns = now;
+            } else if self.given_up(now, heard_ns) {
+                break;
+            }
+        }
+        let served = self.seen.received();
+        if self.meter.open() {
+            self.meter.end(served);
+            self.note_received();
+        }
+        for tx in &mut ends.txs {
+            tx.flush().await.context("flushing")?;
+        }
+        Ok(self.report(served, served, None))
     }
 
     /// Lets pass what a mechanism that may lose has to live with.

@@ -234,11 +234,12 @@ pub fn can_run(entry: &dyn Entry, case: &Case, cores: usize) -> Result<(), Strin
         return Err(format!("has no rendezvous: its capacity is at least {}", spec.least_capacity));
     }
     let producers = spec.max_producers.unwrap_or(MAX_PRODUCERS).min(MAX_PRODUCERS);
-    if case.producers > producers {
+    if case.pattern != Pattern::PubSub && case.producers > producers {
         return Err(format!("takes at most {producers} producers, {} were asked for", case.producers));
     }
     let in_turn = spec.ordering == Ordering::Strict && spec.loss == Loss::Never;
-    if case.payload.len() < 8 && (case.producers > 1 || !in_turn) {
+    let alone = case.senders() == 1 || case.pattern == Pattern::Duplex;
+    if case.payload.len() < 8 && !(alone && in_turn) {
         return Err(String::from(
             "messages under 8 bytes cannot say which they are: use 8 or more, or one producer and a mechanism that is ordered \
              and loses none",
@@ -255,6 +256,12 @@ pub fn can_run(entry: &dyn Entry, case: &Case, cores: usize) -> Result<(), Strin
     }
     if case.place == Place::OtherCore && cores < 2 {
         return Err(String::from("there is only one core for us: use --place same-core"));
+    }
+    if case.pattern == Pattern::Duplex && case.wait == Wait::Spin {
+        return Err(String::from("both ends of a side would spin on one core: use --wait block"));
+    }
+    if case.pattern == Pattern::Duplex && spec.loss == Loss::Counted {
+        return Err(String::from("looks for the highest rate at which it loses little, one way at a time"));
     }
     if case.pattern == Pattern::Burst && (case.capacity as u64) < BURST {
         return Err(format!("a burst of {BURST} needs room for as many: use --capacity {BURST}"));

@@ -111,6 +111,15 @@ impl<T, R> Ends<T, R> {
         Ends(vec![Party { role, tx: Some(tx), rx: Some(rx) }])
     }
 
+    /// A server that hears all its clients on one end and answers each on an end of its own: those of the clients 0, 1, 2
+    /// and so on. Where one end answers all of them, it is told whom by [`Generator::producer`].
+    pub fn server(rx: R, txs: impl IntoIterator<Item = T>) -> Self {
+        let role = Role::Consumer(0);
+        let mut ends = Ends::consumer(0, rx);
+        ends.0.extend(txs.into_iter().map(|tx| Party { role, tx: Some(tx), rx: None }));
+        ends
+    }
+
     /// Every end of a case inside one process, for a channel that joins one sender and one receiver.
     ///
     /// # Errors
@@ -191,8 +200,11 @@ pub trait Mechanism: Send + Sync + 'static {
             return vec![Role::All];
         }
         // Consumers first: they are the ones who wait.
-        let producers = (0..case.producers).map(Role::Producer);
-        std::iter::once(Role::Consumer(0)).chain(producers).collect()
+        let (producers, consumers) = match case.pattern {
+            Pattern::PubSub => (1, case.producers),
+            _ => (case.producers, 1),
+        };
+        (0..consumers).map(Role::Consumer).chain((0..producers).map(Role::Producer)).collect()
     }
 
     /// What the parties run on. Threads, unless the mechanism needs a runtime.

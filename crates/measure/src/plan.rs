@@ -11,7 +11,7 @@ use crate::spec::Standing;
 use crate::window::Window;
 
 /// One case of a run. Where it is the control, the same mechanism stands in the cell a second time.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Entrant {
     /// The case.
     pub case: Case,
@@ -20,12 +20,16 @@ pub struct Entrant {
     /// How many messages may be under way, as tried before the run; none where that could not be told.
     #[serde(default)]
     pub room: Option<u64>,
+    /// System calls for one message, or round trip, of all children together, as counted before the run in instances that
+    /// were traced and not timed; none where that could not be.
+    #[serde(default)]
+    pub calls: Option<f64>,
 }
 
 impl Entrant {
-    /// One whose room has not been tried.
+    /// One of which nothing has been tried.
     pub fn new(case: Case, control: bool) -> Entrant {
-        Entrant { case, control, room: None }
+        Entrant { case, control, room: None, calls: None }
     }
 }
 
@@ -68,13 +72,13 @@ pub struct Plan {
 pub fn enter(
     registry: &Registry,
     cells: &[Cell],
-    wanted: impl Fn(&dyn Entry) -> bool,
+    wanted: impl Fn(&dyn Entry, &Cell) -> bool,
     cores: usize,
 ) -> (Vec<Entrant>, Vec<Refusal>) {
     let (mut entrants, mut refusals) = (Vec::new(), Vec::new());
     for cell in cells {
         let mut able = Vec::new();
-        for entry in registry.iter().filter(|entry| entry.spec().scope == cell.scope && wanted(entry.as_ref())) {
+        for entry in registry.iter().filter(|entry| entry.spec().scope == cell.scope && wanted(entry.as_ref(), cell)) {
             let case = Case { mechanism: entry.spec().name.clone(), cell: cell.clone() };
             match can_run(entry.as_ref(), &case, cores) {
                 Ok(()) => able.push((entry.spec().standing, case)),

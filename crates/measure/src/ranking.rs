@@ -37,6 +37,8 @@ pub struct Row {
     pub control: bool,
     /// How many messages may be under way, as tried; none where that could not be told.
     pub room: Option<u64>,
+    /// System calls for a message, or round trip, of all its children; none where they were not counted.
+    pub calls: Option<f64>,
     /// What it measured; none where every instance failed or was void.
     pub result: Option<RowResult>,
     /// Instances that failed, and the first one's reason.
@@ -221,6 +223,7 @@ fn row(record: &Record, at: usize) -> Option<Row> {
         spec: record.spec(&entrant.case.mechanism)?.clone(),
         control: entrant.control,
         room: entrant.room,
+        calls: entrant.calls,
         result,
         failed: first.map(|why| (1 + failures.count(), why)),
         breach: outcomes().find_map(|outcome| match outcome {
@@ -233,7 +236,11 @@ fn row(record: &Record, at: usize) -> Option<Row> {
 /// What the limit ring needed in the same rounds for what this cell does: in a round trip, waiting the same way; in a
 /// stream, in whichever way was faster. The ring of the same distance where it took part, else any.
 fn ring_ns(record: &Record, cell: &Cell) -> Option<f64> {
-    let pattern = if cell.pattern.gathers() { Pattern::Stream } else { cell.pattern };
+    let pattern = match cell.pattern {
+        Pattern::FanIn | Pattern::Merge | Pattern::Mpmc | Pattern::PubSub => Pattern::Stream,
+        Pattern::RequestReply => Pattern::PingPong,
+        pattern => pattern,
+    };
     let like = |other: &Cell| {
         let waits = pattern == Pattern::Stream || other.wait == cell.wait;
         other.load == cell.load

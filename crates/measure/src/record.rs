@@ -29,7 +29,7 @@ pub const REPEATS: usize = 2;
 /// [`Record::rounds_planned`].
 pub const MAKE_UP_ROUNDS: usize = 3;
 /// The columns of the CSV table.
-const COLUMNS: [&str; 33] = [
+const COLUMNS: [&str; 34] = [
     "round",
     "mechanism",
     "control",
@@ -44,6 +44,7 @@ const COLUMNS: [&str; 33] = [
     "place",
     "load",
     "room",
+    "calls_per_message",
     "line_ns",
     "messages",
     "window_ns",
@@ -322,7 +323,7 @@ impl Record {
         table.write_record(COLUMNS)?;
         let optional = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
         for instance in &self.instances {
-            let Entrant { case, control, room } = &self.entrants[instance.entrant];
+            let Entrant { case, control, room, calls } = &self.entrants[instance.entrant];
             let mut row: Vec<String> = vec![
                 instance.round.to_string(),
                 case.mechanism.clone(),
@@ -338,6 +339,7 @@ impl Record {
                 case.place.to_string(),
                 case.load.to_string(),
                 room.map_or(String::new(), |room| room.to_string()),
+                optional(*calls),
                 optional(instance.line_ns),
             ];
             match &instance.outcome {

@@ -188,7 +188,8 @@ pub fn instance(
     let case = entrant.case.clone();
     let entry = registry.get(&case.mechanism).with_context(|| format!("no mechanism `{}`", case.mechanism))?;
     let Plan { window, timeout, count_timeout, .. } = *plan;
-    let setup = Setup { case: case.clone(), window, seed, cpus: plan.cpus.clone(), timeout, count_timeout };
+    let setup =
+        Setup { case: case.clone(), window, seed, cpus: plan.cpus.clone(), timeout, count_timeout, traced: false };
     let measured = Instance::run(entry.as_ref(), &setup, scratch, interrupt);
     Ok(measured.and_then(|measured| figures(entry.spec(), &case, window, &measured)))
 }
@@ -196,7 +197,9 @@ pub fn instance(
 /// What an instance's reports come to.
 fn figures(spec: &Spec, case: &Case, window: Window, measured: &Measured) -> Result<Figures, Failure> {
     let parties = || measured.reports.iter().flat_map(|(_, report)| &report.parties);
-    let asker = parties().find(|party| party.latency.is_some());
+    // A server knows how many requests there were; how long one took, its clients.
+    let served = case.pattern == Pattern::RequestReply;
+    let asker = parties().find(|party| party.latency.is_some() && !served);
     // Of several, the one that got most: another may have got nothing.
     let consumer =
         parties().filter(|party| matches!(party.role, Role::Consumer(_))).rev().max_by_key(|party| party.messages);
@@ -206,7 +209,8 @@ fn figures(spec: &Spec, case: &Case, window: Window, measured: &Measured) -> Res
         return Err(Failure { kind: FailureKind::Error, text });
     };
     let open_loop = case.load != Load::Saturated;
-    let latency = lead.latency.as_ref().map(|counted| latency(counted, open_loop)).transpose()?;
+    let latency = together(parties().filter_map(|party| party.latency.as_ref()));
+    let latency = latency.map(|counted| latency_of(&counted, open_loop)).transpose()?;
     let producers = || parties().filter(|party| matches!(party.role, Role::Producer(_)));
     let sum = |of: fn(&PartyReport) -> u64| producers().map(of).sum::<u64>();
     let late = sum(|party| party.late) as f64 / sum(|party| party.sent).max(1) as f64;
@@ -222,12 +226,15 @@ fn figures(spec: &Spec, case: &Case, window: Window, measured: &Measured) -> Res
     } else {
         None
     };
-    // Several consumers share a stream: what each had counts, within windows that are the same but for a look at the clock.
+    // Of several consumers, what each had counts, within windows that are the same but for a look at the clock; where each
+    // has every message, the mean.
     let consumers = || parties().filter(|party| matches!(party.role, Role::Consumer(_)));
     let several = consumers().count() > 1;
-    let messages = if several { consumers().map(|party| party.messages).sum() } else { lead.messages };
+    let each = if case.pattern == Pattern::PubSub { consumers().count() as u64 } else { 1 };
+    let of_all = |of: &dyn Fn(&PartyReport) -> u64| consumers().map(of).sum::<u64>() / each;
+    let messages = if several { of_all(&|party| party.messages) } else { lead.messages };
     let total = |party: &PartyReport| party.received.iter().map(|count| count.received).sum::<u64>();
-    let delivered = if several { consumers().map(total).sum() } else { total(lead) };
+    let delivered = if several { of_all(&total) } else { total(lead) };
     let by_time = matches!(window, Window::Time { .. });
     // In an open loop producers spend their time on waiting for it.
     let spent = if open_loop { None } else { spent(measured, lead, messages, delivered) };
@@ -323,7 +330,16 @@ fn breach(spec: &Spec, faults: Faults) -> Option<String> {
     (!broken.is_empty()).then(|| format!("messages {}", broken.join(", ")))
 }
 
-fn latency(counted: &LatencyCounts, open_loop: bool) -> Result<Latency> {
+/// The times of several clients in one; none where nobody took any.
+fn together<'a>(counted: impl Iterator<Item = &'a LatencyCounts>) -> Option<LatencyCounts> {
+    counted.cloned().reduce(|mut all, one| {
+        all.batch = all.batch.max(one.batch);
+        all.counts.extend(one.counts);
+        all
+    })
+}
+
+fn latency_of(counted: &LatencyCounts, open_loop: bool) -> Result<Latency> {
     let mut times = Histogram::<u64>::new_with_bounds(1, 3_600_000_000_000, 3)?;
     for &(time, count) in &counted.counts {
         times.saturating_record_n(time, count);
@@ -374,9 +390,9 @@ mod tests {
     #[test]
     fn percentiles_come_from_the_counts() {
         let counted = LatencyCounts { batch: 1, counts: vec![(100, 989), (1_000, 10), (5_000, 1)] };
-        let latency = latency(&counted, false).unwrap();
+        let latency = latency_of(&counted, false).unwrap();
         assert_eq!((latency.min_ns, latency.p50_ns), (100, 100));
         assert!((999..=1_001).contains(&latency.p999_ns) && latency.max_ns >= 5_000);
-        assert!(super::latency(&LatencyCounts::default(), false).is_err());
+        assert!(latency_of(&LatencyCounts::default(), false).is_err());
     }
 }

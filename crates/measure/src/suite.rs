@@ -29,14 +29,20 @@ impl Suite {
         }
     }
 
-    /// Whether a mechanism stands in it unasked.
-    pub fn takes(self, profile: Profile, spec: &Spec) -> bool {
+    /// Whether a mechanism stands in one of its cells unasked.
+    pub fn takes(self, profile: Profile, cell: &Cell, spec: &Spec) -> bool {
         // Baselines check the instrument: they run when they are asked for by name.
         spec.standing != Standing::Baseline
             && match (self, profile) {
                 (Suite::Overview, _) => spec.joins == Joins::Overview,
                 (Suite::Channels | Suite::Ipc, Profile::Quick) => spec.joins <= Joins::Suite,
-                (Suite::Channels | Suite::Ipc, _) => true,
+                (Suite::Channels, _) => true,
+                // There are three times as many ways as a run has time for in every cell: each plays every pattern and way
+                // to wait once, and some of them what lies around.
+                (Suite::Ipc, _) => {
+                    spec.joins <= Joins::Suite
+                        || *cell == Cell { wait: cell.wait, producers: cell.producers, ..base_of(cell.pattern) }
+                }
             }
     }
 }
@@ -85,6 +91,7 @@ fn cell(scope: Scope, pattern: Pattern, payload: Payload) -> Cell {
         (Pattern::FanIn | Pattern::Merge, Scope::Task) => 8,
         (Pattern::FanIn | Pattern::Merge, _) => 2,
         (Pattern::Mpmc, _) => 4,
+        (Pattern::RequestReply | Pattern::PubSub, _) => 2,
         _ => 1,
     };
     let capacity = match pattern {
@@ -201,29 +208,37 @@ pub fn channels(profile: Profile) -> Vec<Cell> {
     }
 }
 
-/// The lengths of messages that are measured between processes besides the base's, 64 bytes and 4 KiB: those of the
-/// benchmarks that the race answers, and 1 MiB.
-const IPC_SIZES: [usize; 7] = [100, 1000, 1024, 10_240, 51_200, 102_400, 1 << 20];
+/// The lengths of messages that are measured between processes besides the base's: those of the benchmarks that the race
+/// answers, in the pattern that they measure, and 1 MiB.
+const ROUND_TRIPS: [usize; 3] = [100, 1000, 4096];
+const STREAMS: [usize; 5] = [1024, 10_240, 51_200, 102_400, 1 << 20];
 
 /// The cells of the race between processes at a profile. There is no `Full` yet: it has none.
 pub fn ipc(profile: Profile) -> Vec<Cell> {
-    use Pattern::{FanIn, PingPong, Stream};
+    use Pattern::{Duplex, FanIn, PingPong, PubSub, RequestReply, Stream};
     let process = |pattern, size| cell(Scope::Process, pattern, Payload::Bytes(size));
     let quick = vec![process(PingPong, 64), process(Stream, 4096), process(FanIn, 4096)];
     match profile {
         Profile::Quick => quick,
         Profile::Standard => {
-            let mut cells = quick.clone();
-            cells.extend([process(PingPong, 4096), process(Stream, 64)]);
-            cells.extend(
-                [PingPong, Stream].into_iter().flat_map(|pattern| IPC_SIZES.map(|size| process(pattern, size))),
-            );
-            cells.extend(quick.into_iter().map(|cell| Cell { place: Place::SameCore, ..cell }));
-            cells.push(Cell { producers: 4, ..process(FanIn, 4096) });
-            distinct(cells)
+            let mut cells = quick;
+            cells.extend([PingPong, Stream].map(|pattern| Cell { wait: Wait::Spin, ..base_of(pattern) }));
+            cells.push(process(Duplex, 4096));
+            cells.push(Cell { producers: 4, ..process(RequestReply, 64) });
+            cells.push(Cell { producers: 4, ..process(PubSub, 4096) });
+            cells.extend(ROUND_TRIPS.map(|size| process(PingPong, size)));
+            cells.extend(STREAMS.map(|size| process(Stream, size)));
+            cells.extend([PingPong, Stream].map(|pattern| Cell { place: Place::SameCore, ..base_of(pattern) }));
+            cells
         }
         Profile::Full => Vec::new(),
     }
+}
+
+/// The cell between processes around which a pattern's others lie.
+fn base_of(pattern: Pattern) -> Cell {
+    let size = if pattern.asks() { 64 } else { 4096 };
+    cell(Scope::Process, pattern, Payload::Bytes(size))
 }
 
 /// Puts the user's values in the place of the suite's.
@@ -243,7 +258,7 @@ pub fn replace(cells: Vec<Cell>, axes: &Axes) -> Vec<Cell> {
     expand(&mut cells, &axes.runtimes, |cell, &runtime| Cell { runtime, ..cell.clone() });
     expand(&mut cells, &axes.places, |cell, &place| Cell { place, ..cell.clone() });
     expand(&mut cells, &axes.loads, |cell, &load| match cell.pattern {
-        Pattern::PingPong => cell.clone(),
+        pattern if pattern.asks() => cell.clone(),
         _ => Cell { load, ..cell.clone() },
     });
     expand(&mut cells, &axes.producers, |cell, &producers| match cell.pattern.gathers() {

@@ -19,7 +19,6 @@ mod drift;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use estafette_measure::case::Pattern;
 use estafette_measure::record::Record;
 use estafette_measure::stats::{Interval, Margins, Verdict};
 use estafette_measure::units;
@@ -87,7 +86,7 @@ fn text(comparison: &Comparison) -> String {
 fn row(case: &Compared) -> Vec<String> {
     let figure = |ns: Option<f64>| match (ns, case.cell.pattern) {
         (None, _) => String::from("-"),
-        (Some(ns), Pattern::PingPong) => units::duration(ns),
+        (Some(ns), pattern) if pattern.asks() => units::duration(ns),
         (Some(ns), _) => units::rate(1e9 / ns),
     };
     let (change, interval) = case.change.as_ref().map_or((String::from("-"), String::new()), |change| {

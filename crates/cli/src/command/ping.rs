@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use estafette_measure::case::{Case, Cell, Load, Pattern, Payload, Place};
-use estafette_measure::coordinator::{FailureKind, Interrupt, Scratch};
+use estafette_measure::coordinator::{FailureKind, Interrupt, Scratch, calls};
 use estafette_measure::entry::can_run;
 use estafette_measure::limits::{self, available_cpus};
 use estafette_measure::plan::{Entrant, Plan, TIMEOUT};
@@ -27,6 +27,8 @@ struct Summary<'a> {
     count: u64,
     total_ns: u64,
     round_trips_per_second: f64,
+    /// For a round trip, of both ends; none where they were not counted.
+    system_calls: Option<f64>,
     limit: Option<Limit>,
     figures: &'a Figures,
 }
@@ -51,6 +53,8 @@ pub(crate) fn run(registry: &Registry, args: &Ping) -> Result<Exit> {
     let Some(limits) = progress.limits(&cpus, limits::DEFAULT_BUDGET / 2, &mut interrupt)? else {
         return Ok(Exit::Interrupted);
     };
+    progress.stage("system calls");
+    let Ok(calls) = calls(registry, &case, &cpus, &mut scratch, &mut interrupt) else { return Ok(Exit::Interrupted) };
     progress.stage("round trips");
     let warmup = (args.count / 10).clamp(*WARMUP.start(), *WARMUP.end());
     let entrant = Entrant::new(case, false);
@@ -80,6 +84,7 @@ pub(crate) fn run(registry: &Registry, args: &Ping) -> Result<Exit> {
         count: figures.messages,
         total_ns: figures.window_ns,
         round_trips_per_second: figures.per_second(),
+        system_calls: calls,
         limit,
         figures: &figures,
     };
@@ -156,6 +161,9 @@ fn block(summary: &Summary<'_>, cell: &Cell) -> Result<String> {
     }
     if let Some(cpu) = summary.figures.cpu_ns_per_message {
         lines.push((String::from("Processor time"), format!("{} a round trip, both ends", units::duration(cpu))));
+    }
+    if let Some(calls) = summary.system_calls {
+        lines.push((String::from("System calls"), format!("{calls:.1} a round trip, both ends, counted apart")));
     }
     if summary.figures.faults.lost > 0 {
         lines.push((String::from("Lost"), summary.figures.faults.lost.to_string()));

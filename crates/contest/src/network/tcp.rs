@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
 use anyhow::{Context, Result};
-use estafette_measure::case::{Case, Role};
+use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::{Carries, Ends, Mechanism, Party, Raw, Rendezvous, Spec};
 
 use crate::byte_stream::{Reading, Writing};
@@ -14,7 +14,11 @@ pub struct Tcp;
 
 impl Mechanism for Tcp {
     fn spec(&self) -> Spec {
-        Spec::new("network/tcp").stands_on("TCP on 127.0.0.1, TCP_NODELAY, send and recv")
+        Spec::new("network/tcp").stands_on("TCP on 127.0.0.1, TCP_NODELAY, send and recv").patterns(&[
+            Pattern::PingPong,
+            Pattern::Stream,
+            Pattern::Duplex,
+        ])
     }
 }
 

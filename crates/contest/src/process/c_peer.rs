@@ -63,8 +63,7 @@ impl Entry for Peer {
     }
 
     fn program(&self, _: &Case, _: Role) -> Result<Option<PathBuf>> {
-        // The child looks the path up among its own descriptors, and before they are closed for the new program.
-        Ok(Some(PathBuf::from(format!("/proc/self/fd/{}", executable()?.as_raw_fd()))))
+        Ok(Some(PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), executable()?.as_raw_fd()))))
     }
 }
 

@@ -18,7 +18,7 @@ impl Mechanism for Fifo {
     fn spec(&self) -> Spec {
         Spec::new("process/fifo")
             .stands_on("mkfifo(3), write and read")
-            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn])
+            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::FanIn])
             .max_producers(None)
             .joins(Joins::Suite)
     }

@@ -3,7 +3,7 @@
 use ::interprocess::TryClone;
 use ::interprocess::local_socket::{GenericFilePath, ListenerOptions, Stream, prelude::*};
 use anyhow::{Context, Result};
-use estafette_measure::case::{Case, Role};
+use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::spec::Joins;
 use estafette_measure::{Carries, Ends, Mechanism, Party, Raw, Rendezvous, Spec};
 
@@ -16,6 +16,7 @@ impl Mechanism for Interprocess {
         Spec::new("process/interprocess")
             .version("2")
             .stands_on("interprocess::local_socket, write and read")
+            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex])
             .joins(Joins::Suite)
     }
 }

@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind};
 use ::ipc_channel::IpcError;
 use ::ipc_channel::ipc::{IpcBytesReceiver, IpcBytesSender, IpcOneShotServer, IpcSender, bytes_channel};
 use anyhow::{Context, Result};
-use estafette_measure::case::{Case, Role};
+use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::spec::Joins;
 use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
 
@@ -23,6 +23,7 @@ impl Mechanism for IpcChannel {
         Spec::new("process/ipc-channel")
             .version("0.23")
             .stands_on("ipc_channel::ipc::bytes_channel, send and recv")
+            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex])
             .joins(Joins::Suite)
     }
 }

@@ -22,7 +22,14 @@ impl Mechanism for Pipe {
     fn spec(&self) -> Spec {
         Spec::new("process/pipe")
             .stands_on("pipe(2), write and read")
-            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn])
+            .patterns(&[
+                Pattern::PingPong,
+                Pattern::Stream,
+                Pattern::Duplex,
+                Pattern::FanIn,
+                Pattern::RequestReply,
+                Pattern::PubSub,
+            ])
             .max_producers(None)
     }
 
@@ -43,7 +50,8 @@ pub(super) fn room(case: &Case) -> Option<u64> {
 
 /// Whether a pipe keeps the case's messages whole.
 pub(super) fn keeps_whole(case: &Case) -> Result<(), String> {
-    if case.pattern == Pattern::FanIn && case.payload.len() > PIPE_BUF {
+    let several = matches!(case.pattern, Pattern::FanIn | Pattern::RequestReply) && case.producers > 1;
+    if several && case.payload.len() > PIPE_BUF {
         return Err(format!("a pipe keeps the messages of several writers whole only up to {PIPE_BUF} bytes"));
     }
     Ok(())
@@ -57,6 +65,10 @@ impl Carries<Raw> for Pipe {
         let len = case.payload.len();
         let there = || pipe().map(|(read, write)| (write.into(), Reading::new(read, len))).map_err(Into::into);
         let back = || pipe().map(|(read, write)| (read.into(), Writing::new(write, len))).map_err(Into::into);
+        if case.pattern == Pattern::PubSub {
+            let each = |theirs: Vec<OwnedFd>| Ok(Writing::to_each(theirs.into_iter().map(Into::into), len));
+            return handed::publish(case, role, meet, there, each);
+        }
         let tx = |there: OwnedFd| Ok(Writing::new(there.into(), len));
         let rx = |back: OwnedFd| Ok(Reading::new(back.into(), len));
         handed::open(case, role, meet, there, back, tx, rx)

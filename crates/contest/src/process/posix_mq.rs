@@ -32,7 +32,14 @@ impl Mechanism for PosixMq {
     fn spec(&self) -> Spec {
         Spec::new("process/posix-mq")
             .stands_on("mq_open(3), mq_send and mq_receive")
-            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn])
+            .patterns(&[
+                Pattern::PingPong,
+                Pattern::Stream,
+                Pattern::Duplex,
+                Pattern::FanIn,
+                Pattern::RequestReply,
+                Pattern::PubSub,
+            ])
             .max_producers(None)
             .joins(Joins::Suite)
     }
@@ -74,7 +81,11 @@ fn messages(case: &Case) -> usize {
 
 /// Whether the case's queues fit into what a user may have of them.
 fn within_limit(case: &Case) -> Result<(), String> {
-    let queues = if case.pattern.both_ways() { 2 } else { 1 };
+    let queues = match case.pattern {
+        Pattern::PubSub => case.consumers(),
+        pattern if pattern.both_ways() => 1 + case.producers,
+        _ => 1,
+    };
     let bytes = queues * messages(case) * (case.payload.len() + OVERHEAD);
     match getrlimit(Resource::Msgqueue).current {
         Some(most) if bytes as u64 > most => {
@@ -120,12 +131,17 @@ impl Carries<Raw> for PosixMq {
 
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         let len = case.payload.len();
-        let tx = |queue| Sending { queue, buffer: Buffer::new(len) };
+        let each = |queues| Sending { queues, buffer: Buffer::new(len) };
+        let tx = |queue| each(vec![queue]);
         let rx = |queue| Receiving { queue, buffer: Buffer::new(len) };
         // The instance's directory has a name that no other has.
         let unique = meet.dir().iter().rev().take(2).map(|part| part.to_string_lossy()).collect::<Vec<_>>().join("-");
-        let make = |what: &str| make(case, &format!("{unique}-{what}"), MQ_OFlag::empty());
+        let make = |what: &str| make(case, &format!("{unique}-{role}-{what}"), MQ_OFlag::empty());
         let there = || make("there").and_then(|queue| Ok((queue.descriptor.try_clone()?, rx(queue))));
+        if case.pattern == Pattern::PubSub {
+            let queues = |theirs: Vec<OwnedFd>| theirs.into_iter().map(Queue::of).collect();
+            return handed::publish(case, role, meet, there, |theirs| Ok(each(queues(theirs))));
+        }
         let back = || make("back").and_then(|queue| Ok((queue.descriptor.try_clone()?, tx(queue))));
         handed::open(case, role, meet, there, back, |there| Ok(tx(Queue::of(there))), |back| Ok(rx(Queue::of(back))))
     }
@@ -133,7 +149,7 @@ impl Carries<Raw> for PosixMq {
 
 /// The sending end.
 pub(super) struct Sending {
-    queue: Queue,
+    queues: Vec<Queue>,
     buffer: Buffer,
 }
 
@@ -141,12 +157,17 @@ impl Tx for Sending {
     #[inline(always)]
     fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         next.fill(&mut self.buffer);
-        let sent = loop {
-            match mq_send(&self.queue.queue, &self.buffer, 0) {
-                Err(Errno::EINTR) => {}
-                sent => break sent,
-            }
-        };
+        let mut sent = Ok(());
+        for queue in &self.queues {
+            sent = sent.and_then(|()| {
+                loop {
+                    match mq_send(&queue.queue, &self.buffer, 0) {
+                        Err(Errno::EINTR) => {}
+                        sent => break sent,
+                    }
+                }
+            });
+        }
         ready(sent.map_err(io::Error::from))
     }
 }

@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind, IoSliceMut, PipeReader, PipeWriter, Read, Write, 
 use std::os::fd::AsFd;
 
 use anyhow::{Context, Result, ensure};
-use estafette_measure::case::{Case, Role};
+use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::spec::Joins;
 use estafette_measure::{Carries, Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
@@ -28,6 +28,7 @@ impl Mechanism for ProcessVmReadv {
     fn spec(&self) -> Spec {
         Spec::new("process/process-vm-readv")
             .stands_on("process_vm_readv(2) out of the sender's memory, two pipes to tell")
+            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex])
             .joins(Joins::Suite)
     }
 

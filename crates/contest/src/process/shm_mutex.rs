@@ -28,7 +28,14 @@ impl Mechanism for ShmMutex {
     fn spec(&self) -> Spec {
         Spec::new("process/shm-mutex")
             .stands_on("a queue in a memfd, a robust pthread_mutex_t and two pthread_cond_t")
-            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn])
+            .patterns(&[
+                Pattern::PingPong,
+                Pattern::Stream,
+                Pattern::Duplex,
+                Pattern::FanIn,
+                Pattern::RequestReply,
+                Pattern::PubSub,
+            ])
             .max_producers(None)
             .joins(Joins::Suite)
     }
@@ -44,11 +51,16 @@ impl Carries<Raw> for ShmMutex {
 
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         let (len, slots) = (case.payload.len(), slots(case));
-        let tx = |queue| Sending { queue, buffer: Buffer::new(len) };
+        let each = |queues| Sending { queues, buffer: Buffer::new(len) };
+        let tx = |queue| each(vec![queue]);
         let rx = |queue| Receiving { queue, buffer: Buffer::new(len) };
         let make = || Queue::create(slots, len);
         let map = |file: OwnedFd| Queue::map(&file, slots, len);
         let there = || make().map(|(theirs, ours)| (theirs, rx(ours)));
+        if case.pattern == Pattern::PubSub {
+            let queues = |theirs: Vec<OwnedFd>| theirs.into_iter().map(map).collect::<Result<_>>();
+            return handed::publish(case, role, meet, there, |theirs| queues(theirs).map(each));
+        }
         let back = || make().map(|(theirs, ours)| (theirs, tx(ours)));
         handed::open(case, role, meet, there, back, |there| map(there).map(tx), |back| map(back).map(rx))
     }
@@ -241,7 +253,7 @@ impl Drop for Held<'_> {
 
 /// The sending end.
 pub(super) struct Sending {
-    queue: Queue,
+    queues: Vec<Queue>,
     buffer: Buffer,
 }
 
@@ -249,7 +261,7 @@ impl Tx for Sending {
     #[inline(always)]
     fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         next.fill(&mut self.buffer);
-        ready(self.queue.send(&self.buffer))
+        ready(self.queues.iter().try_for_each(|queue| queue.send(&self.buffer)))
     }
 }
 

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::socket_send_buffer_size;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
 
+use super::handed;
 use crate::buffer::Buffer;
 use crate::room;
 
@@ -33,7 +34,14 @@ impl Mechanism for UnixPacket {
         let kind = self.name.to_uppercase();
         Spec::new(&format!("process/unix-{}", self.name))
             .stands_on(&format!("socketpair(AF_UNIX, SOCK_{kind}), send and recv"))
-            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn])
+            .patterns(&[
+                Pattern::PingPong,
+                Pattern::Stream,
+                Pattern::Duplex,
+                Pattern::FanIn,
+                Pattern::RequestReply,
+                Pattern::PubSub,
+            ])
             .max_producers(None)
             .joins(Joins::Suite)
     }
@@ -66,6 +74,20 @@ impl Carries<Raw> for UnixPacket {
     type Rx = Receiving;
 
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+        let len = case.payload.len();
+        let each = |sockets| Sending { sockets, buffer: Buffer::new(len) };
+        let tx = |socket| each(vec![socket]);
+        // One byte more than a message has, so that a longer one does not pass for a right one.
+        let rx = |socket| Receiving { socket, buffer: Buffer::new(len + 1) };
+        let there = || self.pair().map(|(ours, theirs)| (theirs, rx(ours)));
+        match case.pattern {
+            Pattern::PubSub => return handed::publish(case, role, meet, there, |theirs| Ok(each(theirs))),
+            Pattern::RequestReply => {
+                let back = || self.pair().map(|(ours, theirs)| (theirs, tx(ours)));
+                return handed::open(case, role, meet, there, back, |there| Ok(tx(there)), |back| Ok(rx(back)));
+            }
+            _ => {}
+        }
         let socket = if let Role::Consumer(_) = role {
             let (ours, theirs) = self.pair()?;
             meet.offer_descriptors("socket", &[theirs.as_fd()])?;
@@ -74,17 +96,14 @@ impl Carries<Raw> for UnixPacket {
             let [socket]: [OwnedFd; 1] = meet.want_descriptors("socket")?;
             socket
         };
-        let len = case.payload.len();
-        let tx = Sending { socket: socket.try_clone()?, buffer: Buffer::new(len) };
-        // One byte more than a message has, so that a longer one does not pass for a right one.
-        let rx = Receiving { socket, buffer: Buffer::new(len + 1) };
-        Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(rx) }]))
+        let tx = tx(socket.try_clone()?);
+        Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(rx(socket)) }]))
     }
 }
 
 /// The sending end.
 pub(super) struct Sending {
-    socket: OwnedFd,
+    sockets: Vec<OwnedFd>,
     buffer: Buffer,
 }
 
@@ -92,7 +111,8 @@ impl Tx for Sending {
     #[inline(always)]
     fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         next.fill(&mut self.buffer);
-        ready(whole(|| send(&self.socket, &self.buffer, SendFlags::NOSIGNAL), self.buffer.len()))
+        let sent = |socket| whole(|| send(socket, &self.buffer, SendFlags::NOSIGNAL), self.buffer.len());
+        ready(self.sockets.iter().try_for_each(sent))
     }
 }
 

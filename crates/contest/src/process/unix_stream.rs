@@ -4,9 +4,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as Socket;
 
 use anyhow::Result;
-use estafette_measure::case::{Case, Role};
+use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::{Carries, Ends, Mechanism, Party, Raw, Rendezvous, Spec};
 
+use super::handed;
 use crate::byte_stream::{Reading, Writing};
 use crate::room;
 
@@ -16,7 +17,12 @@ pub struct UnixStream;
 
 impl Mechanism for UnixStream {
     fn spec(&self) -> Spec {
-        Spec::new("process/unix-stream").stands_on("socketpair(AF_UNIX, SOCK_STREAM), send and recv")
+        Spec::new("process/unix-stream").stands_on("socketpair(AF_UNIX, SOCK_STREAM), send and recv").patterns(&[
+            Pattern::PingPong,
+            Pattern::Stream,
+            Pattern::Duplex,
+            Pattern::PubSub,
+        ])
     }
 
     fn room(&self, case: &Case) -> Option<u64> {
@@ -30,6 +36,13 @@ impl Carries<Raw> for UnixStream {
     type Rx = Reading<Socket>;
 
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
+        let len = case.payload.len();
+        if case.pattern == Pattern::PubSub {
+            let there =
+                || Socket::pair().map(|(ours, theirs)| (theirs.into(), Reading::new(ours, len))).map_err(Into::into);
+            let each = |theirs: Vec<OwnedFd>| Ok(Writing::to_each(theirs.into_iter().map(Socket::from), len));
+            return handed::publish(case, role, meet, there, each);
+        }
         let socket = if let Role::Consumer(_) = role {
             let (ours, theirs) = Socket::pair()?;
             meet.offer_descriptors("socket", &[theirs.as_fd()])?;
@@ -38,7 +51,6 @@ impl Carries<Raw> for UnixStream {
             let [socket]: [OwnedFd; 1] = meet.want_descriptors("socket")?;
             Socket::from(socket)
         };
-        let len = case.payload.len();
         let (tx, rx) = (Writing::new(socket.try_clone()?, len), Reading::new(socket, len));
         Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(rx) }]))
     }

@@ -17,10 +17,17 @@ use rustix::process::{
 };
 
 use crate::case::Role;
-use crate::child;
+use crate::{child, tracer};
 
+/// This program.
+const OWN: &str = "/proc/self/exe";
 /// How much of what a child wrote to stderr is kept.
 const STDERR_TAIL: u64 = 4 * 1024;
+
+/// Where the number of a child's system calls is found once it has ended, if it was traced.
+pub(super) fn counted(role: Role, dir: &Path) -> PathBuf {
+    dir.join(format!("calls-{}", role.to_string().replace(':', "-")))
+}
 
 /// One child process.
 #[derive(Debug)]
@@ -55,7 +62,20 @@ impl Running {
 
     /// Starts this program as a child, even where its file has been replaced since it was started.
     pub(super) fn start_own(role: Role, dir: &Path) -> Result<Running> {
-        Running::start(Path::new("/proc/self/exe"), &[child::ARGUMENT], role, dir)
+        Running::start(Path::new(OWN), &[child::ARGUMENT], role, dir)
+    }
+
+    /// Starts `program`, or this one, under a tracer that counts its system calls.
+    pub(super) fn start_traced(program: Option<&Path>, role: Role, dir: &Path) -> Result<Running> {
+        let count = counted(role, dir);
+        let count = count.to_str().context("a path that is not Unicode")?;
+        match program {
+            Some(program) => {
+                let program = program.to_str().context("a path that is not Unicode")?;
+                Running::start(Path::new(OWN), &[tracer::ARGUMENT, count, program], role, dir)
+            }
+            None => Running::start(Path::new(OWN), &[tracer::ARGUMENT, count, OWN, child::ARGUMENT], role, dir),
+        }
     }
 
     /// Its status, where it has ended.

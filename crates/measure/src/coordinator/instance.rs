@@ -1,6 +1,7 @@
 //! One instance: its children started, brought together, timed, heard, checked and ended.
 
 use std::collections::HashMap;
+use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
@@ -8,9 +9,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::children::{Children, Running, adopt_strays, describe};
+use super::children::{Children, Running, adopt_strays, counted, describe};
 use super::{Interrupt, Scratch};
-use crate::case::{Case, Place, Role};
+use crate::case::{Case, Pattern, Place, Role};
 use crate::clock::now_ns;
 use crate::entry::Entry;
 use crate::limits::ends;
@@ -43,6 +44,8 @@ pub struct Setup {
     pub timeout: Duration,
     /// How long the window may take where it is given by count.
     pub count_timeout: Duration,
+    /// Whether the children's system calls are counted. Then nothing that they measure means anything.
+    pub traced: bool,
 }
 
 /// What an instance gave.
@@ -54,6 +57,8 @@ pub struct Measured {
     pub faults: Faults,
     /// The part of the time of the case's cores that the hypervisor took away meanwhile, from 0 to 1.
     pub steal: f64,
+    /// System calls of all children from start to end, where they were counted.
+    pub calls: Option<u64>,
 }
 
 /// Why an instance gave nothing.
@@ -127,7 +132,7 @@ impl Instance {
         let mut instance = Instance::new(entry.roles(&setup.case), scratch.instance()?);
         instance.play(entry, setup, interrupt).map_err(|failure| instance.cause_of(failure))?;
         let steal = steal.zip(Steal::now(&used)).map_or(0.0, |(before, after)| after.since(&before));
-        instance.account(steal)
+        instance.account(setup.case.pattern, steal)
     }
 
     fn new(roles: Vec<Role>, dir: Scratch) -> Instance {
@@ -156,6 +161,7 @@ impl Instance {
         let (case, dir) = (&setup.case, self.dir.path());
         for (index, &role) in self.roles.iter().enumerate() {
             let child = match entry.program(case, role)? {
+                program if setup.traced => Running::start_traced(program.as_deref(), role, dir),
                 Some(program) => Running::start(&program, &[], role, dir),
                 None => Running::start_own(role, dir),
             }?;
@@ -370,7 +376,7 @@ impl Instance {
     }
 
     /// Brings together what the children saw.
-    fn account(self, steal: f64) -> Result<Measured, Failure> {
+    fn account(self, pattern: Pattern, steal: f64) -> Result<Measured, Failure> {
         let reports: Vec<_> =
             self.roles.into_iter().zip(self.reports).filter_map(|(role, report)| Some((role, report?))).collect();
         let parties = || reports.iter().flat_map(|(_, report)| &report.parties);
@@ -387,7 +393,7 @@ impl Instance {
         for sender in parties() {
             let Role::Producer(index) = sender.role else { continue };
             let heard = consumers().flat_map(|party| &party.received).filter(|count| count.producer == index);
-            if consumers().count() > 1 {
+            if pattern == Pattern::Mpmc {
                 faults.add(shared_out(index, sender.sent, heard));
                 continue;
             }
@@ -400,7 +406,9 @@ impl Instance {
                 }
             }
         }
-        Ok(Measured { reports, faults, steal })
+        let counted = |role: &Role| fs::read_to_string(counted(*role, self.dir.path())).ok()?.parse::<u64>().ok();
+        let calls = reports.iter().map(|(role, _)| counted(role)).sum();
+        Ok(Measured { reports, faults, steal, calls })
     }
 }
 
@@ -420,7 +428,7 @@ fn shared_out<'a>(producer: usize, sent: u64, counts: impl Iterator<Item = &'a S
 /// The cores for the parties of a role: every end a core of its own as far as there are cores. With two cores all
 /// producers share the first and the consumer has the second.
 fn cores(role: Role, case: &Case, cpus: &[usize]) -> Vec<Option<usize>> {
-    let parties = if role == Role::All { case.producers + case.consumers() } else { 1 };
+    let parties = if role == Role::All { case.senders() + case.consumers() } else { 1 };
     let ends = ends(cpus);
     let (Some(&first), Some(&last)) = (ends.first(), ends.last()) else { return vec![None; parties] };
     let producers: Vec<usize> = cpus.iter().copied().filter(|&cpu| cpu != last || ends.len() < 2).collect();
@@ -437,7 +445,7 @@ fn cores(role: Role, case: &Case, cpus: &[usize]) -> Vec<Option<usize>> {
     match role {
         Role::All => {
             let consumers = std::iter::repeat_n(consumer, case.consumers());
-            (0..case.producers).map(producer).chain(consumers).collect()
+            (0..case.senders()).map(producer).chain(consumers).collect()
         }
         Role::Producer(index) => vec![producer(index)],
         // A broker stands where the message arrives.
@@ -454,7 +462,7 @@ fn used(case: &Case, cpus: &[usize]) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::case::{Cell, Load, Pattern, Payload};
+    use crate::case::{Cell, Load, Payload};
     use crate::spec::{Runtime, Scope, Wait};
 
     fn case(producers: usize, place: Place) -> Case {

@@ -12,6 +12,7 @@ pub struct Generator {
     seed: u64,
     len: usize,
     made: u64,
+    producer: usize,
     /// What messages that share a buffer are clones of, once one was made.
     template: Option<Bytes>,
 }
@@ -23,7 +24,20 @@ impl Generator {
     /// If `producer` is not below [`MAX_PRODUCERS`].
     pub fn new(seed: u64, producer: usize, len: usize) -> Generator {
         assert!(producer < MAX_PRODUCERS, "producer {producer}: there can be {MAX_PRODUCERS}");
-        Generator { next: raw(producer, 0, false).wrapping_mul(MULTIPLIER), seed, len, made: 0, template: None }
+        Generator {
+            next: raw(producer, 0, false).wrapping_mul(MULTIPLIER),
+            seed,
+            len,
+            made: 0,
+            producer,
+            template: None,
+        }
+    }
+
+    /// Whose stream it is. A server of several clients answers each with that client's own, so this says whom.
+    #[inline]
+    pub fn producer(&self) -> usize {
+        self.producer
     }
 
     /// The length of every message in bytes.
@@ -47,6 +61,11 @@ impl Generator {
     #[inline(always)]
     pub(crate) fn take(&mut self) -> Generator {
         Generator { template: self.template.take(), ..*self }
+    }
+
+    /// The stream of another producer, from its beginning.
+    pub(crate) fn of(&self, producer: usize) -> Generator {
+        Generator::new(self.seed, producer, self.len)
     }
 
     /// Turns the next message into the mark that ends the stream; it carries the number of messages before it.

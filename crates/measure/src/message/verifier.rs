@@ -108,7 +108,9 @@ pub struct Verifier {
     run: u64,
     /// Whom `expected` and `run` belong to.
     current: usize,
-    /// Producers that have ended.
+    /// Producers before this one are others' to hear.
+    first: usize,
+    /// Producers that have ended, or are others' to hear.
     ended: usize,
     streams: Vec<Stream>,
     faults: Faults,
@@ -128,12 +130,21 @@ impl Verifier {
             len,
             run: 0,
             current: 0,
+            first: 0,
             ended: 0,
             streams: (0..producers).map(|_| stream()).collect(),
             faults: Faults::default(),
             reads: true,
             competes: false,
         }
+    }
+
+    /// For the messages of one producer of several, the others of which somebody else hears.
+    pub fn only(seed: u64, producer: usize, len: usize) -> Verifier {
+        let mut verifier = Verifier::new(seed, producer + 1, len);
+        (verifier.first, verifier.ended) = (producer, producer);
+        verifier.resume(producer);
+        verifier
     }
 
     /// Whether the bodies of messages that share one are read; they are unless this says otherwise.
@@ -168,7 +179,7 @@ impl Verifier {
 
     /// Of each producer: the sequence number after the highest that arrived, and how many arrived.
     pub(crate) fn progress(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.streams.iter().enumerate().map(|(producer, stream)| {
+        self.streams.iter().enumerate().skip(self.first).map(|(producer, stream)| {
             let run = if producer == self.current { self.run } else { 0 };
             (stream.next + run, stream.received + run)
         })
@@ -177,6 +188,12 @@ impl Verifier {
     /// The producer and the number of the message that arrived last, of a mechanism that keeps each producer's order.
     pub(crate) fn last(&self) -> (usize, u64) {
         (self.current, (self.streams[self.current].next + self.run).saturating_sub(1))
+    }
+
+    /// How many producers have ended; those that others hear count among them.
+    #[inline(always)]
+    pub(crate) fn ends(&self) -> usize {
+        self.ended
     }
 
     /// Whether every producer's end mark has arrived.
@@ -213,7 +230,8 @@ impl Verifier {
         let raw = unseeded.wrapping_mul(INVERSE);
         // Whatever has high bits set is nobody's.
         let producer = (raw >> PRODUCER_SHIFT) as usize;
-        if producer >= self.streams.len() || producer == self.current || raw & END_BIT != 0 || self.competes {
+        let known = (self.first..self.streams.len()).contains(&producer);
+        if !known || producer == self.current || raw & END_BIT != 0 || self.competes {
             return false;
         }
         let stream = &mut self.streams[producer];
@@ -275,15 +293,15 @@ impl Verifier {
     #[inline(never)]
     fn unexpected_short(&mut self, message: &[u8]) {
         self.settle();
-        let next = self.streams[0].next;
-        let end = raw(0, next, true).wrapping_mul(MULTIPLIER) ^ self.seed;
+        let (only, next) = (self.first, self.streams[self.first].next);
+        let end = raw(only, next, true).wrapping_mul(MULTIPLIER) ^ self.seed;
         if message.len() == self.len && end.to_le_bytes().starts_with(message) {
-            self.end(0, next);
+            self.end(only, next);
         } else {
             self.faults.damaged += 1;
-            self.streams[0].next += 1;
+            self.streams[only].next += 1;
         }
-        self.resume(0);
+        self.resume(only);
     }
 
     /// Everything but the next message of the producer last heard.
@@ -294,7 +312,8 @@ impl Verifier {
         let producer = (raw >> PRODUCER_SHIFT) as usize;
         let sequence = raw >> SEQUENCE_SHIFT & ((1 << SEQUENCE_BITS) - 1);
         // Whatever does not decode, or comes from nobody, was damaged on its way.
-        let known = raw >> (PRODUCER_SHIFT + PRODUCER_BITS) == 0 && producer < self.streams.len();
+        let known =
+            raw >> (PRODUCER_SHIFT + PRODUCER_BITS) == 0 && (self.first..self.streams.len()).contains(&producer);
         if !whole || !known {
             self.faults.damaged += 1;
             return;
@@ -362,7 +381,7 @@ impl Verifier {
     /// lost it knows only of producers whose end mark arrived.
     pub fn finish(mut self) -> (Vec<StreamCount>, Faults) {
         self.settle();
-        let counts = self.streams.iter().enumerate().map(|(producer, stream)| StreamCount {
+        let counts = self.streams.iter().enumerate().skip(self.first).map(|(producer, stream)| StreamCount {
             producer,
             received: stream.received,
             announced: stream.announced,
@@ -428,6 +447,25 @@ mod tests {
         }
         let (received, ended) = (seen.received(), seen.ended());
         (received, seen.finish().1, ended)
+    }
+
+    #[test]
+    fn one_producer_of_several_is_heard_alone() {
+        for len in [3, 8, 20] {
+            let mut seen = Verifier::only(SEED, 2, len);
+            messages(2, len, 5).iter().for_each(|message| seen.bytes(message));
+            assert!(seen.ended());
+            let (counts, faults) = seen.finish();
+            assert_eq!((faults, counts.len()), (Faults::default(), 1));
+            assert_eq!((counts[0].producer, counts[0].received, counts[0].announced), (2, 5, Some(5)));
+        }
+        // What comes from another is nobody's: an echo of the own messages, for one.
+        for other in [1, 3] {
+            let mut seen = Verifier::only(SEED, 2, 8);
+            messages(other, 8, 5).iter().for_each(|message| seen.bytes(message));
+            assert!(!seen.ended());
+            assert_eq!(seen.finish().1, Faults { damaged: 6, ..Faults::default() });
+        }
     }
 
     proptest! {

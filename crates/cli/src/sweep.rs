@@ -1,0 +1,114 @@
+//! `bench --config FILE.toml`: what is to be measured, as a file. Its keys are the long options of `bench`, and `what` for
+//! the suite or mechanisms; its values are read by the same rules. An option on the command line takes the place of the file's.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Command};
+use toml::Value;
+
+/// The key of the arguments that are no options.
+const WHAT: &str = "what";
+/// Options that a file cannot give.
+const NOT_IN_FILES: [&str; 3] = ["config", "json", "help"];
+/// The longest file that is read.
+const MAX_FILE: u64 = 1 << 20;
+
+/// The arguments that a file gives, those left out that the command line has.
+///
+/// # Errors
+/// What is wrong with the file, and where.
+pub(crate) fn arguments(file: &Path, bench: &Command, given: &ArgMatches) -> Result<Vec<String>> {
+    let name = file.display();
+    let length = fs::metadata(file).with_context(|| format!("cannot read {name}"))?.len();
+    if length > MAX_FILE {
+        bail!("{name}: {length} bytes; a sweep has at most {MAX_FILE}");
+    }
+    let text = fs::read_to_string(file).with_context(|| format!("cannot read {name}"))?;
+    let table: toml::Table = text.parse().with_context(|| format!("{name} is not TOML"))?;
+    let known: Vec<&str> = options(bench).chain([WHAT]).collect();
+    let (mut options, mut what) = (Vec::new(), Vec::new());
+    for (key, value) in &table {
+        if !known.contains(&key.as_str()) {
+            bail!("{name}: unknown key `{key}`; known: {}", known.join(", "));
+        }
+        let values = values(value).with_context(|| format!("{name}: `{key}`"))?;
+        let id = if key == WHAT { WHAT } else { key };
+        if given.value_source(id) == Some(ValueSource::CommandLine) {
+            continue;
+        }
+        if key == WHAT {
+            what = values;
+        } else {
+            options.push(format!("--{key}={}", values.join(",")));
+        }
+    }
+    Ok([options, what].concat())
+}
+
+/// The long options of a command that a file can give.
+fn options(bench: &Command) -> impl Iterator<Item = &str> {
+    bench.get_arguments().filter_map(|argument| argument.get_long()).filter(|long| !NOT_IN_FILES.contains(long))
+}
+
+/// A value, or each of a list, as it would stand on the command line.
+fn values(value: &Value) -> Result<Vec<String>> {
+    match value {
+        Value::String(text) => Ok(vec![text.clone()]),
+        Value::Integer(number) => Ok(vec![number.to_string()]),
+        Value::Array(list) if list.is_empty() => bail!("an empty list: leave the key out"),
+        Value::Array(list) => {
+            let one = |value: &Value| match value {
+                Value::Array(_) => bail!("a list within a list"),
+                value => Ok(values(value)?.concat()),
+            };
+            list.iter().map(one).collect()
+        }
+        other => bail!("{} is no text, number or list of them", other.type_str()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::args::Args;
+
+    fn read(text: &str, line: &[&str]) -> Result<Vec<String>> {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("sweep.toml");
+        fs::write(&file, text).unwrap();
+        let command = Args::command();
+        let matches = command.clone().get_matches_from([&["estafette", "bench"], line].concat());
+        let bench = command.find_subcommand("bench").unwrap();
+        arguments(&file, bench, matches.subcommand_matches("bench").unwrap())
+    }
+
+    #[test]
+    fn keys_are_options() {
+        let text =
+            "what = [\"process/pipe\", \"process/unix-*\"]\nsize = [\"100B\", 4096]\nrounds = 3\npattern = 'ping-pong'";
+        let mut read = read(text, &[]).unwrap();
+        read.sort();
+        assert_eq!(read, ["--pattern=ping-pong", "--rounds=3", "--size=100B,4096", "process/pipe", "process/unix-*"]);
+    }
+
+    #[test]
+    fn the_command_line_goes_before_the_file() {
+        let text = "what = ['process/pipe']\nrounds = 3\nseed = 1";
+        assert_eq!(read(text, &["process/tcp", "--rounds", "5"]).unwrap(), ["--seed=1"]);
+    }
+
+    #[test]
+    fn errors_say_what_and_where() {
+        let error = |text| format!("{:#}", read(text, &[]).unwrap_err());
+        assert!(error("sizes = 1").contains("sweep.toml: unknown key `sizes`; known: profile, pattern, size"));
+        assert!(error("size = [").contains("sweep.toml is not TOML"));
+        assert!(error("size = []").contains("`size`: an empty list"));
+        assert!(error("size = 1.5").contains("`size`: float is no text"));
+        assert!(error("json = true").contains("unknown key `json`"));
+    }
+}

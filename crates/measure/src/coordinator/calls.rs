@@ -1,0 +1,49 @@
+//! System calls for a message, counted in instances of their own, which are traced and not timed.
+
+use std::time::Duration;
+
+use crate::case::Case;
+use crate::entry::Registry;
+use crate::window::Window;
+
+use super::{Failure, FailureKind, Instance, Interrupt, Scratch, Setup};
+
+/// Messages of the two instances of a case. What the longer one needs in addition is due to messages alone.
+const FEW: u64 = 64;
+const MANY: u64 = 320;
+/// How long an instance may take.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How many system calls the children of a case make for one message, or round trip, all of them together. None where this
+/// machine forbids to trace, where an instance failed, and for ends in one process, which ask the kernel for little.
+///
+/// # Errors
+/// When the user wants to stop.
+pub fn calls(
+    registry: &Registry,
+    case: &Case,
+    cpus: &[usize],
+    scratch: &mut Scratch,
+    interrupt: &mut Interrupt,
+) -> Result<Option<f64>, Failure> {
+    let Some(entry) = registry.get(&case.mechanism).filter(|_| !case.scope.in_process()) else { return Ok(None) };
+    let mut of = |messages| {
+        let setup = Setup {
+            case: case.clone(),
+            window: Window::Count { warmup: 1, messages },
+            seed: 1,
+            cpus: cpus.to_vec(),
+            timeout: TIMEOUT,
+            count_timeout: TIMEOUT,
+            traced: true,
+        };
+        match Instance::run(entry.as_ref(), &setup, scratch, interrupt) {
+            Ok(measured) => Ok(measured.calls),
+            Err(failure) if failure.kind == FailureKind::Interrupted => Err(failure),
+            Err(_) => Ok(None),
+        }
+    };
+    let few = of(FEW)?;
+    let many = of(MANY)?;
+    Ok(few.zip(many).map(|(few, many)| many.saturating_sub(few) as f64 / (MANY - FEW) as f64))
+}
