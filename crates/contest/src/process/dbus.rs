@@ -11,7 +11,7 @@ use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use estafette_measure::case::{Case, Pattern, Role};
@@ -28,6 +28,7 @@ use zbus::{Connection, Guid, MessageStream};
 
 use super::credit::{self, Refund, Spend};
 use super::server::{self, CONFIG, Server};
+use super::slot::Slot;
 use super::slots;
 use crate::buffer::Buffer;
 
@@ -118,9 +119,9 @@ impl Carries<Raw> for Dbus {
         // Before the barrier: nothing has been sent by then.
         let messages = MessageStream::from(&connection);
         let destination = if self.daemon { meet_consumer(consumer, &connection, meet)? } else { None };
-        let call = case.pattern.both_ways().then(Call::default);
+        let call = case.pattern.both_ways().then(Slot::<Message>::default);
         let sends = match &call {
-            Some(call) if consumer => Sends::Replies(Arc::clone(call)),
+            Some(call) if consumer => Sends::Replies(call.clone()),
             Some(_) => Sends::Calls { destination, flags: Flags::empty() },
             None => Sends::Calls { destination, flags: Flags::NO_REPLY_EXPECTED },
         };
@@ -168,19 +169,20 @@ fn meet_consumer(consumer: bool, us: &Connection, meet: &mut Rendezvous) -> Resu
     Ok(None)
 }
 
-/// The call that is to be answered, from the end that received it to the one that answers.
-type Call = Arc<Mutex<Option<Message>>>;
-
 /// What an end sends.
 enum Sends {
-    Calls { destination: Option<OwnedUniqueName>, flags: Flags },
-    Replies(Call),
+    Calls {
+        destination: Option<OwnedUniqueName>,
+        flags: Flags,
+    },
+    /// To the call that was received last.
+    Replies(Slot<Message>),
 }
 
 /// What an end waits for.
 enum Expects {
     /// To be answered, or not.
-    Calls(Option<Call>),
+    Calls(Option<Slot<Message>>),
     Replies,
 }
 
@@ -217,8 +219,8 @@ impl Sending {
                 }
             }
             Sends::Replies(call) => {
-                let call = call.lock().unwrap_or_else(PoisonError::into_inner).take();
-                Message::method_return(&call.ok_or(ErrorKind::InvalidInput)?.header()).build(&body)
+                let call = call.take().ok_or(ErrorKind::InvalidInput)?;
+                Message::method_return(&call.header()).build(&body)
             }
         };
         self.runtime.block_on(self.connection.send(&message.map_err(failed)?)).map_err(failed)
@@ -255,7 +257,7 @@ impl Receiving {
         };
         seen.bytes(message.body().deserialize::<&Bytes>().map_err(failed)?);
         if let Expects::Calls(Some(call)) = &self.expects {
-            *call.lock().unwrap_or_else(PoisonError::into_inner) = Some(message);
+            call.put(message);
         }
         self.credit.as_mut().map_or(Ok(()), Refund::give)
     }

@@ -12,6 +12,8 @@ mod credit;
 #[cfg(feature = "dbus")]
 mod dbus;
 mod fifo;
+#[cfg(feature = "grpc")]
+mod grpc;
 mod handed;
 mod interprocess;
 mod ipc_channel;
@@ -28,6 +30,8 @@ mod redis;
 #[cfg(any(feature = "dbus", feature = "mqtt", feature = "nats", feature = "redis"))]
 mod server;
 mod shm_mutex;
+#[cfg(any(feature = "capnp", feature = "dbus", feature = "grpc"))]
+mod slot;
 mod under;
 mod unix_packet;
 mod unix_stream;
@@ -64,6 +68,8 @@ pub fn enrol(registry: Registry) -> Registry {
         .enrol(c_peer::unix_stream());
     #[cfg(feature = "dbus")]
     let registry = registry.enrol(bytes(dbus::PEER)).enrol(bytes(dbus::DAEMON));
+    #[cfg(feature = "grpc")]
+    let registry = registry.enrol(bytes(grpc::Grpc));
     #[cfg(feature = "mqtt")]
     let registry = registry.enrol(bytes(mqtt::AT_MOST_ONCE)).enrol(bytes(mqtt::AT_LEAST_ONCE));
     #[cfg(feature = "nats")]
