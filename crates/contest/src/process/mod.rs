@@ -7,6 +7,8 @@ use estafette_measure::entry::bytes;
 use crate::network;
 
 mod c_peer;
+#[cfg(feature = "capnp")]
+mod capnp_rpc;
 #[cfg(any(feature = "dbus", feature = "mqtt", feature = "nats", feature = "redis"))]
 mod credit;
 #[cfg(feature = "dbus")]
@@ -66,6 +68,8 @@ pub fn enrol(registry: Registry) -> Registry {
         .enrol(bytes(limit_ring::LimitRing))
         .enrol(c_peer::pipe())
         .enrol(c_peer::unix_stream());
+    #[cfg(feature = "capnp")]
+    let registry = registry.enrol(bytes(capnp_rpc::CapnpRpc));
     #[cfg(feature = "dbus")]
     let registry = registry.enrol(bytes(dbus::PEER)).enrol(bytes(dbus::DAEMON));
     #[cfg(feature = "grpc")]
