@@ -1,43 +1,26 @@
 //! Credit between processes: a cap on what is under way in a mechanism that has none of its own, so that mechanisms are
 //! compared with as much under way, and a server's memory is not filled.
 //!
-//! A pipe holds the credit, a byte for a handful of messages. The consumer makes and fills it; producers take out, the
-//! consumer puts back.
+//! A pipe holds the credit, a byte for a handful of messages. A consumer makes and fills it; producers take out, the
+//! consumer puts back. Who publishes to several takes out of the pipe of each: the slowest holds it back.
 
 use std::io::{self, ErrorKind, PipeReader, PipeWriter, Read, Write, pipe};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use anyhow::Result;
-use estafette_measure::case::{Case, Role};
-use estafette_measure::{Ends, Rendezvous};
+use estafette_measure::Rendezvous;
+use estafette_measure::case::Case;
 
 use super::slots;
 
 /// Into so many handfuls each producer's share of the credit is divided.
 const HANDFULS: usize = 4;
 
-/// Opens a party's ends in a mechanism whose messages go by a name: `there`, and where they are answered `back`. One answer
-/// at a time is under way by itself; what goes one way has credit.
-pub(super) fn open<T, R>(
-    case: &Case,
-    role: Role,
-    meet: &mut Rendezvous,
-    tx: impl FnOnce(&'static str, Option<Spend>) -> Result<T>,
-    rx: impl FnOnce(&'static str, Option<Refund>) -> Result<R>,
-) -> Result<Ends<T, R>> {
-    let answers = case.pattern.both_ways();
-    match role {
-        Role::Producer(_) if answers => Ok(Ends::both(role, tx("there", None)?, rx("back", None)?)),
-        Role::Producer(index) => Ok(Ends::producer(index, tx("there", Some(Spend::open(case, meet)?))?)),
-        _ if answers => Ok(Ends::both(role, tx("back", None)?, rx("there", None)?)),
-        _ => Ok(Ends::consumer(0, rx("there", Some(Refund::open(case, meet)?))?)),
-    }
-}
-
 /// A producer's share.
 #[derive(Debug)]
 pub(super) struct Spend {
-    credit: PipeReader,
+    /// Of each consumer.
+    credits: Vec<PipeReader>,
     held: usize,
     handful: usize,
 }
@@ -52,14 +35,14 @@ pub(super) struct Refund {
 
 /// How many messages are taken and given back at a time, so that the cost of counting is shared by many.
 fn handful(case: &Case) -> usize {
-    (slots(case) / (HANDFULS * case.producers)).max(1)
+    (slots(case) / (HANDFULS * case.senders())).max(1)
 }
 
 impl Refund {
-    /// Opens the consumer's end, and offers the producers theirs.
-    fn open(case: &Case, meet: &mut Rendezvous) -> Result<Refund> {
+    /// Opens the end of the consumer of this number, and offers the producers theirs.
+    pub(super) fn open(case: &Case, consumer: usize, meet: &mut Rendezvous) -> Result<Refund> {
         let (theirs, refund) = Refund::filled(case)?;
-        meet.offer_descriptors("credit", &[theirs.as_fd()])?;
+        meet.offer_descriptors(&format!("credit:{consumer}"), &[theirs.as_fd()])?;
         Ok(refund)
     }
 
@@ -90,16 +73,22 @@ impl Refund {
 
 impl Spend {
     /// Opens a producer's end.
-    fn open(case: &Case, meet: &mut Rendezvous) -> Result<Spend> {
-        let [credit] = meet.want_descriptors("credit")?;
-        Ok(Spend { credit: credit.into(), held: 0, handful: handful(case) })
+    pub(super) fn open(case: &Case, meet: &mut Rendezvous) -> Result<Spend> {
+        let mut credits = Vec::new();
+        for consumer in 0..case.consumers() {
+            let [credit]: [OwnedFd; 1] = meet.want_descriptors(&format!("credit:{consumer}"))?;
+            credits.push(credit.into());
+        }
+        Ok(Spend { credits, held: 0, handful: handful(case) })
     }
 
     /// Takes credit for one message; waits for it where there is none.
     #[inline(always)]
     pub(super) fn take(&mut self) -> io::Result<()> {
         if self.held == 0 {
-            self.credit.read_exact(&mut [0])?;
+            for credit in &mut self.credits {
+                credit.read_exact(&mut [0])?;
+            }
             self.held = self.handful;
         }
         self.held -= 1;
@@ -136,7 +125,7 @@ mod tests {
             let case = case(capacity, producers);
             let (credit, mut refund) = Refund::filled(&case).unwrap();
             ioctl_fionbio(&credit, true).unwrap();
-            let spend = || Spend { credit: credit.try_clone().unwrap(), held: 0, handful: handful(&case) };
+            let spend = || Spend { credits: vec![credit.try_clone().unwrap()], held: 0, handful: handful(&case) };
             let mut spends: Vec<_> = (0..producers).map(|_| spend()).collect();
             for _ in 0..3 {
                 let mut under_way = 0;

@@ -1,8 +1,7 @@
 //! D-Bus with `zbus`, from peer to peer over a pair of sockets, and through a `dbus-daemon` of the instance's own.
 //!
 //! A message is a method call whose argument is an array of bytes, `ay`. In a ping-pong it is answered by its reply, which
-//! carries as many; one way it is a call that wants no reply, so that neither the daemon nor a peer can drop it as it may a
-//! signal. Peers hold each other back by their sockets. The daemon takes whatever comes; so credit caps what is under way.
+//! carries as many; one way it is a call that wants no reply, and to several subscribers a signal. Peers hold each other back by their sockets. The daemon takes whatever comes; so credit caps what is under way.
 //!
 //! A connection reads in a task of its own. It runs on the party's own thread, on a runtime of tokio: on the library's own a
 //! second thread takes over whenever the first is not inside, which makes 16 context switches of a round trip, not 4.
@@ -24,9 +23,10 @@ use tokio::runtime::{self, Runtime};
 use zbus::connection::Builder;
 use zbus::message::{Flags, Message, Type};
 use zbus::names::OwnedUniqueName;
-use zbus::{Connection, Guid, MessageStream};
+use zbus::{Connection, Guid, MatchRule, MessageStream};
 
-use super::credit::{self, Refund, Spend};
+use super::credit::{Refund, Spend};
+use super::names::{self, Names};
 use super::server::{self, CONFIG, Server};
 use super::slot::Slot;
 use super::slots;
@@ -83,7 +83,7 @@ impl Mechanism for Dbus {
             .joins(Joins::Standard);
         match self.daemon {
             true => spec
-                .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn])
+                .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn, Pattern::RequestReply, Pattern::PubSub])
                 .ordering(Ordering::PerProducer)
                 .max_producers(None),
             false => spec,
@@ -116,16 +116,26 @@ impl Carries<Raw> for Dbus {
         let consumer = matches!(role, Role::Consumer(_));
         let runtime = Arc::new(runtime::Builder::new_current_thread().enable_all().build()?);
         let connection = if self.daemon { through_daemon(meet, &runtime) } else { to_peer(consumer, meet, &runtime) }?;
+        let publishes = case.pattern == Pattern::PubSub;
         // Before the barrier: nothing has been sent by then.
-        let messages = MessageStream::from(&connection);
-        let destination = if self.daemon { meet_consumer(consumer, &connection, meet)? } else { None };
+        let messages = match publishes && consumer {
+            true => runtime.block_on(subscribe(&connection)).context("subscribing")?,
+            false => MessageStream::from(&connection),
+        };
+        let named = self.daemon && !publishes;
+        let destination = if named { meet_consumer(consumer, &connection, meet)? } else { None };
         let call = case.pattern.both_ways().then(Slot::<Message>::default);
         let sends = match &call {
             Some(call) if consumer => Sends::Replies(call.clone()),
             Some(_) => Sends::Calls { destination, flags: Flags::empty() },
+            None if publishes => Sends::Signals,
             None => Sends::Calls { destination, flags: Flags::NO_REPLY_EXPECTED },
         };
-        let expects = if consumer { Expects::Calls(call) } else { Expects::Replies };
+        let expects = match consumer {
+            true if publishes => Expects::Signals,
+            true => Expects::Calls(call),
+            false => Expects::Replies,
+        };
         let tx = |credit| Sending {
             runtime: Arc::clone(&runtime),
             connection,
@@ -135,7 +145,10 @@ impl Carries<Raw> for Dbus {
         };
         let rx = |credit| Receiving { runtime: Arc::clone(&runtime), messages, expects, credit };
         match self.daemon {
-            true => credit::open(case, role, meet, |_, credit| Ok(tx(credit)), |_, credit| Ok(rx(credit))),
+            true => {
+                let tx = |_: Names<String>, credit| Ok(tx(credit));
+                names::open(case, role, meet, tx, |_, credit| Ok(rx(credit)))
+            }
             false => Ok(Ends(vec![Party { role, tx: Some(tx(None)), rx: Some(rx(None)) }])),
         }
     }
@@ -160,6 +173,12 @@ fn to_peer(consumer: bool, meet: &mut Rendezvous, runtime: &Runtime) -> Result<C
     runtime.block_on(builder.p2p().build()).context("connecting to the peer")
 }
 
+/// Asks the daemon for the signals of our kind, which it sends to whoever asks.
+async fn subscribe(connection: &Connection) -> zbus::Result<MessageStream> {
+    let rule = MatchRule::builder().msg_type(Type::Signal).interface(INTERFACE).build()?;
+    MessageStream::for_match_rule(rule, connection, None).await
+}
+
 /// The consumer's name on the bus: it offers that, the others get it.
 fn meet_consumer(consumer: bool, us: &Connection, meet: &mut Rendezvous) -> Result<Option<OwnedUniqueName>> {
     if !consumer {
@@ -177,6 +196,8 @@ enum Sends {
     },
     /// To the call that was received last.
     Replies(Slot<Message>),
+    /// To whoever has subscribed.
+    Signals,
 }
 
 /// What an end waits for.
@@ -184,6 +205,7 @@ enum Expects {
     /// To be answered, or not.
     Calls(Option<Slot<Message>>),
     Replies,
+    Signals,
 }
 
 fn failed(error: zbus::Error) -> io::Error {
@@ -218,6 +240,7 @@ impl Sending {
                     None => call.build(&body),
                 }
             }
+            Sends::Signals => Message::signal(PATH, INTERFACE, METHOD).build(&body),
             Sends::Replies(call) => {
                 let call = call.take().ok_or(ErrorKind::InvalidInput)?;
                 Message::method_return(&call.header()).build(&body)
@@ -249,7 +272,9 @@ impl Receiving {
             let message =
                 self.runtime.block_on(self.messages.next()).ok_or(ErrorKind::UnexpectedEof)?.map_err(failed)?;
             match (message.message_type(), &self.expects) {
-                (Type::MethodCall, Expects::Calls(_)) | (Type::MethodReturn, Expects::Replies) => break message,
+                (Type::MethodCall, Expects::Calls(_))
+                | (Type::MethodReturn, Expects::Replies)
+                | (Type::Signal, Expects::Signals) => break message,
                 (Type::Error, _) => return Err(io::Error::other(message.to_string())),
                 // The daemon greets each with a signal.
                 _ => {}

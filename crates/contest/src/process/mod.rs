@@ -22,6 +22,8 @@ mod ipc_channel;
 mod limit_ring;
 #[cfg(feature = "mqtt")]
 mod mqtt;
+#[cfg(any(feature = "dbus", feature = "mqtt", feature = "nats", feature = "redis"))]
+mod names;
 #[cfg(feature = "nats")]
 mod nats;
 mod pipe;

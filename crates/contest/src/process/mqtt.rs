@@ -17,7 +17,8 @@ use estafette_measure::{Carries, Ends, Generator, Mechanism, Payload, Raw, Rende
 use rumqttc::{AsyncClient, Event, EventLoop, MqttOptions, Outgoing, Packet, QoS, SubscribeReasonCode, Transport};
 use tokio::runtime::{Builder, Runtime};
 
-use super::credit::{self, Refund, Spend};
+use super::credit::{Refund, Spend};
+use super::names::{self, Names};
 use super::server::{self, CONFIG, Server};
 use super::slots;
 
@@ -55,7 +56,7 @@ impl Mechanism for Mqtt {
         Spec::new(&format!("process/mqtt-qos{quality}"))
             .version("rumqttc 0.25")
             .stands_on(&format!("mosquitto on a UNIX socket, publish and subscribe at QoS {quality}"))
-            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn])
+            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn, Pattern::RequestReply, Pattern::PubSub])
             .ownership(Ownership::Owned)
             .ordering(Ordering::PerProducer)
             .max_message(MAX_MESSAGE)
@@ -87,13 +88,13 @@ impl Carries<Raw> for Mqtt {
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         let path = server::socket(meet)?;
         let connect = |end: &str| Connection::open(&path, &format!("{role}-{end}"), case.payload.len());
-        let tx = |topic, credit| Ok(Sending { connection: connect("tx")?, topic, quality: self.0, credit });
-        let rx = |topic, credit| {
+        let tx = |topics, credit| Ok(Sending { connection: connect("tx")?, topics, quality: self.0, credit });
+        let rx = |topic: &str, credit| {
             let mut connection = connect("rx")?;
             connection.subscribe(topic, self.0).with_context(|| format!("subscribing to {topic}"))?;
             Ok(Receiving { connection, credit })
         };
-        credit::open(case, role, meet, tx, rx)
+        names::open(case, role, meet, tx, rx)
     }
 }
 
@@ -146,7 +147,7 @@ impl Connection {
 /// The sending end.
 pub(super) struct Sending {
     connection: Connection,
-    topic: &'static str,
+    topics: Names<String>,
     quality: QoS,
     credit: Option<Spend>,
 }
@@ -157,9 +158,10 @@ impl Sending {
         if let Some(credit) = &mut self.credit {
             credit.take()?;
         }
+        let Sending { connection, topics, quality, .. } = self;
+        let topic = topics.of(next);
         let message = Vec::<u8>::make(next);
-        let Sending { connection, topic, quality, .. } = self;
-        connection.client.try_publish(*topic, *quality, false, message).map_err(io::Error::other)?;
+        connection.client.try_publish(topic, *quality, false, message).map_err(io::Error::other)?;
         connection.turn(|event| matches!(event, Event::Outgoing(Outgoing::Publish(_))).then_some(()))
     }
 

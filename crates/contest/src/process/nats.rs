@@ -9,8 +9,8 @@ use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
-use async_nats::{Client, ConnectOptions, Subject, Subscriber, ToSubject};
+use anyhow::{Context, Result};
+use async_nats::{Client, ConnectOptions, Subject, Subscriber};
 use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::spec::{Joins, Ordering, Ownership};
 use estafette_measure::usage::Usage;
@@ -18,7 +18,8 @@ use estafette_measure::{Carries, Ends, Generator, Mechanism, Payload, Raw, Rende
 use futures_util::StreamExt;
 use tokio::runtime::{Builder, Runtime};
 
-use super::credit::{self, Refund, Spend};
+use super::credit::{Refund, Spend};
+use super::names::{self, Names};
 use super::server::{self, CONFIG, Server};
 use super::slots;
 
@@ -37,9 +38,6 @@ max_pending: 268435456
 /// `max_payload` above.
 const MAX_MESSAGE: usize = 8 << 20;
 
-/// What a client sends itself, to know how far the server has read.
-const HELLO: &str = "hello";
-
 pub(super) struct Nats;
 
 impl Mechanism for Nats {
@@ -47,7 +45,7 @@ impl Mechanism for Nats {
         Spec::new("process/nats")
             .version("async-nats 0.51")
             .stands_on("nats-server on 127.0.0.1, publish and subscribe")
-            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn])
+            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn, Pattern::RequestReply, Pattern::PubSub])
             .ownership(Ownership::Owned)
             .ordering(Ordering::PerProducer)
             .max_message(MAX_MESSAGE)
@@ -92,8 +90,8 @@ impl Carries<Raw> for Nats {
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         let address = server::address(meet)?;
         let connect = || Connection::open(&address, slots(case));
-        let tx = |subject, credit| Ok(connect()?.sending(subject, credit));
-        credit::open(case, role, meet, tx, |subject, credit| connect()?.receiving(subject, credit))
+        let tx = |subjects, credit| Ok(Sending { connection: connect()?, subjects, credit });
+        names::open(case, role, meet, tx, |subject, credit| connect()?.receiving(subject, credit))
     }
 }
 
@@ -107,30 +105,26 @@ impl Connection {
     fn open(address: &str, slots: usize) -> Result<Connection> {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         // A server that has gone does not come back: what was under way is lost, and the instance has failed.
-        let options = ConnectOptions::new().subscription_capacity(slots + 1).max_reconnects(1);
+        let options = ConnectOptions::new().subscription_capacity(slots).max_reconnects(1);
         let client = runtime.block_on(options.connect(address)).context("connecting to nats-server")?;
         Ok(Connection { runtime, client })
     }
 
-    fn sending(self, subject: &'static str, credit: Option<Spend>) -> Sending {
-        Sending { connection: self, subject: Subject::from_static(subject), credit }
-    }
-
-    fn receiving(self, subject: &'static str, credit: Option<Refund>) -> Result<Receiving> {
-        let subscriber = self.subscribe(subject).with_context(|| format!("subscribing to {subject}"))?;
+    fn receiving(self, subject: &str, credit: Option<Refund>) -> Result<Receiving> {
+        let subscriber = self.runtime.block_on(self.client.subscribe(subject.to_owned()))?;
+        self.round_trip().with_context(|| format!("subscribing to {subject}"))?;
         Ok(Receiving { connection: self, subscriber, credit })
     }
-    /// Subscribes, and sends itself a message. The server reads what comes on a connection in order: when that arrives, it
-    /// has read everything before it, the subscription too.
-    fn subscribe(&self, subject: impl ToSubject) -> Result<Subscriber> {
+
+    /// Sends itself a message. The server reads what comes on a connection in order: when that arrives, it has read
+    /// everything before it.
+    fn round_trip(&self) -> Result<()> {
         let Connection { runtime, client } = self;
-        let subject = subject.to_subject();
+        let ourselves = Subject::from(client.new_inbox());
         runtime.block_on(async {
-            let mut subscriber = client.subscribe(subject.clone()).await?;
-            client.publish(subject, HELLO.into()).await?;
-            let hello = subscriber.next().await.context("nats-server closed the connection")?;
-            ensure!(&*hello.payload == HELLO.as_bytes(), "another message came first");
-            Ok(subscriber)
+            let mut subscriber = client.subscribe(ourselves.clone()).await?;
+            client.publish(ourselves, "here".into()).await?;
+            subscriber.next().await.map(drop).context("nats-server closed the connection")
         })
     }
 }
@@ -138,7 +132,7 @@ impl Connection {
 /// The sending end.
 pub(super) struct Sending {
     connection: Connection,
-    subject: Subject,
+    subjects: Names<Subject>,
     credit: Option<Spend>,
 }
 
@@ -148,9 +142,10 @@ impl Sending {
         if let Some(credit) = &mut self.credit {
             credit.take()?;
         }
+        let subject = self.subjects.of(next).clone();
         let message = Vec::<u8>::make(next).into();
         let Connection { runtime, client } = &self.connection;
-        runtime.block_on(client.publish(self.subject.clone(), message)).map_err(io::Error::other)
+        runtime.block_on(client.publish(subject, message)).map_err(io::Error::other)
     }
 }
 
@@ -163,8 +158,7 @@ impl Tx for Sending {
     /// Waits until the server has read everything. The client's own `flush` is not enough: where the socket takes no more
     /// it returns with bytes still to be written.
     fn flush(&mut self) -> impl Future<Output = io::Result<()>> + Send {
-        let read = self.connection.subscribe(self.connection.client.new_inbox());
-        ready(read.map(drop).map_err(io::Error::other))
+        ready(self.connection.round_trip().map_err(io::Error::other))
     }
 }
 

@@ -15,7 +15,8 @@ use estafette_measure::spec::{Joins, Ownership};
 use estafette_measure::usage::Usage;
 use estafette_measure::{Carries, Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
 
-use super::credit::{self, Refund, Spend};
+use super::credit::{Refund, Spend};
+use super::names::{self, Names};
 use super::server::{self, CONFIG, Server};
 use super::slots;
 use crate::buffer::Buffer;
@@ -60,10 +61,15 @@ pub(super) const CHANNEL: Redis = Redis {
 
 impl Mechanism for Redis {
     fn spec(&self) -> Spec {
+        let both = [Pattern::PingPong, Pattern::Stream, Pattern::FanIn, Pattern::RequestReply];
+        let patterns = match self.way {
+            Way::List => both.to_vec(),
+            Way::Channel => [&both[..], &[Pattern::PubSub]].concat(),
+        };
         Spec::new(&format!("process/{}", self.name))
             .version("1")
             .stands_on(self.stands_on)
-            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn])
+            .patterns(&patterns)
             .ownership(Ownership::Borrowed)
             .max_message(MAX_MESSAGE)
             .max_producers(None)
@@ -93,21 +99,21 @@ impl Carries<Raw> for Redis {
 
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         let path = server::socket(meet)?;
-        let tx = |name, credit| self.sending(&path, name, case.payload.len(), credit);
-        credit::open(case, role, meet, tx, |name, credit| self.receiving(&path, name, credit))
+        let tx = |names, credit| self.sending(&path, names, case.payload.len(), credit);
+        names::open(case, role, meet, tx, |name, credit| self.receiving(&path, name, credit))
     }
 }
 
 impl Redis {
-    fn sending(&self, path: &Path, name: &'static str, len: usize, credit: Option<Spend>) -> Result<Sending> {
+    fn sending(&self, path: &Path, names: Names<String>, len: usize, credit: Option<Spend>) -> Result<Sending> {
         let command = match self.way {
             Way::List => "LPUSH",
             Way::Channel => "PUBLISH",
         };
-        Ok(Sending { connection: connect(path)?, command, name, buffer: Buffer::new(len), credit })
+        Ok(Sending { connection: connect(path)?, command, names, buffer: Buffer::new(len), credit })
     }
 
-    fn receiving(&self, path: &Path, name: &'static str, credit: Option<Refund>) -> Result<Receiving> {
+    fn receiving(&self, path: &Path, name: &str, credit: Option<Refund>) -> Result<Receiving> {
         let mut connection = connect(path)?;
         if let Way::Channel = self.way {
             // The reply comes when the server knows; messages follow on the same connection.
@@ -115,7 +121,7 @@ impl Redis {
             let reply = connection.recv_response().with_context(|| format!("subscribing to {name}"))?;
             ensure!(Msg::from_owned_value(reply).is_none(), "a message came before {name} was subscribed to");
         }
-        Ok(Receiving { connection, way: self.way, name, credit })
+        Ok(Receiving { connection, way: self.way, name: name.to_owned(), credit })
     }
 }
 
@@ -132,7 +138,7 @@ fn failed(error: RedisError) -> io::Error {
 pub(super) struct Sending {
     connection: Connection,
     command: &'static str,
-    name: &'static str,
+    names: Names<String>,
     buffer: Buffer,
     credit: Option<Spend>,
 }
@@ -143,8 +149,9 @@ impl Sending {
         if let Some(credit) = &mut self.credit {
             credit.take()?;
         }
+        let name = self.names.of(next);
         next.fill(&mut self.buffer);
-        let command = cmd(self.command).arg(self.name).arg(&self.buffer[..]).take();
+        let command = cmd(self.command).arg(name).arg(&self.buffer[..]).take();
         // How long the list is now, or how many have subscribed.
         match command.query::<u64>(&mut self.connection).map_err(failed)? {
             0 => Err(ErrorKind::BrokenPipe.into()),
@@ -164,7 +171,7 @@ impl Tx for Sending {
 pub(super) struct Receiving {
     connection: Connection,
     way: Way,
-    name: &'static str,
+    name: String,
     credit: Option<Refund>,
 }
 
@@ -174,7 +181,7 @@ impl Receiving {
         match self.way {
             Way::List => {
                 // Waits for as long as it takes.
-                let command = cmd("BRPOP").arg(self.name).arg(0).take();
+                let command = cmd("BRPOP").arg(&self.name).arg(0).take();
                 let (_, message): (String, Vec<u8>) = command.query(&mut self.connection).map_err(failed)?;
                 seen.bytes(&message);
             }

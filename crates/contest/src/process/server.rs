@@ -41,10 +41,10 @@ pub(super) struct Server {
     pub(super) arguments: &'static [&'static str],
 }
 
-/// The children of an instance with a server: it comes first, consumers wait.
+/// The children of an instance with a server: it comes first, and the consumers wait.
 pub(super) fn roles(case: &Case) -> Vec<Role> {
-    let producers = (0..case.producers).map(Role::Producer);
-    [Role::Broker, Role::Consumer(0)].into_iter().chain(producers).collect()
+    let parties = (0..case.consumers()).map(Role::Consumer).chain((0..case.senders()).map(Role::Producer));
+    std::iter::once(Role::Broker).chain(parties).collect()
 }
 
 /// Whether a server listens on [`SOCKET`] in this directory: something for [`Server::serve`] to offer.
