@@ -26,7 +26,6 @@ use zbus::names::OwnedUniqueName;
 use zbus::{Connection, Guid, MatchRule, MessageStream};
 
 use super::credit::{Refund, Spend};
-use super::names::{self, Names};
 use super::server::{self, CONFIG, Server};
 use super::slot::Slot;
 use super::slots;
@@ -136,21 +135,17 @@ impl Carries<Raw> for Dbus {
             true => Expects::Calls(call),
             false => Expects::Replies,
         };
-        let tx = |credit| Sending {
-            runtime: Arc::clone(&runtime),
-            connection,
-            sends,
-            buffer: Buffer::new(case.payload.len()),
-            credit,
+        // Peers hold each other back; and no more than the question is under way where each is answered.
+        let capped = self.daemon && !case.pattern.both_ways();
+        let (spend, refund) = match role {
+            Role::Consumer(index) if capped => (None, Some(Refund::open(case, index, meet)?)),
+            Role::Producer(_) if capped => (Some(Spend::open(case, meet)?), None),
+            _ => (None, None),
         };
-        let rx = |credit| Receiving { runtime: Arc::clone(&runtime), messages, expects, credit };
-        match self.daemon {
-            true => {
-                let tx = |_: Names<String>, credit| Ok(tx(credit));
-                names::open(case, role, meet, tx, |_, credit| Ok(rx(credit)))
-            }
-            false => Ok(Ends(vec![Party { role, tx: Some(tx(None)), rx: Some(rx(None)) }])),
-        }
+        let buffer = Buffer::new(case.payload.len());
+        let tx = Sending { runtime: Arc::clone(&runtime), connection, sends, buffer, credit: spend };
+        let rx = Receiving { runtime, messages, expects, credit: refund };
+        Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(rx) }]))
     }
 }
 

@@ -22,7 +22,7 @@ mod ipc_channel;
 mod limit_ring;
 #[cfg(feature = "mqtt")]
 mod mqtt;
-#[cfg(any(feature = "dbus", feature = "mqtt", feature = "nats", feature = "redis"))]
+#[cfg(any(feature = "mqtt", feature = "nats", feature = "redis"))]
 mod names;
 #[cfg(feature = "nats")]
 mod nats;

@@ -7,7 +7,6 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -29,6 +28,7 @@ const NAP: Duration = Duration::from_millis(2);
 /// The name of its configuration in the instance's directory.
 pub(super) const CONFIG: &str = "config";
 /// The name of its socket there, where it has one.
+#[cfg(any(feature = "dbus", feature = "mqtt", feature = "redis"))]
 pub(super) const SOCKET: &str = "socket";
 
 /// A server program.
@@ -48,11 +48,13 @@ pub(super) fn roles(case: &Case) -> Vec<Role> {
 }
 
 /// Whether a server listens on [`SOCKET`] in this directory: something for [`Server::serve`] to offer.
+#[cfg(any(feature = "dbus", feature = "mqtt", feature = "redis"))]
 pub(super) fn listens(dir: &Path) -> Option<String> {
-    UnixStream::connect(dir.join(SOCKET)).ok().map(|_| String::from(SOCKET))
+    std::os::unix::net::UnixStream::connect(dir.join(SOCKET)).ok().map(|_| String::from(SOCKET))
 }
 
 /// Waits until the server listens. Returns its socket's path.
+#[cfg(any(feature = "dbus", feature = "mqtt", feature = "redis"))]
 pub(super) fn socket(meet: &mut Rendezvous) -> Result<PathBuf> {
     address(meet)?;
     Ok(meet.dir().join(SOCKET))
