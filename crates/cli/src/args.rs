@@ -44,15 +44,17 @@ pub(crate) enum Command {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Bench {
-    /// A suite (overview, channels, ipc) or mechanisms, by name or pattern such as 'process/*'
+    /// A suite (overview, channels, ipc, ipc-typed) or mechanisms, by name or pattern such as 'process/*'
     #[arg(value_name = "SUITE|MECHANISM")]
     pub(crate) what: Vec<String>,
 
-    /// quick: 6 rounds of 50 + 100 ms; standard: 12 of 100 + 250 ms and more cells; full: 6, by count
+    /// quick: 6 rounds of 50 + 100 ms; standard: 12 of 100 + 250 ms and more cells; full: 6, by count,
+    /// and in ipc-typed 12 of 100 + 1000 ms
     #[arg(long, default_value = "quick", value_name = "quick|standard|full")]
     pub(crate) profile: Profile,
 
-    /// Instead of the suite's: ping-pong, stream, duplex, fan-in, request-reply, pub-sub, merge, mpmc, cancel, burst
+    /// Instead of the suite's: ping-pong, stream, duplex, fan-in, request-reply, pub-sub, merge, mpmc, cancel, burst,
+    /// codec
     #[arg(long, value_delimiter = ',', value_name = "PATTERN")]
     pub(crate) pattern: Vec<Pattern>,
 
@@ -60,7 +62,7 @@ pub(crate) struct Bench {
     #[arg(long, value_delimiter = ',', value_parser = parse_size, value_name = "SIZE", allow_negative_numbers = true)]
     pub(crate) size: Vec<Payload>,
 
-    /// Only cells with this kind of payload: u64, bytes, inline, shared, unread
+    /// Only cells with this kind of payload: none, u64, bytes, inline, shared, unread, message
     #[arg(long, value_name = "KIND")]
     pub(crate) payload: Option<PayloadKind>,
 
@@ -131,7 +133,7 @@ pub(crate) struct Ping {
     #[arg(short, long, default_value = "10000", value_parser = parse_round_trips, allow_negative_numbers = true)]
     pub(crate) count: u64,
 
-    /// The message's size: 64, 4KiB; u64 for a word
+    /// The message's size: 64, 4KiB; u64 for a word, none for nothing
     #[arg(short, long, default_value = "64", value_name = "SIZE", allow_negative_numbers = true)]
     pub(crate) size: Payload,
 
@@ -195,6 +197,7 @@ pub(crate) struct Compare {
 
 fn parse_size(text: &str) -> Result<Payload, String> {
     match text {
+        "none" => Err(String::from("for messages without bytes, use --payload none")),
         "u64" => Err(String::from("for words, use --payload u64")),
         _ => text.parse(),
     }

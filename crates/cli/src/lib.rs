@@ -60,7 +60,7 @@ pub fn main(registry: Registry) -> ExitCode {
         Command::Compare(compare) => command::compare::run(compare),
     };
     let exit = result.unwrap_or_else(|error| {
-        tell(&format!("estafette: {error:#}"));
+        tell(&format!("estafette: {}", with_remedy(&format!("{error:#}"))));
         Exit::Usage
     });
     ExitCode::from(exit)
@@ -88,6 +88,15 @@ fn args() -> Result<anyhow::Result<Args>, clap::Error> {
         })
     };
     Ok(with())
+}
+
+/// An error's text and, where it is one that any call may come to, what to do about it.
+fn with_remedy(error: &str) -> String {
+    // `EMFILE`, from wherever it comes, a child included.
+    match error.contains("(os error 24)") {
+        true => format!("{error}; allow more with `ulimit -n 1024`"),
+        false => error.to_owned(),
+    }
 }
 
 /// Says something on stderr. It may quote a file or a child: nothing of theirs reaches the terminal raw. And nobody may be

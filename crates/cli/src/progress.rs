@@ -12,7 +12,7 @@ use estafette_measure::record::{InstanceRecord, Record};
 use estafette_measure::run::Observer;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::tell;
+use crate::{tell, with_remedy};
 
 /// Shows a run's progress and keeps its record on disk.
 pub(crate) struct Progress {
@@ -101,7 +101,7 @@ impl Observer for Progress {
     }
 
     fn trouble(&mut self, entrant: &Entrant, what: &str) {
-        let said = format!("{} in {}: {what}", entrant.case.mechanism, entrant.case.cell);
+        let said = format!("{} in {}: {}", entrant.case.mechanism, entrant.case.cell, with_remedy(what));
         let gist =
             format!("{}{}", entrant.case.mechanism, what.split(|c: char| c.is_ascii_digit()).next().unwrap_or(what));
         if !self.said.contains(&gist) {

@@ -13,6 +13,10 @@ use estafette_measure::window::Window;
 use crate::columns::{Left, Right, columns};
 use crate::table::{caveats, percent};
 
+mod typed;
+
+pub(crate) use self::typed::tables as typed;
+
 /// Whether a cell belongs into these tables: tasks that send to one, by count.
 pub(crate) fn has(record: &Record, ranking: &Ranking) -> bool {
     let gathers = matches!(ranking.cell.pattern, Pattern::FanIn | Pattern::Merge);

@@ -48,6 +48,7 @@ fn winners(rankings: &[Ranking]) -> String {
             (Pattern::Duplex, "both ways at once"),
             (Pattern::RequestReply, "requests of several"),
             (Pattern::PubSub, "publishing"),
+            (Pattern::Codec, "encoding and decoding"),
         ] {
             let contested = |ranking: &&Ranking| {
                 let candidates =
@@ -112,6 +113,7 @@ fn doing(ranking: &Ranking) -> &'static str {
         Pattern::Duplex => "messages both ways at once",
         Pattern::RequestReply => "requests",
         Pattern::PubSub => "messages published",
+        Pattern::Codec => "messages encoded and decoded",
         Pattern::Cancel => "messages of a stream with dropped receives",
     }
 }

@@ -15,6 +15,7 @@ pub(crate) fn ranking(ranking: &Ranking) -> String {
     match ranking.cell.pattern {
         Pattern::Cancel => return cancelled(ranking),
         Pattern::Burst => return held(ranking),
+        Pattern::Codec => return coded(ranking),
         _ => {}
     }
     let round_trip = ranking.cell.pattern.asks();
@@ -34,6 +35,12 @@ pub(crate) fn ranking(ranking: &Ranking) -> String {
     if let Some(batch) = batch.filter(|batch| *batch > 1) {
         text.push_str(&format!("  too short for the clock: times are means of up to {batch} round trips\n"));
     }
+    text.push_str(&notes(ranking));
+    text
+}
+
+/// What binds a cell, and how far its figures can be trusted.
+fn notes(ranking: &Ranking) -> String {
     let bound = ranking.bound.as_ref().map(|bound| format!("limit: {} {}", bound.name, units::duration(bound.ns)));
     let noise = ranking.noise.zip(ranking.floor).map(|(noise, floor)| {
         format!("noise {} · nothing within {} is decided", percent(noise), percent(floor.exp_m1()))
@@ -42,10 +49,7 @@ pub(crate) fn ranking(ranking: &Ranking) -> String {
         .then(|| String::from("fewer than 6 valid pairs of the control: nothing is decided"));
     let void = (ranking.void > 0).then(|| format!("{} instance(s) void", ranking.void));
     let notes: Vec<String> = [bound, noise, few, void].into_iter().flatten().collect();
-    if !notes.is_empty() {
-        text.push_str(&wrapped("  ", &notes.join(" · ")));
-    }
-    text
+    if notes.is_empty() { String::new() } else { wrapped("  ", &notes.join(" · ")) }
 }
 
 /// What became of messages on their way to receives that were dropped, beside what the documentation says of it.
@@ -77,6 +81,31 @@ fn held(ranking: &Ranking) -> String {
     });
     let table = columns(&headers, &[Left, Right, Right, Right], &rows.collect::<Vec<_>>());
     format!("{}, {} messages\n{table}{}", ranking.cell, units::grouped(BURST), caveats(ranking))
+}
+
+/// What it takes to write a message down and to read it back, and how much comes out.
+fn coded(ranking: &Ranking) -> String {
+    let scope = ranking.cell.scope.to_string();
+    let headers = [&scope, "encode", "decode", "bytes", "÷limit", "against the best", ""];
+    let rows = ranking.rows.iter().map(|row| {
+        let label = labelled(row);
+        let Some((result, codec)) = row.result.as_ref().and_then(|result| Some((result, result.codec?))) else {
+            return vec![label, without(row).to_owned()];
+        };
+        let limit = ranking.bound.as_ref().map(|bound| result.metric_ns / bound.ns);
+        vec![
+            label,
+            units::duration(codec.encode_ns),
+            units::duration(codec.decode_ns),
+            units::grouped(codec.encoded_bytes.round() as u64),
+            limit.map_or(String::from("-"), |ratio| format!("{}×", units::three_digits(ratio))),
+            versus(result),
+            verdict(row, result),
+        ]
+    });
+    let alignment = [Left, Right, Right, Right, Right, Left, Left];
+    let table = columns(&headers, &alignment, &rows.collect::<Vec<_>>());
+    format!("{}\n{table}{}{}", ranking.cell, caveats(ranking), notes(ranking))
 }
 
 /// Fairness between producers: for each kind of cell that has several, what the slowest got through as a part of the mean,
@@ -224,19 +253,33 @@ fn lesser_orders(promises: &[(&str, Ordering)]) -> String {
     text
 }
 
-fn columns_of(ranking: &Ranking, row: &Row, round_trip: bool) -> Vec<String> {
+/// The longest name that has room beside a whole line of figures.
+const LONGEST_NAME: usize = 16;
+
+/// What a row is called; a control is marked. A long name goes on in a second line, from its last dot.
+fn labelled(row: &Row) -> String {
     let name = short(row);
     let label = if row.control { format!("{name} (A/A)") } else { name.to_owned() };
-    let Some(result) = &row.result else {
-        let why = if row.breach.is_some() {
-            "broke its promise"
-        } else if row.failed.is_some() {
-            "failed"
-        } else {
-            "no valid instance"
-        };
-        return vec![label, String::from(why)];
-    };
+    match label.rfind('.') {
+        Some(dot) if name.len() > LONGEST_NAME => format!("{}\n  {}", &label[..dot], &label[dot..]),
+        _ => label,
+    }
+}
+
+/// Why a row has no figures.
+fn without(row: &Row) -> &'static str {
+    if row.breach.is_some() {
+        "broke its promise"
+    } else if row.failed.is_some() {
+        "failed"
+    } else {
+        "no valid instance"
+    }
+}
+
+fn columns_of(ranking: &Ranking, row: &Row, round_trip: bool) -> Vec<String> {
+    let label = labelled(row);
+    let Some(result) = &row.result else { return vec![label, without(row).to_owned()] };
     let optional = |value: Option<f64>, show: &dyn Fn(f64) -> String| value.map_or(String::from("-"), show);
     let limit = ranking.bound.as_ref().map(|bound| result.metric_ns / bound.ns);
     let limit = optional(limit, &|ratio| format!("{}×", units::three_digits(ratio)));

@@ -47,6 +47,14 @@ fn unknown_names() {
 }
 
 #[test]
+fn too_few_descriptors() {
+    let ground = Ground::new();
+    let few = format!("ulimit -n 12; exec {PROGRAM} bench process/pipe --rounds 1 --out out");
+    said(Done::from(ground.program("sh", ["-c", &few]).output().unwrap()), &["open files", "`ulimit -n 1024`"]);
+    ground.assert_clean();
+}
+
+#[test]
 fn sweeps_that_are_none() {
     let ground = Ground::new();
     let file = ground.path("sweep.toml");

@@ -65,6 +65,16 @@ static inline void fill(Generator *g, unsigned char *out, size_t len)
     g->made++;
 }
 
+/* Makes the next message where it has no bytes. Returns whether it is the mark that ends the stream. */
+static inline bool pulse(Generator *g)
+{
+    /* The multiplier is odd: a tag's last bit is that of what it was made of. */
+    bool end = g->next & 1;
+    g->next += NEXT;
+    g->made++;
+    return end;
+}
+
 /* Checks the messages of producer 0 as they arrive and keeps account of what is wrong. */
 typedef struct {
     uint64_t expected; /* the tag expected next, before the seed is mixed in */
@@ -141,6 +151,19 @@ static inline void check(Verifier *v, const unsigned char *message, size_t len)
     } else {
         unexpected(v, message, len, tag, whole);
     }
+}
+
+/* Counts a message that has no bytes. */
+static inline void count_pulse(Verifier *v)
+{
+    v->received++;
+}
+
+/* Notes that the stream has ended after so many messages without bytes. */
+static inline void last_pulse(Verifier *v, uint64_t announced)
+{
+    v->ended = true;
+    v->announced = announced;
 }
 
 /* Messages that were sent, as far as is known, and never received. */

@@ -168,7 +168,7 @@ void connect_coordinator(void)
     socklen_t size = sizeof domain;
     if (getsockopt(coordinator, SOL_SOCKET, SO_DOMAIN, &domain, &size) || domain != AF_UNIX ||
         getsockopt(coordinator, SOL_SOCKET, SO_TYPE, &type, &size) || type != SOCK_SEQPACKET) {
-        fputs("peer: descriptor 0 is not a coordinator's socket; `estafette bench process/pipe-c` starts this program\n",
+        fputs("peer: descriptor 0 is not a coordinator's socket; `estafette bench 'process/*-c'` starts this program\n",
               stderr);
         exit(2);
     }
@@ -260,6 +260,21 @@ void packet_send(const int *descriptors, size_t count)
 {
     if (!transmit(descriptors, count))
         fail("sending a packet: %s", strerror(errno));
+}
+
+void offer(const char *name, const int *descriptors, size_t count)
+{
+    packet_begin();
+    packet_add("{\"offer\":{\"name\":\"%s\"}}", name);
+    packet_send(descriptors, count);
+}
+
+void want(const char *name, int *descriptors, size_t count)
+{
+    packet_begin();
+    packet_add("{\"want\":{\"name\":\"%s\"}}", name);
+    packet_send(NULL, 0);
+    hear("offer", descriptors, count);
 }
 
 void fail(const char *format, ...)

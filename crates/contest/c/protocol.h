@@ -29,6 +29,10 @@ void packet_begin(void);
 __attribute__((format(printf, 1, 2))) bool packet_add(const char *format, ...);
 void packet_send(const int *descriptors, size_t count);
 
+/* Hands descriptors to the other side under a name; waits for those that it hands over. */
+void offer(const char *name, const int *descriptors, size_t count);
+void want(const char *name, int *descriptors, size_t count);
+
 /* Tells the coordinator what went wrong, and ends. */
 __attribute__((format(printf, 1, 2))) _Noreturn void fail(const char *format, ...);
 

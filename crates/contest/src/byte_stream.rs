@@ -64,8 +64,9 @@ impl<R: Read> Reading<R> {
         Reading { stream, buffer: Buffer::new(len) }
     }
 
+    /// Reads one message.
     #[inline(always)]
-    fn read(&mut self) -> io::Result<()> {
+    pub(crate) fn read_into(&mut self, seen: &mut Verifier) -> io::Result<()> {
         let mut rest = &mut self.buffer[..];
         while !rest.is_empty() {
             match self.stream.read(rest) {
@@ -75,6 +76,7 @@ impl<R: Read> Reading<R> {
                 Err(error) => return Err(error),
             }
         }
+        seen.bytes(&self.buffer);
         Ok(())
     }
 }
@@ -82,6 +84,6 @@ impl<R: Read> Reading<R> {
 impl<R: Read + Send + 'static> Rx for Reading<R> {
     #[inline(always)]
     fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.read().map(|()| seen.bytes(&self.buffer)))
+        ready(self.read_into(seen))
     }
 }

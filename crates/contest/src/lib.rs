@@ -12,6 +12,8 @@ mod byte_stream;
 mod channel;
 #[cfg(feature = "channels")]
 mod channel_room;
+#[cfg(feature = "codecs")]
+mod codec;
 #[cfg(feature = "channels")]
 mod credit;
 mod ring_ends;
@@ -29,6 +31,7 @@ pub mod sandbox;
 pub mod task;
 #[cfg(feature = "channels")]
 pub mod thread;
+mod typed;
 
 use estafette_measure::Registry;
 
@@ -37,6 +40,8 @@ pub fn registry() -> Registry {
     let registry = Registry::new();
     #[cfg(feature = "channels")]
     let registry = by_hand::enrol(thread::enrol(task::enrol(registry)));
+    #[cfg(feature = "codecs")]
+    let registry = codec::enrol(registry);
     let registry = network::enrol(process::enrol(registry));
     #[cfg(feature = "wasm")]
     let registry = sandbox::enrol(registry);

@@ -27,10 +27,18 @@ impl Handling {
         let mut seen = Verifier::new(1, 1, payload.len()).reading(!matches!(payload, Payload::Unread(_)));
         let mut buffer = vec![0; payload.len()];
         let mut one = || match payload {
+            Payload::None => {
+                std::hint::black_box(next.pulse());
+                seen.pulse();
+            }
             Payload::U64 => seen.word(std::hint::black_box(next.word())),
             Payload::Bytes(_) | Payload::Inline => {
                 next.fill(&mut buffer);
                 seen.bytes(std::hint::black_box(&buffer));
+            }
+            Payload::Message(_) => {
+                let topic = next.message(&mut buffer);
+                seen.message(std::hint::black_box(topic), std::hint::black_box(&buffer));
             }
             Payload::Shared(_) | Payload::Unread(_) => std::hint::black_box(Shared::make(&mut next)).check(&mut seen),
         };
@@ -72,6 +80,10 @@ pub fn bind(cell: &Cell, limits: &Limits, ring_ns: Option<f64>, handling: &[Hand
         let times = if cell.pattern.asks() { 2.0 } else { 1.0 };
         return bound("fill and check", handled? * times);
     }
+    if cell.pattern == Pattern::Codec {
+        // Two copies of the bytes and a look at them; what that takes is what the row says that does no more.
+        return bound("copying and looking", ring_ns?);
+    }
     if let Some(ns) = ring_ns {
         return bound("limit ring", ns);
     }
@@ -90,6 +102,8 @@ pub fn bind(cell: &Cell, limits: &Limits, ring_ns: Option<f64>, handling: &[Hand
             let fastest = other.into_iter().flatten().map(|futex| futex.round_trip_ns).min_by(f64::total_cmp);
             bound("futex round trip, other core", fastest.unwrap_or(limits.futex.same_core.round_trip_ns))
         }
+        // What has no bytes is not copied, and many at once may be told by one.
+        _ if cell.payload.is_empty() => None,
         (Pattern::Duplex, _, place) if place != Place::SameCore => bound("fill and check on two cores", handled? / 2.0),
         (_, _, Place::SameCore) => bound("fill and check", handled?),
         _ => bound("copy across cores", cell.payload.len() as f64 * 1e9 / cross_core(limits, cell.payload.len())?),

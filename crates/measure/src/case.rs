@@ -37,6 +37,8 @@ pub enum Pattern {
     RequestReply,
     /// One publisher sends to several subscribers as fast as it can; each of them gets every message.
     PubSub,
+    /// Each message is written down as bytes and read back from them, in one thread.
+    Codec,
 }
 
 /// How many messages a burst has.
@@ -54,7 +56,8 @@ names!(
     Burst = "burst",
     Duplex = "duplex",
     RequestReply = "request-reply",
-    PubSub = "pub-sub"
+    PubSub = "pub-sub",
+    Codec = "codec"
 );
 
 impl Pattern {
@@ -83,6 +86,8 @@ impl Pattern {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PayloadKind {
+    /// Nothing: a mechanism that only tells that there was a message.
+    None,
     /// A machine word, passed by value.
     U64,
     /// A run of bytes: a `Vec<u8>` where a channel takes values, a slice elsewhere.
@@ -93,15 +98,29 @@ pub enum PayloadKind {
     Shared,
     /// The same, of which the receiver reads the tag alone.
     Unread,
+    /// A topic and a vector of bytes: a value that has to be written down as bytes to leave its process.
+    Message,
 }
 
-names!(PayloadKind, "payload", U64 = "u64", Bytes = "bytes", Inline = "inline", Shared = "shared", Unread = "unread");
+names!(
+    PayloadKind,
+    "payload",
+    None = "none",
+    U64 = "u64",
+    Bytes = "bytes",
+    Inline = "inline",
+    Shared = "shared",
+    Unread = "unread",
+    Message = "message"
+);
 
 /// What a message is: its kind and its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]
 pub enum Payload {
+    /// Nothing.
+    None,
     /// A machine word.
     U64,
     /// So many bytes, at least one.
@@ -112,6 +131,8 @@ pub enum Payload {
     Shared(usize),
     /// The same, not read.
     Unread(usize),
+    /// A topic, and so many bytes of data, at least 8.
+    Message(usize),
 }
 
 impl Payload {
@@ -123,37 +144,42 @@ impl Payload {
     /// Its kind.
     pub fn kind(self) -> PayloadKind {
         match self {
+            Payload::None => PayloadKind::None,
             Payload::U64 => PayloadKind::U64,
             Payload::Bytes(_) => PayloadKind::Bytes,
             Payload::Inline => PayloadKind::Inline,
             Payload::Shared(_) => PayloadKind::Shared,
             Payload::Unread(_) => PayloadKind::Unread,
+            Payload::Message(_) => PayloadKind::Message,
         }
     }
 
-    /// Its length in bytes.
+    /// Its length in bytes; of a message that of its data.
     pub fn len(self) -> usize {
         match self {
+            Payload::None => 0,
             Payload::U64 => 8,
-            Payload::Bytes(len) | Payload::Shared(len) | Payload::Unread(len) => len,
+            Payload::Bytes(len) | Payload::Shared(len) | Payload::Unread(len) | Payload::Message(len) => len,
             Payload::Inline => Payload::INLINE,
         }
     }
 
-    /// Never: a message has at least one byte.
+    /// Whether its length is 0.
     pub fn is_empty(self) -> bool {
-        false
+        self.len() == 0
     }
 }
 
 impl fmt::Display for Payload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Payload::None => f.pad("none"),
             Payload::U64 => f.pad("u64"),
             Payload::Bytes(len) => f.pad(&units::size(*len)),
             Payload::Inline => f.pad("inline"),
             Payload::Shared(len) => f.pad(&format!("shared-{}", units::size(*len))),
             Payload::Unread(len) => f.pad(&format!("unread-{}", units::size(*len))),
+            Payload::Message(len) => f.pad(&format!("message-{}", units::size(*len))),
         }
     }
 }
@@ -163,10 +189,12 @@ impl FromStr for Payload {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (of, size): (fn(usize) -> Payload, &str) = match text.split_once('-') {
+            None if text == "none" => return Ok(Payload::None),
             None if text == "u64" => return Ok(Payload::U64),
             None if text == "inline" => return Ok(Payload::Inline),
             Some(("shared", size)) => (Payload::Shared, size),
             Some(("unread", size)) => (Payload::Unread, size),
+            Some(("message", size)) => (Payload::Message, size),
             _ => (Payload::Bytes, text),
         };
         match units::parse_size(size)? {
@@ -317,7 +345,11 @@ impl fmt::Display for Cell {
         if self.pattern.gathers() {
             write!(f, " {}→{}", self.senders(), self.consumers())?;
         }
-        write!(f, " · {} · {}", self.payload, self.wait)?;
+        write!(f, " · {}", self.payload)?;
+        // One thread waits for nobody.
+        if self.pattern != Pattern::Codec {
+            write!(f, " · {}", self.wait)?;
+        }
         match (self.runtime, self.place) {
             (Runtime::Thread, place) => write!(f, " · {place}")?,
             (runtime, _) => write!(f, " · {runtime}")?,
@@ -408,10 +440,12 @@ mod tests {
 
     #[test]
     fn payloads_parse_with_units() {
+        assert_eq!("none".parse(), Ok(Payload::None));
         assert_eq!("u64".parse(), Ok(Payload::U64));
         assert_eq!("64".parse(), Ok(Payload::Bytes(64)));
         assert_eq!("4KiB".parse(), Ok(Payload::Bytes(4096)));
-        for payload in [Payload::Bytes(4096), Payload::Inline, Payload::Shared(1200), Payload::Unread(1024)] {
+        let others = [Payload::Inline, Payload::Shared(1200), Payload::Unread(1024), Payload::Message(10_240)];
+        for payload in others.into_iter().chain([Payload::Bytes(4096)]) {
             assert_eq!(payload.to_string().parse(), Ok(payload));
         }
         assert_eq!(Payload::Shared(1200).to_string(), "shared-1200B");

@@ -190,7 +190,7 @@ async fn pause<M: Mechanism>() {
 }
 
 /// For times up to a minute, with three significant digits.
-fn histogram() -> Result<Histogram<u64>> {
+pub(crate) fn histogram() -> Result<Histogram<u64>> {
     Histogram::new_with_bounds(1, 60_000_000_000, 3).context("a histogram")
 }
 
@@ -637,6 +637,7 @@ impl Loops {
             shares,
             dropped,
             late,
+            codec: None,
             held,
             lost,
             window_ns,

@@ -4,18 +4,19 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use glob::Pattern as Glob;
 
 use crate::case::{BURST, Case, Load, Pattern, Payload, Place, Role};
+use crate::codec::{Codec, Coding};
 use crate::driver::{Ctx, drive};
 use crate::mechanism::{Carries, Mechanism, Raw};
-use crate::message::{Inline, MAX_PRODUCERS, Shared};
+use crate::message::{Inline, MAX_PRODUCERS, Message, Shared};
 use crate::protocol::Report;
 use crate::spec::{Loss, Ordering, Runtime, Spec, Wait};
 
-/// Something that can be measured. Mechanisms become entries through [`bytes()`] and [`values`]; what does not fit their
-/// form, such as a program in another language or a hand-written loop, implements this itself.
+/// Something that can be measured. Mechanisms become entries through [`bytes()`], [`messages`] and [`values`], codecs
+/// through [`codec`]; what does not fit their form, such as a program in another language or a hand-written loop, implements this itself.
 pub trait Entry: Send + Sync {
     /// Its description.
     fn spec(&self) -> &Spec;
@@ -80,17 +81,29 @@ pub fn bytes<M: Carries<Raw>>(mechanism: M) -> impl Entry {
     Enrolled::new(mechanism, drive::<M, Raw>)
 }
 
-/// A mechanism that carries values of every kind.
+/// Makes an entry of a mechanism that carries messages of a topic and data.
+pub fn messages<M: Carries<Message>>(mechanism: M) -> impl Entry {
+    Enrolled::new(mechanism, drive::<M, Message>)
+}
+
+/// Makes an entry of a codec.
+pub fn codec<C: Codec>() -> impl Entry {
+    Coding::of::<C>()
+}
+
+/// A mechanism that carries values of every kind that is a value in a channel.
 pub trait CarriesValues: Carries<u64> + Carries<Vec<u8>> + Carries<Inline> + Carries<Shared> {}
 impl<M: Carries<u64> + Carries<Vec<u8>> + Carries<Inline> + Carries<Shared>> CarriesValues for M {}
 
 /// Makes an entry of a mechanism that carries values.
 pub fn values<M: CarriesValues>(mechanism: M) -> impl Entry {
     let run: Run<M> = |mechanism, case, role, ctx| match case.payload {
+        Payload::None => bail!("{} carries values, and each has bytes", case.mechanism),
         Payload::U64 => drive::<M, u64>(mechanism, case, role, ctx),
         Payload::Bytes(_) => drive::<M, Vec<u8>>(mechanism, case, role, ctx),
         Payload::Inline => drive::<M, Inline>(mechanism, case, role, ctx),
         Payload::Shared(_) | Payload::Unread(_) => drive::<M, Shared>(mechanism, case, role, ctx),
+        Payload::Message(_) => bail!("{} carries no {}", case.mechanism, case.payload),
     };
     Enrolled::new(mechanism, run)
 }
@@ -227,6 +240,9 @@ pub fn can_run(entry: &dyn Entry, case: &Case, cores: usize) -> Result<(), Strin
     has(&format!("does not carry {}", case.payload), spec.payloads.contains(&case.payload.kind()))?;
     has(&format!("has no wait mode {}", case.wait), spec.waits.contains(&case.wait))?;
     has(&format!("does not run on {}", case.runtime), spec.runtimes.contains(&case.runtime))?;
+    if matches!(case.payload, Payload::Message(len) if len < 8) {
+        return Err(String::from("a message says in the first 8 bytes of its data which it is: use 8 or more"));
+    }
     if let Some(max) = spec.max_message.filter(|&max| case.payload.len() > max) {
         return Err(format!("its longest message is {max} bytes, {} were asked for", case.payload.len()));
     }

@@ -10,6 +10,7 @@ pub mod burst;
 pub mod case;
 pub mod child;
 pub mod clock;
+pub mod codec;
 pub mod coordinator;
 pub mod driver;
 pub mod entry;
@@ -36,6 +37,7 @@ pub mod usage;
 pub mod window;
 
 pub use case::{Case, Cell, Pattern, PayloadKind, Place, Role};
+pub use codec::Codec;
 pub use entry::{Entry, Registry};
 pub use mechanism::{Carries, Ends, Mechanism, Party, Raw, Rx, Tx};
 pub use message::{Generator, Payload, Verifier};

@@ -237,7 +237,8 @@ pub trait Mechanism: Send + Sync + 'static {
 }
 
 /// A mechanism that carries payloads of kind `P`: a type that implements [`Payload`](crate::Payload), or
-/// [`Raw`] for one that carries slices of bytes.
+/// [`Raw`] for one that carries slices of bytes. One that carries [`Message`](crate::message::Message) decides itself what
+/// a message is before it is written down; its topic and its data are the same in each.
 pub trait Carries<P>: Mechanism {
     /// Its sending end.
     type Tx: Tx;
@@ -251,6 +252,7 @@ pub trait Carries<P>: Mechanism {
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>>;
 }
 
-/// Marks a mechanism that carries slices of bytes, of any length up to its limit.
+/// Marks a mechanism that carries slices of bytes, of any length up to its limit; or, where its description says so, words
+/// or nothing but the fact that there was a message.
 #[derive(Debug)]
 pub enum Raw {}

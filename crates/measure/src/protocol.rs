@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::burst::Held;
 use crate::case::{Case, Role};
+use crate::codec::CodecFigures;
 use crate::message::{Faults, StreamCount};
 use crate::usage::Usage;
 use crate::window::Window;
@@ -146,6 +147,9 @@ pub struct PartyReport {
     /// Messages of an open loop that were late before they were sent, over the whole instance.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub late: u64,
+    /// What a codec's message cost within the window; only of its consumer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub codec: Option<CodecFigures>,
     /// What a burst took of memory; only of its consumer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<Held>,
@@ -173,6 +177,7 @@ impl PartyReport {
             shares: Vec::new(),
             dropped: 0,
             late: 0,
+            codec: None,
             held: None,
             lost: 0,
             window_ns: 0,

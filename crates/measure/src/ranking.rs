@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::bound::{Bound, bind};
 use crate::burst::Held;
 use crate::case::{Cell, Pattern};
+use crate::codec::CodecFigures;
 use crate::record::{Figures, Outcome, Record};
 use crate::spec::{Ownership, Spec, Standing};
 use crate::stats::{
@@ -62,6 +63,10 @@ pub struct RowResult {
     pub batch: u64,
     /// Processor time a message.
     pub cpu_ns: Option<f64>,
+    /// The part of it that the sender spends, and the receiver; where they are processes of their own.
+    pub sides_cpu_ns: [Option<f64>; 2],
+    /// What a codec takes to encode and to decode, and the bytes that it makes.
+    pub codec: Option<CodecFigures>,
     /// Context switches a message.
     pub switches: Option<f64>,
     /// What the slowest producer got through, as a part of the mean, where there are several.
@@ -193,6 +198,7 @@ fn row(record: &Record, at: usize) -> Option<Row> {
     };
     let sum = |of: fn(&Figures) -> u64| figures.iter().map(|figures| of(figures) as f64).sum::<f64>();
     let memory = |of: fn(&Held) -> u64| middle(&|figures| figures.held.as_ref().map(|held| of(held) as f64));
+    let codec = |of: fn(&CodecFigures) -> f64| middle(&|figures| figures.codec.as_ref().map(of));
     let (arrived, lost) = (sum(|figures| figures.messages), sum(|figures| figures.lost_in_window));
     let result = middle(&|figures| Some(figures.metric_ns())).map(|metric_ns| RowResult {
         metric_ns,
@@ -201,6 +207,14 @@ fn row(record: &Record, at: usize) -> Option<Row> {
         p999_ns: middle(&|figures| Some(figures.latency.as_ref()?.p999_ns as f64)),
         batch: figures.iter().filter_map(|figures| Some(figures.latency.as_ref()?.batch)).max().unwrap_or(1),
         cpu_ns: middle(&|figures| figures.cpu_ns_per_message),
+        sides_cpu_ns: [
+            middle(&|figures: &Figures| figures.sender_cpu_ns),
+            middle(&|figures: &Figures| figures.receiver_cpu_ns),
+        ],
+        codec: codec(|codec| codec.encode_ns)
+            .zip(codec(|codec| codec.decode_ns))
+            .zip(codec(|codec| codec.encoded_bytes))
+            .map(|((encode_ns, decode_ns), encoded_bytes)| CodecFigures { encode_ns, decode_ns, encoded_bytes }),
         switches: middle(&|figures| figures.switches_per_message),
         fairness: middle(&|figures| figures.fairness),
         held: memory(|held| held.empty)

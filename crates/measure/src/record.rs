@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bound::Handling;
 use crate::burst::Held;
+use crate::codec::CodecFigures;
 use crate::fingerprint::Fingerprint;
 use crate::limits::Limits;
 use crate::message::Faults;
@@ -29,7 +30,7 @@ pub const REPEATS: usize = 2;
 /// [`Record::rounds_planned`].
 pub const MAKE_UP_ROUNDS: usize = 3;
 /// The columns of the CSV table.
-const COLUMNS: [&str; 34] = [
+const COLUMNS: [&str; 39] = [
     "round",
     "mechanism",
     "control",
@@ -53,8 +54,13 @@ const COLUMNS: [&str; 34] = [
     "p99_ns",
     "p999_ns",
     "cpu_ns_per_message",
+    "sender_cpu_ns",
+    "receiver_cpu_ns",
     "switches_per_message",
     "fairness",
+    "encode_ns",
+    "decode_ns",
+    "encoded_bytes",
     "offered",
     "delivered",
     "lost",
@@ -146,6 +152,13 @@ pub struct Figures {
     pub latency: Option<Latency>,
     /// Processor time of all children, brokers included, in nanoseconds a message.
     pub cpu_ns_per_message: Option<f64>,
+    /// Processor time of the children that send, in nanoseconds a message; where they are processes of their own. In a
+    /// ping-pong the side that asks.
+    #[serde(default)]
+    pub sender_cpu_ns: Option<f64>,
+    /// The same of those that receive.
+    #[serde(default)]
+    pub receiver_cpu_ns: Option<f64>,
     /// Context switches of all children a message.
     pub switches_per_message: Option<f64>,
     /// The messages of the producer that got fewest through within the window, as a part of the mean; where there are
@@ -155,6 +168,9 @@ pub struct Figures {
     /// Receives that were dropped while they waited, over the whole instance; in the pattern `cancel`.
     #[serde(default)]
     pub dropped_receives: u64,
+    /// What a codec's message cost.
+    #[serde(default)]
+    pub codec: Option<CodecFigures>,
     /// What a burst took of memory.
     #[serde(default)]
     pub held: Option<Held>,
@@ -360,8 +376,13 @@ impl Record {
                         time(|latency| latency.p99_ns),
                         time(|latency| latency.p999_ns),
                         optional(figures.cpu_ns_per_message),
+                        optional(figures.sender_cpu_ns),
+                        optional(figures.receiver_cpu_ns),
                         optional(figures.switches_per_message),
                         optional(figures.fairness),
+                        optional(figures.codec.map(|codec| codec.encode_ns)),
+                        optional(figures.codec.map(|codec| codec.decode_ns)),
+                        optional(figures.codec.map(|codec| codec.encoded_bytes)),
                         figures.offered.to_string(),
                         figures.delivered.to_string(),
                         faults.lost.to_string(),
@@ -387,13 +408,14 @@ impl Figures {
         self.messages as f64 * 1e9 / self.window_ns as f64
     }
 
-    /// The cell's metric in nanoseconds: the median round trip, the 99th percentile of an open loop, otherwise the time a
-    /// message takes. Less is better each time.
+    /// The cell's metric in nanoseconds: the median round trip, the 99th percentile of an open loop, what a codec takes there
+    /// and back, otherwise the time a message takes. Less is better each time.
     pub fn metric_ns(&self) -> f64 {
-        match &self.latency {
-            Some(latency) if latency.open_loop => latency.p99_ns as f64,
-            Some(latency) => latency.p50_ns as f64,
-            None => self.window_ns as f64 / self.messages as f64,
+        match (&self.latency, &self.codec) {
+            (Some(latency), _) if latency.open_loop => latency.p99_ns as f64,
+            (Some(latency), _) => latency.p50_ns as f64,
+            (None, Some(codec)) => codec.encode_ns + codec.decode_ns,
+            (None, None) => self.window_ns as f64 / self.messages as f64,
         }
     }
 }

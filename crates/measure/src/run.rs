@@ -242,10 +242,13 @@ fn figures(spec: &Spec, case: &Case, window: Window, measured: &Measured) -> Res
         messages,
         window_ns: lead.window_ns,
         latency,
-        cpu_ns_per_message: spent.map(|(cpu, _)| cpu),
-        switches_per_message: spent.map(|(_, switches)| switches),
+        cpu_ns_per_message: spent.map(|spent| spent.cpu_ns),
+        sender_cpu_ns: spent.and_then(|spent| spent.sender_cpu_ns),
+        receiver_cpu_ns: spent.and_then(|spent| spent.receiver_cpu_ns),
+        switches_per_message: spent.map(|spent| spent.switches),
         offered: sum(|party| party.sent),
         delivered,
+        codec: lead.codec,
         held: consumer.and_then(|party| party.held),
         dropped_receives: consumers().map(|party| party.dropped).sum(),
         fairness: fairness(by_time, consumers().map(|party| &*party.shares)),
@@ -281,11 +284,21 @@ fn fairness<'a>(by_time: bool, shares: impl Iterator<Item = &'a [u64]>) -> Optio
 /// time. Where there are more parties than cores, one may open and close its window within a single time slice.
 const WINDOWS_APART: f64 = 0.1;
 
+/// What children spent on a message.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spent {
+    cpu_ns: f64,
+    /// The part of those that send, and of those that receive, where they are processes of their own.
+    sender_cpu_ns: Option<f64>,
+    receiver_cpu_ns: Option<f64>,
+    switches: f64,
+}
+
 /// Processor time and context switches a message, of all children; none where their windows are too far apart. Each
 /// child's are of its own window and held against the messages of that window; a broker's are of the whole instance and
 /// held against all messages.
-fn spent(measured: &Measured, lead: &PartyReport, messages: u64, delivered: u64) -> Option<(f64, f64)> {
-    let (mut cpu, mut switches) = (0.0, 0.0);
+fn spent(measured: &Measured, lead: &PartyReport, messages: u64, delivered: u64) -> Option<Spent> {
+    let mut spent = Spent::default();
     for (role, report) in &measured.reports {
         let Usage { cpu_ns, voluntary_switches, involuntary_switches } = report.usage?;
         // Whose window the usage is of: the driver's rule.
@@ -305,10 +318,16 @@ fn spent(measured: &Measured, lead: &PartyReport, messages: u64, delivered: u64)
         if handled <= 0.0 {
             return None;
         }
-        cpu += cpu_ns as f64 / handled;
-        switches += (voluntary_switches + involuntary_switches) as f64 / handled;
+        let cpu_ns = cpu_ns as f64 / handled;
+        spent.cpu_ns += cpu_ns;
+        match role {
+            Role::Producer(_) => *spent.sender_cpu_ns.get_or_insert_default() += cpu_ns,
+            Role::Consumer(_) => *spent.receiver_cpu_ns.get_or_insert_default() += cpu_ns,
+            Role::All | Role::Broker => {}
+        }
+        spent.switches += (voluntary_switches + involuntary_switches) as f64 / handled;
     }
-    Some((cpu, switches))
+    Some(spent)
 }
 
 /// What a mechanism broke of its promises, in words.
@@ -366,6 +385,7 @@ fn latency_of(counted: &LatencyCounts, open_loop: bool) -> Result<Latency> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol;
 
     #[test]
     fn fairness_is_the_slowest_by_the_mean() {
@@ -375,6 +395,26 @@ mod tests {
         assert_eq!(of(&[&[0, 30, 30]]), Some(0.0));
         assert_eq!(of(&[&[10, 0], &[0, 10]]), Some(1.0), "two consumers together");
         assert_eq!((of(&[]), of(&[&[]]), of(&[&[0, 0]])), (None, None, None));
+    }
+
+    #[test]
+    fn what_each_side_spends_is_told_apart() {
+        let child = |role, cpu_ns, window_ns| {
+            let usage = Usage { cpu_ns, voluntary_switches: 10, involuntary_switches: 0 };
+            let party = PartyReport { messages: 100, window_ns, ..PartyReport::new(role) };
+            (role, protocol::Report { parties: vec![party], usage: Some(usage) })
+        };
+        let (sender, receiver) = (Role::Producer(0), Role::Consumer(0));
+        let measured = |reports| Measured { reports, faults: Faults::default(), steal: 0.0, calls: None };
+        let both = measured(vec![child(receiver, 2_000, 1_000), child(sender, 4_200, 1_050)]);
+        let lead = |measured: &Measured| measured.reports[0].1.parties[0].clone();
+        let spent = super::spent(&both, &lead(&both), 100, 100).unwrap();
+        // The sender's window was a twentieth longer.
+        assert_eq!((spent.sender_cpu_ns, spent.receiver_cpu_ns), (Some(40.0), Some(20.0)));
+        assert_eq!(spent.cpu_ns, 60.0);
+        let one = measured(vec![child(Role::All, 6_000, 1_000)]);
+        let spent = super::spent(&one, &lead(&one), 100, 100).unwrap();
+        assert_eq!((spent.cpu_ns, spent.sender_cpu_ns, spent.receiver_cpu_ns), (60.0, None, None));
     }
 
     #[test]

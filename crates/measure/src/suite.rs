@@ -1,6 +1,6 @@
 //! Suites: named presets of cells. A registry's mechanisms join every cell that they can play.
 
-use crate::case::{BURST, Cell, Load, Pattern, Payload, Place};
+use crate::case::{BURST, Cell, Load, Pattern, Payload, PayloadKind, Place};
 use crate::spec::{Joins, Runtime, Scope, Spec, Standing, Wait};
 
 /// A named preset of cells.
@@ -12,13 +12,15 @@ pub enum Suite {
     Channels,
     /// Ways between two processes of one machine.
     Ipc,
+    /// What it costs to send a value rather than bytes, in the axes of `ipc-channel-throughput`.
+    IpcTyped,
 }
 
-crate::spec::names!(Suite, "suite", Overview = "overview", Channels = "channels", Ipc = "ipc");
+crate::spec::names!(Suite, "suite", Overview = "overview", Channels = "channels", Ipc = "ipc", IpcTyped = "ipc-typed");
 
 impl Suite {
     /// All of them.
-    pub const ALL: [Suite; 3] = [Suite::Overview, Suite::Channels, Suite::Ipc];
+    pub const ALL: [Suite; 4] = [Suite::Overview, Suite::Channels, Suite::Ipc, Suite::IpcTyped];
 
     /// Its cells at a profile.
     pub fn cells(self, profile: Profile) -> Vec<Cell> {
@@ -26,23 +28,25 @@ impl Suite {
             Suite::Overview => overview(profile),
             Suite::Channels => channels(profile),
             Suite::Ipc => ipc(profile),
+            Suite::IpcTyped => ipc_typed(profile),
         }
     }
 
     /// Whether a mechanism stands in one of its cells unasked.
     pub fn takes(self, profile: Profile, cell: &Cell, spec: &Spec) -> bool {
+        // Messages of a topic and data are what one suite is about; elsewhere nobody sends any.
+        let typed = |kind: &PayloadKind| *kind == PayloadKind::Message;
+        let carries = spec.payloads.iter().any(|kind| typed(kind) == (self == Suite::IpcTyped));
         // Baselines check the instrument: they run when they are asked for by name.
-        spec.standing != Standing::Baseline
+        carries
+            && spec.standing != Standing::Baseline
             && match (self, profile) {
                 (Suite::Overview, _) => spec.joins == Joins::Overview,
-                (Suite::Channels | Suite::Ipc, Profile::Quick) => spec.joins <= Joins::Suite,
-                (Suite::Channels, _) => true,
-                // There are three times as many ways as a run has time for in every cell: each plays every pattern and way
-                // to wait once, and some of them what lies around.
-                (Suite::Ipc, _) => {
-                    spec.joins <= Joins::Suite
-                        || *cell == Cell { wait: cell.wait, producers: cell.producers, ..base_of(cell.pattern) }
-                }
+                (_, Profile::Quick) => spec.joins <= Joins::Suite,
+                // There are three times as many ways as a run has time for in every cell: each plays every pattern, and way
+                // to wait, once, and some of them what lies around.
+                (Suite::Ipc, Profile::Standard) => spec.joins <= Joins::Suite || is_base(cell),
+                _ => true,
             }
     }
 }
@@ -84,6 +88,8 @@ pub struct Axes {
 fn cell(scope: Scope, pattern: Pattern, payload: Payload) -> Cell {
     let (runtime, wait, place) = match scope {
         Scope::Task => (Runtime::TokioMulti, Wait::Block, Place::Free),
+        // There is one thread only.
+        Scope::Thread if pattern == Pattern::Codec => (Runtime::Thread, Wait::Block, Place::SameCore),
         Scope::Thread => (Runtime::Thread, Wait::Spin, Place::OtherCore),
         _ => (Runtime::Thread, Wait::Block, Place::OtherCore),
     };
@@ -213,7 +219,7 @@ pub fn channels(profile: Profile) -> Vec<Cell> {
 const ROUND_TRIPS: [usize; 3] = [100, 1000, 4096];
 const STREAMS: [usize; 5] = [1024, 10_240, 51_200, 102_400, 1 << 20];
 
-/// The cells of the race between processes at a profile. There is no `Full` yet: it has none.
+/// The cells of the race between processes at a profile. `Full` has every length in both patterns.
 pub fn ipc(profile: Profile) -> Vec<Cell> {
     use Pattern::{Duplex, FanIn, PingPong, PubSub, RequestReply, Stream};
     let process = |pattern, size| cell(Scope::Process, pattern, Payload::Bytes(size));
@@ -226,12 +232,19 @@ pub fn ipc(profile: Profile) -> Vec<Cell> {
             cells.push(process(Duplex, 4096));
             cells.push(Cell { producers: 4, ..process(RequestReply, 64) });
             cells.push(Cell { producers: 4, ..process(PubSub, 4096) });
+            for payload in [Payload::U64, Payload::None] {
+                cells.extend([PingPong, Stream].map(|pattern| Cell { payload, ..base_of(pattern) }));
+            }
             cells.extend(ROUND_TRIPS.map(|size| process(PingPong, size)));
             cells.extend(STREAMS.map(|size| process(Stream, size)));
             cells.extend([PingPong, Stream].map(|pattern| Cell { place: Place::SameCore, ..base_of(pattern) }));
             cells
         }
-        Profile::Full => Vec::new(),
+        Profile::Full => {
+            let sizes = [&[1, 8, 64][..], &ROUND_TRIPS, &STREAMS].concat();
+            let grid = |pattern| sizes.iter().map(move |&size| process(pattern, size));
+            [PingPong, Stream].into_iter().flat_map(grid).collect()
+        }
     }
 }
 
@@ -239,6 +252,31 @@ pub fn ipc(profile: Profile) -> Vec<Cell> {
 fn base_of(pattern: Pattern) -> Cell {
     let size = if pattern.asks() { 64 } else { 4096 };
     cell(Scope::Process, pattern, Payload::Bytes(size))
+}
+
+/// Whether a cell is its pattern's base, or that of what carries no bytes.
+fn is_base(cell: &Cell) -> bool {
+    let Cell { payload, place, .. } = base_of(cell.pattern);
+    cell.place == place && (cell.payload == payload || !matches!(cell.payload, Payload::Bytes(_)))
+}
+
+/// The lengths of messages in the reference's tables.
+const TYPED_SIZES: [usize; 4] = [1024, 10_240, 51_200, 102_400];
+
+/// The cells of the suite of typed messages at a profile. `Full` is the grid of the benchmark it answers.
+pub fn ipc_typed(profile: Profile) -> Vec<Cell> {
+    let messages = |pattern, sizes: &[usize]| -> Vec<Cell> {
+        let scope = if pattern == Pattern::Codec { Scope::Thread } else { Scope::Process };
+        sizes.iter().map(|&size| cell(scope, pattern, Payload::Message(size))).collect()
+    };
+    let [short, .., long] = TYPED_SIZES;
+    match profile {
+        Profile::Quick => [messages(Pattern::Stream, &[short, long]), messages(Pattern::Codec, &[long])].concat(),
+        Profile::Standard => {
+            [Pattern::Stream, Pattern::Codec, Pattern::PingPong].map(|pattern| messages(pattern, &TYPED_SIZES)).concat()
+        }
+        Profile::Full => [Pattern::Stream, Pattern::Codec].map(|pattern| messages(pattern, &TYPED_SIZES)).concat(),
+    }
 }
 
 /// Puts the user's values in the place of the suite's.
@@ -296,6 +334,27 @@ mod tests {
         let cells = channels(Profile::Full);
         assert_eq!(cells.len(), 2 * 9);
         assert!(cells.iter().all(|cell| cell.payload.to_string() == "shared-1200B" && cell.capacity == 65_536));
+    }
+
+    #[test]
+    fn typed_messages_have_the_references_sizes() {
+        for profile in [Profile::Standard, Profile::Full] {
+            for pattern in [Pattern::Stream, Pattern::Codec] {
+                let cells = ipc_typed(profile).into_iter().filter(|cell| cell.pattern == pattern);
+                assert!(cells.map(|cell| cell.payload).eq(TYPED_SIZES.map(Payload::Message)));
+            }
+        }
+    }
+
+    #[test]
+    fn typed_mechanisms_are_in_their_own_suite_alone() {
+        let typed = Spec::new("process/typed").payloads(&[PayloadKind::Message]);
+        let both = Spec::new("process/both").payloads(&[PayloadKind::Bytes, PayloadKind::Message]);
+        let cell = cell(Scope::Process, Pattern::Stream, Payload::Message(1024));
+        let takes = |spec| Suite::ALL.map(|suite| suite.takes(Profile::Quick, &cell, spec));
+        assert_eq!(takes(&typed), [false, false, false, true]);
+        assert_eq!(takes(&both), [true; 4]);
+        assert_eq!(takes(&Spec::new("process/pipe")), [true, true, true, false]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `ping`: one mechanism's round trip in one instance, in the shape people know.
 
 use anyhow::{Context, Result, bail};
-use estafette_measure::case::{Case, Cell, Load, Pattern, Payload, Place};
+use estafette_measure::case::{Case, Cell, Load, Pattern, Payload, PayloadKind, Place};
 use estafette_measure::coordinator::{FailureKind, Interrupt, Scratch, calls};
 use estafette_measure::entry::can_run;
 use estafette_measure::limits::{self, available_cpus};
@@ -132,9 +132,16 @@ fn case(registry: &Registry, args: &Ping, cores: usize) -> Result<Case> {
         place: args.place.unwrap_or(place),
         load: Load::Saturated,
     };
-    // A mechanism of words has no sizes: the default size means the only one it has.
-    let words_only = spec.payloads.iter().all(|kind| *kind == Payload::U64.kind());
-    let payload = if words_only && args.size == Payload::Bytes(64) { Payload::U64 } else { args.size };
+    // A mechanism of words, or of messages without bytes, has no sizes: the default size means the first that it carries.
+    // A size is that of what is sent.
+    let messages_only = spec.payloads.iter().all(|kind| *kind == PayloadKind::Message);
+    let payload = match spec.payloads.first() {
+        _ if messages_only => Payload::Message(args.size.len()),
+        _ if args.size != Payload::Bytes(64) || spec.payloads.contains(&PayloadKind::Bytes) => args.size,
+        Some(PayloadKind::None) => Payload::None,
+        Some(PayloadKind::U64) => Payload::U64,
+        _ => args.size,
+    };
     Ok(Case { mechanism: spec.name.clone(), cell: Cell { payload, ..cell } })
 }
 

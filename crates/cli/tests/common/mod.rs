@@ -24,15 +24,15 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// The ground of one test: a folder for temporary files, one for records, and a marker in the environment.
 pub(crate) struct Ground {
     folder: TempDir,
-    /// What was in `/dev/shm` before.
-    shm: BTreeSet<String>,
+    /// What had a name before: shared memory, message queues, semaphores.
+    named: BTreeSet<String>,
 }
 
 impl Ground {
     pub(crate) fn new() -> Ground {
         let folder = TempDir::new().expect("a temporary folder");
         fs::create_dir(folder.path().join("tmp")).expect("a folder in it");
-        Ground { folder, shm: names("/dev/shm") }
+        Ground { folder, named: named() }
     }
 
     /// `TMPDIR` of its runs.
@@ -111,14 +111,14 @@ impl Ground {
         fs::read_dir("/proc").expect("/proc").flatten().filter(carries).map(named).collect()
     }
 
-    /// Checks that nothing is left: no process, no temporary file, no shared memory, no socket with a name. What was
+    /// Checks that nothing is left: no process, no temporary file, no shared memory or queue, no socket with a name. What was
     /// killed a moment ago may still be going.
     pub(crate) fn assert_clean(&self) {
         let left = || {
             let mut left: Vec<String> =
                 self.processes().into_iter().map(|process| format!("process {process}")).collect();
             left.extend(names(self.tmp()).into_iter().map(|name| format!("temporary file {name}")));
-            left.extend(names("/dev/shm").difference(&self.shm).map(|name| format!("/dev/shm/{name}")));
+            left.extend(named().difference(&self.named).cloned());
             let sockets = fs::read_to_string("/proc/net/unix").unwrap_or_default();
             left.extend(sockets.lines().filter(|line| line.contains(&self.marker())).map(str::to_owned));
             left
@@ -129,6 +129,19 @@ impl Ground {
         }
         assert_eq!(left(), Vec::<String>::new());
     }
+}
+
+/// What has a name, or a number, in the whole system: POSIX and System V shared memory, queues and semaphores.
+fn named() -> BTreeSet<String> {
+    let folders = ["/dev/shm", "/dev/mqueue"].into_iter();
+    let posix = folders.flat_map(|folder| names(folder).into_iter().map(move |name| format!("{folder}/{name}")));
+    let system_v = ["msg", "sem", "shm"].into_iter().flat_map(|kind| {
+        let table = fs::read_to_string(format!("/proc/sysvipc/{kind}")).unwrap_or_default();
+        // A key and a number, and more that changes as it is used.
+        let number = |line: &str| line.split_ascii_whitespace().take(2).collect::<Vec<_>>().join(" ");
+        table.lines().skip(1).map(|line| format!("{kind} {}", number(line))).collect::<Vec<_>>()
+    });
+    posix.chain(system_v).collect()
 }
 
 /// The names in a folder; none where there is no such folder.

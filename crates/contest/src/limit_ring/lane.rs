@@ -10,7 +10,7 @@
 use std::fmt;
 use std::sync::atomic::Ordering;
 
-use super::sync::{AtomicU64, Futex, Reach, fence, spin_loop};
+use super::sync::{Alarm, AtomicU64, Futex, fence, spin_loop};
 
 /// How an end waits for the other. Both ends of a ring wait the same way, as each must know whether to wake the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -20,6 +20,8 @@ pub enum Wait {
     /// By sleeping at once, without looking twice. Publishing costs a full fence, and a system call only when the other
     /// end sleeps.
     Futex,
+    /// As with `Futex`, with an eventfd for each end to sleep on: what one does who waits for other descriptors, too.
+    Eventfd,
 }
 
 /// The other end of the ring is gone, and it has left nothing to read.
@@ -34,11 +36,14 @@ impl fmt::Display for Closed {
 
 impl std::error::Error for Closed {}
 
-/// How a ring's ends wait, and who they are.
-#[derive(Clone, Copy, Debug)]
+/// How one end of a ring waits, and wakes the other.
+#[derive(Debug)]
 pub(super) struct Manner {
     pub(super) wait: Wait,
-    pub(super) reach: Reach,
+    /// What this end sleeps on.
+    pub(super) mine: Alarm,
+    /// What the other end sleeps on.
+    pub(super) theirs: Alarm,
 }
 
 /// An index and the bell by which its owner wakes the one who awaits it. They share a line, as the owner, who writes the
@@ -66,23 +71,23 @@ impl Lane {
 
     /// Hands over all messages before `index`. For the owner.
     #[inline]
-    pub(super) fn publish(&self, index: u64, manner: Manner) {
+    pub(super) fn publish(&self, index: u64, manner: &Manner) {
         // [contents] Release: pairs with `look`. What this end did to the slots before `index` happens before whatever the
         // other end does to them.
         self.index.store(index, Ordering::Release);
-        if manner.wait == Wait::Futex {
-            self.wake_sleeper(manner.reach);
+        if manner.wait != Wait::Spin {
+            self.wake_sleeper(&manner.theirs);
         }
     }
 
     /// Wakes the other end if it sleeps. Not inlined, to keep the loops of those who spin short.
     #[inline(never)]
-    fn wake_sleeper(&self, reach: Reach) {
+    fn wake_sleeper(&self, alarm: &Alarm) {
         // [sleep] First the index, then the bell, and a full fence between; pairs with `sleep_once`, which does the
         // reverse. At least one of the two sees what the other wrote.
         fence(Ordering::SeqCst);
         if self.bell.state().sleeper {
-            self.bell.ring(reach);
+            self.bell.ring(alarm);
         }
     }
 
@@ -120,7 +125,7 @@ impl Lane {
     ///
     /// If the lane is closed and its last index was `seen`.
     #[cold]
-    pub(super) fn sleep(&self, seen: u64, reach: Reach) -> Result<u64, Closed> {
+    pub(super) fn sleep(&self, seen: u64, alarm: &Alarm) -> Result<u64, Closed> {
         loop {
             // [close] As in `spin`.
             let closed = self.is_closed();
@@ -131,31 +136,32 @@ impl Lane {
             if closed {
                 return Err(Closed);
             }
-            self.sleep_once(seen, reach);
+            self.sleep_once(seen, alarm);
         }
     }
 
     /// Sleeps until the index is no longer `seen`, the lane is closed, or for no reason.
-    fn sleep_once(&self, seen: u64, reach: Reach) {
+    fn sleep_once(&self, seen: u64, alarm: &Alarm) {
         let marked = self.bell.mark_sleeper();
         // [sleep] First the bell, then the index, and a full fence between; pairs with `wake_sleeper`, which does the
         // reverse. If the index is `seen` here, the owner will see the mark, and it clears the mark before it wakes: either
-        // the word is no longer `marked`, and `wait` does not sleep, or it sleeps already, and is woken.
+        // the word is no longer `marked`, and `wait` does not sleep, or it sleeps already, and is woken. (On an eventfd it
+        // may sleep even so, but not for long: who cleared the mark adds to the counter.)
         fence(Ordering::SeqCst);
         if !marked.closed && self.look() == seen {
-            self.bell.0.wait(marked.into(), reach);
+            self.bell.0.wait(marked.into(), alarm);
         }
         self.bell.clear_sleeper();
     }
 
     /// Says that no index will follow, and wakes whoever awaits one. For the owner.
-    pub(super) fn close(&self, reach: Reach) {
+    pub(super) fn close(&self, alarm: &Alarm) {
         // [close] Release, after the last index; pairs with `is_closed`.
         // [sleep] This and the mark change one word, so one comes first: either the sleeper is seen here, or the mark
         // returns the lane as closed, and nobody sleeps.
         let before = BellState::from(self.bell.0.fetch_or(BellState::CLOSED));
         if before.sleeper {
-            self.bell.ring(reach);
+            self.bell.ring(alarm);
         }
     }
 
@@ -189,9 +195,9 @@ impl Bell {
     }
 
     /// Wakes the sleeper unless it has risen meanwhile. The mark goes first, so that the next message wakes nobody anew.
-    fn ring(&self, reach: Reach) {
+    fn ring(&self, alarm: &Alarm) {
         if self.clear_sleeper().sleeper {
-            self.0.wake(reach);
+            self.0.wake(alarm);
         }
     }
 }

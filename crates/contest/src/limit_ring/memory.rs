@@ -113,12 +113,12 @@ impl Memory {
         Ok(unsafe { Self::new(start, shape, Owner::Heap(heap)) })
     }
 
-    /// The memory of a file of exactly `size(shape)` bytes that cannot shrink.
+    /// The memory of a file of exactly `size(shape)` bytes that cannot shrink, or that nobody shrinks.
     pub(super) fn mapping(map: MmapRaw, shape: Shape) -> Self {
         assert_eq!(map.len(), size(shape), "the mapping has another size than the ring");
         let start = NonNull::new(map.as_mut_ptr()).expect("a mapping is never at address zero").cast();
         // SAFETY: the mapping has `size(shape)` initialised bytes, by the assertion, and begins on a page; it stays where
-        // it is until it is dropped; its pages stay in the file, as the file cannot shrink.
+        // it is until it is dropped; its pages stay in the file, as it is sealed, or as whoever opened it unsealed promised.
         unsafe { Self::new(start, shape, Owner::Mapping(map)) }
     }
 

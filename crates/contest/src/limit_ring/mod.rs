@@ -17,20 +17,21 @@
 //! |---|---|
 //! | `shape.rs` | how many bytes a slot has and how many slots there are |
 //! | `memory.rs` | where the ring lies: the heap or a mapping; all pointer arithmetic (`modelled.rs` stands in for it under loom) |
-//! | `shared.rs` | the sealed memory file: its header, creating and verifying it |
+//! | `shared.rs` | the sealed memory file, or another one: its header, creating and verifying it |
 //! | `lane.rs` | an index, published and awaited: the ordering of memory, spinning, sleeping, waking, closing |
 //! | `ring.rs` | the two ends |
 //! | `slip.rs` | how long an end that spins stands back |
-//! | `sync.rs` | atomics and futex, of the machine or of loom |
+//! | `sync.rs` | atomics, futex and eventfd, of the machine or of loom |
 //!
 //! # What a hostile peer can do
 //!
 //! The bounds of each access follow from an end's own index and from its own [`Shape`], never from what lies in shared
 //! memory. A peer that writes whatever it likes there can therefore hand over garbage, change a message while it is read,
 //! pretend to be full, empty or closed, and provoke a needless `futex` call for each message. It cannot make this process
-//! read or write outside the ring, nor shrink the file beneath it (the file is sealed). A reader that must not be fooled
-//! copies a message before it judges it. To the letter, bytes that change beneath a reference are undefined behaviour
-//! whoever changes them; as with every such library, the ends are assumed to keep the protocol where that matters.
+//! read or write outside the ring, nor shrink the file beneath it (the file is sealed; one that was opened unsealed is only
+//! for peers that are trusted not to). A reader that must not be fooled copies a message before it judges it. To the
+//! letter, bytes that change beneath a reference are undefined behaviour whoever changes them; as with every such library,
+//! the ends are assumed to keep the protocol where that matters.
 
 #![cfg_attr(all(loom, not(test)), allow(dead_code, reason = "under loom only the models use the ring"))]
 
@@ -55,7 +56,7 @@ mod tests;
 pub use self::{
     error::Error,
     ring::heap,
-    shared::{create_shared, open_consumer, open_producer},
+    shared::{Opening, create_shared, lay_out, open_consumer, open_producer},
 };
 pub use self::{
     lane::{Closed, Wait},

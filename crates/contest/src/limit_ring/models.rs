@@ -68,6 +68,13 @@ fn sleepers_are_woken() {
     model(MOST, || all_arrive(2, 3, Wait::Futex));
 }
 
+/// Nor does it on an eventfd, whose counter may hold what was meant for a sleeper that did not sleep in the end.
+#[test]
+fn sleepers_on_eventfds_are_woken() {
+    model(ALL, || all_arrive(1, 1, Wait::Eventfd));
+    model(MOST, || all_arrive(1, 2, Wait::Eventfd));
+}
+
 /// An end that never waits wakes one that sleeps.
 #[test]
 fn trying_wakes_too() {
@@ -96,30 +103,34 @@ fn trying_wakes_too() {
 /// A producer that sleeps before a full ring is woken when the consumer goes.
 #[test]
 fn closing_wakes_the_producer() {
-    model(ALL, || {
-        let (mut producer, consumer) = modelled(shape(1), Wait::Futex);
-        let sender = thread::spawn(move || {
-            send(&mut producer, 1).unwrap();
-            assert_eq!(send(&mut producer, 2), Err(Closed));
+    for wait in [Wait::Futex, Wait::Eventfd] {
+        model(ALL, move || {
+            let (mut producer, consumer) = modelled(shape(1), wait);
+            let sender = thread::spawn(move || {
+                send(&mut producer, 1).unwrap();
+                assert_eq!(send(&mut producer, 2), Err(Closed));
+            });
+            drop(consumer);
+            sender.join().unwrap();
         });
-        drop(consumer);
-        sender.join().unwrap();
-    });
+    }
 }
 
 /// A consumer that sleeps before an empty ring is woken when the producer goes, and not before the last message.
 #[test]
 fn closing_wakes_the_consumer() {
-    model(ALL, || {
-        let (mut producer, mut consumer) = modelled(shape(2), Wait::Futex);
-        let receiver = thread::spawn(move || {
-            assert_eq!(receive(&mut consumer), Ok(1));
-            assert_eq!(receive(&mut consumer), Err(Closed));
+    for wait in [Wait::Futex, Wait::Eventfd] {
+        model(ALL, move || {
+            let (mut producer, mut consumer) = modelled(shape(2), wait);
+            let receiver = thread::spawn(move || {
+                assert_eq!(receive(&mut consumer), Ok(1));
+                assert_eq!(receive(&mut consumer), Err(Closed));
+            });
+            send(&mut producer, 1).unwrap();
+            drop(producer);
+            receiver.join().unwrap();
         });
-        send(&mut producer, 1).unwrap();
-        drop(producer);
-        receiver.join().unwrap();
-    });
+    }
 }
 
 /// Two rings, each end waiting for the answer of the other.

@@ -13,26 +13,38 @@ use super::lane::{Closed, Manner, Wait};
 use super::memory::{BytesMut, BytesRef, Memory};
 use super::shape::Shape;
 use super::slip::Slip;
-use super::sync::Reach;
+use super::sync::{Alarm, Eventfd};
 
 /// A ring on the heap, for two threads.
 ///
 /// # Errors
 ///
-/// If there is not enough memory.
+/// If there is not enough memory, or no descriptor is left.
 #[cfg(not(loom))]
 pub fn heap(shape: Shape, wait: Wait) -> Result<(Producer, Consumer), Error> {
     let memory = Memory::heap(shape)?;
-    let manner = Manner { wait, reach: Reach::Process };
-    Ok((Producer::new(memory.clone(), manner), Consumer::new(memory, manner)))
+    let alarm = || match wait {
+        Wait::Eventfd => Eventfd::pair().map_err(Error::system("make an eventfd")),
+        Wait::Spin | Wait::Futex => Ok([Alarm::Private, Alarm::Private]),
+    };
+    let ([filled, fills], [freed, frees]) = (alarm()?, alarm()?);
+    let producer = Manner { wait, mine: freed, theirs: fills };
+    let consumer = Manner { wait, mine: filled, theirs: frees };
+    Ok((Producer::new(memory.clone(), producer), Consumer::new(memory, consumer)))
 }
 
 /// A ring of loom's objects, for two of its threads.
 #[cfg(loom)]
 pub(super) fn modelled(shape: Shape, wait: Wait) -> (Producer, Consumer) {
     let memory = Memory::heap(shape);
-    let manner = Manner { wait, reach: Reach::Process };
-    (Producer::new(memory.clone(), manner), Consumer::new(memory, manner))
+    let alarm = || match wait {
+        Wait::Eventfd => Eventfd::pair(),
+        Wait::Spin | Wait::Futex => [Alarm::Private, Alarm::Private],
+    };
+    let ([filled, fills], [freed, frees]) = (alarm(), alarm());
+    let producer = Manner { wait, mine: freed, theirs: fills };
+    let consumer = Manner { wait, mine: filled, theirs: frees };
+    (Producer::new(memory.clone(), producer), Consumer::new(memory, consumer))
 }
 
 /// The end that sends. Dropping it closes the ring: the consumer gets what was sent, then [`Closed`].
@@ -111,7 +123,7 @@ impl Producer {
                     self.slip.learn(head.wrapping_sub(self.head));
                     head
                 }
-                Wait::Futex => self.memory.head().sleep(self.head, self.manner.reach)?,
+                Wait::Futex | Wait::Eventfd => self.memory.head().sleep(self.head, &self.manner.mine)?,
             };
         }
         Ok(())
@@ -130,13 +142,13 @@ impl Producer {
     #[inline]
     fn send(&mut self) {
         self.tail = self.tail.wrapping_add(1);
-        self.memory.tail().publish(self.tail, self.manner);
+        self.memory.tail().publish(self.tail, &self.manner);
     }
 }
 
 impl Drop for Producer {
     fn drop(&mut self) {
-        self.memory.tail().close(self.manner.reach);
+        self.memory.tail().close(&self.manner.theirs);
     }
 }
 
@@ -266,7 +278,7 @@ impl Consumer {
                 self.slip.learn(tail.wrapping_sub(self.tail));
                 tail
             }
-            Wait::Futex => self.memory.tail().sleep(self.tail, self.manner.reach)?,
+            Wait::Futex | Wait::Eventfd => self.memory.tail().sleep(self.tail, &self.manner.mine)?,
         };
         Ok(())
     }
@@ -284,13 +296,13 @@ impl Consumer {
     #[inline]
     fn give_back(&mut self) {
         self.head = self.head.wrapping_add(1);
-        self.memory.head().publish(self.head, self.manner);
+        self.memory.head().publish(self.head, &self.manner);
     }
 }
 
 impl Drop for Consumer {
     fn drop(&mut self) {
-        self.memory.head().close(self.manner.reach);
+        self.memory.head().close(&self.manner.theirs);
     }
 }
 

@@ -1,11 +1,12 @@
-//! The sealed memory file in which a ring between processes lies.
+//! The file in which a ring between processes lies.
 //!
-//! A memory file has no name in any file system: it is handed on as a descriptor, and is gone with the last of them. Seals
-//! keep its size, so that no peer can take a page away beneath a reader.
+//! Best it is a sealed memory file. That has no name in any file system: it is handed on as a descriptor, and is gone with
+//! the last of them. Seals keep its size, so that no peer can take a page away beneath a reader. Any other file that can be
+//! mapped will do where both ends trust each other to leave its size alone ([`Opening::unsealed`]).
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use memmap2::MmapOptions;
+use memmap2::{Advice, MmapOptions};
 use rustix::fs::{
     FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals, fstat, memfd_create,
 };
@@ -16,7 +17,7 @@ use super::lane::{Manner, Wait};
 use super::memory::{End, Memory, size};
 use super::ring::{Consumer, Producer};
 use super::shape::Shape;
-use super::sync::Reach;
+use super::sync::{Alarm, Eventfd};
 
 /// The first bytes of a ring.
 const MAGIC: [u8; 8] = *b"estafLR\0";
@@ -36,16 +37,25 @@ const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 pub fn create_shared(shape: Shape, wait: Wait) -> Result<OwnedFd, Error> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = memfd_create("estafette-limit-ring", flags).map_err(Error::system("create a memory file"))?;
+    lay_out(&file, shape, wait)?;
+    fcntl_add_seals(&file, SEALS | SealFlags::SEAL).map_err(Error::system("seal the ring"))?;
+    Ok(file)
+}
+
+/// Makes an empty file an empty ring, to be handed to both ends.
+///
+/// # Errors
+///
+/// If there is no room for it, or the file system allocates none beforehand.
+pub fn lay_out(file: impl AsFd, shape: Shape, wait: Wait) -> Result<(), Error> {
     // Not `ftruncate`: if there is not as much memory, that shows here, and not as a SIGBUS at the first message.
     retry_on_intr(|| fallocate(&file, FallocateFlags::empty(), 0, size(shape) as u64))
         .map_err(Error::system("allocate the ring"))?;
     let header = Header { shape, wait }.to_bytes();
     match pwrite(&file, &header, 0).map_err(Error::system("write the header of the ring"))? {
-        Header::BYTES => {}
-        _ => return Err(Error::not_a_ring("its header was written in part only")),
+        Header::BYTES => Ok(()),
+        _ => Err(Error::not_a_ring("its header was written in part only")),
     }
-    fcntl_add_seals(&file, SEALS | SealFlags::SEAL).map_err(Error::system("seal the ring"))?;
-    Ok(file)
 }
 
 /// The producer of the ring in `file`. The descriptor may be closed afterwards.
@@ -57,8 +67,7 @@ pub fn create_shared(shape: Shape, wait: Wait) -> Result<OwnedFd, Error> {
 ///
 /// If the file is not a ring of this shape and manner of waiting, or its producer was taken before.
 pub fn open_producer(file: impl AsFd, shape: Shape, wait: Wait) -> Result<Producer, Error> {
-    let memory = open(file.as_fd(), shape, wait, End::Producer)?;
-    Ok(Producer::new(memory, Manner { wait, reach: Reach::Mapping }))
+    Opening::new(file.as_fd(), shape, wait).producer()
 }
 
 /// The consumer of the ring in `file`. The descriptor may be closed afterwards.
@@ -70,13 +79,80 @@ pub fn open_producer(file: impl AsFd, shape: Shape, wait: Wait) -> Result<Produc
 ///
 /// If the file is not a ring of this shape and manner of waiting, or its consumer was taken before.
 pub fn open_consumer(file: impl AsFd, shape: Shape, wait: Wait) -> Result<Consumer, Error> {
-    let memory = open(file.as_fd(), shape, wait, End::Consumer)?;
-    Ok(Consumer::new(memory, Manner { wait, reach: Reach::Mapping }))
+    Opening::new(file.as_fd(), shape, wait).consumer()
+}
+
+/// How an end of a ring is opened, where [`open_producer`] and [`open_consumer`] do not say enough.
+#[derive(Debug)]
+pub struct Opening<'a> {
+    file: BorrowedFd<'a>,
+    shape: Shape,
+    wait: Wait,
+    sealed: bool,
+    /// What the consumer sleeps on, and what the producer does.
+    eventfds: Option<(OwnedFd, OwnedFd)>,
+}
+
+impl<'a> Opening<'a> {
+    /// As the two functions open it.
+    pub fn new(file: BorrowedFd<'a>, shape: Shape, wait: Wait) -> Self {
+        Self { file, shape, wait, sealed: true, eventfds: None }
+    }
+
+    /// A ring in a file without seals.
+    ///
+    /// # Safety
+    ///
+    /// Nobody may make the file shorter as long as the end lives: who touches a page that is gone is killed.
+    #[must_use]
+    pub unsafe fn unsealed(self) -> Self {
+        Self { sealed: false, ..self }
+    }
+
+    /// A ring of [`Wait::Eventfd`] whose consumer sleeps on `filled` and whose producer on `freed`, both of which block.
+    #[must_use]
+    pub fn sleeping_on(self, filled: OwnedFd, freed: OwnedFd) -> Self {
+        Self { eventfds: Some((filled, freed)), ..self }
+    }
+
+    /// The producer.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open_producer`].
+    pub fn producer(self) -> Result<Producer, Error> {
+        let Self { file, shape, wait, sealed, eventfds } = self;
+        let (filled, freed) = alarms(wait, eventfds)?;
+        let memory = open(file, shape, wait, sealed, End::Producer)?;
+        Ok(Producer::new(memory, Manner { wait, mine: freed, theirs: filled }))
+    }
+
+    /// The consumer.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open_consumer`].
+    pub fn consumer(self) -> Result<Consumer, Error> {
+        let Self { file, shape, wait, sealed, eventfds } = self;
+        let (filled, freed) = alarms(wait, eventfds)?;
+        let memory = open(file, shape, wait, sealed, End::Consumer)?;
+        Ok(Consumer::new(memory, Manner { wait, mine: filled, theirs: freed }))
+    }
+}
+
+/// What the consumer sleeps on, and what the producer does.
+fn alarms(wait: Wait, eventfds: Option<(OwnedFd, OwnedFd)>) -> Result<(Alarm, Alarm), Error> {
+    match (wait, eventfds) {
+        (Wait::Eventfd, Some((filled, freed))) => Ok((Alarm::Eventfd(Eventfd(filled)), Alarm::Eventfd(Eventfd(freed)))),
+        (Wait::Eventfd, None) => Err(Error::not_a_ring("its ends were given no eventfds to sleep on")),
+        (Wait::Spin | Wait::Futex, _) => Ok((Alarm::Shared, Alarm::Shared)),
+    }
 }
 
 /// Verifies the file, maps it with all its pages, and takes one end.
-fn open(file: BorrowedFd<'_>, shape: Shape, wait: Wait, end: End) -> Result<Memory, Error> {
+fn open(file: BorrowedFd<'_>, shape: Shape, wait: Wait, sealed: bool, end: End) -> Result<Memory, Error> {
     match fcntl_get_seals(file) {
+        _ if !sealed => {}
         Ok(seals) if seals.contains(SEALS) => {}
         Ok(_) => return Err(Error::not_a_ring("its size is not sealed")),
         Err(_) => return Err(Error::not_a_ring("it is not a memory file")),
@@ -100,6 +176,11 @@ fn open(file: BorrowedFd<'_>, shape: Shape, wait: Wait, end: End) -> Result<Memo
         .populate()
         .map_raw(file.as_raw_fd())
         .map_err(|source| Error::System { task: "map the ring", source })?;
+    if !sealed {
+        // Pages of a file on a disk are mapped to be read only, and the first write to each costs a fault. Linux before 5.14
+        // does not know how to have them now.
+        let _ = map.advise(Advice::PopulateWrite);
+    }
     let memory = Memory::mapping(map, shape);
     if memory.take(end) { Ok(memory) } else { Err(Error::taken(end)) }
 }
@@ -136,7 +217,7 @@ impl Header {
             return Err(Error::not_a_ring(format!("it has version {version}, this program version {VERSION}")));
         }
         let wanted = [
-            ("waiting (0 spins, 1 sleeps)", self.wait_word()),
+            ("waiting (0 spins, 1 sleeps on a futex, 2 on an eventfd)", self.wait_word()),
             ("bytes of a slot", self.shape.slot() as u64),
             ("number of slots", self.shape.slots() as u64),
         ];
@@ -153,6 +234,7 @@ impl Header {
         match self.wait {
             Wait::Spin => 0,
             Wait::Futex => 1,
+            Wait::Eventfd => 2,
         }
     }
 }

@@ -1,15 +1,18 @@
 //! Tests of the ring on the heap and in a mapping.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::pwrite;
 
-use super::{Closed, Consumer, Error, Producer, Shape, Wait, create_shared, heap, open_consumer, open_producer};
+use super::{
+    Closed, Consumer, Error, Opening, Producer, Shape, Wait, create_shared, heap, lay_out, open_consumer, open_producer,
+};
 
-const WAITS: [Wait; 2] = [Wait::Spin, Wait::Futex];
+const WAITS: [Wait; 3] = [Wait::Spin, Wait::Futex, Wait::Eventfd];
 
 fn shape(slot: usize, capacity: usize) -> Shape {
     Shape::new(slot, capacity).unwrap()
@@ -18,7 +21,11 @@ fn shape(slot: usize, capacity: usize) -> Shape {
 /// Both ends in this process, each with a mapping of its own.
 fn mapped(shape: Shape, wait: Wait) -> (Producer, Consumer) {
     let file = create_shared(shape, wait).unwrap();
-    (open_producer(&file, shape, wait).unwrap(), open_consumer(&file, shape, wait).unwrap())
+    let [filled, freed] = [(); 2].map(|()| eventfd(0, EventfdFlags::CLOEXEC).unwrap());
+    let (fills, frees) = (filled.try_clone().unwrap(), freed.try_clone().unwrap());
+    let opening = || Opening::new(file.as_fd(), shape, wait);
+    let producer = opening().sleeping_on(fills, freed).producer();
+    (producer.unwrap(), opening().sleeping_on(filled, frees).consumer().unwrap())
 }
 
 type Make = fn(Shape, Wait) -> (Producer, Consumer);
@@ -225,7 +232,7 @@ fn order_and_content_under_stress() {
     for (slot, capacity, messages) in [(8, 1, 300), (24, 2, 600), (4096, 4, 1_000), (8, 64, 100_000)] {
         each_kind(|make, wait| {
             // Two that spin on one core wait for the scheduler at each turn.
-            if wait == Wait::Futex || cores > 1 {
+            if wait != Wait::Spin || cores > 1 {
                 stress(make(shape(slot, capacity), wait), messages);
             }
         });
@@ -313,6 +320,27 @@ fn opening_verifies_the_file() {
     pwrite(&short, &bytes, 0).unwrap();
     fcntl_add_seals(&short, seals).unwrap();
     assert!(why(&short, shape, Wait::Spin).contains("size in bytes than it is opened with: 100, not 1408"));
+}
+
+#[test]
+fn a_file_without_seals_must_be_asked_for() {
+    let shape = shape(64, 16);
+    let file = memfd_create("test", MemfdFlags::CLOEXEC).unwrap();
+    lay_out(&file, shape, Wait::Futex).unwrap();
+    assert!(why(&file, shape, Wait::Futex).contains("not sealed"));
+    // SAFETY: nobody else has the file.
+    let opening = || unsafe { Opening::new(file.as_fd(), shape, Wait::Futex).unsealed() };
+    let (mut producer, mut consumer) = (opening().producer().unwrap(), opening().consumer().unwrap());
+    producer.wait_slot().unwrap().commit();
+    consumer.wait_message().unwrap().release();
+}
+
+#[test]
+fn eventfds_are_for_those_who_wait_on_them() {
+    let shape = shape(64, 16);
+    let file = create_shared(shape, Wait::Eventfd).unwrap();
+    assert!(why(&file, shape, Wait::Futex).contains("waiting"));
+    assert!(why(&file, shape, Wait::Eventfd).contains("no eventfds"));
 }
 
 #[test]

@@ -1,7 +1,8 @@
-//! Baselines in C: the pipe and the sockets of [`super::pipe`] and [`super::unix_stream`] in the hands of a C program.
+//! Baselines in C: for each family of the kernel's ways, one of the rows beside this in the hands of a C program.
 //!
-//! The program is `c/peer.c`. It fills and checks the same messages and speaks the child protocol by itself, so what
-//! the rows in Rust show beside these is what the instrument, and Rust, cost. They must agree within 5 %.
+//! The programs are `c/peer.c`, each with one of the headers in `c/way`. They fill and check the same messages and speak
+//! the child protocol by themselves, so what the rows in Rust show beside these is what the instrument, and Rust, cost.
+//! They must agree within 5 %.
 
 use std::fs::File;
 use std::io::Write;
@@ -12,42 +13,89 @@ use std::sync::OnceLock;
 use anyhow::{Context, Result, anyhow, bail};
 use estafette_measure::case::{Case, Role};
 use estafette_measure::driver::Ctx;
-use estafette_measure::entry::Entry;
+use estafette_measure::entry::{Entry, bytes};
 use estafette_measure::protocol::Report;
 use estafette_measure::spec::{Spec, Standing};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::io::Errno;
 
-/// The executable that `build.rs` made of `c/peer.c`.
-static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/c-peer"));
+use super::eventfd::Eventfd;
+use super::pipe::Pipe;
+use super::posix_mq::PosixMq;
+use super::shm_mutex::ShmMutex;
+use super::unix_stream::UnixStream;
+
+/// The executable that `build.rs` made of a way to pass a message.
+macro_rules! program {
+    ($way:literal) => {
+        include_bytes!(concat!(env!("OUT_DIR"), "/c-peer-", $way))
+    };
+}
 
 /// `process/pipe`, in C.
 pub(super) fn pipe() -> impl Entry {
-    Peer::new("process/pipe-c", concat!("pipe(2), write and read, in C by ", env!("C_PEER_COMPILER")))
+    Peer::of(bytes(Pipe), program!("pipe"))
 }
 
 /// `process/unix-stream`, in C.
 pub(super) fn unix_stream() -> impl Entry {
-    let stands_on = concat!("socketpair(AF_UNIX, SOCK_STREAM), send and recv, in C by ", env!("C_PEER_COMPILER"));
-    Peer::new("process/unix-stream-c", stands_on)
+    Peer::of(bytes(UnixStream), program!("unix_stream"))
+}
+
+/// `process/posix-mq`, in C.
+pub(super) fn posix_mq() -> impl Entry {
+    Peer::of(bytes(PosixMq), program!("posix_mq"))
+}
+
+/// `process/shm-mutex`, in C.
+pub(super) fn shm_mutex() -> impl Entry {
+    Peer::of(bytes(ShmMutex), program!("shm_mutex"))
+}
+
+/// `process/eventfd`, in C.
+pub(super) fn eventfd() -> impl Entry {
+    Peer::of(bytes(Eventfd), program!("eventfd"))
 }
 
 /// A mechanism whose ends are C programs.
-struct Peer(Spec);
+struct Peer<R> {
+    spec: Spec,
+    /// The row in Rust that passes messages the same way.
+    row: R,
+    program: &'static [u8],
+    /// The program in memory, once it was asked for.
+    file: OnceLock<Result<OwnedFd>>,
+}
 
-impl Peer {
-    fn new(name: &str, stands_on: &str) -> Peer {
-        Peer(Spec::new(name).stands_on(stands_on).standing(Standing::Baseline))
+impl<R: Entry> Peer<R> {
+    fn of(row: R, program: &'static [u8]) -> Peer<R> {
+        let spec = Spec::new(&format!("{}-c", row.spec().name))
+            .stands_on(&format!("{}, in C by {}", row.spec().stands_on, env!("C_PEER_COMPILER")))
+            .payloads(&row.spec().payloads)
+            .standing(Standing::Baseline);
+        Peer { spec, row, program, file: OnceLock::new() }
+    }
+
+    /// The program as a file in memory that nobody can change: it is nowhere on disk, and nothing is left of it.
+    fn executable(&self) -> Result<&OwnedFd> {
+        self.file
+            .get_or_init(|| write_executable(self.program).context("putting the C program into memory"))
+            .as_ref()
+            .map_err(|error| anyhow!("{error:#}"))
     }
 }
 
-impl Entry for Peer {
+impl<R: Entry> Entry for Peer<R> {
     fn spec(&self) -> &Spec {
-        &self.0
+        &self.spec
     }
 
-    fn supports(&self, _: &Case) -> Result<(), String> {
-        Ok(())
+    fn supports(&self, case: &Case) -> Result<(), String> {
+        self.row.supports(case)
+    }
+
+    fn room(&self, case: &Case) -> Option<u64> {
+        self.row.room(case)
     }
 
     fn roles(&self, _: &Case) -> Vec<Role> {
@@ -59,23 +107,16 @@ impl Entry for Peer {
     }
 
     fn present(&self) -> Result<(), String> {
-        executable().map(drop).map_err(|error| format!("{error:#}"))
+        self.row.present()?;
+        self.executable().map(drop).map_err(|error| format!("{error:#}"))
     }
 
     fn program(&self, _: &Case, _: Role) -> Result<Option<PathBuf>> {
-        Ok(Some(PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), executable()?.as_raw_fd()))))
+        Ok(Some(PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.executable()?.as_raw_fd()))))
     }
 }
 
-/// The program as a file in memory that nobody can change: it is nowhere on disk, and nothing is left of it.
-fn executable() -> Result<&'static OwnedFd> {
-    static FILE: OnceLock<Result<OwnedFd>> = OnceLock::new();
-    FILE.get_or_init(|| write_executable().context("putting the C program into memory"))
-        .as_ref()
-        .map_err(|error| anyhow!("{error:#}"))
-}
-
-fn write_executable() -> Result<OwnedFd> {
+fn write_executable(program: &[u8]) -> Result<OwnedFd> {
     let make = |flags| memfd_create("estafette-c-peer", flags);
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = match make(flags | MemfdFlags::EXEC) {
@@ -88,7 +129,7 @@ fn write_executable() -> Result<OwnedFd> {
         made => made,
     };
     let mut file = File::from(file?);
-    file.write_all(PROGRAM)?;
+    file.write_all(program)?;
     fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
     Ok(file.into())
 }

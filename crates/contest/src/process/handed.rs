@@ -1,4 +1,4 @@
-//! How two ends come by what lies between them, where that is a descriptor: the consumer makes it, and hands it on.
+//! How two ends come by what lies between them, where that is descriptors: the consumer makes it, and hands it on.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -18,34 +18,49 @@ pub(super) fn open<T, R>(
     tx: impl Fn(OwnedFd) -> Result<T>,
     rx: impl Fn(OwnedFd) -> Result<R>,
 ) -> Result<Ends<T, R>> {
+    open_several(
+        case,
+        role,
+        meet,
+        || there().map(|(theirs, ours)| ([theirs], ours)),
+        || back().map(|(theirs, ours)| ([theirs], ours)),
+        |[there]| tx(there),
+        |[back]| rx(back),
+    )
+}
+
+/// As [`open`], where each direction has several descriptors.
+pub(super) fn open_several<T, R, const N: usize>(
+    case: &Case,
+    role: Role,
+    meet: &mut Rendezvous,
+    there: impl Fn() -> Result<([OwnedFd; N], R)>,
+    back: impl Fn() -> Result<([OwnedFd; N], T)>,
+    tx: impl Fn([OwnedFd; N]) -> Result<T>,
+    rx: impl Fn([OwnedFd; N]) -> Result<R>,
+) -> Result<Ends<T, R>> {
     let answers = case.pattern.both_ways();
-    match role {
-        Role::Consumer(_) if answers => {
-            let (theirs, ours) = there()?;
-            let mut txs = Vec::new();
-            for client in 0..case.producers {
-                let (answers, answer) = back()?;
-                meet.offer_descriptors(&format!("both:{client}"), &[theirs.as_fd(), answers.as_fd()])?;
-                txs.push(answer);
-            }
-            match <[T; 1]>::try_from(txs) {
-                Ok([tx]) => Ok(Ends::both(role, tx, ours)),
-                Err(txs) => Ok(Ends::server(ours, txs)),
-            }
-        }
-        Role::Producer(client) if answers => {
-            let [there, back] = meet.want_descriptors(&format!("both:{client}"))?;
-            Ok(Ends::both(role, tx(there)?, rx(back)?))
-        }
-        Role::Producer(index) => {
-            let [there]: [OwnedFd; 1] = meet.want_descriptors("there")?;
-            Ok(Ends::producer(index, tx(there)?))
-        }
-        _ => {
-            let (theirs, ours) = there()?;
-            meet.offer_descriptors("there", &[theirs.as_fd()])?;
-            Ok(Ends::consumer(0, ours))
-        }
+    if let Role::Producer(index) = role {
+        let tx = tx(meet.want_descriptors("there")?)?;
+        return match answers {
+            true => Ok(Ends::both(role, tx, rx(meet.want_descriptors(&format!("back:{index}"))?)?)),
+            false => Ok(Ends::producer(index, tx)),
+        };
+    }
+    let (theirs, ours) = there()?;
+    offer(meet, "there", &theirs)?;
+    if !answers {
+        return Ok(Ends::consumer(0, ours));
+    }
+    let mut txs = Vec::new();
+    for client in 0..case.producers {
+        let (theirs, ours) = back()?;
+        offer(meet, &format!("back:{client}"), &theirs)?;
+        txs.push(ours);
+    }
+    match <[T; 1]>::try_from(txs) {
+        Ok([tx]) => Ok(Ends::both(role, tx, ours)),
+        Err(txs) => Ok(Ends::server(ours, txs)),
     }
 }
 
@@ -61,7 +76,7 @@ pub(super) fn publish<T, R>(
     debug_assert_eq!(case.pattern, Pattern::PubSub);
     if let Role::Consumer(index) = role {
         let (theirs, ours) = there()?;
-        meet.offer_descriptors(&format!("there:{index}"), &[theirs.as_fd()])?;
+        offer(meet, &format!("there:{index}"), &[theirs])?;
         return Ok(Ends::consumer(index, ours));
     }
     let mut theirs = Vec::new();
@@ -70,4 +85,8 @@ pub(super) fn publish<T, R>(
         theirs.push(there);
     }
     Ok(Ends::producer(0, tx(theirs)?))
+}
+
+fn offer<const N: usize>(meet: &mut Rendezvous, name: &str, descriptors: &[OwnedFd; N]) -> Result<()> {
+    meet.offer_descriptors(name, &descriptors.each_ref().map(AsFd::as_fd))
 }

@@ -2,9 +2,11 @@
 
 use estafette_measure::Registry;
 use estafette_measure::case::Case;
-use estafette_measure::entry::bytes;
+use estafette_measure::entry::{bytes, messages};
+use estafette_measure::spec::Joins;
 
 use crate::network;
+use crate::typed::{ByHand, Postcard};
 
 mod c_peer;
 #[cfg(feature = "capnp")]
@@ -13,12 +15,17 @@ mod capnp_rpc;
 mod credit;
 #[cfg(feature = "dbus")]
 mod dbus;
+mod descriptor;
+mod eventfd;
 mod fifo;
 #[cfg(feature = "grpc")]
 mod grpc;
 mod handed;
 mod interprocess;
+mod io_uring;
+mod io_uring_msg;
 mod ipc_channel;
+mod ipc_channel_typed;
 mod limit_ring;
 #[cfg(feature = "mqtt")]
 mod mqtt;
@@ -34,11 +41,18 @@ mod redis;
 #[cfg(any(feature = "dbus", feature = "mqtt", feature = "nats", feature = "redis"))]
 mod server;
 mod shm_mutex;
+mod shm_ring;
+mod signal;
 #[cfg(any(feature = "capnp", feature = "dbus", feature = "grpc"))]
 mod slot;
+mod sysv_mq;
 mod under;
 mod unix_packet;
+mod unix_packet_typed;
 mod unix_stream;
+mod unix_stream_epoll;
+mod vmsplice;
+mod vsock;
 
 pub use self::pipe::Pipe;
 pub use self::unix_stream::UnixStream;
@@ -57,6 +71,7 @@ pub fn enrol(registry: Registry) -> Registry {
     let registry = registry
         .enrol(bytes(pipe::Pipe))
         .enrol(bytes(unix_stream::UnixStream))
+        .enrol(bytes(unix_stream_epoll::UnixStreamEpoll))
         .enrol(bytes(fifo::Fifo))
         .enrol(bytes(unix_packet::DATAGRAM))
         .enrol(bytes(unix_packet::SEQPACKET))
@@ -68,8 +83,28 @@ pub fn enrol(registry: Registry) -> Registry {
         .enrol(bytes(interprocess::Interprocess))
         .enrol(bytes(ipc_channel::IpcChannel))
         .enrol(bytes(limit_ring::LimitRing))
+        .enrol(bytes(eventfd::Eventfd))
+        .enrol(bytes(signal::Signal))
+        .enrol(bytes(shm_ring::MEMFD))
+        .enrol(bytes(shm_ring::MEMFD_EVENTFD))
+        .enrol(bytes(shm_ring::SHM_OPEN))
+        .enrol(bytes(shm_ring::SHM_OPEN_EVENTFD))
+        .enrol(bytes(shm_ring::MMAP_FILE))
+        .enrol(bytes(shm_ring::MMAP_FILE_EVENTFD))
+        .enrol(bytes(sysv_mq::SysvMq))
+        .enrol(bytes(vmsplice::Vmsplice))
+        .enrol(bytes(descriptor::Descriptor))
+        .enrol(bytes(io_uring::IoUringSocket))
+        .enrol(bytes(io_uring_msg::MsgRing))
+        .enrol(bytes(vsock::Vsock))
         .enrol(c_peer::pipe())
-        .enrol(c_peer::unix_stream());
+        .enrol(c_peer::unix_stream())
+        .enrol(c_peer::posix_mq())
+        .enrol(c_peer::shm_mutex())
+        .enrol(c_peer::eventfd());
+    let registry = ipc_channel_typed::enrol(registry)
+        .enrol(messages(unix_packet_typed::TypedPacket::<Postcard>::new(Joins::Standard)))
+        .enrol(messages(unix_packet_typed::TypedPacket::<ByHand>::new(Joins::Suite)));
     #[cfg(feature = "capnp")]
     let registry = registry.enrol(bytes(capnp_rpc::CapnpRpc));
     #[cfg(feature = "dbus")]

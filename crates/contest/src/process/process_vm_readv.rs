@@ -37,10 +37,7 @@ impl Mechanism for ProcessVmReadv {
     }
 
     fn present(&self) -> Result<(), String> {
-        let guard = fs::read_to_string(PTRACE_SCOPE).ok().and_then(|text| text.trim().parse::<u32>().ok());
-        if guard.is_some_and(|guard| guard > 1) {
-            return Err(String::from("kernel.yama.ptrace_scope forbids to read another's memory: set it to 1 or 0"));
-        }
+        yama()?;
         let (ours, mut read) = (*b"estafette", [0; 9]);
         let remote = RemoteIoVec { base: ours.as_ptr() as usize, len: ours.len() };
         match process_vm_readv(Pid::this(), &mut [IoSliceMut::new(&mut read)], &[remote]) {
@@ -48,6 +45,15 @@ impl Mechanism for ProcessVmReadv {
             Err(error) => Err(format!("this process may not read another's memory ({error}): allow CAP_SYS_PTRACE")),
         }
     }
+}
+
+/// Whether Yama lets processes of one user into each other where they allow it.
+pub(super) fn yama() -> Result<(), String> {
+    let guard = fs::read_to_string(PTRACE_SCOPE).ok().and_then(|text| text.trim().parse::<u32>().ok());
+    if guard.is_some_and(|guard| guard > 1) {
+        return Err(String::from("kernel.yama.ptrace_scope keeps processes out of each other: set it to 1 or 0"));
+    }
+    Ok(())
 }
 
 impl Carries<Raw> for ProcessVmReadv {

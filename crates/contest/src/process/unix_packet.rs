@@ -3,7 +3,7 @@
 
 use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use anyhow::{Context, Result};
 use estafette_measure::case::{Case, Pattern, Role};
@@ -47,14 +47,7 @@ impl Mechanism for UnixPacket {
     }
 
     fn supports(&self, case: &Case) -> Result<(), String> {
-        let buffer = self.pair().and_then(|(ours, _)| Ok(socket_send_buffer_size(ours)?));
-        match buffer.map(|buffer| buffer.saturating_sub(OVERHEAD)) {
-            Ok(most) if case.payload.len() > most => Err(format!(
-                "its longest message here is {most} bytes, {} were asked for: raise net.core.wmem_default",
-                case.payload.len()
-            )),
-            _ => Ok(()),
-        }
+        self.takes(case.payload.len())
     }
 
     fn room(&self, case: &Case) -> Option<u64> {
@@ -64,8 +57,30 @@ impl Mechanism for UnixPacket {
 }
 
 impl UnixPacket {
-    fn pair(&self) -> Result<(OwnedFd, OwnedFd)> {
+    pub(super) fn pair(&self) -> Result<(OwnedFd, OwnedFd)> {
         socketpair(AddressFamily::UNIX, self.kind, SocketFlags::CLOEXEC, None).context("making a pair of sockets")
+    }
+
+    /// Whether the kernel takes packets of this length.
+    pub(super) fn takes(&self, len: usize) -> Result<(), String> {
+        let buffer = self.pair().and_then(|(ours, _)| Ok(socket_send_buffer_size(ours)?));
+        match buffer.map(|buffer| buffer.saturating_sub(OVERHEAD)) {
+            Ok(most) if len > most => Err(format!(
+                "its longest message here is {most} bytes, {len} were asked for: raise net.core.wmem_default"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// A party's socket: the consumer makes the pair, and hands one on.
+    pub(super) fn open(&self, role: Role, meet: &mut Rendezvous) -> Result<OwnedFd> {
+        if let Role::Consumer(_) = role {
+            let (ours, theirs) = self.pair()?;
+            meet.offer_descriptors("socket", &[theirs.as_fd()])?;
+            return Ok(ours);
+        }
+        let [socket]: [OwnedFd; 1] = meet.want_descriptors("socket")?;
+        Ok(socket)
     }
 }
 
@@ -88,14 +103,7 @@ impl Carries<Raw> for UnixPacket {
             }
             _ => {}
         }
-        let socket = if let Role::Consumer(_) = role {
-            let (ours, theirs) = self.pair()?;
-            meet.offer_descriptors("socket", &[theirs.as_fd()])?;
-            ours
-        } else {
-            let [socket]: [OwnedFd; 1] = meet.want_descriptors("socket")?;
-            socket
-        };
+        let socket = self.open(role, meet)?;
         let tx = tx(socket.try_clone()?);
         Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(rx(socket)) }]))
     }
@@ -111,16 +119,15 @@ impl Tx for Sending {
     #[inline(always)]
     fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         next.fill(&mut self.buffer);
-        let sent = |socket| whole(|| send(socket, &self.buffer, SendFlags::NOSIGNAL), self.buffer.len());
-        ready(self.sockets.iter().try_for_each(sent))
+        ready(self.sockets.iter().try_for_each(|socket| send_whole(socket.as_fd(), &self.buffer)))
     }
 }
 
-/// Sends a message; the kernel takes it whole or not at all.
+/// Sends a packet; the kernel takes it whole or not at all.
 #[inline(always)]
-fn whole(send: impl Fn() -> rustix::io::Result<usize>, len: usize) -> io::Result<()> {
-    match rustix::io::retry_on_intr(send) {
-        Ok(written) if written == len => Ok(()),
+pub(super) fn send_whole(socket: BorrowedFd<'_>, packet: &[u8]) -> io::Result<()> {
+    match rustix::io::retry_on_intr(|| send(socket, packet, SendFlags::NOSIGNAL)) {
+        Ok(written) if written == packet.len() => Ok(()),
         Ok(_) => Err(ErrorKind::WriteZero.into()),
         Err(error) => Err(error.into()),
     }
@@ -135,20 +142,23 @@ pub(super) struct Receiving {
 impl Rx for Receiving {
     #[inline(always)]
     fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        let received = loop {
-            match recv(&self.socket, &mut self.buffer[..], RecvFlags::empty()) {
-                Err(Errno::INTR) => {}
-                received => break received,
-            }
-        };
-        ready(match received {
-            // The other side has gone. No message is empty.
-            Ok((0, _)) => Err(ErrorKind::UnexpectedEof.into()),
-            Ok((length, _)) => {
-                seen.bytes(&self.buffer[..length]);
-                Ok(())
-            }
-            Err(error) => Err(error.into()),
-        })
+        ready(receive(self.socket.as_fd(), &mut self.buffer).map(|length| seen.bytes(&self.buffer[..length])))
+    }
+}
+
+/// Receives a packet; returns its length.
+#[inline(always)]
+pub(super) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
+    let received = loop {
+        match recv(socket, &mut *buffer, RecvFlags::empty()) {
+            Err(Errno::INTR) => {}
+            received => break received,
+        }
+    };
+    match received {
+        // The other side has gone. No message is empty.
+        Ok((0, _)) => Err(ErrorKind::UnexpectedEof.into()),
+        Ok((length, _)) => Ok(length),
+        Err(error) => Err(error.into()),
     }
 }

@@ -46,7 +46,7 @@ impl Generator {
         self.len
     }
 
-    /// Whether messages have no bytes: never, in a case that was planned.
+    /// Whether messages have no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -83,6 +83,16 @@ impl Generator {
         tag
     }
 
+    /// The next message where it has no bytes: nothing, or of the mark that ends the stream, the number of messages before
+    /// it.
+    #[inline(always)]
+    pub fn pulse(&mut self) -> Option<u64> {
+        // The multiplier is odd: a tag's last bit is that of the raw word.
+        let ends = self.next & END_BIT != 0;
+        self.word();
+        ends.then(|| self.made - 1)
+    }
+
     /// The buffer that messages share, where they do.
     #[inline]
     pub(super) fn template(&mut self) -> &Bytes {
@@ -98,6 +108,15 @@ impl Generator {
             Some(out) => *out = word.to_le_bytes(),
             None => Generator::spread(word, out),
         }
+    }
+
+    /// The next message as a topic, which is returned, and data: writes every byte of `data`, whose length is
+    /// [`Generator::len`].
+    #[inline]
+    pub fn message(&mut self, data: &mut [u8]) -> u32 {
+        let tag = self.next ^ self.seed;
+        self.fill(data);
+        super::typed::topic(tag)
     }
 
     /// Writes a message of any length that begins with this word.

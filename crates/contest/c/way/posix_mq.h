@@ -1,0 +1,115 @@
+/*
+ * `process/posix-mq-c`: a POSIX message queue for each direction, as long as the system allows everybody.
+ */
+#ifndef POSIX_MQ_H
+#define POSIX_MQ_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <mqueue.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "../assignment.h"
+#include "../buffer.h"
+#include "../message.h"
+#include "../protocol.h"
+
+#define MECHANISM "process/posix-mq-c"
+#define CARRIES_BYTES true
+
+typedef struct {
+    mqd_t in, out; /* descriptors, on Linux */
+    Buffers buffers;
+} Ends;
+
+/* How many messages the kernel lets everybody's queues hold; what it starts with where it does not say. */
+static uint64_t most_messages(void)
+{
+    unsigned long most = 10;
+    FILE *says = fopen("/proc/sys/fs/mqueue/msg_max", "re");
+    if (says) {
+        if (fscanf(says, "%lu", &most) != 1)
+            most = 10;
+        fclose(says);
+    }
+    return most;
+}
+
+/* The last two parts of the instance's directory, which no other instance has. */
+static const char *unique_part(const char *dir)
+{
+    const char *at = dir + strlen(dir);
+    for (int slashes = 0; at > dir; at--)
+        if (at[-1] == '/' && ++slashes == 2)
+            break;
+    return at;
+}
+
+/* A queue that has no name any more: names outlive their processes. */
+static mqd_t make_queue(const Assignment *a, const char *what)
+{
+    struct mq_attr attributes = {.mq_maxmsg = (long)least(a->capacity, most_messages()), .mq_msgsize = (long)a->len};
+    char name[NAME_MAX];
+    if (attributes.mq_maxmsg == 0)
+        attributes.mq_maxmsg = 1;
+    if ((size_t)snprintf(name, sizeof name, "/estafette-c-%s-%s", unique_part(a->dir), what) >= sizeof name)
+        fail("%s is too long to name a message queue after", a->dir);
+    for (char *c = name + 1; *c; c++)
+        if (*c == '/')
+            *c = '-';
+    mqd_t queue = mq_open(name, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600, &attributes);
+    if (queue < 0)
+        fail("making the message queue %s (`ulimit -q` says how many bytes all may hold): %s", name, strerror(errno));
+    if (mq_unlink(name))
+        fail("taking away the name %s: %s", name, strerror(errno));
+    return queue;
+}
+
+/* The consumer makes the queues and offers them. */
+static Ends open_ends(const Assignment *a)
+{
+    size_t count = a->ping_pong ? 2 : 1;
+    int queues[2] = {-1, -1};
+    if (a->producer) {
+        want("queues", queues, count);
+        return (Ends){.in = queues[1], .out = queues[0], .buffers = message_buffers(a->len)};
+    }
+    queues[0] = make_queue(a, "there");
+    if (a->ping_pong)
+        queues[1] = make_queue(a, "back");
+    offer("queues", queues, count);
+    return (Ends){.in = queues[0], .out = queues[1], .buffers = message_buffers(a->len)};
+}
+
+static inline void put(Ends *e, Generator *next)
+{
+    const Buffers *b = &e->buffers;
+    fill(next, b->out, b->len);
+    while (mq_send(e->out, (const char *)b->out, b->len, 0))
+        if (errno != EINTR)
+            fail("sending: %s", strerror(errno));
+}
+
+static inline void get(Ends *e, Verifier *seen)
+{
+    const Buffers *b = &e->buffers;
+    ssize_t got;
+    while ((got = mq_receive(e->in, (char *)b->in, b->len, NULL)) < 0)
+        if (errno != EINTR)
+            fail("receiving: %s", strerror(errno));
+    if ((size_t)got != b->len)
+        fail("received %zd bytes, not %zu", got, b->len);
+    check(seen, b->in, b->len);
+}
+
+static inline void close_ends(Ends *e)
+{
+    if (e->in >= 0)
+        mq_close(e->in);
+    if (e->out >= 0)
+        mq_close(e->out);
+    free_buffers(&e->buffers);
+}
+
+#endif

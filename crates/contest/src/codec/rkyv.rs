@@ -1,0 +1,103 @@
+//! `rkyv`: the bytes are laid out as the value is in memory, and read where they lie, so nothing is made anew. With the checks
+//! that bytes from elsewhere need, and without.
+//!
+//! Checked bytes can be trusted only while nobody else can write to them: in memory that a hostile peer shares, what was
+//! checked can still change.
+
+use std::mem::take;
+
+use ::rkyv::rancor::Error;
+use ::rkyv::util::AlignedVec;
+use ::rkyv::{Archive, Serialize, access, access_unchecked, api::high::to_bytes_in};
+use anyhow::Result;
+use estafette_measure::message::Message;
+use estafette_measure::spec::{Joins, Ownership};
+use estafette_measure::{Codec, Generator, Payload, Spec, Verifier};
+
+use super::spec;
+
+/// What its traits are derived for.
+#[derive(Archive, Serialize)]
+pub(super) struct Written {
+    topic: u32,
+    data: Vec<u8>,
+}
+
+fn make(next: &mut Generator) -> Written {
+    let Message { topic, data } = Message::make(next);
+    Written { topic, data }
+}
+
+#[inline(always)]
+fn encode(message: &Written, out: &mut AlignedVec) -> Result<()> {
+    let mut buffer = take(out);
+    buffer.clear();
+    *out = to_bytes_in::<_, Error>(message, buffer)?;
+    Ok(())
+}
+
+#[inline(always)]
+fn show(found: &ArchivedWritten, seen: &mut Verifier) {
+    seen.message(found.topic.to_native(), &found.data);
+}
+
+/// Checks the bytes, then reads them.
+#[derive(Default)]
+pub(super) struct Rkyv;
+
+impl Codec for Rkyv {
+    type Message = Written;
+    type Encoded = AlignedVec;
+
+    fn spec() -> Spec {
+        spec("rkyv", "0.8", "rkyv::api::high::to_bytes_in and access, read in place").ownership(Ownership::Loaned)
+    }
+
+    fn make(next: &mut Generator) -> Written {
+        make(next)
+    }
+
+    #[inline]
+    fn encode(&mut self, message: &Written, out: &mut AlignedVec) -> Result<()> {
+        encode(message, out)
+    }
+
+    #[inline]
+    fn decode(&mut self, encoded: &AlignedVec, seen: &mut Verifier) -> Result<()> {
+        show(access::<ArchivedWritten, Error>(encoded)?, seen);
+        Ok(())
+    }
+}
+
+/// Reads the bytes as they are.
+#[derive(Default)]
+pub(super) struct RkyvUnchecked;
+
+impl Codec for RkyvUnchecked {
+    type Message = Written;
+    type Encoded = AlignedVec;
+
+    fn spec() -> Spec {
+        spec("rkyv-unchecked", "0.8", "the same with access_unchecked: for bytes that one has made oneself")
+            .ownership(Ownership::Loaned)
+            .joins(Joins::Standard)
+    }
+
+    fn make(next: &mut Generator) -> Written {
+        make(next)
+    }
+
+    #[inline]
+    fn encode(&mut self, message: &Written, out: &mut AlignedVec) -> Result<()> {
+        encode(message, out)
+    }
+
+    #[inline]
+    #[allow(unsafe_code)]
+    fn decode(&mut self, encoded: &AlignedVec, seen: &mut Verifier) -> Result<()> {
+        // SAFETY: a buffer is only ever given here after `encode` has written a whole message into it, in this process, and
+        // nothing has touched it since.
+        show(unsafe { access_unchecked::<ArchivedWritten>(encoded) }, seen);
+        Ok(())
+    }
+}

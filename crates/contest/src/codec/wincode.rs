@@ -1,0 +1,49 @@
+//! `wincode`: the bytes of `bincode` 1, by traits of its own that write into place.
+
+use ::wincode::io::Cursor;
+use ::wincode::{SchemaRead, SchemaWrite};
+use anyhow::Result;
+use estafette_measure::message::Message;
+use estafette_measure::{Codec, Generator, Payload, Spec, Verifier};
+
+use super::spec;
+
+/// It allocates no more for one vector, unless it is told otherwise.
+const MOST: usize = 4 << 20;
+
+/// What its traits are derived for.
+#[derive(SchemaRead, SchemaWrite)]
+pub(super) struct Written {
+    topic: u32,
+    data: Vec<u8>,
+}
+
+#[derive(Default)]
+pub(super) struct Wincode;
+
+impl Codec for Wincode {
+    type Message = Written;
+    type Encoded = Vec<u8>;
+
+    fn spec() -> Spec {
+        spec("wincode", "0.6", "wincode::serialize_into and deserialize, its own derive").max_message(MOST)
+    }
+
+    fn make(next: &mut Generator) -> Written {
+        let Message { topic, data } = Message::make(next);
+        Written { topic, data }
+    }
+
+    #[inline]
+    fn encode(&mut self, message: &Written, out: &mut Vec<u8>) -> Result<()> {
+        out.clear();
+        Ok(::wincode::serialize_into(Cursor::new(out), message)?)
+    }
+
+    #[inline]
+    fn decode(&mut self, encoded: &Vec<u8>, seen: &mut Verifier) -> Result<()> {
+        let Written { topic, data } = ::wincode::deserialize(encoded)?;
+        seen.message(topic, &data);
+        Ok(())
+    }
+}

@@ -1,0 +1,174 @@
+//! Codecs: what it costs to write a message down as bytes and to read it back, in one thread and with no way between.
+//!
+//! Messages are made before the clock is read and lie in the cache, as in a program that has just filled them; their
+//! making is not timed, as every row makes them alike. Encoding is timed into buffers that are used over and over. Decoding
+//! is timed up to and with the look at every byte of what came out, and its end: a codec that only lends what it has found
+//! in the bytes would have done nothing otherwise. `thread/limit-copy` shows what copying and looking cost by themselves.
+//!
+//! Between two readings of the clock lies a batch of several different messages, so that the clock's cost is a small part
+//! of it, and no branch is learnt by heart. What counts is the middle batch, as of round trips the middle one does: a batch
+//! lasts some microseconds, and one that was interrupted says nothing about the codec.
+
+use anyhow::{Context, Result};
+use hdrhistogram::Histogram;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::case::{Case, Role};
+use crate::clock::now_ns;
+use crate::driver::{Ctx, histogram};
+use crate::entry::Entry;
+use crate::limits::pin_to;
+use crate::message::{Generator, Verifier};
+use crate::protocol::{PartyReport, Report};
+use crate::spec::Spec;
+use crate::window::Meter;
+
+/// The data of a batch's messages together: with what they are encoded to they stay in a core's own cache.
+const BATCH_BYTES: usize = 64 * 1024;
+/// The most messages of a batch.
+const MOST_MESSAGES: usize = 1024;
+
+/// A way to write messages down. One is made in each instance, with whatever it keeps between messages.
+pub trait Codec: Default + 'static {
+    /// A message before it is written down.
+    type Message;
+    /// The bytes it is written to.
+    type Encoded: Default + AsRef<[u8]>;
+
+    /// Its description: a mechanism of [`Pattern::Codec`](crate::Pattern::Codec).
+    fn spec() -> Spec;
+
+    /// The next message, every byte of it written. Not timed.
+    fn make(next: &mut Generator) -> Self::Message;
+
+    /// Writes a message over whatever is in `out`.
+    ///
+    /// # Errors
+    /// When it cannot be written down.
+    fn encode(&mut self, message: &Self::Message, out: &mut Self::Encoded) -> Result<()>;
+
+    /// Reads a message back and shows all of it to `seen`.
+    ///
+    /// # Errors
+    /// When these bytes are no message.
+    fn decode(&mut self, encoded: &Self::Encoded, seen: &mut Verifier) -> Result<()>;
+}
+
+/// What a message cost within the window.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CodecFigures {
+    /// Nanoseconds to write it down: of a message in the middle one of all batches.
+    pub encode_ns: f64,
+    /// The same to read it back, every byte looked at.
+    pub decode_ns: f64,
+    /// The bytes it was written to, on average.
+    pub encoded_bytes: f64,
+}
+
+/// A codec as an entry.
+pub(crate) struct Coding {
+    spec: Spec,
+    run: fn(&Case, &mut Ctx) -> Result<Report>,
+}
+
+impl Coding {
+    pub(crate) fn of<C: Codec>() -> Coding {
+        Coding { spec: C::spec(), run: run::<C> }
+    }
+}
+
+impl Entry for Coding {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn supports(&self, _: &Case) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn roles(&self, _: &Case) -> Vec<Role> {
+        vec![Role::All]
+    }
+
+    fn run(&self, case: &Case, _: Role, ctx: &mut Ctx) -> Result<Report> {
+        (self.run)(case, ctx)
+    }
+}
+
+/// A message and what it is encoded to.
+struct Slot<C: Codec> {
+    message: C::Message,
+    encoded: C::Encoded,
+}
+
+fn run<C: Codec>(case: &Case, ctx: &mut Ctx) -> Result<Report> {
+    if let Some(cpu) = ctx.cpus.first().copied().flatten() {
+        pin_to(cpu).with_context(|| format!("pinning to core {cpu}"))?;
+    }
+    let len = case.payload.len();
+    let count = (BATCH_BYTES / len).clamp(1, MOST_MESSAGES);
+    let mut codec = C::default();
+    let (mut next, mut seen) = (Generator::new(ctx.seed, 0, len), Verifier::new(ctx.seed, 1, len));
+    let slot = |next: &mut Generator| Slot::<C> { message: C::make(next), encoded: C::Encoded::default() };
+    let mut meter = Meter::new(ctx.window, ctx.meet.ready()?, false);
+    let mut slots: Vec<Slot<C>> = (0..count).map(|_| slot(&mut next)).collect();
+    let (mut handled, mut bytes) = (0, 0);
+    let (mut encodes, mut decodes) = (histogram()?, histogram()?);
+    loop {
+        let began_ns = now_ns();
+        encode(&mut codec, &mut slots).context("encoding")?;
+        let encoded_ns = now_ns();
+        decode(&mut codec, &slots, &mut seen).context("decoding")?;
+        let decoded_ns = now_ns();
+        if meter.open() {
+            handled += slots.len() as u64;
+            bytes += slots.iter().map(|slot| slot.encoded.as_ref().len() as u64).sum::<u64>();
+            encodes.saturating_record(encoded_ns - began_ns);
+            decodes.saturating_record(decoded_ns - encoded_ns);
+        }
+        meter.look_at(decoded_ns, next.made());
+        if meter.closed() {
+            break;
+        }
+        slots.iter_mut().for_each(|slot| slot.message = C::make(&mut next));
+    }
+    let sent = next.made();
+    next.end();
+    let mut last = [slot(&mut next)];
+    encode(&mut codec, &mut last).context("encoding the end mark")?;
+    decode(&mut codec, &last, &mut seen).context("decoding the end mark")?;
+    let (_, window_ns, _) = meter.result();
+    let middle = |times: &Histogram<u64>| times.value_at_quantile(0.5) as f64 / count as f64;
+    let figures = (handled > 0).then(|| CodecFigures {
+        encode_ns: middle(&encodes),
+        decode_ns: middle(&decodes),
+        encoded_bytes: bytes as f64 / handled as f64,
+    });
+    let (received, faults) = seen.finish();
+    Ok(Report {
+        parties: vec![
+            PartyReport { sent, ..PartyReport::new(Role::Producer(0)) },
+            PartyReport {
+                received,
+                faults,
+                messages: handled,
+                window_ns,
+                longest_stall_ns: meter.longest_stall_ns(),
+                codec: figures,
+                ..PartyReport::new(Role::Consumer(0))
+            },
+        ],
+        usage: None,
+    })
+}
+
+#[inline(never)]
+fn encode<C: Codec>(codec: &mut C, slots: &mut [Slot<C>]) -> Result<()> {
+    slots.iter_mut().try_for_each(|slot| codec.encode(&slot.message, &mut slot.encoded))
+}
+
+#[inline(never)]
+fn decode<C: Codec>(codec: &mut C, slots: &[Slot<C>], seen: &mut Verifier) -> Result<()> {
+    slots.iter().try_for_each(|slot| codec.decode(&slot.encoded, seen))
+}

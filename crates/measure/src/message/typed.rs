@@ -1,0 +1,92 @@
+//! Messages with a shape: a value of two fields, which is written down as bytes before it leaves its process and made
+//! anew of them where it arrives.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Generator, Payload, STEP, Verifier};
+
+/// A topic and some data, as `ipc-channel-throughput` has it. To serde the data is a sequence of numbers, not bytes, as
+/// in every program that derives these two traits and says no more.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    /// What it is about: four bytes that follow from the tag.
+    pub topic: u32,
+    /// What it says: the message's bytes.
+    pub data: Vec<u8>,
+}
+
+impl Payload for Message {
+    #[inline]
+    fn make(next: &mut Generator) -> Message {
+        let mut data = vec![0; next.len()];
+        let topic = next.message(&mut data);
+        Message { topic, data }
+    }
+
+    #[inline]
+    fn check(&self, seen: &mut Verifier) {
+        seen.message(self.topic, &self.data);
+    }
+}
+
+/// The topic of the message with this tag.
+#[inline]
+pub(super) fn topic(tag: u64) -> u32 {
+    (tag.wrapping_sub(STEP) >> 32) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::Faults;
+    use super::*;
+
+    const SEED: u64 = 0x5EED;
+
+    /// Three messages and the end mark.
+    fn messages(len: usize) -> Vec<Message> {
+        let mut next = Generator::new(SEED, 0, len);
+        let mut all: Vec<_> = (0..3).map(|_| Message::make(&mut next)).collect();
+        next.end();
+        all.push(Message::make(&mut next));
+        all
+    }
+
+    fn faults(len: usize, messages: &[Message]) -> Faults {
+        let mut seen = Verifier::new(SEED, 1, len);
+        messages.iter().for_each(|message| message.check(&mut seen));
+        assert!(seen.ended());
+        seen.finish().1
+    }
+
+    proptest! {
+        #[test]
+        fn a_message_that_is_right_is_right(len in 8usize..200) {
+            prop_assert_eq!(faults(len, &messages(len)), Faults::default());
+        }
+
+        #[test]
+        fn any_flipped_bit_is_damage(len in 8usize..200, at in 0usize..3, bit in 0usize..1632) {
+            let mut all = messages(len);
+            match bit % (32 + len * 8) {
+                bit @ ..32 => all[at].topic ^= 1 << bit,
+                bit => all[at].data[(bit - 32) / 8] ^= 1 << (bit % 8),
+            }
+            prop_assert_eq!(faults(len, &all), Faults { damaged: 1, lost: 1, ..Faults::default() });
+        }
+
+        #[test]
+        fn any_message_at_all_is_survived(topic: u32, data in prop::collection::vec(any::<u8>(), 0..40)) {
+            let mut seen = Verifier::new(SEED, 1, 16);
+            seen.message(topic, &data);
+            prop_assert_eq!(seen.received(), 0);
+        }
+    }
+
+    #[test]
+    fn the_topics_of_two_messages_differ() {
+        let all = messages(64);
+        assert_ne!(all[0].topic, all[1].topic);
+    }
+}
