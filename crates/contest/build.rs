@@ -1,5 +1,6 @@
 //! Builds the baselines in C, `c/peer.c` with each of the headers in `c/way`, to the executables that
-//! `src/process/c_peer.rs` holds.
+//! `src/process/c_peer.rs` holds; with the feature `capnp` also the Rust of `schema/courier.capnp`, which
+//! `src/process/capnp_rpc.rs` includes.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,20 @@ fn main() {
     match compile(&out) {
         Ok(compiler) => println!("cargo::rustc-env=C_PEER_COMPILER={compiler}"),
         Err(error) => error.lines().for_each(|line| println!("cargo::error={line}")),
+    }
+    #[cfg(feature = "capnp")]
+    schema();
+}
+
+/// Compiles the interface for Cap'n Proto RPC.
+#[cfg(feature = "capnp")]
+fn schema() {
+    println!("cargo::rerun-if-changed=schema");
+    let module = ["process", "capnp_rpc"].map(String::from).to_vec();
+    let compiled = capnpc::CompilerCommand::new().file("schema/courier.capnp").default_parent_module(module).run();
+    if let Err(error) = compiled {
+        error.to_string().lines().for_each(|line| println!("cargo::error={line}"));
+        println!("cargo::error=the feature `capnp` needs Cap'n Proto's compiler: apt install capnproto libcapnp-dev");
     }
 }
 

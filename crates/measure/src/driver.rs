@@ -63,8 +63,8 @@ pub struct Ctx {
 /// # Errors
 /// Whatever keeps the mechanism from being opened or its messages from being moved.
 pub fn drive<M: Carries<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &mut Ctx) -> Result<Report> {
-    if let (false, Some(cpu)) = (role == Role::All, ctx.cpus.first().copied().flatten()) {
-        // Before anything is opened: the threads that a library starts for itself stay on the core of its party.
+    if let [Some(cpu)] = ctx.cpus[..] {
+        // Before anything is opened: what a mechanism starts, threads of its own or a server, stays with its party.
         pin_to(cpu).with_context(|| format!("pinning to core {cpu}"))?;
     }
     if role == Role::Broker {

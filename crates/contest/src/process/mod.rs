@@ -9,9 +9,17 @@ use crate::network;
 use crate::typed::{ByHand, Postcard};
 
 mod c_peer;
+#[cfg(feature = "capnp")]
+mod capnp_rpc;
+#[cfg(any(feature = "dbus", feature = "mqtt", feature = "nats", feature = "redis"))]
+mod credit;
+#[cfg(feature = "dbus")]
+mod dbus;
 mod descriptor;
 mod eventfd;
 mod fifo;
+#[cfg(feature = "grpc")]
+mod grpc;
 mod handed;
 #[cfg(feature = "iceoryx2")]
 mod iceoryx2;
@@ -22,8 +30,14 @@ mod ipc_channel;
 mod ipc_channel_013;
 mod ipc_channel_typed;
 mod limit_ring;
+#[cfg(feature = "mqtt")]
+mod mqtt;
+#[cfg(any(feature = "mqtt", feature = "nats", feature = "redis"))]
+mod names;
 #[cfg(feature = "nanomsg")]
 mod nanomsg;
+#[cfg(feature = "nats")]
+mod nats;
 #[cfg(feature = "nng")]
 mod nng;
 #[cfg(feature = "nng")]
@@ -31,9 +45,15 @@ mod nng_pub;
 mod pipe;
 mod posix_mq;
 mod process_vm_readv;
+#[cfg(feature = "redis")]
+mod redis;
+#[cfg(any(feature = "dbus", feature = "mqtt", feature = "nats", feature = "redis"))]
+mod server;
 mod shm_mutex;
 mod shm_ring;
 mod signal;
+#[cfg(any(feature = "capnp", feature = "dbus", feature = "grpc"))]
+mod slot;
 mod sysv_mq;
 mod under;
 mod unix_packet;
@@ -98,7 +118,7 @@ pub fn enrol(registry: Registry) -> Registry {
         .enrol(c_peer::posix_mq())
         .enrol(c_peer::shm_mutex())
         .enrol(c_peer::eventfd());
-    let registry = libraries(registry);
+    let registry = servers(libraries(registry));
     ipc_channel_typed::enrol(registry)
         .enrol(messages(unix_packet_typed::TypedPacket::<Postcard>::new(Joins::Standard)))
         .enrol(messages(unix_packet_typed::TypedPacket::<ByHand>::new(Joins::Suite)))
@@ -120,5 +140,22 @@ fn libraries(registry: Registry) -> Registry {
     let registry = registry.enrol(bytes(nanomsg::Nanomsg));
     #[cfg(feature = "zenoh")]
     let registry = registry.enrol(bytes(zenoh::UNIX)).enrol(bytes(zenoh::SHM));
+    registry
+}
+
+/// Adds what is asked over a protocol, of the other end or of a server between the two, where this build has it.
+fn servers(registry: Registry) -> Registry {
+    #[cfg(feature = "capnp")]
+    let registry = registry.enrol(bytes(capnp_rpc::CapnpRpc));
+    #[cfg(feature = "dbus")]
+    let registry = registry.enrol(bytes(dbus::PEER)).enrol(bytes(dbus::DAEMON));
+    #[cfg(feature = "grpc")]
+    let registry = registry.enrol(bytes(grpc::Grpc));
+    #[cfg(feature = "mqtt")]
+    let registry = registry.enrol(bytes(mqtt::AT_MOST_ONCE)).enrol(bytes(mqtt::AT_LEAST_ONCE));
+    #[cfg(feature = "nats")]
+    let registry = registry.enrol(bytes(nats::Nats));
+    #[cfg(feature = "redis")]
+    let registry = registry.enrol(bytes(redis::LIST)).enrol(bytes(redis::CHANNEL));
     registry
 }
