@@ -2,14 +2,79 @@
 //!
 //! Their work is a plain function that the driver's loop inlines, with loops where one would write `write_all` and
 //! `read_exact`: a return after a system call costs about 9 ns where the kernel guards the processor's predictor of
-//! returns, and each call between the loop and the system call adds one.
+//! returns, and each call between the loop and the system call adds one. So do `read` and `write` of the standard library,
+//! which are not inlined: [`PipeEnd`] and [`SocketEnd`] are here for that.
 
 use std::future::{Future, ready};
 use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
 
 use estafette_measure::{Generator, Rx, Tx, Verifier};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use crate::buffer::Buffer;
+
+/// An end of a pipe, read from and written to without a function in between.
+#[derive(Debug)]
+pub struct PipeEnd(OwnedFd);
+
+impl PipeEnd {
+    pub(crate) fn new(end: impl Into<OwnedFd>) -> PipeEnd {
+        PipeEnd(end.into())
+    }
+}
+
+impl Read for PipeEnd {
+    #[inline(always)]
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        Ok(rustix::io::read(&self.0, buffer)?)
+    }
+}
+
+impl Write for PipeEnd {
+    #[inline(always)]
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(rustix::io::write(&self.0, bytes)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A stream socket, as [`PipeEnd`]; by `send` and `recv`, which are some 70 ns shorter on a socket than `write` and `read`.
+#[derive(Debug)]
+pub struct SocketEnd(OwnedFd);
+
+impl SocketEnd {
+    /// Both directions of a socket.
+    pub(crate) fn both(socket: impl Into<OwnedFd>) -> io::Result<(SocketEnd, SocketEnd)> {
+        let socket = socket.into();
+        Ok((SocketEnd(socket.try_clone()?), SocketEnd(socket)))
+    }
+
+    pub(crate) fn new(socket: impl Into<OwnedFd>) -> SocketEnd {
+        SocketEnd(socket.into())
+    }
+}
+
+impl Read for SocketEnd {
+    #[inline(always)]
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        Ok(recv(&self.0, buffer, RecvFlags::empty())?.0)
+    }
+}
+
+impl Write for SocketEnd {
+    #[inline(always)]
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(send(&self.0, bytes, SendFlags::NOSIGNAL)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
 
 /// Writes each message from one buffer, to one stream or to each of several.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::{Carries, Ends, Mechanism, Party, Raw, Rendezvous, Spec};
 
-use crate::byte_stream::{Reading, Writing};
+use crate::byte_stream::{Reading, SocketEnd, Writing};
 
 /// `network/tcp`.
 #[derive(Debug)]
@@ -23,8 +23,8 @@ impl Mechanism for Tcp {
 }
 
 impl Carries<Raw> for Tcp {
-    type Tx = Writing<TcpStream>;
-    type Rx = Reading<TcpStream>;
+    type Tx = Writing<SocketEnd>;
+    type Rx = Reading<SocketEnd>;
 
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         let stream = if let Role::Consumer(_) = role {
@@ -37,7 +37,8 @@ impl Carries<Raw> for Tcp {
         };
         stream.set_nodelay(true)?;
         let len = case.payload.len();
-        let (tx, rx) = (Writing::new(stream.try_clone()?, len), Reading::new(stream, len));
+        let (tx, rx) = SocketEnd::both(stream)?;
+        let (tx, rx) = (Writing::new(tx, len), Reading::new(rx, len));
         Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(rx) }]))
     }
 }

@@ -1,6 +1,6 @@
 //! Named pipes in the instance's directory, blocking, with the kernel's own capacity.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -10,7 +10,7 @@ use estafette_measure::{Carries, Ends, Mechanism, Raw, Rendezvous, Spec};
 use rustix::fs::{CWD, Mode, mkfifoat};
 
 use super::pipe;
-use crate::byte_stream::{Reading, Writing};
+use crate::byte_stream::{PipeEnd, Reading, Writing};
 
 pub(super) struct Fifo;
 
@@ -34,8 +34,8 @@ impl Mechanism for Fifo {
 }
 
 impl Carries<Raw> for Fifo {
-    type Tx = Writing<File>;
-    type Rx = Reading<File>;
+    type Tx = Writing<PipeEnd>;
+    type Rx = Reading<PipeEnd>;
 
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         let len = case.payload.len();
@@ -66,6 +66,6 @@ fn make(path: &Path) -> Result<()> {
     mkfifoat(CWD, path, Mode::RUSR | Mode::WUSR).with_context(|| format!("making the named pipe {}", path.display()))
 }
 
-fn open(options: &OpenOptions, path: &Path) -> Result<File> {
-    options.open(path).with_context(|| format!("opening the named pipe {}", path.display()))
+fn open(options: &OpenOptions, path: &Path) -> Result<PipeEnd> {
+    options.open(path).map(PipeEnd::new).with_context(|| format!("opening the named pipe {}", path.display()))
 }

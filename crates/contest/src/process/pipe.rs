@@ -1,6 +1,6 @@
 //! An anonymous pipe, blocking, with the kernel's own capacity.
 
-use std::io::{PipeReader, PipeWriter, pipe};
+use std::io::pipe;
 use std::os::fd::OwnedFd;
 
 use anyhow::Result;
@@ -8,7 +8,7 @@ use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::{Carries, Ends, Mechanism, Raw, Rendezvous, Spec};
 
 use super::handed;
-use crate::byte_stream::{Reading, Writing};
+use crate::byte_stream::{PipeEnd, Reading, Writing};
 use crate::room;
 
 /// POSIX: a write of up to this many bytes is not interleaved with those of others.
@@ -58,19 +58,21 @@ pub(super) fn keeps_whole(case: &Case) -> Result<(), String> {
 }
 
 impl Carries<Raw> for Pipe {
-    type Tx = Writing<PipeWriter>;
-    type Rx = Reading<PipeReader>;
+    type Tx = Writing<PipeEnd>;
+    type Rx = Reading<PipeEnd>;
 
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         let len = case.payload.len();
-        let there = || pipe().map(|(read, write)| (write.into(), Reading::new(read, len))).map_err(Into::into);
-        let back = || pipe().map(|(read, write)| (read.into(), Writing::new(write, len))).map_err(Into::into);
+        let there =
+            || pipe().map(|(read, write)| (write.into(), Reading::new(PipeEnd::new(read), len))).map_err(Into::into);
+        let back =
+            || pipe().map(|(read, write)| (read.into(), Writing::new(PipeEnd::new(write), len))).map_err(Into::into);
         if case.pattern == Pattern::PubSub {
-            let each = |theirs: Vec<OwnedFd>| Ok(Writing::to_each(theirs.into_iter().map(Into::into), len));
+            let each = |theirs: Vec<OwnedFd>| Ok(Writing::to_each(theirs.into_iter().map(PipeEnd::new), len));
             return handed::publish(case, role, meet, there, each);
         }
-        let tx = |there: OwnedFd| Ok(Writing::new(there.into(), len));
-        let rx = |back: OwnedFd| Ok(Reading::new(back.into(), len));
+        let tx = |there: OwnedFd| Ok(Writing::new(PipeEnd::new(there), len));
+        let rx = |back: OwnedFd| Ok(Reading::new(PipeEnd::new(back), len));
         handed::open(case, role, meet, there, back, tx, rx)
     }
 }

@@ -8,7 +8,7 @@ use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::{Carries, Ends, Mechanism, Party, Raw, Rendezvous, Spec};
 
 use super::handed;
-use crate::byte_stream::{Reading, Writing};
+use crate::byte_stream::{Reading, SocketEnd, Writing};
 use crate::room;
 
 /// `process/unix-stream`.
@@ -32,15 +32,18 @@ impl Mechanism for UnixStream {
 }
 
 impl Carries<Raw> for UnixStream {
-    type Tx = Writing<Socket>;
-    type Rx = Reading<Socket>;
+    type Tx = Writing<SocketEnd>;
+    type Rx = Reading<SocketEnd>;
 
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         let len = case.payload.len();
         if case.pattern == Pattern::PubSub {
-            let there =
-                || Socket::pair().map(|(ours, theirs)| (theirs.into(), Reading::new(ours, len))).map_err(Into::into);
-            let each = |theirs: Vec<OwnedFd>| Ok(Writing::to_each(theirs.into_iter().map(Socket::from), len));
+            let there = || {
+                Socket::pair()
+                    .map(|(ours, theirs)| (theirs.into(), Reading::new(SocketEnd::new(ours), len)))
+                    .map_err(Into::into)
+            };
+            let each = |theirs: Vec<OwnedFd>| Ok(Writing::to_each(theirs.into_iter().map(SocketEnd::new), len));
             return handed::publish(case, role, meet, there, each);
         }
         let socket = if let Role::Consumer(_) = role {
@@ -51,7 +54,8 @@ impl Carries<Raw> for UnixStream {
             let [socket]: [OwnedFd; 1] = meet.want_descriptors("socket")?;
             Socket::from(socket)
         };
-        let (tx, rx) = (Writing::new(socket.try_clone()?, len), Reading::new(socket, len));
+        let (tx, rx) = SocketEnd::both(socket)?;
+        let (tx, rx) = (Writing::new(tx, len), Reading::new(rx, len));
         Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(rx) }]))
     }
 }

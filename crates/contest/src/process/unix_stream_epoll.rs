@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
 use crate::buffer::Buffer;
-use crate::byte_stream::{Reading, Writing};
+use crate::byte_stream::{Reading, SocketEnd, Writing};
 
 /// How many sockets one wait tells of.
 const EVENTS: usize = 64;
@@ -34,7 +34,7 @@ impl Mechanism for UnixStreamEpoll {
 }
 
 impl Carries<Raw> for UnixStreamEpoll {
-    type Tx = Writing<Socket>;
+    type Tx = Writing<SocketEnd>;
     type Rx = Receiving;
 
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
@@ -42,9 +42,9 @@ impl Carries<Raw> for UnixStreamEpoll {
         let answers = case.pattern.both_ways();
         if let Role::Producer(index) = role {
             let [socket]: [OwnedFd; 1] = meet.want_descriptors(&format!("socket:{index}"))?;
-            let socket = Socket::from(socket);
-            let tx = Writing::new(socket.try_clone()?, len);
-            let rx = || Receiving::One(Reading::new(socket, len));
+            let (tx, rx) = SocketEnd::both(socket)?;
+            let tx = Writing::new(tx, len);
+            let rx = || Receiving::One(Reading::new(rx, len));
             return Ok(if answers { Ends::both(role, tx, rx()) } else { Ends::producer(index, tx) });
         }
         let (mut polled, mut txs) = (Polled::new()?, Vec::new());
@@ -52,7 +52,7 @@ impl Carries<Raw> for UnixStreamEpoll {
             let (ours, theirs) = Socket::pair()?;
             meet.offer_descriptors(&format!("socket:{index}"), &[theirs.as_fd()])?;
             if answers {
-                txs.push(Writing::new(ours.try_clone()?, len));
+                txs.push(Writing::new(SocketEnd::new(ours.try_clone()?), len));
             }
             polled.add(ours, len)?;
         }
@@ -71,7 +71,7 @@ impl Carries<Raw> for UnixStreamEpoll {
 /// The receiving end.
 pub(super) enum Receiving {
     /// Of a client, which hears the server alone.
-    One(Reading<Socket>),
+    One(Reading<SocketEnd>),
     /// Of the server.
     Several(Polled),
 }

@@ -6,7 +6,7 @@
 //! have come out. The sender goes round over as many pages as that takes, and those of one message more.
 
 use std::future::{Future, ready};
-use std::io::{self, ErrorKind, PipeReader, pipe};
+use std::io::{self, ErrorKind, pipe};
 use std::os::fd::{AsFd, OwnedFd};
 
 use anyhow::{Context, Result};
@@ -20,7 +20,7 @@ use rustix::pipe::{IoSliceRaw, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_si
 
 use super::handed;
 use super::pipe::keeps_whole;
-use crate::byte_stream::Reading;
+use crate::byte_stream::{PipeEnd, Reading};
 
 /// As large as a pipe can be made by everybody, as systems come.
 const SIZE: usize = 1 << 20;
@@ -58,23 +58,23 @@ fn slots(pipe: impl AsFd) -> Result<usize> {
 }
 
 /// A pipe, as large as it may be.
-fn enlarged() -> Result<(PipeReader, OwnedFd)> {
+fn enlarged() -> Result<(OwnedFd, OwnedFd)> {
     let (read, write) = pipe()?;
     // A user with too many large pipes keeps the usual size, which is enough.
     let _ = fcntl_setpipe_size(&write, SIZE);
-    Ok((read, write.into()))
+    Ok((read.into(), write.into()))
 }
 
 impl Carries<Raw> for Vmsplice {
     type Tx = Giving;
-    type Rx = Reading<PipeReader>;
+    type Rx = Reading<PipeEnd>;
 
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         let len = case.payload.len();
-        let there = || enlarged().map(|(read, write)| (write, Reading::new(read, len)));
-        let back = || enlarged().and_then(|(read, write)| Ok((read.into(), Giving::new(write, len)?)));
+        let there = || enlarged().map(|(read, write)| (write, Reading::new(PipeEnd::new(read), len)));
+        let back = || enlarged().and_then(|(read, write)| Ok((read, Giving::new(write, len)?)));
         let tx = |there: OwnedFd| Giving::new(there, len);
-        let rx = |back: OwnedFd| Ok(Reading::new(back.into(), len));
+        let rx = |back: OwnedFd| Ok(Reading::new(PipeEnd::new(back), len));
         handed::open(case, role, meet, there, back, tx, rx)
     }
 }
