@@ -139,7 +139,7 @@ fn a_run_of_every_healthy_mechanism_is_fine() {
     // Every channel in every kind of cell: patterns, payloads, capacities down to a rendezvous, runtimes.
     let channels = ground.bench(10, &["channels", "--profile=standard", "--rounds=1", "--json"]);
     // Every shape of a message, and every codec. The slowest take milliseconds for one.
-    let typed = ground.bench(20, &["ipc-typed", "--profile=standard", "--rounds=1", "--json"]);
+    let typed = ground.bench(80, &["ipc-typed", "--profile=standard", "--rounds=1", "--json"]);
     let baselines = ["process/*-c", "thread/rtrb-by-hand", "--rounds=1", "--json"];
     let by_hand = ["channels", "task/*-by-hand", "thread/crossbeam-by-hand", "--rounds=1", "--json"];
     let mut measured = Vec::new();
