@@ -27,8 +27,11 @@ use crate::own_thread::OwnThread;
 
 type Service = ipc::Service;
 
-/// How long the longest name is that the library gives a socket in the instance's directory.
-const SOCKET_NAME: usize = 59;
+/// How long the longest name is that the library gives a socket in the instance's directory: the prefix, a number of 128 bits,
+/// the suffix.
+const SOCKET_NAME: usize = 10 + 39 + EVENT_SUFFIX.len();
+/// What the names of sockets end with: less than by default, as a path has to be short.
+const EVENT_SUFFIX: &[u8] = b".e";
 /// `sun_path`, with the zero at its end.
 const SUN_PATH: usize = 108;
 
@@ -129,6 +132,7 @@ impl World {
         let root = dir.to_str().context("the instance's directory has a name that is not text")?;
         config.global.set_root_path(&Path::new(root.as_bytes()).map_err(fault)?);
         config.global.prefix = FileName::new(prefix.as_bytes()).map_err(fault)?;
+        config.global.service.event_connection_suffix = FileName::new(EVENT_SUFFIX).map_err(fault)?;
         // There are no others here, and a party that is killed ends the instance.
         config.global.service.cleanup_dead_nodes_on_open = false;
         config.global.node.cleanup_dead_nodes_on_creation = false;
@@ -147,7 +151,7 @@ impl World {
 fn prefix(dir: &std::path::Path) -> String {
     let mut hasher = DefaultHasher::new();
     dir.hash(&mut hasher);
-    format!("iox2-{:08x}-", hasher.finish() as u32)
+    format!("i{:08x}-", hasher.finish() as u32)
 }
 
 #[cold]
