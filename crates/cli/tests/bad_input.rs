@@ -66,7 +66,6 @@ fn sweeps_that_are_none() {
     sweep("sizes = [64]", &["unknown key `sizes`", "known:", "size"]);
     sweep("size = [\"4Kib\"]", &["4Kib", "--size", "one of B, kB"]);
     sweep("size = {}", &["`size`", "table is no text"]);
-    sweep("what = [\"process/pigeon\"]", &[]);
     sweep("what = ", &["is not TOML"]);
     refused(&ground, &["bench", "--config", "no-such.toml"], &["cannot read no-such.toml"]);
 }

@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use nix::libc::PTRACE_SYSCALL_INFO_ENTRY;
 use nix::sys::ptrace::{self, Options};
 use nix::sys::signal::{kill, raise};
@@ -21,14 +21,14 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 /// The argument that makes the command a tracer. A file for the count follows, and the program and its arguments.
 pub const ARGUMENT: &str = "__trace";
 
-/// In the file's place: the program waits until it is traced, from its first system call on.
+/// In the file's place: the program waits until it is traced, from its first system call on. Its tracer's number follows.
 const HELD: &str = "";
 
 /// Runs the program that the arguments after [`ARGUMENT`] name, writes how many system calls it made, and ends as it did.
 pub fn serve(arguments: impl Iterator<Item = OsString>) -> ! {
     let arguments: Vec<_> = arguments.collect();
     let traced = match &*arguments {
-        [held, program, rest @ ..] if held == HELD => hold(Command::new(program).args(rest)),
+        [held, tracer, program, rest @ ..] if held == HELD => hold(tracer, Command::new(program).args(rest)),
         [count, program, rest @ ..] => trace(Path::new(count), program, rest),
         _ => Err(anyhow!("it takes a file and a program")),
     };
@@ -39,8 +39,10 @@ pub fn serve(arguments: impl Iterator<Item = OsString>) -> ! {
 }
 
 /// Stops until somebody lets this process go on, and becomes the program. Never returns but with an error.
-fn hold(program: &mut Command) -> Result<i32> {
+fn hold(tracer: &OsString, program: &mut Command) -> Result<i32> {
     set_parent_process_death_signal(Some(Signal::KILL)).context("asking to end with the tracer")?;
+    // One that has ended by now sends no signal any more, and lets nobody go on.
+    ensure!(Pid::parent().to_string() == tracer.to_string_lossy(), "the tracer has gone");
     raise(nix::sys::signal::Signal::SIGSTOP).context("stopping")?;
     Err(program.exec()).context("starting the program")
 }
@@ -49,7 +51,12 @@ fn hold(program: &mut Command) -> Result<i32> {
 fn trace(count: &Path, program: &OsString, arguments: &[OsString]) -> Result<i32> {
     set_parent_process_death_signal(Some(Signal::KILL)).context("asking to end with the coordinator")?;
     let mut held = Command::new("/proc/self/exe");
-    let child = held.args([ARGUMENT, HELD]).arg(program).args(arguments).spawn().context("starting the program")?;
+    let child = held
+        .args([ARGUMENT, HELD, &Pid::this().to_string()])
+        .arg(program)
+        .args(arguments)
+        .spawn()
+        .context("starting the program")?;
     // The socket is the child's alone, so that the coordinator sees it close.
     let nothing = fs::File::open("/dev/null").context("opening /dev/null")?;
     rustix::stdio::dup2_stdin(nothing.as_fd()).context("giving the socket away")?;
