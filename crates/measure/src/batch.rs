@@ -137,32 +137,6 @@ pub(crate) async fn answer<T: Tx, R: Rx>(
     Ok(())
 }
 
-/// Answers so many questions, each in the sequence of the client that asked and on the end for it; end marks too, until
-/// every client's has come.
-#[inline(always)]
-pub(crate) async fn serve<T: Tx, R: Rx>(
-    ends: &mut Several<T, R>,
-    nexts: &mut [Generator],
-    seen: &mut Verifier,
-    count: u64,
-) -> Ended {
-    for _ in 0..count {
-        let ends_before = seen.ends();
-        ends.rx.get(seen).await.map_err(Stopped::Receiving)?;
-        let client = seen.last().0;
-        let next = &mut nexts[client];
-        if seen.ends() > ends_before {
-            next.end();
-        }
-        let last = ends.txs.len() - 1;
-        ends.txs[client.min(last)].put(next).await.map_err(Stopped::Sending)?;
-        if seen.ended() {
-            break;
-        }
-    }
-    Ok(())
-}
-
 /// The same on a thread that may block.
 ///
 /// Nothing may be inlined into the party's future, or its state is in memory again. That references given to a function do
@@ -214,6 +188,8 @@ pub(crate) mod blocking {
         block(super::answer(ends, next, seen, count))
     }
 
+    /// Answers so many questions, each in the sequence of the client that asked and on the end for it; end marks too, until
+    /// every client's has come.
     #[inline(never)]
     pub(crate) fn serve<T: Tx, R: Rx>(
         ends: &mut Several<T, R>,
@@ -221,7 +197,21 @@ pub(crate) mod blocking {
         seen: &mut Verifier,
         count: u64,
     ) -> Ended {
-        block(super::serve(ends, nexts, seen, count))
+        for _ in 0..count {
+            let ends_before = seen.ends();
+            block(ends.rx.get(seen)).map_err(Stopped::Receiving)?;
+            let client = seen.last().0;
+            let next = &mut nexts[client];
+            if seen.ends() > ends_before {
+                next.end();
+            }
+            let last = ends.txs.len() - 1;
+            block(ends.txs[client.min(last)].put(next)).map_err(Stopped::Sending)?;
+            if seen.ended() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Runs a future to its end on this thread. One of a blocking mechanism is ready at the first poll.

@@ -11,10 +11,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::sync::mpsc;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use hdrhistogram::Histogram;
 
-use crate::batch::{self, Duplex, Several, Stopped, blocking};
+use crate::batch::{self, Duplex, Ended, Several, Stopped, blocking};
 use crate::burst::{Burst, Held, resident};
 use crate::case::{BURST, Case, Load, Pattern, Payload, Place, Role};
 use crate::clock::{self, now_ns};
@@ -75,7 +75,7 @@ pub fn drive<M: Carries<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &mut
     // A burst is as long as it is.
     let window = if bursts { Window::Count { warmup: 1, messages: BURST - 1 } } else { ctx.window };
     let before = if bursts { resident()? } else { 0 };
-    let Ends(mut parties) = mechanism.open(case, role, &mut ctx.meet).context("opening")?;
+    let Ends(parties) = mechanism.open(case, role, &mut ctx.meet).context("opening")?;
     let opened = if bursts { resident()? } else { 0 };
     let executor = mechanism.executor(case)?;
     ensure!(
@@ -90,8 +90,6 @@ pub fn drive<M: Carries<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &mut
         true => Some(Burst::new(opened.saturating_sub(before), resident()?)),
         false => None,
     };
-    // The order that `Assignment::cpus` follows.
-    parties.sort_by_key(|party| party.role);
     let parts = parts(case.pattern, parties, &ctx.cpus)?;
     let leader = parts.iter().map(|part| part.role).max_by_key(|role| matches!(role, Role::Consumer(_)));
     let lossy = mechanism.spec().loss == Loss::Counted;
@@ -228,6 +226,32 @@ fn producer(role: Role) -> usize {
     if let Role::Producer(index) = role { index } else { 0 }
 }
 
+/// What a consumer keeps from batch to batch.
+#[derive(Debug)]
+struct Hearing {
+    /// How long messages of an open loop took.
+    times: Option<Histogram<u64>>,
+    /// What a burst took of memory.
+    held: Option<Held>,
+    /// Messages that were asked for.
+    handled: u64,
+    /// What had arrived before the batch.
+    before: u64,
+    /// When something arrived last.
+    heard_ns: u64,
+}
+
+/// What an asker keeps from round trip to round trip.
+#[derive(Debug)]
+struct Asking {
+    /// What a reading of the clock costs.
+    clock_ns: f64,
+    /// How long round trips took.
+    times: Histogram<u64>,
+    /// How many are timed together.
+    batch: u64,
+}
+
 /// The state of one party's loop.
 struct Loops {
     role: Role,
@@ -269,7 +293,9 @@ impl Loops {
         match holds {
             Holds::Asking(ends) => self.ping::<M, _, _>(ends).await,
             Holds::Answering(ends) => self.pong::<M, _, _>(ends).await,
-            Holds::Serving(ends) => self.serve::<M, _, _>(ends).await,
+            // Servers are processes, and wait as one does. For tasks nothing of it is compiled.
+            Holds::Serving(ends) if M::BLOCKS => self.serve(ends).await,
+            Holds::Serving(_) => bail!("a server of several clients blocks; see Mechanism::BLOCKS"),
             Holds::Sending(tx) if self.pacer.is_some() => self.produce_paced::<M, _>(tx).await,
             Holds::Sending(tx) => self.produce::<M, _>(tx).await,
             Holds::Receiving(rx) => self.consume::<M, _>(rx).await,
@@ -279,8 +305,7 @@ impl Loops {
     /// Sends until the time is over or the share is sent, then the end mark.
     async fn produce<M: Mechanism, T: Tx>(mut self, mut tx: T) -> Result<(PartyReport, Option<Usage>)> {
         loop {
-            let left = self.share.map_or(u64::MAX, |share| share - self.next.made());
-            let mut count = self.meter.stride(self.next.made()).min(left);
+            let mut count = self.batch_to_send();
             if let Some(schedule) = self.schedule {
                 count = 1;
                 let due_ns = schedule.due_ns(producer(self.role), self.next.made());
@@ -289,28 +314,45 @@ impl Loops {
                     break;
                 }
                 let late = if M::BLOCKS { schedule.spin(due_ns) } else { schedule.wait(due_ns).await };
-                self.late_until_ns = late.unwrap_or(self.late_until_ns);
-                self.late += u64::from(due_ns < self.late_until_ns);
+                self.note_late(due_ns, late);
             }
             let put = if M::BLOCKS {
                 blocking::put(&mut tx, &mut self.next, count)
             } else {
                 batch::put(&mut tx, &mut self.next, count).await
             };
-            put.or_else(|stopped| self.forgive(stopped))?;
-            let now = self.meter.look(self.next.made());
-            if self.share.map_or(self.schedule.is_none() && self.meter.over(now), |share| self.next.made() >= share) {
+            if self.has_sent(put)? {
                 break;
             }
         }
         self.produced::<M, _>(tx).await
     }
 
+    // What lies between two batches is the same for every mechanism, and is compiled once.
+
+    /// How many messages are sent before the next look at the clock.
+    fn batch_to_send(&self) -> u64 {
+        let left = self.share.map_or(u64::MAX, |share| share - self.next.made());
+        self.meter.stride(self.next.made()).min(left)
+    }
+
+    /// Notes whether a message of an open loop is late, and until when the next ones are.
+    fn note_late(&mut self, due_ns: u64, late_until_ns: Option<u64>) {
+        self.late_until_ns = late_until_ns.unwrap_or(self.late_until_ns);
+        self.late += u64::from(due_ns < self.late_until_ns);
+    }
+
+    /// Looks at the clock after a batch was sent; whether it was the last.
+    fn has_sent(&mut self, put: Ended) -> Result<bool> {
+        put.or_else(|stopped| self.forgive(stopped))?;
+        let now = self.meter.look(self.next.made());
+        Ok(self.share.map_or(self.schedule.is_none() && self.meter.over(now), |share| self.next.made() >= share))
+    }
+
     /// As [`Loops::produce`], no faster than the mechanism can bear.
     async fn produce_paced<M: Mechanism, T: Tx>(mut self, mut tx: T) -> Result<(PartyReport, Option<Usage>)> {
         'stream: loop {
-            let left = self.share.map_or(u64::MAX, |share| share - self.next.made());
-            for _ in 0..self.meter.stride(self.next.made()).min(left) {
+            for _ in 0..self.batch_to_send() {
                 if let Some(pacer) = &mut self.pacer {
                     pacer.wait();
                 }
@@ -322,15 +364,20 @@ impl Loops {
                     put => put.context("sending")?,
                 }
             }
-            let now = self.meter.look(self.next.made());
-            if let Some(pacer) = &mut self.pacer {
-                pacer.look(now, self.next.made(), self.meter.warming_up());
-            }
-            if self.share.map_or(self.meter.over(now), |share| self.next.made() >= share) {
+            if self.has_sent_paced() {
                 break;
             }
         }
         self.produced::<M, _>(tx).await
+    }
+
+    /// As [`Loops::has_sent`], with a look at the pace.
+    fn has_sent_paced(&mut self) -> bool {
+        let now = self.meter.look(self.next.made());
+        if let Some(pacer) = &mut self.pacer {
+            pacer.look(now, self.next.made(), self.meter.warming_up());
+        }
+        self.share.map_or(self.meter.over(now), |share| self.next.made() >= share)
     }
 
     async fn produced<M: Mechanism, T: Tx>(mut self, mut tx: T) -> Result<(PartyReport, Option<Usage>)> {
@@ -367,28 +414,14 @@ impl Loops {
 
     /// Receives until every producer has ended.
     async fn consume<M: Mechanism, R: Rx>(mut self, mut rx: R) -> Result<(PartyReport, Option<Usage>)> {
-        let mut held = None;
         if let Some(burst) = &self.burst {
             while !burst.is_sent() {
                 pause::<M>().await;
             }
-            held = Some(burst.full()?);
-            self.meter.resume();
         }
-        let mut handled = 0;
-        let mut heard_ns = now_ns();
-        let mut times = match self.schedule {
-            Some(_) => Some(histogram()?),
-            None => None,
-        };
+        let mut hearing = self.hear()?;
         loop {
-            let before = self.seen.received();
-            let most = match (&self.feedback, &times) {
-                (_, Some(_)) => 1,
-                (Some(_), _) => FEEDBACK_STRIDE,
-                _ => u64::MAX,
-            };
-            let count = self.meter.stride(before).min(most);
+            let count = self.batch_to_get(&mut hearing);
             let got = if M::BLOCKS {
                 blocking::get(&mut rx, &mut self.seen, count)
             } else if self.cancels {
@@ -398,56 +431,108 @@ impl Loops {
             } else {
                 batch::get(&mut rx, &mut self.seen, count).await
             };
-            if self.ends_by_close && matches!(&got, Err(stopped) if stopped.at_the_end()) {
-                // By count nobody knows when it is due.
-                let due = self.share.is_some() || self.meter.over(now_ns());
-                ensure!(due, "the stream ended while its producers were still sending");
-                break;
-            }
-            got.or_else(|stopped| self.forgive(stopped))?;
-            if self.seen.ended() {
-                break;
-            }
-            let received = self.seen.received();
-            handled += count;
-            if let (Some(burst), Some(held)) = (&self.burst, &mut held)
-                && handled >= BURST
-            {
-                burst.empty_again(held)?;
-            }
-            let (warming_up, open) = (self.meter.warming_up(), self.meter.open());
-            let now = self.meter.look(received);
-            if let (Some(times), Some(schedule), true) = (&mut times, &self.schedule, received > before) {
-                let (producer, number) = self.seen.last();
-                let due_ns = schedule.due_ns(producer, number);
-                if self.meter.covers(due_ns) {
-                    times.saturating_record(now.saturating_sub(due_ns));
-                }
-            }
-            if (warming_up, open) != (self.meter.warming_up(), self.meter.open()) {
-                self.note_received();
-            }
-            if let Some(feedback) = &mut self.feedback {
-                feedback.tell(now, self.seen.progress());
-                self.note_missing();
-            }
-            if received > before {
-                heard_ns = now;
-            } else if self.given_up(now, heard_ns) {
+            if self.has_received(&mut hearing, got, count)? {
                 break;
             }
         }
+        self.heard(hearing)
+    }
+
+    /// What a consumer begins with; a burst has been sent by then.
+    fn hear(&mut self) -> Result<Hearing> {
+        let mut held = None;
+        if let Some(burst) = &self.burst {
+            held = Some(burst.full()?);
+            self.meter.resume();
+        }
+        let times = match self.schedule {
+            Some(_) => Some(histogram()?),
+            None => None,
+        };
+        Ok(Hearing { times, held, handled: 0, before: 0, heard_ns: now_ns() })
+    }
+
+    /// How many messages are received before the next look at the clock.
+    fn batch_to_get(&self, hearing: &mut Hearing) -> u64 {
+        hearing.before = self.seen.received();
+        let most = match (&self.feedback, &hearing.times) {
+            (_, Some(_)) => 1,
+            (Some(_), _) => FEEDBACK_STRIDE,
+            _ => u64::MAX,
+        };
+        self.meter.stride(hearing.before).min(most)
+    }
+
+    /// Looks at the clock after a batch was received; whether it was the last.
+    fn has_received(&mut self, hearing: &mut Hearing, got: Ended, count: u64) -> Result<bool> {
+        if self.ends_by_close && matches!(&got, Err(stopped) if stopped.at_the_end()) {
+            // By count nobody knows when it is due.
+            let due = self.share.is_some() || self.meter.over(now_ns());
+            ensure!(due, "the stream ended while its producers were still sending");
+            return Ok(true);
+        }
+        got.or_else(|stopped| self.forgive(stopped))?;
+        if self.seen.ended() {
+            return Ok(true);
+        }
+        let (before, received) = (hearing.before, self.seen.received());
+        hearing.handled += count;
+        if let (Some(burst), Some(held)) = (&self.burst, &mut hearing.held)
+            && hearing.handled >= BURST
+        {
+            burst.empty_again(held)?;
+        }
+        let now = self.look_and_note(received);
+        if let (Some(times), Some(schedule), true) = (&mut hearing.times, &self.schedule, received > before) {
+            let (producer, number) = self.seen.last();
+            let due_ns = schedule.due_ns(producer, number);
+            if self.meter.covers(due_ns) {
+                times.saturating_record(now.saturating_sub(due_ns));
+            }
+        }
+        if let Some(feedback) = &mut self.feedback {
+            feedback.tell(now, self.seen.progress());
+            self.note_missing();
+        }
+        Ok(self.silent(&mut hearing.heard_ns, now, received > before))
+    }
+
+    /// A consumer's report.
+    fn heard(mut self, hearing: Hearing) -> Result<(PartyReport, Option<Usage>)> {
         let received = self.seen.received();
-        if self.meter.open() {
-            self.meter.end(received);
-            self.note_received();
-        }
-        self.held = held;
-        let latency = match times {
+        self.close(received);
+        self.held = hearing.held;
+        let latency = match hearing.times {
             Some(times) => Some(LatencyCounts { batch: 1, counts: counts(&times)? }),
             None => None,
         };
         Ok(self.report(0, received, latency))
+    }
+
+    /// Looks at the clock, and notes what has arrived of each producer as the window opens or closes.
+    fn look_and_note(&mut self, received: u64) -> u64 {
+        let (warming_up, open) = (self.meter.warming_up(), self.meter.open());
+        let now = self.meter.look(received);
+        if (warming_up, open) != (self.meter.warming_up(), self.meter.open()) {
+            self.note_received();
+        }
+        now
+    }
+
+    /// Closes a window that is still open.
+    fn close(&mut self, received: u64) {
+        if self.meter.open() {
+            self.meter.end(received);
+            self.note_received();
+        }
+    }
+
+    /// Whether nothing has come for so long that nothing will.
+    fn silent(&self, heard_ns: &mut u64, now: u64, heard: bool) -> bool {
+        if heard {
+            *heard_ns = now;
+        }
+        !heard && self.given_up(now, *heard_ns)
     }
 
     /// Notes what has arrived of each producer, as the window opens or closes.
@@ -474,12 +559,10 @@ impl Loops {
         mut self,
         mut ends: Duplex<T, R>,
     ) -> Result<(PartyReport, Option<Usage>)> {
-        let clock_ns = clock::cost_ns();
-        let mut times = histogram()?;
-        let mut batch: u64 = 1;
+        let mut asking = Asking { clock_ns: clock::cost_ns(), times: histogram()?, batch: 1 };
         loop {
             let left = self.share.map_or(u64::MAX, |share| share - self.next.made());
-            let round_trips = batch.min(left);
+            let round_trips = asking.batch.min(left);
             let asked_ns = now_ns();
             let asked = if M::BLOCKS {
                 blocking::ask(&mut ends, &mut self.next, &mut self.seen, round_trips)
@@ -495,19 +578,8 @@ impl Loops {
                 got.or_else(|stopped| self.forgive(stopped))?;
             }
             let now = now_ns();
-            let took = (now - asked_ns) / round_trips.max(1);
-            let warming_up = self.meter.warming_up();
-            if answered && !self.meter.closed() {
-                times.saturating_record(took.max(1));
-            }
-            self.meter.look_at(now, self.next.made());
-            if warming_up && self.meter.open() && !times.is_empty() {
-                // By the middle one of the warm-up: a lucky one says nothing about the others.
-                let middle_ns = times.value_at_quantile(0.5) as f64;
-                batch = (CLOCKS_PER_SAMPLE * clock_ns / middle_ns).ceil().max(1.0) as u64;
-                times.reset();
-            }
-            if self.share.map_or(self.meter.closed(), |share| self.next.made() >= share) {
+            let took_ns = answered.then(|| (now - asked_ns) / round_trips.max(1));
+            if self.has_asked(&mut asking, now, took_ns) {
                 break;
             }
         }
@@ -520,8 +592,24 @@ impl Loops {
                 break;
             }
         }
-        let counts = counts(&times)?;
-        Ok(self.report(sent, sent, Some(LatencyCounts { batch, counts })))
+        let counts = counts(&asking.times)?;
+        Ok(self.report(sent, sent, Some(LatencyCounts { batch: asking.batch, counts })))
+    }
+
+    /// Notes how long a round trip took, where it was answered; whether it was the last.
+    fn has_asked(&mut self, asking: &mut Asking, now: u64, took_ns: Option<u64>) -> bool {
+        let warming_up = self.meter.warming_up();
+        if let Some(took_ns) = took_ns.filter(|_| !self.meter.closed()) {
+            asking.times.saturating_record(took_ns.max(1));
+        }
+        self.meter.look_at(now, self.next.made());
+        if warming_up && self.meter.open() && !asking.times.is_empty() {
+            // By the middle one of the warm-up: a lucky one says nothing about the others.
+            let middle_ns = asking.times.value_at_quantile(0.5) as f64;
+            asking.batch = (CLOCKS_PER_SAMPLE * asking.clock_ns / middle_ns).ceil().max(1.0) as u64;
+            asking.times.reset();
+        }
+        self.share.map_or(self.meter.closed(), |share| self.next.made() >= share)
     }
 
     /// Answers until the end mark, and that too.
@@ -538,15 +626,7 @@ impl Loops {
             } else {
                 batch::answer(&mut ends, &mut self.next, &mut self.seen, count).await
             };
-            done.or_else(|stopped| self.forgive(stopped))?;
-            if self.seen.ended() {
-                break;
-            }
-            let answered = self.next.made();
-            let now = self.meter.look(answered);
-            if answered > before {
-                heard_ns = now;
-            } else if self.given_up(now, heard_ns) {
+            if self.has_answered(done, before, &mut heard_ns)? {
                 break;
             }
         }
@@ -556,46 +636,46 @@ impl Loops {
         Ok(self.report(sent, sent, None))
     }
 
+    /// Looks at the clock after a batch was answered; whether it was the last.
+    fn has_answered(&mut self, done: Ended, before: u64, heard_ns: &mut u64) -> Result<bool> {
+        done.or_else(|stopped| self.forgive(stopped))?;
+        if self.seen.ended() {
+            return Ok(true);
+        }
+        let answered = self.next.made();
+        let now = self.meter.look(answered);
+        Ok(self.silent(heard_ns, now, answered > before))
+    }
+
     /// Answers the questions of several until each has sent its end mark, and these too.
-    async fn serve<M: Mechanism, T: Tx, R: Rx>(
-        mut self,
-        mut ends: Several<T, R>,
-    ) -> Result<(PartyReport, Option<Usage>)> {
+    async fn serve<T: Tx, R: Rx>(mut self, mut ends: Several<T, R>) -> Result<(PartyReport, Option<Usage>)> {
         let mut heard_ns = now_ns();
         let mut nexts: Vec<_> = (0..self.clients).map(|client| self.next.of(client)).collect();
         loop {
             let before = self.seen.received();
             let count = self.meter.stride(before);
-            let done = if M::BLOCKS {
-                blocking::serve(&mut ends, &mut nexts, &mut self.seen, count)
-            } else {
-                batch::serve(&mut ends, &mut nexts, &mut self.seen, count).await
-            };
-            done.or_else(|stopped| self.forgive(stopped))?;
-            if self.seen.ended() {
-                break;
-            }
-            let served = self.seen.received();
-            let (warming_up, open) = (self.meter.warming_up(), self.meter.open());
-            let now = self.meter.look(served);
-            if (warming_up, open) != (self.meter.warming_up(), self.meter.open()) {
-                self.note_received();
-            }
-            if served > before {
-                heard_ns = now;
-            } else if self.given_up(now, heard_ns) {
+            let done = blocking::serve(&mut ends, &mut nexts, &mut self.seen, count);
+            if self.has_served(done, before, &mut heard_ns)? {
                 break;
             }
         }
         let served = self.seen.received();
-        if self.meter.open() {
-            self.meter.end(served);
-            self.note_received();
-        }
+        self.close(served);
         for tx in &mut ends.txs {
             tx.flush().await.context("flushing")?;
         }
         Ok(self.report(served, served, None))
+    }
+
+    /// As [`Loops::has_answered`], of a server.
+    fn has_served(&mut self, done: Ended, before: u64, heard_ns: &mut u64) -> Result<bool> {
+        done.or_else(|stopped| self.forgive(stopped))?;
+        if self.seen.ended() {
+            return Ok(true);
+        }
+        let served = self.seen.received();
+        let now = self.look_and_note(served);
+        Ok(self.silent(heard_ns, now, served > before))
     }
 
     /// Lets pass what a mechanism that may lose has to live with.

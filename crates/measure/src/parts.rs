@@ -29,7 +29,8 @@ pub(crate) struct Part<T, R> {
     pub(crate) holds: Holds<T, R>,
 }
 
-/// The loops of a child whose mechanism opened these ends, sorted by role; `cpus` has a core for each of its parties.
+/// The loops of a child whose mechanism opened these ends, in the order of their roles; `cpus` has a core for each of its
+/// parties in that order.
 ///
 /// # Errors
 /// Where a party lacks an end that its pattern needs.
@@ -40,7 +41,11 @@ pub(crate) fn parts<T, R>(
 ) -> Result<Vec<Part<T, R>>> {
     let mut parts = Vec::new();
     let mut server = None;
-    for (index, Party { role, tx, rx }) in parties.into_iter().enumerate() {
+    // Sorted by their roles alone: a sort of ends would be compiled for every mechanism, and is longer than the loops.
+    let order = order(parties.iter().map(|party| party.role).collect());
+    let mut parties: Vec<Option<Party<T, R>>> = parties.into_iter().map(Some).collect();
+    for (index, at) in order.into_iter().enumerate() {
+        let Some(Party { role, tx, rx }) = parties[at].take() else { continue };
         let lacks = |end: &str| format!("the mechanism opened no {end} end for {role} of a {pattern}");
         let cpu = cpus.get(index).copied().flatten();
         let mut add = |role, holds| parts.push(Part { role, cpu, holds });
@@ -76,6 +81,13 @@ pub(crate) fn parts<T, R>(
         parts.push(Part { role, cpu, holds: Holds::Serving(Several { rx, txs }) });
     }
     Ok(parts)
+}
+
+/// The places of these roles, in the roles' order.
+fn order(roles: Vec<Role>) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..roles.len()).collect();
+    places.sort_by_key(|&place| roles[place]);
+    places
 }
 
 #[cfg(test)]
