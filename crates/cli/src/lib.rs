@@ -32,6 +32,12 @@ use estafette_measure::{Registry, child, tracer};
 use crate::args::{Args, Command};
 use crate::exit::Exit;
 
+/// Whether this build has the command's own mechanisms, but not those behind a feature.
+const PEERS_LEFT_OUT: bool = cfg!(all(feature = "contest", not(feature = "all-peers")));
+/// How to get the others.
+const PEERS: &str = "not in this build: libraries and servers that need more than cargo and gcc (Cap'n Proto, D-Bus, gRPC, iceoryx2, \
+                     MQTT, nanomsg, NATS, nng, Redis, zenoh, ZeroMQ); build with `--features all-peers`, see the README";
+
 /// Runs the command on the program's arguments. A child process of an instance never returns from here.
 pub fn main(registry: Registry) -> ExitCode {
     match std::env::args_os().nth(1) {

@@ -12,9 +12,9 @@ use estafette_measure::{Registry, units};
 use serde::Serialize;
 
 use crate::args::List;
-use crate::columns::{Left, Right, columns};
+use crate::columns::{Left, Right, columns, wrapped};
 use crate::exit::Exit;
-use crate::{print, print_json, tell};
+use crate::{PEERS, PEERS_LEFT_OUT, print, print_json, tell};
 
 /// A mechanism as `--json` gives it.
 #[derive(Serialize)]
@@ -73,7 +73,11 @@ pub(crate) fn run(registry: &Registry, args: &List) -> Result<Exit> {
     if args.json {
         print_json(&listed)?;
     } else {
-        print(&tables(&listed))?;
+        let mut text = tables(&listed);
+        if args.what.is_empty() && PEERS_LEFT_OUT {
+            text.push_str(&format!("\n{}", wrapped("", PEERS)));
+        }
+        print(&text)?;
     }
     Ok(Exit::Fine)
 }
