@@ -18,12 +18,12 @@ use crate::batch::{self, Duplex, Ended, Several, Stopped, blocking};
 use crate::burst::{Burst, Held, resident};
 use crate::case::{BURST, Case, Load, Pattern, Payload, Place, Role};
 use crate::clock::{self, now_ns};
-use crate::executor::{Job, Work};
+use crate::executor::{Executor, Job, Work};
 use crate::limits::pin_to;
 use crate::mechanism::{Carries, Ends, Mechanism, Rx, Tx};
 use crate::message::{Generator, Verifier};
 use crate::pace::{Feedback, Pacer};
-use crate::parts::{Holds, parts};
+use crate::parts::{Holds, Part, parts};
 use crate::protocol::{LatencyCounts, PartyReport, Report};
 use crate::rendezvous::Rendezvous;
 use crate::schedule::{Schedule, yield_now};
@@ -72,8 +72,6 @@ pub fn drive<M: Carries<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &mut
         return Ok(Report { parties: Vec::new(), usage: Some(ctx.meet.spent().and(&elsewhere)) });
     }
     let bursts = case.pattern == Pattern::Burst;
-    // A burst is as long as it is.
-    let window = if bursts { Window::Count { warmup: 1, messages: BURST - 1 } } else { ctx.window };
     let before = if bursts { resident()? } else { 0 };
     let Ends(parties) = mechanism.open(case, role, &mut ctx.meet).context("opening")?;
     let opened = if bursts { resident()? } else { 0 };
@@ -90,9 +88,37 @@ pub fn drive<M: Carries<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &mut
         true => Some(Burst::new(opened.saturating_sub(before), resident()?)),
         false => None,
     };
-    let parts = parts(case.pattern, parties, &ctx.cpus)?;
-    let leader = parts.iter().map(|part| part.role).max_by_key(|role| matches!(role, Role::Consumer(_)));
-    let lossy = mechanism.spec().loss == Loss::Counted;
+    // From here on nothing depends on what the ends are.
+    let mut starts = Vec::new();
+    for Part { role, cpu, holds } in parts(case.pattern, parties, &ctx.cpus)? {
+        let run: Run = Box::new(move |loops| Box::pin(loops.run::<M, _, _>(holds)));
+        starts.push(Start { role, cpu, run });
+    }
+    play(case, role, ctx, executor, starts, mechanism.spec().loss == Loss::Counted, burst)
+}
+
+/// What a party does with its state: one dynamic call an instance, none a message.
+type Run = Box<dyn FnOnce(Loops) -> Work<(PartyReport, Option<Usage>)>>;
+
+/// A party that is ready to start.
+struct Start {
+    role: Role,
+    cpu: Option<usize>,
+    run: Run,
+}
+
+/// Waits for the other children and runs the parties of this one to their end.
+fn play(
+    case: &Case,
+    role: Role,
+    ctx: &mut Ctx,
+    executor: Box<dyn Executor>,
+    starts: Vec<Start>,
+    lossy: bool,
+    burst: Option<Burst>,
+) -> Result<Report> {
+    let window = window(case, ctx);
+    let leader = starts.iter().map(|start| start.role).max_by_key(|role| matches!(role, Role::Consumer(_)));
     let paced = lossy && !case.pattern.both_ways();
     let competing = case.pattern == Pattern::Mpmc;
     let cancels = case.pattern == Pattern::Cancel;
@@ -100,8 +126,7 @@ pub fn drive<M: Carries<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &mut
     let mut pacers = pacers.into_iter();
     let start_ns = ctx.meet.ready()?;
     let (reports, received) = mpsc::channel();
-    let jobs = parts.into_iter().map(|part| {
-        let role = part.role;
+    let jobs = starts.into_iter().map(|Start { role, cpu, run }| {
         let schedule = match case.load {
             Load::Rate(rate) => Some(Schedule::new(start_ns, rate, case.producers)),
             Load::Saturated => None,
@@ -131,10 +156,9 @@ pub fn drive<M: Carries<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &mut
         };
         let name = role.to_string();
         let reports = reports.clone();
-        let (cpu, holds) = (part.cpu, part.holds);
+        let running = run(loops);
         let work: Work<()> = Box::pin(async move {
-            let report = loops.run::<M, _, _>(holds).await?;
-            let _ = reports.send(report);
+            let _ = reports.send(running.await?);
             Ok(())
         });
         Job { name, cpu, work }
@@ -149,6 +173,14 @@ pub fn drive<M: Carries<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &mut
     }
     report.parties.sort_by_key(|party| party.role);
     Ok(report)
+}
+
+/// What is measured: a burst is as long as it is.
+fn window(case: &Case, ctx: &Ctx) -> Window {
+    match case.pattern {
+        Pattern::Burst => Window::Count { warmup: 1, messages: BURST - 1 },
+        _ => ctx.window,
+    }
 }
 
 /// The way back on which the consumer of a mechanism that may lose tells its producers what has arrived: the consumer's

@@ -130,15 +130,10 @@ impl<T, R> Ends<T, R> {
         match case.pattern {
             Pattern::PingPong => {
                 let (back_tx, back_rx) = open()?;
-                let mut ends = Ends::both(client, tx, back_rx);
-                ends.0.extend(Ends::both(server, back_tx, rx).0);
-                Ok(ends)
+                let asking = Party { role: client, tx: Some(tx), rx: Some(back_rx) };
+                Ok(Ends(vec![asking, Party { role: server, tx: Some(back_tx), rx: Some(rx) }]))
             }
-            Pattern::Stream | Pattern::Cancel | Pattern::Burst => {
-                let mut ends = Ends::producer(0, tx);
-                ends.0.extend(Ends::consumer(0, rx).0);
-                Ok(ends)
-            }
+            Pattern::Stream | Pattern::Cancel | Pattern::Burst => Ok(Ends::many([tx], [rx])),
             pattern => bail!("one sender and one receiver cannot play {pattern}"),
         }
     }
@@ -160,9 +155,13 @@ impl<T, R> Ends<T, R> {
 
     /// Every end of a case with several producers, or consumers, inside one process.
     pub fn many(txs: impl IntoIterator<Item = T>, rxs: impl IntoIterator<Item = R>) -> Self {
-        let producers = txs.into_iter().enumerate().flat_map(|(index, tx)| Ends::producer(index, tx).0);
-        let mut ends = Ends(producers.collect());
-        ends.0.extend(rxs.into_iter().enumerate().flat_map(|(index, rx)| Ends::consumer(index, rx).0));
+        let mut ends = Ends(Vec::new());
+        for (index, tx) in (0..).zip(txs) {
+            ends.0.push(Party { role: Role::Producer(index), tx: Some(tx), rx: None });
+        }
+        for (index, rx) in (0..).zip(rxs) {
+            ends.0.push(Party { role: Role::Consumer(index), tx: None, rx: Some(rx) });
+        }
         ends
     }
 }

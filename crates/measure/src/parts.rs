@@ -36,18 +36,24 @@ pub(crate) struct Part<T, R> {
 /// Where a party lacks an end that its pattern needs.
 pub(crate) fn parts<T, R>(
     pattern: Pattern,
-    parties: Vec<Party<T, R>>,
+    mut parties: Vec<Party<T, R>>,
     cpus: &[Option<usize>],
 ) -> Result<Vec<Part<T, R>>> {
     let mut parts = Vec::new();
     let mut server = None;
-    // Sorted by their roles alone: a sort of ends would be compiled for every mechanism, and is longer than the loops.
-    let order = order(parties.iter().map(|party| party.role).collect());
-    let mut parties: Vec<Option<Party<T, R>>> = parties.into_iter().map(Some).collect();
-    for (index, at) in order.into_iter().enumerate() {
-        let Some(Party { role, tx, rx }) = parties[at].take() else { continue };
+    // By their roles alone, and without iterators: what is generic here is compiled for every mechanism, and a sort of its
+    // ends would be longer than the loops.
+    let mut roles = Vec::with_capacity(parties.len());
+    for party in &parties {
+        roles.push(party.role);
+    }
+    for (a, b) in sorting(roles) {
+        parties.swap(a, b);
+    }
+    let mut cpus = cpus.iter().copied();
+    for Party { role, tx, rx } in parties {
         let lacks = |end: &str| format!("the mechanism opened no {end} end for {role} of a {pattern}");
-        let cpu = cpus.get(index).copied().flatten();
+        let cpu = cpus.next().flatten();
         let mut add = |role, holds| parts.push(Part { role, cpu, holds });
         match (pattern, role) {
             (Pattern::RequestReply, Role::Consumer(_)) => {
@@ -83,11 +89,22 @@ pub(crate) fn parts<T, R>(
     Ok(parts)
 }
 
-/// The places of these roles, in the roles' order.
-fn order(roles: Vec<Role>) -> Vec<usize> {
-    let mut places: Vec<usize> = (0..roles.len()).collect();
-    places.sort_by_key(|&place| roles[place]);
-    places
+/// The swaps, one after the other, that bring these roles into their order; those that are alike stay as they are.
+fn sorting(roles: Vec<Role>) -> Vec<(usize, usize)> {
+    let mut order: Vec<usize> = (0..roles.len()).collect();
+    order.sort_by_key(|&place| roles[place]);
+    let mut swaps = Vec::new();
+    for to in 0..order.len() {
+        let mut from = order[to];
+        // What lay there has been swapped on, perhaps more than once.
+        while from < to {
+            from = order[from];
+        }
+        if from != to {
+            swaps.push((to, from));
+        }
+    }
+    swaps
 }
 
 #[cfg(test)]
@@ -117,6 +134,19 @@ mod tests {
         let parts = parts(Pattern::RequestReply, parties, &[Some(3)]).unwrap();
         assert!(matches!(&parts[0], Part { cpu: Some(3), holds: Holds::Serving(ends), .. } if ends.txs == [1, 2]));
         assert!(roles(Pattern::RequestReply, vec![Party { role: Role::Consumer(0), tx: Some(1), rx: None }]).is_err());
+    }
+
+    #[test]
+    fn parties_are_sorted_and_those_alike_keep_their_order() {
+        let mut random = fastrand::Rng::with_seed(1);
+        for len in 0..20 {
+            let roles: Vec<_> = (0..len).map(|_| Role::Producer(random.usize(..5))).collect();
+            let mut swapped: Vec<_> = roles.iter().copied().enumerate().collect();
+            let mut sorted = swapped.clone();
+            sorted.sort_by_key(|(_, role)| *role);
+            sorting(roles).into_iter().for_each(|(a, b)| swapped.swap(a, b));
+            assert_eq!(swapped, sorted);
+        }
     }
 
     #[test]
