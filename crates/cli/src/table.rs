@@ -9,6 +9,7 @@ use estafette_measure::stats::Verdict;
 use estafette_measure::{MAX_LOSS, units};
 
 use crate::columns::{Left, Right, columns, lines, plain, wrapped};
+use crate::with_remedy;
 
 /// One cell's table with its heading.
 pub(crate) fn ranking(ranking: &Ranking) -> String {
@@ -211,7 +212,7 @@ pub(crate) fn caveats(ranking: &Ranking) -> String {
     }
     for row in &ranking.rows {
         if let Some((count, why)) = &row.failed {
-            let why = lines(why).replace('\n', "\n    ");
+            let why = lines(&with_remedy(why)).replace('\n', "\n    ");
             text.push_str(&format!("  {} failed in {count} instance(s): {why}\n", row.spec.name));
         }
         if let Some(breach) = &row.breach {

@@ -23,8 +23,8 @@ const SUN_PATH: usize = 108;
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
-    /// Held until the directory has gone.
-    _lock: Option<File>,
+    /// Held until the directory goes.
+    lock: Option<File>,
     instances: u64,
 }
 
@@ -48,10 +48,10 @@ impl Scratch {
             );
         }
         DirBuilder::new().mode(0o700).create(&path).with_context(remedy)?;
-        let mut scratch = Scratch { path, _lock: None, instances: 0 };
+        let mut scratch = Scratch { path, lock: None, instances: 0 };
         let lock = File::create(scratch.path.join(LOCK)).with_context(remedy)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive).with_context(remedy)?;
-        scratch._lock = Some(lock);
+        scratch.lock = Some(lock);
         Ok(scratch)
     }
 
@@ -63,7 +63,7 @@ impl Scratch {
         self.instances += 1;
         let path = self.path.join(format!("i{}", self.instances));
         fs::create_dir(&path).with_context(|| format!("making {}", path.display()))?;
-        Ok(Scratch { path, _lock: None, instances: 0 })
+        Ok(Scratch { path, lock: None, instances: 0 })
     }
 
     /// Where it is.
@@ -74,6 +74,8 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
+        // Removing takes descriptors, and this run may have ended for want of them.
+        drop(self.lock.take());
         // Nothing can be done about a failure here; the next run's sweep tries again.
         shared_memory::remove(&self.path);
         let _ = fs::remove_dir_all(&self.path);

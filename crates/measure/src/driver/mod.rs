@@ -1,0 +1,168 @@
+//! Drives the parties of a child: opens a mechanism's ends, waits for the other children and runs each party's loop.
+
+mod loops;
+mod party;
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixDatagram;
+use std::sync::mpsc;
+
+use anyhow::{Context, Result, ensure};
+
+pub(crate) use self::party::histogram;
+use self::party::{Party, Setting};
+use crate::burst::{Burst, resident};
+use crate::case::{BURST, Case, Pattern, Place, Role};
+use crate::executor::{Executor, Job, Work};
+use crate::limits::pin_to;
+use crate::mechanism::{Carries, Ends};
+use crate::pace::{Feedback, Pacer};
+use crate::parts::{Part, parts};
+use crate::protocol::{PartyReport, Report};
+use crate::rendezvous::Rendezvous;
+use crate::spec::{Loss, Runtime};
+use crate::usage::Usage;
+use crate::window::Window;
+
+/// What a child knows of its instance besides the case.
+#[derive(Debug)]
+pub struct Ctx {
+    /// How the children meet.
+    pub meet: Rendezvous,
+    /// What to measure.
+    pub window: Window,
+    /// What messages are made of.
+    pub seed: u64,
+    /// The core for each party this child plays; see [`crate::protocol::Assignment::cpus`].
+    pub cpus: Vec<Option<usize>>,
+}
+
+/// Opens a mechanism's ends, waits for the other children and runs the loops of the case's pattern.
+///
+/// # Errors
+/// Whatever keeps the mechanism from being opened or its messages from being moved.
+pub fn drive<M: Carries<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &mut Ctx) -> Result<Report> {
+    if let [Some(cpu)] = ctx.cpus[..] {
+        // Before anything is opened: what a mechanism starts, threads of its own or a server, stays with its party.
+        pin_to(cpu).with_context(|| format!("pinning to core {cpu}"))?;
+    }
+    if role == Role::Broker {
+        let elsewhere = mechanism.broker(case, &mut ctx.meet)?;
+        return Ok(Report { parties: Vec::new(), usage: Some(ctx.meet.spent().and(&elsewhere)) });
+    }
+    let bursts = case.pattern == Pattern::Burst;
+    let before = if bursts { resident()? } else { 0 };
+    let Ends(parties) = mechanism.open(case, role, &mut ctx.meet).context("opening")?;
+    let opened = if bursts { resident()? } else { 0 };
+    let executor = mechanism.executor(case)?;
+    ensure!(
+        M::BLOCKS == (case.runtime == Runtime::Thread),
+        "{} runs on {}, but says that its ends {}: see Mechanism::BLOCKS",
+        case.mechanism,
+        case.runtime,
+        if M::BLOCKS { "block" } else { "do not block" }
+    );
+    let burst = match bursts {
+        // The runtime's own memory is not the channel's.
+        true => Some(Burst::new(opened.saturating_sub(before), resident()?)),
+        false => None,
+    };
+    // From here on nothing depends on what the ends are.
+    let mut starts = Vec::new();
+    for Part { role, cpu, holds } in parts(case.pattern, parties, &ctx.cpus)? {
+        let run: Run = Box::new(move |party| Box::pin(party.run::<M, _, _>(holds)));
+        starts.push(Start { role, cpu, run });
+    }
+    play(case, role, ctx, executor, starts, mechanism.spec().loss == Loss::Counted, burst)
+}
+
+/// What a party does with its state: one dynamic call an instance, none a message.
+type Run = Box<dyn FnOnce(Party) -> Work<(PartyReport, Option<Usage>)>>;
+
+/// A party that is ready to start.
+struct Start {
+    role: Role,
+    cpu: Option<usize>,
+    run: Run,
+}
+
+/// Waits for the other children and runs the parties of this one to their end.
+fn play(
+    case: &Case,
+    role: Role,
+    ctx: &mut Ctx,
+    executor: Box<dyn Executor>,
+    starts: Vec<Start>,
+    lossy: bool,
+    burst: Option<Burst>,
+) -> Result<Report> {
+    let window = window(case, ctx);
+    let leader = starts.iter().map(|start| start.role).max_by_key(|role| matches!(role, Role::Consumer(_)));
+    let paced = lossy && !case.pattern.both_ways();
+    let (mut feedback, pacers) = if paced { feedback(case, role, &mut ctx.meet)? } else { (None, Vec::new()) };
+    let mut pacers = pacers.into_iter();
+    let start_ns = ctx.meet.ready()?;
+    let (reports, received) = mpsc::channel();
+    let setting = Setting { case, seed: ctx.seed, window, start_ns, leader, lossy, burst };
+    let jobs = starts.into_iter().map(|Start { role, cpu, run }| {
+        let mut party = Party::new(&setting, role);
+        match role {
+            Role::Consumer(_) => party.feedback = feedback.take(),
+            Role::Producer(_) => party.pacer = pacers.next(),
+            _ => {}
+        }
+        let name = role.to_string();
+        let reports = reports.clone();
+        let running = run(party);
+        let work: Work<()> = Box::pin(async move {
+            let _ = reports.send(running.await?);
+            Ok(())
+        });
+        Job { name, cpu, work }
+    });
+    let jobs = jobs.collect();
+    drop(reports);
+    executor.run(jobs)?;
+    let mut report = Report::default();
+    for (party, usage) in received.try_iter() {
+        report.usage = report.usage.or(usage);
+        report.parties.push(party);
+    }
+    report.parties.sort_by_key(|party| party.role);
+    Ok(report)
+}
+
+/// What is measured: a burst is as long as it is.
+fn window(case: &Case, ctx: &Ctx) -> Window {
+    match case.pattern {
+        Pattern::Burst => Window::Count { warmup: 1, messages: BURST - 1 },
+        _ => ctx.window,
+    }
+}
+
+/// The way back on which the consumer of a mechanism that may lose tells its producers what has arrived: the consumer's
+/// end where it is played here, and those of the producers that are.
+fn feedback(case: &Case, role: Role, meet: &mut Rendezvous) -> Result<(Option<Feedback>, Vec<Pacer>)> {
+    let yields = case.place == Place::SameCore;
+    // Of several that receive the same, the first speaks for all.
+    if matches!(role, Role::Consumer(1..)) {
+        return Ok((None, Vec::new()));
+    }
+    if let Role::Producer(index) = role {
+        let [end]: [OwnedFd; 1] = meet.want_descriptors(&format!("feedback:{index}"))?;
+        return Ok((None, vec![Pacer::new(end.into(), yields)]));
+    }
+    let (mut ends, mut pacers) = (Vec::new(), Vec::new());
+    for index in 0..case.senders() {
+        let (ours, theirs) = UnixDatagram::pair()?;
+        ours.set_nonblocking(true)?;
+        theirs.set_nonblocking(true)?;
+        if role == Role::All {
+            pacers.push(Pacer::new(theirs, yields));
+        } else {
+            meet.offer_descriptors(&format!("feedback:{index}"), &[theirs.as_fd()])?;
+        }
+        ends.push(ours);
+    }
+    Ok((Some(Feedback::new(ends)), pacers))
+}
