@@ -28,14 +28,14 @@ pub(crate) fn arguments(file: &Path, bench: &Command, given: &ArgMatches) -> Res
     }
     let text = fs::read_to_string(file).with_context(|| format!("cannot read {name}"))?;
     let table: toml::Table = text.parse().with_context(|| format!("{name} is not TOML"))?;
-    let known: Vec<&str> = options(bench).chain([WHAT]).collect();
+    let known: Vec<(&str, &str)> = options(bench).chain([(WHAT, WHAT)]).collect();
     let (mut options, mut what) = (Vec::new(), Vec::new());
     for (key, value) in &table {
-        if !known.contains(&key.as_str()) {
+        let Some((_, id)) = known.iter().find(|(known, _)| known == key) else {
+            let known: Vec<&str> = known.iter().map(|(known, _)| *known).collect();
             bail!("{name}: unknown key `{key}`; known: {}", known.join(", "));
-        }
+        };
         let values = values(value).with_context(|| format!("{name}: `{key}`"))?;
-        let id = if key == WHAT { WHAT } else { key };
         if given.value_source(id) == Some(ValueSource::CommandLine) {
             continue;
         }
@@ -48,9 +48,15 @@ pub(crate) fn arguments(file: &Path, bench: &Command, given: &ArgMatches) -> Res
     Ok([options, what].concat())
 }
 
-/// The long options of a command that a file can give.
-fn options(bench: &Command) -> impl Iterator<Item = &str> {
-    bench.get_arguments().filter_map(|argument| argument.get_long()).filter(|long| !NOT_IN_FILES.contains(long))
+/// The long options of a command that a file can give, by each of their names, and the arguments they are.
+fn options(bench: &Command) -> impl Iterator<Item = (&str, &str)> {
+    let of_a_file = |long: &&str| !NOT_IN_FILES.contains(long);
+    let options =
+        bench.get_arguments().filter(move |argument| argument.get_long().is_some_and(|long| of_a_file(&long)));
+    options.flat_map(|argument| {
+        let aliases = argument.get_visible_aliases().unwrap_or_default();
+        argument.get_long().into_iter().chain(aliases).map(|name| (name, argument.get_id().as_str()))
+    })
 }
 
 /// A value, or each of a list, as it would stand on the command line.
@@ -94,6 +100,12 @@ mod tests {
         let mut read = read(text, &[]).unwrap();
         read.sort();
         assert_eq!(read, ["--pattern=ping-pong", "--rounds=3", "--size=100B,4096", "process/pipe", "process/unix-*"]);
+    }
+
+    #[test]
+    fn an_options_other_names_are_keys_too() {
+        assert_eq!(read("clients = 4", &[]).unwrap(), ["--clients=4"]);
+        assert_eq!(read("subscribers = 4", &["--producers", "2"]).unwrap(), [""; 0]);
     }
 
     #[test]

@@ -144,7 +144,8 @@ pub(crate) fn fairness(rankings: &[Ranking]) -> String {
     if text.is_empty() { text } else { format!("Fairness: the slowest producer's messages ÷ the mean\n\n{text}") }
 }
 
-/// System calls for a message, or round trip: of each distance the first cell of every pattern and way to wait.
+/// System calls for a message, or round trip: of each distance the first cell of every pattern, kind of payload
+/// and way to wait.
 pub(crate) fn system_calls(rankings: &[Ranking]) -> String {
     let mut text = String::new();
     for scope in Scope::ALL {
@@ -153,7 +154,9 @@ pub(crate) fn system_calls(rankings: &[Ranking]) -> String {
         for ranking in rankings.iter().filter(|ranking| ranking.cell.scope == scope) {
             let cell = &ranking.cell;
             let mut rows = ranking.rows.iter().filter(|row| !row.control && row.calls.is_some()).peekable();
-            let like = |other: &&Ranking| (other.cell.pattern, other.cell.wait) == (cell.pattern, cell.wait);
+            // What carries no bytes has a cell of its own.
+            let kind = |cell: &Cell| (cell.pattern, cell.wait, cell.payload.kind());
+            let like = |other: &&Ranking| kind(&other.cell) == kind(cell);
             if rows.peek().is_some() && !cells.iter().any(like) {
                 cells.push(ranking);
                 rows.for_each(|row| {

@@ -81,7 +81,7 @@ pub fn bind(cell: &Cell, limits: &Limits, ring_ns: Option<f64>, handling: &[Hand
         return bound("fill and check", handled? * times);
     }
     if cell.pattern == Pattern::Codec {
-        // Two copies of the bytes and a look at them; what that takes is what the row says that does no more.
+        // A copy of the bytes and a look at them; what that takes is what the row says that does no more.
         return bound("copying and looking", ring_ns?);
     }
     if let Some(ns) = ring_ns {

@@ -270,6 +270,12 @@ pub fn can_run(entry: &dyn Entry, case: &Case, cores: usize) -> Result<(), Strin
             "spinning on one core measures the scheduler's time slice: {other}two cores with --place other-core"
         ));
     }
+    let spinning = case.senders() + case.consumers();
+    if case.wait == Wait::Spin && case.pattern != Pattern::Codec && spinning > cores {
+        return Err(format!(
+            "{spinning} ends that spin take as many cores, {cores} are there: use fewer, or --wait block"
+        ));
+    }
     if case.place == Place::OtherCore && cores < 2 {
         return Err(String::from("there is only one core for us: use --place same-core"));
     }

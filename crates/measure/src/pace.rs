@@ -3,7 +3,8 @@
 //! A producer that sends as fast as it can measures how much it can throw away. So during the warm-up the producer
 //! looks for the rate by bisection, in short slices with a pause after each so that what is queued drains; while the
 //! window is open it holds the rate, and gives way where more is lost after all. The consumer tells it what has
-//! arrived over a UNIX datagram pair beside the mechanism.
+//! arrived over a UNIX datagram pair beside the mechanism. Where several consumers each get every message, the one that
+//! lost most decides.
 
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
@@ -60,16 +61,24 @@ impl Feedback {
     }
 }
 
+/// A producer's end of a way back, and what the consumer told on it.
+struct Told {
+    end: UnixDatagram,
+    /// Before the slice under way.
+    before: Seen,
+    last: Seen,
+}
+
 /// Decides when a producer may send.
 pub(crate) struct Pacer {
-    feedback: UnixDatagram,
+    /// One for each consumer that gets every message.
+    feedback: Vec<Told>,
     /// Messages a nanosecond; infinite where nothing holds the producer back.
     rate: f64,
     due_ns: f64,
     slice_ends_ns: u64,
     slice_began_ns: u64,
     sent_before: u64,
-    before: Seen,
     /// The rates known to be low enough and too high.
     bracket: Option<(f64, f64)>,
     searching: bool,
@@ -78,16 +87,15 @@ pub(crate) struct Pacer {
 }
 
 impl Pacer {
-    /// Hears what has arrived through `feedback`. `yields` where the consumer is on the same core.
-    pub(crate) fn new(feedback: UnixDatagram, yields: bool) -> Pacer {
+    /// Hears what has arrived through `feedback`. `yields` where the consumers are on the same core.
+    pub(crate) fn new(feedback: Vec<UnixDatagram>, yields: bool) -> Pacer {
         Pacer {
-            feedback,
+            feedback: feedback.into_iter().map(|end| Told { end, before: (0, 0), last: (0, 0) }).collect(),
             rate: f64::INFINITY,
             due_ns: 0.0,
             slice_ends_ns: 0,
             slice_began_ns: 0,
             sent_before: 0,
-            before: (0, 0),
             bracket: None,
             searching: true,
             yields,
@@ -120,14 +128,15 @@ impl Pacer {
         if self.slice_ends_ns > 0 {
             let slice = (sent - self.sent_before) as f64;
             let offered = slice / (now - self.slice_began_ns) as f64;
-            let mut seen = self.latest(self.before);
-            let behind = sent.saturating_sub(seen.0) as f64 > FEW.max(slice * MAX_BEHIND);
+            self.hear();
+            let most_behind = FEW.max(slice * MAX_BEHIND);
+            let behind = self.feedback.iter().any(|told| sent.saturating_sub(told.last.0) as f64 > most_behind);
             if self.searching {
                 std::thread::sleep(PAUSE);
-                seen = self.latest(seen);
+                self.hear();
             }
-            let lossy = loss(self.before, seen) > MAX_LOSS;
-            self.before = seen;
+            let lossy = self.feedback.iter().any(|told| loss(told.before, told.last) > MAX_LOSS);
+            self.feedback.iter_mut().for_each(|told| told.before = told.last);
             self.step(offered, lossy || self.searching && behind, warming_up);
         }
         self.slice_began_ns = now_ns();
@@ -136,14 +145,15 @@ impl Pacer {
         self.due_ns = self.slice_began_ns as f64;
     }
 
-    /// The last thing the consumer told.
-    fn latest(&self, mut seen: Seen) -> Seen {
+    /// Hears the last thing that each consumer told.
+    fn hear(&mut self) {
         let mut text = [0; 16];
-        while let Ok(16) = self.feedback.recv(&mut text) {
-            let word = |at: usize| text[at..at + 8].iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
-            seen = (word(0), word(8));
+        for told in &mut self.feedback {
+            while let Ok(16) = told.end.recv(&mut text) {
+                let word = |at: usize| text[at..at + 8].iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
+                told.last = (word(0), word(8));
+            }
         }
-        seen
     }
 
     /// At the end of a slice at the rate `offered`, which was or was not too fast.
@@ -185,7 +195,7 @@ mod tests {
     /// A pacer's search against a mechanism that loses whatever exceeds `capacity` messages a nanosecond.
     fn found(capacity: f64, fastest: f64) -> f64 {
         let (ours, _theirs) = UnixDatagram::pair().unwrap();
-        let mut pacer = Pacer::new(ours, false);
+        let mut pacer = Pacer::new(vec![ours], false);
         for _ in 0..20 {
             let offered = pacer.rate.min(fastest);
             pacer.step(offered, 1.0 - capacity / offered > MAX_LOSS, true);
@@ -210,11 +220,29 @@ mod tests {
     #[test]
     fn one_lucky_slice_at_full_speed_does_not_end_the_search() {
         let (ours, _theirs) = UnixDatagram::pair().unwrap();
-        let mut pacer = Pacer::new(ours, false);
+        let mut pacer = Pacer::new(vec![ours], false);
         pacer.step(0.001, false, true);
         assert!(pacer.rate.is_infinite());
         pacer.step(0.001, true, true);
         assert!(pacer.rate < 0.001, "{}", pacer.rate);
+    }
+
+    #[test]
+    fn the_consumer_that_lost_most_decides() {
+        let told = |lost: u64| {
+            let (ours, theirs) = UnixDatagram::pair().unwrap();
+            ours.set_nonblocking(true).unwrap();
+            Feedback::new(vec![theirs]).tell(TELL_NS, [(1000, 1000 - lost)].into_iter());
+            ours
+        };
+        let rate = |lost: [u64; 2]| {
+            let mut pacer = Pacer::new(lost.map(told).into(), false);
+            (pacer.slice_ends_ns, pacer.slice_began_ns) = (now_ns(), now_ns() - SLICE_NS);
+            pacer.look(now_ns(), 1000, true);
+            pacer.rate
+        };
+        assert!(rate([0, 0]).is_infinite());
+        assert!(rate([0, 100]).is_finite() && rate([100, 0]).is_finite());
     }
 
     #[test]

@@ -236,8 +236,9 @@ fn figures(spec: &Spec, case: &Case, window: Window, measured: &Measured) -> Res
     let total = |party: &PartyReport| party.received.iter().map(|count| count.received).sum::<u64>();
     let delivered = if several { of_all(&total) } else { total(lead) };
     let by_time = matches!(window, Window::Time { .. });
-    // In an open loop producers spend their time on waiting for it.
-    let spent = if open_loop { None } else { spent(measured, lead, messages, delivered) };
+    // In an open loop producers spend their time on waiting for it, and so do those that look for the highest rate.
+    let spent =
+        if open_loop || spec.is_paced(case.pattern) { None } else { spent(measured, lead, messages, delivered) };
     Ok(Figures {
         messages,
         window_ns: lead.window_ns,
@@ -252,7 +253,7 @@ fn figures(spec: &Spec, case: &Case, window: Window, measured: &Measured) -> Res
         held: consumer.and_then(|party| party.held),
         dropped_receives: consumers().map(|party| party.dropped).sum(),
         fairness: fairness(by_time, consumers().map(|party| &*party.shares)),
-        lost_in_window: lead.lost,
+        lost_in_window: consumers().map(|party| party.lost).max().unwrap_or(lead.lost),
         faults: measured.faults,
         breach,
         steal: measured.steal,

@@ -228,6 +228,11 @@ impl Runtime {
 }
 
 impl Spec {
+    /// Whether its producers look for the highest rate at which it loses little: one that may lose, sent one way.
+    pub(crate) fn is_paced(&self, pattern: Pattern) -> bool {
+        self.loss == Loss::Counted && !pattern.both_ways()
+    }
+
     /// A mechanism `scope/name` with the commonest answers: it blocks, on threads, carries bytes by copy, ping-pong
     /// and stream, one producer, strictly ordered, lossless, without a size limit.
     ///

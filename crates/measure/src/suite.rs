@@ -32,8 +32,8 @@ impl Suite {
         }
     }
 
-    /// Whether a mechanism stands in one of its cells unasked.
-    pub fn takes(self, profile: Profile, cell: &Cell, spec: &Spec) -> bool {
+    /// Whether a mechanism stands in one of its cells unasked, where `axes` are the user's.
+    pub fn takes(self, profile: Profile, cell: &Cell, spec: &Spec, axes: &Axes) -> bool {
         // Messages of a topic and data are what one suite is about; elsewhere nobody sends any.
         let typed = |kind: &PayloadKind| *kind == PayloadKind::Message;
         let carries = spec.payloads.iter().any(|kind| typed(kind) == (self == Suite::IpcTyped));
@@ -45,7 +45,7 @@ impl Suite {
                 (_, Profile::Quick) => spec.joins <= Joins::Suite,
                 // There are three times as many ways as a run has time for in every cell: each plays every pattern, and way
                 // to wait, once, and some of them what lies around.
-                (Suite::Ipc, Profile::Standard) => spec.joins <= Joins::Suite || is_base(cell),
+                (Suite::Ipc, Profile::Standard) => spec.joins <= Joins::Suite || is_base(cell, axes),
                 _ => true,
             }
     }
@@ -254,10 +254,11 @@ fn base_of(pattern: Pattern) -> Cell {
     cell(Scope::Process, pattern, Payload::Bytes(size))
 }
 
-/// Whether a cell is its pattern's base, or that of what carries no bytes.
-fn is_base(cell: &Cell) -> bool {
+/// Whether a cell is its pattern's base, or that of what carries no bytes. Along an axis that the user gave every cell is.
+fn is_base(cell: &Cell, axes: &Axes) -> bool {
     let Cell { payload, place, .. } = base_of(cell.pattern);
-    cell.place == place && (cell.payload == payload || !matches!(cell.payload, Payload::Bytes(_)))
+    let there = !axes.places.is_empty() || cell.place == place;
+    there && (!axes.payloads.is_empty() || cell.payload == payload || !matches!(cell.payload, Payload::Bytes(_)))
 }
 
 /// The lengths of messages in the reference's tables.
@@ -351,10 +352,19 @@ mod tests {
         let typed = Spec::new("process/typed").payloads(&[PayloadKind::Message]);
         let both = Spec::new("process/both").payloads(&[PayloadKind::Bytes, PayloadKind::Message]);
         let cell = cell(Scope::Process, Pattern::Stream, Payload::Message(1024));
-        let takes = |spec| Suite::ALL.map(|suite| suite.takes(Profile::Quick, &cell, spec));
+        let takes = |spec| Suite::ALL.map(|suite| suite.takes(Profile::Quick, &cell, spec, &Axes::default()));
         assert_eq!(takes(&typed), [false, false, false, true]);
         assert_eq!(takes(&both), [true; 4]);
         assert_eq!(takes(&Spec::new("process/pipe")), [true, true, true, false]);
+    }
+
+    #[test]
+    fn what_stands_in_base_cells_alone_stands_where_the_user_points() {
+        let spec = Spec::new("process/other").joins(Joins::Standard);
+        let cell = |size| cell(Scope::Process, Pattern::PingPong, Payload::Bytes(size));
+        let takes = |size, axes: &Axes| Suite::Ipc.takes(Profile::Standard, &cell(size), &spec, axes);
+        assert!(takes(64, &Axes::default()) && !takes(1024, &Axes::default()));
+        assert!(takes(1024, &Axes { payloads: vec![Payload::Bytes(1024)], ..Axes::default() }));
     }
 
     #[test]

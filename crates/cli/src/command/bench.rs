@@ -134,8 +134,9 @@ fn plan(registry: &Registry, args: &Bench) -> Result<Plan> {
     let mut played = None;
     // Mechanisms that are named without a suite play the first one that has something for them.
     for suite in &selection.suites {
-        let cells = cells(*suite, args, cpus.len());
-        let wants = |entry: &dyn Entry, cell: &Cell| selection.wants(*suite, args.profile, entry, cell);
+        let axes = axes(*suite, args);
+        let cells = cells(*suite, args, &axes, cpus.len());
+        let wants = |entry: &dyn Entry, cell: &Cell| selection.wants(*suite, args.profile, entry, cell, &axes);
         let (able, unable) = enter(registry, &cells, wants, cpus.len());
         if !able.is_empty() {
             (entrants, refusals) = (able, unable);
@@ -223,10 +224,10 @@ struct Selection {
 }
 
 impl Selection {
-    fn wants(&self, suite: Suite, profile: Profile, entry: &dyn Entry, cell: &Cell) -> bool {
+    fn wants(&self, suite: Suite, profile: Profile, entry: &dyn Entry, cell: &Cell, axes: &Axes) -> bool {
         let spec = entry.spec();
         match &*self.names {
-            [] => suite.takes(profile, cell, spec),
+            [] => suite.takes(profile, cell, spec, axes),
             names => names.contains(&spec.name),
         }
     }
@@ -256,7 +257,8 @@ fn select(registry: &Registry, what: &[String]) -> Result<Selection> {
     Ok(Selection { suites, names })
 }
 
-fn cells(suite: Suite, args: &Bench, cores: usize) -> Vec<Cell> {
+/// What the user gave in the place of a suite's own values.
+fn axes(suite: Suite, args: &Bench) -> Axes {
     let sized = |of: fn(usize) -> Payload| match &*args.size {
         [] => vec![of(SHARED_LEN)],
         sizes => sizes.iter().map(|size| of(size.len())).collect(),
@@ -272,7 +274,7 @@ fn cells(suite: Suite, args: &Bench, cores: usize) -> Vec<Cell> {
         Some(PayloadKind::Unread) => sized(Payload::Unread),
         Some(PayloadKind::Bytes) | None => args.size.clone(),
     };
-    let axes = Axes {
+    Axes {
         patterns: args.pattern.clone(),
         payloads,
         producers: args.producers.clone(),
@@ -281,7 +283,11 @@ fn cells(suite: Suite, args: &Bench, cores: usize) -> Vec<Cell> {
         waits: args.wait.clone(),
         places: args.place.clone(),
         loads: args.load.clone(),
-    };
+    }
+}
+
+/// The cells of a suite, as the user wants them.
+fn cells(suite: Suite, args: &Bench, axes: &Axes, cores: usize) -> Vec<Cell> {
     let mut suite = suite.cells(args.profile);
     if cores < 2 {
         // What has no second core to go to. Spinning there is refused.
@@ -289,7 +295,7 @@ fn cells(suite: Suite, args: &Bench, cores: usize) -> Vec<Cell> {
             cell.place = Place::SameCore;
         }
     }
-    let mut cells = suite::replace(suite, &axes);
+    let mut cells = suite::replace(suite, axes);
     if let Some(kind) = args.payload {
         cells.retain(|cell| cell.payload.kind() == kind);
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::case::Case;
+use crate::case::{Case, Role};
 use crate::entry::Registry;
 use crate::window::Window;
 
@@ -11,11 +11,14 @@ use super::{Failure, FailureKind, Instance, Interrupt, Scratch, Setup};
 /// Messages of the two instances of a case. What the longer one needs in addition is due to messages alone.
 const FEW: u64 = 64;
 const MANY: u64 = 320;
+/// The longer one's where a server is between: it makes some calls by the clock, and as it starts.
+const MANY_BY_A_SERVER: u64 = 1088;
 /// How long an instance may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How many system calls the children of a case make for one message, or round trip, all of them together. None where this
-/// machine forbids to trace, where an instance failed, and for ends in one process, which ask the kernel for little.
+/// machine forbids to trace, where an instance failed, for ends in one process, which ask the kernel for little, and where
+/// the consumer must tell its producers how fast to send: those calls would be ours.
 ///
 /// # Errors
 /// When the user wants to stop.
@@ -27,6 +30,9 @@ pub fn calls(
     interrupt: &mut Interrupt,
 ) -> Result<Option<f64>, Failure> {
     let Some(entry) = registry.get(&case.mechanism).filter(|_| !case.scope.in_process()) else { return Ok(None) };
+    if entry.spec().is_paced(case.pattern) {
+        return Ok(None);
+    }
     let mut of = |messages| {
         let setup = Setup {
             case: case.clone(),
@@ -43,7 +49,8 @@ pub fn calls(
             Err(_) => Ok(None),
         }
     };
-    let few = of(FEW)?;
-    let many = of(MANY)?;
-    Ok(few.zip(many).map(|(few, many)| many.saturating_sub(few) as f64 / (MANY - FEW) as f64))
+    let most = if entry.roles(case).contains(&Role::Broker) { MANY_BY_A_SERVER } else { MANY };
+    let Some(few) = of(FEW)? else { return Ok(None) };
+    let Some(many) = of(most)? else { return Ok(None) };
+    Ok(many.checked_sub(few).map(|calls| calls as f64 / (most - FEW) as f64))
 }

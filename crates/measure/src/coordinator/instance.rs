@@ -127,9 +127,10 @@ impl Instance {
         interrupt: &mut Interrupt,
     ) -> Result<Measured, Failure> {
         adopt_strays();
-        let used = used(&setup.case, &setup.cpus);
+        let roles = entry.roles(&setup.case);
+        let used = used(&roles, &setup.case, &setup.cpus);
         let steal = Steal::now(&used);
-        let mut instance = Instance::new(entry.roles(&setup.case), scratch.instance()?);
+        let mut instance = Instance::new(roles, scratch.instance()?);
         instance.play(entry, setup, interrupt).map_err(|failure| instance.cause_of(failure))?;
         let steal = steal.zip(Steal::now(&used)).map_or(0.0, |(before, after)| after.since(&before));
         instance.account(setup.case.pattern, steal)
@@ -425,37 +426,43 @@ fn shared_out<'a>(producer: usize, sent: u64, counts: impl Iterator<Item = &'a S
     faults
 }
 
-/// The cores for the parties of a role: every end a core of its own as far as there are cores. With two cores all
-/// producers share the first and the consumer has the second.
+/// The cores for the parties of a role, and for a broker: each has one of its own as far as there are cores. Where there are
+/// too few, producers share theirs and consumers theirs; with two cores all producers have the first and all that receive,
+/// a broker too, the second.
 fn cores(role: Role, case: &Case, cpus: &[usize]) -> Vec<Option<usize>> {
-    let parties = if role == Role::All { case.senders() + case.consumers() } else { 1 };
+    let (producers, consumers) = (case.senders(), case.consumers());
+    let parties = if role == Role::All { producers + consumers } else { 1 };
     let ends = ends(cpus);
     let (Some(&first), Some(&last)) = (ends.first(), ends.last()) else { return vec![None; parties] };
-    let producers: Vec<usize> = cpus.iter().copied().filter(|&cpu| cpu != last || ends.len() < 2).collect();
-    let producer = |index: usize| match case.place {
-        Place::Free => None,
-        Place::SameCore => Some(first),
-        Place::OtherCore => Some(producers[index % producers.len()]),
+    match case.place {
+        Place::Free => return vec![None; parties],
+        Place::SameCore => return vec![Some(first); parties],
+        Place::OtherCore if ends.len() < 2 => return vec![Some(first); parties],
+        Place::OtherCore => {}
+    }
+    // Those of one that sends and one that receives at the two ends, what is between them in their order.
+    let between = cpus.iter().copied().filter(|cpu| !ends.contains(cpu));
+    let all: Vec<usize> = std::iter::once(first).chain(between).chain([last]).collect();
+    let receiving = match producers + consumers <= all.len() {
+        true => consumers,
+        // Of what there is, as much as their part of all.
+        false => (all.len() * consumers / (producers + consumers)).clamp(1, all.len() - 1),
     };
-    let consumer = match case.place {
-        Place::Free => None,
-        Place::SameCore => Some(first),
-        Place::OtherCore => Some(last),
-    };
+    let (rest, receive) = all.split_at(all.len() - receiving);
+    let producer = |index: usize| Some(rest[index % rest.len()]);
+    let consumer = |index: usize| Some(receive[receive.len() - 1 - index % receive.len()]);
     match role {
-        Role::All => {
-            let consumers = std::iter::repeat_n(consumer, case.consumers());
-            (0..case.senders()).map(producer).chain(consumers).collect()
-        }
+        Role::All => (0..producers).map(producer).chain((0..consumers).map(consumer)).collect(),
         Role::Producer(index) => vec![producer(index)],
-        // A broker stands where the message arrives.
-        Role::Consumer(_) | Role::Broker => vec![consumer],
+        Role::Consumer(index) => vec![consumer(index)],
+        // Where the message arrives, if there is none of its own for it.
+        Role::Broker => vec![Some(if rest.len() > producers { rest[rest.len() - 1] } else { last })],
     }
 }
 
 /// The cores on which a case runs: all of them where its parties are not pinned.
-fn used(case: &Case, cpus: &[usize]) -> Vec<usize> {
-    let pinned: Option<Vec<usize>> = cores(Role::All, case, cpus).into_iter().collect();
+fn used(roles: &[Role], case: &Case, cpus: &[usize]) -> Vec<usize> {
+    let pinned: Option<Vec<usize>> = roles.iter().flat_map(|role| cores(*role, case, cpus)).collect();
     pinned.unwrap_or_else(|| cpus.to_vec())
 }
 
@@ -479,8 +486,20 @@ mod tests {
         assert_eq!(fan_in(2, &[7, 9]), [Some(7), Some(7), Some(9)]);
         assert_eq!(fan_in(1, &[7]), [Some(7), Some(7)]);
         assert_eq!(fan_in(1, &[]), [None, None]);
-        let four = fan_in(3, &[10, 11, 12, 13]);
-        assert!(four[..3].iter().all(|cpu| *cpu != four[3]), "{four:?}");
+        assert_eq!(fan_in(3, &[1000, 1001, 1002, 1003]), [1000, 1002, 1003, 1001].map(Some));
+        assert_eq!(fan_in(9, &[1000, 1001, 1002])[..4], [1000, 1002, 1000, 1002].map(Some));
+    }
+
+    #[test]
+    fn several_that_receive_have_cores_of_their_own_too_and_so_has_a_server() {
+        let mut case = case(3, Place::OtherCore);
+        case.cell.pattern = Pattern::PubSub;
+        let cpus: Vec<usize> = (1000..1006).collect();
+        assert_eq!(cores(Role::All, &case, &cpus), [1000, 1001, 1005, 1004].map(Some));
+        assert_eq!(cores(Role::Broker, &case, &cpus), [Some(1003)]);
+        assert_eq!(cores(Role::All, &case, &cpus[..2]), [1000, 1001, 1001, 1001].map(Some));
+        assert_eq!(cores(Role::Broker, &case, &cpus[..2]), [Some(1001)]);
+        assert_eq!(cores(Role::Broker, &case, &cpus[..4]), [Some(1001)]);
     }
 
     #[test]

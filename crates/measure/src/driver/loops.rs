@@ -69,7 +69,7 @@ impl Party {
         self.produced::<M, _>(tx).await
     }
 
-    /// As [`Loops::produce`], no faster than the mechanism can bear.
+    /// As [`Party::produce`], no faster than the mechanism can bear.
     async fn produce_paced<M: Mechanism, T: Tx>(mut self, mut tx: T) -> Result<(PartyReport, Option<Usage>)> {
         'stream: loop {
             for _ in 0..self.batch_to_send() {

@@ -99,15 +99,15 @@ fn play(
     let window = window(case, ctx);
     let leader = starts.iter().map(|start| start.role).max_by_key(|role| matches!(role, Role::Consumer(_)));
     let paced = lossy && !case.pattern.both_ways();
-    let (mut feedback, pacers) = if paced { feedback(case, role, &mut ctx.meet)? } else { (None, Vec::new()) };
-    let mut pacers = pacers.into_iter();
+    let (feedback, pacers) = if paced { feedback(case, role, &mut ctx.meet)? } else { Default::default() };
+    let (mut feedback, mut pacers) = (feedback.into_iter(), pacers.into_iter());
     let start_ns = ctx.meet.ready()?;
     let (reports, received) = mpsc::channel();
     let setting = Setting { case, seed: ctx.seed, window, start_ns, leader, lossy, burst };
     let jobs = starts.into_iter().map(|Start { role, cpu, run }| {
         let mut party = Party::new(&setting, role);
         match role {
-            Role::Consumer(_) => party.feedback = feedback.take(),
+            Role::Consumer(_) => party.feedback = feedback.next(),
             Role::Producer(_) => party.pacer = pacers.next(),
             _ => {}
         }
@@ -140,29 +140,37 @@ fn window(case: &Case, ctx: &Ctx) -> Window {
     }
 }
 
-/// The way back on which the consumer of a mechanism that may lose tells its producers what has arrived: the consumer's
-/// end where it is played here, and those of the producers that are.
-fn feedback(case: &Case, role: Role, meet: &mut Rendezvous) -> Result<(Option<Feedback>, Vec<Pacer>)> {
+/// The ways back on which the consumers of a mechanism that may lose tell its producers what has arrived: those of the
+/// consumers that are played here, and of the producers.
+fn feedback(case: &Case, role: Role, meet: &mut Rendezvous) -> Result<(Vec<Feedback>, Vec<Pacer>)> {
     let yields = case.place == Place::SameCore;
-    // Of several that receive the same, the first speaks for all.
-    if matches!(role, Role::Consumer(1..)) {
-        return Ok((None, Vec::new()));
-    }
-    if let Role::Producer(index) = role {
-        let [end]: [OwnedFd; 1] = meet.want_descriptors(&format!("feedback:{index}"))?;
-        return Ok((None, vec![Pacer::new(end.into(), yields)]));
-    }
-    let (mut ends, mut pacers) = (Vec::new(), Vec::new());
-    for index in 0..case.senders() {
-        let (ours, theirs) = UnixDatagram::pair()?;
-        ours.set_nonblocking(true)?;
-        theirs.set_nonblocking(true)?;
-        if role == Role::All {
-            pacers.push(Pacer::new(theirs, yields));
-        } else {
-            meet.offer_descriptors(&format!("feedback:{index}"), &[theirs.as_fd()])?;
+    let name = |producer, consumer| format!("feedback:{producer}:{consumer}");
+    if let Role::Producer(producer) = role {
+        let mut ends = Vec::new();
+        for consumer in 0..case.consumers() {
+            let [end]: [OwnedFd; 1] = meet.want_descriptors(&name(producer, consumer))?;
+            ends.push(end.into());
         }
-        ends.push(ours);
+        return Ok((Vec::new(), vec![Pacer::new(ends, yields)]));
     }
-    Ok((Some(Feedback::new(ends)), pacers))
+    let consumers = if let Role::Consumer(index) = role { index..index + 1 } else { 0..case.consumers() };
+    let mut told: Vec<Vec<UnixDatagram>> = (0..case.senders()).map(|_| Vec::new()).collect();
+    let mut tell = Vec::new();
+    for consumer in consumers {
+        let mut ends = Vec::new();
+        for (producer, told) in told.iter_mut().enumerate() {
+            let (ours, theirs) = UnixDatagram::pair()?;
+            ours.set_nonblocking(true)?;
+            theirs.set_nonblocking(true)?;
+            if role == Role::All {
+                told.push(theirs);
+            } else {
+                meet.offer_descriptors(&name(producer, consumer), &[theirs.as_fd()])?;
+            }
+            ends.push(ours);
+        }
+        tell.push(Feedback::new(ends));
+    }
+    let told = if role == Role::All { told } else { Vec::new() };
+    Ok((tell, told.into_iter().map(|ends| Pacer::new(ends, yields)).collect()))
 }

@@ -109,7 +109,7 @@ impl Party {
             role,
             next: Generator::new(seed, producer(role), case.payload.len()),
             seen: verifier(seed, case, role).reading(!matches!(case.payload, Payload::Unread(_))).competing(competing),
-            meter: Meter::new(window, start_ns, Some(role) == leader),
+            meter: Meter::new(window_of(window, role, case.senders()), start_ns, Some(role) == leader),
             share: window.share(producer(role), case.senders()),
             lossy,
             ends_by_close: competing || cancels,
@@ -150,7 +150,7 @@ impl Party {
         Ok(self.share.map_or(self.schedule.is_none() && self.meter.over(now), |share| self.next.made() >= share))
     }
 
-    /// As [`Loops::has_sent`], with a look at the pace.
+    /// As [`Party::has_sent`], with a look at the pace.
     pub(super) fn has_sent_paced(&mut self) -> bool {
         let now = self.meter.look(self.next.made());
         if let Some(pacer) = &mut self.pacer {
@@ -287,7 +287,7 @@ impl Party {
             asking.times.saturating_record(took_ns.max(1));
         }
         self.meter.look_at(now, self.next.made());
-        if warming_up && self.meter.open() && !asking.times.is_empty() {
+        if warming_up && !self.meter.warming_up() && !asking.times.is_empty() {
             // By the middle one of the warm-up: a lucky one says nothing about the others.
             let middle_ns = asking.times.value_at_quantile(0.5) as f64;
             asking.batch = (CLOCKS_PER_SAMPLE * asking.clock_ns / middle_ns).ceil().max(1.0) as u64;
@@ -313,7 +313,7 @@ impl Party {
         Ok(self.silent(heard_ns, now, answered > before))
     }
 
-    /// As [`Loops::has_answered`], of a server.
+    /// As [`Party::has_answered`], of a server.
     pub(super) fn has_served(&mut self, done: Ended, before: u64, heard_ns: &mut u64) -> Result<bool> {
         done.or_else(|stopped| self.forgive(stopped))?;
         if self.seen.ended() {
@@ -376,6 +376,18 @@ impl Party {
             latency,
         };
         (report, usage)
+    }
+}
+
+/// A window by count is counted in the messages of all senders: one of them opens and closes its own by its share.
+fn window_of(window: Window, role: Role, senders: usize) -> Window {
+    match (window, role) {
+        (Window::Count { warmup, .. }, Role::Producer(index)) => {
+            let share = |window: Window| window.share(index, senders).unwrap_or_default();
+            let warmup = share(Window::Count { warmup, messages: 0 });
+            Window::Count { warmup, messages: share(window) - warmup }
+        }
+        _ => window,
     }
 }
 
