@@ -54,7 +54,7 @@ impl Mechanism for Nats {
     }
 
     fn room(&self, case: &Case) -> Option<u64> {
-        Some(slots(case) as u64)
+        Some(room(case) as u64)
     }
 
     fn roles(&self, case: &Case) -> Vec<Role> {
@@ -68,6 +68,13 @@ impl Mechanism for Nats {
     fn present(&self) -> Result<(), String> {
         SERVER.present()
     }
+}
+
+/// How many messages a subscriber has room for; what it has none for the client drops. Where each waits for its answer no credit
+/// is needed, but every client may have asked at once.
+fn room(case: &Case) -> usize {
+    let asked = if case.pattern.asks() { case.producers } else { 0 };
+    slots(case).max(asked)
 }
 
 /// The server's address, once it has written its ports file: `{"nats":["nats://127.0.0.1:PORT"],...}`.
@@ -89,7 +96,7 @@ impl Carries<Raw> for Nats {
 
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         let address = server::address(meet)?;
-        let connect = || Connection::open(&address, slots(case));
+        let connect = || Connection::open(&address, room(case));
         let tx = |subjects, credit| Ok(Sending { connection: connect()?, subjects, credit });
         names::open(case, role, meet, tx, |subject, credit| connect()?.receiving(subject, credit))
     }
@@ -102,10 +109,10 @@ struct Connection {
 }
 
 impl Connection {
-    fn open(address: &str, slots: usize) -> Result<Connection> {
+    fn open(address: &str, room: usize) -> Result<Connection> {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         // A server that has gone does not come back: what was under way is lost, and the instance has failed.
-        let options = ConnectOptions::new().subscription_capacity(slots).max_reconnects(1);
+        let options = ConnectOptions::new().subscription_capacity(room).max_reconnects(1);
         let client = runtime.block_on(options.connect(address)).context("connecting to nats-server")?;
         Ok(Connection { runtime, client })
     }
