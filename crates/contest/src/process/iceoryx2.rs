@@ -68,8 +68,14 @@ impl Mechanism for Iceoryx2 {
     }
 
     fn room(&self, case: &Case) -> Option<u64> {
-        Some(slots(case) as u64)
+        Some((share(case) * case.senders()) as u64)
     }
+}
+
+/// How many messages a subscriber's buffer for one publisher holds: each of several publishers has one of its own, and they
+/// share what the case asks for.
+fn share(case: &Case) -> usize {
+    (slots(case) / case.senders()).max(1)
 }
 
 impl Carries<Raw> for Iceoryx2 {
@@ -206,7 +212,7 @@ impl Way<'_> {
             .publish_subscribe::<[u8]>()
             .enable_safe_overflow(false)
             .history_size(0)
-            .subscriber_max_buffer_size(slots(case))
+            .subscriber_max_buffer_size(share(case))
             .subscriber_max_borrowed_samples(1)
             .max_publishers(case.senders())
             .max_subscribers(case.consumers())
