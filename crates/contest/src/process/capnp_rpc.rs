@@ -17,7 +17,7 @@ use anyhow::{Context, Result};
 use capnp::capability::{Client, Response};
 use capnp::message::ReaderOptions;
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::{Joins, Ordering};
+use estafette_measure::spec::{Joins, Ordering, Ownership};
 use estafette_measure::{Carries, Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
 use send_wrapper::SendWrapper;
 use tokio::io::{BufReader, BufWriter, split};
@@ -47,6 +47,7 @@ impl Mechanism for CapnpRpc {
             .version("0.27")
             .stands_on("calls and streaming calls over a socketpair")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn, Pattern::RequestReply])
+            .ownership(Ownership::Owned)
             .ordering(Ordering::PerProducer)
             .max_message(MAX_MESSAGE)
             .max_producers(None)

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::{Joins, Ordering};
+use estafette_measure::spec::{Joins, Ordering, Ownership};
 use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
 use nng_sys::{
     NNG_OPT_RECVBUF, NNG_OPT_RECVMAXSZ, NNG_OPT_SENDBUF, NNG_OPT_SENDTIMEO, nng_dial, nng_err, nng_init, nng_listen,
@@ -37,6 +37,7 @@ impl Mechanism for Nng {
             .version("2.0.0")
             .stands_on("nng over a UNIX socket: pair1, or push0 and pull0; nng_sendmsg and nng_recvmsg")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::FanIn])
+            .ownership(Ownership::Owned)
             .ordering(Ordering::PerProducer)
             .max_producers(None)
             .joins(Joins::Standard)

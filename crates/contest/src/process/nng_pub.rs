@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::{Joins, Loss};
+use estafette_measure::spec::{Joins, Loss, Ownership};
 use estafette_measure::{Carries, Ends, Mechanism, Raw, Rendezvous, Spec};
 use nng_sys::{
     NNG_OPT_RECVBUF, NNG_OPT_RECVTIMEO, NNG_OPT_SENDBUF, nng_pub0_open, nng_sub0_open, nng_sub0_socket_subscribe,
@@ -25,6 +25,7 @@ impl Mechanism for NngPub {
             .version("2.0.0")
             .stands_on("nng over a UNIX socket: pub0 and sub0; nng_sendmsg and nng_recvmsg")
             .patterns(&[Pattern::Stream, Pattern::PubSub])
+            .ownership(Ownership::Owned)
             .loss(Loss::Counted)
             .joins(Joins::Standard)
     }

@@ -34,6 +34,7 @@ impl<L: Layout> Mechanism for TypedPacket<L> {
         Spec::new(&format!("process/unix-seqpacket.{}", L::NAME))
             .stands_on(&format!("socketpair(AF_UNIX, SOCK_SEQPACKET), {}", L::SAYS))
             .payloads(&[PayloadKind::Message])
+            .ownership(L::OWNERSHIP)
             .joins(self.joins)
     }
 

@@ -142,7 +142,7 @@ impl<L: Layout, const CLONES: bool> Mechanism for Bytes<L, CLONES> {
     fn spec(&self) -> Spec {
         let (cloned, clone) = if CLONES { ("-cloned", ", cloned for each send") } else { ("", "") };
         let stands_on = format!("ipc::bytes_channel, {}{clone}", L::SAYS);
-        spec(&format!("{}{cloned}", L::NAME), &stands_on, self.joins)
+        spec(&format!("{}{cloned}", L::NAME), &stands_on, self.joins).ownership(L::OWNERSHIP)
     }
 
     fn room(&self, case: &Case) -> Option<u64> {
