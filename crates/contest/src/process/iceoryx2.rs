@@ -50,7 +50,8 @@ pub(super) const POLLING: Iceoryx2 = Iceoryx2 {
 
 pub(super) const EVENT: Iceoryx2 = Iceoryx2 {
     name: "process/iceoryx2-event",
-    stands_on: "iceoryx2 publish-subscribe, and an event a message: send and notify, receive or blocking_wait",
+    stands_on: "iceoryx2 publish-subscribe, and an event a message: send and notify, receive or blocking_wait; a sender without \
+                room polls",
     wait: Wait::Block,
 };
 
