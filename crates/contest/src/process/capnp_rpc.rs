@@ -44,7 +44,7 @@ pub(super) struct CapnpRpc;
 impl Mechanism for CapnpRpc {
     fn spec(&self) -> Spec {
         Spec::new("process/capnp-rpc")
-            .version("0.27")
+            .version(env!("LOCKED_CAPNP_RPC"))
             .stands_on("calls and streaming calls over a socketpair")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn, Pattern::RequestReply])
             .ownership(Ownership::Owned)

@@ -10,7 +10,7 @@ use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, Result};
 use estafette_measure::case::{Case, Pattern, Role};
@@ -31,10 +31,12 @@ use super::slot::Slot;
 use super::slots;
 use crate::buffer::Buffer;
 
-const SERVER: Server = Server {
+static SERVER: Server = Server {
     program: "dbus-daemon",
     package: "dbus-daemon",
     arguments: &["--nofork", "--nopidfile", "--nosyslog", "--config-file", CONFIG],
+    asked: "--version",
+    version: OnceLock::new(),
 };
 
 /// The limits of a session's daemon, and everybody may send to everybody.
@@ -74,8 +76,10 @@ pub(super) const DAEMON: Dbus =
 
 impl Mechanism for Dbus {
     fn spec(&self) -> Spec {
+        let client = concat!("zbus ", env!("LOCKED_ZBUS"));
+        let version = if self.daemon { SERVER.version(client) } else { client.to_owned() };
         let spec = Spec::new(&format!("process/{}", self.name))
-            .version("zbus 6")
+            .version(&version)
             .stands_on(self.stands_on)
             .ownership(Ownership::Borrowed)
             .max_message(MAX_MESSAGE)

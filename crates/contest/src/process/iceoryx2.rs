@@ -58,7 +58,7 @@ pub(super) const EVENT: Iceoryx2 = Iceoryx2 {
 impl Mechanism for Iceoryx2 {
     fn spec(&self) -> Spec {
         Spec::new(self.name)
-            .version("0.10")
+            .version(env!("LOCKED_ICEORYX2"))
             .stands_on(self.stands_on)
             .waits(&[self.wait])
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn, Pattern::PubSub])

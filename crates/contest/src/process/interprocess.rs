@@ -17,7 +17,7 @@ pub(super) struct Interprocess;
 impl Mechanism for Interprocess {
     fn spec(&self) -> Spec {
         Spec::new("process/interprocess")
-            .version("2")
+            .version(env!("LOCKED_INTERPROCESS"))
             .stands_on("interprocess::local_socket, write and read")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex])
             .joins(Joins::Suite)

@@ -17,7 +17,7 @@ use crate::buffer::Buffer;
 use crate::room;
 
 /// The version of the crate.
-pub(super) const VERSION: &str = "0.7";
+pub(super) const VERSION: &str = env!("LOCKED_IO_URING");
 /// The socket, among the files that a ring knows.
 const SOCKET: types::Fixed = types::Fixed(0);
 

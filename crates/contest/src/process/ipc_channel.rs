@@ -104,7 +104,7 @@ bytes_channel!(
     ipc_channel,
     IpcChannel,
     Spec::new("process/ipc-channel")
-        .version("0.23")
+        .version(env!("LOCKED_IPC_CHANNEL_0_23"))
         .stands_on("ipc_channel::ipc::bytes_channel, send and recv")
         .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex])
         .joins(Joins::Suite),

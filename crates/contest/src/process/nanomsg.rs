@@ -55,7 +55,7 @@ pub(super) struct Nanomsg;
 impl Mechanism for Nanomsg {
     fn spec(&self) -> Spec {
         Spec::new("process/nanomsg")
-            .version("1")
+            .version(env!("NANOMSG"))
             .stands_on("nanomsg over a UNIX socket: NN_PAIR, or NN_PUSH and NN_PULL; nn_send and nn_recv")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::FanIn])
             .ordering(Ordering::PerProducer)

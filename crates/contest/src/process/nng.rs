@@ -19,7 +19,7 @@ use nng_sys::{
     NNG_OPT_RECVBUF, NNG_OPT_RECVMAXSZ, NNG_OPT_SENDBUF, NNG_OPT_SENDTIMEO, nng_dial, nng_err, nng_init, nng_listen,
     nng_msg, nng_msg_alloc, nng_msg_body, nng_msg_free, nng_msg_len, nng_pair1_open, nng_pull0_open, nng_push0_open,
     nng_recvmsg, nng_sendmsg, nng_socket, nng_socket_close, nng_socket_set_int, nng_socket_set_ms, nng_socket_set_size,
-    nng_strerror,
+    nng_strerror, nng_version,
 };
 
 use super::slots;
@@ -34,7 +34,7 @@ pub(super) struct Nng;
 impl Mechanism for Nng {
     fn spec(&self) -> Spec {
         Spec::new("process/nng-ipc")
-            .version("2.0.0")
+            .version(&version())
             .stands_on("nng over a UNIX socket: pair1, or push0 and pull0; nng_sendmsg and nng_recvmsg")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::FanIn])
             .ownership(Ownership::Owned)
@@ -98,6 +98,13 @@ impl Carries<Raw> for Nng {
         let rx = (answered || consumes).then_some(Receiving { socket });
         Ok(Ends(vec![Party { role, tx, rx }]))
     }
+}
+
+/// The version of the C library, which is what counts.
+#[allow(unsafe_code)]
+pub(super) fn version() -> String {
+    // SAFETY: it returns a text that ends with a zero and stays.
+    unsafe { CStr::from_ptr(nng_version()) }.to_string_lossy().into_owned()
 }
 
 /// How many messages a socket's buffer holds: half of what may be under way.

@@ -11,7 +11,7 @@ use nng_sys::{
     NNG_OPT_RECVBUF, NNG_OPT_RECVTIMEO, NNG_OPT_SENDBUF, nng_pub0_open, nng_sub0_open, nng_sub0_socket_subscribe,
 };
 
-use super::nng::{Receiving, Sending, Socket, check, half};
+use super::nng::{Receiving, Sending, Socket, check, half, version};
 
 /// How long a receiver waits for a message that may have been lost.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -22,7 +22,7 @@ pub(super) struct NngPub;
 impl Mechanism for NngPub {
     fn spec(&self) -> Spec {
         Spec::new("process/nng-pub")
-            .version("2.0.0")
+            .version(&version())
             .stands_on("nng over a UNIX socket: pub0 and sub0; nng_sendmsg and nng_recvmsg")
             .patterns(&[Pattern::Stream, Pattern::PubSub])
             .ownership(Ownership::Owned)
