@@ -23,13 +23,13 @@ const STRIDE: u64 = 1024;
 /// Adds all of them.
 pub(crate) fn enrol(registry: Registry) -> Registry {
     registry
-        .enrol(ByHand::task("task/tokio-mpsc-by-hand", "1", tokio_mpsc))
-        .enrol(ByHand::task("task/flume-by-hand", "0.12", flume))
-        .enrol(ByHand::task("task/crossfire-by-hand", "3", crossfire))
-        .enrol(ByHand::task("task/kanal-by-hand", "0.1", kanal))
-        .enrol(ByHand::task("task/async-channel-by-hand", "2", async_channel))
-        .enrol(ByHand::task("task/tachyonix-by-hand", "0.3", tachyonix))
-        .enrol(ByHand::thread("thread/crossbeam-by-hand", "0.5", crossbeam))
+        .enrol(ByHand::task("task/tokio-mpsc-by-hand", env!("LOCKED_TOKIO"), tokio_mpsc))
+        .enrol(ByHand::task("task/flume-by-hand", env!("LOCKED_FLUME"), flume))
+        .enrol(ByHand::task("task/crossfire-by-hand", env!("LOCKED_CROSSFIRE"), crossfire))
+        .enrol(ByHand::task("task/kanal-by-hand", env!("LOCKED_KANAL"), kanal))
+        .enrol(ByHand::task("task/async-channel-by-hand", env!("LOCKED_ASYNC_CHANNEL"), async_channel))
+        .enrol(ByHand::task("task/tachyonix-by-hand", env!("LOCKED_TACHYONIX"), tachyonix))
+        .enrol(ByHand::thread("thread/crossbeam-by-hand", env!("LOCKED_CROSSBEAM_CHANNEL"), crossbeam))
 }
 
 /// What a program is told: when the window opens and closes, and what messages are made of.

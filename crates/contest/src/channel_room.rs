@@ -2,25 +2,12 @@
 //!
 //! Every sender sends until it has to wait; what counts is the sends that did not have to.
 
-use std::fs;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Waker};
-use std::thread;
-use std::time::{Duration, Instant};
-
-use rustix::thread::Pid;
 
 use crate::channel::{Channel, Outcome};
-
-/// The most that is tried: more than this is no limit.
-const MOST: usize = 1 << 18;
-/// The most senders that are given a thread each.
-const MOST_THREADS: usize = 64;
-/// How long senders that block are given to come to that.
-const PATIENCE: Duration = Duration::from_secs(2);
+use crate::room::{self, MOST};
 
 /// Tries a channel that was asked for so much room; none where it cannot be told.
 pub(crate) fn tried<C: Channel>(capacity: usize, senders: usize) -> Option<u64> {
@@ -30,16 +17,16 @@ pub(crate) fn tried<C: Channel>(capacity: usize, senders: usize) -> Option<u64> 
     let (tx, rx) = C::open::<u64>(capacity, senders);
     let mut txs: Vec<_> = (1..senders).map(|_| tx.clone()).collect();
     txs.push(tx);
+    let mut senders: Vec<_> = txs.into_iter().map(|mut tx| move || sends::<C>(&mut tx)).collect();
     if C::BLOCKS {
-        return blocked::<C>(txs, rx);
+        return room::blocked(senders, rx);
     }
-    Some(txs.iter_mut().map(|tx| sent::<C>(tx, || ())).sum())
+    Some(senders.iter_mut().map(room::times).sum())
 }
 
-/// Sends until it would have to wait, or the receiver has gone; how many were sent. `each` is called after each of them.
-fn sent<C: Channel>(tx: &mut C::Tx<u64>, each: impl Fn()) -> u64 {
-    let messages = (0..MOST).take_while(|_| ready(C::send(tx, 0)).and_then(Outcome::got).is_some());
-    messages.inspect(|_| each()).count() as u64
+/// Whether a message is sent: not where it would have to wait, or the receiver has gone.
+fn sends<C: Channel>(tx: &mut C::Tx<u64>) -> bool {
+    ready(C::send(tx, 0)).and_then(Outcome::got).is_some()
 }
 
 /// What a future comes to without waiting.
@@ -48,59 +35,6 @@ fn ready<F: Future>(future: F) -> Option<F::Output> {
         Poll::Ready(output) => Some(output),
         Poll::Pending => None,
     }
-}
-
-/// As [`tried`], for ends that block: each sender has a thread, and has filled its part once that thread sleeps.
-fn blocked<C: Channel>(txs: Vec<C::Tx<u64>>, rx: C::Rx<u64>) -> Option<u64> {
-    if txs.len() > MOST_THREADS {
-        return None;
-    }
-    let taken = Arc::new(AtomicU64::new(0));
-    let (started, starts) = mpsc::channel();
-    let mut senders = Vec::new();
-    for mut tx in txs {
-        let (started, taken) = (started.clone(), Arc::clone(&taken));
-        let sender = thread::Builder::new().spawn(move || {
-            let _ = started.send(rustix::thread::gettid());
-            sent::<C>(&mut tx, || {
-                taken.fetch_add(1, Relaxed);
-            });
-        });
-        senders.push(sender.ok()?);
-    }
-    let threads: Vec<_> = starts.iter().take(senders.len()).collect();
-    // Between two looks a thread that slept for another reason would have gone on.
-    let mut before = None;
-    let room = patiently(|| {
-        let now = threads.iter().all(|&thread| sleeps(thread)).then(|| taken.load(Relaxed));
-        let same = now.filter(|_| now == before);
-        before = now;
-        same
-    });
-    // Senders that wait are told that the receiver has gone, and end.
-    drop(rx);
-    patiently(|| senders.iter().all(thread::JoinHandle::is_finished).then_some(()))?;
-    room
-}
-
-/// Looks every millisecond until there is something, for as long as there is patience.
-fn patiently<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(seen) = look() {
-            return Some(seen);
-        }
-        if Instant::now() > deadline {
-            return None;
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
-}
-
-/// Whether a thread of this process waits for something.
-fn sleeps(thread: Pid) -> bool {
-    let stat = fs::read_to_string(format!("/proc/self/task/{}/stat", thread.as_raw_nonzero())).unwrap_or_default();
-    stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('S'))
 }
 
 #[cfg(test)]

@@ -49,3 +49,19 @@ pub fn registry() -> Registry {
     let registry = sandbox::enrol(registry);
     registry
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn libraries_and_servers_say_their_whole_version() {
+        let whole = |part: &str| part.rsplit(' ').next().is_some_and(|version| version.split('.').count() >= 3);
+        for entry in crate::registry().iter() {
+            let spec = entry.spec();
+            // The system's nanomsg cannot be asked, and `pkg-config` may not be there.
+            let other = spec.name.ends_with("-c") || spec.name == "process/nanomsg";
+            if !other && !["kernel", "std"].contains(&&*spec.version) {
+                assert!(spec.version.split(", ").all(whole), "{}: {}", spec.name, spec.version);
+            }
+        }
+    }
+}

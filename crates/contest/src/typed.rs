@@ -4,6 +4,7 @@
 use std::io::{self, ErrorKind};
 
 use estafette_measure::message::Message;
+use estafette_measure::spec::Ownership;
 use estafette_measure::{Generator, Payload, Verifier};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -82,6 +83,8 @@ pub(crate) trait Layout: Send + Sync + 'static {
     const NAME: &'static str;
     /// What is in the buffer.
     const SAYS: &'static str;
+    /// What becomes of a message: whether there is a value at both sides, or bytes alone.
+    const OWNERSHIP: Ownership = Ownership::Borrowed;
 
     /// The most bytes that a message with so many of data takes.
     fn most(data: usize) -> usize;
@@ -168,6 +171,7 @@ pub(crate) struct Postcard;
 impl Layout for Postcard {
     const NAME: &'static str = "postcard";
     const SAYS: &'static str = "postcard of a struct with serde_bytes";
+    const OWNERSHIP: Ownership = Ownership::Owned;
 
     fn most(data: usize) -> usize {
         POSTCARD_HEAD + data

@@ -22,7 +22,11 @@ impl<M: Shape> Codec for Bincode1<M> {
     type Encoded = Vec<u8>;
 
     fn spec() -> Spec {
-        spec(&variant::<M>("bincode-1", ""), "1", &format!("bincode::serialize_into and deserialize of {}", M::TYPE))
+        spec(
+            &variant::<M>("bincode-1", ""),
+            env!("LOCKED_BINCODE_1"),
+            &format!("bincode::serialize_into and deserialize of {}", M::TYPE),
+        )
     }
 
     fn make(next: &mut Generator) -> M {

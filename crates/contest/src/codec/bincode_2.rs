@@ -32,7 +32,11 @@ impl Codec for Bincode2 {
     type Encoded = Vec<u8>;
 
     fn spec() -> Spec {
-        spec("bincode-2", "2", "bincode::encode_into_std_write and decode_from_slice, its own derive")
+        spec(
+            "bincode-2",
+            env!("LOCKED_BINCODE_2"),
+            "bincode::encode_into_std_write and decode_from_slice, its own derive",
+        )
     }
 
     fn make(next: &mut Generator) -> Written {
@@ -70,7 +74,7 @@ impl<M: Shape> Codec for Bincode2Serde<M> {
 
     fn spec() -> Spec {
         let stands_on = format!("bincode::serde::encode_into_std_write and decode_from_slice of {}", M::TYPE);
-        spec(&variant::<M>("bincode-2", ".serde"), "2", &stands_on).joins(Joins::Standard)
+        spec(&variant::<M>("bincode-2", ".serde"), env!("LOCKED_BINCODE_2"), &stands_on).joins(Joins::Standard)
     }
 
     fn make(next: &mut Generator) -> M {

@@ -27,7 +27,7 @@ impl Codec for Bitcode {
     type Encoded = Vec<u8>;
 
     fn spec() -> Spec {
-        spec("bitcode", "0.6", "bitcode::Buffer, encode and decode, its own derive")
+        spec("bitcode", env!("LOCKED_BITCODE"), "bitcode::Buffer, encode and decode, its own derive")
     }
 
     fn make(next: &mut Generator) -> Written {
@@ -66,7 +66,7 @@ impl<M: Shape> Codec for BitcodeSerde<M> {
 
     fn spec() -> Spec {
         let stands_on = format!("bitcode::serialize and deserialize of {}", M::TYPE);
-        spec(&variant::<M>("bitcode", ".serde"), "0.6", &stands_on).joins(Joins::Standard)
+        spec(&variant::<M>("bitcode", ".serde"), env!("LOCKED_BITCODE"), &stands_on).joins(Joins::Standard)
     }
 
     fn make(next: &mut Generator) -> M {

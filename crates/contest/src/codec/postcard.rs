@@ -22,7 +22,11 @@ impl<M: Shape> Codec for Postcard<M> {
     type Encoded = Vec<u8>;
 
     fn spec() -> Spec {
-        spec(&variant::<M>("postcard", ""), "1", &format!("postcard::to_extend and from_bytes of {}", M::TYPE))
+        spec(
+            &variant::<M>("postcard", ""),
+            env!("LOCKED_POSTCARD"),
+            &format!("postcard::to_extend and from_bytes of {}", M::TYPE),
+        )
     }
 
     fn make(next: &mut Generator) -> M {

@@ -50,7 +50,8 @@ impl Codec for Rkyv {
     type Encoded = AlignedVec;
 
     fn spec() -> Spec {
-        spec("rkyv", "0.8", "rkyv::api::high::to_bytes_in and access, read in place").ownership(Ownership::Loaned)
+        spec("rkyv", env!("LOCKED_RKYV"), "rkyv::api::high::to_bytes_in and access, read in place")
+            .ownership(Ownership::Loaned)
     }
 
     fn make(next: &mut Generator) -> Written {
@@ -78,9 +79,13 @@ impl Codec for RkyvUnchecked {
     type Encoded = AlignedVec;
 
     fn spec() -> Spec {
-        spec("rkyv-unchecked", "0.8", "the same with access_unchecked: for bytes that one has made oneself")
-            .ownership(Ownership::Loaned)
-            .joins(Joins::Standard)
+        spec(
+            "rkyv-unchecked",
+            env!("LOCKED_RKYV"),
+            "the same with access_unchecked: for bytes that one has made oneself",
+        )
+        .ownership(Ownership::Loaned)
+        .joins(Joins::Standard)
     }
 
     fn make(next: &mut Generator) -> Written {

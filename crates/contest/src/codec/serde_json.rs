@@ -22,8 +22,12 @@ impl<M: Shape> Codec for SerdeJson<M> {
     type Encoded = Vec<u8>;
 
     fn spec() -> Spec {
-        spec(&variant::<M>("serde-json", ""), "1", &format!("serde_json::to_writer and from_slice of {}", M::TYPE))
-            .joins(if M::NAME == "plain" { Joins::Suite } else { Joins::Standard })
+        spec(
+            &variant::<M>("serde-json", ""),
+            env!("LOCKED_SERDE_JSON"),
+            &format!("serde_json::to_writer and from_slice of {}", M::TYPE),
+        )
+        .joins(if M::NAME == "plain" { Joins::Suite } else { Joins::Standard })
     }
 
     fn make(next: &mut Generator) -> M {

@@ -26,7 +26,8 @@ impl Codec for Wincode {
     type Encoded = Vec<u8>;
 
     fn spec() -> Spec {
-        spec("wincode", "0.6", "wincode::serialize_into and deserialize, its own derive").max_message(MOST)
+        spec("wincode", env!("LOCKED_WINCODE"), "wincode::serialize_into and deserialize, its own derive")
+            .max_message(MOST)
     }
 
     fn make(next: &mut Generator) -> Written {

@@ -17,7 +17,7 @@ use anyhow::{Context, Result};
 use capnp::capability::{Client, Response};
 use capnp::message::ReaderOptions;
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::{Joins, Ordering};
+use estafette_measure::spec::{Joins, Ordering, Ownership};
 use estafette_measure::{Carries, Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
 use send_wrapper::SendWrapper;
 use tokio::io::{BufReader, BufWriter, split};
@@ -44,9 +44,10 @@ pub(super) struct CapnpRpc;
 impl Mechanism for CapnpRpc {
     fn spec(&self) -> Spec {
         Spec::new("process/capnp-rpc")
-            .version("0.27")
+            .version(env!("LOCKED_CAPNP_RPC"))
             .stands_on("calls and streaming calls over a socketpair")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn, Pattern::RequestReply])
+            .ownership(Ownership::Owned)
             .ordering(Ordering::PerProducer)
             .max_message(MAX_MESSAGE)
             .max_producers(None)

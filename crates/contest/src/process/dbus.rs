@@ -8,9 +8,8 @@
 
 use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, Result};
 use estafette_measure::case::{Case, Pattern, Role};
@@ -26,15 +25,18 @@ use zbus::names::OwnedUniqueName;
 use zbus::{Connection, Guid, MatchRule, MessageStream};
 
 use super::credit::{Refund, Spend};
+use super::handed;
 use super::server::{self, CONFIG, Server};
 use super::slot::Slot;
 use super::slots;
 use crate::buffer::Buffer;
 
-const SERVER: Server = Server {
+static SERVER: Server = Server {
     program: "dbus-daemon",
     package: "dbus-daemon",
     arguments: &["--nofork", "--nopidfile", "--nosyslog", "--config-file", CONFIG],
+    asked: "--version",
+    version: OnceLock::new(),
 };
 
 /// The limits of a session's daemon, and everybody may send to everybody.
@@ -74,8 +76,10 @@ pub(super) const DAEMON: Dbus =
 
 impl Mechanism for Dbus {
     fn spec(&self) -> Spec {
+        let client = concat!("zbus ", env!("LOCKED_ZBUS"));
+        let version = if self.daemon { SERVER.version(client) } else { client.to_owned() };
         let spec = Spec::new(&format!("process/{}", self.name))
-            .version("zbus 6")
+            .version(&version)
             .stands_on(self.stands_on)
             .ownership(Ownership::Borrowed)
             .max_message(MAX_MESSAGE)
@@ -114,7 +118,7 @@ impl Carries<Raw> for Dbus {
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         let consumer = matches!(role, Role::Consumer(_));
         let runtime = Arc::new(runtime::Builder::new_current_thread().enable_all().build()?);
-        let connection = if self.daemon { through_daemon(meet, &runtime) } else { to_peer(consumer, meet, &runtime) }?;
+        let connection = if self.daemon { through_daemon(meet, &runtime) } else { to_peer(role, meet, &runtime) }?;
         let publishes = case.pattern == Pattern::PubSub;
         // Before the barrier: nothing has been sent by then.
         let messages = match publishes && consumer {
@@ -156,15 +160,10 @@ fn through_daemon(meet: &mut Rendezvous, runtime: &Runtime) -> Result<Connection
 }
 
 /// Connects to the other end, which the consumer serves.
-fn to_peer(consumer: bool, meet: &mut Rendezvous, runtime: &Runtime) -> Result<Connection> {
-    let builder = if consumer {
-        let (ours, theirs) = UnixStream::pair()?;
-        meet.offer_descriptors("socket", &[theirs.as_fd()])?;
-        Builder::unix_stream(ours).server(Guid::generate())
-    } else {
-        let [socket]: [OwnedFd; 1] = meet.want_descriptors("socket")?;
-        Builder::unix_stream(socket.into())
-    };
+fn to_peer(role: Role, meet: &mut Rendezvous, runtime: &Runtime) -> Result<Connection> {
+    let socket = handed::of_pair(role, meet, UnixStream::pair)?;
+    let builder = Builder::unix_stream(socket.into());
+    let builder = if let Role::Consumer(_) = role { builder.server(Guid::generate()) } else { builder };
     runtime.block_on(builder.p2p().build()).context("connecting to the peer")
 }
 

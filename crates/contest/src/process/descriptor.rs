@@ -111,14 +111,7 @@ impl Carries<Raw> for Descriptor {
             }
             _ => {}
         }
-        let socket = if let Role::Consumer(_) = role {
-            let (ours, theirs) = pair()?;
-            meet.offer_descriptors("socket", &[theirs.as_fd()])?;
-            ours
-        } else {
-            let [socket]: [OwnedFd; 1] = meet.want_descriptors("socket")?;
-            socket
-        };
+        let socket = handed::of_pair(role, meet, pair)?;
         let tx = tx(socket.try_clone()?);
         Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(rx(socket)) }]))
     }

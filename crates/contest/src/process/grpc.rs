@@ -60,7 +60,7 @@ pub(super) struct Grpc;
 impl Mechanism for Grpc {
     fn spec(&self) -> Spec {
         Spec::new("process/grpc-unix")
-            .version("tonic 0.14")
+            .version(concat!("tonic ", env!("LOCKED_TONIC")))
             .stands_on("HTTP/2 on a UNIX socket, unary calls and client streams")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn, Pattern::RequestReply])
             .ownership(Ownership::Owned)

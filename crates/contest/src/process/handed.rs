@@ -6,6 +6,25 @@ use anyhow::Result;
 use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::{Ends, Rendezvous};
 
+/// A party's one of a pair of sockets that both directions go through: the consumer makes the pair, and hands one on.
+pub(super) fn of_pair<S, E>(
+    role: Role,
+    meet: &mut Rendezvous,
+    pair: impl FnOnce() -> Result<(S, S), E>,
+) -> Result<OwnedFd>
+where
+    S: Into<OwnedFd>,
+    anyhow::Error: From<E>,
+{
+    if let Role::Consumer(_) = role {
+        let (ours, theirs) = pair()?;
+        offer(meet, "socket", &[theirs.into()])?;
+        return Ok(ours.into());
+    }
+    let [socket]: [OwnedFd; 1] = meet.want_descriptors("socket")?;
+    Ok(socket)
+}
+
 /// Opens a party's ends. The consumer makes what messages come on, and where they are answered what the answers go on:
 /// `there` and `back` return the descriptor for the producer and the consumer's own end. The producer makes its ends of
 /// these descriptors with `tx` and `rx`. Several producers share what messages come on; each has answers of its own.

@@ -50,14 +50,15 @@ pub(super) const POLLING: Iceoryx2 = Iceoryx2 {
 
 pub(super) const EVENT: Iceoryx2 = Iceoryx2 {
     name: "process/iceoryx2-event",
-    stands_on: "iceoryx2 publish-subscribe, and an event a message: send and notify, receive or blocking_wait",
+    stands_on: "iceoryx2 publish-subscribe, and an event a message: send and notify, receive or blocking_wait; a sender without \
+                room polls",
     wait: Wait::Block,
 };
 
 impl Mechanism for Iceoryx2 {
     fn spec(&self) -> Spec {
         Spec::new(self.name)
-            .version("0.10")
+            .version(env!("LOCKED_ICEORYX2"))
             .stands_on(self.stands_on)
             .waits(&[self.wait])
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn, Pattern::PubSub])
@@ -68,8 +69,14 @@ impl Mechanism for Iceoryx2 {
     }
 
     fn room(&self, case: &Case) -> Option<u64> {
-        Some(slots(case) as u64)
+        Some((share(case) * case.senders()) as u64)
     }
+}
+
+/// How many messages a subscriber's buffer for one publisher holds: each of several publishers has one of its own, and they
+/// share what the case asks for.
+fn share(case: &Case) -> usize {
+    (slots(case) / case.senders()).max(1)
 }
 
 impl Carries<Raw> for Iceoryx2 {
@@ -206,7 +213,7 @@ impl Way<'_> {
             .publish_subscribe::<[u8]>()
             .enable_safe_overflow(false)
             .history_size(0)
-            .subscriber_max_buffer_size(slots(case))
+            .subscriber_max_buffer_size(share(case))
             .subscriber_max_borrowed_samples(1)
             .max_publishers(case.senders())
             .max_subscribers(case.consumers())

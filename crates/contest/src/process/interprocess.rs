@@ -1,5 +1,7 @@
 //! `interprocess`, its local socket: on Linux a UNIX stream socket in the instance's directory.
 
+use std::os::unix::net::UnixStream as Socket;
+
 use ::interprocess::TryClone;
 use ::interprocess::local_socket::{GenericFilePath, ListenerOptions, Stream, prelude::*};
 use anyhow::{Context, Result};
@@ -8,16 +10,23 @@ use estafette_measure::spec::Joins;
 use estafette_measure::{Carries, Ends, Mechanism, Party, Raw, Rendezvous, Spec};
 
 use crate::byte_stream::{Reading, Writing};
+use crate::room;
 
 pub(super) struct Interprocess;
 
 impl Mechanism for Interprocess {
     fn spec(&self) -> Spec {
         Spec::new("process/interprocess")
-            .version("2")
+            .version(env!("LOCKED_INTERPROCESS"))
             .stands_on("interprocess::local_socket, write and read")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex])
             .joins(Joins::Suite)
+    }
+
+    /// Its socket is one of the kernel's, with the kernel's own buffers.
+    fn room(&self, case: &Case) -> Option<u64> {
+        let (ours, _theirs) = Socket::pair().ok()?;
+        room::written(ours, case.payload.len())
     }
 }
 

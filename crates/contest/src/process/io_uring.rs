@@ -4,7 +4,7 @@
 use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
 use std::mem;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream as Socket;
 
 use ::io_uring::{IoUring, Probe, opcode, squeue, types};
@@ -13,11 +13,12 @@ use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::spec::Joins;
 use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
 
+use super::handed;
 use crate::buffer::Buffer;
 use crate::room;
 
 /// The version of the crate.
-pub(super) const VERSION: &str = "0.7";
+pub(super) const VERSION: &str = env!("LOCKED_IO_URING");
 /// The socket, among the files that a ring knows.
 const SOCKET: types::Fixed = types::Fixed(0);
 
@@ -67,14 +68,7 @@ impl Carries<Raw> for IoUringSocket {
     type Rx = Receiving;
 
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
-        let socket = if let Role::Consumer(_) = role {
-            let (ours, theirs) = Socket::pair()?;
-            meet.offer_descriptors("socket", &[theirs.as_fd()])?;
-            ours.into()
-        } else {
-            let [socket]: [OwnedFd; 1] = meet.want_descriptors("socket")?;
-            socket
-        };
+        let socket = handed::of_pair(role, meet, Socket::pair)?;
         let len = case.payload.len();
         // Where each end has a thread of its own, that is not the one that opens them.
         let stays = case.pattern != Pattern::Duplex;

@@ -18,6 +18,10 @@ macro_rules! bytes_channel {
             fn spec(&self) -> estafette_measure::Spec {
                 $spec
             }
+
+            fn room(&self, case: &estafette_measure::case::Case) -> Option<u64> {
+                ends::room(case)
+            }
         }
 
         mod ends {
@@ -30,6 +34,13 @@ macro_rules! bytes_channel {
             use estafette_measure::{Carries, Ends, Generator, Party, Raw, Rendezvous, Rx, Tx, Verifier};
 
             use crate::buffer::Buffer;
+            use crate::room;
+
+            pub(super) fn room(case: &Case) -> Option<u64> {
+                let (tx, rx) = bytes_channel().ok()?;
+                let message = Buffer::new(case.payload.len());
+                room::blocked(vec![move || tx.send(&message).is_ok()], rx)
+            }
 
             /// What a producer gives the consumer: the receiver of its messages, and where it is answered, the sender of
             /// answers.
@@ -93,7 +104,7 @@ bytes_channel!(
     ipc_channel,
     IpcChannel,
     Spec::new("process/ipc-channel")
-        .version("0.23")
+        .version(env!("LOCKED_IPC_CHANNEL_0_23"))
         .stands_on("ipc_channel::ipc::bytes_channel, send and recv")
         .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex])
         .joins(Joins::Suite),

@@ -10,7 +10,7 @@ bytes_channel!(
     ipc_channel_013,
     IpcChannel013,
     Spec::new("process/ipc-channel-0.13")
-        .version("0.13")
+        .version(env!("LOCKED_IPC_CHANNEL_0_13"))
         .stands_on("ipc_channel::ipc::bytes_channel, send and recv")
         .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex])
         .joins(Joins::Standard),

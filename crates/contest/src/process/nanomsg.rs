@@ -55,7 +55,7 @@ pub(super) struct Nanomsg;
 impl Mechanism for Nanomsg {
     fn spec(&self) -> Spec {
         Spec::new("process/nanomsg")
-            .version("1")
+            .version(env!("NANOMSG"))
             .stands_on("nanomsg over a UNIX socket: NN_PAIR, or NN_PUSH and NN_PULL; nn_send and nn_recv")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::FanIn])
             .ordering(Ordering::PerProducer)
@@ -75,9 +75,10 @@ impl Carries<Raw> for Nanomsg {
             (Pattern::FanIn, true) => c::PULL,
             _ => c::PAIR,
         })?;
-        // Buffers are counted in bytes: at each side half of what may be under way, and never less than the default.
+        // Buffers are counted in bytes, and each connection has its own, so several senders share: at each side half of what
+        // may be under way, and never less than the default.
         let len = case.payload.len();
-        let half = (slots(case) / 2 * len).max(LEAST_BUFFER) as c_int;
+        let half = (slots(case) / case.senders() / 2 * len).max(LEAST_BUFFER) as c_int;
         socket.set(c::SNDBUF, half)?;
         socket.set(c::RCVBUF, half)?;
         socket.set(c::RCVMAXSIZE, -1)?;

@@ -8,6 +8,7 @@ use std::fs;
 use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
 use std::path::Path;
+use std::sync::OnceLock;
 
 use anyhow::{Context, Result};
 use async_nats::{Client, ConnectOptions, Subject, Subscriber};
@@ -23,7 +24,13 @@ use super::names::{self, Names};
 use super::server::{self, CONFIG, Server};
 use super::slots;
 
-const SERVER: Server = Server { program: "nats-server", package: "nats-server", arguments: &["-c", CONFIG] };
+static SERVER: Server = Server {
+    program: "nats-server",
+    package: "nats-server",
+    arguments: &["-c", CONFIG],
+    asked: "--version",
+    version: OnceLock::new(),
+};
 
 /// Any free port, written to a file; the longest message that the server takes without a warning; and room for what may
 /// be under way to a subscriber.
@@ -43,7 +50,7 @@ pub(super) struct Nats;
 impl Mechanism for Nats {
     fn spec(&self) -> Spec {
         Spec::new("process/nats")
-            .version("async-nats 0.51")
+            .version(&SERVER.version(concat!("async-nats ", env!("LOCKED_ASYNC_NATS"))))
             .stands_on("nats-server on 127.0.0.1, publish and subscribe")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn, Pattern::RequestReply, Pattern::PubSub])
             .ownership(Ownership::Owned)
@@ -54,7 +61,7 @@ impl Mechanism for Nats {
     }
 
     fn room(&self, case: &Case) -> Option<u64> {
-        Some(slots(case) as u64)
+        Some(room(case) as u64)
     }
 
     fn roles(&self, case: &Case) -> Vec<Role> {
@@ -68,6 +75,13 @@ impl Mechanism for Nats {
     fn present(&self) -> Result<(), String> {
         SERVER.present()
     }
+}
+
+/// How many messages a subscriber has room for; what it has none for the client drops. Where each waits for its answer no credit
+/// is needed, but every client may have asked at once.
+fn room(case: &Case) -> usize {
+    let asked = if case.pattern.asks() { case.producers } else { 0 };
+    slots(case).max(asked)
 }
 
 /// The server's address, once it has written its ports file: `{"nats":["nats://127.0.0.1:PORT"],...}`.
@@ -89,7 +103,7 @@ impl Carries<Raw> for Nats {
 
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         let address = server::address(meet)?;
-        let connect = || Connection::open(&address, slots(case));
+        let connect = || Connection::open(&address, room(case));
         let tx = |subjects, credit| Ok(Sending { connection: connect()?, subjects, credit });
         names::open(case, role, meet, tx, |subject, credit| connect()?.receiving(subject, credit))
     }
@@ -102,10 +116,10 @@ struct Connection {
 }
 
 impl Connection {
-    fn open(address: &str, slots: usize) -> Result<Connection> {
+    fn open(address: &str, room: usize) -> Result<Connection> {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         // A server that has gone does not come back: what was under way is lost, and the instance has failed.
-        let options = ConnectOptions::new().subscription_capacity(slots).max_reconnects(1);
+        let options = ConnectOptions::new().subscription_capacity(room).max_reconnects(1);
         let client = runtime.block_on(options.connect(address)).context("connecting to nats-server")?;
         Ok(Connection { runtime, client })
     }

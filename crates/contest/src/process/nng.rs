@@ -9,18 +9,21 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::ptr::{self, NonNull};
 use std::slice;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::{Joins, Ordering};
+use estafette_measure::spec::{Joins, Ordering, Ownership};
 use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
 use nng_sys::{
-    NNG_OPT_RECVBUF, NNG_OPT_RECVMAXSZ, NNG_OPT_SENDBUF, nng_dial, nng_err, nng_init, nng_listen, nng_msg,
-    nng_msg_alloc, nng_msg_body, nng_msg_free, nng_msg_len, nng_pair1_open, nng_pull0_open, nng_push0_open,
-    nng_recvmsg, nng_sendmsg, nng_socket, nng_socket_set_int, nng_socket_set_size, nng_strerror,
+    NNG_OPT_RECVBUF, NNG_OPT_RECVMAXSZ, NNG_OPT_SENDBUF, NNG_OPT_SENDTIMEO, nng_dial, nng_err, nng_init, nng_listen,
+    nng_msg, nng_msg_alloc, nng_msg_body, nng_msg_free, nng_msg_len, nng_pair1_open, nng_pull0_open, nng_push0_open,
+    nng_recvmsg, nng_sendmsg, nng_socket, nng_socket_close, nng_socket_set_int, nng_socket_set_ms, nng_socket_set_size,
+    nng_strerror, nng_version,
 };
 
 use super::slots;
+use crate::room;
 
 /// The most messages that a socket's buffer holds.
 const MOST_BUFFERED: usize = 8192;
@@ -31,12 +34,53 @@ pub(super) struct Nng;
 impl Mechanism for Nng {
     fn spec(&self) -> Spec {
         Spec::new("process/nng-ipc")
-            .version("2.0.0")
+            .version(&version())
             .stands_on("nng over a UNIX socket: pair1, or push0 and pull0; nng_sendmsg and nng_recvmsg")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::FanIn])
+            .ownership(Ownership::Owned)
             .ordering(Ordering::PerProducer)
             .max_producers(None)
             .joins(Joins::Standard)
+    }
+
+    /// Those in the kernel's buffers between the two sockets count, too.
+    fn room(&self, case: &Case) -> Option<u64> {
+        Nng::tried(case).ok()
+    }
+}
+
+impl Nng {
+    /// A party's socket.
+    fn socket(case: &Case, consumes: bool) -> Result<Socket> {
+        if case.pattern != Pattern::FanIn {
+            let socket = Socket::open(nng_pair1_open)?;
+            socket.set(NNG_OPT_SENDBUF, half(case))?;
+            socket.set(NNG_OPT_RECVBUF, half(case))?;
+            return Ok(socket);
+        }
+        // Where several send, the receiver's socket has no buffer but one message of each; each sender's is its own.
+        if consumes {
+            return Socket::open(nng_pull0_open);
+        }
+        let socket = Socket::open(nng_push0_open)?;
+        socket.set(NNG_OPT_SENDBUF, buffered(slots(case) / case.senders()))?;
+        Ok(socket)
+    }
+
+    /// How many messages sockets take, as one sender tries it until it has waited in vain: each of several has as much room.
+    fn tried(case: &Case) -> Result<u64> {
+        let [from, to] = [Nng::socket(case, false)?, Nng::socket(case, true)?];
+        from.set_patience(NNG_OPT_SENDTIMEO, room::IN_VAIN)?;
+        // Without a file, as there is no directory for it.
+        let url = CString::new(format!("abstract://estafette-room-{}", std::process::id()))?;
+        to.listen(&url)?;
+        from.dial(&url)?;
+        let mut next = Generator::new(0, 0, case.payload.len());
+        let mut sending = Sending { socket: from, len: case.payload.len() };
+        let taken = room::times(|| sending.send(&mut next).is_ok());
+        from.close();
+        to.close();
+        Ok(taken * case.senders() as u64)
     }
 }
 
@@ -45,20 +89,8 @@ impl Carries<Raw> for Nng {
     type Rx = Receiving;
 
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
-        let several = case.pattern == Pattern::FanIn;
         let consumes = matches!(role, Role::Consumer(_));
-        let socket = match (several, consumes) {
-            (false, _) => Socket::open(nng_pair1_open),
-            (true, false) => Socket::open(nng_push0_open),
-            (true, true) => Socket::open(nng_pull0_open),
-        }?;
-        let half = half(case);
-        if !several || !consumes {
-            socket.set(NNG_OPT_SENDBUF, half)?;
-        }
-        if !several || consumes {
-            socket.set(NNG_OPT_RECVBUF, half)?;
-        }
+        let socket = Nng::socket(case, consumes)?;
         socket.join(consumes, meet)?;
         let len = case.payload.len();
         let answered = case.pattern.both_ways();
@@ -68,9 +100,20 @@ impl Carries<Raw> for Nng {
     }
 }
 
+/// The version of the C library, which is what counts.
+#[allow(unsafe_code)]
+pub(super) fn version() -> String {
+    // SAFETY: it returns a text that ends with a zero and stays.
+    unsafe { CStr::from_ptr(nng_version()) }.to_string_lossy().into_owned()
+}
+
 /// How many messages a socket's buffer holds: half of what may be under way.
 pub(super) fn half(case: &Case) -> i32 {
-    (slots(case) / 2).clamp(1, MOST_BUFFERED) as i32
+    buffered(slots(case) / 2)
+}
+
+fn buffered(messages: usize) -> i32 {
+    messages.clamp(1, MOST_BUFFERED) as i32
 }
 
 /// What a function of the library says.
@@ -90,7 +133,7 @@ fn fault(code: i32) -> io::Error {
     io::Error::other(text.to_string_lossy())
 }
 
-/// A socket. It is not closed, as what is under way would go with it; it ends with the process, which stays until all have
+/// A socket. One that carries messages is not closed, as what is under way would go with it; it ends with the process, which stays until all have
 /// been received. The library locks within: any thread may use it.
 #[derive(Clone, Copy)]
 pub(super) struct Socket(pub(super) nng_socket);
@@ -122,21 +165,46 @@ impl Socket {
             .with_context(|| format!("setting {option:?}"))
     }
 
+    /// Has it wait no longer than this, to send or to receive.
+    #[allow(unsafe_code)]
+    pub(super) fn set_patience(&self, option: &[u8], patience: Duration) -> Result<()> {
+        let option = CStr::from_bytes_with_nul(option)?;
+        // SAFETY: the socket is open, the option's name ends with a zero.
+        check(unsafe { nng_socket_set_ms(self.0, option.as_ptr(), patience.as_millis() as i32) })
+            .with_context(|| format!("setting {option:?}"))
+    }
+
     /// Joins it to the others' by a socket in the instance's directory. Returns when a connection is made, at the side that
     /// asks for it.
-    #[allow(unsafe_code)]
     pub(super) fn join(&self, listens: bool, meet: &mut Rendezvous) -> Result<()> {
         let path = meet.dir().join("socket");
         let url = CString::new([b"ipc://", path.as_os_str().as_bytes()].concat())?;
         if listens {
-            // SAFETY: the socket is open, the address ends with a zero; nobody asks for the listener.
-            check(unsafe { nng_listen(self.0, url.as_ptr(), ptr::null_mut(), 0) }).context("listening")?;
+            self.listen(&url)?;
             meet.offer("socket", "listening")
         } else {
             meet.want("socket")?;
-            // SAFETY: as above.
-            check(unsafe { nng_dial(self.0, url.as_ptr(), ptr::null_mut(), 0) }).context("connecting to the consumer")
+            self.dial(&url)
         }
+    }
+
+    #[allow(unsafe_code)]
+    fn listen(&self, url: &CStr) -> Result<()> {
+        // SAFETY: the socket is open, the address ends with a zero; nobody asks for the listener.
+        check(unsafe { nng_listen(self.0, url.as_ptr(), ptr::null_mut(), 0) }).context("listening")
+    }
+
+    #[allow(unsafe_code)]
+    fn dial(&self, url: &CStr) -> Result<()> {
+        // SAFETY: the socket is open, the address ends with a zero; nobody asks for the dialer.
+        check(unsafe { nng_dial(self.0, url.as_ptr(), ptr::null_mut(), 0) }).context("connecting to the consumer")
+    }
+
+    /// Closes it, with all that is under way.
+    #[allow(unsafe_code)]
+    fn close(self) {
+        // SAFETY: it takes any socket. That it was closed already is no fault.
+        let _ = unsafe { nng_socket_close(self.0) };
     }
 }
 

@@ -1,19 +1,20 @@
 //! nng, one publisher and its subscribers, over a UNIX socket. What a subscriber has no room for is lost, at either side, and
 //! counted.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result};
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::{Joins, Loss};
+use estafette_measure::spec::{Joins, Loss, Ownership};
 use estafette_measure::{Carries, Ends, Mechanism, Raw, Rendezvous, Spec};
 use nng_sys::{
-    NNG_OPT_RECVBUF, NNG_OPT_RECVTIMEO, NNG_OPT_SENDBUF, nng_pub0_open, nng_socket_set_ms, nng_sub0_open,
-    nng_sub0_socket_subscribe,
+    NNG_OPT_RECVBUF, NNG_OPT_RECVTIMEO, NNG_OPT_SENDBUF, nng_pub0_open, nng_sub0_open, nng_sub0_socket_subscribe,
 };
 
-use super::nng::{Receiving, Sending, Socket, check, half};
+use super::nng::{Receiving, Sending, Socket, check, half, version};
 
 /// How long a receiver waits for a message that may have been lost.
-const PATIENCE_MS: i32 = 20;
+const PATIENCE: Duration = Duration::from_millis(20);
 
 /// `process/nng-pub`.
 pub(super) struct NngPub;
@@ -21,9 +22,10 @@ pub(super) struct NngPub;
 impl Mechanism for NngPub {
     fn spec(&self) -> Spec {
         Spec::new("process/nng-pub")
-            .version("2.0.0")
+            .version(&version())
             .stands_on("nng over a UNIX socket: pub0 and sub0; nng_sendmsg and nng_recvmsg")
             .patterns(&[Pattern::Stream, Pattern::PubSub])
+            .ownership(Ownership::Owned)
             .loss(Loss::Counted)
             .joins(Joins::Standard)
     }
@@ -57,7 +59,5 @@ impl Carries<Raw> for NngPub {
 fn subscribe(socket: &Socket) -> Result<()> {
     // SAFETY: the socket is open; no bytes stand for every message.
     check(unsafe { nng_sub0_socket_subscribe(socket.0, [].as_ptr(), 0) }).context("subscribing")?;
-    // SAFETY: the socket is open, the option's name ends with a zero.
-    check(unsafe { nng_socket_set_ms(socket.0, NNG_OPT_RECVTIMEO.as_ptr().cast(), PATIENCE_MS) })
-        .context("setting how long to wait")
+    socket.set_patience(NNG_OPT_RECVTIMEO, PATIENCE)
 }

@@ -7,6 +7,7 @@
 use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
 use std::path::Path;
+use std::sync::OnceLock;
 
 use ::redis::{Client, Connection, ConnectionAddr, IntoConnectionInfo, Msg, RedisError, cmd};
 use anyhow::{Context, Result, ensure};
@@ -21,7 +22,13 @@ use super::server::{self, CONFIG, Server};
 use super::slots;
 use crate::buffer::Buffer;
 
-const SERVER: Server = Server { program: "redis-server", package: "redis-server", arguments: &[CONFIG] };
+static SERVER: Server = Server {
+    program: "redis-server",
+    package: "redis-server",
+    arguments: &[CONFIG],
+    asked: "--version",
+    version: OnceLock::new(),
+};
 
 /// No TCP, nothing on disk, and no subscriber is dropped for being slow.
 const CONFIGURATION: &str = "\
@@ -67,7 +74,7 @@ impl Mechanism for Redis {
             Way::Channel => [&both[..], &[Pattern::PubSub]].concat(),
         };
         Spec::new(&format!("process/{}", self.name))
-            .version("1")
+            .version(&SERVER.version(concat!("redis ", env!("LOCKED_REDIS"))))
             .stands_on(self.stands_on)
             .patterns(&patterns)
             .ownership(Ownership::Borrowed)

@@ -10,12 +10,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use estafette_measure::Rendezvous;
 use estafette_measure::case::{Case, Role};
+use estafette_measure::child;
 use estafette_measure::usage::Usage;
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 
@@ -39,6 +41,10 @@ pub(super) struct Server {
     pub(super) package: &'static str,
     /// What it is started with.
     pub(super) arguments: &'static [&'static str],
+    /// What has it say its version.
+    pub(super) asked: &'static str,
+    /// What it said.
+    pub(super) version: OnceLock<Option<String>>,
 }
 
 /// The children of an instance with a server: it comes first, and the consumers wait.
@@ -72,6 +78,22 @@ impl Server {
             Some(_) => Ok(()),
             None => Err(format!("needs the program `{}`: apt install {}", self.program, self.package)),
         }
+    }
+
+    /// What a description says of it and of this client of it: the versions of both, where it is installed. It is asked once; not
+    /// by a child, whose description nobody reads.
+    pub(super) fn version(&self, client: &str) -> String {
+        let child = env::args_os().nth(1).is_some_and(|argument| argument == child::ARGUMENT);
+        let version = if child { &None } else { self.version.get_or_init(|| self.ask()) };
+        match version {
+            Some(version) => format!("{client}, {} {version}", self.program),
+            None => client.to_owned(),
+        }
+    }
+
+    fn ask(&self) -> Option<String> {
+        let said = Command::new(self.find()?).arg(self.asked).stdin(Stdio::null()).output().ok()?;
+        version(&String::from_utf8_lossy(&said.stdout)).map(str::to_owned)
     }
 
     fn find(&self) -> Option<PathBuf> {
@@ -110,6 +132,12 @@ impl Server {
         let process = command.spawn().with_context(|| format!("starting {}", self.program))?;
         Ok(Running { program: self.program, process })
     }
+}
+
+/// The first word that is a version, such as `1.14.10`, `v2.9.10` and `v=7.0.15`.
+fn version(said: &str) -> Option<&str> {
+    let mut words = said.split_whitespace().map(|word| word.trim_start_matches(['v', '=']));
+    words.find(|word| word.contains('.') && word.starts_with(|first: char| first.is_ascii_digit()))
 }
 
 fn is_executable(path: &Path) -> bool {
@@ -163,5 +191,22 @@ impl Drop for Running {
         // One that has ended by itself cannot be killed; its status is taken all the same.
         let _ = self.process.kill();
         let _ = self.process.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_found_in_what_servers_say() {
+        assert_eq!(version("Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64"), Some("7.0.15"));
+        assert_eq!(version("nats-server: v2.9.10\n"), Some("2.9.10"));
+        assert_eq!(
+            version("mosquitto version 2.0.11\n\nmosquitto is an MQTT v5.0/v3.1.1/v3.1 broker."),
+            Some("2.0.11")
+        );
+        assert_eq!(version("D-Bus Message Bus Daemon 1.14.10\nCopyright (C) 2002"), Some("1.14.10"));
+        assert_eq!(version("unknown option"), None);
     }
 }

@@ -30,7 +30,7 @@ pub(super) struct Signal;
 impl Mechanism for Signal {
     fn spec(&self) -> Spec {
         Spec::new("process/signal")
-            .stands_on("a real-time signal with a word, sigqueue and sigwaitinfo")
+            .stands_on("a real-time signal with a word, sigqueue and sigwaitinfo; a sender without room polls")
             .payloads(&[PayloadKind::None, PayloadKind::U64])
             .joins(Joins::Suite)
     }

@@ -24,7 +24,8 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space}
 
 use crate::buffer::Buffer;
 
-/// The longest message, and the bytes that a queue holds, as a namespace begins (`MSGMAX` and `MSGMNB` of the kernel).
+/// The longest message, and the bytes that a queue holds, as a namespace begins (`MSGMAX` and `MSGMNB` of the kernel): what is
+/// set in `kernel.msgmax` and `kernel.msgmnb` outside is not handed down.
 const LONGEST: usize = 8192;
 const QUEUE: usize = 16_384;
 /// Where the namespaces of a thread are.
@@ -47,18 +48,9 @@ impl Mechanism for SysvMq {
                 Pattern::RequestReply,
                 Pattern::PubSub,
             ])
+            .max_message(LONGEST)
             .max_producers(None)
             .joins(Joins::Standard)
-    }
-
-    fn supports(&self, case: &Case) -> Result<(), String> {
-        match case.payload.len() {
-            0..=LONGEST => Ok(()),
-            len => Err(format!(
-                "its longest message is {LONGEST} bytes as the kernel sets out, {len} were asked for: a program raises it \
-                 with kernel.msgmax and kernel.msgmnb"
-            )),
-        }
     }
 
     /// A queue is full by its bytes.

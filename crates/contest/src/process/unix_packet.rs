@@ -71,17 +71,6 @@ impl UnixPacket {
             _ => Ok(()),
         }
     }
-
-    /// A party's socket: the consumer makes the pair, and hands one on.
-    pub(super) fn open(&self, role: Role, meet: &mut Rendezvous) -> Result<OwnedFd> {
-        if let Role::Consumer(_) = role {
-            let (ours, theirs) = self.pair()?;
-            meet.offer_descriptors("socket", &[theirs.as_fd()])?;
-            return Ok(ours);
-        }
-        let [socket]: [OwnedFd; 1] = meet.want_descriptors("socket")?;
-        Ok(socket)
-    }
 }
 
 impl Carries<Raw> for UnixPacket {
@@ -103,7 +92,7 @@ impl Carries<Raw> for UnixPacket {
             }
             _ => {}
         }
-        let socket = self.open(role, meet)?;
+        let socket = handed::of_pair(role, meet, || self.pair())?;
         let tx = tx(socket.try_clone()?);
         Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(rx(socket)) }]))
     }

@@ -12,6 +12,7 @@ use estafette_measure::message::Message;
 use estafette_measure::spec::Joins;
 use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Rendezvous, Rx, Spec, Tx, Verifier};
 
+use super::handed;
 use super::unix_packet::{SEQPACKET, receive, send_whole};
 use crate::buffer::Buffer;
 use crate::room;
@@ -34,6 +35,7 @@ impl<L: Layout> Mechanism for TypedPacket<L> {
         Spec::new(&format!("process/unix-seqpacket.{}", L::NAME))
             .stands_on(&format!("socketpair(AF_UNIX, SOCK_SEQPACKET), {}", L::SAYS))
             .payloads(&[PayloadKind::Message])
+            .ownership(L::OWNERSHIP)
             .joins(self.joins)
     }
 
@@ -52,7 +54,7 @@ impl<L: Layout> Carries<Message> for TypedPacket<L> {
     type Rx = Receiving<L>;
 
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
-        let socket = SEQPACKET.open(role, meet)?;
+        let socket = handed::of_pair(role, meet, || SEQPACKET.pair())?;
         let most = L::most(case.payload.len());
         let tx = Sending { socket: socket.try_clone()?, buffer: Buffer::new(most), layout: PhantomData };
         // One byte more than a message has, so that a longer one does not pass for a right one.

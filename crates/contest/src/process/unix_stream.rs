@@ -1,6 +1,6 @@
 //! A pair of UNIX stream sockets, blocking, with the kernel's own buffers.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as Socket;
 
 use anyhow::Result;
@@ -46,15 +46,7 @@ impl Carries<Raw> for UnixStream {
             let each = |theirs: Vec<OwnedFd>| Ok(Writing::to_each(theirs.into_iter().map(SocketEnd::new), len));
             return handed::publish(case, role, meet, there, each);
         }
-        let socket = if let Role::Consumer(_) = role {
-            let (ours, theirs) = Socket::pair()?;
-            meet.offer_descriptors("socket", &[theirs.as_fd()])?;
-            ours
-        } else {
-            let [socket]: [OwnedFd; 1] = meet.want_descriptors("socket")?;
-            Socket::from(socket)
-        };
-        let (tx, rx) = SocketEnd::both(socket)?;
+        let (tx, rx) = SocketEnd::both(handed::of_pair(role, meet, Socket::pair)?)?;
         let (tx, rx) = (Writing::new(tx, len), Reading::new(rx, len));
         Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(rx) }]))
     }

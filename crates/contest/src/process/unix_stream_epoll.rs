@@ -16,6 +16,7 @@ use rustix::net::{RecvFlags, recv};
 
 use crate::buffer::Buffer;
 use crate::byte_stream::{Reading, SocketEnd, Writing};
+use crate::room;
 
 /// How many sockets one wait tells of.
 const EVENTS: usize = 64;
@@ -30,6 +31,12 @@ impl Mechanism for UnixStreamEpoll {
             .max_producers(None)
             .ordering(Ordering::PerProducer)
             .joins(Joins::Standard)
+    }
+
+    /// Of all sockets: a producer's buffer is its own.
+    fn room(&self, case: &Case) -> Option<u64> {
+        let (ours, _theirs) = Socket::pair().ok()?;
+        room::written(ours, case.payload.len()).map(|each| each * case.senders() as u64)
     }
 }
 

@@ -1,7 +1,6 @@
 //! A connection of AF_VSOCK within this machine: the sockets between a virtual machine and its host, where the kernel has a
 //! transport from a machine to itself.
 
-use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use anyhow::{Context, Result};
@@ -13,7 +12,7 @@ use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, VsockAddr, accept4, bind, connect, getsockname, listen, socket,
 };
 
-use crate::byte_stream::{Reading, Writing};
+use crate::byte_stream::{Reading, SocketEnd, Writing};
 use crate::room;
 
 /// The address of the machine itself.
@@ -24,7 +23,7 @@ pub(super) struct Vsock;
 impl Mechanism for Vsock {
     fn spec(&self) -> Spec {
         Spec::new("process/vsock")
-            .stands_on("AF_VSOCK, SOCK_STREAM, to VMADDR_CID_LOCAL; write and read")
+            .stands_on("AF_VSOCK, SOCK_STREAM, to VMADDR_CID_LOCAL; send and recv")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex])
             .joins(Joins::Standard)
     }
@@ -77,8 +76,8 @@ fn accepted(listener: &OwnedFd) -> Result<OwnedFd> {
 }
 
 impl Carries<Raw> for Vsock {
-    type Tx = Writing<File>;
-    type Rx = Reading<File>;
+    type Tx = Writing<SocketEnd>;
+    type Rx = Reading<SocketEnd>;
 
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         let connected = if let Role::Consumer(_) = role {
@@ -88,8 +87,9 @@ impl Carries<Raw> for Vsock {
         } else {
             connected(meet.want("port")?.parse().context("the number of a port")?)?
         };
-        let (stream, len) = (File::from(connected), case.payload.len());
-        let (tx, rx) = (Writing::new(stream.try_clone()?, len), Reading::new(stream, len));
+        let len = case.payload.len();
+        let (tx, rx) = SocketEnd::both(connected)?;
+        let (tx, rx) = (Writing::new(tx, len), Reading::new(rx, len));
         Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(rx) }]))
     }
 }

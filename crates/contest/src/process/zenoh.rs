@@ -63,7 +63,7 @@ impl Mechanism for Zenoh {
             false => (Ownership::Borrowed, Loss::Never),
         };
         Spec::new(self.name)
-            .version("1.10")
+            .version(env!("LOCKED_ZENOH"))
             .stands_on(self.stands_on)
             .loss(loss)
             .ownership(ownership)

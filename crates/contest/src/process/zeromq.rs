@@ -18,6 +18,7 @@ use zmq::{Context, Message, Socket, SocketType};
 use super::slots;
 use crate::buffer::Buffer;
 use crate::own_thread::OwnThread;
+use crate::room;
 
 /// `process/zeromq-ipc`, `process/zeromq-tcp` or `process/zeromq-req-rep`.
 pub(super) struct Zeromq {
@@ -64,10 +65,11 @@ pub(super) fn version() -> String {
     format!("{major}.{minor}.{patch}")
 }
 
-/// Limits what may be under way to what the case lets be: half of it at each side.
+/// Limits what may be under way to what the case lets be: half of it at each side. A limit is of each connection, so several
+/// senders share.
 pub(super) fn limit(socket: &Socket, case: &Case) -> Result<()> {
     // None at all would mean no limit.
-    let half = (slots(case) / 2).max(1) as i32;
+    let half = (slots(case) / case.senders() / 2).max(1) as i32;
     socket.set_sndhwm(half)?;
     socket.set_rcvhwm(half)?;
     Ok(())
@@ -83,9 +85,13 @@ pub(super) fn join(socket: &Socket, binds: bool, endpoint: &str, meet: &mut Rend
         "ipc://" => format!("ipc://{}", meet.dir().join("socket").display()),
         endpoint => endpoint.to_owned(),
     };
-    socket.bind(&endpoint).with_context(|| format!("binding to {endpoint}"))?;
-    let endpoint = socket.get_last_endpoint()?.map_err(|_| anyhow!("the endpoint's name is not text"))?;
-    meet.offer("endpoint", &endpoint)
+    meet.offer("endpoint", &bind(socket, &endpoint)?)
+}
+
+/// Binds a socket. Returns what others connect to.
+fn bind(socket: &Socket, endpoint: &str) -> Result<String> {
+    socket.bind(endpoint).with_context(|| format!("binding to {endpoint}"))?;
+    socket.get_last_endpoint()?.map_err(|_| anyhow!("the endpoint's name is not text"))
 }
 
 impl Mechanism for Zeromq {
@@ -98,6 +104,41 @@ impl Mechanism for Zeromq {
             .max_producers(None)
             .joins(Joins::Standard)
     }
+
+    /// Those in the kernel's buffers between the two limits count, too.
+    fn room(&self, case: &Case) -> Option<u64> {
+        match self.sockets(case) {
+            // A question waits for its answer.
+            [zmq::REQ, _] => None,
+            sockets => self.tried(sockets, case).ok(),
+        }
+    }
+}
+
+impl Zeromq {
+    /// The sockets of producer and consumer.
+    fn sockets(&self, case: &Case) -> [SocketType; 2] {
+        if case.pattern.both_ways() { self.answered } else { ONE_WAY }
+    }
+
+    /// How many messages sockets take, as one sender tries it until it has waited in vain: each of several has as much room.
+    fn tried(&self, sockets: [SocketType; 2], case: &Case) -> Result<u64> {
+        let context = Context::new();
+        let [from, to] = [context.socket(sockets[0])?, context.socket(sockets[1])?];
+        for socket in [&from, &to] {
+            limit(socket, case)?;
+            socket.set_linger(0)?;
+        }
+        from.set_sndtimeo(room::IN_VAIN.as_millis() as i32)?;
+        let endpoint = match self.endpoint {
+            // Without a file, as there is no directory for it.
+            "ipc://" => format!("ipc://@estafette-room-{}", std::process::id()),
+            endpoint => endpoint.to_owned(),
+        };
+        from.connect(&bind(&to, &endpoint)?)?;
+        let message = Buffer::new(case.payload.len());
+        Ok(room::times(|| again(|| from.send(&message[..], 0)).is_ok()) * case.senders() as u64)
+    }
 }
 
 impl Carries<Raw> for Zeromq {
@@ -106,7 +147,7 @@ impl Carries<Raw> for Zeromq {
 
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         let answered = case.pattern.both_ways();
-        let [producer, consumer] = if answered { self.answered } else { ONE_WAY };
+        let [producer, consumer] = self.sockets(case);
         let consumes = matches!(role, Role::Consumer(_));
         let socket = Context::new().socket(if consumes { consumer } else { producer })?;
         limit(&socket, case)?;

@@ -27,7 +27,7 @@ pub struct WatEcho;
 impl Mechanism for WatEcho {
     fn spec(&self) -> Spec {
         Spec::new("sandbox/wat-echo")
-            .version("wasmtime 48")
+            .version(concat!("wasmtime ", env!("LOCKED_WASMTIME")))
             .stands_on("a WAT function in wasmtime, UNIX stream sockets in and out")
             .max_message(MAX_MESSAGE)
     }

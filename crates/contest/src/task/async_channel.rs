@@ -16,7 +16,7 @@ impl Channel for AsyncChannel {
     type Rx<P: Payload> = Receiver<P>;
 
     fn spec() -> Spec {
-        shared(spec("task/async-channel", "2", "async_channel::bounded, send and recv"))
+        shared(spec("task/async-channel", env!("LOCKED_ASYNC_CHANNEL"), "async_channel::bounded, send and recv"))
     }
 
     fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {

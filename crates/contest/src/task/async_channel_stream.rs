@@ -20,10 +20,14 @@ impl Channel for AsyncChannelStream {
     type Rx<P: Payload> = Pin<Box<Receiver<P>>>;
 
     fn spec() -> Spec {
-        spec("task/async-channel-stream", "2", "async_channel::bounded, send and StreamExt::next")
-            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn])
-            .payloads(&[PayloadKind::U64, PayloadKind::Shared])
-            .joins(Joins::Standard)
+        spec(
+            "task/async-channel-stream",
+            env!("LOCKED_ASYNC_CHANNEL"),
+            "async_channel::bounded, send and StreamExt::next",
+        )
+        .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn])
+        .payloads(&[PayloadKind::U64, PayloadKind::Shared])
+        .joins(Joins::Standard)
     }
 
     fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {

@@ -16,7 +16,7 @@ impl Channel for Asyncband {
     type Rx<P: Payload> = BoundedReceiver<P>;
 
     fn spec() -> Spec {
-        spec("task/asyncband", "0.7", "asyncband::mpsc::bounded, send and recv")
+        spec("task/asyncband", env!("LOCKED_ASYNCBAND"), "asyncband::mpsc::bounded, send and recv")
     }
 
     fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {

@@ -18,7 +18,7 @@ impl Channel for Crossfire {
     type Rx<P: Payload> = AsyncRx<Array<P>>;
 
     fn spec() -> Spec {
-        spec("task/crossfire", "3", "crossfire::mpsc::bounded_async, send and recv")
+        spec("task/crossfire", env!("LOCKED_CROSSFIRE"), "crossfire::mpsc::bounded_async, send and recv")
             .joins(Joins::Overview)
             .cancel(Cancel::Safe)
     }

@@ -19,7 +19,7 @@ impl Channel for CrossfireMpmc {
     type Rx<P: Payload> = MAsyncRx<Array<P>>;
 
     fn spec() -> Spec {
-        spec("task/crossfire-mpmc", "3", "crossfire::mpmc::bounded_async, send and recv")
+        spec("task/crossfire-mpmc", env!("LOCKED_CROSSFIRE"), "crossfire::mpmc::bounded_async, send and recv")
             .patterns(&[Pattern::Mpmc])
             .joins(Joins::Suite)
     }

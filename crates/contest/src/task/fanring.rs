@@ -19,7 +19,7 @@ impl Channel for Fanring {
     type Rx<P: Payload> = Receiver<P>;
 
     fn spec() -> Spec {
-        spec("task/fanring", "0.3", "fanring::mpsc, send_async and recv_async")
+        spec("task/fanring", env!("LOCKED_FANRING"), "fanring::mpsc, send_async and recv_async")
             .ordering(Ordering::PerProducer)
             .cancel(Cancel::Safe)
     }

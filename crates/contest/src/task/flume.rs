@@ -17,7 +17,7 @@ impl Channel for Flume {
     type Rx<P: Payload> = Receiver<P>;
 
     fn spec() -> Spec {
-        shared(spec("task/flume", "0.12", "flume::bounded, send_async and recv_async"))
+        shared(spec("task/flume", env!("LOCKED_FLUME"), "flume::bounded, send_async and recv_async"))
             .joins(Joins::Overview)
             .least_capacity(0)
     }

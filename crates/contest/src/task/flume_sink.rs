@@ -20,7 +20,7 @@ impl Channel for FlumeSink {
     type Rx<P: Payload> = RecvStream<'static, P>;
 
     fn spec() -> Spec {
-        spec("task/flume-sink", "0.12", "flume::bounded behind SendSink and RecvStream")
+        spec("task/flume-sink", env!("LOCKED_FLUME"), "flume::bounded behind SendSink and RecvStream")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn])
             .payloads(&[PayloadKind::U64, PayloadKind::Shared])
             .joins(Joins::Standard)

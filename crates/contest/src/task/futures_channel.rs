@@ -19,7 +19,11 @@ impl Channel for FuturesChannel {
     type Rx<P: Payload> = Receiver<P>;
 
     fn spec() -> Spec {
-        spec("task/futures-channel", "0.3", "futures::channel::mpsc, SinkExt::send and StreamExt::next: its own API")
+        spec(
+            "task/futures-channel",
+            env!("LOCKED_FUTURES_CHANNEL"),
+            "futures::channel::mpsc, SinkExt::send and StreamExt::next: its own API",
+        )
     }
 
     fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {

@@ -17,7 +17,7 @@ impl Channel for Kanal {
     type Rx<P: Payload> = AsyncReceiver<P>;
 
     fn spec() -> Spec {
-        shared(spec("task/kanal", "0.1", "kanal::bounded_async, send and recv"))
+        shared(spec("task/kanal", env!("LOCKED_KANAL"), "kanal::bounded_async, send and recv"))
             .least_capacity(0)
             .cancel(Cancel::Unsafe)
     }

@@ -16,7 +16,7 @@ impl Channel for Loole {
     type Rx<P: Payload> = Receiver<P>;
 
     fn spec() -> Spec {
-        shared(spec("task/loole", "0.4", "loole::bounded, send_async and recv_async")).least_capacity(0)
+        shared(spec("task/loole", env!("LOCKED_LOOLE"), "loole::bounded, send_async and recv_async")).least_capacity(0)
     }
 
     fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {

@@ -18,7 +18,7 @@ impl Channel for Rapidfire {
     type Rx<P: Payload> = Receiver<P>;
 
     fn spec() -> Spec {
-        spec("task/rapidfire", "0.2", "rapidfire::mpsc::bounded, send and recv").cancel(Cancel::Safe)
+        spec("task/rapidfire", env!("LOCKED_RAPIDFIRE"), "rapidfire::mpsc::bounded, send and recv").cancel(Cancel::Safe)
     }
 
     fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {

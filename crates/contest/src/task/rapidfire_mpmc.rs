@@ -18,7 +18,7 @@ impl Channel for RapidfireMpmc {
     type Rx<P: Payload> = Receiver<P>;
 
     fn spec() -> Spec {
-        spec("task/rapidfire-mpmc", "0.2", "rapidfire::bounded, send and recv")
+        spec("task/rapidfire-mpmc", env!("LOCKED_RAPIDFIRE"), "rapidfire::bounded, send and recv")
             .patterns(&[Pattern::Mpmc])
             .joins(Joins::Suite)
     }

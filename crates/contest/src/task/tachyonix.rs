@@ -16,7 +16,7 @@ impl Channel for Tachyonix {
     type Rx<P: Payload> = Receiver<P>;
 
     fn spec() -> Spec {
-        spec("task/tachyonix", "0.3", "tachyonix::channel, send and recv")
+        spec("task/tachyonix", env!("LOCKED_TACHYONIX"), "tachyonix::channel, send and recv")
     }
 
     fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {

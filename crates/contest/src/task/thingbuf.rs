@@ -16,7 +16,7 @@ impl Channel for Thingbuf {
     type Rx<P: Payload> = Receiver<P>;
 
     fn spec() -> Spec {
-        spec("task/thingbuf", "0.1", "thingbuf::mpsc, send and recv")
+        spec("task/thingbuf", env!("LOCKED_THINGBUF"), "thingbuf::mpsc, send and recv")
     }
 
     fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {

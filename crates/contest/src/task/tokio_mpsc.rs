@@ -17,7 +17,7 @@ impl Channel for TokioMpsc {
     type Rx<P: Payload> = mpsc::Receiver<P>;
 
     fn spec() -> Spec {
-        spec("task/tokio-mpsc", "1", "tokio::sync::mpsc::channel, send and recv")
+        spec("task/tokio-mpsc", env!("LOCKED_TOKIO"), "tokio::sync::mpsc::channel, send and recv")
             .joins(Joins::Overview)
             .cancel(Cancel::Safe)
     }

@@ -21,10 +21,14 @@ impl Channel for TokioMpscSink {
     type Rx<P: Payload> = ReceiverStream<P>;
 
     fn spec() -> Spec {
-        spec("task/tokio-mpsc-sink", "1", "tokio::sync::mpsc::channel behind PollSender and ReceiverStream")
-            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn])
-            .payloads(&[PayloadKind::U64, PayloadKind::Shared])
-            .joins(Joins::Standard)
+        spec(
+            "task/tokio-mpsc-sink",
+            env!("LOCKED_TOKIO"),
+            "tokio::sync::mpsc::channel behind PollSender and ReceiverStream",
+        )
+        .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn])
+        .payloads(&[PayloadKind::U64, PayloadKind::Shared])
+        .joins(Joins::Standard)
     }
 
     fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {

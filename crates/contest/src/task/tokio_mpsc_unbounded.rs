@@ -17,7 +17,7 @@ impl Channel for TokioMpscUnbounded {
 
     fn spec() -> Spec {
         let stands_on = "tokio::sync::mpsc::unbounded_channel, capped by credit";
-        spec("task/tokio-mpsc-unbounded", "1", stands_on).cancel(Cancel::Safe)
+        spec("task/tokio-mpsc-unbounded", env!("LOCKED_TOKIO"), stands_on).cancel(Cancel::Safe)
     }
 
     fn open<P: Payload>(capacity: usize, senders: usize) -> (Self::Tx<P>, Self::Rx<P>) {

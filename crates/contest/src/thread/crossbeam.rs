@@ -17,7 +17,7 @@ impl Channel for Crossbeam {
     type Rx<P: Payload> = Receiver<P>;
 
     fn spec() -> Spec {
-        shared(spec("thread/crossbeam", "0.5", "crossbeam_channel::bounded, send and recv"))
+        shared(spec("thread/crossbeam", env!("LOCKED_CROSSBEAM_CHANNEL"), "crossbeam_channel::bounded, send and recv"))
             .joins(Joins::Overview)
             .least_capacity(0)
             .waits(&[Wait::Adaptive])

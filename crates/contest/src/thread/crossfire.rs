@@ -18,7 +18,8 @@ impl Channel for Crossfire {
     type Rx<P: Payload> = Rx<Array<P>>;
 
     fn spec() -> Spec {
-        spec("thread/crossfire", "3", "crossfire::mpsc::bounded_blocking, send and recv").waits(&[Wait::Adaptive])
+        spec("thread/crossfire", env!("LOCKED_CROSSFIRE"), "crossfire::mpsc::bounded_blocking, send and recv")
+            .waits(&[Wait::Adaptive])
     }
 
     fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {

@@ -19,7 +19,7 @@ impl Channel for Fanring {
     type Rx<P: Payload> = Receiver<P>;
 
     fn spec() -> Spec {
-        spec("thread/fanring", "0.3", "fanring::mpsc, send and recv")
+        spec("thread/fanring", env!("LOCKED_FANRING"), "fanring::mpsc, send and recv")
             .ordering(Ordering::PerProducer)
             .waits(&[Wait::Adaptive])
     }

@@ -18,7 +18,7 @@ impl Channel for FanringMpmc {
     type Rx<P: Payload> = Receiver<P>;
 
     fn spec() -> Spec {
-        spec("thread/fanring-mpmc", "0.3", "fanring::mpmc, send and recv")
+        spec("thread/fanring-mpmc", env!("LOCKED_FANRING"), "fanring::mpmc, send and recv")
             .patterns(&[Pattern::Mpmc])
             .ordering(Ordering::Unordered)
             .joins(Joins::Suite)

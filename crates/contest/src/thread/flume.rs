@@ -16,7 +16,7 @@ impl Channel for Flume {
     type Rx<P: Payload> = Receiver<P>;
 
     fn spec() -> Spec {
-        shared(spec("thread/flume", "0.12", "flume::bounded, send and recv")).least_capacity(0)
+        shared(spec("thread/flume", env!("LOCKED_FLUME"), "flume::bounded, send and recv")).least_capacity(0)
     }
 
     fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {

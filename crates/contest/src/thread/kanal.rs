@@ -17,7 +17,9 @@ impl Channel for Kanal {
     type Rx<P: Payload> = Receiver<P>;
 
     fn spec() -> Spec {
-        shared(spec("thread/kanal", "0.1", "kanal::bounded, send and recv")).least_capacity(0).waits(&[Wait::Adaptive])
+        shared(spec("thread/kanal", env!("LOCKED_KANAL"), "kanal::bounded, send and recv"))
+            .least_capacity(0)
+            .waits(&[Wait::Adaptive])
     }
 
     fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {

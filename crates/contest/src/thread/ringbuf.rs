@@ -18,7 +18,7 @@ pub(super) struct Ringbuf;
 
 impl Mechanism for Ringbuf {
     fn spec(&self) -> Spec {
-        spec("thread/ringbuf", "0.4", "ringbuf::HeapRb, try_push and try_pop in a spin loop")
+        spec("thread/ringbuf", env!("LOCKED_RINGBUF"), "ringbuf::HeapRb, try_push and try_pop in a spin loop")
             .waits(&[Wait::Spin])
             .patterns(&[Pattern::PingPong, Pattern::Stream])
             .max_producers(Some(1))

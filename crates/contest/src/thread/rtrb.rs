@@ -18,7 +18,7 @@ pub struct Rtrb;
 
 impl Mechanism for Rtrb {
     fn spec(&self) -> Spec {
-        spec("thread/rtrb", "0.4", "rtrb::RingBuffer, push and pop in a spin loop")
+        spec("thread/rtrb", env!("LOCKED_RTRB"), "rtrb::RingBuffer, push and pop in a spin loop")
             .waits(&[Wait::Spin])
             .patterns(&[Pattern::PingPong, Pattern::Stream])
             .max_producers(Some(1))

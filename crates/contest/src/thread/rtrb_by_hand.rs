@@ -27,7 +27,7 @@ impl RtrbByHand {
     pub(super) fn new() -> RtrbByHand {
         RtrbByHand(
             Spec::new("thread/rtrb-by-hand")
-                .version("0.4")
+                .version(env!("LOCKED_RTRB"))
                 .stands_on("rtrb::RingBuffer in a loop of its own")
                 .waits(&[Wait::Spin])
                 .patterns(&[Pattern::Stream])

@@ -20,6 +20,7 @@ use super::library::ipc::{
 };
 use super::{BY_HAND, NAME, VERSION};
 use crate::buffer::Buffer;
+use crate::room;
 use crate::typed::{ByHand, DataAlone, Layout, Newtype, SerdeBytes, Shape};
 
 /// Adds every way to send a message.
@@ -88,6 +89,12 @@ impl<M: Shape> Mechanism for Values<M> {
     fn spec(&self) -> Spec {
         spec(M::NAME, &format!("ipc::channel of {}", M::TYPE), self.joins).ownership(Ownership::Owned)
     }
+
+    fn room(&self, case: &Case) -> Option<u64> {
+        let (tx, rx) = channel::<M>().ok()?;
+        let mut next = Generator::new(0, 0, case.payload.len());
+        room::blocked(vec![move || tx.send(M::make(&mut next)).is_ok()], rx)
+    }
 }
 
 impl<M: Shape> Carries<Message> for Values<M> {
@@ -135,7 +142,15 @@ impl<L: Layout, const CLONES: bool> Mechanism for Bytes<L, CLONES> {
     fn spec(&self) -> Spec {
         let (cloned, clone) = if CLONES { ("-cloned", ", cloned for each send") } else { ("", "") };
         let stands_on = format!("ipc::bytes_channel, {}{clone}", L::SAYS);
-        spec(&format!("{}{cloned}", L::NAME), &stands_on, self.joins)
+        spec(&format!("{}{cloned}", L::NAME), &stands_on, self.joins).ownership(L::OWNERSHIP)
+    }
+
+    fn room(&self, case: &Case) -> Option<u64> {
+        let (sender, rx) = bytes_channel().ok()?;
+        let mut next = Generator::new(0, 0, case.payload.len());
+        let buffer = Buffer::new(L::most(case.payload.len()));
+        let mut tx = SendingBytes::<L, CLONES> { sender, buffer, layout: PhantomData };
+        room::blocked(vec![move || tx.send(&mut next).is_ok()], rx)
     }
 }
 

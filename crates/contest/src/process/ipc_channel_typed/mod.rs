@@ -14,7 +14,7 @@ mod current {
     pub(super) use ::ipc_channel as library;
 
     pub(super) const NAME: &str = "ipc-channel";
-    pub(super) const VERSION: &str = "0.23";
+    pub(super) const VERSION: &str = env!("LOCKED_IPC_CHANNEL_0_23");
     pub(super) const BY_HAND: Joins = Joins::Suite;
 
     #[path = "ends.rs"]
@@ -28,7 +28,7 @@ mod v0_13 {
     pub(super) use ::ipc_channel_013 as library;
 
     pub(super) const NAME: &str = "ipc-channel-0.13";
-    pub(super) const VERSION: &str = "0.13";
+    pub(super) const VERSION: &str = env!("LOCKED_IPC_CHANNEL_0_13");
     // Its channel of bytes differs little from the current one, and a quick run has few rows.
     pub(super) const BY_HAND: Joins = Joins::Standard;
 

@@ -11,7 +11,7 @@ use super::{Merge, Source};
 pub(super) struct ByFuturesConcurrency;
 
 impl Merge for ByFuturesConcurrency {
-    const NAME: (&str, &str) = ("concurrency", "7");
+    const NAME: (&str, &str) = ("concurrency", env!("LOCKED_FUTURES_CONCURRENCY"));
     const WHOLE: &str = "futures_concurrency::stream::Merge";
     type Of<S: Source> = Pin<Box<futures_concurrency::vec::Merge<S>>>;
 

@@ -13,7 +13,7 @@ use super::{Merge, Source};
 pub(super) struct ByFuturesUnordered;
 
 impl Merge for ByFuturesUnordered {
-    const NAME: (&str, &str) = ("unordered", "0.2");
+    const NAME: (&str, &str) = ("unordered", env!("LOCKED_FUTURES_BUFFERED"));
     const WHOLE: &str = "futures_buffered::FuturesUnordered";
     type Of<S: Source> = FuturesUnordered<Next<S>>;
 

@@ -10,7 +10,7 @@ use super::{Merge, Source};
 pub(super) struct BySelectAll;
 
 impl Merge for BySelectAll {
-    const NAME: (&str, &str) = ("select-all", "0.3");
+    const NAME: (&str, &str) = ("select-all", env!("LOCKED_FUTURES_UTIL"));
     const WHOLE: &str = "futures::stream::SelectAll";
     type Of<S: Source> = SelectAll<S>;
 

@@ -10,7 +10,7 @@ use super::{Merge, Source};
 pub(super) struct ByStreamMap;
 
 impl Merge for ByStreamMap {
-    const NAME: (&str, &str) = ("stream-map", "0.1");
+    const NAME: (&str, &str) = ("stream-map", env!("LOCKED_TOKIO_STREAM"));
     const WHOLE: &str = "tokio_stream::StreamMap";
     type Of<S: Source> = StreamMap<usize, S>;
 
