@@ -1,6 +1,6 @@
 //! What a child spends: processor time and context switches, and what the hypervisor takes away.
 
-use std::fs;
+use std::{fs, io};
 
 use nix::sys::resource::{UsageWho, getrusage};
 use rustix::time::{ClockId, clock_gettime};
@@ -34,27 +34,37 @@ impl Usage {
         }
     }
 
-    /// Of another process since it started, its threads that still run, as far as `/proc` tells; nothing where it has gone.
-    pub fn of(process: u32) -> Usage {
-        let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return Usage::default() };
-        threads.flatten().fold(Usage::default(), |sum, thread| {
-            let read = |file| fs::read_to_string(thread.path().join(file)).unwrap_or_default();
-            sum.and(&Usage::parse(&read("schedstat"), &read("status")))
-        })
+    /// Of another process since it started, its threads that still run.
+    ///
+    /// # Errors
+    /// Where it has gone, and where `/proc` does not tell.
+    pub fn of(process: u32) -> io::Result<Usage> {
+        let mut sum = Usage::default();
+        for thread in fs::read_dir(format!("/proc/{process}/task"))?.flatten() {
+            let read = |file| fs::read_to_string(thread.path().join(file));
+            match read("schedstat").and_then(|schedstat| Ok((schedstat, read("status")?))) {
+                Ok((schedstat, status)) => {
+                    sum = sum.and(&Usage::parse(&schedstat, &status).ok_or(io::ErrorKind::InvalidData)?);
+                }
+                // One that has ended since.
+                Err(_) if !thread.path().exists() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(sum)
     }
 
     /// From a thread's `schedstat`, which begins with its nanoseconds, and its `status`.
-    fn parse(schedstat: &str, status: &str) -> Usage {
-        let cpu = schedstat.split_ascii_whitespace().next().and_then(|ns| ns.parse().ok());
+    fn parse(schedstat: &str, status: &str) -> Option<Usage> {
         let count = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-            line.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
+            line?.trim().parse().ok()
         };
-        Usage {
-            cpu_ns: cpu.unwrap_or(0),
-            voluntary_switches: count("voluntary_ctxt_switches"),
-            involuntary_switches: count("nonvoluntary_ctxt_switches"),
-        }
+        Some(Usage {
+            cpu_ns: schedstat.split_ascii_whitespace().next()?.parse().ok()?,
+            voluntary_switches: count("voluntary_ctxt_switches")?,
+            involuntary_switches: count("nonvoluntary_ctxt_switches")?,
+        })
     }
 
     /// What two have spent together.
@@ -130,11 +140,11 @@ mod tests {
     fn what_another_process_spent_is_read_from_its_threads() {
         let status = "Name:\tserver\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t3\n";
         let usage = Usage::parse("123456 789 10\n", status);
-        assert_eq!(usage, Usage { cpu_ns: 123_456, voluntary_switches: 12, involuntary_switches: 3 });
-        assert_eq!(Usage::parse("", ""), Usage::default());
-        assert!(Usage::of(std::process::id()).cpu_ns > 0);
+        assert_eq!(usage, Some(Usage { cpu_ns: 123_456, voluntary_switches: 12, involuntary_switches: 3 }));
+        assert_eq!(Usage::parse("", status), None);
+        assert!(Usage::of(std::process::id()).unwrap().cpu_ns > 0);
         // No process has a number this high.
-        assert_eq!(Usage::of(4_194_305), Usage::default());
+        assert!(Usage::of(4_194_305).is_err());
     }
 
     #[test]

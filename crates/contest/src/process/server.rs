@@ -115,9 +115,9 @@ impl Server {
         let address = server.wait_for(|| reach(meet.dir()))?;
         meet.offer("server", &address)?;
         meet.ready()?;
-        let before = server.usage();
+        let before = server.usage()?;
         meet.over()?;
-        Ok(server.usage().since(&before))
+        Ok(server.usage()?.since(&before))
     }
 
     fn start(&self, dir: &Path) -> Result<Running> {
@@ -181,8 +181,8 @@ impl Running {
         }
     }
 
-    fn usage(&self) -> Usage {
-        Usage::of(self.process.id())
+    fn usage(&self) -> Result<Usage> {
+        Usage::of(self.process.id()).with_context(|| format!("reading from /proc what {} has spent", self.program))
     }
 }
 
