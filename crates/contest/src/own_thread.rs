@@ -4,7 +4,7 @@
 
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The number of the next thread that asks for its own.
@@ -45,6 +45,11 @@ impl<T> OwnThread<T> {
     pub(crate) fn new(value: T) -> OwnThread<T> {
         OwnThread { value: ManuallyDrop::new(value), thread: here() }
     }
+
+    #[inline(always)]
+    fn stays(&self) {
+        assert!(self.thread == here(), "an end of this mechanism stays on the thread that opened it");
+    }
 }
 
 impl<T> Deref for OwnThread<T> {
@@ -52,8 +57,16 @@ impl<T> Deref for OwnThread<T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        assert!(self.thread == here(), "an end of this mechanism stays on the thread that opened it");
+        self.stays();
         &self.value
+    }
+}
+
+impl<T> DerefMut for OwnThread<T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        self.stays();
+        &mut self.value
     }
 }
 

@@ -19,7 +19,6 @@ use capnp::message::ReaderOptions;
 use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::spec::{Joins, Ordering, Ownership};
 use estafette_measure::{Carries, Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
-use send_wrapper::SendWrapper;
 use tokio::io::{BufReader, BufWriter, split};
 use tokio::net::UnixStream;
 use tokio::runtime::{Builder, Runtime};
@@ -29,6 +28,7 @@ use tokio_util::compat::{TokioAsyncReadCompatExt, TokioAsyncWriteCompatExt};
 
 use self::courier_capnp::courier;
 use super::slot::Slot;
+use crate::own_thread::OwnThread;
 
 /// What the schema compiler makes of the interface; see `build.rs`.
 #[allow(missing_docs, unreachable_pub, clippy::all, clippy::unimplemented)]
@@ -71,9 +71,9 @@ impl Carries<Raw> for CapnpRpc {
         let courier = system.bootstrap(Side::Server);
         tasks.local.spawn_local(system);
         let answer = Slot::default();
-        let rx = Receiving(SendWrapper::new(Receives::Answers(answer.clone())));
+        let rx = Receiving(OwnThread::new(Receives::Answers(answer.clone())));
         let sends = if answers { Sends::Questions { courier, answer } } else { Sends::Stream(courier) };
-        let tx = Sending(SendWrapper::new((tasks, sends)));
+        let tx = Sending(OwnThread::new((tasks, sends)));
         Ok(if answers { Ends::both(role, tx, rx) } else { Ends::producer(index, tx) })
     }
 }
@@ -93,7 +93,7 @@ fn serve(tasks: &Rc<Tasks>, producers: usize, meet: &mut Rendezvous) -> Result<(
     let question = Slot::default();
     let sends = Sends::Answers { question: question.clone(), connections };
     let receives = Receives::Arrivals { tasks: Rc::clone(tasks), arrivals, question };
-    Ok((Sending(SendWrapper::new((Rc::clone(tasks), sends))), Receiving(SendWrapper::new(receives))))
+    Ok((Sending(OwnThread::new((Rc::clone(tasks), sends))), Receiving(OwnThread::new(receives))))
 }
 
 /// What runs on the party's thread while it waits.
@@ -173,7 +173,7 @@ fn failed(error: capnp::Error) -> io::Error {
 }
 
 /// The sending end.
-pub(super) struct Sending(SendWrapper<(Rc<Tasks>, Sends)>);
+pub(super) struct Sending(OwnThread<(Rc<Tasks>, Sends)>);
 
 /// What it sends.
 enum Sends {
@@ -248,7 +248,7 @@ impl Tx for Sending {
 }
 
 /// The receiving end.
-pub(super) struct Receiving(SendWrapper<Receives>);
+pub(super) struct Receiving(OwnThread<Receives>);
 
 /// What it receives.
 enum Receives {
