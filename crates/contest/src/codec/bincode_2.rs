@@ -7,21 +7,12 @@ use std::marker::PhantomData;
 
 use anyhow::Result;
 use bincode_2::config::standard;
-use bincode_2::{Decode, Encode};
-use estafette_measure::message::Message;
 use estafette_measure::spec::Joins;
-use estafette_measure::{Codec, Generator, Payload, Spec, Verifier};
+use estafette_measure::{Codec, Generator, Spec, Verifier};
 
+use super::written::Written;
 use super::{spec, variant};
 use crate::typed::Shape;
-
-/// What its own traits are derived for.
-#[derive(Encode, Decode)]
-#[bincode(crate = "bincode_2")]
-pub(super) struct Written {
-    topic: u32,
-    data: Vec<u8>,
-}
 
 /// By its own traits.
 #[derive(Default)]
@@ -40,8 +31,7 @@ impl Codec for Bincode2 {
     }
 
     fn make(next: &mut Generator) -> Written {
-        let Message { topic, data } = Message::make(next);
-        Written { topic, data }
+        Written::make(next)
     }
 
     #[inline]

@@ -2,21 +2,14 @@
 
 use std::marker::PhantomData;
 
-use ::bitcode::{Buffer, Decode, Encode};
+use ::bitcode::Buffer;
 use anyhow::Result;
-use estafette_measure::message::Message;
 use estafette_measure::spec::Joins;
-use estafette_measure::{Codec, Generator, Payload, Spec, Verifier};
+use estafette_measure::{Codec, Generator, Spec, Verifier};
 
+use super::written::Written;
 use super::{spec, variant};
 use crate::typed::Shape;
-
-/// What its own traits are derived for.
-#[derive(Encode, Decode)]
-pub(super) struct Written {
-    topic: u32,
-    data: Vec<u8>,
-}
 
 /// By its own traits.
 #[derive(Default)]
@@ -31,8 +24,7 @@ impl Codec for Bitcode {
     }
 
     fn make(next: &mut Generator) -> Written {
-        let Message { topic, data } = Message::make(next);
-        Written { topic, data }
+        Written::make(next)
     }
 
     #[inline]

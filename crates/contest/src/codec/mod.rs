@@ -20,6 +20,7 @@ mod postcard;
 mod rkyv;
 mod serde_json;
 mod wincode;
+mod written;
 
 /// Adds all of them.
 pub(crate) fn enrol(registry: Registry) -> Registry {

@@ -8,25 +8,13 @@ use std::mem::take;
 
 use ::rkyv::rancor::Error;
 use ::rkyv::util::AlignedVec;
-use ::rkyv::{Archive, Serialize, access, access_unchecked, api::high::to_bytes_in};
+use ::rkyv::{access, access_unchecked, api::high::to_bytes_in};
 use anyhow::Result;
-use estafette_measure::message::Message;
 use estafette_measure::spec::{Joins, Ownership};
-use estafette_measure::{Codec, Generator, Payload, Spec, Verifier};
+use estafette_measure::{Codec, Generator, Spec, Verifier};
 
 use super::spec;
-
-/// What its traits are derived for.
-#[derive(Archive, Serialize)]
-pub(super) struct Written {
-    topic: u32,
-    data: Vec<u8>,
-}
-
-fn make(next: &mut Generator) -> Written {
-    let Message { topic, data } = Message::make(next);
-    Written { topic, data }
-}
+use super::written::{ArchivedWritten, Written};
 
 #[inline(always)]
 fn encode(message: &Written, out: &mut AlignedVec) -> Result<()> {
@@ -55,7 +43,7 @@ impl Codec for Rkyv {
     }
 
     fn make(next: &mut Generator) -> Written {
-        make(next)
+        Written::make(next)
     }
 
     #[inline]
@@ -89,7 +77,7 @@ impl Codec for RkyvUnchecked {
     }
 
     fn make(next: &mut Generator) -> Written {
-        make(next)
+        Written::make(next)
     }
 
     #[inline]

@@ -1,22 +1,14 @@
 //! `wincode`: the bytes of `bincode` 1, by traits of its own that write into place.
 
 use ::wincode::io::Cursor;
-use ::wincode::{SchemaRead, SchemaWrite};
 use anyhow::Result;
-use estafette_measure::message::Message;
-use estafette_measure::{Codec, Generator, Payload, Spec, Verifier};
+use estafette_measure::{Codec, Generator, Spec, Verifier};
 
 use super::spec;
+use super::written::Written;
 
 /// It allocates no more for one vector, unless it is told otherwise.
 const MOST: usize = 4 << 20;
-
-/// What its traits are derived for.
-#[derive(SchemaRead, SchemaWrite)]
-pub(super) struct Written {
-    topic: u32,
-    data: Vec<u8>,
-}
 
 #[derive(Default)]
 pub(super) struct Wincode;
@@ -31,8 +23,7 @@ impl Codec for Wincode {
     }
 
     fn make(next: &mut Generator) -> Written {
-        let Message { topic, data } = Message::make(next);
-        Written { topic, data }
+        Written::make(next)
     }
 
     #[inline]

@@ -27,8 +27,6 @@ mod interprocess;
 mod io_uring;
 mod io_uring_msg;
 mod ipc_channel;
-mod ipc_channel_013;
-mod ipc_channel_typed;
 mod limit_ring;
 #[cfg(feature = "mqtt")]
 mod mqtt;
@@ -95,9 +93,8 @@ pub fn enrol(registry: Registry) -> Registry {
         .enrol(bytes(posix_mq::PosixMq))
         .enrol(bytes(process_vm_readv::ProcessVmReadv))
         .enrol(bytes(shm_mutex::ShmMutex))
-        .enrol(bytes(interprocess::Interprocess))
-        .enrol(bytes(ipc_channel::IpcChannel))
-        .enrol(bytes(ipc_channel_013::IpcChannel013))
+        .enrol(bytes(interprocess::Interprocess));
+    let registry = ipc_channel::enrol(registry)
         .enrol(bytes(limit_ring::LimitRing))
         .enrol(bytes(eventfd::Eventfd))
         .enrol(bytes(signal::Signal))
@@ -119,7 +116,7 @@ pub fn enrol(registry: Registry) -> Registry {
         .enrol(c_peer::shm_mutex())
         .enrol(c_peer::eventfd());
     let registry = servers(libraries(registry));
-    ipc_channel_typed::enrol(registry)
+    ipc_channel::enrol_typed(registry)
         .enrol(messages(unix_packet_typed::TypedPacket::<Postcard>::new(Joins::Standard)))
         .enrol(messages(unix_packet_typed::TypedPacket::<ByHand>::new(Joins::Suite)))
 }

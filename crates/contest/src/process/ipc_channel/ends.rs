@@ -1,5 +1,5 @@
-//! Messages of a topic and data through `ipc-channel`: as values that the library writes down, and through its channel of
-//! bytes. `super` says which version it is.
+//! `ipc-channel`'s channel of bytes; and messages of a topic and data, as values that the library writes down, and through its
+//! channel of bytes. `super` says which version it is.
 
 use std::future::{Future, ready};
 use std::hint::black_box;
@@ -7,31 +7,38 @@ use std::io;
 use std::marker::PhantomData;
 
 use anyhow::{Context, Result};
-use estafette_measure::case::{Case, PayloadKind, Role};
-use estafette_measure::entry::messages;
+use estafette_measure::case::{Case, Pattern, PayloadKind, Role};
+use estafette_measure::entry::{bytes, messages};
 use estafette_measure::message::Message;
 use estafette_measure::spec::{Joins, Ownership};
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Registry, Rendezvous, Rx, Spec, Tx, Verifier};
+use estafette_measure::{
+    Carries, Ends, Generator, Mechanism, Party, Raw, Registry, Rendezvous, Rx, Spec, Tx, Verifier,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::library::ipc::{
     IpcBytesReceiver, IpcBytesSender, IpcOneShotServer, IpcReceiver, IpcSender, bytes_channel, channel,
 };
-use super::{BY_HAND, NAME, VERSION};
+use super::{BYTES, NAME, VERSION, fault};
 use crate::buffer::Buffer;
 use crate::room;
 use crate::typed::{ByHand, DataAlone, Layout, Newtype, SerdeBytes, Shape};
 
-/// Adds every way to send a message.
+/// Adds the channel of bytes.
 pub(in super::super) fn enrol(registry: Registry) -> Registry {
+    registry.enrol(bytes(Plain))
+}
+
+/// Adds every way to send a message of a topic and data.
+pub(in super::super) fn enrol_typed(registry: Registry) -> Registry {
     registry
         .enrol(messages(Values::<Message>::new(Joins::Suite)))
         .enrol(messages(Values::<SerdeBytes>::new(Joins::Suite)))
         .enrol(messages(Values::<Newtype>::new(Joins::Standard)))
         .enrol(messages(Bytes::<DataAlone, false>::new(Joins::Suite)))
         .enrol(messages(Bytes::<DataAlone, true>::new(Joins::Standard)))
-        .enrol(messages(Bytes::<ByHand, false>::new(BY_HAND)))
+        .enrol(messages(Bytes::<ByHand, false>::new(BYTES)))
 }
 
 fn spec(variant: &str, stands_on: &str, joins: Joins) -> Spec {
@@ -71,6 +78,32 @@ where
     let server = IpcSender::<(R, Option<S>)>::connect(meet.want("server")?).context("connecting to the consumer")?;
     server.send((there, back)).context("giving the consumer its ends")?;
     Ok((Some(tx), rx))
+}
+
+/// Bytes, through `ipc::bytes_channel`.
+struct Plain;
+
+impl Mechanism for Plain {
+    fn spec(&self) -> Spec {
+        Spec::new(&format!("process/{NAME}"))
+            .version(VERSION)
+            .stands_on("ipc_channel::ipc::bytes_channel, send and recv")
+            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex])
+            .joins(BYTES)
+    }
+
+    fn room(&self, case: &Case) -> Option<u64> {
+        room::<DataAlone, false>(case)
+    }
+}
+
+impl Carries<Raw> for Plain {
+    type Tx = SendingBytes<DataAlone, false>;
+    type Rx = ReceivingBytes<DataAlone>;
+
+    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
+        open_bytes(case, role, meet)
+    }
 }
 
 /// Values of a shape, through `ipc::channel`.
@@ -122,7 +155,7 @@ struct ReceivingValues<M>(IpcReceiver<M>);
 impl<M: Shape> Rx for ReceivingValues<M> {
     #[inline(always)]
     fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.0.recv().map(|message| message.check(seen)).map_err(io::Error::other))
+        ready(self.0.recv().map(|message| message.check(seen)).map_err(fault))
     }
 }
 
@@ -146,11 +179,7 @@ impl<L: Layout, const CLONES: bool> Mechanism for Bytes<L, CLONES> {
     }
 
     fn room(&self, case: &Case) -> Option<u64> {
-        let (sender, rx) = bytes_channel().ok()?;
-        let mut next = Generator::new(0, 0, case.payload.len());
-        let buffer = Buffer::new(L::most(case.payload.len()));
-        let mut tx = SendingBytes::<L, CLONES> { sender, buffer, layout: PhantomData };
-        room::blocked(vec![move || tx.send(&mut next).is_ok()], rx)
+        room::<L, CLONES>(case)
     }
 }
 
@@ -159,12 +188,28 @@ impl<L: Layout, const CLONES: bool> Carries<Message> for Bytes<L, CLONES> {
     type Rx = ReceivingBytes<L>;
 
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
-        let (tx, rx) = open(case, role, meet, bytes_channel)?;
-        let buffer = Buffer::new(L::most(case.payload.len()));
-        let tx = tx.map(|sender| SendingBytes { sender, buffer, layout: PhantomData });
-        let rx = rx.map(|receiver| ReceivingBytes { receiver, layout: PhantomData });
-        Ok(Ends(vec![Party { role, tx, rx }]))
+        open_bytes(case, role, meet)
     }
+}
+
+/// Opens a party's ends of channels of bytes.
+fn open_bytes<L: Layout, const CLONES: bool>(
+    case: &Case,
+    role: Role,
+    meet: &mut Rendezvous,
+) -> Result<Ends<SendingBytes<L, CLONES>, ReceivingBytes<L>>> {
+    let (tx, rx) = open(case, role, meet, bytes_channel)?;
+    let tx = tx.map(|sender| SendingBytes::new(sender, case));
+    let rx = rx.map(|receiver| ReceivingBytes { receiver, layout: PhantomData });
+    Ok(Ends(vec![Party { role, tx, rx }]))
+}
+
+/// How much room a channel of bytes has.
+fn room<L: Layout, const CLONES: bool>(case: &Case) -> Option<u64> {
+    let (sender, rx) = bytes_channel().ok()?;
+    let mut next = Generator::new(0, 0, case.payload.len());
+    let mut tx = SendingBytes::<L, CLONES>::new(sender, case);
+    room::blocked(vec![move || tx.send(&mut next).is_ok()], rx)
 }
 
 struct SendingBytes<L, const CLONES: bool> {
@@ -174,6 +219,10 @@ struct SendingBytes<L, const CLONES: bool> {
 }
 
 impl<L: Layout, const CLONES: bool> SendingBytes<L, CLONES> {
+    fn new(sender: IpcBytesSender, case: &Case) -> SendingBytes<L, CLONES> {
+        SendingBytes { sender, buffer: Buffer::new(L::most(case.payload.len())), layout: PhantomData }
+    }
+
     #[inline(always)]
     fn send(&mut self, next: &mut Generator) -> io::Result<()> {
         let written = L::write(next, &mut self.buffer)?;
@@ -200,7 +249,7 @@ impl<L: Layout> Rx for ReceivingBytes<L> {
     fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
         ready(match self.receiver.recv() {
             Ok(bytes) => L::read(&bytes, seen),
-            Err(error) => Err(io::Error::other(error)),
+            Err(error) => Err(fault(error)),
         })
     }
 }
