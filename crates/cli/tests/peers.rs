@@ -27,12 +27,17 @@ fn list(value: &Value) -> &[Value] {
 fn every_way_between_processes_is_verified_or_says_how_to_get_it() {
     let _alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let ground = Ground::new();
-    let ipc = ground.bench(20, &["ipc", "--profile=standard", "--rounds=1", "--timeout=30s", "--json"]).json();
+    let run = ["ipc", "--profile=standard", "--rounds=1", "--timeout=30s", "--json"];
+    let ipc = ground.bench(20, &run).json();
+    // Which the profile has of a few ways only.
+    let together = ground.bench(20, &[&run[..], &["--pattern=fan-in,duplex", "--size=4KiB"]].concat()).json();
     let mut measured = BTreeSet::new();
-    for instance in list(&ipc["instances"]) {
+    for (record, instance) in
+        [&ipc, &together].into_iter().flat_map(|run| list(&run["instances"]).iter().map(move |i| (run, i)))
+    {
         let figures = &instance["outcome"]["measured"];
         assert!(figures["messages"].as_u64() > Some(0) && figures["breach"].is_null(), "{instance}");
-        let entrant = &ipc["entrants"][instance["entrant"].as_u64().unwrap() as usize];
+        let entrant = &record["entrants"][instance["entrant"].as_u64().unwrap() as usize];
         measured.insert(entrant["case"]["mechanism"].as_str().unwrap().to_owned());
     }
     println!("{} mechanisms measured", measured.len());

@@ -43,8 +43,8 @@ impl Suite {
             && match (self, profile) {
                 (Suite::Overview, _) => spec.joins == Joins::Overview,
                 (_, Profile::Quick) => spec.joins <= Joins::Suite,
-                // There are three times as many ways as a run has time for in every cell: each plays every pattern, and way
-                // to wait, once, and some of them what lies around.
+                // There are three times as many ways as a run has time for in every cell: each plays what it is there for
+                // once, in each of its ways to wait, and some of them what lies around.
                 (Suite::Ipc, Profile::Standard) => spec.joins <= Joins::Suite || is_base(cell, axes),
                 _ => true,
             }
@@ -237,7 +237,7 @@ pub fn ipc(profile: Profile) -> Vec<Cell> {
             }
             cells.extend(ROUND_TRIPS.map(|size| process(PingPong, size)));
             cells.extend(STREAMS.map(|size| process(Stream, size)));
-            cells.extend([PingPong, Stream].map(|pattern| Cell { place: Place::SameCore, ..base_of(pattern) }));
+            cells.push(Cell { place: Place::SameCore, ..base_of(PingPong) });
             cells
         }
         Profile::Full => {
@@ -254,9 +254,13 @@ fn base_of(pattern: Pattern) -> Cell {
     cell(Scope::Process, pattern, Payload::Bytes(size))
 }
 
-/// Whether a cell is its pattern's base, or that of what carries no bytes. Along an axis that the user gave every cell is.
+/// Whether a cell is its pattern's base, or that of what carries no bytes; streams that meet or come together follow from
+/// those that do not. Along an axis that the user gave every cell is.
 fn is_base(cell: &Cell, axes: &Axes) -> bool {
     let Cell { payload, place, .. } = base_of(cell.pattern);
+    if matches!(cell.pattern, Pattern::FanIn | Pattern::Duplex) && axes.patterns.is_empty() {
+        return false;
+    }
     let there = !axes.places.is_empty() || cell.place == place;
     there && (!axes.payloads.is_empty() || cell.payload == payload || !matches!(cell.payload, Payload::Bytes(_)))
 }
@@ -364,6 +368,10 @@ mod tests {
         let cell = |size| cell(Scope::Process, Pattern::PingPong, Payload::Bytes(size));
         let takes = |size, axes: &Axes| Suite::Ipc.takes(Profile::Standard, &cell(size), &spec, axes);
         assert!(takes(64, &Axes::default()) && !takes(1024, &Axes::default()));
+        let fan_in = Cell { pattern: Pattern::FanIn, ..cell(4096) };
+        let takes_fan_in = |axes: &Axes| Suite::Ipc.takes(Profile::Standard, &fan_in, &spec, axes);
+        assert!(takes_fan_in(&Axes { patterns: vec![Pattern::FanIn], ..Axes::default() }));
+        assert!(!takes_fan_in(&Axes::default()));
         assert!(takes(1024, &Axes { payloads: vec![Payload::Bytes(1024)], ..Axes::default() }));
     }
 

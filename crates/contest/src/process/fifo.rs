@@ -20,7 +20,7 @@ impl Mechanism for Fifo {
             .stands_on("mkfifo(3), write and read")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::FanIn])
             .max_producers(None)
-            .joins(Joins::Suite)
+            .joins(Joins::Standard)
     }
 
     fn supports(&self, case: &Case) -> Result<(), String> {

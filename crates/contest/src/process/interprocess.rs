@@ -20,7 +20,7 @@ impl Mechanism for Interprocess {
             .version(env!("LOCKED_INTERPROCESS"))
             .stands_on("interprocess::local_socket, write and read")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex])
-            .joins(Joins::Suite)
+            .joins(Joins::Standard)
     }
 
     /// Its socket is one of the kernel's, with the kernel's own buffers.

@@ -24,10 +24,12 @@ const OVERHEAD: usize = 32;
 pub(super) struct UnixPacket {
     name: &'static str,
     kind: SocketType,
+    joins: Joins,
 }
 
-pub(super) const DATAGRAM: UnixPacket = UnixPacket { name: "dgram", kind: SocketType::DGRAM };
-pub(super) const SEQPACKET: UnixPacket = UnixPacket { name: "seqpacket", kind: SocketType::SEQPACKET };
+pub(super) const DATAGRAM: UnixPacket = UnixPacket { name: "dgram", kind: SocketType::DGRAM, joins: Joins::Standard };
+pub(super) const SEQPACKET: UnixPacket =
+    UnixPacket { name: "seqpacket", kind: SocketType::SEQPACKET, joins: Joins::Suite };
 
 impl Mechanism for UnixPacket {
     fn spec(&self) -> Spec {
@@ -43,7 +45,7 @@ impl Mechanism for UnixPacket {
                 Pattern::PubSub,
             ])
             .max_producers(None)
-            .joins(Joins::Suite)
+            .joins(self.joins)
     }
 
     fn supports(&self, case: &Case) -> Result<(), String> {
