@@ -8,11 +8,15 @@ use crate::window::Window;
 
 use super::{Failure, FailureKind, Instance, Interrupt, Scratch, Setup};
 
-/// Messages of the two instances of a case. What the longer one needs in addition is due to messages alone.
+/// Messages of the shorter one of two instances. What the longer one needs in addition is due to messages alone.
 const FEW: u64 = 64;
-const MANY: u64 = 320;
-/// The longer one's where a server is between: it makes some calls by the clock, and as it starts.
-const MANY_BY_A_SERVER: u64 = 1088;
+/// So many more has the longer one.
+const MORE: u64 = 256;
+/// The same where a server is between, which makes some calls by the clock, and as it starts.
+const MORE_BY_A_SERVER: u64 = 512;
+/// Of long messages, which take many calls each, so many bytes will do.
+const BYTES: usize = 16 << 20;
+const LEAST: u64 = 32;
 /// How long an instance may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -49,8 +53,11 @@ pub fn calls(
             Err(_) => Ok(None),
         }
     };
-    let most = if entry.roles(case).contains(&Role::Broker) { MANY_BY_A_SERVER } else { MANY };
-    let Some(few) = of(FEW)? else { return Ok(None) };
-    let Some(many) = of(most)? else { return Ok(None) };
-    Ok(many.checked_sub(few).map(|calls| calls as f64 / (most - FEW) as f64))
+    let served = entry.roles(case).contains(&Role::Broker);
+    let enough = (BYTES / case.payload.len().max(1)) as u64;
+    let more = enough.clamp(LEAST, if served { MORE_BY_A_SERVER } else { MORE });
+    let few = more.min(FEW);
+    let Some(fewer) = of(few)? else { return Ok(None) };
+    let Some(calls) = of(few + more)? else { return Ok(None) };
+    Ok(calls.checked_sub(fewer).map(|calls| calls as f64 / more as f64))
 }
