@@ -1,6 +1,6 @@
 //! Columns: rows of text side by side, at most 100 characters wide. No colour, so nothing to switch off.
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
 
 pub(crate) use comfy_table::CellAlignment::{Left, Right};
 
@@ -20,6 +20,10 @@ pub(crate) fn columns(headers: &[&str], alignment: &[CellAlignment], rows: &[Vec
     for (index, column) in table.column_iter_mut().enumerate() {
         let gap = if index == last { 0 } else { 2 };
         column.set_padding((0, gap)).set_cell_alignment(alignment.get(index).copied().unwrap_or(Left));
+        if index == 0 && !headers.is_empty() {
+            // A name in two lines cannot be looked for.
+            column.set_constraint(ColumnConstraint::ContentWidth);
+        }
     }
     table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }

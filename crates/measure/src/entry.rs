@@ -42,6 +42,20 @@ pub trait Entry: Send + Sync {
     /// Whatever keeps it from doing so.
     fn run(&self, case: &Case, role: Role, ctx: &mut Ctx) -> Result<Report>;
 
+    /// The server it stands on and its version, asked when somebody wants to know.
+    fn server(&self) -> Option<String> {
+        None
+    }
+
+    /// What it is, with the version of its server too: what is recorded and listed.
+    fn described(&self) -> Spec {
+        let mut spec = self.spec().clone();
+        if let Some(server) = self.server() {
+            spec.version = format!("{}, {server}", spec.version);
+        }
+        spec
+    }
+
     /// Whether it can be had on this machine.
     ///
     /// # Errors
@@ -123,6 +137,9 @@ impl<M: Mechanism> Entry for Enrolled<M> {
     }
     fn run(&self, case: &Case, role: Role, ctx: &mut Ctx) -> Result<Report> {
         (self.run)(&self.mechanism, case, role, ctx)
+    }
+    fn server(&self) -> Option<String> {
+        self.mechanism.server()
     }
     fn present(&self) -> Result<(), String> {
         self.mechanism.present()

@@ -226,6 +226,11 @@ pub trait Mechanism: Send + Sync + 'static {
         bail!("{} has no broker", case.mechanism)
     }
 
+    /// The server it stands on and its version, asked when somebody wants to know.
+    fn server(&self) -> Option<String> {
+        None
+    }
+
     /// Whether the mechanism can be had on this machine.
     ///
     /// # Errors

@@ -54,9 +54,9 @@ pub fn blank(registry: &Registry, plan: &Plan, limits: Option<Limits>) -> Record
     let mut payloads = Vec::new();
     for Entrant { case, .. } in &plan.entrants {
         if let Some(entry) = registry.get(&case.mechanism)
-            && !mechanisms.contains(entry.spec())
+            && !mechanisms.iter().any(|spec| spec.name == case.mechanism)
         {
-            mechanisms.push(entry.spec().clone());
+            mechanisms.push(entry.described());
         }
         if !payloads.contains(&case.payload) {
             payloads.push(case.payload);

@@ -75,6 +75,9 @@ impl<E: Entry> Entry for Counted<E> {
         ctx.window = Window::Count { warmup: VICTIM / 2, messages: 2 * VICTIM * case.producers as u64 };
         self.0.run(case, role, ctx)
     }
+    fn server(&self) -> Option<String> {
+        self.0.server()
+    }
     fn present(&self) -> Result<(), String> {
         self.0.present()
     }

@@ -18,19 +18,19 @@ use crate::{PEERS, PEERS_LEFT_OUT, print, print_json, tell};
 
 /// A mechanism as `--json` gives it.
 #[derive(Serialize)]
-struct Listed<'a> {
+struct Listed {
     #[serde(flatten)]
-    spec: &'a Spec,
+    spec: Spec,
     /// How to get it, where it is not here.
     absent: Option<String>,
     /// How many messages it takes with one sender while nobody receives, when it is asked to take [`Cell::CAPACITY`].
     room: Option<u64>,
 }
 
-impl Listed<'_> {
+impl Listed {
     /// One whose room has not been tried.
-    fn of(entry: &dyn Entry) -> Listed<'_> {
-        Listed { spec: entry.spec(), absent: entry.present().err(), room: None }
+    fn of(entry: &dyn Entry) -> Listed {
+        Listed { spec: entry.described(), absent: entry.present().err(), room: None }
     }
 }
 
@@ -56,9 +56,9 @@ pub(crate) fn run(registry: &Registry, args: &List) -> Result<Exit> {
     let mut interrupt = Interrupt::install().context("cannot listen for Ctrl-C")?;
     let mut listed: Vec<_> = entries.iter().map(|entry| Listed::of(entry.as_ref())).collect();
     // Between processes it depends on how long the messages are.
-    let tries = |listed: &&mut Listed<'_>| listed.absent.is_none() && listed.spec.scope.in_process();
+    let tries = |listed: &&mut Listed| listed.absent.is_none() && listed.spec.scope.in_process();
     let mut here: Vec<_> = listed.iter_mut().filter(tries).collect();
-    let cases: Vec<_> = here.iter().map(|listed| case(listed.spec)).collect();
+    let cases: Vec<_> = here.iter().map(|listed| case(&listed.spec)).collect();
     let tried = Scratch::new().and_then(|mut scratch| rooms(&cases, &mut scratch, &mut interrupt));
     let rooms = tried.unwrap_or_else(|error| {
         tell(&format!("warning: how much room channels have could not be tried: {error:#}"));
@@ -94,12 +94,12 @@ fn select<'a>(registry: &'a Registry, what: &[String]) -> Result<Vec<&'a Arc<dyn
     Ok(registry.iter().filter(|entry| what.is_empty() || wanted.contains(&&entry.spec().name)).collect())
 }
 
-fn tables(listed: &[Listed<'_>]) -> String {
+fn tables(listed: &[Listed]) -> String {
     if listed.is_empty() {
         return String::from("no mechanism is enrolled in this program\n");
     }
     let headers = ["mechanism", "waits", "class", "order", "patterns"];
-    let promises: Vec<_> = listed.iter().map(|listed| promises(listed.spec)).collect();
+    let promises: Vec<_> = listed.iter().map(|listed| promises(&listed.spec)).collect();
     let stands_on: Vec<_> = listed.iter().map(stands_on).collect();
     format!(
         "{}\n{}{}",
@@ -110,7 +110,7 @@ fn tables(listed: &[Listed<'_>]) -> String {
 }
 
 /// What is known of channels alone: their capacity as tried, and what becomes of a message whose receive is dropped.
-fn channels(listed: &[Listed<'_>]) -> String {
+fn channels(listed: &[Listed]) -> String {
     let rows: Vec<_> = listed
         .iter()
         .filter_map(|listed| {
@@ -153,7 +153,7 @@ fn promises(spec: &Spec) -> Vec<String> {
     ]
 }
 
-fn stands_on(Listed { spec, absent, .. }: &Listed<'_>) -> Vec<String> {
+fn stands_on(Listed { spec, absent, .. }: &Listed) -> Vec<String> {
     let label = match spec.standing {
         Standing::Candidate => "",
         Standing::Limit => " (limit)",

@@ -9,7 +9,7 @@
 use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use estafette_measure::case::{Case, Pattern, Role};
@@ -31,12 +31,11 @@ use super::slot::Slot;
 use super::slots;
 use crate::buffer::Buffer;
 
-static SERVER: Server = Server {
+const SERVER: Server = Server {
     program: "dbus-daemon",
     package: "dbus-daemon",
     arguments: &["--nofork", "--nopidfile", "--nosyslog", "--config-file", CONFIG],
     asked: "--version",
-    version: OnceLock::new(),
 };
 
 /// The limits of a session's daemon, and everybody may send to everybody.
@@ -76,10 +75,8 @@ pub(super) const DAEMON: Dbus =
 
 impl Mechanism for Dbus {
     fn spec(&self) -> Spec {
-        let client = concat!("zbus ", env!("LOCKED_ZBUS"));
-        let version = if self.daemon { SERVER.version(client) } else { client.to_owned() };
         let spec = Spec::new(&format!("process/{}", self.name))
-            .version(&version)
+            .version(concat!("zbus ", env!("LOCKED_ZBUS")))
             .stands_on(self.stands_on)
             .ownership(Ownership::Borrowed)
             .max_message(MAX_MESSAGE)
@@ -104,6 +101,10 @@ impl Mechanism for Dbus {
 
     fn broker(&self, _: &Case, meet: &mut Rendezvous) -> Result<Usage> {
         SERVER.serve(CONFIGURATION, meet, server::listens)
+    }
+
+    fn server(&self) -> Option<String> {
+        self.daemon.then(|| SERVER.version()).flatten()
     }
 
     fn present(&self) -> Result<(), String> {

@@ -8,7 +8,6 @@
 use std::future::{Future, ready};
 use std::io;
 use std::path::Path;
-use std::sync::OnceLock;
 
 use anyhow::{Context, Result, ensure};
 use estafette_measure::case::{Case, Pattern, Role};
@@ -23,13 +22,7 @@ use super::names::{self, Names};
 use super::server::{self, CONFIG, Server};
 use super::slots;
 
-static SERVER: Server = Server {
-    program: "mosquitto",
-    package: "mosquitto",
-    arguments: &["-c", CONFIG],
-    asked: "-h",
-    version: OnceLock::new(),
-};
+const SERVER: Server = Server { program: "mosquitto", package: "mosquitto", arguments: &["-c", CONFIG], asked: "-h" };
 
 /// A UNIX socket, nothing on disk, no message dropped. It stays the user it is: who changes that outlives its parent.
 const CONFIGURATION: &str = "\
@@ -61,7 +54,7 @@ impl Mechanism for Mqtt {
     fn spec(&self) -> Spec {
         let quality = self.0 as u8;
         Spec::new(&format!("process/mqtt-qos{quality}"))
-            .version(&SERVER.version(concat!("rumqttc ", env!("LOCKED_RUMQTTC"))))
+            .version(concat!("rumqttc ", env!("LOCKED_RUMQTTC")))
             .stands_on(&format!("mosquitto on a UNIX socket, publish and subscribe at QoS {quality}"))
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn, Pattern::RequestReply, Pattern::PubSub])
             .ownership(Ownership::Owned)
@@ -81,6 +74,10 @@ impl Mechanism for Mqtt {
 
     fn broker(&self, _: &Case, meet: &mut Rendezvous) -> Result<Usage> {
         SERVER.serve(CONFIGURATION, meet, server::listens)
+    }
+
+    fn server(&self) -> Option<String> {
+        SERVER.version()
     }
 
     fn present(&self) -> Result<(), String> {

@@ -8,7 +8,6 @@ use std::fs;
 use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
 use std::path::Path;
-use std::sync::OnceLock;
 
 use anyhow::{Context, Result};
 use async_nats::{Client, ConnectOptions, Subject, Subscriber};
@@ -24,13 +23,8 @@ use super::names::{self, Names};
 use super::server::{self, CONFIG, Server};
 use super::slots;
 
-static SERVER: Server = Server {
-    program: "nats-server",
-    package: "nats-server",
-    arguments: &["-c", CONFIG],
-    asked: "--version",
-    version: OnceLock::new(),
-};
+const SERVER: Server =
+    Server { program: "nats-server", package: "nats-server", arguments: &["-c", CONFIG], asked: "--version" };
 
 /// Any free port, written to a file; the longest message that the server takes without a warning; and room for what may
 /// be under way to a subscriber.
@@ -50,7 +44,7 @@ pub(super) struct Nats;
 impl Mechanism for Nats {
     fn spec(&self) -> Spec {
         Spec::new("process/nats")
-            .version(&SERVER.version(concat!("async-nats ", env!("LOCKED_ASYNC_NATS"))))
+            .version(concat!("async-nats ", env!("LOCKED_ASYNC_NATS")))
             .stands_on("nats-server on 127.0.0.1, publish and subscribe")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn, Pattern::RequestReply, Pattern::PubSub])
             .ownership(Ownership::Owned)
@@ -70,6 +64,10 @@ impl Mechanism for Nats {
 
     fn broker(&self, _: &Case, meet: &mut Rendezvous) -> Result<Usage> {
         SERVER.serve(CONFIGURATION, meet, listens)
+    }
+
+    fn server(&self) -> Option<String> {
+        SERVER.version()
     }
 
     fn present(&self) -> Result<(), String> {

@@ -7,7 +7,6 @@
 use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
 use std::path::Path;
-use std::sync::OnceLock;
 
 use ::redis::{Client, Connection, ConnectionAddr, IntoConnectionInfo, Msg, RedisError, cmd};
 use anyhow::{Context, Result, ensure};
@@ -22,13 +21,8 @@ use super::server::{self, CONFIG, Server};
 use super::slots;
 use crate::buffer::Buffer;
 
-static SERVER: Server = Server {
-    program: "redis-server",
-    package: "redis-server",
-    arguments: &[CONFIG],
-    asked: "--version",
-    version: OnceLock::new(),
-};
+const SERVER: Server =
+    Server { program: "redis-server", package: "redis-server", arguments: &[CONFIG], asked: "--version" };
 
 /// No TCP, nothing on disk, and no subscriber is dropped for being slow.
 const CONFIGURATION: &str = "\
@@ -74,7 +68,7 @@ impl Mechanism for Redis {
             Way::Channel => [&both[..], &[Pattern::PubSub]].concat(),
         };
         Spec::new(&format!("process/{}", self.name))
-            .version(&SERVER.version(concat!("redis ", env!("LOCKED_REDIS"))))
+            .version(concat!("redis ", env!("LOCKED_REDIS")))
             .stands_on(self.stands_on)
             .patterns(&patterns)
             .ownership(Ownership::Borrowed)
@@ -93,6 +87,10 @@ impl Mechanism for Redis {
 
     fn broker(&self, _: &Case, meet: &mut Rendezvous) -> Result<Usage> {
         SERVER.serve(CONFIGURATION, meet, server::listens)
+    }
+
+    fn server(&self) -> Option<String> {
+        SERVER.version()
     }
 
     fn present(&self) -> Result<(), String> {

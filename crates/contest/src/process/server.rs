@@ -10,14 +10,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use estafette_measure::Rendezvous;
 use estafette_measure::case::{Case, Role};
-use estafette_measure::child;
 use estafette_measure::usage::Usage;
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 
@@ -43,8 +41,6 @@ pub(super) struct Server {
     pub(super) arguments: &'static [&'static str],
     /// What has it say its version.
     pub(super) asked: &'static str,
-    /// What it said.
-    pub(super) version: OnceLock<Option<String>>,
 }
 
 /// The children of an instance with a server: it comes first, and the consumers wait.
@@ -80,20 +76,10 @@ impl Server {
         }
     }
 
-    /// What a description says of it and of this client of it: the versions of both, where it is installed. It is asked once; not
-    /// by a child, whose description nobody reads.
-    pub(super) fn version(&self, client: &str) -> String {
-        let child = env::args_os().nth(1).is_some_and(|argument| argument == child::ARGUMENT);
-        let version = if child { &None } else { self.version.get_or_init(|| self.ask()) };
-        match version {
-            Some(version) => format!("{client}, {} {version}", self.program),
-            None => client.to_owned(),
-        }
-    }
-
-    fn ask(&self) -> Option<String> {
+    /// Its name and version, where it is installed: it is asked.
+    pub(super) fn version(&self) -> Option<String> {
         let said = Command::new(self.find()?).arg(self.asked).stdin(Stdio::null()).output().ok()?;
-        version(&String::from_utf8_lossy(&said.stdout)).map(str::to_owned)
+        Some(format!("{} {}", self.program, version(&String::from_utf8_lossy(&said.stdout))?))
     }
 
     fn find(&self) -> Option<PathBuf> {

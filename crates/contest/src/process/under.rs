@@ -33,6 +33,9 @@ impl<M: Mechanism> Mechanism for Under<M> {
     fn broker(&self, case: &Case, meet: &mut Rendezvous) -> Result<Usage> {
         self.0.broker(case, meet)
     }
+    fn server(&self) -> Option<String> {
+        self.0.server()
+    }
     fn present(&self) -> Result<(), String> {
         self.0.present()
     }
