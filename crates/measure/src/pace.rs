@@ -1,10 +1,10 @@
 //! Pacing of mechanisms that may lose: finds the highest rate at which no more than one message in a thousand is lost.
 //!
 //! A producer that sends as fast as it can measures how much it can throw away. So during the warm-up the producer
-//! looks for the rate by bisection, in short slices with a pause after each so that what is queued drains; while the
-//! window is open it holds the rate, and gives way where more is lost after all. The consumer tells it what has
-//! arrived over a UNIX datagram pair beside the mechanism. Where several consumers each get every message, the one that
-//! lost most decides.
+//! looks for the rate by bisection, in short slices, and waits after each until what is queued has drained; a rate is
+//! too high where it was so twice. While the window is open it holds the rate, and gives way where more is lost after
+//! all. The consumer tells it what has arrived over a UNIX datagram pair beside the mechanism. Where several consumers
+//! each get every message, the one that lost most decides.
 
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
@@ -13,10 +13,14 @@ use crate::clock::now_ns;
 
 /// Above this share of messages lost, a rate is too high.
 pub const MAX_LOSS: f64 = 0.001;
-/// One step of the search.
+/// One step of the search, for each consumer: where they share a core, all have had it by the end.
 const SLICE_NS: u64 = 2_500_000;
-/// After a step.
+/// After a step, as long as something arrives in it, and no more often than this. A rate that is too high fills every buffer there
+/// is; what is left of that would be held against the next one.
 const PAUSE: Duration = Duration::from_micros(500);
+const MOST_PAUSES: usize = 40;
+/// Before it is looked how far consumers are behind that may have waited for each other, for each but one.
+const GRACE: Duration = Duration::from_micros(1_500);
 /// The slowest rate tried is this part of the fastest.
 const SLOWEST: f64 = 1.0 / 256.0;
 /// A slice whose last messages had not arrived as it ended, to more than this share, was too fast: the receiver's buffer
@@ -82,6 +86,8 @@ pub(crate) struct Pacer {
     /// The rates known to be low enough and too high.
     bracket: Option<(f64, f64)>,
     searching: bool,
+    /// Whether the slice before, at the same rate, was too fast as well: one such slice may be anybody's fault.
+    doubted: bool,
     /// Whether it gives its core away while it waits, as the consumer needs it.
     yields: bool,
 }
@@ -98,6 +104,7 @@ impl Pacer {
             sent_before: 0,
             bracket: None,
             searching: true,
+            doubted: false,
             yields,
         }
     }
@@ -129,20 +136,35 @@ impl Pacer {
             let slice = (sent - self.sent_before) as f64;
             let offered = slice / (now - self.slice_began_ns) as f64;
             self.hear();
+            if self.searching && self.feedback.len() > 1 {
+                std::thread::sleep(GRACE * (self.feedback.len() as u32 - 1));
+                self.hear();
+            }
             let most_behind = FEW.max(slice * MAX_BEHIND);
             let behind = self.feedback.iter().any(|told| sent.saturating_sub(told.last.0) as f64 > most_behind);
             if self.searching {
-                std::thread::sleep(PAUSE);
-                self.hear();
+                self.drain();
             }
             let lossy = self.feedback.iter().any(|told| loss(told.before, told.last) > MAX_LOSS);
             self.feedback.iter_mut().for_each(|told| told.before = told.last);
             self.step(offered, lossy || self.searching && behind, warming_up);
         }
         self.slice_began_ns = now_ns();
-        self.slice_ends_ns = self.slice_began_ns + SLICE_NS;
+        self.slice_ends_ns = self.slice_began_ns + SLICE_NS * self.feedback.len() as u64;
         self.sent_before = sent;
         self.due_ns = self.slice_began_ns as f64;
+    }
+
+    /// Waits until nothing more arrives.
+    fn drain(&mut self) {
+        for _ in 0..MOST_PAUSES {
+            let before: Vec<Seen> = self.feedback.iter().map(|told| told.last).collect();
+            std::thread::sleep(PAUSE);
+            self.hear();
+            if self.feedback.iter().map(|told| told.last).eq(before) {
+                break;
+            }
+        }
     }
 
     /// Hears the last thing that each consumer told.
@@ -162,6 +184,11 @@ impl Pacer {
             if too_fast {
                 self.rate = self.rate.min(offered) * GIVE_WAY;
             }
+            return;
+        }
+        let doubtful = too_fast && !self.doubted;
+        self.doubted = doubtful;
+        if doubtful && warming_up {
             return;
         }
         let (low, high) = match self.bracket {
@@ -196,7 +223,7 @@ mod tests {
     fn found(capacity: f64, fastest: f64) -> f64 {
         let (ours, _theirs) = UnixDatagram::pair().unwrap();
         let mut pacer = Pacer::new(vec![ours], false);
-        for _ in 0..20 {
+        for _ in 0..30 {
             let offered = pacer.rate.min(fastest);
             pacer.step(offered, 1.0 - capacity / offered > MAX_LOSS, true);
         }
@@ -224,7 +251,21 @@ mod tests {
         pacer.step(0.001, false, true);
         assert!(pacer.rate.is_infinite());
         pacer.step(0.001, true, true);
+        pacer.step(0.001, true, true);
         assert!(pacer.rate < 0.001, "{}", pacer.rate);
+    }
+
+    #[test]
+    fn one_unlucky_slice_is_played_again() {
+        let (ours, _theirs) = UnixDatagram::pair().unwrap();
+        let mut pacer = Pacer::new(vec![ours], false);
+        for too_fast in [true, false, true, false] {
+            pacer.step(0.001, too_fast, true);
+            assert!(pacer.rate.is_infinite());
+        }
+        // Where there is no time to.
+        pacer.step(0.001, true, false);
+        assert!(pacer.rate.is_finite() && !pacer.searching);
     }
 
     #[test]
@@ -237,6 +278,7 @@ mod tests {
         };
         let rate = |lost: [u64; 2]| {
             let mut pacer = Pacer::new(lost.map(told).into(), false);
+            pacer.doubted = true;
             (pacer.slice_ends_ns, pacer.slice_began_ns) = (now_ns(), now_ns() - SLICE_NS);
             pacer.look(now_ns(), 1000, true);
             pacer.rate

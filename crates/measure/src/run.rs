@@ -187,7 +187,8 @@ pub fn instance(
 ) -> Result<Result<Figures, Failure>> {
     let case = entrant.case.clone();
     let entry = registry.get(&case.mechanism).with_context(|| format!("no mechanism `{}`", case.mechanism))?;
-    let Plan { window, timeout, count_timeout, .. } = *plan;
+    let Plan { timeout, count_timeout, .. } = *plan;
+    let window = if entry.spec().is_paced(case.pattern) { plan.window.paced(case.consumers()) } else { plan.window };
     let setup =
         Setup { case: case.clone(), window, seed, cpus: plan.cpus.clone(), timeout, count_timeout, traced: false };
     let measured = Instance::run(entry.as_ref(), &setup, scratch, interrupt);

@@ -38,6 +38,16 @@ impl Window {
         }
     }
 
+    /// The same where producers look for the rate that so many consumers bear while it warms up: by time, whatever else is by
+    /// count, and long enough for that.
+    pub(crate) fn paced(self, consumers: usize) -> Window {
+        let (warmup_ns, measure_ns) = match self {
+            Window::Time { warmup_ns, measure_ns } => (warmup_ns, measure_ns),
+            Window::Count { .. } => (0, PACED_NS),
+        };
+        Window::Time { warmup_ns: warmup_ns.max(SEARCH_NS * consumers as u64), measure_ns }
+    }
+
     /// How long the instance takes at least, in nanoseconds; 0 where nobody can know.
     pub fn length_ns(&self) -> u64 {
         match *self {
@@ -47,6 +57,11 @@ impl Window {
     }
 }
 
+/// What a search for a rate needs for each consumer. It takes 8 slices of 2.5 ms, one more for each that was too fast, and the time
+/// in which what is queued drains after those.
+const SEARCH_NS: u64 = 200_000_000;
+/// The window of what has to be measured by time where others are by count.
+const PACED_NS: u64 = 250_000_000;
 /// Producers go on for this long after the window, so that every consumer closes its own with messages still flowing.
 pub const TAIL_NS: u64 = 3_000_000;
 /// Between two looks at the clock, at the least: a look costs under a thousandth of it.
@@ -211,6 +226,14 @@ impl Meter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_search_for_a_rate_has_its_time() {
+        let paced = Window::Count { warmup: 10, messages: 100 }.paced(1);
+        assert_eq!(paced, Window::Time { warmup_ns: SEARCH_NS, measure_ns: PACED_NS });
+        assert_eq!(TIME.paced(4), Window::Time { warmup_ns: 4 * SEARCH_NS, measure_ns: 2_000_000 });
+        assert_eq!(paced.paced(1), paced);
+    }
 
     const TIME: Window = Window::Time { warmup_ns: 1_000_000, measure_ns: 2_000_000 };
 
