@@ -9,9 +9,9 @@ use estafette_measure::{Generator, Rx, Tx, Verifier};
 
 use crate::limit_ring::{Closed, Consumer, Producer, Shape, Wait};
 
-/// A ring is no longer than this where that leaves it at least [`LEAST_SLOTS`]: beyond the cores' own caches it would
-/// measure memory, not the way between two cores.
-const MOST_BYTES: usize = 256 * 1024;
+/// A ring is no longer than this where that leaves it at least [`LEAST_SLOTS`]: longer than the cache that cores share it would
+/// measure memory. In a much shorter one each end soon needs the lines that the other has just touched.
+const MOST_BYTES: usize = 2 << 20;
 const LEAST_SLOTS: usize = 4;
 
 /// The ring of a case: its capacity in messages, as far as caches hold it.

@@ -223,13 +223,13 @@ const STREAMS: [usize; 5] = [1024, 10_240, 51_200, 102_400, 1 << 20];
 pub fn ipc(profile: Profile) -> Vec<Cell> {
     use Pattern::{Duplex, FanIn, PingPong, PubSub, RequestReply, Stream};
     let process = |pattern, size| cell(Scope::Process, pattern, Payload::Bytes(size));
-    let quick = vec![process(PingPong, 64), process(Stream, 4096), process(FanIn, 4096)];
+    let mut quick = vec![process(PingPong, 64), process(Stream, 4096)];
+    quick.extend([PingPong, Stream].map(|pattern| Cell { wait: Wait::Spin, ..base_of(pattern) }));
     match profile {
         Profile::Quick => quick,
         Profile::Standard => {
             let mut cells = quick;
-            cells.extend([PingPong, Stream].map(|pattern| Cell { wait: Wait::Spin, ..base_of(pattern) }));
-            cells.push(process(Duplex, 4096));
+            cells.extend([FanIn, Duplex].map(|pattern| process(pattern, 4096)));
             cells.push(Cell { producers: 4, ..process(RequestReply, 64) });
             cells.push(Cell { producers: 4, ..process(PubSub, 4096) });
             for payload in [Payload::U64, Payload::None] {

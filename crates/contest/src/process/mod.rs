@@ -40,6 +40,7 @@ mod nats;
 mod nng;
 #[cfg(feature = "nng")]
 mod nng_pub;
+mod passing;
 mod pipe;
 mod posix_mq;
 mod process_vm_readv;
@@ -88,8 +89,8 @@ pub fn enrol(registry: Registry) -> Registry {
         .enrol(bytes(fifo::Fifo))
         .enrol(bytes(unix_packet::DATAGRAM))
         .enrol(bytes(unix_packet::SEQPACKET))
-        .enrol(bytes(under::Under(network::Tcp)))
-        .enrol(bytes(under::Under(network::Udp)))
+        .enrol(bytes(under::Under(network::Tcp, Joins::Suite)))
+        .enrol(bytes(under::Under(network::Udp, Joins::Standard)))
         .enrol(bytes(posix_mq::PosixMq))
         .enrol(bytes(process_vm_readv::ProcessVmReadv))
         .enrol(bytes(shm_mutex::ShmMutex))

@@ -17,9 +17,11 @@ use nix::mqueue::{MQ_OFlag, MqAttr, mq_close, mq_open, mq_unlink};
 use nix::sys::stat::Mode;
 use rustix::process::{Resource, getrlimit};
 
-use super::handed;
+use super::{handed, passing};
 use crate::buffer::Buffer;
 
+/// Where queues have their names, if it is mounted.
+const QUEUES: &str = "/dev/mqueue";
 /// Where the kernel says how much a queue may hold, in messages and in bytes each.
 const MOST_MESSAGES: &str = "/proc/sys/fs/mqueue/msg_max";
 const LONGEST: &str = "/proc/sys/fs/mqueue/msgsize_max";
@@ -63,7 +65,7 @@ impl Mechanism for PosixMq {
 
     /// Messages that a queue takes before a sender has to wait, counted.
     fn room(&self, case: &Case) -> Option<u64> {
-        let queue = make(case, &format!("room-{}", std::process::id()), MQ_OFlag::O_NONBLOCK).ok()?;
+        let queue = make(case, &passing::of_this_process("room"), MQ_OFlag::O_NONBLOCK).ok()?;
         let message = vec![0; case.payload.len()];
         let sent = (0..case.capacity).take_while(|_| send(&queue, &message).is_ok());
         Some(sent.count() as u64)
@@ -99,11 +101,11 @@ fn within_limit(case: &Case) -> Result<(), String> {
 fn make(case: &Case, name: &str, flags: MQ_OFlag) -> Result<OwnedFd> {
     let messages = messages(case);
     let attributes = MqAttr::new(0, messages as i64, case.payload.len() as i64, 0);
-    let name = format!("/estafette-{name}");
+    passing::sweep(QUEUES);
     let flags = flags | MQ_OFlag::O_CREAT | MQ_OFlag::O_EXCL | MQ_OFlag::O_RDWR | MQ_OFlag::O_CLOEXEC;
-    let queue = mq_open(name.as_str(), flags, Mode::S_IRUSR | Mode::S_IWUSR, Some(&attributes))
+    let queue = mq_open(name, flags, Mode::S_IRUSR | Mode::S_IWUSR, Some(&attributes))
         .with_context(|| format!("making the message queue {name} (`ulimit -q` says how many bytes all may hold)"))?;
-    mq_unlink(name.as_str()).with_context(|| format!("taking away the name {name}"))?;
+    mq_unlink(name).with_context(|| format!("taking away the name {name}"))?;
     let descriptor = queue.as_fd().try_clone_to_owned()?;
     mq_close(queue)?;
     Ok(descriptor)
@@ -158,9 +160,8 @@ impl Carries<Raw> for PosixMq {
         let each = |queues| Sending { queues, buffer: Buffer::new(len) };
         let tx = |queue| each(vec![queue]);
         let rx = |queue| Receiving { queue, buffer: Buffer::new(len) };
-        // The instance's directory has a name that no other has.
-        let unique = meet.dir().iter().rev().take(2).map(|part| part.to_string_lossy()).collect::<Vec<_>>().join("-");
-        let make = |what: &str| make(case, &format!("{unique}-{role}-{what}"), MQ_OFlag::empty());
+        let dir = meet.dir().to_owned();
+        let make = |what: &str| make(case, &passing::unique(&dir, &format!("{role}-{what}"))?, MQ_OFlag::empty());
         let there = || make("there").and_then(|queue| Ok((queue.try_clone()?, rx(queue))));
         if case.pattern == Pattern::PubSub {
             return handed::publish(case, role, meet, there, |theirs| Ok(each(theirs)));

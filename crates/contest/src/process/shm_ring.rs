@@ -18,13 +18,12 @@ use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::shm;
 
-use super::{handed, slots};
+use super::{handed, passing, slots};
 use crate::limit_ring::{Consumer, Opening, Producer, Shape, Wait, create_shared, lay_out};
 use crate::ring_ends;
 
 /// Where `shm_open` has its names.
 const SHM: &str = "/dev/shm";
-const PREFIX: &str = "estafette-";
 
 pub(super) struct ShmRing {
     name: &'static str,
@@ -168,14 +167,10 @@ fn file(dir: &Path, name: &str) -> Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Empty memory of `shm_open`, without its name. Who is killed between the making and the taking away leaves one behind,
-/// which the next takes away.
+/// Empty memory of `shm_open`, without its name.
 fn shared_memory(dir: &Path, name: &str) -> Result<OwnedFd> {
-    sweep();
-    // The instance's directory, `estafette-PROCESS-RANDOM/iNUMBER`, has a name that no other has.
-    let (run, instance) = (dir.parent().and_then(Path::file_name), dir.file_name());
-    let unique = run.zip(instance).with_context(|| format!("{} is no instance's directory", dir.display()))?;
-    let name = format!("/{}-{}-{name}", unique.0.to_string_lossy(), unique.1.to_string_lossy());
+    passing::sweep(SHM);
+    let name = passing::unique(dir, name)?;
     let flags = shm::OFlags::CREATE | shm::OFlags::EXCL | shm::OFlags::RDWR;
     let memory = shm::open(&*name, flags, Mode::RUSR | Mode::WUSR)
         .with_context(|| format!("making {SHM}{name}: is there a tmpfs that can be written?"))?;
@@ -183,38 +178,5 @@ fn shared_memory(dir: &Path, name: &str) -> Result<OwnedFd> {
         // Swept by one that sees no process of this number, from another container.
         Ok(()) | Err(Errno::NOENT) => Ok(memory),
         Err(error) => Err(error).with_context(|| format!("taking away the name {SHM}{name}")),
-    }
-}
-
-/// Takes away the names of runs that have ended.
-fn sweep() {
-    let Ok(entries) = fs::read_dir(SHM) else { return };
-    for name in entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
-        let run = || name.strip_prefix(PREFIX)?.split('-').next()?.parse::<u32>().ok();
-        if run().is_some_and(|run| !Path::new("/proc").join(run.to_string()).exists()) {
-            let _ = shm::unlink(&*format!("/{name}"));
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_dead_runs_are_swept_and_those_of_living_ones_are_not() {
-        let flags = shm::OFlags::CREATE | shm::OFlags::RDWR;
-        let mut names = Vec::new();
-        // No process has a number this high.
-        for (run, stays) in [(4_194_305, false), (std::process::id(), true)] {
-            let name = format!("/{PREFIX}{run}-test-i1-there");
-            shm::open(&*name, flags, Mode::RUSR | Mode::WUSR).unwrap();
-            names.push((name, stays));
-        }
-        sweep();
-        for (name, stays) in names {
-            assert_eq!(Path::new(&format!("{SHM}{name}")).exists(), stays);
-            let _ = shm::unlink(&*name);
-        }
     }
 }

@@ -7,8 +7,8 @@ use estafette_measure::spec::{Joins, Scope};
 use estafette_measure::usage::Usage;
 use estafette_measure::{Carries, Ends, Mechanism, Raw, Rendezvous, Spec};
 
-/// A mechanism under the name that it has between processes.
-pub(super) struct Under<M>(pub(super) M);
+/// A mechanism under the name that it has between processes, and the races it joins there.
+pub(super) struct Under<M>(pub(super) M, pub(super) Joins);
 
 impl<M: Mechanism> Mechanism for Under<M> {
     const BLOCKS: bool = M::BLOCKS;
@@ -16,7 +16,7 @@ impl<M: Mechanism> Mechanism for Under<M> {
     fn spec(&self) -> Spec {
         let spec = self.0.spec();
         let name = spec.name.split_once('/').map_or(&*spec.name, |(_, name)| name);
-        Spec { name: format!("{}/{name}", Scope::Process), scope: Scope::Process, joins: Joins::Suite, ..spec }
+        Spec { name: format!("{}/{name}", Scope::Process), scope: Scope::Process, joins: self.1, ..spec }
     }
     fn supports(&self, case: &Case) -> Result<(), String> {
         self.0.supports(case)
