@@ -31,15 +31,17 @@ fn remove_from(directory: &Path, instance: &Path) {
     let patterns: Vec<Pattern> = names.lines().filter_map(|name| Pattern::new(name).ok()).collect();
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let named = entry.file_name().to_str().is_some_and(|name| patterns.iter().any(|pattern| pattern.matches(name)));
-        if named && !in_use(&entry.path()) {
+        // Locked until it is removed, so that nobody begins to use it in between.
+        if named && let Some(_lock) = unused(&entry.path()) {
             let _ = fs::remove_file(entry.path());
         }
     }
 }
 
-/// Whether a process holds a lock on it: that is how a library whose names are alike in every program knows its own.
-fn in_use(path: &Path) -> bool {
-    File::open(path).is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_err())
+/// A lock on it, where no process holds one: that is how a library whose names are alike in every program knows its own.
+fn unused(path: &Path) -> Option<File> {
+    let file = File::open(path).ok()?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok().then_some(file)
 }
 
 #[cfg(test)]

@@ -30,7 +30,8 @@ typedef struct {
     pthread_mutex_t mutex;
     pthread_cond_t filled, freed;
     uint64_t sent, received;
-    unsigned char slots[];
+    /* They begin at a cache line. */
+    _Alignas(64) unsigned char slots[];
 } Queue;
 
 typedef struct {

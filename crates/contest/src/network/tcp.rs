@@ -7,6 +7,7 @@ use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::{Carries, Ends, Mechanism, Party, Raw, Rendezvous, Spec};
 
 use crate::byte_stream::{Reading, SocketEnd, Writing};
+use crate::room;
 
 /// `network/tcp`.
 #[derive(Debug)]
@@ -19,6 +20,13 @@ impl Mechanism for Tcp {
             Pattern::Stream,
             Pattern::Duplex,
         ])
+    }
+
+    fn room(&self, case: &Case) -> Option<u64> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).ok()?;
+        let from = TcpStream::connect(listener.local_addr().ok()?).ok()?;
+        let _to = listener.accept().ok()?;
+        room::written(&from, case.payload.len())
     }
 }
 

@@ -44,7 +44,8 @@ pub(super) struct Iceoryx2 {
 
 pub(super) const POLLING: Iceoryx2 = Iceoryx2 {
     name: "process/iceoryx2",
-    stands_on: "iceoryx2 publish-subscribe: loan_slice_uninit and send, receive over and over",
+    stands_on: "iceoryx2 publish-subscribe: loan_slice_uninit and send, receive over and over; a sender without room polls \
+                too",
     wait: Wait::Spin,
 };
 

@@ -28,7 +28,9 @@ impl Mechanism for IoUringSocket {
     fn spec(&self) -> Spec {
         Spec::new("process/io-uring")
             .version(VERSION)
-            .stands_on("socketpair(AF_UNIX, SOCK_STREAM), send and recv by io_uring")
+            .stands_on(
+                "socketpair(AF_UNIX, SOCK_STREAM), send and recv by io_uring with MSG_WAITALL: one for each message",
+            )
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex])
             .joins(Joins::Suite)
     }

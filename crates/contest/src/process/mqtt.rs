@@ -55,7 +55,9 @@ impl Mechanism for Mqtt {
         let quality = self.0 as u8;
         Spec::new(&format!("process/mqtt-qos{quality}"))
             .version(concat!("rumqttc ", env!("LOCKED_RUMQTTC")))
-            .stands_on(&format!("mosquitto on a UNIX socket, publish and subscribe at QoS {quality}"))
+            .stands_on(&format!(
+                "mosquitto on a UNIX socket, publish and subscribe at QoS {quality}; a client for each end"
+            ))
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn, Pattern::RequestReply, Pattern::PubSub])
             .ownership(Ownership::Owned)
             .ordering(Ordering::PerProducer)

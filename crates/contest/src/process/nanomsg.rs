@@ -75,10 +75,11 @@ impl Carries<Raw> for Nanomsg {
             (Pattern::FanIn, true) => c::PULL,
             _ => c::PAIR,
         })?;
-        // Buffers are counted in bytes, and each connection has its own, so several senders share: at each side half of what
-        // may be under way, and never less than the default.
+        // The library hands these to the kernel as buffers of its sockets, which counts in them more than a message's bytes: short
+        // messages have less room than is asked for. Each connection has its own, so several senders share; never less than
+        // the default.
         let len = case.payload.len();
-        let half = (slots(case) / case.senders() / 2 * len).max(LEAST_BUFFER) as c_int;
+        let half = (slots(case) / case.producers / 2 * len).max(LEAST_BUFFER) as c_int;
         socket.set(c::SNDBUF, half)?;
         socket.set(c::RCVBUF, half)?;
         socket.set(c::RCVMAXSIZE, -1)?;

@@ -8,6 +8,7 @@ use std::fs;
 use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use async_nats::{Client, ConnectOptions, Subject, Subscriber};
@@ -101,15 +102,16 @@ impl Carries<Raw> for Nats {
 
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         let address = server::address(meet)?;
-        let connect = || Connection::open(&address, room(case));
-        let tx = |subjects, credit| Ok(Sending { connection: connect()?, subjects, credit });
-        names::open(case, role, meet, tx, |subject, credit| connect()?.receiving(subject, credit))
+        let connection = Connection::open(&address, room(case))?;
+        let tx = |subjects, credit| Ok(Sending { connection: connection.clone(), subjects, credit });
+        names::open(case, role, meet, tx, |subject, credit| connection.clone().receiving(subject, credit))
     }
 }
 
-/// A client and what it runs on.
+/// A client and what it runs on: one for both ends of a party.
+#[derive(Clone)]
 struct Connection {
-    runtime: Runtime,
+    runtime: Arc<Runtime>,
     client: Client,
 }
 
@@ -119,7 +121,7 @@ impl Connection {
         // A server that has gone does not come back: what was under way is lost, and the instance has failed.
         let options = ConnectOptions::new().subscription_capacity(room).max_reconnects(1);
         let client = runtime.block_on(options.connect(address)).context("connecting to nats-server")?;
-        Ok(Connection { runtime, client })
+        Ok(Connection { runtime: Arc::new(runtime), client })
     }
 
     fn receiving(self, subject: &str, credit: Option<Refund>) -> Result<Receiving> {

@@ -80,7 +80,7 @@ impl Nng {
         let taken = room::times(|| sending.send(&mut next).is_ok());
         from.close();
         to.close();
-        Ok(taken * case.senders() as u64)
+        Ok(taken * case.producers as u64)
     }
 }
 

@@ -52,11 +52,14 @@ enum Way {
     Channel,
 }
 
-pub(super) const LIST: Redis =
-    Redis { name: "redis-list", stands_on: "redis-server on a UNIX socket, LPUSH and BRPOP", way: Way::List };
+pub(super) const LIST: Redis = Redis {
+    name: "redis-list",
+    stands_on: "redis-server on a UNIX socket, LPUSH and BRPOP, each command waits for its reply",
+    way: Way::List,
+};
 pub(super) const CHANNEL: Redis = Redis {
     name: "redis-pubsub",
-    stands_on: "redis-server on a UNIX socket, PUBLISH and SUBSCRIBE",
+    stands_on: "redis-server on a UNIX socket, PUBLISH and SUBSCRIBE, each command waits for its reply",
     way: Way::Channel,
 };
 

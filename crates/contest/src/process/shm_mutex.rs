@@ -66,8 +66,8 @@ impl Carries<Raw> for ShmMutex {
     }
 }
 
-/// What stands before the slots. The counts are touched by the mutex's owner alone.
-#[repr(C)]
+/// What stands before the slots, which begin at a cache line. The counts are touched by the mutex's owner alone.
+#[repr(C, align(64))]
 struct Header {
     mutex: UnsafeCell<pthread_mutex_t>,
     filled: UnsafeCell<pthread_cond_t>,
@@ -121,8 +121,9 @@ impl Queue {
 
     #[allow(unsafe_code)]
     fn header(&self) -> &Header {
-        // SAFETY: the mapping begins at a page, is longer than a header, and stays as long as `self`. What is in it may
-        // change at any time, which cells allow; any bits are valid in them.
+        // SAFETY: the mapping begins at a page, is longer than a header, and stays as long as `self`; any bits are valid in its
+        // cells. What a peer does that keeps the protocol, the mutex puts in order; one that does not can make every message
+        // garbage, but no access leaves the mapping, as bounds follow from this end's own numbers.
         unsafe { &*self.map.as_mut_ptr().cast::<Header>() }
     }
 

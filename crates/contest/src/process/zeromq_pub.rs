@@ -1,8 +1,6 @@
 //! ZeroMQ, one publisher and its subscribers, over a UNIX socket. The publisher waits for the slowest of them: by default it
 //! would drop what one of them has no room for.
 
-use std::rc::Rc;
-
 use anyhow::{Context as _, Result, ensure};
 use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::spec::Joins;
@@ -46,7 +44,7 @@ impl Carries<Raw> for ZeromqPub {
         for _ in 0..case.consumers() {
             socket.recv_msg(0).context("hearing of a subscriber")?;
         }
-        let socket = Shared::new(Rc::clone(&stays(socket)));
+        let socket = Shared::new(stays(socket));
         Ok(Ends::producer(0, Sending { socket, buffer: Buffer::new(case.payload.len()) }))
     }
 }
