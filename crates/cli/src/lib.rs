@@ -38,6 +38,11 @@ const PEERS_LEFT_OUT: bool = cfg!(all(feature = "contest", not(feature = "all-pe
 const PEERS: &str = "not in this build: libraries and servers that need more than cargo and gcc (Cap'n Proto, D-Bus, gRPC, iceoryx2, \
                      MQTT, nanomsg, NATS, nng, Redis, zenoh, ZeroMQ); build with `--features all-peers`, see the README";
 
+/// Adds to an error what else a name may mean that matches nothing in this build.
+fn with_peers(error: String) -> String {
+    if PEERS_LEFT_OUT && error.starts_with("no mechanism") { format!("{error} of this build\n{PEERS}") } else { error }
+}
+
 /// Runs the command on the program's arguments. A child process of an instance never returns from here.
 pub fn main(registry: Registry) -> ExitCode {
     match std::env::args_os().nth(1) {

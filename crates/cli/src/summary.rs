@@ -3,37 +3,44 @@
 
 use std::collections::BTreeMap;
 
-use estafette_measure::case::{Load, Pattern};
+use estafette_measure::case::{Load, Pattern, Place};
 use estafette_measure::limits;
 use estafette_measure::ranking::{Ranking, Row};
 use estafette_measure::record::Record;
-use estafette_measure::spec::{Scope, Standing};
+use estafette_measure::spec::{Scope, Standing, Wait};
 use estafette_measure::stats::Verdict;
 use estafette_measure::units::{duration, three_digits};
 
 use crate::columns::wrapped;
 use crate::table::{decided, percent};
 
+/// What takes less than this part of a limit is not that by chance.
+const MUCH_SOONER: f64 = 0.8;
+
 /// The sentences, each wrapped to 100 columns.
 pub(crate) fn sentences(record: &Record, rankings: &[Ranking]) -> String {
-    let sentences = [winners(rankings), binding(rankings), noise(record, rankings), moved(record)];
+    let sentences = [winners(rankings), binding(rankings), woken(rankings), noise(record, rankings), moved(record)];
     sentences.iter().filter(|sentence| !sentence.is_empty()).map(|sentence| wrapped("", sentence)).collect()
 }
 
-/// A cell's candidates that nothing is known to be faster than: the best and whoever is not decided against it.
+/// What a cell is a race of, the best first.
+fn candidates(ranking: &Ranking) -> impl Iterator<Item = &Row> {
+    let candidate = |row: &&Row| !row.control && row.spec.standing == Standing::Candidate && row.result.is_some();
+    ranking.rows.iter().filter(candidate)
+}
+
+/// The candidates of the fastest ownership class that has several, where the cell can decide between them: a row is held
+/// against others of its class.
+fn rivals(ranking: &Ranking) -> Vec<&Row> {
+    let class = |one: &Row| candidates(ranking).filter(|row| row.spec.ownership == one.spec.ownership).collect();
+    let classes = candidates(ranking).map(class);
+    classes.into_iter().find(|class: &Vec<_>| class.len() > 1 && ranking.floor.is_some()).unwrap_or_default()
+}
+
+/// Rivals that nothing is known to be faster than: the best and whoever is not decided against it.
 fn winners_of(ranking: &Ranking) -> Vec<&Row> {
-    let candidates = || {
-        ranking
-            .rows
-            .iter()
-            .filter(|row| !row.control && row.spec.standing == Standing::Candidate && row.result.is_some())
-    };
-    let Some(first) = candidates().next() else { return Vec::new() };
-    // Rows of other ownership classes are held against their own best; the sentence speaks of the fastest class.
-    candidates()
-        .filter(|row| row.spec.ownership == first.spec.ownership)
-        .filter(|row| row.result.as_ref().is_some_and(|result| result.verdict != Some(Verdict::Slower)))
-        .collect()
+    let unbeaten = |row: &&Row| row.result.as_ref().is_some_and(|result| result.verdict != Some(Verdict::Slower));
+    rivals(ranking).into_iter().filter(unbeaten).collect()
 }
 
 fn winners(rankings: &[Ranking]) -> String {
@@ -51,19 +58,23 @@ fn winners(rankings: &[Ranking]) -> String {
             (Pattern::Codec, "encoding and decoding"),
         ] {
             let contested = |ranking: &&Ranking| {
-                let candidates =
-                    ranking.rows.iter().filter(|row| !row.control && row.spec.standing == Standing::Candidate);
                 let cell = &ranking.cell;
                 let asked = (cell.scope, cell.pattern, cell.load) == (scope, pattern, Load::Saturated);
-                asked && candidates.count() > 1
+                asked && !rivals(ranking).is_empty()
             };
             let Some(ranking) = rankings.iter().find(contested) else { continue };
             // One cell of several does not speak for the others.
             let several = rankings.iter().filter(contested).count() > 1;
             let details = ranking.cell.to_string();
             let details = details.splitn(3, " · ").nth(2).filter(|_| several);
-            let doing = details.map_or(doing.to_owned(), |details| format!("{doing} of {details}"));
+            let mut doing = details.map_or(doing.to_owned(), |details| format!("{doing} of {details}"));
             let winners = winners_of(ranking);
+            // Where there are others, whose bytes belong to somebody else.
+            if let Some(first) = winners.first()
+                && candidates(ranking).any(|row| row.spec.ownership != first.spec.ownership)
+            {
+                doing = format!("{doing} of what is {}", first.spec.ownership);
+            }
             let names: Vec<&str> =
                 winners.iter().filter_map(|row| row.spec.name.split_once('/').map(|(_, name)| name)).collect();
             match names.as_slice() {
@@ -92,7 +103,7 @@ fn binding(rankings: &[Ranking]) -> String {
     let mut parts = Vec::new();
     for scope in Scope::ALL {
         let best = rankings.iter().filter(|ranking| ranking.cell.scope == scope).find_map(|ranking| {
-            let row = winners_of(ranking).into_iter().next()?;
+            let row = candidates(ranking).next()?;
             let bound = ranking.bound.as_ref()?;
             let ratio = row.result.as_ref()?.metric_ns / bound.ns;
             Some(format!("{scope} {} are {} times the {}", doing(ranking), three_digits(ratio), bound.name))
@@ -100,6 +111,31 @@ fn binding(rankings: &[Ranking]) -> String {
         parts.extend(best);
     }
     if parts.is_empty() { String::new() } else { format!("What binds them: {}.", parts.join("; ")) }
+}
+
+/// Why a round trip may take less than that of the limit that sleeps as well.
+fn woken(rankings: &[Ranking]) -> String {
+    let asleep = rankings.iter().filter(|ranking| {
+        ranking.cell.pattern == Pattern::PingPong
+            && ranking.cell.wait == Wait::Block
+            && ranking.cell.place != Place::SameCore
+    });
+    let sentence = asleep.into_iter().find_map(|ranking| {
+        let row = candidates(ranking).next()?;
+        let (_, name) = row.spec.name.split_once('/')?;
+        let bound = ranking.bound.as_ref()?;
+        sooner(name, row.result.as_ref()?.metric_ns, &bound.name, bound.ns)
+    });
+    sentence.unwrap_or_default()
+}
+
+fn sooner(name: &str, ns: f64, limit: &str, limit_ns: f64) -> Option<String> {
+    (ns < MUCH_SOONER * limit_ns).then(|| {
+        format!(
+            "How {name} can need less than the {limit}: in a round trip whose ends sleep, most is waking a core, and one \
+             that has slept less long wakes sooner. What a mechanism needs itself shows at --place same-core."
+        )
+    })
 }
 
 fn doing(ranking: &Ranking) -> &'static str {
@@ -190,6 +226,12 @@ mod tests {
         assert_eq!(said(0), "");
         assert_eq!(said(3), "");
         assert!(said(20).contains("in 40 of 60 turns"), "{}", said(20));
+    }
+
+    #[test]
+    fn what_beats_a_limit_that_sleeps_is_explained() {
+        assert_eq!(sooner("rpc", 60e3, "limit ring", 64e3), None);
+        assert!(sooner("rpc", 40e3, "limit ring", 64e3).is_some_and(|said| said.starts_with("How rpc can need less")));
     }
 
     /// A record of one mechanism, by what was read before each of its rounds.

@@ -207,10 +207,12 @@ pub(crate) fn caveats(ranking: &Ranking) -> String {
     });
     text.push_str(&lesser_orders(&promises.collect::<Vec<_>>()));
     let asked = ranking.cell.capacity as u64;
-    let other = ranking.rows.iter().filter(|row| !row.control && row.room.is_some_and(|room| room != asked));
+    // Where each message waits for its answer, one is under way.
+    let counts = !ranking.cell.pattern.asks();
+    let other = ranking.rows.iter().filter(|row| counts && !row.control && row.room.is_some_and(|room| room != asked));
     let other: Vec<_> = other.filter_map(|row| Some(format!("{} {}", short(row), units::grouped(row.room?)))).collect();
     if !other.is_empty() {
-        let words = format!("room for {} asked for, as tried: {}", units::grouped(asked), other.join(", "));
+        let words = format!("room for {} asked for, as tried or set: {}", units::grouped(asked), other.join(", "));
         text.push_str(&wrapped("  ", &words));
     }
     for row in &ranking.rows {

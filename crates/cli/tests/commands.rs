@@ -203,6 +203,7 @@ fn typed_messages_have_the_references_tables() {
     let what = ["process/unix-seqpacket.*", "thread/postcard*", "--size=1KiB,10KiB", "--rounds=1"];
     let done = ground.bench(20, &[&["ipc-typed"], &what[..]].concat());
     fits(&done.stdout);
+    assert!(!done.stdout.contains("wins"), "one round decides nothing: {}", done.stdout);
     for said in [
         "ipc-channel-throughput",
         "time a message · throughput\n                               1024                10240\nunix-seqpacket\n",

@@ -12,8 +12,8 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
 
-use common::{Ground, Running};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use common::{Ground, Running, names, wait_for};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 use serde_json::Value;
 
 /// One at a time: a run shares the machine with no other one.
@@ -56,6 +56,27 @@ fn every_way_between_processes_is_verified_or_says_how_to_get_it() {
         }
     }
     ground.assert_clean();
+}
+
+#[test]
+fn an_interrupted_run_leaves_no_shared_memory_that_a_library_named() {
+    let _alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let ground = Ground::new();
+    let listed = ground.run(["list", "process/*", "--json"]).json();
+    // Some make it without being asked to.
+    for name in ["process/zenoh-unix", "process/zenoh-shm", "process/iceoryx2-event"] {
+        if !list(&listed).iter().any(|one| one["name"] == name) {
+            println!("{name} is not in this build");
+            continue;
+        }
+        let before = names("/dev/shm");
+        let run = ["bench", name, "--pattern=stream", "--size=64", "--wait=block", "--window=5s", "--out=out"];
+        let run = Running::start(&ground, &run);
+        wait_for("shared memory", || (names("/dev/shm") != before).then_some(()));
+        kill_process(run.pid(), Signal::INT).unwrap();
+        run.end().exits(130);
+        ground.assert_clean();
+    }
 }
 
 #[test]

@@ -57,6 +57,9 @@ impl Handling {
     }
 }
 
+/// The bytes that pass between cores at once.
+const LINE: usize = 64;
+
 /// The limit that binds a case.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bound {
@@ -102,8 +105,8 @@ pub fn bind(cell: &Cell, limits: &Limits, ring_ns: Option<f64>, handling: &[Hand
             let fastest = other.into_iter().flatten().map(|futex| futex.round_trip_ns).min_by(f64::total_cmp);
             bound("futex round trip, other core", fastest.unwrap_or(limits.futex.same_core.round_trip_ns))
         }
-        // What has no bytes is not copied, and many at once may be told by one.
-        _ if cell.payload.is_empty() => None,
+        // What has no bytes is not copied, and many at once may be told by one; of less than a line many come in one.
+        _ if cell.payload.len() < LINE => None,
         (Pattern::Duplex, _, place) if place != Place::SameCore => bound("fill and check on two cores", handled? / 2.0),
         (_, _, Place::SameCore) => bound("fill and check", handled?),
         _ => bound("copy across cores", cell.payload.len() as f64 * 1e9 / cross_core(limits, cell.payload.len())?),

@@ -2,14 +2,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, anyhow, bail};
 use estafette_measure::case::{Case, Cell, Pattern, Payload, PayloadKind, Place};
 use estafette_measure::coordinator::{Interrupt, Scratch, calls, rooms};
 use estafette_measure::entry::Entry;
 use estafette_measure::limits::{self, available_cpus};
-use estafette_measure::plan::{COUNT_TIMEOUT, Entrant, Plan, enter};
+use estafette_measure::plan::{COUNT_TIMEOUT, Entrant, Plan, Refusal, enter};
 use estafette_measure::record::{Outcome, Record};
 use estafette_measure::run::{self, End};
 use estafette_measure::spec::{Standing, Wait};
@@ -20,7 +20,7 @@ use estafette_measure::{Registry, ranking};
 use crate::args::Bench;
 use crate::exit::Exit;
 use crate::progress::Progress;
-use crate::{print, print_json, reference, summary, table, tell};
+use crate::{print, print_json, reference, summary, table, tell, with_peers};
 
 const NOTHING_RECORDED: &str = "interrupted before the first round was complete: nothing is recorded";
 
@@ -31,7 +31,7 @@ pub(crate) fn run(registry: &Registry, args: &Bench) -> Result<Exit> {
     let mut scratch = Scratch::new()?;
     let files = Files::open(&args.out)?;
     let mut progress = Progress::new(Some(files.record.clone()));
-    let Some(limits) = progress.limits(&plan.cpus, limits::DEFAULT_BUDGET, &mut interrupt)? else {
+    let Some(limits) = progress.limits(&plan.cpus, for_limits(plan.window), &mut interrupt)? else {
         tell(NOTHING_RECORDED);
         return Ok(Exit::Interrupted);
     };
@@ -145,6 +145,19 @@ fn plan(registry: &Registry, args: &Bench) -> Result<Plan> {
         }
         refusals.extend(unable);
     }
+    // Of mechanisms that were named nobody needs to hear that they cannot do what was not asked for.
+    if !selection.names.is_empty() {
+        let meant = |refusal: &Refusal| {
+            let cell = &refusal.case.cell;
+            let spec = registry.get(&refusal.case.mechanism).map(|entry| entry.spec());
+            let waits = !args.wait.is_empty() || spec.is_some_and(|spec| spec.waits.contains(&cell.wait));
+            let carries = args.payload.is_some() || cell.payload.kind() != PayloadKind::Message;
+            waits && carries
+        };
+        if refusals.iter().any(meant) || !entrants.is_empty() {
+            refusals.retain(meant);
+        }
+    }
     options_apply(args, &entrants)?;
     if entrants.is_empty() {
         let mut reasons: Vec<String> =
@@ -197,7 +210,9 @@ fn plan(registry: &Registry, args: &Bench) -> Result<Plan> {
 fn options_apply(args: &Bench, entrants: &[Entrant]) -> Result<()> {
     let any = |of: fn(&Cell) -> bool| entrants.is_empty() || entrants.iter().any(|entrant| of(&entrant.case.cell));
     if !args.producers.is_empty() && !any(|cell| cell.pattern.gathers()) {
-        bail!("--producers is for patterns with several: add --pattern fan-in, request-reply, pub-sub, merge or mpmc");
+        bail!(
+            "--producers (or --clients, --subscribers) is for patterns with several: add --pattern fan-in, request-reply, pub-sub, merge or mpmc"
+        );
     }
     if !args.load.is_empty() && !any(|cell| !cell.pattern.asks()) {
         bail!("--load is not for ping-pong, which sends one message at a time: add --pattern stream or fan-in");
@@ -213,6 +228,15 @@ fn options_apply(args: &Bench, entrants: &[Entrant]) -> Result<()> {
 /// A window of this length after a warm-up: of half the length in a short one, of 100 ms in a long one.
 fn time(measure_ns: u64) -> Window {
     Window::Time { warmup_ns: (measure_ns / 2).min(100_000_000), measure_ns }
+}
+
+/// How long the limits are measured: 25 windows and no more than gives steady figures, so that a run of short windows does not
+/// spend its time on them.
+fn for_limits(window: Window) -> Duration {
+    match window {
+        Window::Time { measure_ns, .. } => limits::DEFAULT_BUDGET.min(25 * Duration::from_nanos(measure_ns)),
+        Window::Count { .. } => limits::DEFAULT_BUDGET,
+    }
 }
 
 /// What was named.
@@ -241,8 +265,13 @@ fn select(registry: &Registry, what: &[String]) -> Result<Selection> {
             suites.push(pattern.parse::<Suite>().map_err(unknown)?);
             continue;
         }
-        let found: Vec<_> =
-            registry.matching(pattern).map_err(anyhow::Error::msg)?.into_iter().map(|entry| entry.spec()).collect();
+        let found: Vec<_> = registry
+            .matching(pattern)
+            .map_err(with_peers)
+            .map_err(anyhow::Error::msg)?
+            .into_iter()
+            .map(|entry| entry.spec())
+            .collect();
         // Baselines come along only where a pattern means nothing else.
         let only = found.iter().all(|spec| spec.standing == Standing::Baseline);
         let meant = found.into_iter().filter(|spec| only || spec.standing != Standing::Baseline);

@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::args::List;
 use crate::columns::{Left, Right, columns, wrapped};
 use crate::exit::Exit;
-use crate::{PEERS, PEERS_LEFT_OUT, print, print_json, tell};
+use crate::{PEERS, PEERS_LEFT_OUT, print, print_json, tell, with_peers};
 
 /// A mechanism as `--json` gives it.
 #[derive(Serialize)]
@@ -88,7 +88,7 @@ fn select<'a>(registry: &'a Registry, what: &[String]) -> Result<Vec<&'a Arc<dyn
     for pattern in what {
         match registry.matching(pattern) {
             Ok(found) => wanted.extend(found.into_iter().map(|entry| &entry.spec().name)),
-            Err(error) => bail!(error),
+            Err(error) => bail!(with_peers(error)),
         }
     }
     Ok(registry.iter().filter(|entry| what.is_empty() || wanted.contains(&&entry.spec().name)).collect())

@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::args::Ping;
 use crate::exit::Exit;
 use crate::progress::Progress;
-use crate::{print, print_json, tell};
+use crate::{print, print_json, tell, with_peers};
 
 /// Round trips before the measured ones: a tenth of them, within these.
 const WARMUP: std::ops::RangeInclusive<u64> = 100..=10_000;
@@ -110,6 +110,7 @@ fn case(registry: &Registry, args: &Ping, cores: usize) -> Result<Case> {
             registry
                 .matching(&args.mechanism)
                 .err()
+                .map(with_peers)
                 .unwrap_or_else(|| format!("`{}` is a pattern: ping measures one mechanism", args.mechanism))
         );
     };
@@ -167,10 +168,11 @@ fn block(summary: &Summary<'_>, cell: &Cell) -> Result<String> {
         lines.push((String::from("Timed in batches of"), latency.batch.to_string()));
     }
     if let Some(cpu) = summary.figures.cpu_ns_per_message {
-        lines.push((String::from("Processor time"), format!("{} a round trip, both ends", units::duration(cpu))));
+        lines
+            .push((String::from("Processor time"), format!("{} a round trip, of all processes", units::duration(cpu))));
     }
     if let Some(calls) = summary.system_calls {
-        lines.push((String::from("System calls"), format!("{calls:.1} a round trip, both ends, counted apart")));
+        lines.push((String::from("System calls"), format!("{calls:.1} a round trip, of all processes, counted apart")));
     }
     if summary.figures.faults.lost > 0 {
         lines.push((String::from("Lost"), summary.figures.faults.lost.to_string()));

@@ -153,14 +153,18 @@ impl Instance {
     }
 
     fn play(&mut self, entry: &dyn Entry, setup: &Setup, interrupt: &mut Interrupt) -> Result<(), Failure> {
-        self.start(entry, setup)?;
+        self.start(entry, setup, interrupt)?;
         self.serve(setup, interrupt)?;
         self.let_go(entry)
     }
 
-    fn start(&mut self, entry: &dyn Entry, setup: &Setup) -> Result<()> {
+    fn start(&mut self, entry: &dyn Entry, setup: &Setup, interrupt: &mut Interrupt) -> Result<(), Failure> {
         let (case, dir) = (&setup.case, self.dir.path());
         for (index, &role) in self.roles.iter().enumerate() {
+            // There may be thousands.
+            if interrupt.seen() {
+                return Err(Failure::new(FailureKind::Interrupted, "interrupted"));
+            }
             let child = match entry.program(case, role)? {
                 program if setup.traced => Running::start_traced(program.as_deref(), role, dir),
                 Some(program) => Running::start(&program, &[], role, dir),
