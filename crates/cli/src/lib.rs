@@ -25,7 +25,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use clap::{CommandFactory, FromArgMatches, Parser};
 use estafette_measure::{Registry, child, tracer};
 
@@ -39,8 +39,8 @@ const PEERS: &str = "not in this build: libraries and servers that need more tha
                      MQTT, nanomsg, NATS, nng, Redis, zenoh, ZeroMQ); build with `--features all-peers`, see the README";
 
 /// Adds to an error what else a name may mean that matches nothing in this build.
-fn with_peers(error: String) -> String {
-    if PEERS_LEFT_OUT && error.starts_with("no mechanism") { format!("{error} of this build\n{PEERS}") } else { error }
+fn with_peers(error: String) -> anyhow::Error {
+    if PEERS_LEFT_OUT { anyhow!("{error}\n{PEERS}") } else { anyhow!(error) }
 }
 
 /// Runs the command on the program's arguments. A child process of an instance never returns from here.

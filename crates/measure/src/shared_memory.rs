@@ -31,17 +31,18 @@ fn remove_from(directory: &Path, instance: &Path) {
     let patterns: Vec<Pattern> = names.lines().filter_map(|name| Pattern::new(name).ok()).collect();
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let named = entry.file_name().to_str().is_some_and(|name| patterns.iter().any(|pattern| pattern.matches(name)));
-        // Locked until it is removed, so that nobody begins to use it in between.
-        if named && let Some(_lock) = unused(&entry.path()) {
+        // Held, and so locked, until it is removed: nobody begins to use it in between. What cannot be opened nobody has locked.
+        let file = File::open(entry.path());
+        if named && !file.as_ref().is_ok_and(in_use) {
             let _ = fs::remove_file(entry.path());
         }
     }
 }
 
-/// A lock on it, where no process holds one: that is how a library whose names are alike in every program knows its own.
-fn unused(path: &Path) -> Option<File> {
-    let file = File::open(path).ok()?;
-    flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok().then_some(file)
+/// Whether a process holds a lock on it: that is how a library whose names are alike in every program knows its own. Where none
+/// does, this one has it now.
+fn in_use(file: &File) -> bool {
+    flock(file, FlockOperation::NonBlockingLockExclusive).is_err()
 }
 
 #[cfg(test)]

@@ -265,13 +265,8 @@ fn select(registry: &Registry, what: &[String]) -> Result<Selection> {
             suites.push(pattern.parse::<Suite>().map_err(unknown)?);
             continue;
         }
-        let found: Vec<_> = registry
-            .matching(pattern)
-            .map_err(with_peers)
-            .map_err(anyhow::Error::msg)?
-            .into_iter()
-            .map(|entry| entry.spec())
-            .collect();
+        let found: Vec<_> =
+            registry.matching(pattern).map_err(with_peers)?.into_iter().map(|entry| entry.spec()).collect();
         // Baselines come along only where a pattern means nothing else.
         let only = found.iter().all(|spec| spec.standing == Standing::Baseline);
         let meant = found.into_iter().filter(|spec| only || spec.standing != Standing::Baseline);

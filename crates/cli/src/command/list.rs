@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use estafette_measure::case::{Case, Cell, Load, Pattern, Payload, Place};
 use estafette_measure::coordinator::{Interrupt, Scratch, rooms};
 use estafette_measure::entry::Entry;
@@ -86,10 +86,8 @@ pub(crate) fn run(registry: &Registry, args: &List) -> Result<Exit> {
 fn select<'a>(registry: &'a Registry, what: &[String]) -> Result<Vec<&'a Arc<dyn Entry>>> {
     let mut wanted = Vec::new();
     for pattern in what {
-        match registry.matching(pattern) {
-            Ok(found) => wanted.extend(found.into_iter().map(|entry| &entry.spec().name)),
-            Err(error) => bail!(with_peers(error)),
-        }
+        let found = registry.matching(pattern).map_err(with_peers)?;
+        wanted.extend(found.into_iter().map(|entry| &entry.spec().name));
     }
     Ok(registry.iter().filter(|entry| what.is_empty() || wanted.contains(&&entry.spec().name)).collect())
 }
@@ -194,7 +192,7 @@ mod tests {
             Vec::new()
         }
         fn run(&self, _: &Case, _: Role, _: &mut Ctx) -> Result<Report> {
-            bail!("never run")
+            anyhow::bail!("never run")
         }
         fn present(&self) -> Result<(), String> {
             self.1.clone()

@@ -105,14 +105,8 @@ pub(crate) fn run(registry: &Registry, args: &Ping) -> Result<Exit> {
 /// The cell that a ping of this mechanism is measured in.
 fn case(registry: &Registry, args: &Ping, cores: usize) -> Result<Case> {
     let Some(entry) = registry.get(&args.mechanism) else {
-        bail!(
-            "{}",
-            registry
-                .matching(&args.mechanism)
-                .err()
-                .map(with_peers)
-                .unwrap_or_else(|| format!("`{}` is a pattern: ping measures one mechanism", args.mechanism))
-        );
+        registry.matching(&args.mechanism).map_err(with_peers)?;
+        bail!("`{}` is a pattern: ping measures one mechanism", args.mechanism);
     };
     let spec = entry.spec();
     let first = |what: &str| format!("{} says of no {what} that it has it", spec.name);

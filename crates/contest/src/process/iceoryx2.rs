@@ -22,7 +22,7 @@ use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::spec::{Joins, Ordering, Ownership, Wait};
 use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
 
-use super::slots;
+use super::share;
 use crate::own_thread::OwnThread;
 
 type Service = ipc::Service;
@@ -72,12 +72,6 @@ impl Mechanism for Iceoryx2 {
     fn room(&self, case: &Case) -> Option<u64> {
         Some((share(case) * case.senders()) as u64)
     }
-}
-
-/// How many messages a subscriber's buffer for one publisher holds: each of several publishers has one of its own, and they
-/// share what the case asks for.
-fn share(case: &Case) -> usize {
-    (slots(case) / case.senders()).max(1)
 }
 
 impl Carries<Raw> for Iceoryx2 {

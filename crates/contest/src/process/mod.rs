@@ -2,6 +2,8 @@
 
 use estafette_measure::Registry;
 use estafette_measure::case::Case;
+#[cfg(any(feature = "iceoryx2", feature = "zenoh"))]
+use estafette_measure::case::Pattern;
 use estafette_measure::entry::{bytes, messages};
 use estafette_measure::spec::Joins;
 
@@ -78,6 +80,13 @@ const MOST_MESSAGES: usize = 65_536;
 /// How many messages a mechanism with memory of its own has room for: as many as the case asks for, within reason.
 fn slots(case: &Case) -> usize {
     case.capacity.min(MOST_MESSAGES).min(MOST_BYTES / case.payload.len()).max(1)
+}
+
+/// How many each of several producers has room for, where each has memory of its own: they share what the case asks for.
+#[cfg(any(feature = "iceoryx2", feature = "zenoh"))]
+fn share(case: &Case) -> usize {
+    let producers = if case.pattern == Pattern::FanIn { case.producers } else { 1 };
+    (slots(case) / producers).max(1)
 }
 
 /// Adds this scope's mechanisms.

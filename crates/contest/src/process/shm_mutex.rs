@@ -122,8 +122,8 @@ impl Queue {
     #[allow(unsafe_code)]
     fn header(&self) -> &Header {
         // SAFETY: the mapping begins at a page, is longer than a header, and stays as long as `self`; any bits are valid in its
-        // cells. What a peer does that keeps the protocol, the mutex puts in order; one that does not can make every message
-        // garbage, but no access leaves the mapping, as bounds follow from this end's own numbers.
+        // cells. The mutex puts in order what the processes of an instance do, who alone have the mapping, and keep the protocol.
+        // A peer that did not could do harm, whatever bounds there are: a robust mutex has pointers in it that glibc follows.
         unsafe { &*self.map.as_mut_ptr().cast::<Header>() }
     }
 

@@ -27,7 +27,7 @@ use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::spec::{Joins, Loss, Ordering, Ownership};
 use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
 
-use super::slots;
+use super::{share, slots};
 use crate::buffer::Buffer;
 
 /// How long a publisher waits to hear of its subscriber.
@@ -169,8 +169,7 @@ impl Zenoh {
 /// Shared memory for as many messages as may be under way; each of several producers has a part.
 fn provider(case: &Case) -> Result<Provider> {
     let [once, each] = OVERHEAD;
-    let producers = if case.pattern == Pattern::FanIn { case.producers } else { 1 };
-    let size = once + (slots(case) / producers).max(1) * (case.payload.len() + each);
+    let size = once + share(case) * (case.payload.len() + each);
     ShmProviderBuilder::default_backend(size)
         .wait()
         .map_err(|error| fault(format!("{size} bytes of shared memory: {error}")))
