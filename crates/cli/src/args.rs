@@ -133,9 +133,9 @@ pub(crate) struct Ping {
     #[arg(short, long, default_value = "10000", value_parser = parse_round_trips, allow_negative_numbers = true)]
     pub(crate) count: u64,
 
-    /// The message's size: 64, 4KiB; u64 for a word, none for nothing
-    #[arg(short, long, default_value = "64", value_name = "SIZE", allow_negative_numbers = true)]
-    pub(crate) size: Payload,
+    /// The message's size: 64, 4KiB; u64 for a word, none for nothing; 64 bytes unless given, or what the mechanism carries
+    #[arg(short, long, value_name = "SIZE", allow_negative_numbers = true)]
+    pub(crate) size: Option<Payload>,
 
     /// How the ends wait: spin, adaptive, block; the mechanism's first way unless given
     #[arg(long)]

@@ -19,6 +19,11 @@ use crate::{print, print_json, tell, with_peers};
 
 /// Round trips before the measured ones: a tenth of them, within these.
 const WARMUP: std::ops::RangeInclusive<u64> = 100..=10_000;
+/// The most bytes that are sent for that: a long message warms up in fewer.
+const WARMUP_BYTES: u64 = 64 << 20;
+
+/// What is sent where no size was asked for.
+const DEFAULT_SIZE: Payload = Payload::Bytes(64);
 
 #[derive(Serialize)]
 struct Summary<'a> {
@@ -56,7 +61,8 @@ pub(crate) fn run(registry: &Registry, args: &Ping) -> Result<Exit> {
     progress.stage("system calls");
     let Ok(calls) = calls(registry, &case, &cpus, &mut scratch, &mut interrupt) else { return Ok(Exit::Interrupted) };
     progress.stage("round trips");
-    let warmup = (args.count / 10).clamp(*WARMUP.start(), *WARMUP.end());
+    let most = (WARMUP_BYTES / case.payload.len().max(1) as u64).max(1);
+    let warmup = (args.count / 10).clamp(*WARMUP.start(), *WARMUP.end()).min(most);
     let entrant = Entrant::new(case, false);
     let plan = Plan {
         window: Window::Count { warmup, messages: args.count },
@@ -119,7 +125,7 @@ fn case(registry: &Registry, args: &Ping, cores: usize) -> Result<Case> {
     let cell = Cell {
         scope: spec.scope,
         pattern: Pattern::PingPong,
-        payload: args.size,
+        payload: args.size.unwrap_or(DEFAULT_SIZE),
         producers: 1,
         capacity: Cell::CAPACITY,
         runtime,
@@ -127,15 +133,14 @@ fn case(registry: &Registry, args: &Ping, cores: usize) -> Result<Case> {
         place: args.place.unwrap_or(place),
         load: Load::Saturated,
     };
-    // A mechanism of words, or of messages without bytes, has no sizes: the default size means the first that it carries.
-    // A size is that of what is sent.
+    // A mechanism of words, or of what carries nothing, has no sizes: unless one was asked for it is the first that it
+    // carries. A size is that of what is sent.
     let messages_only = spec.payloads.iter().all(|kind| *kind == PayloadKind::Message);
-    let payload = match spec.payloads.first() {
-        _ if messages_only => Payload::Message(args.size.len()),
-        _ if args.size != Payload::Bytes(64) || spec.payloads.contains(&PayloadKind::Bytes) => args.size,
-        Some(PayloadKind::None) => Payload::None,
-        Some(PayloadKind::U64) => Payload::U64,
-        _ => args.size,
+    let payload = match (args.size, spec.payloads.first()) {
+        _ if messages_only => Payload::Message(cell.payload.len()),
+        (None, Some(PayloadKind::None)) if !spec.payloads.contains(&PayloadKind::Bytes) => Payload::None,
+        (None, Some(PayloadKind::U64)) if !spec.payloads.contains(&PayloadKind::Bytes) => Payload::U64,
+        _ => cell.payload,
     };
     Ok(Case { mechanism: spec.name.clone(), cell: Cell { payload, ..cell } })
 }
