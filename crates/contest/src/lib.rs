@@ -16,7 +16,6 @@ mod channel_room;
 mod codec;
 #[cfg(feature = "channels")]
 mod credit;
-#[cfg(any(feature = "capnp", feature = "iceoryx2", feature = "zeromq"))]
 mod own_thread;
 mod ring_ends;
 mod room;

@@ -35,18 +35,24 @@ impl Carries<Raw> for Tcp {
     type Rx = Reading<SocketEnd>;
 
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
-        let stream = if let Role::Consumer(_) = role {
-            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("listening on 127.0.0.1")?;
-            meet.offer("address", &listener.local_addr()?.to_string())?;
-            listener.accept()?.0
-        } else {
-            let address = meet.want("address")?;
-            TcpStream::connect(&address).with_context(|| format!("connecting to {address}"))?
-        };
-        stream.set_nodelay(true)?;
+        let stream = connected(role, meet)?;
         let len = case.payload.len();
         let (tx, rx) = SocketEnd::both(stream)?;
         let (tx, rx) = (Writing::new(tx, len), Reading::new(rx, len));
         Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(rx) }]))
     }
+}
+
+/// The party's end of a connection on loopback, without Nagle's delay.
+pub(super) fn connected(role: Role, meet: &mut Rendezvous) -> Result<TcpStream> {
+    let stream = if let Role::Consumer(_) = role {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("listening on 127.0.0.1")?;
+        meet.offer("address", &listener.local_addr()?.to_string())?;
+        listener.accept()?.0
+    } else {
+        let address = meet.want("address")?;
+        TcpStream::connect(&address).with_context(|| format!("connecting to {address}"))?
+    };
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }

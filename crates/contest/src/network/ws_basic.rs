@@ -1,0 +1,91 @@
+//! A WebSocket over TCP on loopback by tungstenite, as its own examples have it: blocking, a message by a call.
+
+use std::cell::RefCell;
+use std::future::{Future, ready};
+use std::io::{self, ErrorKind};
+use std::net::TcpStream;
+use std::rc::Rc;
+
+use anyhow::Result;
+use estafette_measure::case::{Case, Role};
+use estafette_measure::spec::Joins;
+use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+use tungstenite::{Error, Message, WebSocket};
+
+use super::tcp::connected;
+use crate::own_thread::OwnThread;
+
+/// `network/ws-basic`.
+pub(super) struct WsBasic;
+
+impl Mechanism for WsBasic {
+    fn spec(&self) -> Spec {
+        Spec::new("network/ws-basic")
+            .version(env!("LOCKED_TUNGSTENITE"))
+            .stands_on("a WebSocket over TCP on 127.0.0.1, TCP_NODELAY, by tungstenite: send and read")
+            .joins(Joins::Standard)
+    }
+}
+
+impl Carries<Raw> for WsBasic {
+    type Tx = Sending;
+    type Rx = Receiving;
+
+    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+        let stream = connected(role, meet)?;
+        let socket = if let Role::Consumer(_) = role {
+            tungstenite::accept(stream)?
+        } else {
+            tungstenite::client("ws://127.0.0.1/", stream)?.0
+        };
+        let socket = Rc::new(RefCell::new(socket));
+        let tx = Sending { socket: OwnThread::new(Rc::clone(&socket)), len: case.payload.len() };
+        Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(Receiving { socket: OwnThread::new(socket) }) }]))
+    }
+}
+
+type Shared = OwnThread<Rc<RefCell<WebSocket<TcpStream>>>>;
+
+fn failed(error: Error) -> io::Error {
+    match error {
+        Error::Io(error) => error,
+        // The peer has gone, with a farewell or without.
+        Error::ConnectionClosed | Error::AlreadyClosed | Error::Protocol(_) => ErrorKind::UnexpectedEof.into(),
+        other => io::Error::other(other),
+    }
+}
+
+/// The sending end.
+pub(super) struct Sending {
+    socket: Shared,
+    len: usize,
+}
+
+impl Tx for Sending {
+    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        // The library takes a message over, and masks it where it lies.
+        let mut message = vec![0; self.len];
+        next.fill(&mut message);
+        ready(self.socket.borrow_mut().send(Message::binary(message)).map_err(failed))
+    }
+}
+
+/// The receiving end.
+pub(super) struct Receiving {
+    socket: Shared,
+}
+
+impl Rx for Receiving {
+    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(loop {
+            match self.socket.borrow_mut().read() {
+                Ok(Message::Binary(message)) => {
+                    seen.bytes(&message);
+                    break Ok(());
+                }
+                Ok(_) => {}
+                Err(error) => break Err(failed(error)),
+            }
+        })
+    }
+}

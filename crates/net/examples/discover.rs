@@ -1,0 +1,34 @@
+//! Finds others of its kind on the local network, by multicast.
+//!
+//!     cargo run -p estafette-net --example discover -- NAME
+
+use std::error::Error;
+use std::time::Duration;
+
+use estafette_net::{Event, Node};
+
+/// A group for use within an organisation: RFC 2365.
+const GROUP: &str = "udp://239.255.77.77:47777";
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let name = std::env::args().nth(1).unwrap_or_else(|| format!("process {}", std::process::id()));
+    let mut node = Node::<()>::new()?;
+    let handle = node.handle();
+    handle.listen(GROUP)?;
+    let group = handle.connect(GROUP)?;
+    handle.signal(());
+    node.run(|event| match event {
+        Event::Signal(()) => {
+            if !handle.send(group, name.as_bytes()).taken() {
+                eprintln!("not announced: is there a network?");
+            }
+            handle.signal_after(Duration::from_secs(2), ());
+        }
+        Event::Message(from, message) if *message != *name.as_bytes() => {
+            let whence = from.remote().map_or_else(String::new, |remote| remote.to_string());
+            println!("{} at {whence}", String::from_utf8_lossy(&message));
+        }
+        _ => {}
+    })?;
+    Ok(())
+}

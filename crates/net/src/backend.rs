@@ -1,0 +1,81 @@
+//! Waiting for descriptors to become ready: epoll, edge by edge, by mio.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token, Waker};
+
+/// The token of the waker: no index of a slab is as large.
+const WAKER: Token = Token(usize::MAX);
+/// How many events one wait brings at most.
+const BATCH: usize = 1024;
+
+/// What is ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ready {
+    pub(crate) index: usize,
+    pub(crate) readable: bool,
+    pub(crate) writable: bool,
+    /// The other side has ended, or failed: reading tells which.
+    pub(crate) closed: bool,
+}
+
+/// The waiting side, of one thread.
+pub(crate) struct Backend {
+    poll: Poll,
+    events: Events,
+}
+
+/// The side that adds, removes and wakes, of any thread.
+pub(crate) struct Registry {
+    registry: mio::Registry,
+    waker: Waker,
+}
+
+/// Both sides.
+pub(crate) fn backend() -> io::Result<(Backend, Registry)> {
+    let poll = Poll::new()?;
+    let registry = poll.registry().try_clone()?;
+    let waker = Waker::new(&registry, WAKER)?;
+    Ok((Backend { poll, events: Events::with_capacity(BATCH) }, Registry { registry, waker }))
+}
+
+impl Backend {
+    /// Waits until something is ready, somebody wakes, or the time is over.
+    pub(crate) fn wait(&mut self, timeout: Option<Duration>, ready: &mut Vec<Ready>) -> io::Result<()> {
+        match self.poll.poll(&mut self.events, timeout) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            other => other?,
+        }
+        ready.extend(self.events.iter().filter(|event| event.token() != WAKER).map(|event| Ready {
+            index: event.token().0,
+            readable: event.is_readable() || event.is_read_closed() || event.is_error(),
+            writable: event.is_writable() || event.is_write_closed() || event.is_error(),
+            closed: event.is_read_closed() || event.is_error(),
+        }));
+        Ok(())
+    }
+}
+
+impl Registry {
+    /// Tells of every edge of a descriptor from now on, by this index.
+    pub(crate) fn add(&self, source: BorrowedFd<'_>, index: usize) -> io::Result<()> {
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        self.registry.register(&mut SourceFd(&source.as_raw_fd()), Token(index), interest)
+    }
+
+    /// Tells no more of it. Another may have its index next: an edge that was told before is then told of that one, which is
+    /// read, or written to, in vain.
+    pub(crate) fn remove(&self, source: BorrowedFd<'_>) {
+        // It fails only for what was never added.
+        self.registry.deregister(&mut SourceFd(&source.as_raw_fd())).ok();
+    }
+
+    /// Ends the wait, or the next one.
+    pub(crate) fn wake(&self) {
+        // The system fails to only where the count of an eventfd overflows, and then it is awake.
+        self.waker.wake().ok();
+    }
+}

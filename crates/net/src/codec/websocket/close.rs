@@ -1,0 +1,46 @@
+//! Why a WebSocket is closed: RFC 6455, section 7.4.
+
+/// A code and a text, as a closing frame carries them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Close {
+    /// 1000 for a normal end; none where the frame was empty.
+    pub code: Option<u16>,
+    /// For people; at most 123 bytes.
+    pub reason: String,
+}
+
+impl Close {
+    /// The payload of a closing frame: what is too long is cut at a character.
+    pub(crate) fn payload(&self) -> Vec<u8> {
+        let Some(code) = self.code else { return Vec::new() };
+        let mut payload = code.to_be_bytes().to_vec();
+        payload.extend_from_slice(&self.reason.as_bytes()[..self.reason.floor_char_boundary(123)]);
+        payload
+    }
+
+    /// Reads the payload of a closing frame.
+    pub(super) fn parse(payload: &[u8]) -> Result<Close, Bad> {
+        let Some((code, reason)) = payload.split_first_chunk::<2>() else {
+            let none = Close { code: None, reason: String::new() };
+            return if payload.is_empty() { Ok(none) } else { Err(Bad::Code) };
+        };
+        let code = u16::from_be_bytes(*code);
+        if !may_be_sent(code) {
+            return Err(Bad::Code);
+        }
+        let reason = std::str::from_utf8(reason).map_err(|_| Bad::Reason)?.to_owned();
+        Ok(Close { code: Some(code), reason })
+    }
+}
+
+/// What is wrong with a closing frame.
+pub(super) enum Bad {
+    Code,
+    Reason,
+}
+
+/// Whether a frame may carry the code: those that the RFC or its registry defines for frames, and those for libraries and
+/// applications.
+fn may_be_sent(code: u16) -> bool {
+    matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999)
+}

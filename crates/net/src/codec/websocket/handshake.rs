@@ -1,0 +1,210 @@
+//! The handshake of a WebSocket, both sides: RFC 6455, section 4. HTTP is read by `httparse`.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use sha1::{Digest, Sha1};
+
+use super::super::{Fault, Item, Step, Violation};
+
+/// The longest head of a request or an answer, and the most lines in it.
+const MOST_HEAD: usize = 16 << 10;
+const MOST_LINES: usize = 100;
+/// What a server adds to a client's key: section 1.3.
+const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+
+/// What one side waits for.
+#[derive(Debug)]
+pub(crate) enum Opening {
+    /// A client's request.
+    Request,
+    /// A server's answer, which must have this `Sec-WebSocket-Accept`.
+    Answer { accept: String },
+}
+
+impl Opening {
+    /// A client's part: what it sends, and what it waits for.
+    ///
+    /// # Errors
+    ///
+    /// If the system has no random bytes to give.
+    pub(crate) fn request(authority: &str, target: &str) -> std::io::Result<(Opening, Vec<u8>)> {
+        let mut nonce = [0; 16];
+        getrandom::fill(&mut nonce).map_err(std::io::Error::other)?;
+        let key = STANDARD.encode(nonce);
+        let request = format!(
+            "GET {target} HTTP/1.1\r\nHost: {authority}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+             Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n"
+        );
+        Ok((Opening::Answer { accept: accept(&key) }, request.into_bytes()))
+    }
+
+    /// Looks for the end of the head, and at what it says.
+    pub(super) fn read(&self, input: &[u8]) -> Result<Step, Fault> {
+        let mut lines = [httparse::EMPTY_HEADER; MOST_LINES];
+        let read = match self {
+            Opening::Request => {
+                let mut request = httparse::Request::new(&mut lines);
+                request.parse(input).map(|status| (status, request_reply(&request)))
+            }
+            Opening::Answer { accept } => {
+                let mut answer = httparse::Response::new(&mut lines);
+                answer.parse(input).map(|status| (status, check_answer(&answer, accept).map(|()| Vec::new())))
+            }
+        };
+        let (status, verdict) = match read {
+            Ok(read) => read,
+            Err(error) => return Err(self.refuse("400 Bad Request", &format!("no HTTP: {error}"))),
+        };
+        match status {
+            httparse::Status::Complete(consumed) if consumed <= MOST_HEAD => match verdict {
+                Ok(reply) => Ok(Step { consumed, item: Item::Open { reply } }),
+                Err((status, why)) => Err(self.refuse(status, &why)),
+            },
+            httparse::Status::Partial if input.len() < MOST_HEAD => {
+                Ok(Step { consumed: 0, item: Item::Partial { need: input.len() + 1 } })
+            }
+            _ => Err(self.refuse("431 Request Header Fields Too Large", "the head is longer than 16 KiB")),
+        }
+    }
+
+    fn refuse(&self, status: &str, why: &str) -> Fault {
+        let reply = match self {
+            Opening::Request => format!(
+                "HTTP/1.1 {status}\r\nSec-WebSocket-Version: 13\r\nConnection: close\r\nContent-Type: text/plain\r\n\
+                 Content-Length: {}\r\n\r\n{why}\n",
+                why.len() + 1
+            ),
+            Opening::Answer { .. } => String::new(),
+        };
+        Fault { what: Violation::Handshake(why.to_owned()), reply: reply.into_bytes() }
+    }
+}
+
+type Refusal = (&'static str, String);
+
+/// A server's answer to a request: section 4.2.
+fn request_reply(request: &httparse::Request<'_, '_>) -> Result<Vec<u8>, Refusal> {
+    let bad = |why: &str| ("400 Bad Request", why.to_owned());
+    if request.method != Some("GET") {
+        return Err(("405 Method Not Allowed", "a WebSocket is asked for by GET".to_owned()));
+    }
+    if request.version != Some(1) {
+        return Err(("505 HTTP Version Not Supported", "a WebSocket needs HTTP/1.1".to_owned()));
+    }
+    let lines = &*request.headers;
+    if one(lines, "host").is_none() {
+        return Err(bad("no Host"));
+    }
+    if !has(lines, "upgrade", "websocket") || !has(lines, "connection", "upgrade") {
+        return Err(("426 Upgrade Required", "this is a WebSocket: connect by ws://".to_owned()));
+    }
+    if one(lines, "sec-websocket-version") != Some("13") {
+        return Err(("426 Upgrade Required", "Sec-WebSocket-Version is not 13".to_owned()));
+    }
+    let key = one(lines, "sec-websocket-key").ok_or_else(|| bad("no Sec-WebSocket-Key"))?;
+    if STANDARD.decode(key).map(|nonce| nonce.len()) != Ok(16) {
+        return Err(bad("Sec-WebSocket-Key is not 16 bytes in base64"));
+    }
+    Ok(format!(
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {}\r\n\r\n",
+        accept(key)
+    )
+    .into_bytes())
+}
+
+/// Whether a server agreed: section 4.1.
+fn check_answer(answer: &httparse::Response<'_, '_>, accept: &str) -> Result<(), Refusal> {
+    let bad = |why: String| Err(("", why));
+    if answer.code != Some(101) {
+        return bad(format!("the server answered {} {}", answer.code.unwrap_or(0), answer.reason.unwrap_or_default()));
+    }
+    let lines = &*answer.headers;
+    if !has(lines, "upgrade", "websocket") || !has(lines, "connection", "upgrade") {
+        return bad("the server did not switch to WebSocket".to_owned());
+    }
+    if one(lines, "sec-websocket-accept") != Some(accept) {
+        return bad("the server's Sec-WebSocket-Accept does not belong to this request".to_owned());
+    }
+    for unasked in ["sec-websocket-extensions", "sec-websocket-protocol"] {
+        if lines.iter().any(|line| line.name.eq_ignore_ascii_case(unasked)) {
+            return bad(format!("the server chose {unasked}, which was not offered"));
+        }
+    }
+    Ok(())
+}
+
+/// The value of a line that stands once.
+fn one<'a>(lines: &[httparse::Header<'a>], name: &str) -> Option<&'a str> {
+    let mut found = lines.iter().filter(|line| line.name.eq_ignore_ascii_case(name));
+    let value = std::str::from_utf8(found.next()?.value).ok()?;
+    found.next().is_none().then_some(value.trim())
+}
+
+/// Whether a list, over all lines of this name, has this word.
+fn has(lines: &[httparse::Header<'_>], name: &str, word: &str) -> bool {
+    lines
+        .iter()
+        .filter(|line| line.name.eq_ignore_ascii_case(name))
+        .filter_map(|line| std::str::from_utf8(line.value).ok())
+        .flat_map(|value| value.split(','))
+        .any(|item| item.trim().eq_ignore_ascii_case(word))
+}
+
+/// `Sec-WebSocket-Accept` for a key: section 4.2.2.
+fn accept(key: &str) -> String {
+    STANDARD.encode(Sha1::new().chain_update(key).chain_update(GUID).finalize())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(request: &str) -> Result<Step, String> {
+        Opening::Request.read(request.as_bytes()).map_err(|fault| String::from_utf8(fault.reply).unwrap())
+    }
+
+    #[test]
+    fn the_rfcs_example() {
+        assert_eq!(accept("dGhlIHNhbXBsZSBub25jZQ=="), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+    }
+
+    #[test]
+    fn both_sides_agree_at_whatever_byte_the_stream_is_cut() {
+        let (client, request) = Opening::request("h:1", "/a?b").unwrap();
+        for cut in 0..request.len() {
+            let step = Opening::Request.read(&request[..cut]).unwrap();
+            assert_eq!(step, Step { consumed: 0, item: Item::Partial { need: cut + 1 } });
+        }
+        let with_more = [&request[..], b"more"].concat();
+        let Step { consumed, item: Item::Open { reply } } = Opening::Request.read(&with_more).unwrap() else {
+            panic!()
+        };
+        assert_eq!(consumed, request.len());
+        let step = client.read(&reply).unwrap();
+        assert_eq!(step, Step { consumed: reply.len(), item: Item::Open { reply: Vec::new() } });
+    }
+
+    #[test]
+    fn a_request_that_is_none_is_answered_with_what_was_missing() {
+        let (_, request) = Opening::request("h:1", "/").unwrap();
+        let request = String::from_utf8(request).unwrap();
+        let refused = |from: &str, to: &str| server(&request.replace(from, to)).unwrap_err();
+        assert!(refused("GET", "POST").starts_with("HTTP/1.1 405 "));
+        assert!(refused("HTTP/1.1", "HTTP/1.0").starts_with("HTTP/1.1 505 "));
+        assert!(refused("Upgrade: websocket\r\n", "").starts_with("HTTP/1.1 426 "));
+        assert!(refused("Version: 13", "Version: 8").contains("Sec-WebSocket-Version: 13"));
+        assert!(refused("Sec-WebSocket-Key: ", "Sec-WebSocket-Key: a").starts_with("HTTP/1.1 400 "));
+        assert!(refused("Host: h:1\r\n", "").contains("no Host"));
+        assert!(server("\u{1}\r\n\r\n").unwrap_err().starts_with("HTTP/1.1 400 "));
+        assert!(server(&format!("GET / HTTP/1.1\r\nA: {}", "a".repeat(MOST_HEAD))).unwrap_err().contains("431"));
+    }
+
+    #[test]
+    fn an_answer_that_belongs_to_another_request_is_refused() {
+        let (_, request) = Opening::request("h:1", "/").unwrap();
+        let (other, _) = Opening::request("h:1", "/").unwrap();
+        let Item::Open { reply } = Opening::Request.read(&request).unwrap().item else { panic!() };
+        assert!(other.read(&reply).unwrap_err().what.to_string().contains("does not belong"));
+        assert!(other.read(b"HTTP/1.1 404 Not Found\r\n\r\n").unwrap_err().what.to_string().contains("404 Not Found"));
+    }
+}

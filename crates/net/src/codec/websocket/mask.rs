@@ -1,0 +1,76 @@
+//! The mask of RFC 6455, section 5.3: byte `i` of a payload is combined with byte `i mod 4` of a key.
+
+use std::io;
+
+/// Masks, or unmasks, `bytes`, the first of which is byte `offset` of the payload.
+#[inline]
+pub(crate) fn apply(bytes: &mut [u8], key: [u8; 4], offset: usize) {
+    let mut turned = key;
+    turned.rotate_left(offset % 4);
+    let wide =
+        u64::from_ne_bytes([turned[0], turned[1], turned[2], turned[3], turned[0], turned[1], turned[2], turned[3]]);
+    // Eight bytes at a time, which the compiler makes sixteen or more.
+    let (chunks, rest) = bytes.as_chunks_mut::<8>();
+    for chunk in chunks {
+        *chunk = (u64::from_ne_bytes(*chunk) ^ wide).to_ne_bytes();
+    }
+    for (byte, key) in rest.iter_mut().zip(turned.iter().cycle()) {
+        *byte ^= key;
+    }
+}
+
+/// Keys that a peer cannot guess, as the RFC asks, for a sixty-fourth of a system call each.
+pub(crate) struct Keys {
+    pool: Box<[u8; 256]>,
+    next: usize,
+}
+
+impl Keys {
+    pub(crate) fn new() -> Keys {
+        Keys { pool: Box::new([0; 256]), next: 256 }
+    }
+
+    /// # Errors
+    ///
+    /// If the system has no random bytes to give.
+    #[inline]
+    pub(crate) fn next(&mut self) -> io::Result<[u8; 4]> {
+        if self.next == self.pool.len() {
+            getrandom::fill(&mut self.pool[..]).map_err(io::Error::other)?;
+            self.next = 0;
+        }
+        let key = &self.pool[self.next..self.next + 4];
+        self.next += 4;
+        Ok([key[0], key[1], key[2], key[3]])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn it_is_the_rfcs_formula_wherever_the_payload_is_cut(
+            payload in prop::collection::vec(any::<u8>(), 0..100), key: [u8; 4], cut in 0_usize..100,
+        ) {
+            let expected: Vec<u8> = payload.iter().enumerate().map(|(i, byte)| byte ^ key[i % 4]).collect();
+            let cut = cut.min(payload.len());
+            let mut masked = payload.clone();
+            apply(&mut masked[..cut], key, 0);
+            apply(&mut masked[cut..], key, cut);
+            prop_assert_eq!(masked, expected);
+        }
+    }
+
+    #[test]
+    fn keys_differ() {
+        let mut keys = Keys::new();
+        let mut seen: Vec<_> = (0..200).map(|_| keys.next().unwrap()).collect();
+        seen.sort();
+        seen.dedup();
+        assert!(seen.len() > 195);
+    }
+}

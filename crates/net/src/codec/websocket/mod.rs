@@ -1,0 +1,337 @@
+//! WebSocket frames: RFC 6455, sections 5 and 7, without extensions.
+
+mod close;
+mod handshake;
+pub(crate) mod mask;
+mod utf8;
+
+pub use self::close::Close;
+pub(crate) use self::handshake::Opening;
+
+use super::{Fault, Header, Item, Kind, Step, Violation};
+use utf8::Utf8;
+
+/// Which end of a WebSocket this is. A client masks what it sends; a server must not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Client,
+    Server,
+}
+
+/// What a frame carries: section 5.2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Opcode {
+    Continuation = 0,
+    Text = 1,
+    Binary = 2,
+    Close = 8,
+    Ping = 9,
+    Pong = 10,
+}
+
+impl Opcode {
+    fn of(bits: u8) -> Option<Opcode> {
+        Some(match bits {
+            0 => Opcode::Continuation,
+            1 => Opcode::Text,
+            2 => Opcode::Binary,
+            8 => Opcode::Close,
+            9 => Opcode::Ping,
+            10 => Opcode::Pong,
+            _ => return None,
+        })
+    }
+
+    fn is_control(self) -> bool {
+        self as u8 >= 8
+    }
+}
+
+impl From<Kind> for Opcode {
+    fn from(kind: Kind) -> Opcode {
+        match kind {
+            Kind::Text => Opcode::Text,
+            Kind::Binary => Opcode::Binary,
+        }
+    }
+}
+
+/// The header of a frame that is a message, or a control frame, of its own.
+#[inline]
+pub(crate) fn header(opcode: Opcode, len: usize, key: Option<[u8; 4]>) -> Header {
+    let mut header = Header::NONE;
+    let masked = if key.is_some() { 0x80 } else { 0 };
+    let first = 0x80 | opcode as u8;
+    match len {
+        0..=125 => header.push(&[first, masked | len as u8]),
+        126..=0xffff => {
+            let [high, low] = (len as u16).to_be_bytes();
+            header.push(&[first, masked | 126, high, low]);
+        }
+        _ => {
+            header.push(&[first, masked | 127]);
+            header.push(&(len as u64).to_be_bytes());
+        }
+    }
+    if let Some(key) = key {
+        header.push(&key);
+    }
+    header
+}
+
+/// A whole control frame.
+pub(crate) fn control(opcode: Opcode, payload: &[u8], key: Option<[u8; 4]>) -> Vec<u8> {
+    debug_assert!(opcode.is_control() && payload.len() <= MOST_CONTROL);
+    let header = header(opcode, payload.len(), key);
+    let mut frame = [header.bytes(), payload].concat();
+    if let Some(key) = key {
+        mask::apply(&mut frame[header.bytes().len()..], key, 0);
+    }
+    frame
+}
+
+/// The longest payload of a control frame.
+const MOST_CONTROL: usize = 125;
+
+/// A header that was read.
+#[derive(Debug)]
+struct Frame {
+    opcode: Opcode,
+    last: bool,
+    key: Option<[u8; 4]>,
+    len: usize,
+    /// How much of the payload was unmasked and checked.
+    done: usize,
+}
+
+/// A message of which a part has come.
+#[derive(Debug)]
+struct Parts {
+    kind: Kind,
+    count: usize,
+}
+
+/// Finds messages and control frames in what a peer sends, its handshake first.
+#[derive(Debug)]
+pub(crate) struct WebSocketDecoder {
+    side: Side,
+    /// The longest message that is taken, and the most frames it may come in.
+    limit: usize,
+    most_parts: usize,
+    opening: Option<Opening>,
+    /// The frame whose header was consumed and whose payload has not been.
+    frame: Option<Frame>,
+    parts: Option<Parts>,
+    assembled: Vec<u8>,
+    utf8: Utf8,
+    closed: bool,
+}
+
+impl WebSocketDecoder {
+    pub(crate) fn new(side: Side, opening: Opening, limit: usize, most_parts: usize) -> WebSocketDecoder {
+        WebSocketDecoder {
+            side,
+            limit,
+            most_parts,
+            opening: Some(opening),
+            frame: None,
+            parts: None,
+            assembled: Vec::new(),
+            utf8: Utf8::default(),
+            closed: false,
+        }
+    }
+
+    pub(crate) fn assembled(&mut self) -> &mut Vec<u8> {
+        &mut self.assembled
+    }
+
+    pub(crate) fn holds(&self) -> usize {
+        if self.parts.is_some() { self.assembled.len() } else { 0 }
+    }
+
+    pub(crate) fn midway(&self) -> bool {
+        self.frame.is_some() || self.parts.is_some()
+    }
+
+    /// As [`Decoder::decode`](super::Decoder::decode).
+    pub(crate) fn decode(&mut self, input: &mut [u8]) -> Result<Step, Fault> {
+        if self.closed {
+            // Section 5.5.1: what follows a closing frame is not looked at.
+            return Ok(Step { consumed: input.len(), item: Item::Partial { need: 1 } });
+        }
+        if let Some(opening) = &self.opening {
+            let step = opening.read(input)?;
+            if let Item::Open { .. } = step.item {
+                self.opening = None;
+            }
+            return Ok(step);
+        }
+        let start = if self.frame.is_some() {
+            0
+        } else {
+            match self.header(input).map_err(Violation::closing)? {
+                Ok((frame, len)) => {
+                    self.frame = Some(frame);
+                    len
+                }
+                Err(need) => return Ok(Step { consumed: 0, item: Item::Partial { need } }),
+            }
+        };
+        let mut step = self.payload(&mut input[start..]).map_err(Violation::closing)?;
+        step.consumed += start;
+        if let Item::Message { at, .. } | Item::Ping { at } = &mut step.item {
+            *at = at.start + start..at.end + start;
+        }
+        Ok(step)
+    }
+
+    /// Reads a frame's header: it and its length, or how many bytes that takes.
+    fn header(&mut self, input: &[u8]) -> Result<Result<(Frame, usize), usize>, Violation> {
+        let wrong = |what| Err(Violation::WebSocket(what));
+        let &[first, second, ..] = input else { return Ok(Err(2)) };
+        if first & 0x70 != 0 {
+            return wrong("a reserved bit is set, and no extension was agreed upon");
+        }
+        let Some(opcode) = Opcode::of(first & 0x0f) else { return wrong("an opcode that is not defined") };
+        let last = first & 0x80 != 0;
+        let masked = second & 0x80 != 0;
+        let short = second & 0x7f;
+        if opcode.is_control() {
+            if !last {
+                return wrong("a control frame in parts");
+            }
+            if usize::from(short) > MOST_CONTROL {
+                return wrong("a control frame of more than 125 bytes");
+            }
+        } else if (opcode == Opcode::Continuation) != self.parts.is_some() {
+            return wrong(match opcode {
+                Opcode::Continuation => "a continuation where nothing was begun",
+                _ => "a new message before the last one ended",
+            });
+        }
+        match (self.side, masked) {
+            (Side::Server, false) => return wrong("a client must mask its frames"),
+            (Side::Client, true) => return wrong("a server must not mask its frames"),
+            _ => {}
+        }
+        let size = match short {
+            126 => 4,
+            127 => 10,
+            _ => 2,
+        };
+        let whole = size + if masked { 4 } else { 0 };
+        if input.len() < whole {
+            return Ok(Err(whole));
+        }
+        let len = match short {
+            126 => u64::from(u16::from_be_bytes([input[2], input[3]])),
+            127 => u64::from_be_bytes(input[2..10].try_into().expect("eight bytes")),
+            short => u64::from(short),
+        };
+        if (short == 126 && len < 126) || (short == 127 && len <= 0xffff) {
+            return wrong("a length in more bytes than it takes");
+        }
+        if len > i64::MAX as u64 {
+            return wrong("a length of more than 63 bits");
+        }
+        // What of a message is there already counts; a control frame between two parts does not.
+        let before = if opcode == Opcode::Continuation { self.assembled.len() } else { 0 };
+        let total = len.saturating_add(before as u64);
+        if total > self.limit as u64 && !opcode.is_control() {
+            return Err(Violation::TooLong { len: total, limit: self.limit });
+        }
+        let key = masked.then(|| [input[size], input[size + 1], input[size + 2], input[size + 3]]);
+        match (opcode, &mut self.parts) {
+            (Opcode::Continuation, Some(parts)) => {
+                parts.count += 1;
+                if parts.count > self.most_parts {
+                    return Err(Violation::TooManyParts(self.most_parts));
+                }
+            }
+            (Opcode::Text | Opcode::Binary, parts) if !last => {
+                let kind = if opcode == Opcode::Text { Kind::Text } else { Kind::Binary };
+                *parts = Some(Parts { kind, count: 1 });
+                self.assembled.clear();
+            }
+            _ => {}
+        }
+        Ok(Ok((Frame { opcode, last, key, len: len as usize, done: 0 }, whole)))
+    }
+
+    /// Reads as much of a frame's payload as is there.
+    fn payload(&mut self, input: &mut [u8]) -> Result<Step, Violation> {
+        let frame = self.frame.as_mut().expect("a header was read");
+        let there = input.len().min(frame.len);
+        let fresh = &mut input[frame.done..there];
+        if let Some(key) = frame.key {
+            mask::apply(fresh, key, frame.done);
+        }
+        let in_parts = self.parts.is_some() && !frame.opcode.is_control();
+        let text = match &self.parts {
+            Some(parts) if in_parts => parts.kind == Kind::Text,
+            _ => frame.opcode == Opcode::Text,
+        };
+        if text {
+            self.utf8.feed(fresh).map_err(|_| Violation::NotUtf8)?;
+        }
+        frame.done = there;
+        if in_parts {
+            // Kept once only: in the message, and no longer in the input.
+            self.assembled.extend_from_slice(&input[..there]);
+            frame.len -= there;
+            frame.done = 0;
+            if let Some(key) = &mut frame.key {
+                key.rotate_left(there % 4);
+            }
+            if frame.len > 0 {
+                return Ok(Step { consumed: there, item: Item::Partial { need: 1 } });
+            }
+        } else if there < frame.len {
+            return Ok(Step { consumed: 0, item: Item::Partial { need: frame.len } });
+        }
+        let frame = self.frame.take().expect("it is there");
+        let item = match frame.opcode {
+            Opcode::Ping => Item::Ping { at: 0..there },
+            Opcode::Pong => Item::Pong,
+            Opcode::Close => {
+                self.closed = true;
+                Item::Close(Close::parse(&input[..there]).map_err(|bad| match bad {
+                    close::Bad::Code => Violation::WebSocket("a closing code that may not be sent"),
+                    close::Bad::Reason => Violation::NotUtf8,
+                })?)
+            }
+            _ if !frame.last => Item::Partial { need: 1 },
+            opcode => {
+                if text {
+                    self.utf8.finish().map_err(|_| Violation::NotUtf8)?;
+                }
+                match self.parts.take() {
+                    Some(Parts { kind, .. }) => Item::Assembled { kind },
+                    None if opcode == Opcode::Text => Item::Message { at: 0..there, kind: Kind::Text },
+                    None => Item::Message { at: 0..there, kind: Kind::Binary },
+                }
+            }
+        };
+        Ok(Step { consumed: there, item })
+    }
+}
+
+impl Violation {
+    /// The closing code that tells a peer of it: section 7.4.1.
+    pub(crate) fn code(&self) -> u16 {
+        match self {
+            Violation::TooLong { .. } | Violation::TooManyParts(_) => 1009,
+            Violation::NotUtf8 => 1007,
+            _ => 1002,
+        }
+    }
+
+    fn closing(self) -> Fault {
+        let close = Close { code: Some(self.code()), reason: String::new() };
+        Fault { what: self, reply: close.payload() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

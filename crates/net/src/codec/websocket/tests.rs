@@ -1,0 +1,175 @@
+use proptest::prelude::*;
+
+use super::*;
+
+/// What a decoder found, with its bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Seen {
+    Message(Kind, Vec<u8>),
+    Ping(Vec<u8>),
+    Pong,
+    Close(Option<u16>, String),
+}
+
+const LIMIT: usize = 100_000;
+
+/// A decoder that is past its handshake.
+fn decoder(side: Side) -> WebSocketDecoder {
+    let mut decoder = WebSocketDecoder::new(side, Opening::Request, LIMIT, 20);
+    decoder.opening = None;
+    decoder
+}
+
+/// What is found in a stream that comes in pieces of these sizes, the last of which is whatever is left.
+fn read(side: Side, stream: &[u8], pieces: &[usize]) -> (Vec<Seen>, Result<(), Violation>) {
+    let mut decoder = decoder(side);
+    let (mut held, mut seen, mut rest) = (Vec::new(), Vec::new(), stream);
+    for piece in pieces.iter().copied().chain([usize::MAX]) {
+        let (now, later) = rest.split_at(piece.min(rest.len()));
+        held.extend_from_slice(now);
+        rest = later;
+        while !held.is_empty() {
+            let step = match decoder.decode(&mut held) {
+                Ok(step) => step,
+                Err(fault) => return (seen, Err(fault.what)),
+            };
+            match step.item {
+                Item::Partial { .. } if step.consumed == 0 => break,
+                Item::Partial { .. } => {}
+                Item::Message { at, kind } => seen.push(Seen::Message(kind, held[at].to_vec())),
+                Item::Assembled { kind } => seen.push(Seen::Message(kind, std::mem::take(decoder.assembled()))),
+                Item::Ping { at } => seen.push(Seen::Ping(held[at].to_vec())),
+                Item::Pong => seen.push(Seen::Pong),
+                Item::Close(close) => seen.push(Seen::Close(close.code, close.reason)),
+                Item::Open { .. } => unreachable!("there is no handshake"),
+            }
+            held.drain(..step.consumed);
+        }
+    }
+    (seen, Ok(()))
+}
+
+/// A frame with everything of one's own choice.
+fn frame(first: u8, payload: &[u8], key: Option<[u8; 4]>) -> Vec<u8> {
+    let mut bytes = header(Opcode::Binary, payload.len(), key).bytes().to_vec();
+    bytes[0] = first;
+    let at = bytes.len();
+    bytes.extend_from_slice(payload);
+    if let Some(key) = key {
+        mask::apply(&mut bytes[at..], key, 0);
+    }
+    bytes
+}
+
+fn refused(stream: &[u8]) -> Violation {
+    read(Side::Client, stream, &[]).1.unwrap_err()
+}
+
+#[test]
+fn the_rfcs_examples() {
+    let hello = [Seen::Message(Kind::Text, b"Hello".to_vec())];
+    assert_eq!(read(Side::Client, b"\x81\x05Hello", &[]).0, hello);
+    assert_eq!(read(Side::Server, b"\x81\x85\x37\xfa\x21\x3d\x7f\x9f\x4d\x51\x58", &[]).0, hello);
+    assert_eq!(read(Side::Client, b"\x01\x03Hel\x80\x02lo", &[]).0, hello);
+    assert_eq!(read(Side::Client, b"\x89\x05Hello", &[]).0, [Seen::Ping(b"Hello".to_vec())]);
+    let long = frame(0x82, &[7; 65536], None);
+    assert_eq!(long[..10], [0x82, 0x7f, 0, 0, 0, 0, 0, 1, 0, 0]);
+    assert_eq!(read(Side::Client, &long, &[]).0, [Seen::Message(Kind::Binary, vec![7; 65536])]);
+}
+
+#[test]
+fn what_the_rfc_forbids_is_refused_with_its_code() {
+    let key = Some([1, 2, 3, 4]);
+    for (stream, code) in [
+        (frame(0xc2, b"", None), 1002),                                    // a reserved bit
+        (frame(0x83, b"", None), 1002),                                    // a reserved opcode
+        (frame(0x8b, b"", None), 1002),                                    // a reserved opcode of control
+        (frame(0x09, b"", None), 1002),                                    // a ping in parts
+        (frame(0x89, &[0; 126], None), 1002),                              // a ping that is too long
+        (frame(0x80, b"", None), 1002),                                    // a continuation of nothing
+        ([frame(0x01, b"", None), frame(0x81, b"", None)].concat(), 1002), // a message within a message
+        (frame(0x82, b"", key), 1002),                                     // masked by a server
+        (vec![0x82, 126, 0, 125], 1002),                                   // lengths in too many bytes
+        (vec![0x82, 127, 0, 0, 0, 0, 0, 0, 255, 255], 1002),
+        (vec![0x82, 127, 128, 0, 0, 0, 0, 0, 0, 0], 1002), // a negative length
+        (frame(0x81, b"\xff", None), 1007),
+        (frame(0x81, b"\xe2\x82", None), 1007), // text that ends within a character
+        ([frame(0x01, b"\xe2\x82", None), frame(0x80, b"", None)].concat(), 1007),
+        (frame(0x88, b"\x03", None), 1002),     // half a code
+        (frame(0x88, b"\x03\xed", None), 1002), // 1005 may not be sent
+        (frame(0x88, b"\x03\xe8\xff", None), 1007),
+        (vec![0x82, 127, 0, 0, 0, 0, 0, 1, 134, 161], 1009), // over the limit, by its header alone
+        ([frame(0x02, &[0; 60_000], None), vec![0x00, 126, 0xff, 0xff]].concat(), 1009),
+        ([frame(0x02, b"", None), frame(0x00, b"", None).repeat(20)].concat(), 1009),
+    ] {
+        let what = refused(&stream);
+        assert_eq!(what.code(), code, "{what}: {:?}", &stream[..stream.len().min(20)]);
+    }
+    assert_eq!(read(Side::Server, &frame(0x82, b"", None), &[]).1.unwrap_err().code(), 1002);
+}
+
+#[test]
+fn text_is_refused_at_the_first_byte_that_is_wrong_and_not_when_the_frame_is_whole() {
+    let mut decoder = decoder(Side::Client);
+    let mut begun = b"\x81\x0a\xce\xba\xff".to_vec();
+    assert_eq!(decoder.decode(&mut begun[..4]).unwrap().consumed, 2);
+    assert_eq!(decoder.decode(&mut begun[2..]).unwrap_err().what, Violation::NotUtf8);
+}
+
+#[test]
+fn closing_codes_are_those_of_the_registry() {
+    for code in 0..=5000_u16 {
+        let valid = matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999);
+        assert_eq!(Close::parse(&code.to_be_bytes()).is_ok(), valid, "{code}");
+    }
+    let long = Close { code: Some(1000), reason: "ä".repeat(80) };
+    let payload = long.payload();
+    assert_eq!(payload.len(), 124);
+    assert!(Close::parse(&payload).is_ok());
+}
+
+#[test]
+fn nothing_is_looked_at_behind_a_closing_frame() {
+    let stream = [frame(0x88, b"\x03\xe8bye", None), frame(0x82, b"late", None), vec![0xff; 9]].concat();
+    assert_eq!(read(Side::Client, &stream, &[]), (vec![Seen::Close(Some(1000), "bye".to_owned())], Ok(())));
+}
+
+/// A message in parts, with control frames between them.
+fn messages() -> impl Strategy<Value = Vec<(Kind, Vec<Vec<u8>>, bool)>> {
+    let parts = prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 1..6);
+    let text = prop::collection::vec("\\PC{0,30}", 1..6)
+        .prop_map(|parts| parts.into_iter().map(String::into_bytes).collect::<Vec<_>>());
+    let binary = (Just(Kind::Binary), parts, any::<bool>());
+    prop::collection::vec(prop_oneof![binary, (Just(Kind::Text), text, any::<bool>())], 0..6)
+}
+
+proptest! {
+    #[test]
+    fn messages_are_the_same_however_the_stream_is_cut(
+        messages in messages(), server: bool, key: [u8; 4], pieces in prop::collection::vec(1_usize..40, 0..200),
+    ) {
+        let (side, key) = if server { (Side::Server, Some(key)) } else { (Side::Client, None) };
+        let (mut stream, mut expected) = (Vec::new(), Vec::new());
+        for (kind, parts, pings) in &messages {
+            for (i, part) in parts.iter().enumerate() {
+                let last = if i + 1 == parts.len() { 0x80 } else { 0 };
+                let opcode = if i == 0 { Opcode::from(*kind) } else { Opcode::Continuation };
+                stream.extend(frame(last | opcode as u8, part, key));
+                if *pings && last == 0 {
+                    stream.extend(frame(0x89, b"ping", key));
+                    expected.push(Seen::Ping(b"ping".to_vec()));
+                }
+            }
+            expected.push(Seen::Message(*kind, parts.concat()));
+        }
+        prop_assert_eq!(read(side, &stream, &pieces), (expected, Ok(())));
+    }
+
+    #[test]
+    fn any_bytes_are_messages_or_a_violation_however_they_are_cut(
+        bytes in prop::collection::vec(any::<u8>(), 0..100), server: bool, pieces in prop::collection::vec(1_usize..5, 0..60),
+    ) {
+        let side = if server { Side::Server } else { Side::Client };
+        prop_assert_eq!(read(side, &bytes, &pieces), read(side, &bytes, &[]));
+    }
+}

@@ -1,0 +1,470 @@
+//! The sending half of a connection, which any thread may use.
+//!
+//! A message is written at once, under a lock that is held for as long as one system call takes. What the system has no room
+//! for waits in a queue; the node's thread writes it when the system says that there is room. While anything waits,
+//! everything else is put behind it, so that frames never interleave and messages keep their order.
+
+use std::io::{self, ErrorKind, IoSlice};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::codec::websocket::mask::{self, Keys};
+use crate::codec::websocket::{self, Opcode, Side};
+use crate::codec::{Framing, Header, Kind, length};
+use crate::event::Outcome;
+use crate::limits::Limits;
+use crate::queue::Queue;
+use crate::transport::Link;
+
+/// What all connections of a node hold together, in bytes.
+#[derive(Debug, Default)]
+pub(crate) struct Holdings {
+    pub(crate) queued: AtomicUsize,
+    pub(crate) unfinished: AtomicUsize,
+}
+
+/// How far a connection has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Messages wait for the handshake to end.
+    Opening,
+    Open,
+    /// What waits is written, and no more is taken.
+    Closing,
+    Closed,
+    /// Another link took the place of this one, which did not come about.
+    Moved,
+}
+
+struct Outgoing {
+    phase: Phase,
+    /// What is to be written, frames and parts of frames.
+    queue: Queue,
+    /// Whole frames that wait for the handshake.
+    early: Queue,
+    /// Whether a send was told that something waits, so that the end of it is told too.
+    owes_drained: bool,
+    /// No more is taken, though it has not come about yet: it will be closed as soon as it has.
+    ends: bool,
+    /// Of a WebSocket's client.
+    keys: Option<Keys>,
+    /// What took its place.
+    successor: Option<Arc<Connection>>,
+}
+
+/// The sending half of a connection.
+pub(crate) struct Connection {
+    pub(crate) link: Box<dyn Link>,
+    framing: Framing,
+    most_message: usize,
+    most_queue: usize,
+    most_queues: usize,
+    holdings: Arc<Holdings>,
+    outgoing: Mutex<Outgoing>,
+}
+
+/// What came of writing what waited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flushed {
+    /// Something still waits.
+    Waiting,
+    /// Nothing waits. `told` says that somebody waits to hear that.
+    Empty { told: bool },
+    /// Nothing waits, and nothing more will come.
+    Finished,
+}
+
+impl Connection {
+    pub(crate) fn new(link: Box<dyn Link>, framing: Framing, limits: &Limits, holdings: Arc<Holdings>) -> Connection {
+        let keys = (framing == Framing::WebSocket(Side::Client)).then(Keys::new);
+        let outgoing = Outgoing {
+            phase: Phase::Opening,
+            queue: Queue::default(),
+            early: Queue::default(),
+            owes_drained: false,
+            ends: false,
+            keys,
+            successor: None,
+        };
+        Connection {
+            link,
+            framing,
+            most_message: match framing {
+                Framing::Raw => usize::MAX,
+                Framing::Length => limits.message.min(u32::MAX as usize),
+                Framing::WebSocket(_) => limits.message,
+            },
+            most_queue: limits.queue,
+            most_queues: limits.queues,
+            holdings,
+            outgoing: Mutex::new(outgoing),
+        }
+    }
+
+    pub(crate) fn holdings(&self) -> &Holdings {
+        &self.holdings
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Outgoing> {
+        // Nothing that runs under the lock leaves it half done if it panics.
+        self.outgoing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    ///
+    /// What the system said: the connection is to be closed.
+    #[inline]
+    pub(crate) fn send(&self, kind: Kind, payload: &[u8]) -> io::Result<Outcome> {
+        if payload.len() > self.most_message {
+            return Ok(Outcome::TooLarge);
+        }
+        let mut out = self.lock();
+        let outcome = match out.phase {
+            Phase::Open if out.queue.is_empty() && !self.masks() => {
+                let header = self.header(kind, payload.len(), None);
+                self.write_through(&mut out, header, payload)
+            }
+            Phase::Open => self.put_behind(&mut out, kind, payload),
+            Phase::Opening if !out.ends => self.put_behind(&mut out, kind, payload),
+            Phase::Opening | Phase::Closing | Phase::Closed => Ok(Outcome::Closed),
+            Phase::Moved => match out.successor.clone() {
+                Some(successor) => {
+                    drop(out);
+                    return successor.send(kind, payload);
+                }
+                None => Ok(Outcome::Closed),
+            },
+        };
+        self.or_broken(&mut out, outcome)
+    }
+
+    /// Whether what is sent is masked, with keys that each sender has of its own.
+    pub(crate) fn masks(&self) -> bool {
+        self.framing == Framing::WebSocket(Side::Client)
+    }
+
+    /// Adds a message, framed, to bytes that will be sent by [`Connection::send_frames`].
+    ///
+    /// # Errors
+    ///
+    /// If the system has no random bytes to give.
+    #[inline]
+    pub(crate) fn frame(
+        &self,
+        frames: &mut Vec<u8>,
+        keys: Option<&mut Keys>,
+        kind: Kind,
+        len: usize,
+        write: impl FnOnce(&mut [u8]),
+    ) -> io::Result<Outcome> {
+        if len > self.most_message {
+            return Ok(Outcome::TooLarge);
+        }
+        let key = match keys {
+            Some(keys) => Some(keys.next()?),
+            None => None,
+        };
+        frames.extend_from_slice(self.header(kind, len, key).bytes());
+        let at = frames.len();
+        frames.resize(at + len, 0);
+        let payload = &mut frames[at..];
+        write(payload);
+        if let Some(key) = key {
+            mask::apply(payload, key, 0);
+        }
+        Ok(Outcome::Queued)
+    }
+
+    /// Sends whole frames, all or none of them.
+    ///
+    /// # Errors
+    ///
+    /// As [`Connection::send`].
+    pub(crate) fn send_frames(&self, frames: &[u8]) -> io::Result<Outcome> {
+        let mut out = self.lock();
+        match out.phase {
+            Phase::Open if out.queue.is_empty() => {
+                let outcome = self.write_through(&mut out, Header::NONE, frames);
+                self.or_broken(&mut out, outcome)
+            }
+            Phase::Opening if out.ends => Ok(Outcome::Closed),
+            Phase::Open | Phase::Opening => {
+                if !self.has_room(&mut out, frames.len()) {
+                    return Ok(Outcome::Full);
+                }
+                let queue = if out.phase == Phase::Opening { &mut out.early } else { &mut out.queue };
+                queue.push(frames);
+                self.holdings.queued.fetch_add(frames.len(), Ordering::Relaxed);
+                out.owes_drained = true;
+                Ok(Outcome::Queued)
+            }
+            Phase::Closing | Phase::Closed => Ok(Outcome::Closed),
+            Phase::Moved => match out.successor.clone() {
+                Some(successor) => {
+                    drop(out);
+                    successor.send_frames(frames)
+                }
+                None => Ok(Outcome::Closed),
+            },
+        }
+    }
+
+    /// After an error nothing more is written: half a frame may have been.
+    fn or_broken<T>(&self, out: &mut Outgoing, result: io::Result<T>) -> io::Result<T> {
+        if result.is_err() {
+            self.shut(out);
+        }
+        result
+    }
+
+    /// Ends it. How many bytes were not written.
+    fn shut(&self, out: &mut Outgoing) -> usize {
+        out.phase = Phase::Closed;
+        out.successor = None;
+        let unwritten = out.queue.len() + out.early.len();
+        out.queue.clear();
+        out.early.clear();
+        self.holdings.queued.fetch_sub(unwritten, Ordering::Relaxed);
+        unwritten
+    }
+
+    /// Whether so many bytes may be added to what waits. If not, the end of that is told.
+    fn has_room(&self, out: &mut Outgoing, len: usize) -> bool {
+        let waits = if out.phase == Phase::Opening { out.early.len() } else { out.queue.len() };
+        let all = self.holdings.queued.load(Ordering::Relaxed);
+        let over = |waits: usize, most: usize| waits > 0 && waits.saturating_add(len) > most;
+        // Where nothing waits, the end of that cannot be told, and most of it may leave at once.
+        let may_wait = waits > 0 || out.phase == Phase::Opening;
+        let full = over(waits, self.most_queue) || (may_wait && over(all, self.most_queues));
+        out.owes_drained |= full;
+        !full
+    }
+
+    fn header(&self, kind: Kind, len: usize, key: Option<[u8; 4]>) -> Header {
+        match self.framing {
+            Framing::Raw => Header::NONE,
+            Framing::Length => length::header(len as u32),
+            Framing::WebSocket(_) => websocket::header(Opcode::from(kind), len, key),
+        }
+    }
+
+    /// Writes a frame where nothing waits, and keeps what there is no room for.
+    fn write_through(&self, out: &mut Outgoing, header: Header, payload: &[u8]) -> io::Result<Outcome> {
+        let (mut head, mut rest) = (header.bytes(), payload);
+        while !(head.is_empty() && rest.is_empty()) {
+            let written = if head.is_empty() {
+                self.link.write(&[IoSlice::new(rest)])
+            } else {
+                self.link.write(&[IoSlice::new(head), IoSlice::new(rest)])
+            };
+            match written {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    let of_head = written.min(head.len());
+                    head = &head[of_head..];
+                    rest = &rest[written - of_head..];
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.push(out, head);
+                    self.push(out, rest);
+                    out.owes_drained = true;
+                    return Ok(Outcome::Queued);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Outcome::Sent)
+    }
+
+    /// Puts a message behind what waits. If nothing does, it is written.
+    fn put_behind(&self, out: &mut Outgoing, kind: Kind, payload: &[u8]) -> io::Result<Outcome> {
+        let opening = out.phase == Phase::Opening;
+        if !self.has_room(out, payload.len()) {
+            return Ok(Outcome::Full);
+        }
+        let waits = !out.queue.is_empty();
+        let key = match &mut out.keys {
+            Some(keys) => Some(keys.next()?),
+            None => None,
+        };
+        let header = self.header(kind, payload.len(), key);
+        let queue = if opening { &mut out.early } else { &mut out.queue };
+        queue.push(header.bytes());
+        let body = queue.push(payload);
+        if let Some(key) = key {
+            mask::apply(body, key, 0);
+        }
+        self.holdings.queued.fetch_add(header.bytes().len() + payload.len(), Ordering::Relaxed);
+        if !opening && !waits {
+            self.drain(out)?;
+            if out.queue.is_empty() {
+                return Ok(Outcome::Sent);
+            }
+        }
+        out.owes_drained = true;
+        Ok(Outcome::Queued)
+    }
+
+    /// Adds to what is to be written.
+    fn push(&self, out: &mut Outgoing, bytes: &[u8]) {
+        out.queue.push(bytes);
+        self.holdings.queued.fetch_add(bytes.len(), Ordering::Relaxed);
+    }
+
+    /// Writes what the link keeps. Whether it keeps nothing any more.
+    fn flush_link(&self) -> io::Result<bool> {
+        loop {
+            match self.link.flush() {
+                Ok(()) => return Ok(true),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Writes what waits, until nothing does or there is no room.
+    fn drain(&self, out: &mut Outgoing) -> io::Result<()> {
+        while !out.queue.is_empty() {
+            match self.link.write(&[IoSlice::new(out.queue.front())]) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    out.queue.advance(written);
+                    self.holdings.queued.fetch_sub(written, Ordering::Relaxed);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what waits: the node's thread, when there may be room.
+    ///
+    /// # Errors
+    ///
+    /// As [`Connection::send`].
+    pub(crate) fn flush(&self) -> io::Result<Flushed> {
+        let mut out = self.lock();
+        let drained = self.drain(&mut out).and_then(|()| self.flush_link());
+        let kept = !self.or_broken(&mut out, drained)?;
+        Ok(if kept || !out.queue.is_empty() {
+            Flushed::Waiting
+        } else if out.phase == Phase::Closing {
+            Flushed::Finished
+        } else {
+            let told = out.early.is_empty() && std::mem::take(&mut out.owes_drained);
+            Flushed::Empty { told }
+        })
+    }
+
+    /// What is written first, once the link is there.
+    pub(crate) fn first(&self, bytes: &[u8]) {
+        self.push(&mut self.lock(), bytes);
+    }
+
+    /// Adds bytes of the handshake, or an answer to a peer's frame, behind what waits, and writes what it can.
+    ///
+    /// # Errors
+    ///
+    /// As [`Connection::send`].
+    pub(crate) fn reply(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut out = self.lock();
+        if out.phase == Phase::Closed {
+            return Ok(());
+        }
+        self.push(&mut out, bytes);
+        self.drain(&mut out)
+    }
+
+    /// Answers a WebSocket's ping, unless so much waits that the peer does not read.
+    ///
+    /// # Errors
+    ///
+    /// As [`Connection::send`].
+    pub(crate) fn pong(&self, payload: &[u8]) -> io::Result<()> {
+        let mut out = self.lock();
+        if out.phase != Phase::Open || out.queue.len() > self.most_queue {
+            return Ok(());
+        }
+        self.control(&mut out, Opcode::Pong, payload)?;
+        self.drain(&mut out)
+    }
+
+    fn control(&self, out: &mut Outgoing, opcode: Opcode, payload: &[u8]) -> io::Result<()> {
+        let Framing::WebSocket(side) = self.framing else { return Ok(()) };
+        let key = match &mut out.keys {
+            Some(keys) => Some(keys.next()?),
+            None => None,
+        };
+        debug_assert_eq!(key.is_some(), side == Side::Client);
+        let frame = websocket::control(opcode, payload, key);
+        self.push(out, &frame);
+        Ok(())
+    }
+
+    /// The handshake is over: what waited for it is written.
+    ///
+    /// # Errors
+    ///
+    /// As [`Connection::send`].
+    pub(crate) fn open(&self) -> io::Result<Flushed> {
+        {
+            let mut out = self.lock();
+            if out.phase == Phase::Opening {
+                out.phase = Phase::Open;
+                let early = std::mem::take(&mut out.early);
+                out.queue.push(early.front());
+            }
+        }
+        self.flush()
+    }
+
+    /// Takes nothing more, and writes what waits; a WebSocket says good-bye with this payload. Whether there was anything to
+    /// end, which there is once.
+    ///
+    /// # Errors
+    ///
+    /// As [`Connection::send`].
+    pub(crate) fn begin_close(&self, farewell: &[u8]) -> io::Result<bool> {
+        let mut out = self.lock();
+        match out.phase {
+            Phase::Closing | Phase::Closed | Phase::Moved => return Ok(false),
+            Phase::Opening => {}
+            Phase::Open => self.control(&mut out, Opcode::Close, farewell)?,
+        }
+        out.phase = Phase::Closing;
+        self.drain(&mut out)?;
+        Ok(true)
+    }
+
+    /// Ends it. How many bytes were not written.
+    pub(crate) fn close(&self) -> usize {
+        self.shut(&mut self.lock())
+    }
+
+    /// Takes no more, though it has not come about yet. Whether anything waits for that.
+    pub(crate) fn ends(&self) -> bool {
+        let mut out = self.lock();
+        out.ends = true;
+        !out.early.is_empty()
+    }
+
+    /// Gives what waits for this connection, which did not come about, to the one that takes its place.
+    pub(crate) fn hand_over(&self, to: &Arc<Connection>) {
+        let mut out = self.lock();
+        let mut next = to.lock();
+        // A request that was never sent.
+        self.holdings.queued.fetch_sub(out.queue.len(), Ordering::Relaxed);
+        out.queue.clear();
+        next.early = std::mem::take(&mut out.early);
+        next.owes_drained = out.owes_drained;
+        next.ends = out.ends;
+        out.phase = Phase::Moved;
+        out.successor = Some(to.clone());
+    }
+}

@@ -1,0 +1,53 @@
+//! One node for every transport: TCP, UDP, UNIX sockets and WebSocket, as streams or as messages, from one thread.
+//!
+//! ```no_run
+//! use estafette_net::{Event, Node};
+//!
+//! let mut node = Node::<()>::new()?;
+//! let handle = node.handle();
+//! handle.listen("tcp+msg://127.0.0.1:4000")?; // or ws://, unix+msg:///tmp/a.sock, udp://
+//! node.run(|event| match event {
+//!     Event::Message(from, message) => drop(handle.send(from, &message)),
+//!     Event::Closed { endpoint, reason } => println!("{endpoint:?}: {reason}"),
+//!     _ => {}
+//! })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What is promised
+//!
+//! - **Order.** Messages that one thread sends to one endpoint arrive in that order. Frames of two threads never interleave.
+//! - **Loss.** A message that was [`taken`](Outcome::taken) is lost only if its connection ends first, which
+//!   [`Event::Closed`] tells. Datagrams may be lost, doubled and reordered by the network.
+//! - **Waiting.** Nothing but [`Node::run`], [`Node::poll`] and [`Node::next`] waits. What cannot be written at once is
+//!   queued, within [`Limits::queue`]; beyond that a send returns [`Outcome::Full`], and [`Event::Drained`] tells when to
+//!   go on.
+//! - **Copies.** A message is told where it was read, in memory that is used again: [`Message::take`] keeps it. It is sent
+//!   from where it lies; only what the system has no room for is copied, and what a WebSocket's client has to mask.
+//! - **Limits.** Whatever a peer does costs a bounded amount of memory and time: [`Limits`].
+
+#![forbid(unsafe_code)]
+
+mod address;
+mod backend;
+mod batch;
+mod codec;
+mod connection;
+mod event;
+mod handle;
+mod incoming;
+mod limits;
+mod node;
+mod queue;
+mod slab;
+mod transport;
+
+pub use address::{Address, AddressError, Place};
+pub use batch::Batch;
+pub use codec::websocket::Close;
+pub use codec::{Kind, Violation};
+pub use event::{Endpoint, Event, Late, Message, Outcome, Reason};
+pub use handle::{Error, Handle};
+pub use limits::Limits;
+pub use node::Node;
+pub use transport::{Datagrams, Link, Listener, Listening, Opened, Options, Transport};

@@ -1,0 +1,95 @@
+//! Places for things that come and go, and keys that never name what came later in the same place.
+
+/// Names one thing in a [`Slab`], for as long as it is there and never after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Key {
+    pub(crate) index: u32,
+    /// How many things had been in this place before. It wraps after 2^32 of them.
+    generation: u32,
+}
+
+#[derive(Debug)]
+struct Slot<T> {
+    generation: u32,
+    value: Option<T>,
+}
+
+/// A vector with holes that are filled again.
+#[derive(Debug)]
+pub(crate) struct Slab<T> {
+    slots: Vec<Slot<T>>,
+    free: Vec<u32>,
+}
+
+impl<T> Slab<T> {
+    pub(crate) fn new() -> Slab<T> {
+        Slab { slots: Vec::new(), free: Vec::new() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Puts in what `make` returns, which is told its key.
+    pub(crate) fn insert_with(&mut self, make: impl FnOnce(Key) -> T) -> Key {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { generation: 0, value: None });
+            (self.slots.len() - 1) as u32
+        });
+        let slot = &mut self.slots[index as usize];
+        let key = Key { index, generation: slot.generation };
+        slot.value = Some(make(key));
+        key
+    }
+
+    pub(crate) fn get(&self, key: Key) -> Option<&T> {
+        let slot = self.slots.get(key.index as usize)?;
+        slot.value.as_ref().filter(|_| slot.generation == key.generation)
+    }
+
+    /// Puts another in the place of what is there.
+    pub(crate) fn replace(&mut self, key: Key, value: T) -> Option<T> {
+        let slot = self.slots.get_mut(key.index as usize).filter(|slot| slot.generation == key.generation)?;
+        Some(std::mem::replace(slot.value.as_mut()?, value))
+    }
+
+    pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
+        let slot = self.slots.get_mut(key.index as usize).filter(|slot| slot.generation == key.generation)?;
+        let value = slot.value.take()?;
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(key.index);
+        Some(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn it_is_a_map_whose_keys_are_never_used_again(steps in prop::collection::vec(any::<(bool, u8)>(), 0..200)) {
+            let mut slab = Slab::new();
+            let mut model = HashMap::new();
+            let mut gone = Vec::new();
+            for (insert, value) in steps {
+                if insert || model.is_empty() {
+                    let key = slab.insert_with(|_| value);
+                    prop_assert!(!gone.contains(&key));
+                    prop_assert!(model.insert(key, value).is_none());
+                } else {
+                    let key = *model.keys().nth(usize::from(value) % model.len()).unwrap();
+                    prop_assert_eq!(slab.remove(key), model.remove(&key));
+                    gone.push(key);
+                }
+                prop_assert_eq!(slab.len(), model.len());
+                prop_assert!(model.iter().all(|(key, value)| slab.get(*key) == Some(value)));
+                prop_assert!(gone.iter().all(|key| slab.get(*key).is_none()));
+            }
+        }
+    }
+}

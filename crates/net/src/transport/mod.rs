@@ -1,0 +1,301 @@
+//! How bytes leave and arrive: what a transport is, and those that come with the crate.
+//!
+//! A transport of one's own is a type that implements [`Transport`], and is given to
+//! [`Node::add_transport`](crate::Node::add_transport) with the scheme of its addresses. Everything else (queues, frames,
+//! limits, deadlines, events) is the node's.
+
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use crate::Address;
+
+mod socket;
+mod tcp;
+#[cfg(feature = "tls")]
+mod tls;
+mod udp;
+mod unix;
+
+pub(crate) use self::tcp::Tcp;
+#[cfg(feature = "tls")]
+pub(crate) use self::tls::Tls;
+pub(crate) use self::udp::Udp;
+pub(crate) use self::unix::Unix;
+
+/// A way to move bytes between two ends.
+///
+/// None of its functions may block: a node calls them from its only thread.
+pub trait Transport: Send + Sync {
+    /// Begins to connect. The link may come about later: [`Link::connected`] is asked when it becomes writable.
+    ///
+    /// # Errors
+    ///
+    /// If it is clear at once that it will not.
+    fn connect(&self, address: &Address, options: &Options) -> io::Result<Opened>;
+
+    /// Listens at an address.
+    ///
+    /// # Errors
+    ///
+    /// If that is not possible.
+    fn listen(&self, address: &Address, options: &Options) -> io::Result<Listening>;
+}
+
+/// What connecting gave.
+pub enum Opened {
+    /// A stream of bytes.
+    Stream(Box<dyn Link>),
+    /// Datagrams to, and from, one peer.
+    Datagrams(Box<dyn Datagrams>),
+}
+
+/// What listening gave.
+pub enum Listening {
+    /// Every peer has a link of its own.
+    Streams(Box<dyn Listener>),
+    /// All peers share a socket.
+    Datagrams(Box<dyn Datagrams>),
+}
+
+/// One end of a stream of bytes, that does not block: where nothing can be done now, a function returns
+/// [`io::ErrorKind::WouldBlock`], and the descriptor of [`Link::source`] becomes ready once it can.
+pub trait Link: Send + Sync {
+    /// What epoll waits for, edge by edge.
+    fn source(&self) -> BorrowedFd<'_>;
+
+    /// Reads into the beginning of `buffer`, and says how much. 0 means that the peer sends no more.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` where nothing is there; anything else ends the connection.
+    fn read(&self, buffer: &mut [u8]) -> io::Result<usize>;
+
+    /// Writes as much of the parts, in order, as there is room for, and says how much. Never called by two threads at once.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` where there is no room; anything else ends the connection.
+    fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize>;
+
+    /// Whether a read that filled less than its buffer has taken everything there was, so that epoll will tell of what comes
+    /// later. True of sockets.
+    fn short_read_is_last(&self) -> bool {
+        false
+    }
+
+    /// Goes on to connect, or to agree with the peer on what has to be agreed on first. Asked whenever the descriptor
+    /// becomes ready, until it has come about; of one that was accepted also at once.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` where it takes longer; otherwise why it did not come about.
+    fn connected(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Writes what a call of [`Link::write`] took and kept, if links of this kind do. Never called by two threads at once, nor
+    /// beside [`Link::write`].
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` where something is still kept; anything else ends the connection.
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Tells the peer that nothing more will be written. Called again when the descriptor becomes ready, where it would block.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` where the peer cannot be told yet. Of others the node takes no notice.
+    fn finish(&self) -> io::Result<()>;
+
+    /// The address of the peer, where it has one.
+    fn peer(&self) -> Option<Address> {
+        None
+    }
+
+    /// The address of this end, where it has one.
+    fn local(&self) -> Option<Address> {
+        None
+    }
+}
+
+/// A place where peers connect.
+pub trait Listener: Send + Sync {
+    /// What epoll waits for, edge by edge.
+    fn source(&self) -> BorrowedFd<'_>;
+
+    /// Takes the next connection.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` where none waits. After any other the node tries again a little later, as after a lack of descriptors.
+    fn accept(&self) -> io::Result<Box<dyn Link>>;
+
+    /// Where it listens, with the port that the system chose.
+    fn local(&self) -> Option<Address>;
+
+    /// Undoes what listening left behind, such as a socket's file.
+    fn close(&self) {}
+}
+
+/// A socket of datagrams. As for [`Link`], nothing blocks.
+pub trait Datagrams: Send + Sync {
+    /// What epoll waits for, edge by edge.
+    fn source(&self) -> BorrowedFd<'_>;
+
+    /// Receives one datagram, and says who sent it, where that is not the one peer.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` where none is there. Others are the peer's (as a port where nobody listens) and do not end anything.
+    fn receive(&self, buffer: &mut [u8]) -> io::Result<(usize, Option<SocketAddr>)>;
+
+    /// Sends one datagram; to the one peer where none is named.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` where there is no room.
+    fn send(&self, datagram: &[u8], to: Option<SocketAddr>) -> io::Result<()>;
+
+    /// The longest datagram.
+    fn most(&self) -> usize;
+
+    /// The address of this end.
+    fn local(&self) -> Option<Address>;
+}
+
+/// How a connection is made, or a listener: the same for every transport, which takes no notice of what it has no use for.
+///
+/// ```
+/// use std::time::Duration;
+/// use estafette_net::Options;
+///
+/// let options = Options::default().keepalive(Duration::from_secs(30)).source("192.0.2.1:0".parse()?);
+/// # Ok::<(), std::net::AddrParseError>(())
+/// ```
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Options {
+    /// As set by [`Options::nodelay`].
+    pub nodelay: bool,
+    /// As set by [`Options::keepalive`].
+    pub keepalive: Option<Duration>,
+    /// As set by [`Options::source`].
+    pub source: Option<SocketAddr>,
+    /// As set by [`Options::device`].
+    pub device: Option<String>,
+    /// As set by [`Options::buffer`].
+    pub buffer: Option<usize>,
+    /// As set by [`Options::backlog`].
+    pub backlog: u32,
+    /// As set by [`Options::broadcast`].
+    pub broadcast: bool,
+    /// As set by [`Options::interface`].
+    pub interface: Option<std::net::Ipv4Addr>,
+    /// The host as its address was written, before it was looked up. The node sets it as it connects.
+    pub host: Option<String>,
+    /// As set by [`Options::tls_client`].
+    #[cfg(feature = "tls")]
+    pub tls_client: Option<std::sync::Arc<rustls::ClientConfig>>,
+    /// As set by [`Options::tls_server`].
+    #[cfg(feature = "tls")]
+    pub tls_server: Option<std::sync::Arc<rustls::ServerConfig>>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            nodelay: true,
+            keepalive: None,
+            source: None,
+            device: None,
+            buffer: None,
+            backlog: 4096,
+            broadcast: false,
+            interface: None,
+            host: None,
+            #[cfg(feature = "tls")]
+            tls_client: None,
+            #[cfg(feature = "tls")]
+            tls_server: None,
+        }
+    }
+}
+
+impl Options {
+    /// Whether TCP sends small segments at once: it does, unless told otherwise.
+    #[must_use]
+    pub fn nodelay(mut self, on: bool) -> Options {
+        self.nodelay = on;
+        self
+    }
+
+    /// Asks a silent TCP peer whether it is still there, after this time and then every tenth of it.
+    #[must_use]
+    pub fn keepalive(mut self, after: Duration) -> Options {
+        self.keepalive = Some(after);
+        self
+    }
+
+    /// The address a connection leaves from; port 0 for any.
+    #[must_use]
+    pub fn source(mut self, address: SocketAddr) -> Options {
+        self.source = Some(address);
+        self
+    }
+
+    /// The network device that is used, and no other, as `eth0`. Some systems allow that to root only.
+    #[must_use]
+    pub fn device(mut self, name: impl Into<String>) -> Options {
+        self.device = Some(name.into());
+        self
+    }
+
+    /// The system's buffers, in bytes, each way; what the system allows of it.
+    #[must_use]
+    pub fn buffer(mut self, bytes: usize) -> Options {
+        self.buffer = Some(bytes);
+        self
+    }
+
+    /// How many connections wait to be accepted: 4,096, or what the system allows of it.
+    #[must_use]
+    pub fn backlog(mut self, connections: u32) -> Options {
+        self.backlog = connections;
+        self
+    }
+
+    /// Whether UDP may send to a broadcast address.
+    #[must_use]
+    pub fn broadcast(mut self, on: bool) -> Options {
+        self.broadcast = on;
+        self
+    }
+
+    /// The address of the interface by which a multicast group is joined, and sent to.
+    #[must_use]
+    pub fn interface(mut self, address: std::net::Ipv4Addr) -> Options {
+        self.interface = Some(address);
+        self
+    }
+
+    /// Whom a TLS client trusts, and how it shows who it is. Without it, those whom the system trusts.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls_client(mut self, config: std::sync::Arc<rustls::ClientConfig>) -> Options {
+        self.tls_client = Some(config);
+        self
+    }
+
+    /// The certificate of a TLS listener, which has none otherwise and cannot listen.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls_server(mut self, config: std::sync::Arc<rustls::ServerConfig>) -> Options {
+        self.tls_server = Some(config);
+        self
+    }
+}

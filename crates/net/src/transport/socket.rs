@@ -1,0 +1,133 @@
+//! What stream sockets have in common.
+
+use std::io::{self, ErrorKind, IoSlice};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags, accept_with, recv, send, sendmsg};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::{Link, Options};
+use crate::Address;
+use crate::address::literal;
+
+/// A socket that neither blocks nor is inherited.
+pub(super) fn socket(domain: Domain, kind: Type, protocol: Option<Protocol>, options: &Options) -> io::Result<Socket> {
+    let socket = Socket::new(domain, kind.nonblocking().cloexec(), protocol)?;
+    if let Some(device) = &options.device {
+        socket
+            .bind_device(Some(device.as_bytes()))
+            .map_err(|error| io::Error::new(error.kind(), format!("the network device {device}: {error}")))?;
+    }
+    if let Some(bytes) = options.buffer {
+        socket.set_send_buffer_size(bytes)?;
+        socket.set_recv_buffer_size(bytes)?;
+    }
+    Ok(socket)
+}
+
+/// The socket address of an [`Address`] whose host has been looked up already.
+pub(super) fn socket_address(address: &Address) -> io::Result<SocketAddr> {
+    let (Some(host), Some(port)) = (address.host(), address.port()) else {
+        return Err(io::Error::new(ErrorKind::InvalidInput, format!("{address} has no host")));
+    };
+    match literal(host) {
+        Some(ip) => Ok(SocketAddr::new(ip, port)),
+        // With a zone, which only the whole says.
+        None => format!("[{host}]:{port}").parse().map(SocketAddr::V6).map_err(|_| {
+            io::Error::new(ErrorKind::InvalidInput, format!("{host} is a name, and this transport takes numbers"))
+        }),
+    }
+}
+
+/// A connected stream socket.
+pub(super) struct SocketLink {
+    socket: OwnedFd,
+    scheme: &'static str,
+    /// It came connected.
+    accepted: bool,
+}
+
+impl SocketLink {
+    /// One that connects.
+    pub(super) fn connecting(socket: Socket, scheme: &'static str) -> SocketLink {
+        SocketLink { socket: socket.into(), scheme, accepted: false }
+    }
+
+    /// One that was accepted.
+    pub(super) fn accepted(socket: impl Into<OwnedFd>, scheme: &'static str) -> SocketLink {
+        SocketLink { socket: socket.into(), scheme, accepted: true }
+    }
+
+    fn named(&self, address: io::Result<socket2::SockAddr>) -> Option<Address> {
+        let address = address.ok()?;
+        if let Some(address) = address.as_socket() {
+            return format!("{}://{address}", self.scheme).parse().ok();
+        }
+        super::unix::named(self.scheme, &address)
+    }
+}
+
+impl Link for SocketLink {
+    fn source(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    #[inline]
+    fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        Ok(recv(&self.socket, buffer, RecvFlags::empty())?.0)
+    }
+
+    #[inline]
+    fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        let written = match parts {
+            [one] => send(&self.socket, one, SendFlags::NOSIGNAL),
+            _ => sendmsg(&self.socket, parts, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL),
+        };
+        Ok(written?)
+    }
+
+    fn short_read_is_last(&self) -> bool {
+        true
+    }
+
+    fn connected(&self) -> io::Result<()> {
+        if self.accepted {
+            return Ok(());
+        }
+        let socket = socket2::SockRef::from(&self.socket);
+        match socket.take_error()? {
+            Some(error) => Err(error),
+            // Writable without an error, and yet not connected: it is still on its way.
+            None => match socket.peer_addr() {
+                Err(error) if error.kind() == ErrorKind::NotConnected => Err(ErrorKind::WouldBlock.into()),
+                _ => Ok(()),
+            },
+        }
+    }
+
+    fn finish(&self) -> io::Result<()> {
+        Ok(rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Write)?)
+    }
+
+    fn peer(&self) -> Option<Address> {
+        self.named(socket2::SockRef::from(&self.socket).peer_addr())
+    }
+
+    fn local(&self) -> Option<Address> {
+        self.named(socket2::SockRef::from(&self.socket).local_addr())
+    }
+}
+
+/// The next connection, which neither blocks nor is inherited.
+pub(super) fn accept(listener: impl AsFd) -> io::Result<OwnedFd> {
+    Ok(accept_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?)
+}
+
+/// Whether a connection was begun: one that does not block says that it is in progress.
+pub(super) fn begun(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => Ok(()),
+        other => other,
+    }
+}

@@ -1,0 +1,65 @@
+//! TCP. Nagle's delay is off unless asked for.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+
+use super::socket::{SocketLink, accept, begun, socket, socket_address};
+use super::{Link, Listener, Listening, Opened, Options, Transport};
+use crate::Address;
+
+pub(crate) struct Tcp;
+
+fn tune(socket: &Socket, options: &Options) -> io::Result<()> {
+    socket.set_tcp_nodelay(options.nodelay)?;
+    if let Some(after) = options.keepalive {
+        let every = (after / 10).max(std::time::Duration::from_secs(1));
+        socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(after).with_interval(every))?;
+    }
+    Ok(())
+}
+
+impl Transport for Tcp {
+    fn connect(&self, address: &Address, options: &Options) -> io::Result<Opened> {
+        let to = socket_address(address)?;
+        let socket = socket(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP), options)?;
+        tune(&socket, options)?;
+        if let Some(source) = options.source {
+            socket.bind(&source.into())?;
+        }
+        begun(socket.connect(&to.into()))?;
+        Ok(Opened::Stream(Box::new(SocketLink::connecting(socket, "tcp"))))
+    }
+
+    fn listen(&self, address: &Address, options: &Options) -> io::Result<Listening> {
+        let at = socket_address(address)?;
+        let socket = socket(Domain::for_address(at), Type::STREAM, Some(Protocol::TCP), options)?;
+        // A server that is started again listens at once, though connections of the last one linger.
+        socket.set_reuse_address(true)?;
+        socket.bind(&at.into())?;
+        socket.listen(options.backlog.min(i32::MAX as u32) as i32)?;
+        Ok(Listening::Streams(Box::new(TcpListener { socket, options: options.clone() })))
+    }
+}
+
+struct TcpListener {
+    socket: Socket,
+    options: Options,
+}
+
+impl Listener for TcpListener {
+    fn source(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    fn accept(&self) -> io::Result<Box<dyn Link>> {
+        let socket = Socket::from(accept(&self.socket)?);
+        tune(&socket, &self.options)?;
+        Ok(Box::new(SocketLink::accepted(socket, "tcp")))
+    }
+
+    fn local(&self) -> Option<Address> {
+        format!("tcp://{}", self.socket.local_addr().ok()?.as_socket()?).parse().ok()
+    }
+}

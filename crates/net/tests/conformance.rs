@@ -1,0 +1,273 @@
+//! What every transport does alike.
+
+mod common;
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use common::{Seen, Side, address, connected, until};
+use estafette_net::{Endpoint, Event, Kind, Limits, Outcome};
+
+const STREAMS: &[&str] = if cfg!(feature = "tls") { &["tcp", "unix", "tls"] } else { &["tcp", "unix"] };
+const MESSAGES: &[&str] = if cfg!(feature = "tls") {
+    &["tcp+msg", "unix+msg", "ws", "tls+msg", "wss"]
+} else {
+    &["tcp+msg", "unix+msg", "ws"]
+};
+
+fn all_streams() -> impl Iterator<Item = &'static str> {
+    STREAMS.iter().chain(MESSAGES).copied()
+}
+
+/// Bytes that differ from place to place and from message to message.
+fn pattern(seed: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i.wrapping_mul(31) ^ (i >> 8) ^ seed.wrapping_mul(7)) as u8).collect()
+}
+
+/// Sends everything, stepping both sides where there is no room.
+fn send_all(from: &mut Side, to: &mut Side, endpoint: Endpoint, messages: &[Vec<u8>]) {
+    for message in messages {
+        loop {
+            let drained = from.seen.iter().filter(|seen| **seen == Seen::Drained(endpoint)).count();
+            match from.handle.send(endpoint, message) {
+                Outcome::Sent | Outcome::Queued => break,
+                Outcome::Full => until(from, to, "room", |from, _| {
+                    from.seen.iter().filter(|seen| **seen == Seen::Drained(endpoint)).count() > drained
+                }),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn messages_arrive_whole_and_in_order_in_both_directions() {
+    for scheme in MESSAGES.iter().copied() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut server, mut client) = (Side::new(), Side::new());
+        let (accepted, endpoint, _) = connected(&mut server, &mut client, &address(scheme, &folder));
+        let sizes =
+            [0, 1, 125, 126, 1000, 65_507, 65_535, 65_536, 200_000, 131_072, 131_073, 262_144, 1 << 20, 16 << 20, 3];
+        let there: Vec<_> = sizes.iter().enumerate().map(|(i, len)| pattern(i, *len)).collect();
+        let back: Vec<_> = sizes.iter().enumerate().map(|(i, len)| pattern(i + 100, *len)).collect();
+        send_all(&mut client, &mut server, endpoint, &there);
+        send_all(&mut server, &mut client, accepted, &back);
+        until(&mut server, &mut client, "all there", |server, client| {
+            server.messages(accepted).len() == there.len() && client.messages(endpoint).len() == back.len()
+        });
+        assert!(server.messages(accepted) == there, "{scheme}");
+        assert!(client.messages(endpoint) == back, "{scheme}");
+    }
+}
+
+#[test]
+fn streams_keep_every_byte() {
+    for scheme in STREAMS.iter().copied() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut server, mut client) = (Side::new(), Side::new());
+        let (accepted, endpoint, _) = connected(&mut server, &mut client, &address(scheme, &folder));
+        let sent: Vec<_> = (0..50).map(|i| pattern(i, i * 4321)).collect();
+        send_all(&mut client, &mut server, endpoint, &sent);
+        let sent = sent.concat();
+        until(&mut server, &mut client, "all there", |server, _| {
+            server.messages(accepted).concat().len() >= sent.len()
+        });
+        assert!(server.messages(accepted).concat() == sent, "{scheme}");
+    }
+}
+
+#[test]
+fn datagrams_are_answered_where_they_came_from() {
+    let (mut server, mut client) = (Side::new(), Side::new());
+    let listener = server.handle.listen("udp://127.0.0.1:0").unwrap();
+    let endpoint = client.handle.connect(server.handle.local_address(listener).unwrap()).unwrap();
+    for len in [0, 1, 1000, 65_507] {
+        assert_eq!(client.handle.send(endpoint, &pattern(len, len)), Outcome::Sent);
+        server.seen.clear();
+        let (from, message) = server.until("a datagram", |seen| match seen {
+            Seen::Message(from, _, message) => Some((*from, message.clone())),
+            _ => None,
+        });
+        assert!(from.remote().is_some() && message == pattern(len, len));
+        assert_eq!(server.handle.send(from, &message), Outcome::Sent);
+        client.seen.clear();
+        let back = client.until("an answer", |seen| match seen {
+            Seen::Message(from, _, message) if *from == endpoint => Some(message.clone()),
+            _ => None,
+        });
+        assert_eq!(back, message);
+    }
+    assert_eq!(client.handle.send(endpoint, &[0; 65_508]), Outcome::TooLarge);
+}
+
+#[test]
+fn what_was_taken_is_written_before_a_connection_is_closed() {
+    for scheme in all_streams() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut server, mut client) = (Side::new(), Side::new());
+        let (accepted, endpoint, _) = connected(&mut server, &mut client, &address(scheme, &folder));
+        let sent = pattern(1, 8 << 20);
+        assert_eq!(client.handle.send(endpoint, &sent), Outcome::Queued, "{scheme}");
+        client.handle.close(endpoint);
+        until(&mut client, &mut server, "both closed", |client, server| {
+            client.seen.iter().any(|seen| matches!(seen, Seen::Closed(which, _) if *which == endpoint))
+                && server.seen.iter().any(|seen| matches!(seen, Seen::Closed(which, _) if *which == accepted))
+        });
+        assert!(server.messages(accepted).concat() == sent, "{scheme}");
+        assert_eq!(client.until_closed(endpoint), "closed here");
+        let told = server.until_closed(accepted);
+        assert_eq!(told, if scheme.starts_with("ws") { "closed by the peer: 1000" } else { "ended by the peer" });
+        assert_eq!(client.handle.send(endpoint, b"late"), Outcome::Closed);
+    }
+}
+
+#[test]
+fn a_slow_reader_costs_its_queue_and_no_more() {
+    for scheme in all_streams() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut limits = Limits::default();
+        limits.queue = 100_000;
+        let (mut server, mut client) = (Side::new(), Side::with(limits));
+        let (accepted, endpoint, _) = connected(&mut server, &mut client, &address(scheme, &folder));
+        let mut sent = Vec::new();
+        let full = loop {
+            let message = pattern(sent.len(), 10_000);
+            match client.handle.send(endpoint, &message) {
+                Outcome::Sent | Outcome::Queued => sent.push(message),
+                other => break other,
+            }
+            assert!(sent.len() < 100_000, "{scheme}: it takes everything");
+        };
+        assert_eq!(full, Outcome::Full);
+        assert_eq!(client.handle.send(endpoint, &pattern(0, 10_000)), Outcome::Full);
+        until(&mut server, &mut client, "drained", |_, client| client.seen.contains(&Seen::Drained(endpoint)));
+        let message = pattern(sent.len(), 10_000);
+        assert!(client.handle.send(endpoint, &message).taken());
+        sent.push(message);
+        let sent = sent.concat();
+        until(&mut server, &mut client, "all there", |server, _| {
+            server.messages(accepted).concat().len() >= sent.len()
+        });
+        assert!(server.messages(accepted).concat() == sent, "{scheme}");
+    }
+}
+
+#[test]
+fn what_is_sent_before_the_connection_is_there_waits_for_it() {
+    for scheme in all_streams() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut server, mut client) = (Side::new(), Side::new());
+        let (ours, theirs) = common::options();
+        let listener = server.handle.listen_with(address(scheme, &folder).as_str(), &ours).unwrap();
+        let at = server.handle.local_address(listener).unwrap();
+        let endpoint = client.handle.connect_with(&at, &theirs).unwrap();
+        assert_eq!(client.handle.send(endpoint, b"early"), Outcome::Queued);
+        until(&mut server, &mut client, "there", |server, client| {
+            server.seen.iter().any(|seen| matches!(seen, Seen::Message(_, _, message) if message == b"early"))
+                && client.seen.contains(&Seen::Drained(endpoint))
+        });
+        let at = |pick: fn(&Seen) -> bool| client.seen.iter().position(pick);
+        assert!(
+            at(|seen| matches!(seen, Seen::Connected(_))) < at(|seen| matches!(seen, Seen::Drained(_))),
+            "{scheme}"
+        );
+    }
+}
+
+#[test]
+fn threads_that_send_at_once_never_interleave() {
+    for scheme in MESSAGES.iter().copied() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut server, mut client) = (Side::new(), Side::new());
+        let (accepted, endpoint, _) = connected(&mut server, &mut client, &address(scheme, &folder));
+        let (threads, each) = (4_usize, 200);
+        let senders: Vec<_> = (0..threads)
+            .map(|thread| {
+                let handle = client.handle.clone();
+                std::thread::spawn(move || {
+                    for i in 0..each {
+                        let message = [vec![thread as u8, i as u8], pattern(thread * 1000 + i, 1 + i * 97)].concat();
+                        while handle.send(endpoint, &message) == Outcome::Full {
+                            std::thread::sleep(Duration::from_millis(1));
+                        }
+                    }
+                })
+            })
+            .collect();
+        until(&mut server, &mut client, "all there", |server, _| server.messages(accepted).len() == threads * each);
+        senders.into_iter().for_each(|sender| sender.join().unwrap());
+        let mut next = vec![0; threads];
+        for message in server.messages(accepted) {
+            let (thread, i) = (usize::from(message[0]), usize::from(message[1]));
+            assert_eq!(i, next[thread], "{scheme}: the messages of one thread keep their order");
+            next[thread] += 1;
+            assert!(message[2..] == pattern(thread * 1000 + i, 1 + i * 97), "{scheme}");
+        }
+    }
+}
+
+#[test]
+fn two_nodes_that_send_in_bulk_from_their_callbacks_never_wait_for_each_other() {
+    for scheme in MESSAGES.iter().copied() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut server, mut client) = (Side::new(), Side::new());
+        let (accepted, endpoint, _) = connected(&mut server, &mut client, &address(scheme, &folder));
+        // Every message is answered by itself, and goes round until there have been enough.
+        let mut waiting = [VecDeque::new(), VecDeque::from_iter((0..20).map(|i| pattern(i, 300_000)))];
+        let (mut rounds, begun) = (0, Instant::now());
+        while rounds < 500 {
+            for ((side, to), waiting) in
+                [(&mut server, accepted), (&mut client, endpoint)].into_iter().zip(&mut waiting)
+            {
+                let handle = side.handle.clone();
+                let send = |waiting: &mut VecDeque<Vec<u8>>| {
+                    while waiting.front().is_some_and(|message| handle.send(to, message).taken()) {
+                        waiting.pop_front();
+                    }
+                };
+                send(waiting);
+                let tell = |event: Event<'_, u32>| {
+                    if let Event::Message(from, message) = event {
+                        assert_eq!(from, to);
+                        rounds += 1;
+                        waiting.push_back(message.take());
+                        send(waiting);
+                    }
+                };
+                side.node.poll(Some(Duration::from_millis(1)), tell).unwrap();
+            }
+            assert!(begun.elapsed() < Duration::from_secs(60), "{scheme}: {rounds} rounds only");
+        }
+    }
+}
+
+#[test]
+fn a_websocket_tells_text_from_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut server, mut client) = (Side::new(), Side::new());
+    let (accepted, endpoint, _) = connected(&mut server, &mut client, &address("ws", &folder));
+    assert_eq!(client.handle.send_text(endpoint, "grün"), Outcome::Sent);
+    assert_eq!(server.handle.send(accepted, b"\xff"), Outcome::Sent);
+    let text = Seen::Message(accepted, Kind::Text, "grün".as_bytes().to_vec());
+    let bytes = Seen::Message(endpoint, Kind::Binary, vec![0xff]);
+    until(&mut server, &mut client, "both", |server, client| {
+        server.seen.contains(&text) && client.seen.contains(&bytes)
+    });
+}
+
+#[test]
+fn nobody_listening_is_told_as_not_connected() {
+    let folder = tempfile::tempdir().unwrap();
+    for scheme in ["tcp", "tcp+msg", "ws"] {
+        let (mut server, mut client) = (Side::new(), Side::new());
+        let listener = server.handle.listen(address(scheme, &folder).as_str()).unwrap();
+        let at = server.handle.local_address(listener).unwrap();
+        server.handle.close(listener);
+        assert_eq!(server.until_closed(listener), "closed here");
+        let endpoint = client.handle.connect(&at).unwrap();
+        let reason = client.until_closed(endpoint);
+        assert!(reason.starts_with("not connected: Connection refused"), "{reason}");
+    }
+    let error = Side::new().handle.connect(address("unix", &folder).as_str()).unwrap_err().to_string();
+    assert!(error.contains("unix://") && error.contains("No such file"), "{error}");
+}

@@ -1,0 +1,248 @@
+//! Peers that break rules, and what becomes of the others.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::{Duration, Instant};
+
+use common::{Seen, Side, address, connected, until};
+use estafette_net::{Endpoint, Limits, Outcome};
+
+/// A listener of this scheme, with a well-behaved connection, and a socket of a peer that is not.
+struct Scene {
+    server: Side,
+    good: (Side, Endpoint, Endpoint),
+    peer: TcpStream,
+}
+
+impl Scene {
+    fn new(scheme: &str, mut limits: Limits) -> Scene {
+        // A peer that never ends its side holds up no test for longer.
+        limits.flush = Duration::from_secs(1);
+        let folder = tempfile::tempdir().unwrap();
+        let (mut server, mut client) = (Side::with(limits), Side::new());
+        let (accepted, endpoint, listener) = connected(&mut server, &mut client, &address(scheme, &folder));
+        let port = server.handle.local_address(listener).unwrap().port().unwrap();
+        let peer = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        peer.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        Scene { server, good: (client, endpoint, accepted), peer }
+    }
+
+    fn say(&mut self, bytes: &[u8]) {
+        self.peer.write_all(bytes).unwrap();
+    }
+
+    /// The connection of the peer: the one that is not the good one.
+    fn bad(&self) -> Option<Endpoint> {
+        self.server.seen.iter().find_map(|seen| match seen {
+            Seen::Accepted(endpoint, _) | Seen::Closed(endpoint, _) if *endpoint != self.good.2 => Some(*endpoint),
+            _ => None,
+        })
+    }
+
+    /// Why the peer's connection ended.
+    fn reason(&mut self) -> String {
+        let good = self.good.2;
+        self.server.until("closed", |seen| match seen {
+            Seen::Closed(which, reason) if *which != good => Some(reason.clone()),
+            _ => None,
+        })
+    }
+
+    /// What the peer is told before the end.
+    fn answer(&mut self) -> Vec<u8> {
+        self.peer.shutdown(Shutdown::Write).unwrap();
+        self.peer.set_nonblocking(true).unwrap();
+        let (mut answer, mut chunk, begun) = (Vec::new(), [0; 4096], Instant::now());
+        loop {
+            match self.peer.read(&mut chunk) {
+                Ok(0) => return answer,
+                Ok(read) => answer.extend_from_slice(&chunk[..read]),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => self.server.step(),
+                Err(error) => panic!("{error}, after {answer:?}"),
+            }
+            assert!(begun.elapsed() < Duration::from_secs(20), "the connection is never ended");
+        }
+    }
+
+    /// The good connection is none the worse for it.
+    fn others_are_unharmed(mut self) {
+        let (client, endpoint, accepted) = &mut self.good;
+        assert_eq!(client.handle.send(*endpoint, b"still here"), Outcome::Sent);
+        until(&mut self.server, client, "still here", |server, _| server.messages(*accepted).concat() == b"still here");
+    }
+}
+
+const UPGRADE: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+                         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+
+#[test]
+fn a_frame_over_the_limit_is_refused_before_it_is_sent() {
+    let mut scene = Scene::new("tcp+msg", Limits::default());
+    scene.say(&u32::MAX.to_be_bytes());
+    assert!(scene.reason().starts_with("a message of 4294967295 bytes, where 16777216 are the most"));
+    scene.others_are_unharmed();
+}
+
+#[test]
+fn a_message_cut_short_is_told_as_such() {
+    let mut scene = Scene::new("tcp+msg", Limits::default());
+    scene.say(b"\0\0\0\x09half");
+    scene.peer.shutdown(Shutdown::Both).unwrap();
+    assert_eq!(scene.reason(), "ended by the peer in the middle of a message");
+    scene.others_are_unharmed();
+}
+
+#[test]
+fn a_reset_is_told_in_every_state() {
+    for before in [&b""[..], b"\0\0\0\x09half", b"\0\0\0\x04full"] {
+        let mut scene = Scene::new("tcp+msg", Limits::default());
+        scene.say(before);
+        while scene.bad().is_none() {
+            scene.server.step();
+        }
+        // With a time of 0 to linger, closing resets.
+        socket2::SockRef::from(&scene.peer).set_linger(Some(Duration::ZERO)).unwrap();
+        let another = TcpStream::connect(("127.0.0.1", port(&scene))).unwrap();
+        drop(std::mem::replace(&mut scene.peer, another));
+        let reason = scene.reason();
+        assert!(reason.contains("reset"), "{reason}");
+        scene.others_are_unharmed();
+    }
+}
+
+fn port(scene: &Scene) -> u16 {
+    let listener = scene.server.seen.iter().find_map(|seen| match seen {
+        Seen::Accepted(_, listener) => Some(*listener),
+        _ => None,
+    });
+    scene.server.handle.local_address(listener.unwrap()).unwrap().port().unwrap()
+}
+
+#[test]
+fn who_speaks_no_websocket_is_told_what_this_is() {
+    let mut scene = Scene::new("ws", Limits::default());
+    scene.say(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+    let answer = String::from_utf8(scene.answer()).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 426 Upgrade Required\r\n") && answer.contains("connect by ws://"), "{answer}");
+    assert!(scene.reason().starts_with("WebSocket handshake: "));
+    scene.others_are_unharmed();
+}
+
+#[test]
+fn a_frame_that_breaks_the_rules_is_answered_with_its_code() {
+    for (frame, code, reason) in [
+        (&b"\x82\x01x"[..], 1002_u16, "WebSocket protocol: a client must mask its frames"),
+        (b"\x81\x81\0\0\0\0\xff", 1007, "WebSocket protocol: text that is not UTF-8"),
+        (b"\x82\xff\0\0\0\0\xff\0\0\0\0\0\0\0", 1009, "a message of 4278190080 bytes"),
+        (b"\x80\x80\0\0\0\0", 1002, "WebSocket protocol: a continuation where nothing was begun"),
+    ] {
+        let mut scene = Scene::new("ws", Limits::default());
+        scene.say(&[UPGRADE, frame].concat());
+        let answer = scene.answer();
+        assert!(answer.ends_with(&[&[0x88, 2][..], &code.to_be_bytes()].concat()), "{answer:?}");
+        assert!(scene.reason().starts_with(reason));
+        scene.others_are_unharmed();
+    }
+}
+
+#[test]
+fn a_closing_frame_is_answered_and_the_code_told() {
+    let mut scene = Scene::new("ws", Limits::default());
+    scene.say(&[UPGRADE, b"\x88\x85\0\0\0\0\x0b\xb8bye"].concat());
+    assert!(scene.answer().ends_with(&[0x88, 2, 0x0b, 0xb8]));
+    assert_eq!(scene.reason(), "closed by the peer: 3000: bye");
+    scene.others_are_unharmed();
+}
+
+#[test]
+fn pings_are_answered_and_a_flood_of_them_costs_no_more_than_a_queue() {
+    let mut limits = Limits::default();
+    limits.queue = 10_000;
+    let mut scene = Scene::new("ws", limits);
+    scene.say(&[UPGRADE, b"\x89\x83\0\0\0\0abc"].concat());
+    let flood = b"\x89\xfd\0\0\0\0".iter().copied().chain([7; 125]).collect::<Vec<u8>>().repeat(1000);
+    scene.peer.set_nonblocking(true).unwrap();
+    let (mut sent, begun) = (0, Instant::now());
+    while sent < 50 << 20 && begun.elapsed() < Duration::from_secs(10) {
+        let at = sent % flood.len();
+        match scene.peer.write(&flood[at..]) {
+            Ok(written) => sent += written,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => scene.server.step(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    let answer = scene.answer();
+    assert!(answer.windows(5).any(|bytes| bytes == b"\x8a\x03abc"));
+    scene.others_are_unharmed();
+}
+
+#[test]
+fn who_takes_too_long_is_let_go() {
+    let mut limits = Limits::default();
+    limits.handshake = Duration::from_secs(1);
+    limits.unfinished_for = Duration::from_secs(1);
+    let mut scene = Scene::new("ws", limits.clone());
+    scene.say(&UPGRADE[..50]);
+    assert_eq!(scene.reason(), "no connection in time");
+    let mut scene = Scene::new("tcp+msg", limits);
+    scene.say(b"\0\0\0\x09half");
+    assert_eq!(scene.reason(), "a message that did not end in time");
+    scene.others_are_unharmed();
+}
+
+#[test]
+fn who_is_silent_is_let_go_where_that_was_asked_for() {
+    let mut limits = Limits::default();
+    limits.idle = Some(Duration::from_millis(500));
+    let folder = tempfile::tempdir().unwrap();
+    let (mut server, mut client) = (Side::with(limits), Side::new());
+    let (accepted, endpoint, _) = connected(&mut server, &mut client, &address("ws", &folder));
+    assert_eq!(server.until_closed(accepted), "idle for too long");
+    assert_eq!(client.until_closed(endpoint), "closed by the peer: 1008");
+}
+
+#[test]
+fn unfinished_messages_of_all_peers_together_are_bounded() {
+    let mut limits = Limits::default();
+    limits.unfinished = 1 << 20;
+    let mut scene = Scene::new("tcp+msg", limits);
+    let begun = [&(16_u32 << 20).to_be_bytes()[..], &[0; 4 << 20]].concat();
+    scene.peer.set_nonblocking(true).unwrap();
+    let mut sent = 0;
+    let reason = loop {
+        match scene.peer.write(&begun[sent..]) {
+            Ok(written) => sent += written,
+            Err(_) => scene.server.step(),
+        }
+        if sent == begun.len() || scene.server.seen.iter().any(|seen| matches!(seen, Seen::Closed(..))) {
+            break scene.reason();
+        }
+    };
+    assert_eq!(reason, "the node holds too much of unfinished messages");
+    scene.others_are_unharmed();
+}
+
+#[test]
+fn connections_over_the_limit_wait_until_another_ends() {
+    let mut limits = Limits::default();
+    // The listener, the good connection, and that of the scene's peer.
+    limits.connections = 3;
+    let mut scene = Scene::new("tcp+msg", limits);
+    while scene.bad().is_none() {
+        scene.server.step();
+    }
+    let mut waiting = TcpStream::connect(("127.0.0.1", port(&scene))).unwrap();
+    waiting.write_all(b"\0\0\0\x04late").unwrap();
+    for _ in 0..50 {
+        scene.server.step();
+    }
+    assert_eq!(scene.server.seen.iter().filter(|seen| matches!(seen, Seen::Accepted(..))).count(), 2);
+    scene.peer.shutdown(Shutdown::Both).unwrap();
+    assert_eq!(scene.reason(), "ended by the peer");
+    scene
+        .server
+        .until("accepted", |seen| matches!(seen, Seen::Message(_, _, message) if message == b"late").then_some(()));
+    scene.others_are_unharmed();
+}

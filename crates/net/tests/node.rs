@@ -1,0 +1,122 @@
+//! The node itself: signals, stopping, sockets' files.
+
+mod common;
+
+use std::os::unix::net::UnixListener;
+use std::time::{Duration, Instant};
+
+use common::{Seen, Side, address, connected};
+use estafette_net::{Event, Node, Outcome};
+
+#[test]
+fn signals_come_in_order_the_urgent_first_and_none_early() {
+    let mut side = Side::new();
+    let begun = Instant::now();
+    side.handle.signal_after(Duration::from_millis(40), 5);
+    side.handle.signal_after(Duration::from_millis(20), 4);
+    side.handle.signal_after(Duration::from_millis(40), 6);
+    side.handle.signal(2);
+    side.handle.signal(3);
+    side.handle.signal_first(0);
+    side.handle.signal_first(1);
+    side.until("the last", |seen| (*seen == Seen::Signal(6)).then_some(()));
+    assert!(begun.elapsed() >= Duration::from_millis(40));
+    assert_eq!(side.seen, (0..7).map(Seen::Signal).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_sleeping_node_is_woken_by_signals_and_stopped_from_another_thread() {
+    let mut node = Node::<u32>::new().unwrap();
+    let handle = node.handle();
+    let other = std::thread::spawn(move || {
+        for i in 0..1000 {
+            handle.signal(i);
+            if i % 10 == 0 {
+                std::thread::yield_now();
+            }
+        }
+        handle
+    });
+    let mut next = 0;
+    while next < 1000 {
+        node.poll(None, |event| {
+            let Event::Signal(signal) = event else { panic!("{event:?}") };
+            assert_eq!(signal, next);
+            next += 1;
+        })
+        .unwrap();
+    }
+    let handle = other.join().unwrap();
+    let stop = std::thread::spawn(move || handle.stop());
+    node.run(|event| panic!("{event:?}")).unwrap();
+    stop.join().unwrap();
+}
+
+#[test]
+fn waiting_ends_when_the_time_is_over() {
+    let mut node = Node::<()>::new().unwrap();
+    assert!(node.next(Some(Duration::ZERO)).unwrap().is_none());
+    let begun = Instant::now();
+    assert!(node.next(Some(Duration::from_millis(30))).unwrap().is_none());
+    assert!(begun.elapsed() >= Duration::from_millis(30));
+}
+
+#[test]
+fn a_sockets_file_goes_with_its_listener_and_one_left_behind_is_no_obstacle() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let address = address("unix+msg", &folder);
+    // Left behind: bound, and nobody listens any more.
+    drop(UnixListener::bind(&path).unwrap());
+    assert!(path.exists());
+    let mut side = Side::new();
+    let listener = side.handle.listen(address.as_str()).unwrap();
+    let taken = Side::new().handle.listen(address.as_str()).unwrap_err().to_string();
+    assert!(taken.contains("listening at unix+msg://") && taken.contains("in use"), "{taken}");
+    side.handle.close(listener);
+    assert_eq!(side.until_closed(listener), "closed here");
+    assert!(!path.exists());
+    // A node that is dropped leaves nothing either; a file that is no socket is left alone.
+    let side = Side::new();
+    side.handle.listen(address.as_str()).unwrap();
+    drop(side);
+    assert!(!path.exists());
+    std::fs::write(&path, "a file").unwrap();
+    assert!(Side::new().handle.listen(address.as_str()).is_err());
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "a file");
+}
+
+#[test]
+fn a_node_that_is_gone_takes_nothing_and_its_peers_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut server, mut client) = (Side::new(), Side::new());
+    let (accepted, endpoint, _) = connected(&mut server, &mut client, &address("tcp+msg", &folder));
+    let handle = server.handle.clone();
+    drop(server);
+    assert_eq!(handle.send(accepted, b"late"), Outcome::Closed);
+    assert_eq!(client.until_closed(endpoint), "ended by the peer");
+}
+
+#[test]
+fn an_endpoint_never_comes_to_name_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut server, mut client) = (Side::new(), Side::new());
+    let (_, first, listener) = connected(&mut server, &mut client, &address("tcp+msg", &folder));
+    client.handle.close(first);
+    client.until("closed", |seen| matches!(seen, Seen::Closed(which, _) if *which == first).then_some(()));
+    let second = client.handle.connect(server.handle.local_address(listener).unwrap()).unwrap();
+    client.until("connected", |seen| (*seen == Seen::Connected(second)).then_some(()));
+    assert_ne!(first, second);
+    assert_eq!(client.handle.send(first, b"to nobody"), Outcome::Closed);
+    assert_eq!(client.handle.send(second, b"to somebody"), Outcome::Sent);
+}
+
+#[test]
+fn errors_say_what_where_and_what_there_is() {
+    let handle = Node::<()>::new().unwrap().handle();
+    let error = handle.connect("carrier-pigeon://loft").unwrap_err().to_string();
+    assert!(error.starts_with("no transport has the scheme of carrier-pigeon://loft; there are tcp, "), "{error}");
+    let error = handle.listen("tcp://192.0.2.1:0").unwrap_err().to_string();
+    assert!(error.starts_with("listening at tcp://192.0.2.1:0: "), "{error}");
+    assert!(handle.connect("tcp://nowhere").unwrap_err().to_string().contains("no port"));
+}

@@ -1,0 +1,100 @@
+//! TLS with certificates that are right, and with those that are not.
+#![cfg(feature = "tls")]
+
+mod common;
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use common::{Seen, Side, tls, until};
+use estafette_net::Options;
+use rcgen::date_time_ymd;
+
+/// Why a client does not come to a listener, and what the listener says of it.
+fn refused(server_options: &Options, client_options: &Options, host: &str) -> (String, String) {
+    let (mut server, mut client) = (Side::new(), Side::new());
+    let listener = server.handle.listen_with("tls+msg://0.0.0.0:0", server_options).unwrap();
+    let port = server.handle.local_address(listener).unwrap().port().unwrap();
+    let endpoint = client.handle.connect_with(format!("tls+msg://{host}:{port}"), client_options).unwrap();
+    let closed = |side: &Side| {
+        side.seen.iter().find_map(|seen| match seen {
+            Seen::Closed(_, reason) => Some(reason.clone()),
+            _ => None,
+        })
+    };
+    until(&mut server, &mut client, "refused", |server, client| closed(server).is_some() && closed(client).is_some());
+    assert!(!client.seen.contains(&Seen::Connected(endpoint)));
+    (closed(&client).unwrap(), closed(&server).unwrap())
+}
+
+#[test]
+fn a_certificate_that_is_not_right_is_refused_and_both_sides_know_why() {
+    let (server, client) = tls::options();
+    let (told, server_told) = refused(&server, &tls::with(tls::params()).1, "127.0.0.1");
+    assert!(told.starts_with("not connected: invalid peer certificate"), "{told}");
+    assert!(server_told.starts_with("not connected: received fatal alert"), "{server_told}");
+
+    let (told, _) = refused(&server, &client, "127.0.0.2");
+    assert!(told.contains("not valid for"), "{told}");
+
+    let mut params = tls::params();
+    params.not_before = date_time_ymd(2001, 1, 1);
+    params.not_after = date_time_ymd(2002, 1, 1);
+    let (server, client) = tls::with(params);
+    let (told, server_told) = refused(&server, &client, "127.0.0.1");
+    assert!(told.contains("xpired"), "{told}");
+    assert!(server_told.contains("xpired"), "{server_told}");
+}
+
+#[test]
+fn who_speaks_no_tls_is_let_go() {
+    let mut server = Side::new();
+    let listener = server.handle.listen_with("tls://127.0.0.1:0", &tls::options().0).unwrap();
+    let port = server.handle.local_address(listener).unwrap().port().unwrap();
+    let mut peer = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    peer.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    let reason = server.until("closed", |seen| match seen {
+        Seen::Closed(_, reason) => Some(reason.clone()),
+        _ => None,
+    });
+    assert!(reason.starts_with("not connected: received corrupt message"), "{reason}");
+}
+
+#[test]
+fn a_listener_without_a_certificate_says_what_it_needs() {
+    let error = Side::new().handle.listen("wss://127.0.0.1:0").unwrap_err().to_string();
+    assert!(error.contains("wss://127.0.0.1:0") && error.contains("Options::tls_server"), "{error}");
+}
+
+#[test]
+fn a_peer_that_goes_without_saying_so_is_told_from_one_that_ended() {
+    let mut server = Side::new();
+    let (config, ours) = tls::client(tls::params());
+    let listener = server.handle.listen_with("tls+msg://127.0.0.1:0", &ours).unwrap();
+    let port = server.handle.local_address(listener).unwrap().port().unwrap();
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let name = rustls::pki_types::ServerName::try_from("127.0.0.1").unwrap();
+    let mut session = rustls::ClientConnection::new(Arc::clone(&config), name).unwrap();
+    while session.is_handshaking() {
+        if session.wants_write() {
+            session.write_tls(&mut stream).unwrap();
+        } else {
+            stream.set_nonblocking(true).unwrap();
+            match session.read_tls(&mut stream) {
+                Ok(_) => drop(session.process_new_packets().unwrap()),
+                Err(_) => server.step(),
+            }
+            stream.set_nonblocking(false).unwrap();
+        }
+    }
+    session.writer().write_all(b"\0\0\0\x04full").unwrap();
+    session.write_tls(&mut stream).unwrap();
+    drop(stream);
+    let reason = server.until("closed", |seen| match seen {
+        Seen::Closed(_, reason) => Some(reason.clone()),
+        _ => None,
+    });
+    assert!(reason.contains("close_notify"), "{reason}");
+    assert!(server.seen.iter().any(|seen| matches!(seen, Seen::Message(_, _, message) if message == b"full")));
+}
