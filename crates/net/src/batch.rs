@@ -7,8 +7,10 @@ use std::sync::Arc;
 use crate::codec::Kind;
 use crate::codec::websocket::mask::Keys;
 use crate::connection::Connection;
+use crate::datagrams::Socket;
 use crate::event::{Endpoint, Outcome};
-use crate::handle::{Command, Handle, Shared, Socket};
+use crate::handle::Handle;
+use crate::shared::{Command, Shared};
 
 /// How many bytes are collected before they are sent.
 const MOST: usize = 64 << 10;

@@ -357,7 +357,8 @@ impl Connection {
         } else if out.phase == Phase::Closing {
             Flushed::Finished
         } else {
-            let told = out.early.is_empty() && std::mem::take(&mut out.owes_drained);
+            // Before the handshake is over, there is nobody to be told.
+            let told = out.phase == Phase::Open && std::mem::take(&mut out.owes_drained);
             Flushed::Empty { told }
         })
     }

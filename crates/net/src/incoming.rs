@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use crate::codec::{Decoder, Fault, Item, Kind};
 use crate::connection::Connection;
 use crate::event::{Late, Reason};
-use crate::handle::How;
 use crate::limits::Limits;
+use crate::shared::How;
 use crate::slab::Key;
 
 /// The length of the shared buffer.

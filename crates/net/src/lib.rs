@@ -33,12 +33,16 @@ mod backend;
 mod batch;
 mod codec;
 mod connection;
+mod datagrams;
 mod event;
 mod handle;
 mod incoming;
 mod limits;
 mod node;
 mod queue;
+mod scheme;
+mod shared;
+mod signals;
 mod slab;
 mod transport;
 

@@ -2,11 +2,13 @@
 
 mod common;
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
 
 use common::{Seen, Side, address, connected};
-use estafette_net::{Event, Node, Outcome};
+use estafette_net::{Event, Limits, Node, Outcome};
 
 #[test]
 fn signals_come_in_order_the_urgent_first_and_none_early() {
@@ -94,6 +96,7 @@ fn a_node_that_is_gone_takes_nothing_and_its_peers_are_told() {
     let handle = server.handle.clone();
     drop(server);
     assert_eq!(handle.send(accepted, b"late"), Outcome::Closed);
+    assert_eq!(handle.connect("tcp://127.0.0.1:1").unwrap_err().to_string(), "the node is gone");
     assert_eq!(client.until_closed(endpoint), "ended by the peer");
 }
 
@@ -112,8 +115,46 @@ fn an_endpoint_never_comes_to_name_another() {
 }
 
 #[test]
+fn a_listener_that_rests_goes_on_by_itself() {
+    let mut limits = Limits::default();
+    // The listener, and one connection.
+    limits.connections = 2;
+    let mut node = Node::<()>::with_limits(limits).unwrap();
+    let handle = node.handle();
+    let listener = handle.listen("tcp://127.0.0.1:0").unwrap();
+    let port = handle.local_address(listener).unwrap().port().unwrap();
+    let echo = handle.clone();
+    let server = std::thread::spawn(move || {
+        node.run(|event| {
+            if let Event::Message(from, message) = event {
+                assert_eq!(echo.send(from, &message), Outcome::Sent);
+            }
+        })
+        .unwrap();
+    });
+    let ask = |stream: &mut TcpStream| {
+        let mut answer = [0; 4];
+        stream.write_all(b"ping").unwrap();
+        stream.read_exact(&mut answer).map(|()| assert_eq!(&answer, b"ping"))
+    };
+    let mut first = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    ask(&mut first).unwrap();
+    let mut second = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    second.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    assert!(ask(&mut second).is_err(), "there are more connections than may be");
+    drop(first);
+    // Nothing else wakes the node.
+    second.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let mut answer = [0; 4];
+    second.read_exact(&mut answer).unwrap();
+    handle.stop();
+    server.join().unwrap();
+}
+
+#[test]
 fn errors_say_what_where_and_what_there_is() {
-    let handle = Node::<()>::new().unwrap().handle();
+    let node = Node::<()>::new().unwrap();
+    let handle = node.handle();
     let error = handle.connect("carrier-pigeon://loft").unwrap_err().to_string();
     assert!(error.starts_with("no transport has the scheme of carrier-pigeon://loft; there are tcp, "), "{error}");
     let error = handle.listen("tcp://192.0.2.1:0").unwrap_err().to_string();

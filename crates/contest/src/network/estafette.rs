@@ -112,7 +112,6 @@ impl Carries<Raw> for Estafette {
             handle,
             batch: None,
             message: Buffer::new(case.payload.len()),
-            len: case.payload.len(),
             together: !self.is_lossy() && together(case),
         };
         Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(Receiving { side: OwnThread::new(side) }) }]))
@@ -214,7 +213,6 @@ pub(super) struct Sending {
     /// Of a stream.
     batch: Option<Batch>,
     message: Buffer,
-    len: usize,
     /// Whether messages wait for others.
     together: bool,
 }
@@ -250,10 +248,10 @@ impl Sending {
     fn add(&mut self, next: &mut Generator) -> io::Result<()> {
         let peer = self.peer()?;
         let mut batch = self.batch.take().unwrap_or_else(|| self.handle.batch(peer));
-        if batch.len() + self.len > batch.most() {
+        if batch.len() + self.message.len() > batch.most() {
             self.flush_batch(&mut batch)?;
         }
-        taken(batch.push_with(self.len, |message| next.fill(message)))?;
+        taken(batch.push_with(self.message.len(), |message| next.fill(message)))?;
         self.batch = Some(batch);
         Ok(())
     }

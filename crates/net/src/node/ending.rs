@@ -1,0 +1,151 @@
+//! How connections end, and what is told of it.
+
+use std::io::{self, ErrorKind};
+
+use super::{Entry, Node};
+use crate::codec::{Decoder, Violation};
+use crate::connection::Flushed;
+use crate::event::{Endpoint, Event, Late, Reason};
+use crate::incoming::{Ending, after};
+use crate::slab::Key;
+
+impl<S> Node<S> {
+    /// The system reported an error to a sender. What came before is told before the end.
+    pub(super) fn broken(&mut self, key: Key, error: io::Error) {
+        let Some(incoming) = self.stream(key) else { return };
+        if incoming.opening.is_some() || incoming.ending.is_some() {
+            return self.end(key, Reason::Io(error), &[]);
+        }
+        incoming.connection.close();
+        incoming.failed.get_or_insert(error);
+        incoming.hung_up = true;
+        self.will_read(key.index as usize);
+    }
+
+    /// Closes what a key names.
+    pub(super) fn close(&mut self, key: Key, farewell: &[u8]) {
+        match self.entries.get(key.index as usize) {
+            Some(Some(Entry::Stream(incoming))) if incoming.key == key => self.end(key, Reason::Closed, farewell),
+            Some(Some(Entry::Listener { key: there, .. } | Entry::Datagrams { key: there, .. })) if *there == key => {
+                self.forget(key, Reason::Closed);
+            }
+            _ => {}
+        }
+    }
+
+    /// Begins to end a connection, or goes on ending it.
+    pub(super) fn end(&mut self, key: Key, reason: Reason, farewell: &[u8]) {
+        let until = after(self.clock, self.shared.limits.flush);
+        let Some(incoming) = self.stream(key) else { return };
+        if let (Reason::Io(_), Some(ending)) = (&reason, &incoming.ending) {
+            // Of what we began, an error says that it was not finished; what the peer had brought about stays.
+            return if ending.finished || !matches!(ending.reason, Reason::Closed) {
+                self.give_up(key)
+            } else {
+                self.forget(key, reason)
+            };
+        }
+        if incoming.opening.is_some() {
+            if matches!(reason, Reason::Closed) && incoming.connection.ends() {
+                incoming.farewell = Some(farewell.to_vec());
+                return;
+            }
+            if matches!(reason, Reason::Closed) || !incoming.linked {
+                return self.forget(key, reason);
+            }
+        }
+        if matches!(reason, Reason::Io(_)) {
+            return self.forget(key, reason);
+        }
+        let ended = matches!(reason, Reason::Ended | Reason::Truncated);
+        if let Some(ending) = &mut incoming.ending {
+            ending.ended |= ended;
+            if matches!(reason, Reason::ClosedByPeer(_) | Reason::Violation(_)) {
+                incoming.discard();
+            }
+            self.go_on_ending(key);
+            return;
+        }
+        // A peer that broke the rules is not listened to any more; one that was told good-bye may still answer it.
+        if !matches!(reason, Reason::Closed) {
+            incoming.discard();
+        }
+        let connection = incoming.connection.clone();
+        let farewell: Vec<u8> = match &reason {
+            Reason::Late(Late::Message | Late::Idle) | Reason::NoRoom => 1008_u16.to_be_bytes().to_vec(),
+            Reason::Violation(Violation::Handshake(_)) => {
+                // What a refused handshake is answered with is no frame.
+                connection.reply(farewell).ok();
+                Vec::new()
+            }
+            _ => farewell.to_vec(),
+        };
+        incoming.ending = Some(Ending { reason, until, finished: false, ended });
+        self.arm(key);
+        match connection.begin_close(&farewell) {
+            Ok(_) => {
+                self.go_on_ending(key);
+            }
+            Err(error) => self.end(key, Reason::Io(error), &[]),
+        }
+    }
+
+    /// Ends a connection as far as it can be now. Whether it is still there.
+    pub(super) fn go_on_ending(&mut self, key: Key) -> bool {
+        let Some(incoming) = self.stream(key) else { return false };
+        let connection = incoming.connection.clone();
+        let waits_for_answer = matches!(incoming.decoder, Decoder::WebSocket(_)) && !incoming.discards;
+        let Some(ending) = &mut incoming.ending else { return true };
+        if !ending.finished && (!waits_for_answer || ending.ended) {
+            match connection.flush() {
+                Ok(Flushed::Finished) => match connection.link.finish() {
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                    // Any other error is that of a peer that is gone, which reading tells.
+                    _ => ending.finished = true,
+                },
+                Ok(_) => {}
+                Err(error) => {
+                    self.end(key, Reason::Io(error), &[]);
+                    return false;
+                }
+            }
+        }
+        if ending.finished && ending.ended {
+            self.give_up(key);
+            return false;
+        }
+        true
+    }
+
+    /// Ends a connection that was being ended, with the reason that it has.
+    pub(super) fn give_up(&mut self, key: Key) {
+        let Some(ending) = self.stream(key).and_then(|incoming| incoming.ending.take()) else { return };
+        self.forget(key, ending.reason);
+    }
+
+    /// Drops what a key names, and tells why.
+    pub(super) fn forget(&mut self, key: Key, mut reason: Reason) {
+        let index = key.index as usize;
+        let Some(entry) = self.entries.get_mut(index).and_then(Option::take) else { return };
+        match &entry {
+            Entry::Stream(incoming) => {
+                let unwritten = incoming.connection.close();
+                if unwritten > 0 && matches!(reason, Reason::Closed) {
+                    reason = Reason::Unwritten(unwritten);
+                }
+                self.shared.registry.remove(incoming.connection.link.source());
+                // A sender may keep the link for a moment longer; the peer is told now.
+                incoming.connection.link.finish().ok();
+            }
+            Entry::Datagrams { socket, .. } => self.shared.registry.remove(socket.datagrams.source()),
+            Entry::Listener { listener, .. } => {
+                self.shared.registry.remove(listener.source());
+                listener.close();
+            }
+        }
+        drop(entry);
+        self.last = self.last.filter(|(last, _)| *last != index);
+        self.shared.remove(key);
+        self.outbox.push_back(Event::Closed { endpoint: Endpoint::new(key), reason });
+    }
+}

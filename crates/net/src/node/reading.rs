@@ -1,0 +1,123 @@
+//! Reading what became ready, message by message.
+
+use std::io::ErrorKind;
+use std::mem;
+
+use super::{Entry, Next, Node};
+use crate::codec::Kind;
+use crate::event::{Endpoint, Reason};
+use crate::incoming::{Place, Progress, Window};
+
+impl<S> Node<S> {
+    /// Takes up an entry that is to be read.
+    pub(super) fn begin(&mut self, index: usize) {
+        match self.entries.get_mut(index) {
+            Some(Some(Entry::Stream(incoming))) => {
+                incoming.ready = false;
+                let window = incoming.begin(&mut self.buffer, &self.shared.limits);
+                self.current = Some((index, window));
+            }
+            Some(Some(Entry::Datagrams { ready, .. })) => {
+                *ready = false;
+                self.current = Some((index, Window::of(self.shared.limits.turn)));
+            }
+            Some(Some(Entry::Listener { ready, resting, .. })) => {
+                *ready = false;
+                if !*resting {
+                    self.accept(index);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Reads on where reading was interrupted by something to tell.
+    pub(super) fn read_on(&mut self, index: usize, mut window: Window) -> Option<Next<S>> {
+        match self.entries.get_mut(index) {
+            Some(Some(Entry::Stream(incoming))) => {
+                let progress = incoming.advance(&mut self.buffer, &mut window, &self.shared.limits, self.clock);
+                self.progress(index, window, progress)
+            }
+            Some(Some(Entry::Datagrams { .. })) => self.receive(index, window),
+            _ => None,
+        }
+    }
+
+    pub(super) fn progress(&mut self, index: usize, window: Window, progress: Progress) -> Option<Next<S>> {
+        let Some(Some(Entry::Stream(incoming))) = self.entries.get_mut(index) else { return None };
+        let key = incoming.key;
+        if incoming.since == self.clock {
+            // Something came, be it a part of a message only: the node spins on.
+            self.last = Some((index, self.clock));
+        }
+        match progress {
+            Progress::Message(place, kind) => {
+                self.current = Some((index, window));
+                if incoming.ending.is_some() {
+                    // Nobody wants it any more.
+                    incoming.release_told(&place);
+                    return None;
+                }
+                return Some(Next::Message(Endpoint::new(key), place, kind));
+            }
+            Progress::Open => {
+                self.current = Some((index, window));
+                self.open(key);
+            }
+            Progress::Idle => match incoming.failed.take() {
+                Some(error) => self.forget(key, Reason::Io(error)),
+                None => self.arm(key),
+            },
+            Progress::Yield => {
+                incoming.ready = true;
+                self.later.push_back(index);
+                self.arm(key);
+            }
+            Progress::End(reason, reply) => {
+                let failed = incoming.failed.take();
+                match (reason, failed) {
+                    (Reason::Ended | Reason::Truncated | Reason::Io(_), Some(error)) => {
+                        self.forget(key, Reason::Io(error))
+                    }
+                    (reason, Some(_)) => self.forget(key, reason),
+                    (reason, None) => self.end(key, reason, &reply),
+                }
+                // More may be there, of which epoll does not tell again.
+                if let Some(Some(Entry::Stream(incoming))) = self.entries.get_mut(index)
+                    && incoming.key == key
+                    && incoming.ending.as_ref().is_some_and(|ending| !ending.ended)
+                    && !mem::replace(&mut incoming.ready, true)
+                {
+                    self.later.push_back(index);
+                }
+            }
+        }
+        None
+    }
+
+    /// Receives one datagram.
+    pub(super) fn receive(&mut self, index: usize, mut window: Window) -> Option<Next<S>> {
+        let Some(Some(Entry::Datagrams { key, socket, ready })) = self.entries.get_mut(index) else { return None };
+        if window.is_spent() {
+            *ready = true;
+            self.later.push_back(index);
+            return None;
+        }
+        match socket.datagrams.receive(&mut self.buffer) {
+            Ok((len, remote)) => {
+                window.spend(len.max(64));
+                self.last = Some((index, self.clock));
+                self.current = Some((index, window));
+                let endpoint = Endpoint { key: *key, remote };
+                Some(Next::Message(endpoint, Place::Shared(0..len), Kind::Binary))
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => None,
+            // What an earlier datagram of ours met with. The error is gone with this, and the next may be a datagram.
+            Err(_) => {
+                window.spend(4096);
+                self.current = Some((index, window));
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! What the scheme of an address says of the messages, apart from the transport.
+
+use crate::Address;
+use crate::codec::length::LengthDecoder;
+use crate::codec::websocket::{Opening, Side, WebSocketDecoder};
+use crate::codec::{Decoder, Framing};
+use crate::limits::Limits;
+
+/// How messages lie in a stream, and the transport beneath.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scheme {
+    Raw,
+    Length,
+    WebSocket,
+}
+
+impl Scheme {
+    /// The name of the transport beneath, and what lies on it.
+    pub(crate) fn of(scheme: &str) -> (&str, Scheme) {
+        match scheme {
+            "ws" => ("tcp", Scheme::WebSocket),
+            "wss" => ("tls", Scheme::WebSocket),
+            _ => match scheme.strip_suffix("+msg") {
+                Some(beneath) => (beneath, Scheme::Length),
+                None => (scheme, Scheme::Raw),
+            },
+        }
+    }
+
+    pub(crate) fn framing(self, side: Side) -> Framing {
+        match self {
+            Scheme::Raw => Framing::Raw,
+            Scheme::Length => Framing::Length,
+            Scheme::WebSocket => Framing::WebSocket(side),
+        }
+    }
+
+    /// What reads a connection of this end.
+    pub(crate) fn decoder(self, side: Side, opening: Opening, limits: &Limits) -> Decoder {
+        match self {
+            Scheme::Raw => Decoder::Raw,
+            Scheme::Length => Decoder::Length(LengthDecoder::new(limits.message)),
+            Scheme::WebSocket => {
+                Decoder::WebSocket(Box::new(WebSocketDecoder::new(side, opening, limits.message, limits.parts)))
+            }
+        }
+    }
+
+    /// The address of an endpoint of this scheme, from that of the transport beneath.
+    pub(crate) fn address(self, beneath: &Address) -> Option<Address> {
+        let text = beneath.to_string();
+        match (self, text.split_once("://")?) {
+            (Scheme::Raw, _) => Some(beneath.clone()),
+            (Scheme::Length, (scheme, rest)) => format!("{scheme}+msg://{rest}").parse().ok(),
+            (Scheme::WebSocket, ("tls", rest)) => format!("wss://{rest}").parse().ok(),
+            (Scheme::WebSocket, (_, rest)) => format!("ws://{rest}").parse().ok(),
+        }
+    }
+}

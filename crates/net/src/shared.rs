@@ -1,0 +1,254 @@
+//! What the node's thread and all handles share.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use crate::Address;
+use crate::backend::Registry;
+use crate::batch::Way;
+use crate::codec::Decoder;
+use crate::codec::websocket::{Opening, Side};
+use crate::connection::{Connection, Holdings};
+use crate::datagrams::Socket;
+use crate::handle::Error;
+use crate::limits::Limits;
+use crate::scheme::Scheme;
+use crate::signals::Signals;
+use crate::slab::{Key, Slab};
+use crate::transport::{Datagrams, Link, Listener, Opened, Options, Transport};
+
+/// What a key names.
+pub(crate) enum Resource {
+    Stream(Arc<Connection>),
+    Datagrams(Arc<Socket>),
+    Listener(Arc<dyn Listener>, Scheme),
+}
+
+/// A connection that the node's thread is to look after.
+pub(crate) struct Begun {
+    pub(crate) key: Key,
+    pub(crate) connection: Arc<Connection>,
+    pub(crate) decoder: Decoder,
+    pub(crate) how: How,
+}
+
+/// Which end of a connection this is.
+pub(crate) enum How {
+    /// It was asked for here. If it does not come about, the next of these is tried.
+    Connecting { address: Address, others: Vec<SocketAddr>, options: Box<Options> },
+    /// A peer came to this listener.
+    Accepted(Key),
+}
+
+/// What the node's thread is asked to do.
+pub(crate) enum Command {
+    Begin(Box<Begun>),
+    Watch(Key),
+    /// Everything that waits is written, then it is closed, in time.
+    Close(Key, Vec<u8>),
+    /// The system reported an error to a sender.
+    Broken(Key, io::Error),
+}
+
+/// All of it.
+pub(crate) struct Shared<S> {
+    pub(crate) limits: Limits,
+    pub(crate) transports: RwLock<HashMap<String, Arc<dyn Transport>>>,
+    pub(crate) resources: RwLock<Slab<Resource>>,
+    pub(crate) holdings: Arc<Holdings>,
+    pub(crate) registry: Registry,
+    pub(crate) commands: Mutex<Vec<Command>>,
+    pub(crate) signals: Mutex<Signals<S>>,
+    /// Set by the node's thread before it goes to sleep, cleared by whoever wakes it.
+    pub(crate) asleep: AtomicBool,
+    pub(crate) stopped: AtomicBool,
+    /// The node was dropped: nobody looks after anything any more.
+    pub(crate) gone: AtomicBool,
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is behind these locks is a queue that a panic leaves whole.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<S> Shared<S> {
+    pub(crate) fn new(
+        limits: Limits,
+        registry: Registry,
+        transports: HashMap<String, Arc<dyn Transport>>,
+    ) -> Shared<S> {
+        Shared {
+            limits,
+            transports: RwLock::new(transports),
+            resources: RwLock::new(Slab::new()),
+            holdings: Arc::default(),
+            registry,
+            commands: Mutex::default(),
+            signals: Mutex::new(Signals::new()),
+            asleep: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+            gone: AtomicBool::new(false),
+        }
+    }
+
+    /// Wakes the node's thread if it sleeps, or is about to. What it is to see was put into its queue before.
+    pub(crate) fn wake(&self) {
+        // Pairs with `Node::sleep`: it says that it sleeps, then looks into the queues; we fill the queues, then ask whether it
+        // sleeps. Both orders are total, so at least one of us sees the other.
+        std::sync::atomic::fence(Ordering::SeqCst);
+        if self.asleep.load(Ordering::SeqCst) && self.asleep.swap(false, Ordering::SeqCst) {
+            self.registry.wake();
+        }
+    }
+
+    pub(crate) fn command(&self, command: Command) {
+        lock(&self.commands).push(command);
+        self.wake();
+    }
+
+    pub(crate) fn resource<T>(&self, key: Key, get: impl FnOnce(&Resource) -> Option<T>) -> Option<T> {
+        self.resources.read().unwrap_or_else(PoisonError::into_inner).get(key).and_then(get)
+    }
+
+    pub(crate) fn insert(&self, resource: Resource) -> Key {
+        self.resources.write().unwrap_or_else(PoisonError::into_inner).insert_with(|_| resource)
+    }
+
+    pub(crate) fn remove(&self, key: Key) -> Option<Resource> {
+        self.resources.write().unwrap_or_else(PoisonError::into_inner).remove(key)
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.resources.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    pub(crate) fn connection(&self, key: Key) -> Option<Arc<Connection>> {
+        self.resource(key, |resource| match resource {
+            Resource::Stream(connection) => Some(connection.clone()),
+            _ => None,
+        })
+    }
+
+    /// How something is sent to what a key names.
+    #[inline]
+    pub(crate) fn way(&self, key: Key) -> Option<Way> {
+        self.resource(key, |resource| match resource {
+            Resource::Stream(connection) => Some(Way::Stream(connection.clone())),
+            Resource::Datagrams(socket) => Some(Way::Datagrams(socket.clone())),
+            Resource::Listener(..) => None,
+        })
+    }
+
+    /// The transport of an address, and what lies on it.
+    pub(crate) fn transport(&self, address: &Address) -> Result<(Arc<dyn Transport>, Scheme), Error> {
+        if self.gone.load(Ordering::SeqCst) {
+            return Err(Error::Gone);
+        }
+        let (beneath, scheme) = Scheme::of(address.scheme());
+        let transports = self.transports.read().unwrap_or_else(PoisonError::into_inner);
+        match transports.get(beneath) {
+            Some(transport) => Ok((transport.clone(), scheme)),
+            None => {
+                let tls = if transports.contains_key("tls") { Some("wss") } else { None };
+                let mut known: Vec<_> = transports.keys().map(String::as_str).chain(["ws"]).chain(tls).collect();
+                known.sort_unstable();
+                Err(Error::Scheme { address: address.clone(), known: known.join(", ") })
+            }
+        }
+    }
+
+    fn make(&self, link: Box<dyn Link>, scheme: Scheme, side: Side) -> Arc<Connection> {
+        Arc::new(Connection::new(link, scheme.framing(side), &self.limits, self.holdings.clone()))
+    }
+
+    pub(crate) fn watch(&self, source: BorrowedFd<'_>, key: Key) -> io::Result<()> {
+        self.registry.add(source, key.index as usize)
+    }
+
+    /// Makes a connection of what a listener accepted.
+    pub(crate) fn accept(&self, link: Box<dyn Link>, listener: Key, scheme: Scheme) -> io::Result<Begun> {
+        let connection = self.make(link, scheme, Side::Server);
+        let key = self.insert(Resource::Stream(connection.clone()));
+        if let Err(error) = self.watch(connection.link.source(), key) {
+            self.remove(key);
+            return Err(error);
+        }
+        let decoder = scheme.decoder(Side::Server, Opening::Request, &self.limits);
+        Ok(Begun { key, connection, decoder, how: How::Accepted(listener) })
+    }
+
+    /// Connects to the first of `to`; in the place of `instead`, if that did not come about.
+    pub(crate) fn begin(
+        &self,
+        address: &Address,
+        to: Vec<SocketAddr>,
+        options: &Options,
+        instead: Option<(Key, &Arc<Connection>)>,
+    ) -> io::Result<Key> {
+        let (transport, scheme) = self.transport(address).map_err(io::Error::other)?;
+        let options = &Options { host: address.host().map(str::to_owned), ..options.clone() };
+        let mut to = to.into_iter();
+        let mut place = to.next().map_or_else(|| Ok(address.clone()), |first| numeric(address, first))?;
+        let opened = loop {
+            match (transport.connect(&place, options), to.next()) {
+                (Ok(opened), next) => {
+                    // What was taken too early.
+                    break (opened, next.into_iter().chain(to).collect());
+                }
+                (Err(error), None) => return Err(error),
+                (Err(_), Some(next)) => place = numeric(address, next)?,
+            }
+        };
+        let (link, others) = match opened {
+            (Opened::Stream(link), others) => (link, others),
+            (Opened::Datagrams(datagrams), _) => return self.begin_datagrams(datagrams),
+        };
+        let (opening, request) = match scheme {
+            Scheme::WebSocket => Opening::request(&address.authority(), address.target())?,
+            _ => (Opening::Request, Vec::new()),
+        };
+        let connection = self.make(link, scheme, Side::Client);
+        let key = match instead {
+            Some((key, before)) => {
+                let mut resources = self.resources.write().unwrap_or_else(PoisonError::into_inner);
+                resources.replace(key, Resource::Stream(connection.clone()));
+                before.hand_over(&connection);
+                key
+            }
+            None => self.insert(Resource::Stream(connection.clone())),
+        };
+        connection.first(&request);
+        let decoder = scheme.decoder(Side::Client, opening, &self.limits);
+        let how = How::Connecting { address: address.clone(), others, options: Box::new(options.clone()) };
+        let begun = Begun { key, connection: connection.clone(), decoder, how };
+        // The node's thread has to know of it before epoll tells of it.
+        lock(&self.commands).push(Command::Begin(Box::new(begun)));
+        if let Err(error) = self.watch(connection.link.source(), key) {
+            self.command(Command::Broken(key, error));
+        }
+        self.wake();
+        Ok(key)
+    }
+
+    pub(crate) fn begin_datagrams(&self, datagrams: Box<dyn Datagrams>) -> io::Result<Key> {
+        let most = datagrams.most().min(self.limits.message);
+        let socket = Arc::new(Socket::new(datagrams, most));
+        let key = self.insert(Resource::Datagrams(socket.clone()));
+        lock(&self.commands).push(Command::Watch(key));
+        if let Err(error) = self.watch(socket.datagrams.source(), key) {
+            self.remove(key);
+            return Err(error);
+        }
+        self.wake();
+        Ok(key)
+    }
+}
+
+/// The address with a host that needs no resolver.
+pub(crate) fn numeric(address: &Address, to: SocketAddr) -> io::Result<Address> {
+    format!("{}://{to}", address.scheme()).parse().map_err(io::Error::other)
+}
