@@ -74,12 +74,22 @@ impl<S> Batch<S> {
     /// sent.
     #[inline]
     pub fn push(&mut self, message: &[u8]) -> Outcome {
-        self.push_with(message.len(), |place| place.copy_from_slice(message))
+        self.append(message.len(), |bytes| bytes.extend_from_slice(message))
     }
 
     /// As [`Batch::push`], of a message that is written where it will be sent from. `write` is called if there is room.
     #[inline]
     pub fn push_with(&mut self, len: usize, write: impl FnOnce(&mut [u8])) -> Outcome {
+        self.append(len, |bytes| {
+            let at = bytes.len();
+            bytes.resize(at + len, 0);
+            write(&mut bytes[at..]);
+        })
+    }
+
+    /// Adds a message, whose `len` bytes `append` adds.
+    #[inline]
+    fn append(&mut self, len: usize, append: impl FnOnce(&mut Vec<u8>)) -> Outcome {
         if self.bytes.len() + len > MOST && !self.is_empty() {
             let outcome = self.flush();
             if !outcome.taken() {
@@ -88,16 +98,14 @@ impl<S> Batch<S> {
         }
         match &self.way {
             Some(Way::Stream(connection)) => {
-                match connection.frame(&mut self.bytes, self.keys.as_mut(), Kind::Binary, len, write) {
+                match connection.frame(&mut self.bytes, self.keys.as_mut(), Kind::Binary, len, append) {
                     Ok(outcome) => outcome,
                     Err(error) => self.broken(error),
                 }
             }
             Some(Way::Datagrams(socket)) if len > socket.most() => Outcome::TooLarge,
             Some(Way::Datagrams(_)) => {
-                let at = self.bytes.len();
-                self.bytes.resize(at + len, 0);
-                write(&mut self.bytes[at..]);
+                append(&mut self.bytes);
                 self.lengths.push(len);
                 Outcome::Queued
             }

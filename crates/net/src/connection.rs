@@ -145,7 +145,7 @@ impl Connection {
         self.framing == Framing::WebSocket(Side::Client)
     }
 
-    /// Adds a message, framed, to bytes that will be sent by [`Connection::send_frames`].
+    /// Adds a message, framed, to bytes that will be sent by [`Connection::send_frames`]: `append` adds the `len` bytes that it has.
     ///
     /// # Errors
     ///
@@ -157,7 +157,7 @@ impl Connection {
         keys: Option<&mut Keys>,
         kind: Kind,
         len: usize,
-        write: impl FnOnce(&mut [u8]),
+        append: impl FnOnce(&mut Vec<u8>),
     ) -> io::Result<Outcome> {
         if len > self.most_message {
             return Ok(Outcome::TooLarge);
@@ -166,13 +166,15 @@ impl Connection {
             Some(keys) => Some(keys.next()?),
             None => None,
         };
-        frames.extend_from_slice(self.header(kind, len, key).bytes());
+        match self.framing {
+            // Of a length that the compiler knows.
+            Framing::Length => frames.extend_from_slice(&length::bytes(len as u32)),
+            _ => frames.extend_from_slice(self.header(kind, len, key).bytes()),
+        }
         let at = frames.len();
-        frames.resize(at + len, 0);
-        let payload = &mut frames[at..];
-        write(payload);
+        append(frames);
         if let Some(key) = key {
-            mask::apply(payload, key, 0);
+            mask::apply(&mut frames[at..], key, 0);
         }
         Ok(Outcome::Queued)
     }

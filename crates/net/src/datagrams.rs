@@ -24,30 +24,50 @@ impl Socket {
         self.most
     }
 
-    /// Sends datagrams that lie one after the other. How many were sent, their bytes, and what became of the next.
+    /// Sends datagrams that lie one behind the other. How many were sent, their bytes, and what became of the next.
     pub(crate) fn send_many(&self, bytes: &[u8], lengths: &[usize], to: Option<SocketAddr>) -> (usize, usize, Outcome) {
-        let mut at = 0;
-        for (sent, length) in lengths.iter().enumerate() {
-            match self.send(&bytes[at..at + length], to) {
-                Outcome::Full => return (sent, at, Outcome::Full),
-                // One that the system does not send is gone, as a datagram may be; the others are tried.
-                _ => at += length,
+        let (mut sent, mut at) = (0, 0);
+        for run in lengths.chunk_by(|one, other| one == other) {
+            let (each, end) = (run[0], at + run.len() * run[0]);
+            let until = sent + run.len();
+            while sent < until {
+                let result = match each {
+                    0 => self.attempt(|| self.datagrams.send(&[], to).map(|()| 0)),
+                    _ => self.attempt(|| self.datagrams.send_run(&bytes[at..end], each, to)),
+                };
+                let count = match result {
+                    Ok(bytes) => bytes.checked_div(each).unwrap_or(1).clamp(1, until - sent),
+                    Err(Outcome::Full) => return (sent, at, Outcome::Full),
+                    // One that the system does not send is gone, as a datagram may be; the others are tried.
+                    Err(_) => 1,
+                };
+                sent += count;
+                at += count * each;
             }
         }
-        (lengths.len(), at, Outcome::Sent)
+        (sent, at, Outcome::Sent)
     }
 
     pub(crate) fn send(&self, datagram: &[u8], to: Option<SocketAddr>) -> Outcome {
         if datagram.len() > self.most {
             return Outcome::TooLarge;
         }
+        match self.attempt(|| self.datagrams.send(datagram, to)) {
+            Ok(()) => Outcome::Sent,
+            Err(outcome) => outcome,
+        }
+    }
+
+    /// Sends by a call of the transport, or says what became of that.
+    #[inline]
+    fn attempt<T>(&self, mut call: impl FnMut() -> io::Result<T>) -> Result<T, Outcome> {
         let (mut waits, mut refused) = (false, false);
         loop {
-            match self.datagrams.send(datagram, to) {
-                Ok(()) => return Outcome::Sent,
+            match call() {
+                Ok(sent) => return Ok(sent),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if waits {
-                        return Outcome::Full;
+                        return Err(Outcome::Full);
                     }
                     // Once more, as the node's thread may have been told of room just before it could know that we wait.
                     self.owes_drained.store(true, Ordering::SeqCst);
@@ -56,9 +76,9 @@ impl Socket {
                 // Somebody did not listen to an earlier one, which says nothing of this.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && !refused => refused = true,
                 Err(error) if error.raw_os_error() == Some(rustix::io::Errno::MSGSIZE.raw_os_error()) => {
-                    return Outcome::TooLarge;
+                    return Err(Outcome::TooLarge);
                 }
-                Err(error) => return Outcome::Refused(error.kind()),
+                Err(error) => return Err(Outcome::Refused(error.kind())),
             }
         }
     }

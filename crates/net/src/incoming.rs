@@ -101,6 +101,16 @@ impl Window {
         self.budget = self.budget.saturating_sub(bytes);
     }
 
+    /// What lies behind the last message.
+    pub(crate) fn rest(&self) -> Range<usize> {
+        self.start..self.end
+    }
+
+    /// Goes on where a run of messages ended.
+    pub(crate) fn go_on_at(&mut self, start: usize) {
+        self.start = start;
+    }
+
     pub(crate) fn is_spent(&self) -> bool {
         self.budget == 0
     }

@@ -23,6 +23,7 @@ use crate::event::{Endpoint, Event, Message, Reason};
 use crate::handle::Handle;
 use crate::incoming::{Incoming, Place, SHARED, Window, after};
 use crate::limits::Limits;
+use crate::run::Run;
 use crate::scheme::Scheme;
 use crate::shared::{Command, Shared, lock};
 use crate::slab::Key;
@@ -59,6 +60,8 @@ pub struct Node<S = ()> {
     buffer: Vec<u8>,
     /// The connection that is being read.
     current: Option<(usize, Window)>,
+    /// Messages of it that lie behind the one that was told last. While there are any, nothing else is to be told.
+    run: Option<Run>,
     /// Where the last message that was told lies, if not in the buffer.
     told: Option<(usize, Place)>,
     /// To be read in this turn, and in the next.
@@ -131,6 +134,7 @@ impl<S> Node<S> {
             entries: Vec::new(),
             buffer: vec![0; SHARED],
             current: None,
+            run: None,
             told: None,
             now: VecDeque::new(),
             later: VecDeque::new(),
@@ -168,7 +172,8 @@ impl<S> Node<S> {
     ///
     /// If the system cannot wait: nothing that a peer can bring about.
     pub fn run(&mut self, mut tell: impl FnMut(Event<'_, S>)) -> io::Result<()> {
-        while !self.shared.stopped.swap(false, Ordering::SeqCst) {
+        let stopped = &self.shared.clone().stopped;
+        while !(stopped.load(Ordering::SeqCst) && stopped.swap(false, Ordering::SeqCst)) {
             if let Some(event) = self.next(None)? {
                 tell(event);
             }
@@ -201,7 +206,23 @@ impl<S> Node<S> {
     /// # Errors
     ///
     /// As [`Node::run`].
+    #[inline]
     pub fn next(&mut self, timeout: Option<Duration>) -> io::Result<Option<Event<'_, S>>> {
+        if let Some(run) = &mut self.run
+            && let Some(at) = run.next(&mut self.buffer)
+        {
+            let message = Message { bytes: &mut self.buffer[at], owner: None, kind: Kind::Binary };
+            return Ok(Some(Event::Message(run.from, message)));
+        }
+        self.next_of_all(timeout)
+    }
+
+    /// As [`Node::next`], of whatever it is.
+    #[inline(never)]
+    fn next_of_all(&mut self, timeout: Option<Duration>) -> io::Result<Option<Event<'_, S>>> {
+        if let (Some(run), Some((_, window))) = (self.run.take(), &mut self.current) {
+            window.go_on_at(run.start());
+        }
         Ok(match self.advance(timeout)? {
             None => None,
             Some(Next::Event(event)) => Some(event),

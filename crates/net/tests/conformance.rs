@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use common::{Seen, Side, address, connected, until};
-use estafette_net::{Endpoint, Event, Kind, Limits, Outcome};
+use estafette_net::{Endpoint, Event, Kind, Limits, Options, Outcome};
 
 const STREAMS: &[&str] = if cfg!(feature = "tls") { &["tcp", "unix", "tls"] } else { &["tcp", "unix"] };
 const MESSAGES: &[&str] = if cfg!(feature = "tls") {
@@ -98,6 +98,34 @@ fn datagrams_are_answered_where_they_came_from() {
         assert_eq!(back, message);
     }
     assert_eq!(client.handle.send(endpoint, &[0; 65_508]), Outcome::TooLarge);
+}
+
+#[test]
+fn datagrams_of_a_batch_keep_their_bounds_whatever_their_lengths() {
+    let (mut server, client) = (Side::new(), Side::new());
+    let listener = server.handle.listen("udp://127.0.0.1:0").unwrap();
+    let address = server.handle.local_address(listener).unwrap();
+    // Runs of one length, longer than what the system takes at once, a shorter one behind, none alike, and nothing at all.
+    let lengths = [vec![40; 150], vec![7], (1..30).collect(), vec![0, 0], vec![1400; 3], vec![65_507], vec![3]].concat();
+    let sent: Vec<_> = (0..).zip(&lengths).map(|(seed, len)| pattern(seed, *len)).collect();
+    for connected in [true, false] {
+        let options = Options::default().broadcast(!connected);
+        let to = client.handle.connect_with(&address, &options).unwrap();
+        let mut batch = client.handle.batch(to);
+        assert!(sent.iter().all(|datagram| batch.push(datagram).taken()));
+        assert_eq!(batch.flush(), Outcome::Sent);
+        server.seen.clear();
+        let arrived = |seen: &[Seen]| {
+            let messages = seen.iter().filter_map(|seen| match seen {
+                Seen::Message(_, _, message) => Some(message.clone()),
+                _ => None,
+            });
+            messages.collect::<Vec<_>>()
+        };
+        server.step_until("all datagrams", |seen| arrived(seen).len() == sent.len());
+        assert_eq!(arrived(&server.seen), sent);
+        client.handle.close(to);
+    }
 }
 
 #[test]

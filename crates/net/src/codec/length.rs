@@ -1,7 +1,10 @@
 //! Messages behind their length: four bytes, most significant first, then as many bytes as they say. It is what
 //! `LengthDelimitedCodec` of tokio-util does where nothing else is asked for, and two lines in any language.
 
+use std::ops::Range;
+
 use super::{Fault, Header, Item, Kind, Step, Violation};
+use crate::run::Rule;
 
 const HEADER: usize = 4;
 
@@ -9,8 +12,22 @@ const HEADER: usize = 4;
 #[inline]
 pub(crate) fn header(len: u32) -> Header {
     let mut header = Header::NONE;
-    header.push(&len.to_be_bytes());
+    header.push(&bytes(len));
     header
+}
+
+/// The bytes of that header.
+#[inline(always)]
+pub(crate) fn bytes(len: u32) -> [u8; HEADER] {
+    len.to_be_bytes()
+}
+
+/// Where the message lies with which `input` begins, if it is all there and not over the limit.
+#[inline(always)]
+pub(crate) fn whole(input: &[u8], most: usize) -> Option<Range<usize>> {
+    let len = u32::from_be_bytes(*input.first_chunk::<HEADER>()?) as usize;
+    let at = HEADER..HEADER.checked_add(len)?;
+    (len <= most && at.end <= input.len()).then_some(at)
 }
 
 /// Finds messages behind their lengths.
@@ -29,6 +46,11 @@ impl LengthDecoder {
 
     pub(crate) fn midway(&self) -> bool {
         self.begun.is_some()
+    }
+
+    /// How the messages behind one are found.
+    pub(crate) fn rule(&self) -> Rule {
+        Rule::Length { most: self.limit }
     }
 
     #[inline]

@@ -12,6 +12,7 @@ pub(crate) mod websocket;
 
 use self::length::LengthDecoder;
 use self::websocket::WebSocketDecoder;
+use crate::run::Rule;
 
 /// What a message is, where the transport tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -106,6 +107,15 @@ impl Decoder {
             }
             Decoder::Length(decoder) => decoder.decode(input),
             Decoder::WebSocket(decoder) => decoder.decode(input),
+        }
+    }
+
+    /// How messages that lie whole behind one that was found are found without it.
+    pub(crate) fn rule(&self) -> Option<Rule> {
+        match self {
+            Decoder::Raw => None,
+            Decoder::Length(decoder) => Some(decoder.rule()),
+            Decoder::WebSocket(decoder) => Some(decoder.rule()),
         }
     }
 

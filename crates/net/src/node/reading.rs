@@ -7,6 +7,8 @@ use super::{Entry, Next, Node};
 use crate::codec::Kind;
 use crate::event::{Endpoint, Reason};
 use crate::incoming::{Place, Progress, Window};
+use crate::run::{Rule, Run};
+use crate::transport::Received;
 
 impl<S> Node<S> {
     /// Takes up an entry that is to be read.
@@ -52,6 +54,10 @@ impl<S> Node<S> {
         }
         match progress {
             Progress::Message(place, kind) => {
+                if matches!(place, Place::Shared(_)) && incoming.ending.is_none() {
+                    let rule = incoming.decoder.rule();
+                    self.run = rule.map(|rule| Run::new(Endpoint::new(key), rule, window.rest()));
+                }
                 self.current = Some((index, window));
                 if incoming.ending.is_some() {
                     // Nobody wants it any more.
@@ -95,7 +101,7 @@ impl<S> Node<S> {
         None
     }
 
-    /// Receives one datagram.
+    /// Receives a datagram, or several at once.
     pub(super) fn receive(&mut self, index: usize, mut window: Window) -> Option<Next<S>> {
         let Some(Some(Entry::Datagrams { key, socket, ready })) = self.entries.get_mut(index) else { return None };
         if window.is_spent() {
@@ -104,12 +110,15 @@ impl<S> Node<S> {
             return None;
         }
         match socket.datagrams.receive(&mut self.buffer) {
-            Ok((len, remote)) => {
+            Ok(Received { len, each, from }) => {
                 window.spend(len.max(64));
                 self.last = Some((index, self.clock));
                 self.current = Some((index, window));
-                let endpoint = Endpoint { key: *key, remote };
-                Some(Next::Message(endpoint, Place::Shared(0..len), Kind::Binary))
+                let endpoint = Endpoint { key: *key, remote: from };
+                let each = if each == 0 { len } else { each };
+                let first = each.min(len);
+                self.run = (first < len).then(|| Run::new(endpoint, Rule::Equal { length: each }, first..len));
+                Some(Next::Message(endpoint, Place::Shared(0..first), Kind::Binary))
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => None,
             // What an earlier datagram of ours met with. The error is gone with this, and the next may be a datagram.

@@ -147,12 +147,12 @@ pub trait Datagrams: Send + Sync {
     /// What epoll waits for, edge by edge.
     fn source(&self) -> BorrowedFd<'_>;
 
-    /// Receives one datagram, and says who sent it, where that is not the one peer.
+    /// Receives a datagram, or several of one sender.
     ///
     /// # Errors
     ///
     /// `WouldBlock` where none is there. Others are the peer's (as a port where nobody listens) and do not end anything.
-    fn receive(&self, buffer: &mut [u8]) -> io::Result<(usize, Option<SocketAddr>)>;
+    fn receive(&self, buffer: &mut [u8]) -> io::Result<Received>;
 
     /// Sends one datagram; to the one peer where none is named.
     ///
@@ -161,11 +161,33 @@ pub trait Datagrams: Send + Sync {
     /// `WouldBlock` where there is no room.
     fn send(&self, datagram: &[u8], to: Option<SocketAddr>) -> io::Result<()>;
 
+    /// Sends some of the datagrams that lie one behind the other, the first at least: `each` bytes have all, but for the last,
+    /// which may have less. Says how many bytes it sent. `each` is not 0.
+    ///
+    /// # Errors
+    ///
+    /// As [`Datagrams::send`], of the first.
+    fn send_run(&self, datagrams: &[u8], each: usize, to: Option<SocketAddr>) -> io::Result<usize> {
+        let first = each.min(datagrams.len());
+        self.send(&datagrams[..first], to).map(|()| first)
+    }
+
     /// The longest datagram.
     fn most(&self) -> usize;
 
     /// The address of this end.
     fn local(&self) -> Option<Address>;
+}
+
+/// What [`Datagrams::receive`] brought: one datagram, or several that lie one behind the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Received {
+    /// How many bytes there are.
+    pub len: usize,
+    /// How many each datagram has; the last may have less. 0 where there is one alone.
+    pub each: usize,
+    /// Who sent them, where that is not the one peer.
+    pub from: Option<SocketAddr>,
 }
 
 /// How a connection is made, or a listener: the same for every transport, which takes no notice of what it has no use for.

@@ -1,18 +1,29 @@
 //! UDP: unicast, broadcast and multicast. Listening at the address of a group joins it.
+//!
+//! Linux takes a run of datagrams of one length by one call, and carries it as one packet as far as it can (`UDP_SEGMENT`, generic
+//! segmentation offload); it gives a run of one sender by one call (`UDP_GRO`). See `udp(7)`.
 
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rustix::net::{RecvFlags, SendFlags, SocketAddrAny, recvfrom, send, sendto};
+use nix::errno::Errno;
+use nix::sys::socket::{
+    ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, sendmsg, setsockopt,
+    sockopt::UdpGroSegment,
+};
+use rustix::net::{SendFlags, SocketAddrAny, send, sendto};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::socket::{socket, socket_address};
-use super::{Datagrams, Listening, Opened, Options, Transport};
+use super::{Datagrams, Listening, Opened, Options, Received, Transport};
 use crate::Address;
 
 /// The longest datagram: 65,535 bytes less the headers of IP and UDP.
 const MOST: usize = 65_507;
+/// The most datagrams that Linux takes by one call.
+const TOGETHER: usize = 64;
 
 pub(crate) struct Udp;
 
@@ -28,7 +39,7 @@ impl Transport for Udp {
         if !many {
             socket.connect(&to.into())?;
         }
-        Ok(Opened::Datagrams(Box::new(UdpSocket { socket, to: many.then_some(to), names_sender: many })))
+        Ok(Opened::Datagrams(Box::new(UdpSocket::new(socket, many.then_some(to), many))))
     }
 
     fn listen(&self, address: &Address, options: &Options) -> io::Result<Listening> {
@@ -49,7 +60,7 @@ impl Transport for Udp {
             }
             _ => {}
         }
-        Ok(Listening::Datagrams(Box::new(UdpSocket { socket, to: None, names_sender: true })))
+        Ok(Listening::Datagrams(Box::new(UdpSocket::new(socket, None, true))))
     }
 }
 
@@ -69,6 +80,20 @@ struct UdpSocket {
     /// Where datagrams go that are not an answer to somebody; of a socket that is not connected.
     to: Option<SocketAddr>,
     names_sender: bool,
+    /// The least length of which the system did not take a run: such datagrams are sent one by one.
+    alone_from: AtomicUsize,
+}
+
+/// Room for what comes with a run: how long each datagram is.
+#[repr(align(8))]
+struct Room([u8; 64]);
+
+impl UdpSocket {
+    fn new(socket: Socket, to: Option<SocketAddr>, names_sender: bool) -> UdpSocket {
+        // An older system gives them one by one.
+        setsockopt(&socket, UdpGroSegment, &true).ok();
+        UdpSocket { socket, to, names_sender, alone_from: AtomicUsize::new(usize::MAX) }
+    }
 }
 
 impl Datagrams for UdpSocket {
@@ -77,15 +102,21 @@ impl Datagrams for UdpSocket {
     }
 
     #[inline]
-    fn receive(&self, buffer: &mut [u8]) -> io::Result<(usize, Option<SocketAddr>)> {
-        let (len, _, from) = recvfrom(&self.socket, buffer, RecvFlags::empty())?;
-        if !self.names_sender {
-            return Ok((len, None));
-        }
-        match from.map(SocketAddr::try_from) {
-            Some(Ok(from)) => Ok((len, Some(from))),
-            _ => Err(io::Error::new(ErrorKind::InvalidData, "a datagram from nowhere")),
-        }
+    fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
+        let mut room = Room([0; _]);
+        let mut parts = [IoSliceMut::new(buffer)];
+        let fd = self.socket.as_raw_fd();
+        let got = recvmsg::<SockaddrStorage>(fd, &mut parts, Some(&mut room.0), MsgFlags::empty())?;
+        let each = got.cmsgs().ok().into_iter().flatten().find_map(|message| match message {
+            ControlMessageOwned::UdpGroSegments(each) => usize::try_from(each).ok(),
+            _ => None,
+        });
+        let from = match (self.names_sender, got.address.as_ref().and_then(named)) {
+            (false, _) => None,
+            (true, Some(from)) => Some(from),
+            (true, None) => return Err(io::Error::new(ErrorKind::InvalidData, "a datagram from nowhere")),
+        };
+        Ok(Received { len: got.bytes, each: each.unwrap_or(0), from })
     }
 
     #[inline]
@@ -97,6 +128,23 @@ impl Datagrams for UdpSocket {
         Ok(())
     }
 
+    fn send_run(&self, datagrams: &[u8], each: usize, to: Option<SocketAddr>) -> io::Result<usize> {
+        let first = each.min(datagrams.len());
+        let run = datagrams.len().min(TOGETHER.min(MOST / each.max(1)) * each);
+        if run > first && each < self.alone_from.load(Ordering::Relaxed) {
+            let to = to.or(self.to).map(SockaddrStorage::from);
+            let (parts, length) = ([IoSlice::new(&datagrams[..run])], each as u16);
+            let lengths = [ControlMessage::UdpGsoSegments(&length)];
+            match sendmsg(self.socket.as_raw_fd(), &parts, &lengths, MsgFlags::MSG_NOSIGNAL, to.as_ref()) {
+                // Longer than the network's packets, which IP would break up; or neither it nor the device knows how.
+                Err(Errno::EINVAL | Errno::EMSGSIZE) => self.alone_from.store(each, Ordering::Relaxed),
+                Err(Errno::EIO | Errno::EOPNOTSUPP) => self.alone_from.store(0, Ordering::Relaxed),
+                other => return Ok(other?),
+            }
+        }
+        self.send(&datagrams[..first], to).map(|()| first)
+    }
+
     fn most(&self) -> usize {
         MOST
     }
@@ -104,4 +152,9 @@ impl Datagrams for UdpSocket {
     fn local(&self) -> Option<Address> {
         format!("udp://{}", self.socket.local_addr().ok()?.as_socket()?).parse().ok()
     }
+}
+
+fn named(address: &SockaddrStorage) -> Option<SocketAddr> {
+    let v4 = address.as_sockaddr_in().map(|v4| SocketAddr::V4((*v4).into()));
+    v4.or_else(|| address.as_sockaddr_in6().map(|v6| SocketAddr::V6((*v6).into())))
 }

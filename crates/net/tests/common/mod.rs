@@ -65,6 +65,15 @@ impl Side {
         }
     }
 
+    /// Steps until something holds of all that was told.
+    pub fn step_until(&mut self, what: &str, holds: impl Fn(&[Seen]) -> bool) {
+        let begun = Instant::now();
+        while !holds(&self.seen) {
+            assert!(begun.elapsed() < PATIENCE, "never {what}: {:?}", summary(&self.seen));
+            self.step();
+        }
+    }
+
     pub fn until_closed(&mut self, endpoint: Endpoint) -> String {
         self.until("closed", |seen| match seen {
             Seen::Closed(which, reason) if *which == endpoint => Some(reason.clone()),

@@ -8,7 +8,10 @@ mod utf8;
 pub use self::close::Close;
 pub(crate) use self::handshake::Opening;
 
+use std::ops::Range;
+
 use super::{Fault, Header, Item, Kind, Step, Violation};
+use crate::run::Rule;
 use utf8::Utf8;
 
 /// Which end of a WebSocket this is. A client masks what it sends; a server must not.
@@ -90,8 +93,32 @@ pub(crate) fn control(opcode: Opcode, payload: &[u8], key: Option<[u8; 4]>) -> V
     frame
 }
 
+/// The first byte of a message of bytes in one frame.
+const BINARY: u8 = 0x82;
 /// The longest payload of a control frame.
 const MOST_CONTROL: usize = 125;
+
+/// Where the message lies with which `input` begins, if that is one of bytes in a frame of its own, all there, and nothing
+/// stands against it. It is unmasked.
+#[inline]
+pub(crate) fn whole(input: &mut [u8], masked: bool, most: usize) -> Option<Range<usize>> {
+    let mask = u8::from(masked) << 7;
+    let (start, len) = match *input.first_chunk::<4>()? {
+        [BINARY, second, ..] if second ^ mask < 126 => (2, usize::from(second ^ mask)),
+        [BINARY, second, high, low] if second ^ mask == 126 => (4, usize::from(u16::from_be_bytes([high, low]))),
+        _ => return None,
+    };
+    // What is longer, or says so in more bytes than that takes, is looked at elsewhere.
+    if (start == 4 && len < 126) || len > most {
+        return None;
+    }
+    if !masked {
+        return (start + len <= input.len()).then_some(start..start + len);
+    }
+    let (key, rest) = input[start..].split_first_chunk_mut::<4>()?;
+    mask::apply(rest.get_mut(..len)?, *key, 0);
+    Some(start + 4..start + 4 + len)
+}
 
 /// A header that was read.
 #[derive(Debug)]
@@ -148,6 +175,10 @@ impl WebSocketDecoder {
 
     pub(crate) fn holds(&self) -> usize {
         if self.parts.is_some() { self.assembled.len() } else { 0 }
+    }
+
+    pub(crate) fn rule(&self) -> Rule {
+        Rule::WebSocket { masked: self.side == Side::Server, most: self.limit }
     }
 
     pub(crate) fn midway(&self) -> bool {
