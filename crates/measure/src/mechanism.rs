@@ -43,7 +43,8 @@ pub trait Tx: Send + 'static {
         }
     }
 
-    /// Makes sure that everything sent so far is on its way. Called after the last message, never inside a window.
+    /// Makes sure that everything sent so far is on its way. Called after the last message, never inside a window; where
+    /// messages may be lost, also now and then before it is asked how much of what was sent has arrived.
     ///
     /// # Errors
     /// When it cannot be sent.

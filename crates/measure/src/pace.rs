@@ -127,9 +127,14 @@ impl Pacer {
         }
     }
 
+    /// Whether a slice is over: then what was sent has to leave before [`Pacer::look`].
+    pub(crate) fn slice_is_over(&self, now: u64) -> bool {
+        now >= self.slice_ends_ns
+    }
+
     /// At a look at the clock: ends a slice whose time is over and chooses the next rate.
     pub(crate) fn look(&mut self, now: u64, sent: u64, warming_up: bool) {
-        if now < self.slice_ends_ns {
+        if !self.slice_is_over(now) {
             return;
         }
         if self.slice_ends_ns > 0 {

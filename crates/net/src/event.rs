@@ -63,10 +63,16 @@ pub enum Event<'a, S> {
 
 /// Bytes that lie in the node until the next event is asked for. It is a `[u8]`.
 pub struct Message<'a> {
-    pub(crate) bytes: &'a mut [u8],
-    /// The vector that has these bytes and nothing else.
-    pub(crate) owner: Option<&'a mut Vec<u8>>,
+    pub(crate) bytes: Bytes<'a>,
     pub(crate) kind: Kind,
+}
+
+/// Where they lie.
+pub(crate) enum Bytes<'a> {
+    /// Among those of others.
+    Lent(&'a [u8]),
+    /// In a vector that has nothing else.
+    Whole(&'a mut Vec<u8>),
 }
 
 impl Message<'_> {
@@ -77,9 +83,9 @@ impl Message<'_> {
 
     /// Keeps the message. A long one that came in several reads is given away as it lies there, any other copied.
     pub fn take(self) -> Vec<u8> {
-        match self.owner {
-            Some(owner) => std::mem::take(owner),
-            None => self.bytes.to_vec(),
+        match self.bytes {
+            Bytes::Whole(bytes) => std::mem::take(bytes),
+            Bytes::Lent(bytes) => bytes.to_vec(),
         }
     }
 }
@@ -87,10 +93,11 @@ impl Message<'_> {
 impl Deref for Message<'_> {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
-        match &self.owner {
-            Some(owner) => owner,
-            None => self.bytes,
+        match &self.bytes {
+            Bytes::Lent(bytes) => bytes,
+            Bytes::Whole(bytes) => bytes,
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::backend::{Backend, Ready, backend};
 use crate::codec::Kind;
 use crate::connection::Flushed;
 use crate::datagrams::Socket;
-use crate::event::{Endpoint, Event, Message, Reason};
+use crate::event::{Bytes, Endpoint, Event, Message, Reason};
 use crate::handle::Handle;
 use crate::incoming::{Incoming, Place, SHARED, Window, after};
 use crate::limits::Limits;
@@ -190,15 +190,30 @@ impl<S> Node<S> {
     pub fn poll(&mut self, timeout: Option<Duration>, mut tell: impl FnMut(Event<'_, S>)) -> io::Result<usize> {
         let mut count = 0;
         let mut timeout = timeout;
-        while let Some(event) = self.next(timeout)? {
-            tell(event);
+        loop {
+            count += self.tell_run(&mut tell);
+            match self.next_of_all(timeout)? {
+                Some(event) => tell(event),
+                None => return Ok(count),
+            }
             count += 1;
             timeout = Some(Duration::ZERO);
             if self.now.is_empty() && self.current.is_none() && self.outbox.is_empty() {
-                break;
+                return Ok(count);
             }
         }
-        Ok(count)
+    }
+
+    /// Tells the messages that lie whole behind the last one, and how many they were.
+    #[inline]
+    fn tell_run(&mut self, tell: &mut impl FnMut(Event<'_, S>)) -> usize {
+        let mut count = 0;
+        let Some(run) = &mut self.run else { return count };
+        while let Some(at) = run.next(&mut self.buffer) {
+            tell(Event::Message(run.from, Message { bytes: Bytes::Lent(&self.buffer[at]), kind: Kind::Binary }));
+            count += 1;
+        }
+        count
     }
 
     /// The next event, or none if none comes in time. `None` waits for as long as it takes, or until [`Handle::stop`].
@@ -206,12 +221,13 @@ impl<S> Node<S> {
     /// # Errors
     ///
     /// As [`Node::run`].
-    #[inline]
+    // The message that is found first need not be moved to memory then, only to be read from there.
+    #[inline(always)]
     pub fn next(&mut self, timeout: Option<Duration>) -> io::Result<Option<Event<'_, S>>> {
         if let Some(run) = &mut self.run
             && let Some(at) = run.next(&mut self.buffer)
         {
-            let message = Message { bytes: &mut self.buffer[at], owner: None, kind: Kind::Binary };
+            let message = Message { bytes: Bytes::Lent(&self.buffer[at]), kind: Kind::Binary };
             return Ok(Some(Event::Message(run.from, message)));
         }
         self.next_of_all(timeout)
@@ -244,10 +260,10 @@ impl<S> Node<S> {
                     Place::Held => incoming.held(),
                     _ => incoming.decoder.assembled(),
                 };
-                return Message { bytes: &mut [], owner: Some(owner), kind };
+                return Message { bytes: Bytes::Whole(owner), kind };
             }
         };
-        Message { bytes: &mut self.buffer[at], owner: None, kind }
+        Message { bytes: Bytes::Lent(&self.buffer[at]), kind }
     }
 
     /// Goes on until there is something to tell, or the time is over.

@@ -21,6 +21,7 @@ pub fn enrol(registry: Registry) -> Registry {
         .enrol(bytes(framed_basic::FramedBasic))
         .enrol(bytes(framed_tuned::FramedTuned))
         .enrol(bytes(ws_basic::WsBasic))
+        .enrol(bytes(estafette::TCP))
         .enrol(bytes(estafette::FRAMED))
         .enrol(bytes(estafette::UNIX))
         .enrol(bytes(estafette::WS))

@@ -84,7 +84,7 @@ impl Party {
                     put => put.context("sending")?,
                 }
             }
-            if self.has_sent_paced() {
+            if self.has_sent_paced(&mut tx).await? {
                 break;
             }
         }
@@ -115,6 +115,7 @@ impl Party {
             // One of several will arrive; the receiver that has it may be gone when the others come.
             for _ in 0..LOSSY_END_MARKS {
                 let _ = tx.put(&mut self.next.clone()).await;
+                let _ = tx.flush().await;
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
             return Ok(());

@@ -9,6 +9,7 @@ use crate::batch::{Ended, Stopped};
 use crate::burst::{Burst, Held};
 use crate::case::{BURST, Case, Load, Pattern, Payload, Role};
 use crate::clock::{cost_ns, now_ns};
+use crate::mechanism::Tx;
 use crate::message::{Generator, Verifier};
 use crate::pace::{Feedback, Pacer};
 use crate::protocol::{LatencyCounts, PartyReport};
@@ -150,13 +151,14 @@ impl Party {
         Ok(self.share.map_or(self.schedule.is_none() && self.meter.over(now), |share| self.next.made() >= share))
     }
 
-    /// As [`Party::has_sent`], with a look at the pace.
-    pub(super) fn has_sent_paced(&mut self) -> bool {
+    /// As [`Party::has_sent`], with a look at the pace. What an end has collected leaves before it is asked how much arrived.
+    pub(super) async fn has_sent_paced(&mut self, tx: &mut impl Tx) -> Result<bool> {
         let now = self.meter.look(self.next.made());
-        if let Some(pacer) = &mut self.pacer {
+        if let Some(pacer) = self.pacer.as_mut().filter(|pacer| pacer.slice_is_over(now)) {
+            tx.flush().await.context("flushing")?;
             pacer.look(now, self.next.made(), self.meter.warming_up());
         }
-        self.share.map_or(self.meter.over(now), |share| self.next.made() >= share)
+        Ok(self.share.map_or(self.meter.over(now), |share| self.next.made() >= share))
     }
 
     /// What a consumer begins with; a burst has been sent by then.

@@ -1,0 +1,178 @@
+//! The ends: what is sent, one by one or many together, and what is received.
+
+use std::future::{Future, ready};
+use std::io::{self, ErrorKind};
+
+use estafette_measure::{Generator, Rx, Tx, Verifier};
+use estafette_net::{Batch, Handle, Outcome};
+
+use super::side::Held;
+use crate::buffer::Buffer;
+
+/// How many bytes leave together at most, and how many datagrams: the system takes no more at once.
+const TOGETHER: usize = 64 << 10;
+const DATAGRAMS: usize = 64;
+
+/// What became of something that was to be sent, where it was taken: whether it has left.
+fn taken(outcome: Outcome) -> io::Result<bool> {
+    match outcome {
+        Outcome::Sent => Ok(true),
+        Outcome::Queued => Ok(false),
+        Outcome::Full => Err(ErrorKind::WouldBlock.into()),
+        Outcome::Closed => Err(ErrorKind::BrokenPipe.into()),
+        Outcome::Refused(kind) => Err(kind.into()),
+        other => Err(io::Error::other(format!("{other:?}"))),
+    }
+}
+
+/// The sending end.
+pub(in crate::network) struct Sending {
+    side: Held,
+    handle: Handle,
+    /// Of a stream, once it has begun.
+    batch: Option<Batch>,
+    message: Buffer,
+    /// How many bytes wait for others at most, where messages do.
+    together: Option<usize>,
+}
+
+impl Sending {
+    pub(super) fn new(side: Held, handle: Handle, len: usize) -> Sending {
+        Sending { side, handle, batch: None, message: Buffer::new(len), together: None }
+    }
+
+    /// Lets messages leave together; datagrams, if they are.
+    pub(super) fn together(mut self, datagrams: bool) -> Sending {
+        let most = if datagrams { DATAGRAMS * self.message.len() } else { TOGETHER };
+        self.together = Some(most.min(TOGETHER));
+        self
+    }
+
+    #[inline(always)]
+    fn send(&mut self, next: &mut Generator) -> io::Result<()> {
+        next.fill(&mut self.message);
+        let peer = self.side.peer()?;
+        loop {
+            self.side.sends();
+            match taken(self.handle.send(peer, &self.message)) {
+                Ok(true) => return Ok(()),
+                // The peer may wait for the rest of it.
+                Ok(false) => return self.side.until_drained(),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.side.until_drained()?,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Adds a message to those that leave together.
+    #[inline(always)]
+    fn add(&mut self, next: &mut Generator, most: usize) -> io::Result<()> {
+        if self.batch.is_none() {
+            self.batch = Some(self.handle.batch(self.side.peer()?));
+        }
+        let Some(batch) = &mut self.batch else { return Ok(()) };
+        let len = self.message.len();
+        taken(batch.push_with(len, |message| next.fill(message)))?;
+        // The next one has to fit.
+        if batch.len() + len > most { self.leave() } else { Ok(()) }
+    }
+
+    /// Sends what was collected.
+    #[inline(never)]
+    fn leave(&mut self) -> io::Result<()> {
+        let Some(batch) = &mut self.batch else { return Ok(()) };
+        loop {
+            self.side.sends();
+            match taken(batch.flush()) {
+                Ok(true) => return Ok(()),
+                Ok(false) => return self.side.until_drained(),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.side.until_drained()?,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl Tx for Sending {
+    #[inline(always)]
+    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        ready(match self.together {
+            Some(most) => self.add(next, most),
+            None => self.send(next),
+        })
+    }
+
+    fn flush(&mut self) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.leave())
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        self.side.finished(&self.handle);
+    }
+}
+
+/// The receiving end.
+pub(in crate::network) struct Receiving {
+    side: Held,
+    /// Where messages have no bounds.
+    stream: Option<Stream>,
+}
+
+/// Messages of one length, of which pieces come.
+struct Stream {
+    len: usize,
+    /// What came behind the last message that was looked at.
+    rest: Vec<u8>,
+    at: usize,
+}
+
+impl Receiving {
+    pub(super) fn new(side: Held) -> Receiving {
+        Receiving { side, stream: None }
+    }
+
+    /// Of messages without bounds, which have all this length.
+    pub(super) fn of_length(mut self, len: usize) -> Receiving {
+        self.stream = Some(Stream { len, rest: Vec::new(), at: 0 });
+        self
+    }
+}
+
+impl Stream {
+    /// Looks at the next message, where it lies in a piece if it does whole.
+    #[inline(always)]
+    fn read_into(&mut self, side: &mut Held, seen: &mut Verifier) -> io::Result<()> {
+        let Stream { len, rest, at } = self;
+        loop {
+            if let Some(message) = rest.get(*at..*at + *len) {
+                seen.bytes(message);
+                *at += *len;
+                return Ok(());
+            }
+            let whole = side.next(|piece| {
+                rest.drain(..std::mem::take(at));
+                let (message, behind) = match piece.split_at_checked(*len) {
+                    Some((message, behind)) if rest.is_empty() => (Some(message), behind),
+                    _ => (None, piece),
+                };
+                rest.extend_from_slice(behind);
+                message.map(|message| seen.bytes(message)).is_some()
+            })?;
+            if whole {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Rx for Receiving {
+    #[inline(always)]
+    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(match &mut self.stream {
+            None => self.side.next(|message| seen.bytes(message)),
+            Some(stream) => stream.read_into(&mut self.side, seen),
+        })
+    }
+}

@@ -1,0 +1,136 @@
+//! This project's own node, by every transport it has: one in each process, driven by the thread that uses it.
+
+mod ends;
+mod side;
+
+use anyhow::{Context, Result};
+use estafette_measure::case::{Case, Pattern, Role};
+use estafette_measure::spec::{Joins, Loss, Ordering, Wait};
+use estafette_measure::{Carries, Ends, Mechanism, Party, Raw, Rendezvous, Spec};
+use estafette_net::{Limits, Node, Options};
+
+use self::ends::{Receiving, Sending};
+use self::side::{Held, Side};
+use super::framed_tuned::{SPIN, together};
+
+/// Bounds of a datagram socket's buffer: the usual default, and 64 MiB.
+const LEAST_BUFFER: usize = 212_992;
+const MOST_BUFFER: usize = 64 << 20;
+
+/// `network/framed-estafette` and its siblings.
+pub(super) struct Estafette {
+    name: &'static str,
+    stands_on: &'static str,
+    /// The scheme of its addresses.
+    scheme: &'static str,
+}
+
+pub(super) const TCP: Estafette = Estafette {
+    name: "network/tcp-estafette",
+    stands_on: "estafette-net: tcp:// on 127.0.0.1, messages of one length put together by the receiver",
+    scheme: "tcp",
+};
+
+pub(super) const FRAMED: Estafette = Estafette {
+    name: "network/framed-estafette",
+    stands_on: "estafette-net: tcp+msg:// on 127.0.0.1, a batch for a stream",
+    scheme: "tcp+msg",
+};
+
+pub(super) const UNIX: Estafette = Estafette {
+    name: "network/unix-framed-estafette",
+    stands_on: "estafette-net: unix+msg://, a batch for a stream",
+    scheme: "unix+msg",
+};
+
+pub(super) const WS: Estafette = Estafette {
+    name: "network/ws-estafette",
+    stands_on: "estafette-net: ws:// on 127.0.0.1, masked by the client, a batch for a stream",
+    scheme: "ws",
+};
+
+pub(super) const UDP: Estafette = Estafette {
+    name: "network/udp-estafette",
+    stands_on: "estafette-net: udp:// on 127.0.0.1, a batch for a stream",
+    scheme: "udp",
+};
+
+impl Estafette {
+    fn is_lossy(&self) -> bool {
+        self.scheme == "udp"
+    }
+}
+
+impl Mechanism for Estafette {
+    fn spec(&self) -> Spec {
+        let spec = Spec::new(self.name)
+            .version(env!("LOCKED_ESTAFETTE_NET"))
+            .stands_on(self.stands_on)
+            .waits(&[Wait::Block, Wait::Adaptive])
+            .joins(Joins::Standard);
+        if self.is_lossy() {
+            return spec.max_message(65_507).ordering(Ordering::Unordered).loss(Loss::Counted);
+        }
+        spec.patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex])
+    }
+}
+
+impl Carries<Raw> for Estafette {
+    type Tx = Sending;
+    type Rx = Receiving;
+
+    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+        let len = case.payload.len();
+        let mut limits = Limits::default();
+        limits.message = limits.message.max(len);
+        let mut node = Node::with_limits(limits)?;
+        if case.wait == Wait::Adaptive {
+            node = node.spin(SPIN);
+        }
+        let handle = node.handle();
+        let mut side = Box::new(Side::new(node, self.is_lossy()));
+        if let Role::Consumer(_) = role {
+            let place = match self.scheme {
+                "unix+msg" => format!("unix+msg://{}", meet.dir().join("socket").display()),
+                scheme => format!("{scheme}://127.0.0.1:0"),
+            };
+            let options = if self.is_lossy() {
+                // As many messages as the case lets be under way; the kernel gives what `net.core.rmem_max` allows.
+                let wanted = case.capacity.saturating_mul(len);
+                Options::default().buffer(wanted.clamp(LEAST_BUFFER, MOST_BUFFER))
+            } else {
+                Options::default()
+            };
+            let listener = handle.listen_with(place.as_str(), &options)?;
+            let address = handle.local_address(listener).context("an address of its own")?;
+            meet.offer("address", &address.to_string())?;
+        } else {
+            let address = meet.want("address")?;
+            side.goes_to(handle.connect(address.as_str())?);
+        }
+        if !self.is_lossy() {
+            side.until_connected()?;
+        }
+        let (tx, rx) = match (case.pattern, role) {
+            (Pattern::Duplex, _) => {
+                let room = side.tells_elsewhere();
+                (Some(Held::Elsewhere(room)), Some(Held::Alone(side)))
+            }
+            (Pattern::PingPong, _) => {
+                let (tx, rx) = Held::shared(side);
+                (Some(tx), Some(rx))
+            }
+            (_, Role::Consumer(_)) => (None, Some(Held::Alone(side))),
+            _ => (Some(Held::Alone(side)), None),
+        };
+        let tx = tx.map(|side| match Sending::new(side, handle, len) {
+            tx if together(case) => tx.together(self.is_lossy()),
+            tx => tx,
+        });
+        let rx = rx.map(|side| match Receiving::new(side) {
+            rx if self.scheme == "tcp" => rx.of_length(len),
+            rx => rx,
+        });
+        Ok(Ends(vec![Party { role, tx, rx }]))
+    }
+}

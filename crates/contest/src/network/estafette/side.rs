@@ -1,0 +1,231 @@
+//! One end of a connection: a node, and what it told.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
+use std::rc::Rc;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use estafette_net::{Endpoint, Event, Handle, Node};
+
+use crate::own_thread::OwnThread;
+
+/// How long a receiver waits for a message that may have been lost.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// A node, and what it told.
+pub(in crate::network) struct Side {
+    node: Node<()>,
+    state: State,
+}
+
+/// What the node told, apart from messages.
+struct State {
+    /// To whom messages go: the peer, or, of a socket that hears several, whoever was heard last.
+    peer: Option<Endpoint>,
+    connected: bool,
+    /// Nothing waits to be sent.
+    drained: bool,
+    /// Messages that came while there was something else to wait for.
+    inbox: VecDeque<Vec<u8>>,
+    lossy: bool,
+    /// Who else wants to know.
+    room: Option<Arc<Room>>,
+}
+
+impl State {
+    /// Takes note of what is told.
+    #[cold]
+    fn note(&mut self, event: Event<'_, ()>) -> io::Result<()> {
+        match event {
+            Event::Connected(endpoint) | Event::Accepted { endpoint, .. } => {
+                self.peer = Some(endpoint);
+                self.connected = true;
+            }
+            Event::Message(_, message) => self.inbox.push_back(message.take()),
+            Event::Drained(_) => {
+                self.drained = true;
+                self.tell(|told| told.drained = true);
+            }
+            Event::Closed { reason, .. } => {
+                self.tell(|told| told.closed = true);
+                return Err(io::Error::new(ErrorKind::UnexpectedEof, reason.to_string()));
+            }
+            Event::Signal(()) => {}
+        }
+        Ok(())
+    }
+
+    fn tell(&self, what: impl FnOnce(&mut Told)) {
+        if let Some(room) = &self.room {
+            what(&mut room.lock());
+            room.changed.notify_all();
+        }
+    }
+}
+
+impl Side {
+    pub(super) fn new(node: Node<()>, lossy: bool) -> Side {
+        let inbox = VecDeque::new();
+        Side { node, state: State { peer: None, connected: false, drained: false, inbox, lossy, room: None } }
+    }
+
+    pub(super) fn goes_to(&mut self, peer: Endpoint) {
+        self.state.peer = Some(peer);
+    }
+
+    pub(super) fn until_connected(&mut self) -> io::Result<()> {
+        self.until(|state| state.connected)
+    }
+
+    /// What a sender on another thread waits at, while this one drives the node.
+    pub(super) fn tells_elsewhere(&mut self) -> Arc<Room> {
+        let room = Arc::new(Room { peer: self.state.peer, told: Mutex::default(), changed: Condvar::new() });
+        self.state.room = Some(Arc::clone(&room));
+        room
+    }
+
+    /// Drives the node until something holds. Messages that come are kept.
+    #[cold]
+    fn until(&mut self, holds: impl Fn(&State) -> bool) -> io::Result<()> {
+        while !holds(&self.state) {
+            if let Some(event) = self.node.next(None)? {
+                self.state.note(event)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets somebody look at the next message.
+    #[inline(always)]
+    pub(super) fn next<T>(&mut self, mut look: impl FnMut(&[u8]) -> T) -> io::Result<T> {
+        if let Some(message) = self.state.inbox.pop_front() {
+            return Ok(look(&message));
+        }
+        let timeout = self.state.lossy.then_some(PATIENCE);
+        loop {
+            // Matched where it is, so that a message is not moved first.
+            match self.node.next(timeout) {
+                Ok(Some(Event::Message(from, message))) => {
+                    if self.state.lossy {
+                        self.state.peer = Some(from);
+                    }
+                    return Ok(look(&message));
+                }
+                Ok(Some(event)) => self.state.note(event)?,
+                Ok(None) => return Err(ErrorKind::TimedOut.into()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl Drop for Side {
+    fn drop(&mut self) {
+        // What the other thread sent last has to leave.
+        if let Some(room) = self.state.room.clone() {
+            while !room.lock().finished {
+                let noted = match self.node.next(None) {
+                    Ok(Some(event)) => self.state.note(event),
+                    Ok(None) => Ok(()),
+                    Err(error) => Err(error),
+                };
+                if noted.is_err() {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Where a sender waits for what the node tells another thread.
+pub(in crate::network) struct Room {
+    peer: Option<Endpoint>,
+    told: Mutex<Told>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Told {
+    drained: bool,
+    closed: bool,
+    /// The sender has sent all.
+    finished: bool,
+}
+
+impl Room {
+    fn lock(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What an end has of a side.
+pub(in crate::network) enum Held {
+    /// All of it.
+    Alone(Box<Side>),
+    /// The other end of the party has it too, on the same thread.
+    Shared(OwnThread<Rc<RefCell<Side>>>),
+    /// The other end has it, on a thread of its own.
+    Elsewhere(Arc<Room>),
+}
+
+impl Held {
+    pub(super) fn shared(side: Box<Side>) -> (Held, Held) {
+        let side = Rc::new(RefCell::new(*side));
+        (Held::Shared(OwnThread::new(Rc::clone(&side))), Held::Shared(OwnThread::new(side)))
+    }
+
+    /// To whom messages go.
+    #[inline(always)]
+    pub(super) fn peer(&self) -> io::Result<Endpoint> {
+        let peer = match self {
+            Held::Alone(side) => side.state.peer,
+            Held::Shared(side) => side.borrow().state.peer,
+            Held::Elsewhere(room) => room.peer,
+        };
+        peer.ok_or_else(|| ErrorKind::NotConnected.into())
+    }
+
+    /// Something will be sent: what was told before says nothing of it.
+    #[inline(always)]
+    pub(super) fn sends(&mut self) {
+        match self {
+            Held::Alone(side) => side.state.drained = false,
+            Held::Shared(side) => side.borrow_mut().state.drained = false,
+            Held::Elsewhere(room) => room.lock().drained = false,
+        }
+    }
+
+    /// Waits until nothing waits to be sent.
+    #[cold]
+    pub(super) fn until_drained(&mut self) -> io::Result<()> {
+        match self {
+            Held::Alone(side) => side.until(|state| state.drained),
+            Held::Shared(side) => side.borrow_mut().until(|state| state.drained),
+            Held::Elsewhere(room) => {
+                let waits = |told: &mut Told| !told.drained && !told.closed;
+                let told = room.changed.wait_while(room.lock(), waits).unwrap_or_else(PoisonError::into_inner);
+                if told.drained { Ok(()) } else { Err(ErrorKind::BrokenPipe.into()) }
+            }
+        }
+    }
+
+    /// Lets somebody look at the next message.
+    #[inline(always)]
+    pub(super) fn next<T>(&mut self, look: impl FnMut(&[u8]) -> T) -> io::Result<T> {
+        match self {
+            Held::Alone(side) => side.next(look),
+            Held::Shared(side) => side.borrow_mut().next(look),
+            Held::Elsewhere(_) => Err(ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// All has been sent: who drives the node for that need not go on.
+    pub(super) fn finished(&self, handle: &Handle) {
+        if let Held::Elsewhere(room) = self {
+            room.lock().finished = true;
+            handle.signal(());
+        }
+    }
+}
