@@ -44,7 +44,7 @@ pub(crate) enum Command {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Bench {
-    /// A suite (overview, channels, ipc, ipc-typed) or mechanisms, by name or pattern such as 'process/*'
+    /// A suite (overview, channels, ipc, ipc-typed, net) or mechanisms, by name or pattern such as 'process/*'
     #[arg(value_name = "SUITE|MECHANISM")]
     pub(crate) what: Vec<String>,
 
@@ -54,7 +54,7 @@ pub(crate) struct Bench {
     pub(crate) profile: Profile,
 
     /// Instead of the suite's: ping-pong, stream, duplex, fan-in, request-reply, pub-sub, merge, mpmc, cancel, burst,
-    /// codec
+    /// codec, one-thread
     #[arg(long, value_delimiter = ',', value_name = "PATTERN")]
     pub(crate) pattern: Vec<Pattern>,
 

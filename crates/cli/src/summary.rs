@@ -56,6 +56,7 @@ fn winners(rankings: &[Ranking]) -> String {
             (Pattern::RequestReply, "requests of several"),
             (Pattern::PubSub, "publishing"),
             (Pattern::Codec, "encoding and decoding"),
+            (Pattern::OneThread, "sending and receiving in one thread"),
         ] {
             let contested = |ranking: &&Ranking| {
                 let cell = &ranking.cell;
@@ -150,6 +151,7 @@ fn doing(ranking: &Ranking) -> &'static str {
         Pattern::RequestReply => "requests",
         Pattern::PubSub => "messages published",
         Pattern::Codec => "messages encoded and decoded",
+        Pattern::OneThread => "messages sent and received by one thread",
         Pattern::Cancel => "messages of a stream with dropped receives",
     }
 }

@@ -83,6 +83,10 @@ pub fn bind(cell: &Cell, limits: &Limits, ring_ns: Option<f64>, handling: &[Hand
         let times = if cell.pattern.asks() { 2.0 } else { 1.0 };
         return bound("fill and check", handled? * times);
     }
+    if cell.pattern == Pattern::OneThread {
+        // It goes into the system and comes out again.
+        return bound("two system calls", 2.0 * limits.kernel.syscall_ns);
+    }
     if cell.pattern == Pattern::Codec {
         // A copy of the bytes and a look at them; what that takes is what the row says that does no more.
         return bound("copying and looking", ring_ns?);

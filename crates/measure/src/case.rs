@@ -39,6 +39,8 @@ pub enum Pattern {
     PubSub,
     /// Each message is written down as bytes and read back from them, in one thread.
     Codec,
+    /// One thread sends a message and receives it, over and over: what it takes where nobody has to be woken.
+    OneThread,
 }
 
 /// How many messages a burst has.
@@ -57,7 +59,8 @@ names!(
     Duplex = "duplex",
     RequestReply = "request-reply",
     PubSub = "pub-sub",
-    Codec = "codec"
+    Codec = "codec",
+    OneThread = "one-thread"
 );
 
 impl Pattern {
@@ -68,12 +71,18 @@ impl Pattern {
 
     /// Whether what one end sends is answered, or met, by what the other does: both have both.
     pub fn both_ways(self) -> bool {
-        matches!(self, Pattern::PingPong | Pattern::Duplex | Pattern::RequestReply)
+        matches!(self, Pattern::PingPong | Pattern::Duplex | Pattern::RequestReply | Pattern::OneThread)
     }
 
-    /// Whether every message waits for the answer to the one before: how long that takes is what counts.
+    /// Whether every message waits for the answer to the one before, or for its own arrival: how long that takes is what
+    /// counts.
     pub fn asks(self) -> bool {
-        matches!(self, Pattern::PingPong | Pattern::RequestReply)
+        matches!(self, Pattern::PingPong | Pattern::RequestReply | Pattern::OneThread)
+    }
+
+    /// Whether one thread of one process plays all of it.
+    pub fn in_one_thread(self) -> bool {
+        matches!(self, Pattern::Codec | Pattern::OneThread)
     }
 
     /// Whether mechanisms are ranked by how fast they are.
@@ -347,7 +356,7 @@ impl fmt::Display for Cell {
         }
         write!(f, " · {}", self.payload)?;
         // One thread waits for nobody.
-        if self.pattern != Pattern::Codec {
+        if !self.pattern.in_one_thread() {
             write!(f, " · {}", self.wait)?;
         }
         match (self.runtime, self.place) {

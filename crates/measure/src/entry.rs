@@ -216,6 +216,8 @@ impl std::fmt::Debug for Registry {
 const MAX_SHARING: usize = 32;
 /// The longest message of a burst: all of them together stay within a GiB.
 const MAX_BURST_LEN: usize = 1024;
+/// The longest message that a thread sends before it receives it.
+const MAX_ONE_THREAD: usize = 64 << 10;
 /// How often in a second a producer's turn comes in an open loop, at the least.
 const LEAST_TURNS: u64 = 100;
 
@@ -288,7 +290,7 @@ pub fn can_run(entry: &dyn Entry, case: &Case, cores: usize) -> Result<(), Strin
         ));
     }
     let spinning = case.senders() + case.consumers();
-    if case.wait == Wait::Spin && case.pattern != Pattern::Codec && spinning > cores {
+    if case.wait == Wait::Spin && !case.pattern.in_one_thread() && spinning > cores {
         return Err(format!(
             "{spinning} ends that spin take as many cores, {cores} are there: use fewer, or --wait block"
         ));
@@ -301,6 +303,14 @@ pub fn can_run(entry: &dyn Entry, case: &Case, cores: usize) -> Result<(), Strin
     }
     if case.pattern == Pattern::Duplex && spec.loss == Loss::Counted {
         return Err(String::from("looks for the highest rate at which it loses little, one way at a time"));
+    }
+    if case.pattern == Pattern::OneThread && case.place != Place::SameCore {
+        return Err(format!("one thread is on one core: use --place {}", Place::SameCore));
+    }
+    if case.pattern == Pattern::OneThread && case.payload.len() > MAX_ONE_THREAD {
+        return Err(format!(
+            "has to lie in the way's buffers until its sender receives it: use {MAX_ONE_THREAD} or less"
+        ));
     }
     if case.pattern == Pattern::Burst && (case.capacity as u64) < BURST {
         return Err(format!("a burst of {BURST} needs room for as many: use --capacity {BURST}"));

@@ -196,7 +196,7 @@ pub trait Mechanism: Send + Sync + 'static {
     /// The child processes of an instance: one that plays all, where the scope lies inside a process, otherwise one
     /// for each party.
     fn roles(&self, case: &Case) -> Vec<Role> {
-        if case.scope.in_process() {
+        if case.scope.in_process() || case.pattern.in_one_thread() {
             return vec![Role::All];
         }
         // Consumers first: they are the ones who wait.

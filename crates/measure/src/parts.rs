@@ -61,7 +61,7 @@ pub(crate) fn parts<T, R>(
                 receiving.extend(rx);
                 sending.extend(tx);
             }
-            (Pattern::PingPong | Pattern::RequestReply, _) => {
+            (Pattern::PingPong | Pattern::RequestReply | Pattern::OneThread, _) => {
                 let tx = tx.with_context(|| lacks("sending"))?;
                 let ends = Duplex { tx, rx: rx.with_context(|| lacks("receiving"))? };
                 let asks = matches!(role, Role::Producer(_));

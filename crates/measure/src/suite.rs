@@ -1,7 +1,7 @@
 //! Suites: named presets of cells. A registry's mechanisms join every cell that they can play.
 
 use crate::case::{BURST, Cell, Load, Pattern, Payload, PayloadKind, Place};
-use crate::spec::{Joins, Runtime, Scope, Spec, Standing, Wait};
+use crate::spec::{Joins, Loss, Runtime, Scope, Spec, Standing, Wait};
 
 /// A named preset of cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,13 +14,23 @@ pub enum Suite {
     Ipc,
     /// What it costs to send a value rather than bytes, in the axes of `ipc-channel-throughput`.
     IpcTyped,
+    /// Through the network stack, in the axes of `message-io-performance`.
+    Net,
 }
 
-crate::spec::names!(Suite, "suite", Overview = "overview", Channels = "channels", Ipc = "ipc", IpcTyped = "ipc-typed");
+crate::spec::names!(
+    Suite,
+    "suite",
+    Overview = "overview",
+    Channels = "channels",
+    Ipc = "ipc",
+    IpcTyped = "ipc-typed",
+    Net = "net"
+);
 
 impl Suite {
     /// All of them.
-    pub const ALL: [Suite; 4] = [Suite::Overview, Suite::Channels, Suite::Ipc, Suite::IpcTyped];
+    pub const ALL: [Suite; 5] = [Suite::Overview, Suite::Channels, Suite::Ipc, Suite::IpcTyped, Suite::Net];
 
     /// Its cells at a profile.
     pub fn cells(self, profile: Profile) -> Vec<Cell> {
@@ -29,6 +39,7 @@ impl Suite {
             Suite::Channels => channels(profile),
             Suite::Ipc => ipc(profile),
             Suite::IpcTyped => ipc_typed(profile),
+            Suite::Net => net(profile),
         }
     }
 
@@ -42,6 +53,8 @@ impl Suite {
             && spec.standing != Standing::Baseline
             && match (self, profile) {
                 (Suite::Overview, _) => spec.joins == Joins::Overview,
+                // Where the others send a byte, as the reference does, a datagram has to say which one it is.
+                (Suite::Net, _) if !says_which(cell, spec) && axes.payloads.is_empty() => false,
                 (_, Profile::Quick) => spec.joins <= Joins::Suite,
                 // There are three times as many ways as a run has time for in every cell: each plays what it is there for
                 // once, in each of its ways to wait, and some of them what lies around.
@@ -89,7 +102,7 @@ fn cell(scope: Scope, pattern: Pattern, payload: Payload) -> Cell {
     let (runtime, wait, place) = match scope {
         Scope::Task => (Runtime::TokioMulti, Wait::Block, Place::Free),
         // There is one thread only.
-        Scope::Thread if pattern == Pattern::Codec => (Runtime::Thread, Wait::Block, Place::SameCore),
+        _ if pattern.in_one_thread() => (Runtime::Thread, Wait::Block, Place::SameCore),
         Scope::Thread => (Runtime::Thread, Wait::Spin, Place::OtherCore),
         _ => (Runtime::Thread, Wait::Block, Place::OtherCore),
     };
@@ -284,6 +297,32 @@ pub fn ipc_typed(profile: Profile) -> Vec<Cell> {
     }
 }
 
+/// The longest message that a datagram takes, which the reference sends; and the shortest that says which it is.
+const CHUNK: usize = 65_507;
+const DATAGRAM: usize = 8;
+
+/// Whether a message of the suite is one that this mechanism sends, of the two that ask.
+fn says_which(cell: &Cell, spec: &Spec) -> bool {
+    cell.payload.len() > DATAGRAM || (cell.payload.len() == DATAGRAM) == (spec.loss == Loss::Counted)
+}
+
+/// The cells of the race through the network stack at a profile. `Full` is the grid of the benchmark it answers.
+pub fn net(profile: Profile) -> Vec<Cell> {
+    use Pattern::{Duplex, OneThread, PingPong, Stream};
+    let network = |pattern, size| cell(Scope::Network, pattern, Payload::Bytes(size));
+    let reference = [OneThread, PingPong].map(|pattern| [1, DATAGRAM].map(|size| network(pattern, size)));
+    let mut cells = [&[network(Stream, CHUNK)][..], &reference.concat()].concat();
+    if profile == Profile::Standard {
+        // Is what a library adds the same at any size?
+        cells.extend([64, 1024, 1 << 20].map(|size| network(Stream, size)));
+        cells.extend([1024, CHUNK].map(|size| network(PingPong, size)));
+        cells.extend([64, CHUNK].map(|size| Cell { wait: Wait::Adaptive, ..network(PingPong, size) }));
+        cells.extend([64, CHUNK].map(|size| network(Duplex, size)));
+        cells.push(Cell { load: Load::Rate(10_000), ..network(Stream, 64) });
+    }
+    cells
+}
+
 /// Puts the user's values in the place of the suite's.
 pub fn replace(cells: Vec<Cell>, axes: &Axes) -> Vec<Cell> {
     let mut cells = cells;
@@ -357,9 +396,23 @@ mod tests {
         let both = Spec::new("process/both").payloads(&[PayloadKind::Bytes, PayloadKind::Message]);
         let cell = cell(Scope::Process, Pattern::Stream, Payload::Message(1024));
         let takes = |spec| Suite::ALL.map(|suite| suite.takes(Profile::Quick, &cell, spec, &Axes::default()));
-        assert_eq!(takes(&typed), [false, false, false, true]);
-        assert_eq!(takes(&both), [true; 4]);
-        assert_eq!(takes(&Spec::new("process/pipe")), [true, true, true, false]);
+        assert_eq!(takes(&typed), [false, false, false, true, false]);
+        assert_eq!(takes(&both), [true; 5]);
+        assert_eq!(takes(&Spec::new("process/pipe")), [true, true, true, false, true]);
+    }
+
+    #[test]
+    fn what_may_be_lost_is_measured_where_it_can_say_which_it_is() {
+        let cells = net(Profile::Quick);
+        let asked = |spec: &Spec| -> Vec<usize> {
+            let asking = cells.iter().filter(|cell| cell.pattern.asks());
+            asking
+                .filter(|cell| Suite::Net.takes(Profile::Quick, cell, spec, &Axes::default()))
+                .map(|cell| cell.payload.len())
+                .collect()
+        };
+        assert_eq!(asked(&Spec::new("network/a")), [1, 1]);
+        assert_eq!(asked(&Spec::new("network/b").loss(Loss::Counted)), [8, 8]);
     }
 
     #[test]

@@ -29,8 +29,10 @@ use crate::shared::{Command, Shared, lock};
 use crate::slab::Key;
 use crate::transport::{Listener, Tcp, Transport, Udp, Unix};
 
-/// How many looks at the last connection there are, while the node spins, for one look at all.
+/// How many looks at the last connection there are, while the node spins or is eager, for one look at all.
 const LOOKS: u32 = 16;
+/// What takes no longer than this was no sleep.
+const AT_ONCE: Duration = Duration::from_micros(3);
 
 /// Every connection, looked after by whoever calls it: [`Node::run`], [`Node::poll`] or [`Node::next`].
 ///
@@ -75,6 +77,9 @@ pub struct Node<S = ()> {
     /// The connection that had a message last, and when.
     last: Option<(usize, Instant)>,
     looks: u32,
+    /// The last wait was none, as that connection had something already. So it may have the next time: it is looked at first, and
+    /// a system call saved, until that was in vain. Since when that look is.
+    eager: Option<Instant>,
 }
 
 /// What an index stands for.
@@ -144,6 +149,7 @@ impl<S> Node<S> {
             spin: Duration::ZERO,
             last: None,
             looks: 0,
+            eager: None,
         })
     }
 
@@ -317,9 +323,12 @@ impl<S> Node<S> {
         if busy {
             self.backend.wait(Some(Duration::ZERO), &mut self.ready)?;
         } else if !self.look()? {
+            let since = self.clock;
             self.sleep(timeout)?;
+            self.clock = Instant::now();
+            let alone = matches!((&self.ready[..], self.last), ([ready], Some((last, _))) if ready.index == last);
+            self.eager = (alone && self.clock.duration_since(since) < AT_ONCE).then_some(since);
         }
-        self.clock = Instant::now();
         // Before anything is made of its descriptor's readiness, a connection has to be known.
         self.commands();
         let mut ready = mem::take(&mut self.ready);
@@ -331,13 +340,15 @@ impl<S> Node<S> {
         Ok(())
     }
 
-    /// Has the connection that had a message last looked at again, for as long as the node spins after a message, and once in
-    /// a while everything. Whether it does.
+    /// Has the connection that had a message last looked at again, for as long as the node spins after a message or is eager, and
+    /// once in a while everything. Whether it does.
     fn look(&mut self) -> io::Result<bool> {
         let Some((index, since)) = self.last else { return Ok(false) };
-        if self.spin.is_zero() || self.clock.duration_since(since) >= self.spin {
+        let eager = self.eager.is_some_and(|looked| looked <= since);
+        if !eager && (self.spin.is_zero() || self.clock.duration_since(since) >= self.spin) {
             return Ok(false);
         }
+        self.eager = eager.then_some(self.clock);
         self.looks = self.looks.wrapping_add(1);
         if self.looks.is_multiple_of(LOOKS) {
             self.backend.wait(Some(Duration::ZERO), &mut self.ready)?;

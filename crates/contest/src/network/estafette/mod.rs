@@ -69,9 +69,10 @@ impl Mechanism for Estafette {
             .waits(&[Wait::Block, Wait::Adaptive])
             .joins(Joins::Standard);
         if self.is_lossy() {
+            let spec = spec.patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::OneThread]);
             return spec.max_message(65_507).ordering(Ordering::Unordered).loss(Loss::Counted);
         }
-        spec.patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex])
+        spec.patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::OneThread])
     }
 }
 
@@ -89,7 +90,8 @@ impl Carries<Raw> for Estafette {
         }
         let handle = node.handle();
         let mut side = Box::new(Side::new(node, self.is_lossy()));
-        if let Role::Consumer(_) = role {
+        let one_thread = case.pattern == Pattern::OneThread;
+        if !matches!(role, Role::Producer(_)) {
             let place = match self.scheme {
                 "unix+msg" => format!("unix+msg://{}", meet.dir().join("socket").display()),
                 scheme => format!("{scheme}://127.0.0.1:0"),
@@ -104,19 +106,20 @@ impl Carries<Raw> for Estafette {
             let listener = handle.listen_with(place.as_str(), &options)?;
             let address = handle.local_address(listener).context("an address of its own")?;
             meet.offer("address", &address.to_string())?;
-        } else {
+        }
+        if !matches!(role, Role::Consumer(_)) {
             let address = meet.want("address")?;
             side.goes_to(handle.connect(address.as_str())?);
         }
         if !self.is_lossy() {
-            side.until_connected()?;
+            side.until_connected(if one_thread { 2 } else { 1 })?;
         }
         let (tx, rx) = match (case.pattern, role) {
             (Pattern::Duplex, _) => {
                 let room = side.tells_elsewhere();
                 (Some(Held::Elsewhere(room)), Some(Held::Alone(side)))
             }
-            (Pattern::PingPong, _) => {
+            (Pattern::PingPong | Pattern::OneThread, _) => {
                 let (tx, rx) = Held::shared(side);
                 (Some(tx), Some(rx))
             }
@@ -131,6 +134,7 @@ impl Carries<Raw> for Estafette {
             rx if self.scheme == "tcp" => rx.of_length(len),
             rx => rx,
         });
+        let role = if one_thread { Role::Producer(0) } else { role };
         Ok(Ends(vec![Party { role, tx, rx }]))
     }
 }

@@ -24,7 +24,9 @@ pub(in crate::network) struct Side {
 struct State {
     /// To whom messages go: the peer, or, of a socket that hears several, whoever was heard last.
     peer: Option<Endpoint>,
-    connected: bool,
+    follows: bool,
+    /// How many ends of a connection are there.
+    ends: usize,
     /// Nothing waits to be sent.
     drained: bool,
     /// Messages that came while there was something else to wait for.
@@ -40,8 +42,8 @@ impl State {
     fn note(&mut self, event: Event<'_, ()>) -> io::Result<()> {
         match event {
             Event::Connected(endpoint) | Event::Accepted { endpoint, .. } => {
-                self.peer = Some(endpoint);
-                self.connected = true;
+                self.peer.get_or_insert(endpoint);
+                self.ends += 1;
             }
             Event::Message(_, message) => self.inbox.push_back(message.take()),
             Event::Drained(_) => {
@@ -67,16 +69,18 @@ impl State {
 
 impl Side {
     pub(super) fn new(node: Node<()>, lossy: bool) -> Side {
-        let inbox = VecDeque::new();
-        Side { node, state: State { peer: None, connected: false, drained: false, inbox, lossy, room: None } }
+        let (inbox, follows) = (VecDeque::new(), lossy);
+        Side { node, state: State { peer: None, follows, ends: 0, drained: false, inbox, lossy, room: None } }
     }
 
     pub(super) fn goes_to(&mut self, peer: Endpoint) {
         self.state.peer = Some(peer);
+        self.state.follows = false;
     }
 
-    pub(super) fn until_connected(&mut self) -> io::Result<()> {
-        self.until(|state| state.connected)
+    /// Waits until so many ends of a connection are there.
+    pub(super) fn until_connected(&mut self, ends: usize) -> io::Result<()> {
+        self.until(|state| state.ends == ends)
     }
 
     /// What a sender on another thread waits at, while this one drives the node.
@@ -108,7 +112,7 @@ impl Side {
             // Matched where it is, so that a message is not moved first.
             match self.node.next(timeout) {
                 Ok(Some(Event::Message(from, message))) => {
-                    if self.state.lossy {
+                    if self.state.follows {
                         self.state.peer = Some(from);
                     }
                     return Ok(look(&message));
