@@ -13,8 +13,10 @@ use estafette_measure::window::Window;
 use crate::columns::{Left, Right, columns};
 use crate::table::{caveats, percent};
 
+mod network;
 mod typed;
 
+pub(crate) use self::network::tables as network;
 pub(crate) use self::typed::tables as typed;
 
 /// Whether a cell belongs into these tables: tasks that send to one, by count.

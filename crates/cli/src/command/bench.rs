@@ -103,6 +103,7 @@ fn report(record: &Record, json: bool) -> Result<()> {
     }
     text.push_str(&reference::channels(record, &grid));
     text.push_str(&reference::typed(record, &rankings));
+    text.push_str(&reference::network(&rankings));
     text.push_str(&table::fairness(&rankings));
     text.push_str(&table::system_calls(&rankings));
     text.push_str(&table::refusals(record));
