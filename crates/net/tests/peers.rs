@@ -1,0 +1,216 @@
+//! WebSocket libraries of other languages as peers, both ways: npm's `ws` and PyPI's `websockets`.
+//!
+//! Each has a script beside this file. As a client it sends messages of every length of header, text, parts with a ping
+//! between them, and closes; as a server it sends back what it gets, but for three texts: `parts LENGTH SIZE` is answered by
+//! so many bytes in parts of that size, `ping PAYLOAD` by a ping and, once that was answered, by `pong PAYLOAD`, and
+//! `close CODE REASON` by closing. Our server knows the last.
+//!
+//! Where a library is absent its tests are skipped, which they say; with `ESTAFETTE_PEERS=required` they fail.
+
+mod common;
+
+use std::env;
+use std::io::{BufRead, BufReader, Write, stderr};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{Seen, Side};
+use estafette_net::{Close, Endpoint, Event, Handle, Kind, Message, Node, Outcome};
+
+/// How long a peer may take for anything.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A library, and how a script that uses it is run.
+struct Library {
+    name: &'static str,
+    /// What has it, as Debian names it.
+    package: &'static str,
+    script: &'static str,
+    /// One of them finds it: a machine may have several.
+    programs: &'static [&'static str],
+    /// Succeeds if it was found.
+    probe: [&'static str; 2],
+}
+
+const WS: Library = Library {
+    name: "npm's ws",
+    package: "node-ws",
+    script: "ws.mjs",
+    programs: &["node", "/usr/bin/node"],
+    probe: ["-e", "require('ws')"],
+};
+
+const WEBSOCKETS: Library = Library {
+    name: "PyPI's websockets",
+    package: "python3-websockets",
+    script: "websockets.py",
+    programs: &["python3", "/usr/bin/python3"],
+    probe: ["-c", "import websockets"],
+};
+
+impl Library {
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        // Where Debian puts what npm would put elsewhere, behind where the user has it.
+        let modules = env::var("NODE_PATH").map_or_else(|_| String::new(), |own| format!("{own}:"));
+        command.env("NODE_PATH", format!("{modules}/usr/share/nodejs")).env("PYTHONUTF8", "1");
+        command
+    }
+
+    /// Starts the script, unless the library is absent.
+    fn start(&self, arguments: &[&str]) -> Option<Peer> {
+        let finds = |program: &&&str| {
+            let probe = self.command(program).args(self.probe).stderr(Stdio::null()).status();
+            probe.is_ok_and(|status| status.success())
+        };
+        let Some(program) = self.programs.iter().find(finds) else {
+            let absent = format!("{} is not here; it is in Debian's {}", self.name, self.package);
+            assert!(env::var("ESTAFETTE_PEERS").as_deref() != Ok("required"), "{absent}");
+            // Not by a macro, whose output is shown of tests that fail only.
+            stderr().write_all(format!("skipped: {absent}\n").as_bytes()).unwrap();
+            return None;
+        };
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers").join(self.script);
+        let mut command = self.command(program);
+        command.arg(script).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (to, lines) = channel();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| to.send(line)));
+        Some(Peer { child, lines })
+    }
+}
+
+/// A running script, and what it says.
+struct Peer {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Peer {
+    fn line(&self) -> String {
+        self.lines.recv_timeout(PATIENCE).expect("it says something in time")
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // It fails only for one that has ended.
+        self.child.kill().ok();
+        self.child.wait().unwrap();
+    }
+}
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..251).cycle().take(len).collect()
+}
+
+fn answer(handle: &Handle, to: Endpoint, message: &Message<'_>) {
+    let outcome = match message.kind() {
+        Kind::Binary => handle.send(to, message),
+        Kind::Text => {
+            let text = std::str::from_utf8(message).unwrap();
+            if let Some((code, reason)) = text.strip_prefix("close ").and_then(|rest| rest.split_once(' ')) {
+                let why = Close { code: Some(code.parse().unwrap()), reason: reason.to_owned() };
+                return handle.close_with(to, &why);
+            }
+            handle.send_text(to, text)
+        }
+    };
+    assert!(outcome.taken(), "{outcome:?}");
+}
+
+fn talks_to_our_server(library: &Library) {
+    let mut node = Node::<()>::new().unwrap();
+    let handle = node.handle();
+    let listener = handle.listen("ws://127.0.0.1:0").unwrap();
+    let url = handle.local_address(listener).unwrap().to_string();
+    let Some(mut peer) = library.start(&["drive", &url]) else { return };
+    let (mut reasons, begun) = (Vec::new(), Instant::now());
+    loop {
+        node.poll(Some(Duration::from_millis(1)), |event| match event {
+            Event::Message(from, message) => answer(&handle, from, &message),
+            Event::Closed { reason, .. } => reasons.push(reason.to_string()),
+            _ => {}
+        })
+        .unwrap();
+        let status = peer.child.try_wait().unwrap();
+        assert!(status.is_none_or(|status| status.success()), "it says above what it missed; {reasons:?}");
+        if status.is_some() && reasons.len() == 2 {
+            break;
+        }
+        assert!(begun.elapsed() < PATIENCE, "it never ends: {reasons:?}");
+    }
+    assert_eq!(reasons, ["closed by the peer: 4001: grüße", "closed here"]);
+}
+
+/// What a server sends back.
+fn asked(side: &mut Side, to: Endpoint, kind: Kind, message: &[u8]) -> (Kind, Vec<u8>) {
+    side.seen.clear();
+    let outcome = match kind {
+        Kind::Binary => side.handle.send(to, message),
+        Kind::Text => side.handle.send_text(to, std::str::from_utf8(message).unwrap()),
+    };
+    assert!(outcome.taken(), "{outcome:?}");
+    side.until("answered", |seen| match seen {
+        Seen::Message(_, kind, message) => Some((*kind, message.clone())),
+        _ => None,
+    })
+}
+
+fn listens_to_our_client(library: &Library) {
+    let Some(peer) = library.start(&["serve"]) else { return };
+    let port: u16 = peer.line().strip_prefix("port ").unwrap().parse().unwrap();
+    let mut side = Side::new();
+    let to = side.handle.connect(format!("ws://127.0.0.1:{port}/a?b=c")).unwrap();
+    let texts = ["".to_owned(), "grün 漢字 🦀\n".repeat(5000)].map(|text| (Kind::Text, text.into_bytes()));
+    let sizes = [0, 1, 125, 126, 65_535, 65_536, 1 << 20, 16 << 20].map(|len| (Kind::Binary, pattern(len)));
+    for (kind, message) in sizes.into_iter().chain(texts) {
+        let back = asked(&mut side, to, kind, &message);
+        assert!(back == (kind, message), "what came back has {} bytes", back.1.len());
+    }
+
+    side.seen.clear();
+    let many: Vec<_> = (0..1000).map(|i| format!("message {i}").into_bytes()).collect();
+    for message in &many {
+        assert!(side.handle.send(to, message).taken());
+    }
+    side.until("all", |seen| matches!(seen, Seen::Message(_, _, last) if *last == many[999]).then_some(()));
+    assert_eq!(side.messages(to), many);
+
+    assert!(asked(&mut side, to, Kind::Text, b"parts 100000 997") == (Kind::Binary, pattern(100_000)));
+    assert_eq!(asked(&mut side, to, Kind::Text, b"ping hello"), (Kind::Text, b"pong hello".to_vec()));
+    assert_eq!(side.handle.send_text(to, "close 3001 grüße"), Outcome::Sent);
+    assert_eq!(side.until_closed(to), "closed by the peer: 3001: grüße");
+    // What it was answered with: its own code.
+    assert_eq!(peer.line().trim_end(), "closed 3001");
+
+    let to = side.handle.connect(format!("ws://127.0.0.1:{port}")).unwrap();
+    side.until("connected", |seen| (*seen == Seen::Connected(to)).then_some(()));
+    side.handle.close_with(to, &Close { code: Some(4002), reason: "grüße zurück".to_owned() });
+    assert_eq!(side.until_closed(to), "closed here");
+    assert_eq!(peer.line(), "closed 4002 grüße zurück");
+}
+
+#[test]
+fn ws_talks_to_our_server() {
+    talks_to_our_server(&WS);
+}
+
+#[test]
+fn ws_listens_to_our_client() {
+    listens_to_our_client(&WS);
+}
+
+#[test]
+fn websockets_talks_to_our_server() {
+    talks_to_our_server(&WEBSOCKETS);
+}
+
+#[test]
+fn websockets_listens_to_our_client() {
+    listens_to_our_client(&WEBSOCKETS);
+}

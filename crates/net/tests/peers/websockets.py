@@ -1,0 +1,78 @@
+"""A peer by PyPI's websockets: `websockets.py serve` answers, `websockets.py drive URL` asks, and fails if an answer is not
+what it should be. What the words mean that are answered otherwise than by an echo is said in peers.rs."""
+
+import asyncio
+import sys
+
+# The folder of this file comes first, and this file has the library's name.
+del sys.path[0]
+import websockets
+
+SIZES = [0, 1, 125, 126, 65_535, 65_536, 1 << 20, 16 << 20]
+TEXT = "grün 漢字 🦀\n" * 5000
+
+
+def pattern(length):
+    return (bytes(range(251)) * (length // 251 + 1))[:length]
+
+
+def parts(message, size):
+    return [message[at : at + size] for at in range(0, len(message), size)]
+
+
+async def talk(socket):
+    try:
+        async for message in socket:
+            match message.split(" ") if isinstance(message, str) else []:
+                case ["parts", length, size]:
+                    await socket.send(parts(pattern(int(length)), int(size)))
+                case ["ping", payload]:
+                    await (await socket.ping(payload))
+                    await socket.send(f"pong {payload}")
+                case ["close", code, reason]:
+                    await socket.close(int(code), reason)
+                case _:
+                    await socket.send(message)
+    except websockets.ConnectionClosedError:
+        pass  # So it calls every code but 1000 and 1001.
+    print(f"closed {socket.close_code} {socket.close_reason}", flush=True)
+
+
+async def serve():
+    async with websockets.serve(talk, "127.0.0.1", 0, max_size=None) as server:
+        print(f"port {list(server.sockets)[0].getsockname()[1]}", flush=True)
+        # Until whoever started it is gone.
+        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+
+
+async def drive(url):
+    async with websockets.connect(url, max_size=None) as socket:
+        for message in [*map(pattern, SIZES), "", TEXT]:
+            await socket.send(message)
+            assert await socket.recv() == message
+        many = [f"message {i}" for i in range(1000)]
+        for message in many:
+            await socket.send(message)
+        for message in many:
+            assert await socket.recv() == message
+
+        async def with_ping(message):
+            *before, last = parts(message, 997)
+            for part in before:
+                yield part
+            await (await socket.ping("between two parts"))
+            yield last
+
+        for message in [TEXT, pattern(100_000)]:
+            await socket.send(with_ping(message))
+            assert await socket.recv() == message
+        await socket.close(4001, "grüße")
+        assert socket.close_code == 4001
+
+    async with websockets.connect(url) as socket:
+        await socket.send("close 3001 grüße")
+        await socket.wait_closed()
+        assert (socket.close_code, socket.close_reason) == (3001, "grüße")
+
+
+asyncio.run(serve() if sys.argv[1] == "serve" else drive(sys.argv[2]))
