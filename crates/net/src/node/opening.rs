@@ -107,6 +107,7 @@ impl<S> Node<S> {
     /// Goes on to bring a link about. Whether it is there.
     pub(super) fn link_up(&mut self, key: Key) -> bool {
         let Some(incoming) = self.stream(key) else { return false };
+        let reads_ahead = !incoming.connection.link.short_read_is_last();
         match incoming.connection.link.connected() {
             Ok(()) => {
                 incoming.linked = true;
@@ -114,8 +115,10 @@ impl<S> Node<S> {
                 if !matches!(incoming.decoder, Decoder::WebSocket(_)) {
                     self.open(key);
                 }
-                // What the link itself has read too much of, epoll does not tell of.
-                self.will_read(key.index as usize);
+                // What the link itself has read too much of, epoll does not tell of. Of all else it does.
+                if reads_ahead {
+                    self.will_read(key.index as usize);
+                }
                 true
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => false,

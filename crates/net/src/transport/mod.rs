@@ -80,7 +80,7 @@ pub trait Link: Send + Sync {
     fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize>;
 
     /// Whether a read that filled less than its buffer has taken everything there was, so that epoll will tell of what comes
-    /// later. True of sockets.
+    /// later. True of sockets, and of nothing that reads ahead.
     fn short_read_is_last(&self) -> bool {
         false
     }

@@ -37,15 +37,16 @@ impl Transport for Tcp {
         let socket = socket(Domain::for_address(at), Type::STREAM, Some(Protocol::TCP), options)?;
         // A server that is started again listens at once, though connections of the last one linger.
         socket.set_reuse_address(true)?;
+        // What is accepted inherits it, which saves a system call for each.
+        tune(&socket, options)?;
         socket.bind(&at.into())?;
         socket.listen(options.backlog.min(i32::MAX as u32) as i32)?;
-        Ok(Listening::Streams(Box::new(TcpListener { socket, options: options.clone() })))
+        Ok(Listening::Streams(Box::new(TcpListener { socket })))
     }
 }
 
 struct TcpListener {
     socket: Socket,
-    options: Options,
 }
 
 impl Listener for TcpListener {
@@ -54,12 +55,45 @@ impl Listener for TcpListener {
     }
 
     fn accept(&self) -> io::Result<Box<dyn Link>> {
-        let socket = Socket::from(accept(&self.socket)?);
-        tune(&socket, &self.options)?;
-        Ok(Box::new(SocketLink::accepted(socket, "tcp")))
+        Ok(Box::new(SocketLink::accepted(accept(&self.socket)?, "tcp")))
     }
 
     fn local(&self) -> Option<Address> {
         format!("tcp://{}", self.socket.local_addr().ok()?.as_socket()?).parse().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use socket2::SockRef;
+
+    use super::*;
+
+    #[test]
+    fn both_ends_have_the_options() {
+        let at = "tcp://127.0.0.1:0".parse().unwrap();
+        for (nodelay, keepalive) in [(true, None), (false, Some(Duration::from_secs(77)))] {
+            let mut options = Options::default().nodelay(nodelay);
+            options.keepalive = keepalive;
+            let Listening::Streams(listener) = Tcp.listen(&at, &options).unwrap() else { panic!() };
+            let Opened::Stream(ours) = Tcp.connect(&listener.local().unwrap(), &options).unwrap() else { panic!() };
+            let theirs = loop {
+                match listener.accept() {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    accepted => break accepted.unwrap(),
+                }
+            };
+            for link in [&ours, &theirs] {
+                let source = link.source();
+                let socket = SockRef::from(&source);
+                assert_eq!(socket.tcp_nodelay().unwrap(), nodelay);
+                assert_eq!(socket.keepalive().unwrap(), keepalive.is_some());
+                if let Some(after) = keepalive {
+                    assert_eq!(socket.tcp_keepalive_time().unwrap(), after);
+                }
+            }
+        }
     }
 }
