@@ -403,7 +403,11 @@ impl<S> Node<S> {
         let commands = mem::take(&mut *lock(&self.shared.commands));
         for command in commands {
             match command {
-                Command::Begin(begun) => self.look_after(*begun),
+                Command::Begin(begun) => {
+                    let key = begun.key;
+                    self.look_after(*begun);
+                    self.arm(key);
+                }
                 Command::Watch(key) => self.watch(key),
                 Command::Close(key, farewell) => self.close(key, &farewell),
                 Command::Broken(key, error) => self.broken(key, error),

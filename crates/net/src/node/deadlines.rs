@@ -12,7 +12,10 @@ use crate::slab::Key;
 impl<S> Node<S> {
     /// Notes a connection's next deadline, unless an earlier one is noted, which will look for the next.
     pub(super) fn arm(&mut self, key: Key) {
-        let Some(Some(Entry::Stream(incoming))) = self.entries.get_mut(key.index as usize) else { return };
+        let incoming = match self.entries.get_mut(key.index as usize) {
+            Some(Some(Entry::Stream(incoming))) if incoming.key == key => incoming,
+            _ => return,
+        };
         let Some((due, _)) = incoming.due(&self.shared.limits) else { return };
         if incoming.armed.is_none_or(|armed| due < armed) {
             incoming.armed = Some(due);

@@ -30,7 +30,6 @@ impl<S> Node<S> {
         }
         let incoming = Incoming::new(key, connection, decoder, how, self.clock);
         self.set(key.index as usize, Entry::Stream(Box::new(incoming)));
-        self.arm(key);
     }
 
     pub(super) fn watch(&mut self, key: Key) {
@@ -75,6 +74,8 @@ impl<S> Node<S> {
                             let key = begun.key;
                             self.look_after(begun);
                             self.link_up(key);
+                            // Not before: one that is there by now has no deadline, which would wake the node for nothing.
+                            self.arm(key);
                         }
                         Err(_) => return self.rest(key),
                     }
