@@ -186,6 +186,8 @@ fn who_takes_too_long_is_let_go() {
     let mut scene = Scene::new("ws", limits.clone());
     scene.say(&UPGRADE[..50]);
     assert_eq!(scene.reason(), "no connection in time");
+    #[cfg(feature = "tls")]
+    assert_eq!(Scene::new("tls", limits.clone()).reason(), "no connection in time");
     let mut scene = Scene::new("tcp+msg", limits);
     scene.say(b"\0\0\0\x09half");
     assert_eq!(scene.reason(), "a message that did not end in time");

@@ -1,6 +1,8 @@
 //! Two nodes of one thread, stepped by turns until something holds: no test waits for a fixed time.
 #![allow(dead_code, unreachable_pub, reason = "not every test needs everything")]
 
+pub mod usage;
+
 use std::time::{Duration, Instant};
 
 use estafette_net::{Endpoint, Event, Handle, Kind, Limits, Node, Options};

@@ -1,0 +1,278 @@
+//! What connections that say nothing cost a node: how fast they are accepted, beside a loop that does nothing but accept, and
+//! one that has epoll look after them too; how much memory each takes; how much time and how many wake-ups all of them take
+//! while they are idle; and whether they still answer after that.
+//!
+//!     cargo run --release -p estafette-net --example idle -- 10000
+//!
+//! A second process connects, a batch at a time. A batch waits in the listener's backlog, whole, before its acceptance is
+//! timed: how fast a peer connects is no part of it.
+
+use std::error::Error;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
+use std::num::NonZeroUsize;
+use std::os::fd::OwnedFd;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use estafette_net::{Endpoint, Event, Limits, Node, Outcome};
+use rustix::event::epoll;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, accept_with, bind, getsockname, listen, socket_with};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use usage::{Usage, resident};
+
+#[path = "../tests/common/usage.rs"]
+#[allow(unreachable_pub, reason = "the tests use it too")]
+mod usage;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// How many connections wait to be accepted at a time: less than any usual backlog.
+const BATCH: usize = 500;
+const ROUNDS: usize = 5;
+const IDLE: Duration = Duration::from_secs(5);
+/// One in so many connections is asked whether it still answers.
+const SAMPLE: usize = 100;
+/// Descriptors that are needed besides those of the connections.
+const BESIDES: u64 = 64;
+
+fn main() -> Result<()> {
+    let argument = std::env::args().nth(1);
+    match argument.as_deref() {
+        Some("connect") => connect(),
+        None => compare(10_000),
+        Some(count) => {
+            let count: NonZeroUsize = count.parse().map_err(|_| format!("usage: idle [CONNECTIONS], not {count:?}"))?;
+            compare(count.get())
+        }
+    }
+}
+
+/// Raises the limit of descriptors as far as may be.
+fn make_room(count: usize) -> Result<()> {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    let needed = count as u64 + BESIDES;
+    if maximum.is_some_and(|maximum| maximum < needed) {
+        let most = maximum.unwrap_or_default();
+        return Err(format!(
+            "{count} connections need {needed} descriptors, and a process may have {most}: ask for {} connections, or \
+             raise the hard limit (as root: prlimit --pid $$ --nofile={needed})",
+            most.saturating_sub(BESIDES)
+        )
+        .into());
+    }
+    Ok(setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?)
+}
+
+/// The process that connects.
+struct Client {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Client {
+    fn start() -> Result<Client> {
+        let mut command = Command::new(std::env::current_exe()?);
+        let mut child = command.arg("connect").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let (input, output) = (child.stdin.take(), child.stdout.take());
+        Ok(Client { child, input: input.ok_or("no input")?, output: BufReader::new(output.ok_or("no output")?) })
+    }
+
+    fn ask(&mut self, what: &str) -> Result<()> {
+        writeln!(self.input, "{what}")?;
+        Ok(())
+    }
+
+    fn done(&mut self) -> Result<()> {
+        let mut line = String::new();
+        self.output.read_line(&mut line)?;
+        if line == "done\n" { Ok(()) } else { Err("the process that connects has failed".into()) }
+    }
+
+    /// Has it connect, and returns when all connections are there.
+    fn connect(&mut self, port: u16, count: usize) -> Result<()> {
+        self.ask(&format!("connect {port} {count}"))?;
+        self.done()
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // It fails only for one that has ended.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// What the second process does, until its input ends.
+fn connect() -> Result<()> {
+    let mut streams = Vec::new();
+    for line in io::stdin().lines() {
+        let line = line?;
+        match line.split(' ').collect::<Vec<_>>()[..] {
+            ["connect", port, count] => {
+                let port: u16 = port.parse()?;
+                for _ in 0..count.parse()? {
+                    streams.push(TcpStream::connect((Ipv4Addr::LOCALHOST, port))?);
+                }
+            }
+            ["talk"] => {
+                for stream in streams.iter_mut().step_by(SAMPLE) {
+                    stream.write_all(b"ping")?;
+                    let mut answer = [0; 4];
+                    stream.read_exact(&mut answer)?;
+                    if &answer != b"ping" {
+                        return Err("an answer that is none".into());
+                    }
+                }
+            }
+            ["close"] => streams.clear(),
+            _ => return Err(format!("not understood: {line}").into()),
+        }
+        println!("done");
+    }
+    Ok(())
+}
+
+fn batches(count: usize) -> impl Iterator<Item = usize> {
+    (0..count).step_by(BATCH).map(move |at| BATCH.min(count - at))
+}
+
+/// What a loop takes that accepts all connections, and nothing else; or that adds each to epoll as well.
+fn accept_bare(client: &mut Client, count: usize, add: bool) -> Result<Duration> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let listener = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
+    bind(&listener, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
+    listen(&listener, 4096)?;
+    let port = SocketAddrV4::try_from(getsockname(&listener)?)?.port();
+    let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    let interest = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
+    let mut held: Vec<OwnedFd> = Vec::with_capacity(count);
+    let mut time = Duration::ZERO;
+    for batch in batches(count) {
+        client.connect(port, batch)?;
+        let (begun, all) = (Instant::now(), held.len() + batch);
+        while held.len() < all {
+            let accepted = accept_with(&listener, flags)?;
+            if add {
+                epoll::add(&poll, &accepted, epoll::EventData::new_u64(held.len() as u64), interest)?;
+            }
+            held.push(accepted);
+        }
+        time += begun.elapsed();
+    }
+    client.ask("close")?;
+    client.done()?;
+    Ok(time)
+}
+
+/// A node with a listener.
+struct Server {
+    node: Node,
+    port: u16,
+}
+
+impl Server {
+    fn new(count: usize) -> Result<Server> {
+        let mut limits = Limits::default();
+        limits.connections = limits.connections.max(count + 1);
+        limits.accepts = u32::MAX;
+        let node = Node::with_limits(limits)?;
+        let handle = node.handle();
+        let listener = handle.listen("tcp://127.0.0.1:0")?;
+        let port = handle.local_address(listener).and_then(|address| address.port()).ok_or("no port")?;
+        Ok(Server { node, port })
+    }
+
+    /// What the node takes for all connections.
+    fn accept(&mut self, client: &mut Client, count: usize) -> Result<Duration> {
+        let mut time = Duration::ZERO;
+        for batch in batches(count) {
+            client.connect(self.port, batch)?;
+            let (begun, mut accepted) = (Instant::now(), 0);
+            while accepted < batch {
+                self.node.poll(None, |event| accepted += usize::from(matches!(event, Event::Accepted { .. })))?;
+            }
+            time += begun.elapsed();
+        }
+        Ok(time)
+    }
+
+    /// What it spends while nothing happens.
+    fn idle(&mut self) -> Result<Usage> {
+        let before = Usage::of_this_thread()?;
+        let told = self.node.poll(Some(IDLE), |_| {})?;
+        let spent = Usage::of_this_thread()? - before;
+        if told == 0 { Ok(spent) } else { Err(format!("{told} events where nothing happens").into()) }
+    }
+
+    /// Answers to those of the connections that say something.
+    fn answer(&mut self, client: &mut Client, count: usize) -> Result<()> {
+        client.ask("talk")?;
+        let handle = self.node.handle();
+        let (mut answered, mut refused): (usize, Option<(Endpoint, Outcome)>) = (0, None);
+        while answered < count {
+            self.node.poll(None, |event| match event {
+                Event::Message(from, message) => {
+                    answered += 1;
+                    let outcome = handle.send(from, &message);
+                    if outcome != Outcome::Sent {
+                        refused = Some((from, outcome));
+                    }
+                }
+                Event::Closed { endpoint, .. } => refused = Some((endpoint, Outcome::Closed)),
+                _ => {}
+            })?;
+            if let Some((endpoint, outcome)) = refused {
+                return Err(format!("{endpoint:?} got no answer: {outcome:?}").into());
+            }
+        }
+        client.done()
+    }
+
+    fn end(self, client: &mut Client) -> Result<()> {
+        drop(self.node);
+        client.ask("close")?;
+        client.done()
+    }
+}
+
+fn compare(count: usize) -> Result<()> {
+    make_room(count)?;
+    let mut client = Client::start()?;
+
+    // The memory of the first node of the process: later ones use again what this one gave back.
+    let mut server = Server::new(count)?;
+    let before = resident()?;
+    let mut by_node = vec![server.accept(&mut client, count)?];
+    let memory = resident()?.saturating_sub(before);
+    let spent = server.idle()?;
+    let sample = count.div_ceil(SAMPLE);
+    server.answer(&mut client, sample)?;
+    server.end(&mut client)?;
+
+    let (mut alone, mut added) = (Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        if round > 0 {
+            let mut server = Server::new(count)?;
+            by_node.push(server.accept(&mut client, count)?);
+            server.end(&mut client)?;
+        }
+        alone.push(accept_bare(&mut client, count, false)?);
+        added.push(accept_bare(&mut client, count, true)?);
+    }
+
+    let [by_node, alone, added] = [by_node, alone, added].map(|mut times| {
+        times.sort();
+        count as f64 / times[times.len() / 2].as_secs_f64()
+    });
+    println!("connections     {count}");
+    println!("accepted        {by_node:.0} a second by the node (medians of {ROUNDS} rounds, by turns)");
+    println!("                {:.0} % of {added:.0} by a loop that accepts and adds to epoll", 100.0 * by_node / added);
+    println!("                {:.0} % of {alone:.0} by a loop that accepts", 100.0 * by_node / alone);
+    println!("memory          {} bytes each (of the process, resident; not the system's)", memory / count);
+    println!("idle for {IDLE:?}    {:?} of processor time, asleep {} times", spent.cpu, spent.sleeps);
+    println!("answers         {sample} of {sample} that were asked");
+    Ok(())
+}

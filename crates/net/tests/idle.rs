@@ -1,0 +1,76 @@
+//! Connections that say nothing: what they cost. `examples/idle.rs` tells it of many more.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use common::usage::{Usage, resident};
+use estafette_net::{Event, Limits, Node, Outcome};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+const CONNECTIONS: usize = 500;
+/// More than enough for anything.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A node that has accepted them all, the other ends, and how much memory that took.
+fn accepted() -> (Node, Vec<TcpStream>, usize) {
+    let mut limits = Limits::default();
+    // While the node is watched, this passes.
+    limits.handshake = Duration::from_secs(1);
+    let mut node = Node::with_limits(limits).unwrap();
+    let handle = node.handle();
+    let listener = handle.listen("tcp://127.0.0.1:0").unwrap();
+    let port = handle.local_address(listener).unwrap().port().unwrap();
+    let peers: Vec<_> = (0..CONNECTIONS).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
+    let before = resident().unwrap();
+    let mut accepted = 0;
+    while accepted < CONNECTIONS {
+        let tell = |event: Event<'_, ()>| accepted += usize::from(matches!(event, Event::Accepted { .. }));
+        assert!(node.poll(Some(PATIENCE), tell).unwrap() > 0, "{accepted} were accepted");
+    }
+    // What epoll tells of each, once.
+    assert_eq!(node.poll(Some(Duration::ZERO), |_| {}).unwrap(), 0);
+    (node, peers, resident().unwrap().saturating_sub(before))
+}
+
+#[test]
+fn many_connections_take_little_memory_and_wake_nobody_and_answer() {
+    // Each has two ends here.
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
+
+    let mut slept = Vec::new();
+    let (mut node, mut peers) = loop {
+        let (mut node, peers, memory) = accepted();
+        assert!(memory < CONNECTIONS * 4096, "{} bytes for each", memory / CONNECTIONS);
+        let before = Usage::of_this_thread().unwrap();
+        assert_eq!(node.poll(Some(Duration::from_secs(3)), |event| panic!("{event:?}")).unwrap(), 0);
+        let spent = Usage::of_this_thread().unwrap() - before;
+        slept.push(spent.sleeps);
+        // Once, for all of the time; the system itself may have made it wait for something, but not every time.
+        if spent.sleeps == 1 {
+            break (node, peers);
+        }
+        assert!(slept.len() < 5, "it slept so many times: {slept:?}");
+    };
+
+    let handle = node.handle();
+    peers.iter_mut().for_each(|peer| peer.write_all(b"ping").unwrap());
+    let mut answered = 0;
+    while answered < CONNECTIONS {
+        let tell = |event: Event<'_, ()>| {
+            let Event::Message(from, message) = event else { panic!("{event:?}") };
+            assert_eq!((&message[..], handle.send(from, &message)), (&b"ping"[..], Outcome::Sent));
+            answered += 1;
+        };
+        assert!(node.poll(Some(PATIENCE), tell).unwrap() > 0, "{answered} were answered");
+    }
+    for mut peer in peers {
+        let mut answer = [0; 4];
+        peer.set_read_timeout(Some(PATIENCE)).unwrap();
+        peer.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"ping");
+    }
+}
