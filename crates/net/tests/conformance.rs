@@ -5,6 +5,7 @@ mod common;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use common::usage::Usage;
 use common::{Seen, Side, address, connected, until};
 use estafette_net::{Endpoint, Event, Kind, Limits, Options, Outcome};
 
@@ -159,16 +160,28 @@ fn a_slow_reader_costs_its_queue_and_no_more() {
         let (mut server, mut client) = (Side::new(), Side::with(limits));
         let (accepted, endpoint, _) = connected(&mut server, &mut client, &address(scheme, &folder));
         let mut sent = Vec::new();
-        let full = loop {
-            let message = pattern(sent.len(), 10_000);
-            match client.handle.send(endpoint, &message) {
-                Outcome::Sent | Outcome::Queued => sent.push(message),
-                other => break other,
+        // Again and again, as long as the system's own buffers grow.
+        let spent = loop {
+            let mut queued = 0;
+            let full = loop {
+                let message = pattern(sent.len(), 10_000);
+                match client.handle.send(endpoint, &message) {
+                    Outcome::Sent => {}
+                    Outcome::Queued => queued += message.len(),
+                    other => break other,
+                }
+                sent.push(message);
+                assert!(sent.len() < 100_000, "{scheme}: it takes everything");
+            };
+            assert_eq!(full, Outcome::Full);
+            assert!(queued <= 110_000, "{scheme}: {queued} bytes wait");
+            assert_eq!(client.handle.send(endpoint, &pattern(0, 10_000)), Outcome::Full);
+            let before = Usage::of_this_thread().unwrap();
+            if client.node.poll(Some(Duration::from_millis(300)), |_| {}).unwrap() == 0 {
+                break Usage::of_this_thread().unwrap() - before;
             }
-            assert!(sent.len() < 100_000, "{scheme}: it takes everything");
         };
-        assert_eq!(full, Outcome::Full);
-        assert_eq!(client.handle.send(endpoint, &pattern(0, 10_000)), Outcome::Full);
+        assert!(spent.cpu < Duration::from_millis(50) && spent.sleeps < 20, "{scheme}: {spent:?}");
         until(&mut server, &mut client, "drained", |_, client| client.seen.contains(&Seen::Drained(endpoint)));
         let message = pattern(sent.len(), 10_000);
         assert!(client.handle.send(endpoint, &message).taken());
