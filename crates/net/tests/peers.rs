@@ -10,18 +10,14 @@
 mod common;
 
 use std::env;
-use std::io::{BufRead, BufReader, Write, stderr};
+use std::io::{Write, stderr};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::thread;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Seen, Side};
+use common::process::Process;
+use common::{PATIENCE, Seen, Side};
 use estafette_net::{Close, Endpoint, Event, Handle, Kind, Message, Node, Outcome};
-
-/// How long a peer may take for anything.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A library, and how a script that uses it is run.
 struct Library {
@@ -61,7 +57,7 @@ impl Library {
     }
 
     /// Starts the script, unless the library is absent.
-    fn start(&self, arguments: &[&str]) -> Option<Peer> {
+    fn start(&self, arguments: &[&str]) -> Option<Process> {
         let finds = |program: &&&str| {
             let probe = self.command(program).args(self.probe).stderr(Stdio::null()).status();
             probe.is_ok_and(|status| status.success())
@@ -75,32 +71,8 @@ impl Library {
         };
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers").join(self.script);
         let mut command = self.command(program);
-        command.arg(script).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let (to, lines) = channel();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| to.send(line)));
-        Some(Peer { child, lines })
-    }
-}
-
-/// A running script, and what it says.
-struct Peer {
-    child: Child,
-    lines: Receiver<String>,
-}
-
-impl Peer {
-    fn line(&self) -> String {
-        self.lines.recv_timeout(PATIENCE).expect("it says something in time")
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        // It fails only for one that has ended.
-        self.child.kill().ok();
-        self.child.wait().unwrap();
+        command.arg(script).args(arguments);
+        Some(Process::start(&mut command))
     }
 }
 
@@ -163,7 +135,7 @@ fn asked(side: &mut Side, to: Endpoint, kind: Kind, message: &[u8]) -> (Kind, Ve
 
 fn listens_to_our_client(library: &Library) {
     let Some(peer) = library.start(&["serve"]) else { return };
-    let port: u16 = peer.line().strip_prefix("port ").unwrap().parse().unwrap();
+    let port: u16 = peer.line("port ").parse().unwrap();
     let mut side = Side::new();
     let to = side.handle.connect(format!("ws://127.0.0.1:{port}/a?b=c")).unwrap();
     let texts = ["".to_owned(), "grün 漢字 🦀\n".repeat(5000)].map(|text| (Kind::Text, text.into_bytes()));
@@ -186,13 +158,13 @@ fn listens_to_our_client(library: &Library) {
     assert_eq!(side.handle.send_text(to, "close 3001 grüße"), Outcome::Sent);
     assert_eq!(side.until_closed(to), "closed by the peer: 3001: grüße");
     // What it was answered with: its own code.
-    assert_eq!(peer.line().trim_end(), "closed 3001");
+    assert_eq!(peer.line("closed "), "3001");
 
     let to = side.handle.connect(format!("ws://127.0.0.1:{port}")).unwrap();
     side.until("connected", |seen| (*seen == Seen::Connected(to)).then_some(()));
     side.handle.close_with(to, &Close { code: Some(4002), reason: "grüße zurück".to_owned() });
     assert_eq!(side.until_closed(to), "closed here");
-    assert_eq!(peer.line(), "closed 4002 grüße zurück");
+    assert_eq!(peer.line("closed "), "4002 grüße zurück");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Two nodes of one thread, stepped by turns until something holds: no test waits for a fixed time.
 #![allow(dead_code, unreachable_pub, reason = "not every test needs everything")]
 
+pub mod process;
 pub mod usage;
 
 use std::time::{Duration, Instant};
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 use estafette_net::{Endpoint, Event, Handle, Kind, Limits, Node, Options};
 
 /// How long anything may take before a test fails.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a node told.
 #[derive(Debug, Clone, PartialEq, Eq)]
