@@ -20,6 +20,8 @@ pub(crate) struct Ready {
     pub(crate) writable: bool,
     /// The other side has ended, or failed: reading tells which.
     pub(crate) closed: bool,
+    /// Nothing that is written arrives any more, and whether that is an error.
+    pub(crate) cut: Option<bool>,
 }
 
 /// The waiting side, of one thread.
@@ -54,6 +56,7 @@ impl Backend {
             readable: event.is_readable() || event.is_read_closed() || event.is_error(),
             writable: event.is_writable() || event.is_write_closed() || event.is_error(),
             closed: event.is_read_closed() || event.is_error(),
+            cut: (event.is_write_closed() || event.is_error()).then(|| event.is_error()),
         }));
         Ok(())
     }

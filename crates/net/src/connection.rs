@@ -29,6 +29,8 @@ enum Phase {
     /// Messages wait for the handshake to end.
     Opening,
     Open,
+    /// What waits is written, and no more is taken; what the peer sends is still read.
+    Finishing,
     /// What waits is written, and no more is taken.
     Closing,
     Closed,
@@ -44,7 +46,7 @@ struct Outgoing {
     early: Queue,
     /// Whether a send was told that something waits, so that the end of it is told too.
     owes_drained: bool,
-    /// No more is taken, though it has not come about yet: it will be closed as soon as it has.
+    /// No more is taken, though it has not come about yet: it will be closed, or finished, as soon as it has.
     ends: bool,
     /// Of a WebSocket's client.
     keys: Option<Keys>,
@@ -55,6 +57,8 @@ struct Outgoing {
 /// The sending half of a connection.
 pub(crate) struct Connection {
     pub(crate) link: Box<dyn Link>,
+    /// Whether it goes on when the peer sends no more.
+    pub(crate) half_open: bool,
     framing: Framing,
     most_message: usize,
     most_queue: usize,
@@ -75,7 +79,13 @@ pub(crate) enum Flushed {
 }
 
 impl Connection {
-    pub(crate) fn new(link: Box<dyn Link>, framing: Framing, limits: &Limits, holdings: Arc<Holdings>) -> Connection {
+    pub(crate) fn new(
+        link: Box<dyn Link>,
+        framing: Framing,
+        half_open: bool,
+        limits: &Limits,
+        holdings: Arc<Holdings>,
+    ) -> Connection {
         let keys = (framing == Framing::WebSocket(Side::Client)).then(Keys::new);
         let outgoing = Outgoing {
             phase: Phase::Opening,
@@ -88,6 +98,7 @@ impl Connection {
         };
         Connection {
             link,
+            half_open,
             framing,
             most_message: match framing {
                 Framing::Raw => usize::MAX,
@@ -128,7 +139,7 @@ impl Connection {
             }
             Phase::Open => self.put_behind(&mut out, kind, payload),
             Phase::Opening if !out.ends => self.put_behind(&mut out, kind, payload),
-            Phase::Opening | Phase::Closing | Phase::Closed => Ok(Outcome::Closed),
+            Phase::Opening | Phase::Finishing | Phase::Closing | Phase::Closed => Ok(Outcome::Closed),
             Phase::Moved => match out.successor.clone() {
                 Some(successor) => {
                     drop(out);
@@ -202,7 +213,7 @@ impl Connection {
                 out.owes_drained = true;
                 Ok(Outcome::Queued)
             }
-            Phase::Closing | Phase::Closed => Ok(Outcome::Closed),
+            Phase::Finishing | Phase::Closing | Phase::Closed => Ok(Outcome::Closed),
             Phase::Moved => match out.successor.clone() {
                 Some(successor) => {
                     drop(out);
@@ -360,7 +371,8 @@ impl Connection {
             Flushed::Finished
         } else {
             // Before the handshake is over, there is nobody to be told.
-            let told = out.phase == Phase::Open && std::mem::take(&mut out.owes_drained);
+            let open = matches!(out.phase, Phase::Open | Phase::Finishing);
+            let told = open && std::mem::take(&mut out.owes_drained);
             Flushed::Empty { told }
         })
     }
@@ -427,6 +439,36 @@ impl Connection {
         self.flush()
     }
 
+    /// Takes nothing more, and writes what it can of what waits; a WebSocket says good-bye with this payload.
+    ///
+    /// # Errors
+    ///
+    /// As [`Connection::send`].
+    pub(crate) fn begin_finish(&self, farewell: &[u8]) -> io::Result<()> {
+        let mut out = self.lock();
+        match out.phase {
+            Phase::Open => {
+                let finished = self.control(&mut out, Opcode::Close, farewell).and_then(|()| {
+                    out.phase = Phase::Finishing;
+                    self.drain(&mut out)
+                });
+                self.or_broken(&mut out, finished)
+            }
+            Phase::Opening => {
+                out.ends = true;
+                Ok(())
+            }
+            Phase::Moved => match out.successor.clone() {
+                Some(successor) => {
+                    drop(out);
+                    successor.begin_finish(farewell)
+                }
+                None => Ok(()),
+            },
+            Phase::Finishing | Phase::Closing | Phase::Closed => Ok(()),
+        }
+    }
+
     /// Takes nothing more, and writes what waits; a WebSocket says good-bye with this payload. Whether there was anything to
     /// end, which there is once.
     ///
@@ -437,7 +479,8 @@ impl Connection {
         let mut out = self.lock();
         match out.phase {
             Phase::Closing | Phase::Closed | Phase::Moved => return Ok(false),
-            Phase::Opening => {}
+            // Who finished has said good-bye.
+            Phase::Opening | Phase::Finishing => {}
             Phase::Open => self.control(&mut out, Opcode::Close, farewell)?,
         }
         out.phase = Phase::Closing;

@@ -32,8 +32,9 @@ impl Endpoint {
 /// What happened.
 ///
 /// At one connection: first `Connected` or `Accepted`, then any number of `Message` in the order in which they were sent and
-/// of `Drained`, and at last one `Closed`. A connection that did not come about has `Closed` alone. Datagrams have `Message`
-/// and `Drained` only, and nothing is promised of their order.
+/// of `Drained`, and at last one `Closed`; where that was asked for, one `Finished` before, after which no `Message` comes. A
+/// connection that did not come about has `Closed` alone. Datagrams have `Message` and `Drained` only, and nothing is promised
+/// of their order.
 #[derive(Debug)]
 pub enum Event<'a, S> {
     /// What [`Handle::connect`](crate::Handle::connect) began is there, a WebSocket's handshake included.
@@ -50,6 +51,9 @@ pub enum Event<'a, S> {
     /// All that waited at a connection has been handed to the system, after a send had returned
     /// [`Outcome::Queued`] or [`Outcome::Full`]. Of a socket that has several peers: it has room for any of them.
     Drained(Endpoint),
+    /// The peer sends no more, and can still be sent to: only where [`Options::half_open`](crate::Options::half_open) asks
+    /// for it.
+    Finished(Endpoint),
     /// A connection ended, or a listener. Nothing more is told of it.
     Closed {
         /// Which.
@@ -120,7 +124,8 @@ pub enum Outcome {
     Full,
     /// It was not taken, and never will be: it is longer than the transport or [`Limits::message`](crate::Limits) allows.
     TooLarge,
-    /// It was not taken: there is no such connection any more, or it is being closed.
+    /// It was not taken: there is no such connection any more, or it is being closed, or was
+    /// [finished](crate::Handle::finish).
     Closed,
     /// The system does not send this datagram, as where no route leads to the peer.
     Refused(io::ErrorKind),

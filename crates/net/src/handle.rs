@@ -112,7 +112,8 @@ impl<S> Handle<S> {
             Listening::Datagrams(datagrams) => self.shared.begin_datagrams(datagrams).map_err(failed)?,
             Listening::Streams(listener) => {
                 let listener: Arc<dyn Listener> = listener.into();
-                let key = self.shared.insert(Resource::Listener(listener.clone(), scheme));
+                let half_open = options.half_open;
+                let key = self.shared.insert(Resource::Listener { listener: listener.clone(), scheme, half_open });
                 lock(&self.shared.commands).push(Command::Watch(key));
                 if let Err(error) = self.shared.watch(listener.source(), key) {
                     self.shared.remove(key);
@@ -196,7 +197,7 @@ impl<S> Handle<S> {
     ///
     /// A peer of a socket that has several has nothing that could be closed: nothing happens.
     pub fn close(&self, endpoint: Endpoint) {
-        self.close_with(endpoint, &Close { code: Some(1000), reason: String::new() });
+        self.close_with(endpoint, &usual_farewell());
     }
 
     /// As [`Handle::close`], telling the peer of a WebSocket why. A reason of more than 123 bytes is cut.
@@ -206,12 +207,29 @@ impl<S> Handle<S> {
         }
     }
 
+    /// Sends nothing more: what waits at a connection is written, and then its peer is told that no more comes. What the peer
+    /// sends is told as before, until it ends its side too, which is told as `Closed`; [`Handle::close`] does not wait for that.
+    ///
+    /// To a TCP or UNIX peer it is the end of the stream, to a TLS peer that and TLS's own. By itself our node answers such an
+    /// end with what waits there, and its own, unless [`Options::half_open`] asks for more. A WebSocket has no half that could
+    /// be closed: the peer is sent a closing frame, what it sends before its own is told, and most peers answer at once.
+    ///
+    /// A connection that is still being made is finished once it has come about. Of a listener, or a socket of datagrams,
+    /// nothing can be finished: nothing happens.
+    pub fn finish(&self, endpoint: Endpoint) {
+        let Some(connection) = self.shared.connection(endpoint.key) else { return };
+        self.shared.command(match connection.begin_finish(&usual_farewell().payload()) {
+            Ok(()) => Command::Finish(endpoint.key),
+            Err(error) => Command::Broken(endpoint.key, error),
+        });
+    }
+
     /// The address of this end, with the port that the system chose.
     pub fn local_address(&self, endpoint: Endpoint) -> Option<Address> {
         self.shared.resource(endpoint.key, |resource| match resource {
             Resource::Stream(connection) => connection.link.local(),
             Resource::Datagrams(socket) => socket.datagrams.local(),
-            Resource::Listener(listener, scheme) => scheme.address(&listener.local()?),
+            Resource::Listener { listener, scheme, .. } => scheme.address(&listener.local()?),
         })
     }
 
@@ -246,6 +264,11 @@ impl<S> Handle<S> {
         self.shared.stopped.store(true, Ordering::SeqCst);
         self.shared.wake();
     }
+}
+
+/// What a WebSocket's peer is told where nothing else is to be said.
+pub(crate) fn usual_farewell() -> Close {
+    Close { code: Some(1000), reason: String::new() }
 }
 
 /// The addresses of a host that is a name; none where nothing is to be looked up.

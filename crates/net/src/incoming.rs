@@ -36,6 +36,11 @@ pub(crate) struct Incoming {
     pub(crate) ready: bool,
     /// The peer has ended its side, or the link has failed: reads go on until they tell.
     pub(crate) hung_up: bool,
+    /// Nothing that is written arrives any more, and whether the system calls that an error.
+    pub(crate) cut: Option<bool>,
+    /// The peer's end was told, and sending goes on.
+    pub(crate) peer_finished: bool,
+    pub(crate) sending: Sending,
     /// What still comes is of no interest.
     pub(crate) discards: bool,
     /// The earliest of its deadlines that the node has noted.
@@ -59,6 +64,16 @@ pub(crate) struct Incoming {
     need: usize,
     /// What this connection adds to `Holdings::unfinished`.
     counted: usize,
+}
+
+/// Whether anything is still sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sending {
+    On,
+    /// What waits is written, and then the peer is told that no more comes.
+    Finishing,
+    /// The peer was told.
+    Finished,
 }
 
 /// A time after another; of one that cannot be told, some that nobody will see.
@@ -150,6 +165,9 @@ impl Incoming {
             opening: Some(how),
             ready: false,
             hung_up: false,
+            cut: None,
+            peer_finished: false,
+            sending: Sending::On,
             discards: false,
             armed: None,
             spared: false,

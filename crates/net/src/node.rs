@@ -2,6 +2,7 @@
 
 mod deadlines;
 mod ending;
+mod half;
 mod opening;
 mod reading;
 
@@ -94,6 +95,7 @@ enum Entry {
         key: Key,
         listener: Arc<dyn Listener>,
         scheme: Scheme,
+        half_open: bool,
         ready: bool,
         resting: bool,
         second: Instant,
@@ -410,6 +412,7 @@ impl<S> Node<S> {
                 }
                 Command::Watch(key) => self.watch(key),
                 Command::Close(key, farewell) => self.close(key, &farewell),
+                Command::Finish(key) => self.finish(key),
                 Command::Broken(key, error) => self.broken(key, error),
             }
         }
@@ -435,6 +438,7 @@ impl<S> Node<S> {
         match entry {
             Entry::Stream(incoming) => {
                 incoming.hung_up |= ready.closed;
+                incoming.cut = incoming.cut.max(ready.cut);
                 let (key, linked) = (incoming.key, incoming.linked);
                 if !linked && !self.link_up(key) {
                     return;
@@ -477,7 +481,7 @@ impl<S> Node<S> {
                 if told {
                     self.outbox.push_back(Event::Drained(Endpoint::new(key)));
                 }
-                true
+                self.go_on_finishing(key)
             }
             Ok(Flushed::Finished) => self.go_on_ending(key),
             Err(error) => {

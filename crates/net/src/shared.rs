@@ -25,7 +25,7 @@ use crate::transport::{Datagrams, Link, Listener, Opened, Options, Transport};
 pub(crate) enum Resource {
     Stream(Arc<Connection>),
     Datagrams(Arc<Socket>),
-    Listener(Arc<dyn Listener>, Scheme),
+    Listener { listener: Arc<dyn Listener>, scheme: Scheme, half_open: bool },
 }
 
 /// A connection that the node's thread is to look after.
@@ -50,6 +50,8 @@ pub(crate) enum Command {
     Watch(Key),
     /// Everything that waits is written, then it is closed, in time.
     Close(Key, Vec<u8>),
+    /// Everything that waits is written, then the peer is told that no more comes.
+    Finish(Key),
     /// The system reported an error to a sender.
     Broken(Key, io::Error),
 }
@@ -139,7 +141,7 @@ impl<S> Shared<S> {
         self.resource(key, |resource| match resource {
             Resource::Stream(connection) => Some(Way::Stream(connection.clone())),
             Resource::Datagrams(socket) => Some(Way::Datagrams(socket.clone())),
-            Resource::Listener(..) => None,
+            Resource::Listener { .. } => None,
         })
     }
 
@@ -161,8 +163,8 @@ impl<S> Shared<S> {
         }
     }
 
-    fn make(&self, link: Box<dyn Link>, scheme: Scheme, side: Side) -> Arc<Connection> {
-        Arc::new(Connection::new(link, scheme.framing(side), &self.limits, self.holdings.clone()))
+    fn make(&self, link: Box<dyn Link>, scheme: Scheme, side: Side, half_open: bool) -> Arc<Connection> {
+        Arc::new(Connection::new(link, scheme.framing(side), half_open, &self.limits, self.holdings.clone()))
     }
 
     pub(crate) fn watch(&self, source: BorrowedFd<'_>, key: Key) -> io::Result<()> {
@@ -170,8 +172,14 @@ impl<S> Shared<S> {
     }
 
     /// Makes a connection of what a listener accepted.
-    pub(crate) fn accept(&self, link: Box<dyn Link>, listener: Key, scheme: Scheme) -> io::Result<Begun> {
-        let connection = self.make(link, scheme, Side::Server);
+    pub(crate) fn accept(
+        &self,
+        link: Box<dyn Link>,
+        listener: Key,
+        scheme: Scheme,
+        half_open: bool,
+    ) -> io::Result<Begun> {
+        let connection = self.make(link, scheme, Side::Server, half_open);
         let key = self.insert(Resource::Stream(connection.clone()));
         if let Err(error) = self.watch(connection.link.source(), key) {
             self.remove(key);
@@ -211,7 +219,7 @@ impl<S> Shared<S> {
             Scheme::WebSocket => Opening::request(&address.authority(), address.target())?,
             _ => (Opening::Request, Vec::new()),
         };
-        let connection = self.make(link, scheme, Side::Client);
+        let connection = self.make(link, scheme, Side::Client, options.half_open);
         let key = match instead {
             Some((key, before)) => {
                 let mut resources = self.resources.write().unwrap_or_else(PoisonError::into_inner);

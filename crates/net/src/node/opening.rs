@@ -10,7 +10,7 @@ use super::{Entry, Node};
 use crate::codec::Decoder;
 use crate::connection::Flushed;
 use crate::event::{Endpoint, Event, Reason};
-use crate::incoming::Incoming;
+use crate::incoming::{Incoming, Sending};
 use crate::shared::{Begun, How, Resource};
 use crate::slab::Key;
 
@@ -36,10 +36,11 @@ impl<S> Node<S> {
         let resources = self.shared.resources.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         let entry = match resources.get(key) {
             Some(Resource::Datagrams(socket)) => Entry::Datagrams { key, socket: socket.clone(), ready: false },
-            Some(Resource::Listener(listener, scheme)) => Entry::Listener {
+            Some(Resource::Listener { listener, scheme, half_open }) => Entry::Listener {
                 key,
                 listener: listener.clone(),
                 scheme: *scheme,
+                half_open: *half_open,
                 ready: false,
                 resting: false,
                 second: self.clock,
@@ -54,12 +55,12 @@ impl<S> Node<S> {
     /// Accepts what waits at a listener, within limits.
     pub(super) fn accept(&mut self, index: usize) {
         for _ in 0..ACCEPTED_AT_ONCE {
-            let Some(Some(Entry::Listener { key, listener, scheme, second, accepted, .. })) =
+            let Some(Some(Entry::Listener { key, listener, scheme, half_open, second, accepted, .. })) =
                 self.entries.get_mut(index)
             else {
                 return;
             };
-            let (key, scheme) = (*key, *scheme);
+            let (key, scheme, half_open) = (*key, *scheme, *half_open);
             if self.clock.duration_since(*second) >= Duration::from_secs(1) {
                 (*second, *accepted) = (self.clock, 0);
             }
@@ -69,7 +70,7 @@ impl<S> Node<S> {
             match listener.accept() {
                 Ok(link) => {
                     *accepted += 1;
-                    match self.shared.accept(link, key, scheme) {
+                    match self.shared.accept(link, key, scheme, half_open) {
                         Ok(begun) => {
                             let key = begun.key;
                             self.look_after(begun);
@@ -149,8 +150,11 @@ impl<S> Node<S> {
             Ok(_) => {}
             Err(error) => return self.broken(key, error),
         }
-        if let Some(farewell) = self.stream(key).and_then(|incoming| incoming.farewell.take()) {
+        let Some(incoming) = self.stream(key) else { return };
+        if let Some(farewell) = incoming.farewell.take() {
             self.end(key, Reason::Closed, &farewell);
+        } else if incoming.sending == Sending::Finishing {
+            self.finish(key);
         }
     }
 

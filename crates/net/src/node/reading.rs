@@ -79,8 +79,9 @@ impl<S> Node<S> {
                 self.later.push_back(index);
                 self.arm(key);
             }
+            Progress::End(Reason::Ended, _) if self.goes_on(key) => {}
             Progress::End(reason, reply) => {
-                let failed = incoming.failed.take();
+                let failed = self.stream(key).and_then(|incoming| incoming.failed.take());
                 match (reason, failed) {
                     (Reason::Ended | Reason::Truncated | Reason::Io(_), Some(error)) => {
                         self.forget(key, Reason::Io(error))

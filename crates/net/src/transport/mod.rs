@@ -218,6 +218,8 @@ pub struct Options {
     pub broadcast: bool,
     /// As set by [`Options::interface`].
     pub interface: Option<std::net::Ipv4Addr>,
+    /// As set by [`Options::half_open`].
+    pub half_open: bool,
     /// The host as its address was written, before it was looked up. The node sets it as it connects.
     pub host: Option<String>,
     /// As set by [`Options::tls_client`].
@@ -239,6 +241,7 @@ impl Default for Options {
             backlog: 4096,
             broadcast: false,
             interface: None,
+            half_open: false,
             host: None,
             #[cfg(feature = "tls")]
             tls_client: None,
@@ -302,6 +305,21 @@ impl Options {
     #[must_use]
     pub fn interface(mut self, address: std::net::Ipv4Addr) -> Options {
         self.interface = Some(address);
+        self
+    }
+
+    /// Whether a connection goes on when its peer sends no more, as TCP allows: that is told as
+    /// [`Event::Finished`](crate::Event::Finished), and what is sent still arrives, until
+    /// [`Handle::finish`](crate::Handle::finish) or [`Handle::close`](crate::Handle::close). Otherwise, what waits is written
+    /// and the connection closed.
+    ///
+    /// A TCP peer that is gone altogether looks the same until something is sent to it; where the system tells, as with UNIX
+    /// sockets, the connection is closed. So it is where the end came in the middle of a message.
+    /// [`Limits::idle`](crate::Limits) counts on. It is the same for the connections that a listener accepts; a WebSocket, which
+    /// ends in both directions, takes no notice.
+    #[must_use]
+    pub fn half_open(mut self, on: bool) -> Options {
+        self.half_open = on;
         self
     }
 

@@ -168,7 +168,10 @@ impl Link for TlsLink {
             self.read_in(&mut session)?;
             // An answer to what came, as to a request for new keys. What there is no room for is written later.
             match self.write_out(&mut session) {
-                Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error),
+                // Where nothing more may be written, an answer is not missed.
+                Err(error) if error.kind() != ErrorKind::WouldBlock && !self.finished.load(Ordering::Relaxed) => {
+                    return Err(error);
+                }
                 _ => {}
             }
         }

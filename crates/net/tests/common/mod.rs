@@ -18,6 +18,7 @@ pub enum Seen {
     Accepted(Endpoint, Endpoint),
     Message(Endpoint, Kind, Vec<u8>),
     Drained(Endpoint),
+    Finished(Endpoint),
     Closed(Endpoint, String),
     Signal(u32),
 }
@@ -49,6 +50,7 @@ impl Side {
                     Event::Accepted { endpoint, listener } => Seen::Accepted(endpoint, listener),
                     Event::Message(from, message) => Seen::Message(from, message.kind(), message.take()),
                     Event::Drained(endpoint) => Seen::Drained(endpoint),
+                    Event::Finished(endpoint) => Seen::Finished(endpoint),
                     Event::Closed { endpoint, reason } => Seen::Closed(endpoint, reason.to_string()),
                     Event::Signal(signal) => Seen::Signal(signal),
                 });
@@ -183,7 +185,16 @@ pub mod tls {
 
 /// Connects `client` to a listener of `server`: their ends, and the listener.
 pub fn connected(server: &mut Side, client: &mut Side, address: &str) -> (Endpoint, Endpoint, Endpoint) {
-    let (ours, theirs) = options();
+    connected_with(server, client, address, options())
+}
+
+/// As [`connected`], with options for the listener and for the client.
+pub fn connected_with(
+    server: &mut Side,
+    client: &mut Side,
+    address: &str,
+    (ours, theirs): (Options, Options),
+) -> (Endpoint, Endpoint, Endpoint) {
     let listener = server.handle.listen_with(address, &ours).unwrap();
     let at = server.handle.local_address(listener).unwrap();
     let to = client.handle.connect_with(&at, &theirs).unwrap();
