@@ -133,11 +133,15 @@ impl<S> Batch<S> {
         match &self.way {
             _ if self.is_empty() => Outcome::Sent,
             Some(Way::Stream(connection)) => match connection.send_frames(&self.bytes) {
-                Ok(outcome) => {
+                Ok(Some(outcome)) => {
                     if outcome.taken() {
                         self.bytes.clear();
                     }
                     outcome
+                }
+                Ok(None) => {
+                    self.way = self.shared.way(self.to.key);
+                    self.flush()
                 }
                 Err(error) => self.broken(error),
             },

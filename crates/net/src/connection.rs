@@ -34,7 +34,7 @@ enum Phase {
     /// What waits is written, and no more is taken.
     Closing,
     Closed,
-    /// Another link took the place of this one, which did not come about.
+    /// Another connection took the place of this one, which did not come about.
     Moved,
 }
 
@@ -50,8 +50,6 @@ struct Outgoing {
     ends: bool,
     /// Of a WebSocket's client.
     keys: Option<Keys>,
-    /// What took its place.
-    successor: Option<Arc<Connection>>,
 }
 
 /// The sending half of a connection.
@@ -94,7 +92,6 @@ impl Connection {
             owes_drained: false,
             ends: false,
             keys,
-            successor: None,
         };
         Connection {
             link,
@@ -121,15 +118,15 @@ impl Connection {
         self.outgoing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a message.
+    /// Sends a message; `None` where another connection has taken the place of this one.
     ///
     /// # Errors
     ///
     /// What the system said: the connection is to be closed.
     #[inline]
-    pub(crate) fn send(&self, kind: Kind, payload: &[u8]) -> io::Result<Outcome> {
+    pub(crate) fn send(&self, kind: Kind, payload: &[u8]) -> io::Result<Option<Outcome>> {
         if payload.len() > self.most_message {
-            return Ok(Outcome::TooLarge);
+            return Ok(Some(Outcome::TooLarge));
         }
         let mut out = self.lock();
         let outcome = match out.phase {
@@ -140,15 +137,9 @@ impl Connection {
             Phase::Open => self.put_behind(&mut out, kind, payload),
             Phase::Opening if !out.ends => self.put_behind(&mut out, kind, payload),
             Phase::Opening | Phase::Finishing | Phase::Closing | Phase::Closed => Ok(Outcome::Closed),
-            Phase::Moved => match out.successor.clone() {
-                Some(successor) => {
-                    drop(out);
-                    return successor.send(kind, payload);
-                }
-                None => Ok(Outcome::Closed),
-            },
+            Phase::Moved => return Ok(None),
         };
-        self.or_broken(&mut out, outcome)
+        self.or_broken(&mut out, outcome).map(Some)
     }
 
     /// Whether what is sent is masked, with keys that each sender has of its own.
@@ -190,37 +181,31 @@ impl Connection {
         Ok(Outcome::Queued)
     }
 
-    /// Sends whole frames, all or none of them.
+    /// Sends whole frames, all or none of them; `None` as of [`Connection::send`].
     ///
     /// # Errors
     ///
     /// As [`Connection::send`].
-    pub(crate) fn send_frames(&self, frames: &[u8]) -> io::Result<Outcome> {
+    pub(crate) fn send_frames(&self, frames: &[u8]) -> io::Result<Option<Outcome>> {
         let mut out = self.lock();
         match out.phase {
             Phase::Open if out.queue.is_empty() => {
                 let outcome = self.write_through(&mut out, Header::NONE, frames);
-                self.or_broken(&mut out, outcome)
+                self.or_broken(&mut out, outcome).map(Some)
             }
-            Phase::Opening if out.ends => Ok(Outcome::Closed),
+            Phase::Opening if out.ends => Ok(Some(Outcome::Closed)),
             Phase::Open | Phase::Opening => {
                 if !self.has_room(&mut out, frames.len()) {
-                    return Ok(Outcome::Full);
+                    return Ok(Some(Outcome::Full));
                 }
                 let queue = if out.phase == Phase::Opening { &mut out.early } else { &mut out.queue };
                 queue.push(frames);
                 self.holdings.queued.fetch_add(frames.len(), Ordering::Relaxed);
                 out.owes_drained = true;
-                Ok(Outcome::Queued)
+                Ok(Some(Outcome::Queued))
             }
-            Phase::Finishing | Phase::Closing | Phase::Closed => Ok(Outcome::Closed),
-            Phase::Moved => match out.successor.clone() {
-                Some(successor) => {
-                    drop(out);
-                    successor.send_frames(frames)
-                }
-                None => Ok(Outcome::Closed),
-            },
+            Phase::Finishing | Phase::Closing | Phase::Closed => Ok(Some(Outcome::Closed)),
+            Phase::Moved => Ok(None),
         }
     }
 
@@ -235,7 +220,6 @@ impl Connection {
     /// Ends it. How many bytes were not written.
     fn shut(&self, out: &mut Outgoing) -> usize {
         out.phase = Phase::Closed;
-        out.successor = None;
         let unwritten = out.queue.len() + out.early.len();
         out.queue.clear();
         out.early.clear();
@@ -458,13 +442,8 @@ impl Connection {
                 out.ends = true;
                 Ok(())
             }
-            Phase::Moved => match out.successor.clone() {
-                Some(successor) => {
-                    drop(out);
-                    successor.begin_finish(farewell)
-                }
-                None => Ok(()),
-            },
+            // The node does so with what took its place.
+            Phase::Moved => Ok(()),
             Phase::Finishing | Phase::Closing | Phase::Closed => Ok(()),
         }
     }
@@ -501,7 +480,7 @@ impl Connection {
     }
 
     /// Gives what waits for this connection, which did not come about, to the one that takes its place.
-    pub(crate) fn hand_over(&self, to: &Arc<Connection>) {
+    pub(crate) fn hand_over(&self, to: &Connection) {
         let mut out = self.lock();
         let mut next = to.lock();
         // A request that was never sent.
@@ -511,6 +490,5 @@ impl Connection {
         next.owes_drained = out.owes_drained;
         next.ends = out.ends;
         out.phase = Phase::Moved;
-        out.successor = Some(to.clone());
     }
 }

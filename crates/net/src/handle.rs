@@ -3,19 +3,18 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::address::literal;
 use crate::batch::{Batch, Way};
 use crate::codec::Kind;
 use crate::codec::websocket::Close;
 use crate::event::{Endpoint, Outcome};
 #[cfg(doc)]
 use crate::limits::Limits;
-use crate::shared::{Command, Resource, Shared, lock, numeric};
+use crate::lookup::{name, numeric, resolve};
+use crate::shared::{Command, Resource, Shared, lock};
 use crate::transport::{Listener, Listening, Options};
 use crate::{Address, AddressError};
 
@@ -60,7 +59,7 @@ impl From<Infallible> for Error {
 
 /// A way to a node, for any thread. Clones are ways to the same.
 ///
-/// Nothing here waits for the network.
+/// Nothing here waits for the network, but for the names of hosts where it says so.
 pub struct Handle<S = ()> {
     pub(crate) shared: Arc<Shared<S>>,
 }
@@ -79,7 +78,7 @@ impl<S> fmt::Debug for Handle<S> {
 
 impl<S> Handle<S> {
     /// Listens at an address. For datagrams the endpoint is the socket, from which nothing can be sent but to a peer whose
-    /// message came.
+    /// message came. A host's name is looked up here and now, which may take time; numbers are not.
     ///
     /// # Errors
     ///
@@ -130,11 +129,13 @@ impl<S> Handle<S> {
     /// Begins to connect. `Connected` tells that the connection is there, `Closed` that it did not come about. What is sent
     /// before waits, within limits. A socket of datagrams is there at once, and has no such event.
     ///
-    /// A host's name is looked up on this thread, which may take time; numbers are not.
+    /// A host's name is looked up by a thread of the node's own, eight names at a time; that it has no address is told by
+    /// `Closed`. [`Limits::handshake`] is the time for looking it up, and again for each of its addresses, one after the other.
+    /// Only for `udp`, which has nothing to tell and nothing that waits, is it looked up here and now.
     ///
     /// # Errors
     ///
-    /// If the address cannot be read, a name is not known, or the system refuses at once.
+    /// If the address cannot be read, or the system refuses at once.
     pub fn connect<A: TryInto<Address>>(&self, address: A) -> Result<Endpoint, Error>
     where
         Error: From<A::Error>,
@@ -158,8 +159,11 @@ impl<S> Handle<S> {
             return Err(Error::TooMany(most));
         }
         let failed = |source| Error::Io { doing: "connecting to", address: address.clone(), source };
-        let to = resolve(&address).map_err(failed)?;
-        self.shared.begin(&address, to, options, None).map(Endpoint::new).map_err(failed)
+        let key = match name(&address) {
+            Some((host, port)) if address.scheme() != "udp" => self.shared.begin_by_name(&address, host, port, options),
+            _ => resolve(&address).and_then(|to| self.shared.begin(&address, to, options)),
+        };
+        key.map(Endpoint::new).map_err(failed)
     }
 
     /// Sends a message, whole or not at all, and never waits.
@@ -177,13 +181,19 @@ impl<S> Handle<S> {
 
     #[inline]
     fn send_kind(&self, to: Endpoint, kind: Kind, message: &[u8]) -> Outcome {
-        match self.shared.way(to.key) {
-            Some(Way::Stream(connection)) => connection.send(kind, message).unwrap_or_else(|error| {
-                self.shared.command(Command::Broken(to.key, error));
-                Outcome::Closed
-            }),
-            Some(Way::Datagrams(socket)) => socket.send(message, to.remote),
-            None => Outcome::Closed,
+        loop {
+            return match self.shared.way(to.key) {
+                Some(Way::Stream(connection)) => match connection.send(kind, message) {
+                    Ok(Some(outcome)) => outcome,
+                    Ok(None) => continue,
+                    Err(error) => {
+                        self.shared.command(Command::Broken(to.key, error));
+                        Outcome::Closed
+                    }
+                },
+                Some(Way::Datagrams(socket)) => socket.send(message, to.remote),
+                None => Outcome::Closed,
+            };
         }
     }
 
@@ -269,17 +279,4 @@ impl<S> Handle<S> {
 /// What a WebSocket's peer is told where nothing else is to be said.
 pub(crate) fn usual_farewell() -> Close {
     Close { code: Some(1000), reason: String::new() }
-}
-
-/// The addresses of a host that is a name; none where nothing is to be looked up.
-fn resolve(address: &Address) -> io::Result<Vec<SocketAddr>> {
-    let (Some(host), Some(port)) = (address.host(), address.port()) else { return Ok(Vec::new()) };
-    if let Some(ip) = literal(host) {
-        return Ok(vec![SocketAddr::new(ip, port)]);
-    }
-    let found: Vec<_> = (host, port).to_socket_addrs()?.collect();
-    if found.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::NotFound, format!("{host} has no address")));
-    }
-    Ok(found)
 }

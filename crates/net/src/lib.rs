@@ -19,7 +19,8 @@
 //! - **Order.** Messages that one thread sends to one endpoint arrive in that order. Frames of two threads never interleave.
 //! - **Loss.** A message that was [`taken`](Outcome::taken) is lost only if its connection ends first, which
 //!   [`Event::Closed`] tells. Datagrams may be lost, doubled and reordered by the network.
-//! - **Waiting.** Nothing but [`Node::run`], [`Node::poll`] and [`Node::next`] waits. What cannot be written at once is
+//! - **Waiting.** Nothing but [`Node::run`], [`Node::poll`] and [`Node::next`] waits, and what looks up the name of a host to
+//!   listen at, or of a UDP peer. What cannot be written at once is
 //!   queued, within [`Limits::queue`]; beyond that a send returns [`Outcome::Full`], and [`Event::Drained`] tells when to
 //!   go on.
 //! - **Copies.** A message is told where it was read, in memory that is used again: [`Message::take`] keeps it. It is sent
@@ -38,6 +39,7 @@ mod event;
 mod handle;
 mod incoming;
 mod limits;
+mod lookup;
 mod node;
 mod queue;
 mod run;

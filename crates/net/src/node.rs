@@ -3,6 +3,7 @@
 mod deadlines;
 mod ending;
 mod half;
+mod names;
 mod opening;
 mod reading;
 
@@ -405,11 +406,11 @@ impl<S> Node<S> {
         let commands = mem::take(&mut *lock(&self.shared.commands));
         for command in commands {
             match command {
-                Command::Begin(begun) => {
-                    let key = begun.key;
-                    self.look_after(*begun);
+                Command::Begin(key, begun) => {
+                    self.look_after(key, *begun);
                     self.arm(key);
                 }
+                Command::Found(key, connection, found) => self.found(key, &connection, found),
                 Command::Watch(key) => self.watch(key),
                 Command::Close(key, farewell) => self.close(key, &farewell),
                 Command::Finish(key) => self.finish(key),

@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 use crate::Address;
 use crate::backend::Registry;
@@ -16,10 +16,11 @@ use crate::connection::{Connection, Holdings};
 use crate::datagrams::Socket;
 use crate::handle::Error;
 use crate::limits::Limits;
+use crate::lookup::{Lookups, numeric};
 use crate::scheme::Scheme;
 use crate::signals::Signals;
 use crate::slab::{Key, Slab};
-use crate::transport::{Datagrams, Link, Listener, Opened, Options, Transport};
+use crate::transport::{Datagrams, Link, Listener, Opened, Options, Pending, Transport};
 
 /// What a key names.
 pub(crate) enum Resource {
@@ -30,7 +31,6 @@ pub(crate) enum Resource {
 
 /// A connection that the node's thread is to look after.
 pub(crate) struct Begun {
-    pub(crate) key: Key,
     pub(crate) connection: Arc<Connection>,
     pub(crate) decoder: Decoder,
     pub(crate) how: How,
@@ -44,9 +44,17 @@ pub(crate) enum How {
     Accepted(Key),
 }
 
+/// The end of a client.
+enum Client {
+    Stream(Box<Begun>),
+    Datagrams(Box<dyn Datagrams>),
+}
+
 /// What the node's thread is asked to do.
 pub(crate) enum Command {
-    Begin(Box<Begun>),
+    Begin(Key, Box<Begun>),
+    /// The addresses of the host of this connection, which waits for them.
+    Found(Key, Weak<Connection>, io::Result<Vec<SocketAddr>>),
     Watch(Key),
     /// Everything that waits is written, then it is closed, in time.
     Close(Key, Vec<u8>),
@@ -62,8 +70,9 @@ pub(crate) struct Shared<S> {
     pub(crate) transports: RwLock<HashMap<String, Arc<dyn Transport>>>,
     pub(crate) resources: RwLock<Slab<Resource>>,
     pub(crate) holdings: Arc<Holdings>,
-    pub(crate) registry: Registry,
-    pub(crate) commands: Mutex<Vec<Command>>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) commands: Arc<Mutex<Vec<Command>>>,
+    pub(crate) lookups: Arc<Lookups>,
     pub(crate) signals: Mutex<Signals<S>>,
     /// Set by the node's thread before it goes to sleep, cleared by whoever wakes it.
     pub(crate) asleep: AtomicBool,
@@ -83,13 +92,15 @@ impl<S> Shared<S> {
         registry: Registry,
         transports: HashMap<String, Arc<dyn Transport>>,
     ) -> Shared<S> {
+        let (registry, commands) = (Arc::new(registry), Arc::default());
         Shared {
+            lookups: Arc::new(Lookups::new(Arc::clone(&commands), registry.clone())),
             limits,
             transports: RwLock::new(transports),
             resources: RwLock::new(Slab::new()),
             holdings: Arc::default(),
             registry,
-            commands: Mutex::default(),
+            commands,
             signals: Mutex::new(Signals::new()),
             asleep: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
@@ -178,7 +189,7 @@ impl<S> Shared<S> {
         listener: Key,
         scheme: Scheme,
         half_open: bool,
-    ) -> io::Result<Begun> {
+    ) -> io::Result<(Key, Begun)> {
         let connection = self.make(link, scheme, Side::Server, half_open);
         let key = self.insert(Resource::Stream(connection.clone()));
         if let Err(error) = self.watch(connection.link.source(), key) {
@@ -186,23 +197,17 @@ impl<S> Shared<S> {
             return Err(error);
         }
         let decoder = scheme.decoder(Side::Server, Opening::Request, &self.limits);
-        Ok(Begun { key, connection, decoder, how: How::Accepted(listener) })
+        Ok((key, Begun { connection, decoder, how: How::Accepted(listener) }))
     }
 
-    /// Connects to the first of `to`; in the place of `instead`, if that did not come about.
-    pub(crate) fn begin(
-        &self,
-        address: &Address,
-        to: Vec<SocketAddr>,
-        options: &Options,
-        instead: Option<(Key, &Arc<Connection>)>,
-    ) -> io::Result<Key> {
+    /// Makes the end of a client, connecting to the first of `to` that the system does not refuse at once.
+    fn client(&self, address: &Address, to: Vec<SocketAddr>, options: &Options) -> io::Result<Client> {
         let (transport, scheme) = self.transport(address).map_err(io::Error::other)?;
-        let options = &Options { host: address.host().map(str::to_owned), ..options.clone() };
+        let options = Options { host: address.host().map(str::to_owned), ..options.clone() };
         let mut to = to.into_iter();
         let mut place = to.next().map_or_else(|| Ok(address.clone()), |first| numeric(address, first))?;
         let opened = loop {
-            match (transport.connect(&place, options), to.next()) {
+            match (transport.connect(&place, &options), to.next()) {
                 (Ok(opened), next) => {
                     // What was taken too early.
                     break (opened, next.into_iter().chain(to).collect());
@@ -213,33 +218,78 @@ impl<S> Shared<S> {
         };
         let (link, others) = match opened {
             (Opened::Stream(link), others) => (link, others),
-            (Opened::Datagrams(datagrams), _) => return self.begin_datagrams(datagrams),
+            (Opened::Datagrams(datagrams), _) => return Ok(Client::Datagrams(datagrams)),
         };
         let (opening, request) = match scheme {
             Scheme::WebSocket => Opening::request(&address.authority(), address.target())?,
             _ => (Opening::Request, Vec::new()),
         };
         let connection = self.make(link, scheme, Side::Client, options.half_open);
-        let key = match instead {
-            Some((key, before)) => {
-                let mut resources = self.resources.write().unwrap_or_else(PoisonError::into_inner);
-                resources.replace(key, Resource::Stream(connection.clone()));
-                before.hand_over(&connection);
-                key
-            }
-            None => self.insert(Resource::Stream(connection.clone())),
-        };
         connection.first(&request);
         let decoder = scheme.decoder(Side::Client, opening, &self.limits);
-        let how = How::Connecting { address: address.clone(), others, options: Box::new(options.clone()) };
-        let begun = Begun { key, connection: connection.clone(), decoder, how };
+        let how = How::Connecting { address: address.clone(), others, options: Box::new(options) };
+        Ok(Client::Stream(Box::new(Begun { connection, decoder, how })))
+    }
+
+    /// Connects to the first of `to`.
+    pub(crate) fn begin(&self, address: &Address, to: Vec<SocketAddr>, options: &Options) -> io::Result<Key> {
+        let begun = match self.client(address, to, options)? {
+            Client::Stream(begun) => begun,
+            Client::Datagrams(datagrams) => return self.begin_datagrams(datagrams),
+        };
+        let connection = begun.connection.clone();
+        let key = self.insert(Resource::Stream(connection.clone()));
         // The node's thread has to know of it before epoll tells of it.
-        lock(&self.commands).push(Command::Begin(Box::new(begun)));
+        lock(&self.commands).push(Command::Begin(key, begun));
         if let Err(error) = self.watch(connection.link.source(), key) {
             self.command(Command::Broken(key, error));
         }
         self.wake();
         Ok(key)
+    }
+
+    /// Connects to a host whose name is looked up first.
+    pub(crate) fn begin_by_name(&self, address: &Address, host: &str, port: u16, options: &Options) -> io::Result<Key> {
+        let begun = self.pending(address, options)?;
+        let connection = begun.connection.clone();
+        let key = self.insert(Resource::Stream(connection.clone()));
+        // As in `begin`: what was found comes after it.
+        lock(&self.commands).push(Command::Begin(key, begun));
+        if let Err(error) = self.lookups.begin(key, &connection, host, port) {
+            self.remove(key);
+            return Err(error);
+        }
+        self.wake();
+        Ok(key)
+    }
+
+    /// Makes what takes messages for a connection before there is any.
+    fn pending(&self, address: &Address, options: &Options) -> io::Result<Box<Begun>> {
+        let (_, scheme) = self.transport(address).map_err(io::Error::other)?;
+        let connection = self.make(Box::new(Pending::new()?), scheme, Side::Client, options.half_open);
+        // Another decoder will read what comes.
+        let decoder = scheme.decoder(Side::Client, Opening::Request, &self.limits);
+        let options = Box::new(options.clone());
+        let how = How::Connecting { address: address.clone(), others: Vec::new(), options };
+        Ok(Box::new(Begun { connection, decoder, how }))
+    }
+
+    /// Connects to the first of `to`, in the place of a connection that did not come about.
+    pub(crate) fn begin_instead(
+        &self,
+        (key, before): (Key, &Connection),
+        address: &Address,
+        to: Vec<SocketAddr>,
+        options: &Options,
+    ) -> io::Result<Box<Begun>> {
+        let Client::Stream(begun) = self.client(address, to, options)? else {
+            return Err(io::Error::other("a transport of datagrams has no connection that could be made later"));
+        };
+        let mut resources = self.resources.write().unwrap_or_else(PoisonError::into_inner);
+        resources.replace(key, Resource::Stream(begun.connection.clone()));
+        // Who finds that it has moved finds the other in its place.
+        before.hand_over(&begun.connection);
+        Ok(begun)
     }
 
     pub(crate) fn begin_datagrams(&self, datagrams: Box<dyn Datagrams>) -> io::Result<Key> {
@@ -254,9 +304,4 @@ impl<S> Shared<S> {
         self.wake();
         Ok(key)
     }
-}
-
-/// The address with a host that needs no resolver.
-pub(crate) fn numeric(address: &Address, to: SocketAddr) -> io::Result<Address> {
-    format!("{}://{to}", address.scheme()).parse().map_err(io::Error::other)
 }

@@ -3,16 +3,19 @@
 use std::cmp::Reverse;
 use std::io::{self, ErrorKind};
 use std::mem;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Entry, Node};
+use crate::Address;
 use crate::codec::Decoder;
 use crate::connection::Flushed;
 use crate::event::{Endpoint, Event, Reason};
 use crate::incoming::{Incoming, Sending};
 use crate::shared::{Begun, How, Resource};
 use crate::slab::Key;
+use crate::transport::Options;
 
 /// How long a listener rests after the system had no descriptor for a connection, or too many had come.
 const REST: Duration = Duration::from_millis(50);
@@ -20,15 +23,20 @@ const REST: Duration = Duration::from_millis(50);
 const ACCEPTED_AT_ONCE: usize = 64;
 
 impl<S> Node<S> {
-    pub(super) fn look_after(&mut self, begun: Begun) {
-        let Begun { key, connection, decoder, how } = begun;
+    pub(super) fn look_after(&mut self, key: Key, begun: Begun) {
+        let Begun { connection, decoder, how } = begun;
         // It may have been closed before the node came to know of it.
         if !self.shared.connection(key).is_some_and(|there| Arc::ptr_eq(&there, &connection)) {
             self.shared.registry.remove(connection.link.source());
             connection.close();
             return;
         }
-        let incoming = Incoming::new(key, connection, decoder, how, self.clock);
+        let mut incoming = Incoming::new(key, connection, decoder, how, self.clock);
+        // What was asked for while another that did not come about was in its place.
+        if let Some(before) = self.stream(key) {
+            incoming.farewell = before.farewell.take();
+            incoming.sending = before.sending;
+        }
         self.set(key.index as usize, Entry::Stream(Box::new(incoming)));
     }
 
@@ -71,9 +79,8 @@ impl<S> Node<S> {
                 Ok(link) => {
                     *accepted += 1;
                     match self.shared.accept(link, key, scheme, half_open) {
-                        Ok(begun) => {
-                            let key = begun.key;
-                            self.look_after(begun);
+                        Ok((key, begun)) => {
+                            self.look_after(key, begun);
                             self.link_up(key);
                             // Not before: one that is there by now has no deadline, which would wake the node for nothing.
                             self.arm(key);
@@ -161,15 +168,32 @@ impl<S> Node<S> {
     /// A connection did not come about. The host's next address is tried, if it has one.
     pub(super) fn not_connected(&mut self, key: Key, error: io::Error) {
         let Some(incoming) = self.stream(key) else { return };
-        let connection = incoming.connection.clone();
         if let Some(How::Connecting { address, others, options }) = incoming.opening.take()
             && !others.is_empty()
+            && self.connect_instead(key, &address, others, &options).is_ok()
         {
-            self.shared.registry.remove(connection.link.source());
-            if self.shared.begin(&address, others, &options, Some((key, &connection))).is_ok() {
-                return;
-            }
+            return;
         }
         self.forget(key, Reason::NotConnected(error));
+    }
+
+    /// Connects anew, in the place of a connection that did not come about.
+    pub(super) fn connect_instead(
+        &mut self,
+        key: Key,
+        address: &Address,
+        to: Vec<SocketAddr>,
+        options: &Options,
+    ) -> io::Result<()> {
+        let Some(incoming) = self.stream(key) else { return Ok(()) };
+        let before = incoming.connection.clone();
+        self.shared.registry.remove(before.link.source());
+        let begun = self.shared.begin_instead((key, &before), address, to, options)?;
+        let connection = begun.connection.clone();
+        self.look_after(key, *begun);
+        if let Err(error) = self.shared.watch(connection.link.source(), key) {
+            self.broken(key, error);
+        }
+        Ok(())
     }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::Address;
 
+mod pending;
 mod socket;
 mod tcp;
 #[cfg(feature = "tls")]
@@ -18,6 +19,7 @@ mod tls;
 mod udp;
 mod unix;
 
+pub(crate) use self::pending::Pending;
 pub(crate) use self::tcp::Tcp;
 #[cfg(feature = "tls")]
 pub(crate) use self::tls::Tls;

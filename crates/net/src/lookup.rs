@@ -1,0 +1,146 @@
+//! Names of hosts, and the threads that look them up: the system's resolver keeps its caller waiting.
+//!
+//! A thread is started for a name, up to a bound, and ends when no other name waits. It knows the node only while it has
+//! something to say, so a node that is dropped leaves nothing behind but the end of what was begun.
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::{Arc, Mutex, Weak};
+use std::thread;
+
+use crate::Address;
+use crate::address::literal;
+use crate::backend::Registry;
+use crate::connection::Connection;
+use crate::shared::{Command, lock};
+use crate::slab::Key;
+
+/// How many names of a node are looked up at a time.
+const MOST: usize = 8;
+/// How many names may wait before those that nobody waits for any more are sought among them.
+const FEW: usize = 1024;
+
+/// The name of an address' host, and the port, where that has to be looked up.
+pub(crate) fn name(address: &Address) -> Option<(&str, u16)> {
+    let (host, port) = (address.host()?, address.port()?);
+    // What has a colon is an IPv6 address with a zone, which the system knows without asking anybody.
+    (literal(host).is_none() && !host.contains(':')).then_some((host, port))
+}
+
+/// The addresses of an address' host; none where it has no host.
+pub(crate) fn resolve(address: &Address) -> io::Result<Vec<SocketAddr>> {
+    match (address.host(), address.port()) {
+        (Some(host), Some(port)) => addresses(host, port),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// The addresses of a host: at least one.
+fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    if let Some(ip) = literal(host) {
+        return Ok(vec![SocketAddr::new(ip, port)]);
+    }
+    let failed = |error: io::Error| io::Error::new(error.kind(), format!("looking up {host}: {error}"));
+    let found: Vec<_> = (host, port).to_socket_addrs().map_err(failed)?.collect();
+    if found.is_empty() {
+        return Err(io::Error::new(ErrorKind::NotFound, format!("{host} has no address")));
+    }
+    Ok(found)
+}
+
+/// The address with a host that needs no resolver.
+pub(crate) fn numeric(address: &Address, to: SocketAddr) -> io::Result<Address> {
+    format!("{}://{to}", address.scheme()).parse().map_err(io::Error::other)
+}
+
+/// A name to be looked up, and who waits for it.
+struct Lookup {
+    key: Key,
+    connection: Weak<Connection>,
+    host: Box<str>,
+    port: u16,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Lookup>,
+    threads: usize,
+    /// How many have to wait before those that nobody waits for any more are sought among them.
+    many: usize,
+}
+
+/// How a host's addresses are found.
+pub(crate) type Resolver = Arc<dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync>;
+
+/// The names that a node looks up.
+pub(crate) struct Lookups {
+    pub(crate) resolver: Resolver,
+    /// Where the node is told, and how it is woken.
+    commands: Arc<Mutex<Vec<Command>>>,
+    registry: Arc<Registry>,
+    queue: Mutex<Queue>,
+}
+
+impl Lookups {
+    pub(crate) fn new(commands: Arc<Mutex<Vec<Command>>>, registry: Arc<Registry>) -> Lookups {
+        Lookups { resolver: Arc::new(addresses), commands, registry, queue: Mutex::default() }
+    }
+
+    /// Has a name looked up for a connection: [`Command::Found`] tells what came of it.
+    ///
+    /// # Errors
+    ///
+    /// If there is no thread to do so, and none can be started.
+    pub(crate) fn begin(
+        self: &Arc<Lookups>,
+        key: Key,
+        connection: &Arc<Connection>,
+        host: &str,
+        port: u16,
+    ) -> io::Result<()> {
+        let mut queue = lock(&self.queue);
+        if queue.waiting.len() >= queue.many {
+            queue.waiting.retain(|lookup| lookup.connection.strong_count() > 0);
+            queue.many = FEW.max(queue.waiting.len() * 2);
+        }
+        if queue.threads < MOST {
+            let lookups = Arc::downgrade(self);
+            match thread::Builder::new().name("estafette-lookup".to_owned()).spawn(move || work(&lookups)) {
+                Ok(_) => queue.threads += 1,
+                Err(error) if queue.threads == 0 => return Err(error),
+                Err(_) => {}
+            }
+        }
+        queue.waiting.push_back(Lookup { key, connection: Arc::downgrade(connection), host: host.into(), port });
+        Ok(())
+    }
+
+    /// The next name that somebody waits for. A thread that is given none ends.
+    fn next(&self) -> Option<Lookup> {
+        let mut queue = lock(&self.queue);
+        while let Some(lookup) = queue.waiting.pop_front() {
+            if lookup.connection.strong_count() > 0 {
+                return Some(lookup);
+            }
+        }
+        queue.threads -= 1;
+        None
+    }
+
+    fn tell(&self, lookup: Lookup, found: io::Result<Vec<SocketAddr>>) {
+        lock(&self.commands).push(Command::Found(lookup.key, lookup.connection, found));
+        // Whether it sleeps or not: a wait that begins later ends at once.
+        self.registry.wake();
+    }
+}
+
+/// What a thread does.
+fn work(lookups: &Weak<Lookups>) {
+    while let Some((lookup, resolver)) = lookups.upgrade().and_then(|all| Some((all.next()?, all.resolver.clone()))) {
+        let found = resolver(&lookup.host, lookup.port);
+        if let Some(lookups) = lookups.upgrade() {
+            lookups.tell(lookup, found);
+        }
+    }
+}
