@@ -17,6 +17,8 @@ const LONGEST: usize = 2048;
 /// | `udp` | `udp://host:port` | datagrams |
 /// | `unix` | `unix:///path`, `unix://@name` (abstract) | whatever one read gave |
 /// | `unix+msg` | `unix+msg:///path`, `unix+msg://@name` | what was sent |
+/// | `inproc` | `inproc://name`, within this process | whatever one read gave |
+/// | `inproc+msg` | `inproc+msg://name` | what was sent |
 /// | `ws` | `ws://host[:port][/path[?query]]` | what was sent |
 ///
 /// Any other scheme is for a [`Transport`](crate::Transport) of one's own.
@@ -46,7 +48,7 @@ pub enum Place {
     Host(Box<str>, u16),
     /// A path of this machine's file system.
     Path(PathBuf),
-    /// A name: of an abstract UNIX socket (without `@`), or of a scheme that is not known here.
+    /// A name: of an abstract UNIX socket (without `@`), within this process, or of a scheme that is not known here.
     Name(Box<str>),
 }
 

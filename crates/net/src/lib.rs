@@ -1,11 +1,12 @@
-//! One node for every transport: TCP, UDP, UNIX sockets and WebSocket, as streams or as messages, from one thread.
+//! One node for every transport: TCP, UDP, UNIX sockets, WebSocket and pipes within a process, as streams or as messages, from
+//! one thread.
 //!
 //! ```no_run
 //! use estafette_net::{Event, Node};
 //!
 //! let mut node = Node::<()>::new()?;
 //! let handle = node.handle();
-//! handle.listen("tcp+msg://127.0.0.1:4000")?; // or ws://, unix+msg:///tmp/a.sock, udp://
+//! handle.listen("tcp+msg://127.0.0.1:4000")?; // or ws://, unix+msg:///tmp/a.sock, inproc://, udp://
 //! node.run(|event| match event {
 //!     Event::Message(from, message) => drop(handle.send(from, &message)),
 //!     Event::Closed { endpoint, reason } => println!("{endpoint:?}: {reason}"),

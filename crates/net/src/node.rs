@@ -29,7 +29,7 @@ use crate::run::Run;
 use crate::scheme::Scheme;
 use crate::shared::{Command, Shared, lock};
 use crate::slab::Key;
-use crate::transport::{Listener, Tcp, Transport, Udp, Unix};
+use crate::transport::{Inproc, Listener, Tcp, Transport, Udp, Unix};
 
 /// How many looks at the last connection there are, while the node spins or is eager, for one look at all.
 const LOOKS: u32 = 16;
@@ -128,6 +128,7 @@ impl<S> Node<S> {
     pub fn with_limits(limits: Limits) -> io::Result<Node<S>> {
         let (backend, registry) = backend()?;
         let transports: [(&str, Arc<dyn Transport>); _] = [
+            ("inproc", Arc::new(Inproc)),
             ("tcp", Arc::new(Tcp)),
             #[cfg(feature = "tls")]
             ("tls", Arc::new(crate::transport::Tls)),

@@ -9,11 +9,12 @@ use common::usage::Usage;
 use common::{Seen, Side, address, connected, until};
 use estafette_net::{Endpoint, Event, Kind, Limits, Options, Outcome};
 
-const STREAMS: &[&str] = if cfg!(feature = "tls") { &["tcp", "unix", "tls"] } else { &["tcp", "unix"] };
+const STREAMS: &[&str] =
+    if cfg!(feature = "tls") { &["tcp", "unix", "inproc", "tls"] } else { &["tcp", "unix", "inproc"] };
 const MESSAGES: &[&str] = if cfg!(feature = "tls") {
-    &["tcp+msg", "unix+msg", "ws", "tls+msg", "wss"]
+    &["tcp+msg", "unix+msg", "inproc+msg", "ws", "tls+msg", "wss"]
 } else {
-    &["tcp+msg", "unix+msg", "ws"]
+    &["tcp+msg", "unix+msg", "inproc+msg", "ws"]
 };
 
 fn all_streams() -> impl Iterator<Item = &'static str> {
@@ -310,6 +311,8 @@ fn nobody_listening_is_told_as_not_connected() {
         let reason = client.until_closed(endpoint);
         assert!(reason.starts_with("not connected: Connection refused"), "{reason}");
     }
+    let error = Side::new().handle.connect(address("inproc", &folder).as_str()).unwrap_err().to_string();
+    assert!(error.contains("inproc://") && error.contains("nobody in this process listens"), "{error}");
     let error = Side::new().handle.connect(address("unix", &folder).as_str()).unwrap_err().to_string();
     assert!(error.contains("unix://") && error.contains("No such file"), "{error}");
 }

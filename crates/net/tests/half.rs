@@ -11,9 +11,9 @@ use common::{Seen, Side, address, connected, connected_with, options, until};
 use estafette_net::{Endpoint, Limits, Options, Outcome};
 
 const SCHEMES: &[&str] = if cfg!(feature = "tls") {
-    &["tcp", "tcp+msg", "unix", "unix+msg", "tls", "tls+msg"]
+    &["tcp", "tcp+msg", "unix", "unix+msg", "inproc", "inproc+msg", "tls", "tls+msg"]
 } else {
-    &["tcp", "tcp+msg", "unix", "unix+msg"]
+    &["tcp", "tcp+msg", "unix", "unix+msg", "inproc", "inproc+msg"]
 };
 
 /// More than the system's buffers and the node's queue take at once.
@@ -196,6 +196,16 @@ fn a_peer_that_is_gone_altogether_is_told_where_the_system_tells() {
     });
     assert_eq!(reason, "ended by the peer");
     assert_eq!(server.messages(closed), [b"all"]);
+}
+
+#[test]
+fn a_peer_within_the_process_that_is_gone_altogether_is_told() {
+    let (mut server, mut client) = (Side::new(), Side::new());
+    let (accepted, endpoint, _) = connected_with(&mut server, &mut client, "inproc://gone", half_open());
+    client.handle.finish(endpoint);
+    until(&mut server, &mut client, "finished", |server, _| finished(server, accepted));
+    drop(client);
+    assert_eq!(server.until_closed(accepted), "ended by the peer");
 }
 
 #[test]

@@ -156,7 +156,10 @@ fn errors_say_what_where_and_what_there_is() {
     let node = Node::<()>::new().unwrap();
     let handle = node.handle();
     let error = handle.connect("carrier-pigeon://loft").unwrap_err().to_string();
-    assert!(error.starts_with("no transport has the scheme of carrier-pigeon://loft; there are tcp, "), "{error}");
+    assert!(
+        error.starts_with("no transport has the scheme of carrier-pigeon://loft; there are inproc, tcp, "),
+        "{error}"
+    );
     let error = handle.listen("tcp://192.0.2.1:0").unwrap_err().to_string();
     assert!(error.starts_with("listening at tcp://192.0.2.1:0: "), "{error}");
     assert!(handle.connect("tcp://nowhere").unwrap_err().to_string().contains("no port"));

@@ -58,7 +58,8 @@ impl<S> Node<S> {
             && incoming.opening.is_none()
             && incoming.ending.is_none()
             && incoming.failed.is_none()
-            && incoming.cut.is_none();
+            && incoming.cut.is_none()
+            && !incoming.connection.link.is_deserted();
         if goes_on && !std::mem::replace(&mut incoming.peer_finished, true) {
             self.outbox.push_back(Event::Finished(Endpoint::new(key)));
         } else if !goes_on && incoming.peer_finished && incoming.ending.is_none() && incoming.cut == Some(true) {

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::Address;
 
+mod inproc;
 mod pending;
 mod socket;
 mod tcp;
@@ -19,6 +20,7 @@ mod tls;
 mod udp;
 mod unix;
 
+pub(crate) use self::inproc::Inproc;
 pub(crate) use self::pending::Pending;
 pub(crate) use self::tcp::Tcp;
 #[cfg(feature = "tls")]
@@ -113,6 +115,11 @@ pub trait Link: Send + Sync {
     ///
     /// `WouldBlock` where the peer cannot be told yet. Of others the node takes no notice.
     fn finish(&self) -> io::Result<()>;
+
+    /// Whether the peer reads no more of what is written, where the descriptor does not tell: asked after it has ended its side.
+    fn is_deserted(&self) -> bool {
+        false
+    }
 
     /// The address of the peer, where it has one.
     fn peer(&self) -> Option<Address> {
@@ -282,7 +289,8 @@ impl Options {
         self
     }
 
-    /// The system's buffers, in bytes, each way; what the system allows of it.
+    /// The system's buffers, in bytes, each way; what the system allows of it. Within a process, how much lies between two
+    /// ends: 256 KiB, or what the listener asked for, or what the one who connects did.
     #[must_use]
     pub fn buffer(mut self, bytes: usize) -> Options {
         self.buffer = Some(bytes);
@@ -315,8 +323,8 @@ impl Options {
     /// [`Handle::finish`](crate::Handle::finish) or [`Handle::close`](crate::Handle::close). Otherwise, what waits is written
     /// and the connection closed.
     ///
-    /// A TCP peer that is gone altogether looks the same until something is sent to it; where the system tells, as with UNIX
-    /// sockets, the connection is closed. So it is where the end came in the middle of a message.
+    /// A TCP peer that is gone altogether looks the same until something is sent to it; where that can be told, as with UNIX
+    /// sockets and within a process, the connection is closed. So it is where the end came in the middle of a message.
     /// [`Limits::idle`](crate::Limits) counts on. It is the same for the connections that a listener accepts; a WebSocket, which
     /// ends in both directions, takes no notice.
     #[must_use]

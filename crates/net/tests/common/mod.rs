@@ -124,6 +124,7 @@ pub fn until(a: &mut Side, b: &mut Side, what: &str, holds: impl Fn(&Side, &Side
 pub fn address(scheme: &str, folder: &tempfile::TempDir) -> String {
     match scheme {
         "unix" | "unix+msg" => format!("{scheme}://{}", folder.path().join("socket").display()),
+        "inproc" | "inproc+msg" => format!("{scheme}://{}", folder.path().display()),
         _ => format!("{scheme}://127.0.0.1:0"),
     }
 }

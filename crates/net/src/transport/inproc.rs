@@ -1,0 +1,345 @@
+//! Connections within one process: in each direction a pipe of bytes, in memory.
+//!
+//! A pipe is a bounded queue under a lock that is held for as long as a copy takes. Each end has a bell, an eventfd, which epoll
+//! watches as it would a socket. It is rung when this end may be waiting: something came to an empty pipe, or left one that had
+//! been found full. Nobody ever reads a bell, as every ring is an edge of its own.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, ErrorKind, IoSlice, Read};
+use std::mem;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::{Link, Listener, Listening, Opened, Options, Transport};
+use crate::Address;
+use crate::address::Place;
+use crate::shared::lock;
+
+/// How many bytes a pipe holds, unless told otherwise.
+const USUAL: usize = 256 << 10;
+
+/// Who listens in this process, by name.
+static DOORS: Mutex<BTreeMap<Box<str>, Arc<Door>>> = Mutex::new(BTreeMap::new());
+
+pub(crate) struct Inproc;
+
+fn name(address: &Address) -> io::Result<&str> {
+    match address.place() {
+        Place::Name(name) => Ok(name),
+        _ => Err(io::Error::new(ErrorKind::InvalidInput, format!("{address} has no name"))),
+    }
+}
+
+fn refused(why: &str) -> io::Error {
+    io::Error::new(ErrorKind::ConnectionRefused, why)
+}
+
+impl Transport for Inproc {
+    fn connect(&self, address: &Address, options: &Options) -> io::Result<Opened> {
+        let name = name(address)?;
+        let door =
+            lock(&DOORS).get(name).cloned().ok_or_else(|| refused("nobody in this process listens at this name"))?;
+        let (ours, theirs) = pair(options.buffer.or(door.buffer).unwrap_or(USUAL), name)?;
+        door.put(theirs)?;
+        Ok(Opened::Stream(Box::new(ours)))
+    }
+
+    fn listen(&self, address: &Address, options: &Options) -> io::Result<Listening> {
+        let name: Box<str> = name(address)?.into();
+        let door = Arc::new(Door {
+            bell: Bell::new()?,
+            backlog: options.backlog.max(1) as usize,
+            buffer: options.buffer,
+            waiting: Mutex::new(Some(VecDeque::new())),
+        });
+        let mut doors = lock(&DOORS);
+        if doors.contains_key(&name) {
+            return Err(io::Error::new(ErrorKind::AddrInUse, "the name is in use in this process"));
+        }
+        doors.insert(name.clone(), door.clone());
+        Ok(Listening::Streams(Box::new(InprocListener { door, name })))
+    }
+}
+
+/// What tells epoll that an end has something to do.
+struct Bell(OwnedFd);
+
+impl Bell {
+    fn new() -> io::Result<Bell> {
+        Ok(Bell(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
+    }
+
+    fn ring(&self) {
+        // It fails only after 2^64 times.
+        rustix::io::write(&self.0, &1_u64.to_ne_bytes()).ok();
+    }
+}
+
+/// Where connections wait to be accepted.
+struct Door {
+    bell: Bell,
+    backlog: usize,
+    /// How many bytes the listener wants a pipe to hold.
+    buffer: Option<usize>,
+    /// None once nobody listens any more.
+    waiting: Mutex<Option<VecDeque<End>>>,
+}
+
+impl Door {
+    fn put(&self, end: End) -> io::Result<()> {
+        match &mut *lock(&self.waiting) {
+            Some(waiting) if waiting.len() < self.backlog => waiting.push_back(end),
+            Some(_) => return Err(refused("the listener's backlog is full")),
+            None => return Err(refused("nobody in this process listens at this name")),
+        }
+        self.bell.ring();
+        Ok(())
+    }
+}
+
+struct InprocListener {
+    door: Arc<Door>,
+    name: Box<str>,
+}
+
+impl Listener for InprocListener {
+    fn source(&self) -> BorrowedFd<'_> {
+        self.door.bell.0.as_fd()
+    }
+
+    fn accept(&self) -> io::Result<Box<dyn Link>> {
+        match lock(&self.door.waiting).as_mut().and_then(VecDeque::pop_front) {
+            Some(end) => Ok(Box::new(end)),
+            None => Err(ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    fn local(&self) -> Option<Address> {
+        named(&self.name)
+    }
+
+    fn close(&self) {
+        let mut doors = lock(&DOORS);
+        if doors.get(&self.name).is_some_and(|door| Arc::ptr_eq(door, &self.door)) {
+            doors.remove(&self.name);
+        }
+        drop(doors);
+        // Those that nobody has accepted end with this.
+        drop(lock(&self.door.waiting).take());
+    }
+}
+
+fn named(name: &str) -> Option<Address> {
+    format!("inproc://{name}").parse().ok()
+}
+
+/// One direction of a connection.
+struct Pipe {
+    bytes: VecDeque<u8>,
+    most: usize,
+    /// Its writer has found it full, and waits.
+    full: bool,
+    /// Its writer writes no more.
+    ended: bool,
+    /// Its reader reads no more.
+    deserted: bool,
+}
+
+impl Pipe {
+    fn new(most: usize) -> Arc<Mutex<Pipe>> {
+        let pipe = Pipe { bytes: VecDeque::new(), most: most.max(1), full: false, ended: false, deserted: false };
+        Arc::new(Mutex::new(pipe))
+    }
+}
+
+/// One end of a connection.
+struct End {
+    reads: Arc<Mutex<Pipe>>,
+    writes: Arc<Mutex<Pipe>>,
+    bell: Arc<Bell>,
+    /// The bell of the other end.
+    other: Arc<Bell>,
+    /// Where it came about; whether by listening.
+    name: Box<str>,
+    accepted: bool,
+}
+
+/// Both ends of a connection: that of who connects, and that of who listens.
+fn pair(most: usize, name: &str) -> io::Result<(End, End)> {
+    let (there, back) = (Pipe::new(most), Pipe::new(most));
+    let (ours, theirs) = (Arc::new(Bell::new()?), Arc::new(Bell::new()?));
+    let end = |reads: &Arc<_>, writes: &Arc<_>, bell: &Arc<_>, other: &Arc<_>, accepted| End {
+        reads: Arc::clone(reads),
+        writes: Arc::clone(writes),
+        bell: Arc::clone(bell),
+        other: Arc::clone(other),
+        name: name.into(),
+        accepted,
+    };
+    Ok((end(&back, &there, &ours, &theirs, false), end(&there, &back, &theirs, &ours, true)))
+}
+
+impl Link for End {
+    fn source(&self) -> BorrowedFd<'_> {
+        self.bell.0.as_fd()
+    }
+
+    fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut pipe = lock(&self.reads);
+        if pipe.bytes.is_empty() {
+            return if pipe.ended { Ok(0) } else { Err(ErrorKind::WouldBlock.into()) };
+        }
+        // What lies there may go round the end of its memory.
+        let mut read = pipe.bytes.read(buffer)?;
+        read += pipe.bytes.read(&mut buffer[read..])?;
+        // Half of it at a time, so that a writer who waits is not woken for each read.
+        let has_room = pipe.bytes.len() <= pipe.most / 2 && mem::take(&mut pipe.full);
+        let was_last = pipe.bytes.is_empty() && pipe.ended;
+        drop(pipe);
+        if has_room {
+            self.other.ring();
+        }
+        if was_last {
+            // We have been told of the end, and do not look for it after a read that leaves nothing.
+            self.bell.ring();
+        }
+        Ok(read)
+    }
+
+    fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        let mut pipe = lock(&self.writes);
+        if pipe.ended || pipe.deserted {
+            return Err(ErrorKind::BrokenPipe.into());
+        }
+        let room = pipe.most - pipe.bytes.len();
+        if room == 0 {
+            pipe.full = true;
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        let was_empty = pipe.bytes.is_empty();
+        let mut left = room;
+        for part in parts {
+            let part = &part[..part.len().min(left)];
+            pipe.bytes.extend(part);
+            left -= part.len();
+        }
+        drop(pipe);
+        if was_empty {
+            self.other.ring();
+        }
+        Ok(room - left)
+    }
+
+    fn short_read_is_last(&self) -> bool {
+        true
+    }
+
+    fn finish(&self) -> io::Result<()> {
+        if !mem::replace(&mut lock(&self.writes).ended, true) {
+            self.other.ring();
+        }
+        Ok(())
+    }
+
+    fn is_deserted(&self) -> bool {
+        lock(&self.writes).deserted
+    }
+
+    fn peer(&self) -> Option<Address> {
+        if self.accepted { None } else { named(&self.name) }
+    }
+
+    fn local(&self) -> Option<Address> {
+        if self.accepted { named(&self.name) } else { None }
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        lock(&self.writes).ended = true;
+        let mut reads = lock(&self.reads);
+        reads.deserted = true;
+        reads.bytes = VecDeque::new();
+        drop(reads);
+        self.other.ring();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How often a bell was rung since it was asked last.
+    fn rung(bell: &Bell) -> u64 {
+        let mut count = [0; 8];
+        match rustix::io::read(&bell.0, &mut count) {
+            Ok(_) => u64::from_ne_bytes(count),
+            Err(_) => 0,
+        }
+    }
+
+    fn write(end: &End, bytes: &[u8]) -> Result<usize, ErrorKind> {
+        end.write(&[IoSlice::new(bytes)]).map_err(|error| error.kind())
+    }
+
+    fn read(end: &End, most: usize) -> Result<Vec<u8>, ErrorKind> {
+        let mut buffer = vec![0; most];
+        let read = end.read(&mut buffer).map_err(|error| error.kind())?;
+        buffer.truncate(read);
+        Ok(buffer)
+    }
+
+    #[test]
+    fn a_bell_is_rung_only_for_who_may_be_waiting() {
+        let (ours, theirs) = pair(100, "name").unwrap();
+        for _ in 0..10 {
+            assert_eq!(write(&ours, &[7; 10]), Ok(10));
+        }
+        assert_eq!((rung(&theirs.bell), rung(&ours.bell)), (1, 0));
+        assert_eq!(write(&ours, &[7]), Err(ErrorKind::WouldBlock));
+        assert_eq!(read(&theirs, 49).unwrap().len(), 49);
+        assert_eq!(rung(&ours.bell), 0);
+        assert_eq!(read(&theirs, 1).unwrap().len(), 1);
+        assert_eq!(rung(&ours.bell), 1);
+        assert_eq!(read(&theirs, 100).unwrap().len(), 50);
+        assert_eq!(read(&theirs, 100), Err(ErrorKind::WouldBlock));
+        assert_eq!((rung(&theirs.bell), rung(&ours.bell)), (0, 0));
+    }
+
+    #[test]
+    fn bytes_keep_their_order_where_they_go_round() {
+        let (ours, theirs) = pair(64, "name").unwrap();
+        let (mut next, mut expected) = (0_u8, 0_u8);
+        for len in (1..=64).cycle().take(1000) {
+            let bytes: Vec<u8> = (0..len).map(|i| next.wrapping_add(i)).collect();
+            let written = ours.write(&[IoSlice::new(&bytes[..1]), IoSlice::new(&bytes[1..])]).unwrap();
+            next = next.wrapping_add(written as u8);
+            for byte in read(&theirs, 40).unwrap() {
+                assert_eq!(byte, expected);
+                expected = expected.wrapping_add(1);
+            }
+        }
+    }
+
+    #[test]
+    fn the_end_comes_after_everything_and_is_told() {
+        let (ours, theirs) = pair(100, "name").unwrap();
+        write(&ours, b"last").unwrap();
+        ours.finish().unwrap();
+        ours.finish().unwrap();
+        assert_eq!(rung(&theirs.bell), 2);
+        assert_eq!(write(&ours, b"more"), Err(ErrorKind::BrokenPipe));
+        assert_eq!(read(&theirs, 100).unwrap(), b"last");
+        // Told again, as who read less than asked for looks no further.
+        assert_eq!(rung(&theirs.bell), 1);
+        assert_eq!(read(&theirs, 100).unwrap(), b"");
+        assert!(!theirs.is_deserted());
+        assert_eq!(write(&theirs, b"answer"), Ok(6));
+        drop(ours);
+        assert!(theirs.is_deserted());
+        assert_eq!(write(&theirs, b"more"), Err(ErrorKind::BrokenPipe));
+        assert_eq!(rung(&theirs.bell), 1);
+    }
+}
