@@ -191,6 +191,7 @@ impl<S> Node<S> {
         let begun = self.shared.begin_instead((key, &before), address, to, options)?;
         let connection = begun.connection.clone();
         self.look_after(key, *begun);
+        self.arm(key);
         if let Err(error) = self.shared.watch(connection.link.source(), key) {
             self.broken(key, error);
         }
