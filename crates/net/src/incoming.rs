@@ -1,8 +1,8 @@
 //! The receiving half of a connection, which belongs to the node's thread.
 //!
 //! Bytes are read into a buffer that all connections share, and messages are told where they lie there. What is left of a
-//! message whose end has not come is kept at the connection until more comes; a connection that waits for nothing keeps
-//! nothing. A long message gets memory of its own as it arrives, is read to where it will be told, and can be taken from there.
+//! message whose end has not come stays there until another connection is read, and is kept at its own then; a connection that
+//! waits for nothing keeps nothing. A long message gets memory of its own as it arrives, is read to where it will be told, and can be taken from there.
 
 use std::io::{self, ErrorKind};
 use std::ops::Range;
@@ -60,6 +60,8 @@ pub(crate) struct Incoming {
     /// What came of a message that is not whole: the first `filled` bytes.
     held: Vec<u8>,
     filled: usize,
+    /// How much of it lies in the shared buffer still.
+    left: usize,
     /// How many bytes the decoder waits for, those that are held included.
     need: usize,
     /// What this connection adds to `Holdings::unfinished`.
@@ -116,7 +118,7 @@ impl Window {
         self.budget = self.budget.saturating_sub(bytes);
     }
 
-    /// What lies behind the last message.
+    /// What lies behind the last message in the shared buffer.
     pub(crate) fn rest(&self) -> Range<usize> {
         self.start..self.end
     }
@@ -178,6 +180,7 @@ impl Incoming {
             unfinished_since: None,
             held: Vec::new(),
             filled: 0,
+            left: 0,
             need: 0,
             counted: 0,
         }
@@ -196,10 +199,13 @@ impl Incoming {
         message.into_iter().chain(idle).min_by_key(|(at, _)| *at)
     }
 
-    /// Begins a turn: what is held of a short message comes first in the buffer.
-    pub(crate) fn begin(&mut self, buffer: &mut [u8], limits: &Limits) -> Window {
+    /// Begins a turn: what is held of a short message comes first in the buffer, unless it lies there already.
+    pub(crate) fn begin(&mut self, buffer: &mut [u8], left: Option<Range<usize>>, limits: &Limits) -> Window {
         let mut window = Window { start: 0, end: 0, budget: limits.turn, more: true, long: self.need > LONG };
-        if !window.long && self.filled > 0 {
+        if let Some(left) = left {
+            (window.start, window.end) = (left.start, left.end);
+            self.left = 0;
+        } else if !window.long && self.filled > 0 {
             buffer[..self.filled].copy_from_slice(&self.held[..self.filled]);
             window.end = self.filled;
             self.release();
@@ -214,6 +220,13 @@ impl Incoming {
             Place::Held => self.release(),
             Place::Assembled => *self.decoder.assembled() = Vec::new(),
         }
+    }
+
+    /// Keeps what was left in the shared buffer, where another connection is read next.
+    pub(crate) fn hold(&mut self, left: &[u8]) {
+        self.held = left.to_vec();
+        self.filled = left.len();
+        self.left = 0;
     }
 
     /// Lets go of what is held.
@@ -358,14 +371,17 @@ impl Incoming {
         Ok(())
     }
 
-    /// Ends a turn: what is left of a message is kept.
-    fn keep(&mut self, buffer: &[u8], window: &Window, limits: &Limits, now: Instant) -> Result<(), Reason> {
+    /// Ends a turn: what is left of a message is kept, of a short one for now where it lies.
+    fn keep(&mut self, buffer: &[u8], window: &mut Window, limits: &Limits, now: Instant) -> Result<(), Reason> {
         if !window.long {
-            let left = &buffer[window.start..window.end];
-            self.held = left.to_vec();
-            self.filled = left.len();
+            let left = window.rest();
+            self.left = left.len();
+            if self.need > LONG {
+                self.hold(&buffer[left]);
+                window.start = window.end;
+            }
         }
-        if self.filled > 0 || self.decoder.midway() {
+        if self.filled + self.left > 0 || self.decoder.midway() {
             self.unfinished_since.get_or_insert(now);
         } else {
             self.unfinished_since = None;
@@ -375,7 +391,7 @@ impl Incoming {
 
     /// Keeps the node's account of what is unfinished. Who asks for more than there is has to go, and nobody else.
     fn count(&mut self, limits: &Limits) -> Result<(), Reason> {
-        let holds = self.held.len() + self.decoder.holds();
+        let holds = self.held.len() + self.left + self.decoder.holds();
         let unfinished = &self.connection.holdings().unfinished;
         let before = std::mem::replace(&mut self.counted, holds);
         if holds <= before {
@@ -389,7 +405,7 @@ impl Incoming {
     /// Takes no interest in what still comes, and lets go of what is there.
     pub(crate) fn discard(&mut self) {
         self.discards = true;
-        self.need = 0;
+        (self.need, self.left) = (0, 0);
         self.release();
         self.decoder.clear();
         self.connection.holdings().unfinished.fetch_sub(std::mem::take(&mut self.counted), Ordering::Relaxed);

@@ -68,6 +68,8 @@ pub struct Node<S = ()> {
     run: Option<Run>,
     /// Where the last message that was told lies, if not in the buffer.
     told: Option<(usize, Place)>,
+    /// What lies in the buffer of a connection's message that is not whole, while no other was read.
+    left: Option<(usize, Range<usize>)>,
     /// To be read in this turn, and in the next.
     now: VecDeque<usize>,
     later: VecDeque<usize>,
@@ -145,6 +147,7 @@ impl<S> Node<S> {
             current: None,
             run: None,
             told: None,
+            left: None,
             now: VecDeque::new(),
             later: VecDeque::new(),
             outbox: VecDeque::new(),
@@ -421,6 +424,7 @@ impl<S> Node<S> {
     }
 
     fn set(&mut self, index: usize, entry: Entry) {
+        self.left = self.left.take().filter(|(of, _)| *of != index);
         if self.entries.len() <= index {
             self.entries.resize_with(index + 1, || None);
         }

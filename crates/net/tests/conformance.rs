@@ -3,6 +3,8 @@
 mod common;
 
 use std::collections::VecDeque;
+use std::io::Write;
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use common::usage::Usage;
@@ -59,6 +61,38 @@ fn messages_arrive_whole_and_in_order_in_both_directions() {
         });
         assert!(server.messages(accepted) == there, "{scheme}");
         assert!(client.messages(endpoint) == back, "{scheme}");
+    }
+}
+
+#[test]
+fn messages_that_come_piece_by_piece_at_two_connections_by_turns_are_whole() {
+    let mut server = Side::new();
+    let listener = server.handle.listen("tcp+msg://127.0.0.1:0").unwrap();
+    let port = server.handle.local_address(listener).unwrap().port().unwrap();
+    let mut peers = [0, 1].map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap());
+    // In the shared buffer, and in memory of their own.
+    let sizes = [1, 40, 5_000, 120_000, 140_000, 400_000];
+    let sent: Vec<_> = sizes.iter().map(|size| pattern(*size, *size)).collect();
+    let framed: Vec<u8> = sent.iter().flat_map(|m| [&(m.len() as u32).to_be_bytes()[..], m].concat()).collect();
+    for piece in framed.chunks(7_001) {
+        for peer in &mut peers {
+            peer.write_all(piece).unwrap();
+            server.step();
+        }
+    }
+    server.step_until("all messages", |seen| {
+        seen.iter().filter(|seen| matches!(seen, Seen::Message(..))).count() == 2 * sent.len()
+    });
+    let accepted: Vec<_> = server
+        .seen
+        .iter()
+        .filter_map(|seen| match seen {
+            Seen::Accepted(endpoint, _) => Some(*endpoint),
+            _ => None,
+        })
+        .collect();
+    for endpoint in accepted {
+        assert!(server.messages(endpoint).iter().eq(sent.iter()), "{endpoint:?}");
     }
 }
 

@@ -145,6 +145,7 @@ impl<S> Node<S> {
         }
         drop(entry);
         self.last = self.last.filter(|(last, _)| *last != index);
+        self.left = self.left.take().filter(|(of, _)| *of != index);
         self.shared.remove(key);
         self.outbox.push_back(Event::Closed { endpoint: Endpoint::new(key), reason });
     }

@@ -13,10 +13,14 @@ use crate::transport::Received;
 impl<S> Node<S> {
     /// Takes up an entry that is to be read.
     pub(super) fn begin(&mut self, index: usize) {
+        if self.left.as_ref().is_none_or(|(of, _)| *of != index) {
+            self.make_room();
+        }
         match self.entries.get_mut(index) {
             Some(Some(Entry::Stream(incoming))) => {
                 incoming.ready = false;
-                let window = incoming.begin(&mut self.buffer, &self.shared.limits);
+                let left = self.left.take().map(|(_, left)| left);
+                let window = incoming.begin(&mut self.buffer, left, &self.shared.limits);
                 self.current = Some((index, window));
             }
             Some(Some(Entry::Datagrams { ready, .. })) => {
@@ -30,6 +34,15 @@ impl<S> Node<S> {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Gives what was left of a message in the buffer to its connection.
+    fn make_room(&mut self) {
+        if let Some((index, left)) = self.left.take()
+            && let Some(Some(Entry::Stream(incoming))) = self.entries.get_mut(index)
+        {
+            incoming.hold(&self.buffer[left]);
         }
     }
 
@@ -51,6 +64,10 @@ impl<S> Node<S> {
         if incoming.since == self.clock {
             // Something came, be it a part of a message only: the node spins on.
             self.last = Some((index, self.clock));
+        }
+        if matches!(progress, Progress::Idle | Progress::Yield) {
+            let left = window.rest();
+            self.left = (!left.is_empty()).then_some((index, left));
         }
         match progress {
             Progress::Message(place, kind) => {
