@@ -158,8 +158,10 @@ impl<S> Batch<S> {
     #[cold]
     fn broken(&mut self, error: io::Error) -> Outcome {
         self.shared.command(Command::Broken(self.to.key, error));
-        self.way = None;
-        Outcome::Closed
+        match &self.way {
+            Some(Way::Stream(connection)) => connection.refusal(),
+            _ => Outcome::Closed,
+        }
     }
 }
 

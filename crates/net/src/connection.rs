@@ -4,6 +4,8 @@
 //! for waits in a queue; the node's thread writes it when the system says that there is room. While anything waits,
 //! everything else is put behind it, so that frames never interleave and messages keep their order.
 
+mod ending;
+
 use std::io::{self, ErrorKind, IoSlice};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,6 +17,8 @@ use crate::event::Outcome;
 use crate::limits::Limits;
 use crate::queue::Queue;
 use crate::transport::Link;
+
+use self::ending::refuse;
 
 /// What all connections of a node hold together, in bytes.
 #[derive(Debug, Default)]
@@ -34,7 +38,7 @@ enum Phase {
     /// What waits is written, and no more is taken.
     Closing,
     Closed,
-    /// Another connection took the place of this one, which did not come about.
+    /// Another connection took the place of this one, which did not come about or was lost.
     Moved,
 }
 
@@ -48,6 +52,10 @@ struct Outgoing {
     owes_drained: bool,
     /// No more is taken, though it has not come about yet: it will be closed, or finished, as soon as it has.
     ends: bool,
+    /// Another will take its place if it is lost.
+    returns: bool,
+    /// How much of what was taken could not be written.
+    unwritten: usize,
     /// Of a WebSocket's client.
     keys: Option<Keys>,
 }
@@ -91,6 +99,8 @@ impl Connection {
             early: Queue::default(),
             owes_drained: false,
             ends: false,
+            returns: false,
+            unwritten: 0,
             keys,
         };
         Connection {
@@ -136,7 +146,8 @@ impl Connection {
             }
             Phase::Open => self.put_behind(&mut out, kind, payload),
             Phase::Opening if !out.ends => self.put_behind(&mut out, kind, payload),
-            Phase::Opening | Phase::Finishing | Phase::Closing | Phase::Closed => Ok(Outcome::Closed),
+            Phase::Opening | Phase::Finishing => Ok(Outcome::Closed),
+            Phase::Closing | Phase::Closed => Ok(refuse(&mut out)),
             Phase::Moved => return Ok(None),
         };
         self.or_broken(&mut out, outcome).map(Some)
@@ -204,7 +215,8 @@ impl Connection {
                 out.owes_drained = true;
                 Ok(Some(Outcome::Queued))
             }
-            Phase::Finishing | Phase::Closing | Phase::Closed => Ok(Some(Outcome::Closed)),
+            Phase::Finishing => Ok(Some(Outcome::Closed)),
+            Phase::Closing | Phase::Closed => Ok(Some(refuse(&mut out))),
             Phase::Moved => Ok(None),
         }
     }
@@ -213,18 +225,10 @@ impl Connection {
     fn or_broken<T>(&self, out: &mut Outgoing, result: io::Result<T>) -> io::Result<T> {
         if result.is_err() {
             self.shut(out);
+            // Where another takes its place, the sender is told of that one.
+            out.owes_drained |= out.returns;
         }
         result
-    }
-
-    /// Ends it. How many bytes were not written.
-    fn shut(&self, out: &mut Outgoing) -> usize {
-        out.phase = Phase::Closed;
-        let unwritten = out.queue.len() + out.early.len();
-        out.queue.clear();
-        out.early.clear();
-        self.holdings.queued.fetch_sub(unwritten, Ordering::Relaxed);
-        unwritten
     }
 
     /// Whether so many bytes may be added to what waits. If not, the end of that is told.
@@ -421,74 +425,5 @@ impl Connection {
             }
         }
         self.flush()
-    }
-
-    /// Takes nothing more, and writes what it can of what waits; a WebSocket says good-bye with this payload.
-    ///
-    /// # Errors
-    ///
-    /// As [`Connection::send`].
-    pub(crate) fn begin_finish(&self, farewell: &[u8]) -> io::Result<()> {
-        let mut out = self.lock();
-        match out.phase {
-            Phase::Open => {
-                let finished = self.control(&mut out, Opcode::Close, farewell).and_then(|()| {
-                    out.phase = Phase::Finishing;
-                    self.drain(&mut out)
-                });
-                self.or_broken(&mut out, finished)
-            }
-            Phase::Opening => {
-                out.ends = true;
-                Ok(())
-            }
-            // The node does so with what took its place.
-            Phase::Moved => Ok(()),
-            Phase::Finishing | Phase::Closing | Phase::Closed => Ok(()),
-        }
-    }
-
-    /// Takes nothing more, and writes what waits; a WebSocket says good-bye with this payload. Whether there was anything to
-    /// end, which there is once.
-    ///
-    /// # Errors
-    ///
-    /// As [`Connection::send`].
-    pub(crate) fn begin_close(&self, farewell: &[u8]) -> io::Result<bool> {
-        let mut out = self.lock();
-        match out.phase {
-            Phase::Closing | Phase::Closed | Phase::Moved => return Ok(false),
-            // Who finished has said good-bye.
-            Phase::Opening | Phase::Finishing => {}
-            Phase::Open => self.control(&mut out, Opcode::Close, farewell)?,
-        }
-        out.phase = Phase::Closing;
-        self.drain(&mut out)?;
-        Ok(true)
-    }
-
-    /// Ends it. How many bytes were not written.
-    pub(crate) fn close(&self) -> usize {
-        self.shut(&mut self.lock())
-    }
-
-    /// Takes no more, though it has not come about yet. Whether anything waits for that.
-    pub(crate) fn ends(&self) -> bool {
-        let mut out = self.lock();
-        out.ends = true;
-        !out.early.is_empty()
-    }
-
-    /// Gives what waits for this connection, which did not come about, to the one that takes its place.
-    pub(crate) fn hand_over(&self, to: &Connection) {
-        let mut out = self.lock();
-        let mut next = to.lock();
-        // A request that was never sent.
-        self.holdings.queued.fetch_sub(out.queue.len(), Ordering::Relaxed);
-        out.queue.clear();
-        next.early = std::mem::take(&mut out.early);
-        next.owes_drained = out.owes_drained;
-        next.ends = out.ends;
-        out.phase = Phase::Moved;
     }
 }

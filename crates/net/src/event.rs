@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Deref;
+use std::time::Duration;
 
 use crate::codec::websocket::Close;
 use crate::codec::{Kind, Violation};
@@ -33,7 +34,8 @@ impl Endpoint {
 ///
 /// At one connection: first `Connected` or `Accepted`, then any number of `Message` in the order in which they were sent and
 /// of `Drained`, and at last one `Closed`; where that was asked for, one `Finished` before, after which no `Message` comes. A
-/// connection that did not come about has `Closed` alone. Datagrams have `Message` and `Drained` only, and nothing is promised
+/// connection that did not come about has `Closed` alone. One that is [made again](crate::Options::reconnect) begins anew with
+/// each `Lost`, and has its `Closed` at the very end. Datagrams have `Message` and `Drained` only, and nothing is promised
 /// of their order.
 #[derive(Debug)]
 pub enum Event<'a, S> {
@@ -54,6 +56,19 @@ pub enum Event<'a, S> {
     /// The peer sends no more, and can still be sent to: only where [`Options::half_open`](crate::Options::half_open) asks
     /// for it.
     Finished(Endpoint),
+    /// A connection ended, or did not come about, and will be made again under the same name: only where
+    /// [`Options::reconnect`](crate::Options::reconnect) asks for it.
+    Lost {
+        /// Which.
+        endpoint: Endpoint,
+        /// Why.
+        reason: Reason,
+        /// How many bytes of what was taken were not written, frames included. Of what was written, the peer may not have read
+        /// everything.
+        unwritten: usize,
+        /// How long it waits before it tries to.
+        again_in: Duration,
+    },
     /// A connection ended, or a listener. Nothing more is told of it.
     Closed {
         /// Which.

@@ -188,7 +188,7 @@ impl<S> Handle<S> {
                     Ok(None) => continue,
                     Err(error) => {
                         self.shared.command(Command::Broken(to.key, error));
-                        Outcome::Closed
+                        connection.refusal()
                     }
                 },
                 Some(Way::Datagrams(socket)) => socket.send(message, to.remote),

@@ -14,6 +14,7 @@ use crate::codec::{Decoder, Fault, Item, Kind};
 use crate::connection::Connection;
 use crate::event::{Late, Reason};
 use crate::limits::Limits;
+use crate::reconnect::Again;
 use crate::shared::How;
 use crate::slab::Key;
 
@@ -49,6 +50,8 @@ pub(crate) struct Incoming {
     pub(crate) spared: bool,
     /// It is to be closed, with this farewell, as soon as it has come about.
     pub(crate) farewell: Option<Vec<u8>>,
+    /// How it is made again when it is lost, and when.
+    pub(crate) again: Option<Box<Again>>,
     /// What the system said to a sender: it ends when everything that came before has been told.
     pub(crate) failed: Option<io::Error>,
     /// It is being closed.
@@ -174,6 +177,7 @@ impl Incoming {
             armed: None,
             spared: false,
             farewell: None,
+            again: None,
             failed: None,
             ending: None,
             since: now,
@@ -188,6 +192,9 @@ impl Incoming {
 
     /// When something has to have happened, and what it is late for otherwise.
     pub(crate) fn due(&self, limits: &Limits) -> Option<(Instant, Option<Late>)> {
+        if let Some(at) = self.tried_again_at() {
+            return Some((at, None));
+        }
         if let Some(ending) = &self.ending {
             return Some((ending.until, None));
         }
@@ -197,6 +204,11 @@ impl Incoming {
         let message = self.unfinished_since.map(|since| (after(since, limits.unfinished_for), Some(Late::Message)));
         let idle = limits.idle.map(|idle| (after(self.since, idle), Some(Late::Idle)));
         message.into_iter().chain(idle).min_by_key(|(at, _)| *at)
+    }
+
+    /// While it waits to be made again: when it will be.
+    pub(crate) fn tried_again_at(&self) -> Option<Instant> {
+        self.again.as_ref()?.due
     }
 
     /// Begins a turn: what is held of a short message comes first in the buffer, unless it lies there already.

@@ -19,7 +19,7 @@
 //!
 //! - **Order.** Messages that one thread sends to one endpoint arrive in that order. Frames of two threads never interleave.
 //! - **Loss.** A message that was [`taken`](Outcome::taken) is lost only if its connection ends first, which
-//!   [`Event::Closed`] tells. Datagrams may be lost, doubled and reordered by the network.
+//!   [`Event::Closed`] tells, or [`Event::Lost`]. Datagrams may be lost, doubled and reordered by the network.
 //! - **Waiting.** Nothing but [`Node::run`], [`Node::poll`] and [`Node::next`] waits, and what looks up the name of a host to
 //!   listen at, or of a UDP peer. What cannot be written at once is
 //!   queued, within [`Limits::queue`]; beyond that a send returns [`Outcome::Full`], and [`Event::Drained`] tells when to
@@ -43,6 +43,7 @@ mod limits;
 mod lookup;
 mod node;
 mod queue;
+mod reconnect;
 mod run;
 mod scheme;
 mod shared;
@@ -58,4 +59,5 @@ pub use event::{Endpoint, Event, Late, Message, Outcome, Reason};
 pub use handle::{Error, Handle};
 pub use limits::Limits;
 pub use node::Node;
+pub use reconnect::Reconnect;
 pub use transport::{Datagrams, Link, Listener, Listening, Opened, Options, Received, Transport};

@@ -3,6 +3,7 @@
 mod deadlines;
 mod ending;
 mod half;
+mod lost;
 mod names;
 mod opening;
 mod reading;

@@ -225,6 +225,7 @@ impl<S> Shared<S> {
             _ => (Opening::Request, Vec::new()),
         };
         let connection = self.make(link, scheme, Side::Client, options.half_open);
+        connection.set_returns(options.reconnect.is_some());
         connection.first(&request);
         let decoder = scheme.decoder(Side::Client, opening, &self.limits);
         let how = How::Connecting { address: address.clone(), others, options: Box::new(options) };
@@ -267,6 +268,7 @@ impl<S> Shared<S> {
     fn pending(&self, address: &Address, options: &Options) -> io::Result<Box<Begun>> {
         let (_, scheme) = self.transport(address).map_err(io::Error::other)?;
         let connection = self.make(Box::new(Pending::new()?), scheme, Side::Client, options.half_open);
+        connection.set_returns(options.reconnect.is_some());
         // Another decoder will read what comes.
         let decoder = scheme.decoder(Side::Client, Opening::Request, &self.limits);
         let options = Box::new(options.clone());
@@ -285,11 +287,28 @@ impl<S> Shared<S> {
         let Client::Stream(begun) = self.client(address, to, options)? else {
             return Err(io::Error::other("a transport of datagrams has no connection that could be made later"));
         };
-        let mut resources = self.resources.write().unwrap_or_else(PoisonError::into_inner);
-        resources.replace(key, Resource::Stream(begun.connection.clone()));
-        // Who finds that it has moved finds the other in its place.
-        before.hand_over(&begun.connection);
+        self.replace(key, before, &begun.connection);
         Ok(begun)
+    }
+
+    /// Takes messages in the place of a connection that was lost, until it is made again. How many bytes were not written.
+    pub(crate) fn wait_instead(
+        &self,
+        (key, before): (Key, &Connection),
+        address: &Address,
+        options: &Options,
+    ) -> io::Result<(Box<Begun>, usize)> {
+        let begun = self.pending(address, options)?;
+        let unwritten = self.replace(key, before, &begun.connection);
+        Ok((begun, unwritten))
+    }
+
+    /// Puts a connection in the place of another. How many bytes of that one's were not written.
+    fn replace(&self, key: Key, before: &Connection, connection: &Arc<Connection>) -> usize {
+        let mut resources = self.resources.write().unwrap_or_else(PoisonError::into_inner);
+        resources.replace(key, Resource::Stream(connection.clone()));
+        // Who finds that it has moved finds the other in its place.
+        before.hand_over(connection)
     }
 
     pub(crate) fn begin_datagrams(&self, datagrams: Box<dyn Datagrams>) -> io::Result<Key> {

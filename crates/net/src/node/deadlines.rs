@@ -71,6 +71,7 @@ impl<S> Node<S> {
         let Some(incoming) = self.stream(key) else { return };
         let more = matches!(&incoming.opening, Some(How::Connecting { others, .. }) if !others.is_empty());
         match late {
+            None if incoming.tried_again_at().is_some() => self.try_again(key),
             None => self.give_up(key),
             Some(Late::Handshake) if more => self.not_connected(key, ErrorKind::TimedOut.into()),
             Some(Late::Handshake) => self.forget(key, Reason::Late(Late::Handshake)),

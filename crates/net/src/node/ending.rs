@@ -16,7 +16,7 @@ impl<S> Node<S> {
         if incoming.opening.is_some() || incoming.ending.is_some() {
             return self.end(key, Reason::Io(error), &[]);
         }
-        incoming.connection.close();
+        incoming.connection.cut();
         incoming.failed.get_or_insert(error);
         incoming.hung_up = true;
         self.will_read(key.index as usize);
@@ -24,8 +24,15 @@ impl<S> Node<S> {
 
     /// Closes what a key names.
     pub(super) fn close(&mut self, key: Key, farewell: &[u8]) {
-        match self.entries.get(key.index as usize) {
-            Some(Some(Entry::Stream(incoming))) if incoming.key == key => self.end(key, Reason::Closed, farewell),
+        match self.entries.get_mut(key.index as usize) {
+            Some(Some(Entry::Stream(incoming))) if incoming.key == key => {
+                incoming.connection.set_returns(false);
+                match incoming.again.take().and_then(|again| again.due) {
+                    // Nothing is on its way.
+                    Some(_) => self.forget(key, Reason::Closed),
+                    None => self.end(key, Reason::Closed, farewell),
+                }
+            }
             Some(Some(Entry::Listener { key: there, .. } | Entry::Datagrams { key: there, .. })) if *there == key => {
                 self.forget(key, Reason::Closed);
             }
@@ -123,8 +130,14 @@ impl<S> Node<S> {
         self.forget(key, ending.reason);
     }
 
-    /// Drops what a key names, and tells why.
-    pub(super) fn forget(&mut self, key: Key, mut reason: Reason) {
+    /// Drops what a key names, and tells why; of a connection that is to be made again, that it was lost.
+    pub(super) fn forget(&mut self, key: Key, reason: Reason) {
+        if let Err(reason) = self.lose(key, reason) {
+            self.remove(key, reason);
+        }
+    }
+
+    fn remove(&mut self, key: Key, mut reason: Reason) {
         let index = key.index as usize;
         let Some(entry) = self.entries.get_mut(index).and_then(Option::take) else { return };
         match &entry {

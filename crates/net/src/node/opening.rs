@@ -13,6 +13,7 @@ use crate::codec::Decoder;
 use crate::connection::Flushed;
 use crate::event::{Endpoint, Event, Reason};
 use crate::incoming::{Incoming, Sending};
+use crate::reconnect::Again;
 use crate::shared::{Begun, How, Resource};
 use crate::slab::Key;
 use crate::transport::Options;
@@ -32,10 +33,13 @@ impl<S> Node<S> {
             return;
         }
         let mut incoming = Incoming::new(key, connection, decoder, how, self.clock);
-        // What was asked for while another that did not come about was in its place.
+        // What was asked for while another was in its place.
         if let Some(before) = self.stream(key) {
             incoming.farewell = before.farewell.take();
             incoming.sending = before.sending;
+            incoming.again = before.again.take();
+        } else if let Some(How::Connecting { address, options, .. }) = &incoming.opening {
+            incoming.again = Again::new(address, options).map(Box::new);
         }
         self.set(key.index as usize, Entry::Stream(Box::new(incoming)));
     }
@@ -145,6 +149,9 @@ impl<S> Node<S> {
         let Some(how) = incoming.opening.take() else { return };
         incoming.since = clock;
         incoming.unfinished_since = None;
+        if let Some(again) = &mut incoming.again {
+            again.succeeded();
+        }
         let opened = incoming.connection.open();
         let endpoint = Endpoint::new(key);
         self.outbox.push_back(match how {

@@ -10,6 +10,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use crate::Address;
+use crate::reconnect::Reconnect;
 
 mod inproc;
 mod pending;
@@ -229,6 +230,8 @@ pub struct Options {
     pub interface: Option<std::net::Ipv4Addr>,
     /// As set by [`Options::half_open`].
     pub half_open: bool,
+    /// As set by [`Options::reconnect`].
+    pub reconnect: Option<Reconnect>,
     /// The host as its address was written, before it was looked up. The node sets it as it connects.
     pub host: Option<String>,
     /// As set by [`Options::tls_client`].
@@ -251,6 +254,7 @@ impl Default for Options {
             broadcast: false,
             interface: None,
             half_open: false,
+            reconnect: None,
             host: None,
             #[cfg(feature = "tls")]
             tls_client: None,
@@ -330,6 +334,21 @@ impl Options {
     #[must_use]
     pub fn half_open(mut self, on: bool) -> Options {
         self.half_open = on;
+        self
+    }
+
+    /// Has what [`Handle::connect`](crate::Handle::connect) begins made again whenever it ends or does not come about, until
+    /// [`Handle::close`](crate::Handle::close) or, after [`Handle::finish`](crate::Handle::finish), the peer ends it for good.
+    /// It keeps its endpoint; a name is looked up again each time. [`Event::Lost`](crate::Event::Lost) tells of each loss and
+    /// of each try that failed, [`Event::Connected`](crate::Event::Connected) of each success.
+    ///
+    /// What waits when a connection is lost is lost too: `Lost` tells how much. What is sent while there is none waits for the
+    /// next one, within [`Limits::queue`](crate::Limits), as before the first; just as it is lost, a send may find it
+    /// [`Full`](crate::Outcome::Full), and `Drained` follows when it is there again. What the system refuses at once is an error
+    /// of `connect`, the first time. A listener takes no notice, nor does a socket of datagrams, which nobody can lose.
+    #[must_use]
+    pub fn reconnect(mut self, plan: Reconnect) -> Options {
+        self.reconnect = Some(plan);
         self
     }
 

@@ -19,6 +19,7 @@ pub enum Seen {
     Message(Endpoint, Kind, Vec<u8>),
     Drained(Endpoint),
     Finished(Endpoint),
+    Lost(Endpoint, String, usize),
     Closed(Endpoint, String),
     Signal(u32),
 }
@@ -51,6 +52,9 @@ impl Side {
                     Event::Message(from, message) => Seen::Message(from, message.kind(), message.take()),
                     Event::Drained(endpoint) => Seen::Drained(endpoint),
                     Event::Finished(endpoint) => Seen::Finished(endpoint),
+                    Event::Lost { endpoint, reason, unwritten, .. } => {
+                        Seen::Lost(endpoint, reason.to_string(), unwritten)
+                    }
                     Event::Closed { endpoint, reason } => Seen::Closed(endpoint, reason.to_string()),
                     Event::Signal(signal) => Seen::Signal(signal),
                 });
