@@ -234,6 +234,30 @@ impl<S> Handle<S> {
         });
     }
 
+    /// Reads nothing more from a connection, so that its peer, and before long whoever sends there, has to wait; from a socket of
+    /// datagrams, which the system then drops; or accepts no more connections from a listener.
+    ///
+    /// It takes effect as soon as the node is done with what it is reading: up to [`Limits::turn`] bytes are still told, after
+    /// this has returned. While nothing is read, nothing is late, and what the peer does is not known: that it ended, or was
+    /// reset, is told after [`Handle::resume`]. What waits for the peer is written all the same, and closing works as ever. A
+    /// connection that is still being made is paused once it has come about.
+    ///
+    /// A peer of a socket that has several cannot be paused alone: nothing happens.
+    pub fn pause(&self, endpoint: Endpoint) {
+        self.set_paused(endpoint, true);
+    }
+
+    /// Goes on to read from what was [paused](Handle::pause).
+    pub fn resume(&self, endpoint: Endpoint) {
+        self.set_paused(endpoint, false);
+    }
+
+    fn set_paused(&self, endpoint: Endpoint, pauses: bool) {
+        if endpoint.remote.is_none() {
+            self.shared.command(Command::Pause(endpoint.key, pauses));
+        }
+    }
+
     /// The address of this end, with the port that the system chose.
     pub fn local_address(&self, endpoint: Endpoint) -> Option<Address> {
         self.shared.resource(endpoint.key, |resource| match resource {

@@ -35,6 +35,8 @@ pub(crate) struct Incoming {
     pub(crate) linked: bool,
     /// It is among those that are to be read.
     pub(crate) ready: bool,
+    /// Nothing is read for now, once it has come about and until it ends.
+    pub(crate) paused: bool,
     /// The peer has ended its side, or the link has failed: reads go on until they tell.
     pub(crate) hung_up: bool,
     /// Nothing that is written arrives any more, and whether the system calls that an error.
@@ -169,6 +171,7 @@ impl Incoming {
             linked: false,
             opening: Some(how),
             ready: false,
+            paused: false,
             hung_up: false,
             cut: None,
             peer_finished: false,
@@ -201,9 +204,17 @@ impl Incoming {
         if self.opening.is_some() {
             return Some((after(self.since, limits.handshake), Some(Late::Handshake)));
         }
+        if self.is_paused() {
+            return None;
+        }
         let message = self.unfinished_since.map(|since| (after(since, limits.unfinished_for), Some(Late::Message)));
         let idle = limits.idle.map(|idle| (after(self.since, idle), Some(Late::Idle)));
         message.into_iter().chain(idle).min_by_key(|(at, _)| *at)
+    }
+
+    /// Whether nothing is to be read now.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.paused && self.opening.is_none() && self.ending.is_none()
     }
 
     /// While it waits to be made again: when it will be.

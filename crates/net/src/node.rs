@@ -6,6 +6,7 @@ mod half;
 mod lost;
 mod names;
 mod opening;
+mod pausing;
 mod reading;
 
 use std::cmp::Reverse;
@@ -94,6 +95,7 @@ enum Entry {
         key: Key,
         socket: Arc<Socket>,
         ready: bool,
+        paused: bool,
     },
     Listener {
         key: Key,
@@ -101,6 +103,7 @@ enum Entry {
         scheme: Scheme,
         half_open: bool,
         ready: bool,
+        paused: bool,
         resting: bool,
         second: Instant,
         accepted: u32,
@@ -419,6 +422,7 @@ impl<S> Node<S> {
                 Command::Watch(key) => self.watch(key),
                 Command::Close(key, farewell) => self.close(key, &farewell),
                 Command::Finish(key) => self.finish(key),
+                Command::Pause(key, pauses) => self.pause(key, pauses),
                 Command::Broken(key, error) => self.broken(key, error),
             }
         }
@@ -469,11 +473,11 @@ impl<S> Node<S> {
     /// Puts an entry among what is to be read in this turn, once.
     fn will_read(&mut self, index: usize) {
         let Some(Some(entry)) = self.entries.get_mut(index) else { return };
-        let ready = match entry {
-            Entry::Stream(incoming) => &mut incoming.ready,
-            Entry::Datagrams { ready, .. } | Entry::Listener { ready, .. } => ready,
+        let (paused, ready) = match entry {
+            Entry::Stream(incoming) => (incoming.is_paused(), &mut incoming.ready),
+            Entry::Datagrams { ready, paused, .. } | Entry::Listener { ready, paused, .. } => (*paused, ready),
         };
-        if !mem::replace(ready, true) {
+        if !paused && !mem::replace(ready, true) {
             self.now.push_back(index);
         }
     }

@@ -60,6 +60,8 @@ pub(crate) enum Command {
     Close(Key, Vec<u8>),
     /// Everything that waits is written, then the peer is told that no more comes.
     Finish(Key),
+    /// Nothing is read for now, or it is again.
+    Pause(Key, bool),
     /// The system reported an error to a sender.
     Broken(Key, io::Error),
 }

@@ -88,6 +88,10 @@ impl<S> Node<S> {
             _ => farewell.to_vec(),
         };
         incoming.ending = Some(Ending { reason, until, finished: false, ended });
+        if incoming.paused {
+            // The peer's end is read whatever was asked for.
+            self.will_read(key.index as usize);
+        }
         self.arm(key);
         match connection.begin_close(&farewell) {
             Ok(_) => {

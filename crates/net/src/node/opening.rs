@@ -37,6 +37,7 @@ impl<S> Node<S> {
         if let Some(before) = self.stream(key) {
             incoming.farewell = before.farewell.take();
             incoming.sending = before.sending;
+            incoming.paused = before.paused;
             incoming.again = before.again.take();
         } else if let Some(How::Connecting { address, options, .. }) = &incoming.opening {
             incoming.again = Again::new(address, options).map(Box::new);
@@ -47,13 +48,16 @@ impl<S> Node<S> {
     pub(super) fn watch(&mut self, key: Key) {
         let resources = self.shared.resources.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         let entry = match resources.get(key) {
-            Some(Resource::Datagrams(socket)) => Entry::Datagrams { key, socket: socket.clone(), ready: false },
+            Some(Resource::Datagrams(socket)) => {
+                Entry::Datagrams { key, socket: socket.clone(), ready: false, paused: false }
+            }
             Some(Resource::Listener { listener, scheme, half_open }) => Entry::Listener {
                 key,
                 listener: listener.clone(),
                 scheme: *scheme,
                 half_open: *half_open,
                 ready: false,
+                paused: false,
                 resting: false,
                 second: self.clock,
                 accepted: 0,

@@ -19,17 +19,23 @@ impl<S> Node<S> {
         match self.entries.get_mut(index) {
             Some(Some(Entry::Stream(incoming))) => {
                 incoming.ready = false;
+                if incoming.is_paused() {
+                    return;
+                }
                 let left = self.left.take().map(|(_, left)| left);
                 let window = incoming.begin(&mut self.buffer, left, &self.shared.limits);
                 self.current = Some((index, window));
             }
-            Some(Some(Entry::Datagrams { ready, .. })) => {
+            Some(Some(Entry::Datagrams { ready, paused, .. })) => {
                 *ready = false;
+                if *paused {
+                    return;
+                }
                 self.current = Some((index, Window::of(self.shared.limits.turn)));
             }
-            Some(Some(Entry::Listener { ready, resting, .. })) => {
+            Some(Some(Entry::Listener { ready, paused, resting, .. })) => {
                 *ready = false;
-                if !*resting {
+                if !*resting && !*paused {
                     self.accept(index);
                 }
             }
@@ -121,7 +127,7 @@ impl<S> Node<S> {
 
     /// Receives a datagram, or several at once.
     pub(super) fn receive(&mut self, index: usize, mut window: Window) -> Option<Next<S>> {
-        let Some(Some(Entry::Datagrams { key, socket, ready })) = self.entries.get_mut(index) else { return None };
+        let Some(Some(Entry::Datagrams { key, socket, ready, .. })) = self.entries.get_mut(index) else { return None };
         if window.is_spent() {
             *ready = true;
             self.later.push_back(index);

@@ -1,0 +1,32 @@
+//! Endpoints that are not read from for a while.
+
+use super::{Entry, Node};
+use crate::slab::Key;
+
+impl<S> Node<S> {
+    /// Reads no more from what a key names, or goes on to.
+    pub(super) fn pause(&mut self, key: Key, pauses: bool) {
+        let (index, clock) = (key.index as usize, self.clock);
+        match self.entries.get_mut(index) {
+            Some(Some(Entry::Stream(incoming))) if incoming.key == key => {
+                incoming.paused = pauses;
+                // What could not come is not late.
+                incoming.since = clock;
+                incoming.unfinished_since = incoming.unfinished_since.map(|_| clock);
+                self.arm(key);
+            }
+            Some(Some(Entry::Datagrams { key: there, paused, .. } | Entry::Listener { key: there, paused, .. }))
+                if *there == key =>
+            {
+                *paused = pauses
+            }
+            _ => return,
+        }
+        if pauses {
+            self.last = self.last.filter(|(last, _)| *last != index);
+        } else {
+            // What epoll told of meanwhile, it does not tell again.
+            self.will_read(index);
+        }
+    }
+}
