@@ -13,12 +13,12 @@ use rustix::net::sockopt::set_socket_recv_buffer_size;
 use crate::buffer::Buffer;
 
 /// The longest datagram: 65,535 bytes less the IP and UDP headers.
-const MAX_DATAGRAM: usize = 65_507;
+pub(super) const MAX_DATAGRAM: usize = 65_507;
 /// Bounds of the receive buffer that is asked for: the usual default, and 64 MiB.
 const LEAST_BUFFER: usize = 212_992;
 const MOST_BUFFER: usize = 64 << 20;
 /// How long a receiver waits for a message that may have been lost.
-const PATIENCE: Duration = Duration::from_millis(20);
+pub(super) const PATIENCE: Duration = Duration::from_millis(20);
 
 /// `network/udp`.
 #[derive(Debug)]
@@ -41,28 +41,33 @@ impl Carries<Raw> for Udp {
     type Rx = Receiving;
 
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).context("binding to 127.0.0.1")?;
-        socket.set_read_timeout(Some(PATIENCE))?;
-        // As many messages as the case lets be under way; the kernel gives what `net.core.rmem_max` allows.
-        let wanted = case.capacity.saturating_mul(case.payload.len());
-        set_socket_recv_buffer_size(&socket, wanted.clamp(LEAST_BUFFER, MOST_BUFFER)).context("the receive buffer")?;
-        let (mine, theirs) =
-            if let Role::Consumer(_) = role { ("consumer", "producer") } else { ("producer", "consumer") };
-        // A consumer of several producers, or of one, hears whoever sends; an answer needs an address.
-        let answers = case.pattern.both_ways();
-        if answers || mine == "consumer" {
-            meet.offer(mine, &socket.local_addr()?.to_string())?;
-        }
-        if answers || mine == "producer" {
-            let address = meet.want(theirs)?;
-            socket.connect(&address).with_context(|| format!("connecting to {address}"))?;
-        }
+        let socket = joined(case, role, meet)?;
         let len = case.payload.len();
         let tx = Sending { socket: socket.try_clone()?, buffer: Buffer::new(len) };
         // One byte more than a message has, so that a longer datagram does not pass for a right one.
         let rx = Receiving { socket, buffer: Buffer::new(len + 1) };
         Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(rx) }]))
     }
+}
+
+/// The party's socket on loopback, connected to the other's where it sends. It waits for [`PATIENCE`].
+pub(super) fn joined(case: &Case, role: Role, meet: &mut Rendezvous) -> Result<UdpSocket> {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).context("binding to 127.0.0.1")?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    // As many messages as the case lets be under way; the kernel gives what `net.core.rmem_max` allows.
+    let wanted = case.capacity.saturating_mul(case.payload.len());
+    set_socket_recv_buffer_size(&socket, wanted.clamp(LEAST_BUFFER, MOST_BUFFER)).context("the receive buffer")?;
+    let (mine, theirs) = if let Role::Consumer(_) = role { ("consumer", "producer") } else { ("producer", "consumer") };
+    // A consumer of several producers, or of one, hears whoever sends; an answer needs an address.
+    let answers = case.pattern.both_ways();
+    if answers || mine == "consumer" {
+        meet.offer(mine, &socket.local_addr()?.to_string())?;
+    }
+    if answers || mine == "producer" {
+        let address = meet.want(theirs)?;
+        socket.connect(&address).with_context(|| format!("connecting to {address}"))?;
+    }
+    Ok(socket)
 }
 
 #[derive(Debug)]

@@ -32,16 +32,18 @@ impl Carries<Raw> for WsBasic {
     type Rx = Receiving;
 
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
-        let stream = connected(role, meet)?;
-        let socket = if let Role::Consumer(_) = role {
-            tungstenite::accept(stream)?
-        } else {
-            tungstenite::client("ws://127.0.0.1/", stream)?.0
-        };
-        let socket = Rc::new(RefCell::new(socket));
+        let socket = Rc::new(RefCell::new(handshake(role, connected(role, meet)?)?));
         let tx = Sending { socket: OwnThread::new(Rc::clone(&socket)), len: case.payload.len() };
         Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(Receiving { socket: OwnThread::new(socket) }) }]))
     }
+}
+
+/// Makes a WebSocket of a connection, of which the consumer is the server.
+pub(super) fn handshake(role: Role, stream: TcpStream) -> Result<WebSocket<TcpStream>> {
+    if let Role::Consumer(_) = role {
+        return Ok(tungstenite::accept(stream)?);
+    }
+    Ok(tungstenite::client("ws://127.0.0.1/", stream)?.0)
 }
 
 type Shared = OwnThread<Rc<RefCell<WebSocket<TcpStream>>>>;

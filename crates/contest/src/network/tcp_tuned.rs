@@ -1,0 +1,33 @@
+//! A TCP connection on loopback, as fast as that can be written: messages of one length one after the other, see
+//! [`super::frames`].
+
+use anyhow::Result;
+use estafette_measure::case::{Case, Pattern, Role};
+use estafette_measure::spec::{Joins, Wait};
+use estafette_measure::{Carries, Ends, Mechanism, Raw, Rendezvous, Spec};
+
+use super::frames::{Bare, Receiving, Sending, Socket, ends};
+use super::tcp::connected;
+
+/// `network/tcp-tuned`.
+pub(super) struct TcpTuned;
+
+impl Mechanism for TcpTuned {
+    fn spec(&self) -> Spec {
+        Spec::new("network/tcp-tuned")
+            .stands_on("TCP on 127.0.0.1, TCP_NODELAY: many messages by one send and one recv")
+            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex])
+            .waits(&[Wait::Block, Wait::Adaptive])
+            .joins(Joins::Standard)
+    }
+}
+
+impl Carries<Raw> for TcpTuned {
+    type Tx = Sending<Bare, Socket>;
+    type Rx = Receiving<Bare, Socket>;
+
+    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
+        let bare = Bare { len: case.payload.len() };
+        Ok(ends(bare, bare, connected(role, meet)?, case, role)?)
+    }
+}

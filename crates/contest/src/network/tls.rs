@@ -1,0 +1,73 @@
+//! What is common to all that is ciphered: a certificate, which the consumer makes for itself and the producer reads in the
+//! instance's directory; and a session of rustls over TCP on loopback.
+
+use std::fs;
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use estafette_measure::Rendezvous;
+use estafette_measure::case::Role;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig, ServerConnection};
+
+use super::tcp;
+
+/// The library's version.
+pub(super) const VERSION: &str = concat!("rustls ", env!("LOCKED_RUSTLS"));
+/// Whose certificate it is.
+pub(super) const HOST: &str = "localhost";
+
+/// What a party needs for a session.
+pub(super) enum Config {
+    Server(ServerConfig),
+    Client(ClientConfig),
+}
+
+impl Config {
+    /// The consumer is the server, whose certificate the producer trusts and no other.
+    pub(super) fn of(role: Role, meet: &mut Rendezvous) -> Result<Config> {
+        let path = meet.dir().join("certificate");
+        if let Role::Consumer(_) = role {
+            let made = rcgen::generate_simple_self_signed([HOST.to_owned()])?;
+            let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+            fs::write(&path, made.cert.der()).with_context(|| format!("writing {}", path.display()))?;
+            meet.offer("certificate", "written")?;
+            let mut config = ServerConfig::builder_with_provider(provider())
+                .with_safe_default_protocol_versions()?
+                .with_no_client_auth()
+                .with_single_cert(vec![made.cert.der().clone()], key.into())?;
+            // Tickets for sessions to come: a client that only sends leaves them unread, and what closes so resets the connection.
+            (config.send_tls13_tickets, config.max_tls13_tickets) = (0, 0);
+            return Ok(Config::Server(config));
+        }
+        meet.want("certificate")?;
+        let certificate = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from(certificate))?;
+        let config = ClientConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(Config::Client(config))
+    }
+}
+
+/// Named, as other libraries may bring another.
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+/// The party's session, which both have agreed on, and what it goes over: a connection without Nagle's delay.
+pub(super) fn connected(role: Role, meet: &mut Rendezvous) -> Result<(Connection, TcpStream)> {
+    let mut session: Connection = match Config::of(role, meet)? {
+        Config::Server(config) => ServerConnection::new(Arc::new(config))?.into(),
+        Config::Client(config) => ClientConnection::new(Arc::new(config), ServerName::try_from(HOST)?)?.into(),
+    };
+    let mut stream = tcp::connected(role, meet)?;
+    while session.is_handshaking() {
+        session.complete_io(&mut stream).context("agreeing on a session")?;
+    }
+    Ok((session, stream))
+}

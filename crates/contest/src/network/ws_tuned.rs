@@ -1,0 +1,255 @@
+//! A WebSocket over TCP on loopback, as fast as that can be written: frames by hand behind tungstenite's handshake, see
+//! [`super::frames`]. A message is one binary frame, which a client masks with a key of its own; anything else is an error.
+
+use std::io;
+
+use anyhow::Result;
+use estafette_measure::case::{Case, Pattern, Role};
+use estafette_measure::spec::{Joins, Wait};
+use estafette_measure::{Carries, Ends, Generator, Mechanism, Raw, Rendezvous, Spec, Verifier};
+
+use super::frames::{Reads, Receiving, Sending, Socket, Writes, ends};
+use super::tcp::connected;
+use super::ws_basic::handshake;
+
+/// What a frame begins with that is a whole binary message.
+const BINARY: u8 = 0x82;
+/// The bit beside a frame's length that says it is masked.
+const MASKED: u8 = 0x80;
+/// A key's length.
+const KEY: usize = 4;
+/// A frame of a long message, before it: two bytes, the length, and the key.
+const LONGEST_HEAD: usize = 2 + 8 + KEY;
+/// How many random bytes are asked for at once.
+const POOL: usize = 4096;
+
+/// `network/ws-tuned`.
+pub(super) struct WsTuned;
+
+impl Mechanism for WsTuned {
+    fn spec(&self) -> Spec {
+        Spec::new("network/ws-tuned")
+            .stands_on(
+                "a WebSocket over TCP on 127.0.0.1, TCP_NODELAY: frames by hand, masked by the client, many by one send and one recv",
+            )
+            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex])
+            .waits(&[Wait::Block, Wait::Adaptive])
+            .joins(Joins::Standard)
+    }
+}
+
+impl Carries<Raw> for WsTuned {
+    type Tx = Sending<Written, Socket>;
+    type Rx = Receiving<Parsed, Socket>;
+
+    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
+        let stream = connected(role, meet)?;
+        // No frame follows before every end is open, so that none has been read along with it.
+        handshake(role, stream.try_clone()?)?;
+        let client = !matches!(role, Role::Consumer(_));
+        let len = case.payload.len();
+        Ok(ends(Written::new(len, client), Parsed { len, masked: !client }, stream, case, role)?)
+    }
+}
+
+/// The frames that an end sends, RFC 6455, section 5.2.
+pub(super) struct Written {
+    len: usize,
+    /// What each begins with, up to its key.
+    head: Vec<u8>,
+    /// A client's keys.
+    keys: Option<Keys>,
+}
+
+impl Written {
+    fn new(len: usize, client: bool) -> Written {
+        let masked = if client { MASKED } else { 0 };
+        let head = match len {
+            0..126 => vec![BINARY, masked | len as u8],
+            126..=0xffff => [&[BINARY, masked | 126][..], &(len as u16).to_be_bytes()].concat(),
+            _ => [&[BINARY, masked | 127][..], &(len as u64).to_be_bytes()].concat(),
+        };
+        Written { len, head, keys: client.then(Keys::default) }
+    }
+}
+
+impl Writes for Written {
+    #[inline(always)]
+    fn frame(&self) -> usize {
+        self.head.len() + if self.keys.is_some() { KEY } else { 0 } + self.len
+    }
+
+    #[inline(always)]
+    fn write(&mut self, place: &mut [u8], next: &mut Generator) -> io::Result<()> {
+        let (head, rest) = place.split_at_mut(self.head.len());
+        head.copy_from_slice(&self.head);
+        let Some(keys) = &mut self.keys else {
+            next.fill(rest);
+            return Ok(());
+        };
+        let (place, message) = rest.split_at_mut(KEY);
+        let key = keys.next()?;
+        place.copy_from_slice(&key);
+        next.fill(message);
+        mask(message, key);
+        Ok(())
+    }
+}
+
+/// The frames that an end receives.
+pub(super) struct Parsed {
+    /// How long a message is.
+    len: usize,
+    /// Whether they are a client's.
+    masked: bool,
+}
+
+impl Parsed {
+    /// How long the first frame is before its message, and the message; nothing where that has not come.
+    #[inline(always)]
+    fn head(&self, there: &[u8]) -> io::Result<Option<(usize, usize)>> {
+        let [first, second, rest @ ..] = there else { return Ok(None) };
+        if *first != BINARY || (second & MASKED != 0) != self.masked {
+            return Err(io::Error::other(format!("a frame that begins with {first:#04x} {second:#04x}")));
+        }
+        let (length, extended) = match second & !MASKED {
+            126 => (rest.first_chunk().map(|length| u64::from(u16::from_be_bytes(*length))), 2),
+            127 => (rest.first_chunk().map(|length| u64::from_be_bytes(*length)), 8),
+            length => (Some(u64::from(length)), 0),
+        };
+        match length {
+            Some(length) if length > self.len as u64 => Err(io::Error::other(format!("a message of {length} bytes"))),
+            Some(length) => Ok(Some((2 + extended + if self.masked { KEY } else { 0 }, length as usize))),
+            None => Ok(None),
+        }
+    }
+}
+
+impl Reads for Parsed {
+    #[inline(always)]
+    fn frame(&self) -> usize {
+        LONGEST_HEAD + self.len
+    }
+
+    #[inline(always)]
+    fn read(&mut self, there: &mut [u8], seen: &mut Verifier) -> io::Result<Option<usize>> {
+        let Some((head, length)) = self.head(there)? else { return Ok(None) };
+        let Some(frame) = there.get_mut(..head + length) else { return Ok(None) };
+        let (head, message) = frame.split_at_mut(head);
+        if self.masked
+            && let Some(key) = head.last_chunk()
+        {
+            mask(message, *key);
+        }
+        seen.bytes(message);
+        Ok(Some(frame.len()))
+    }
+}
+
+/// Masks a message, or unmasks it: eight bytes at a time, which the compiler makes more.
+#[inline(always)]
+fn mask(message: &mut [u8], [a, b, c, d]: [u8; KEY]) {
+    let wide = u64::from_ne_bytes([a, b, c, d, a, b, c, d]);
+    let (words, rest) = message.as_chunks_mut::<8>();
+    for word in words {
+        *word = (u64::from_ne_bytes(*word) ^ wide).to_ne_bytes();
+    }
+    for (byte, key) in rest.iter_mut().zip([a, b, c, d, a, b, c]) {
+        *byte ^= key;
+    }
+}
+
+/// Keys that nobody can guess, as the RFC asks.
+#[derive(Default)]
+struct Keys {
+    pool: Vec<u8>,
+    next: usize,
+}
+
+impl Keys {
+    #[inline(always)]
+    fn next(&mut self) -> io::Result<[u8; KEY]> {
+        loop {
+            if let Some(key) = self.pool[self.next..].first_chunk() {
+                self.next += KEY;
+                return Ok(*key);
+            }
+            self.refill()?;
+        }
+    }
+
+    #[cold]
+    fn refill(&mut self) -> io::Result<()> {
+        self.pool.resize(POOL, 0);
+        self.next = 0;
+        getrandom::fill(&mut self.pool).map_err(io::Error::other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use tungstenite::protocol::Role;
+    use tungstenite::{Message, WebSocket};
+
+    use super::*;
+
+    const LENGTHS: [usize; 9] = [8, 9, 15, 125, 126, 127, 300, 65_535, 65_536];
+
+    fn written(len: usize, client: bool) -> Vec<u8> {
+        let mut writes = Written::new(len, client);
+        let mut frame = vec![0; writes.frame()];
+        writes.write(&mut frame, &mut Generator::new(1, 0, len)).unwrap();
+        frame
+    }
+
+    fn bytes_are_right(len: usize, bytes: &[u8]) {
+        let mut expected = vec![0; len];
+        Generator::new(1, 0, len).fill(&mut expected);
+        assert!(bytes == expected, "{len} bytes");
+    }
+
+    #[test]
+    fn a_frame_is_looked_at_once_it_has_come_whole() {
+        for (len, client) in LENGTHS.into_iter().flat_map(|len| [(len, true), (len, false)]) {
+            let mut frame = written(len, client);
+            let (whole, mut parsed) = (frame.len(), Parsed { len, masked: client });
+            let mut seen = Verifier::new(1, 1, len);
+            for come in (0..20).chain([len, whole - 1]).filter(|come| *come < whole) {
+                assert_eq!(parsed.read(&mut frame[..come], &mut seen).unwrap(), None, "{come} of {whole} bytes");
+            }
+            assert_eq!((parsed.read(&mut frame, &mut seen).unwrap(), seen.received()), (Some(whole), 1));
+            bytes_are_right(len, &frame[whole - len..]);
+        }
+    }
+
+    #[test]
+    fn what_is_no_such_frame_is_refused() {
+        let mut parsed = Parsed { len: 64, masked: true };
+        // A ping, a message that is not masked, and one that is too long.
+        for mut frame in [[0x89, 0x80], [0x82, 0x40], [0x82, 0x80 | 65]] {
+            assert!(parsed.read(&mut frame, &mut Verifier::new(1, 1, 64)).is_err(), "{frame:x?}");
+        }
+    }
+
+    #[test]
+    fn another_implementation_reads_what_is_written_and_writes_what_is_read() {
+        for len in LENGTHS {
+            for (role, client) in [(Role::Server, true), (Role::Client, false)] {
+                let mut socket = WebSocket::from_raw_socket(Cursor::new(written(len, client)), role, None);
+                bytes_are_right(len, &socket.read().unwrap().into_data());
+
+                let mut socket = WebSocket::from_raw_socket(Cursor::new(Vec::new()), role, None);
+                let mut message = vec![0; len];
+                Generator::new(1, 0, len).fill(&mut message);
+                socket.send(Message::binary(message)).unwrap();
+                let frame = socket.get_mut().get_mut();
+                let mut seen = Verifier::new(1, 1, len);
+                let read = Parsed { len, masked: !client }.read(frame, &mut seen).unwrap();
+                assert_eq!((read, seen.received()), (Some(frame.len()), 1));
+                bytes_are_right(len, &frame[frame.len() - len..]);
+            }
+        }
+    }
+}
