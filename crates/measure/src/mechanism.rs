@@ -107,8 +107,9 @@ impl<T, R> Ends<T, R> {
         Ends(vec![Party { role: Role::Consumer(index), tx: None, rx: Some(rx) }])
     }
 
-    /// A party of a ping-pong, which does both.
+    /// A party of a ping-pong, which does both; where one thread plays all, both ends of the way.
     pub fn both(role: Role, tx: T, rx: R) -> Self {
+        let role = if role == Role::All { Role::Producer(0) } else { role };
         Ends(vec![Party { role, tx: Some(tx), rx: Some(rx) }])
     }
 

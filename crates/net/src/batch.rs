@@ -48,10 +48,39 @@ pub struct Batch<S = ()> {
     to: Endpoint,
     way: Option<Way>,
     /// Whole frames; of datagrams, the datagrams one after the other.
-    bytes: Vec<u8>,
+    frames: Frames,
     /// How long each datagram is.
     lengths: Vec<usize>,
     keys: Option<Keys>,
+}
+
+/// Bytes that are sent together, and room for more: it is made once, and not cleared for each message.
+#[derive(Default)]
+pub(crate) struct Frames {
+    bytes: Vec<u8>,
+    pub(crate) filled: usize,
+}
+
+impl Frames {
+    /// So much room behind what is there.
+    #[inline]
+    pub(crate) fn room(&mut self, len: usize) -> &mut [u8] {
+        let end = self.filled + len;
+        if end > self.bytes.len() {
+            self.bytes.resize(end.max(2 * self.bytes.len()), 0);
+        }
+        &mut self.bytes[self.filled..end]
+    }
+
+    fn there(&self) -> &[u8] {
+        &self.bytes[..self.filled]
+    }
+
+    /// Takes so much away from the beginning.
+    fn drop_first(&mut self, bytes: usize) {
+        self.bytes.copy_within(bytes..self.filled, 0);
+        self.filled -= bytes;
+    }
 }
 
 /// How an endpoint is reached, looked up once.
@@ -64,33 +93,24 @@ impl<S> Batch<S> {
     pub(crate) fn new(handle: &Handle<S>, to: Endpoint) -> Batch<S> {
         let way = handle.shared.way(to.key);
         let keys = match &way {
-            Some(Way::Stream(connection)) if connection.masks() => Some(Keys::new()),
+            Some(Way::Stream(connection)) if connection.masks() => Some(Keys::many()),
             _ => None,
         };
-        Batch { shared: handle.shared.clone(), to, way, bytes: Vec::new(), lengths: Vec::new(), keys }
+        Batch { shared: handle.shared.clone(), to, way, frames: Frames::default(), lengths: Vec::new(), keys }
     }
 
     /// Adds a message. [`Outcome::Queued`] says that it was taken; [`Outcome::Full`] that the batch is full, and could not be
     /// sent.
     #[inline]
     pub fn push(&mut self, message: &[u8]) -> Outcome {
-        self.append(message.len(), |bytes| bytes.extend_from_slice(message))
+        self.push_with(message.len(), |place| place.copy_from_slice(message))
     }
 
-    /// As [`Batch::push`], of a message that is written where it will be sent from. `write` is called if there is room.
+    /// As [`Batch::push`], of a message that is written where it will be sent from. `write` is called if there is room, and
+    /// is to write all of it: what it finds there is of earlier messages.
     #[inline]
     pub fn push_with(&mut self, len: usize, write: impl FnOnce(&mut [u8])) -> Outcome {
-        self.append(len, |bytes| {
-            let at = bytes.len();
-            bytes.resize(at + len, 0);
-            write(&mut bytes[at..]);
-        })
-    }
-
-    /// Adds a message, whose `len` bytes `append` adds.
-    #[inline]
-    fn append(&mut self, len: usize, append: impl FnOnce(&mut Vec<u8>)) -> Outcome {
-        if self.bytes.len() + len > MOST && !self.is_empty() {
+        if self.len() + len > MOST && !self.is_empty() {
             let outcome = self.flush();
             if !outcome.taken() {
                 return outcome;
@@ -98,14 +118,15 @@ impl<S> Batch<S> {
         }
         match &self.way {
             Some(Way::Stream(connection)) => {
-                match connection.frame(&mut self.bytes, self.keys.as_mut(), Kind::Binary, len, append) {
+                match connection.frame(&mut self.frames, self.keys.as_mut(), Kind::Binary, len, write) {
                     Ok(outcome) => outcome,
                     Err(error) => self.broken(error),
                 }
             }
             Some(Way::Datagrams(socket)) if len > socket.most() => Outcome::TooLarge,
             Some(Way::Datagrams(_)) => {
-                append(&mut self.bytes);
+                write(self.frames.room(len));
+                self.frames.filled += len;
                 self.lengths.push(len);
                 Outcome::Queued
             }
@@ -115,7 +136,7 @@ impl<S> Batch<S> {
 
     /// How many bytes are collected, frames included.
     pub fn len(&self) -> usize {
-        self.bytes.len()
+        self.frames.filled
     }
 
     /// How many bytes are collected before they are sent unasked.
@@ -125,17 +146,17 @@ impl<S> Batch<S> {
 
     /// Whether nothing is left to send.
     pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty() && self.lengths.is_empty()
+        self.len() == 0 && self.lengths.is_empty()
     }
 
     /// Sends what was collected. On [`Outcome::Full`] it stays, and `Drained` tells when to try again.
     pub fn flush(&mut self) -> Outcome {
         match &self.way {
             _ if self.is_empty() => Outcome::Sent,
-            Some(Way::Stream(connection)) => match connection.send_frames(&self.bytes) {
+            Some(Way::Stream(connection)) => match connection.send_frames(self.frames.there()) {
                 Ok(Some(outcome)) => {
                     if outcome.taken() {
-                        self.bytes.clear();
+                        self.frames.filled = 0;
                     }
                     outcome
                 }
@@ -146,8 +167,8 @@ impl<S> Batch<S> {
                 Err(error) => self.broken(error),
             },
             Some(Way::Datagrams(socket)) => {
-                let (sent, bytes, outcome) = socket.send_many(&self.bytes, &self.lengths, self.to.remote);
-                self.bytes.drain(..bytes);
+                let (sent, bytes, outcome) = socket.send_many(self.frames.there(), &self.lengths, self.to.remote);
+                self.frames.drop_first(bytes);
                 self.lengths.drain(..sent);
                 outcome
             }
@@ -174,6 +195,6 @@ impl<S> Drop for Batch<S> {
 
 impl<S> fmt::Debug for Batch<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Batch").field("to", &self.to).field("bytes", &self.bytes.len()).finish_non_exhaustive()
+        f.debug_struct("Batch").field("to", &self.to).field("bytes", &self.len()).finish_non_exhaustive()
     }
 }

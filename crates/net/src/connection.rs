@@ -10,6 +10,7 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::batch::Frames;
 use crate::codec::websocket::mask::{self, Keys};
 use crate::codec::websocket::{self, Opcode, Side};
 use crate::codec::{Framing, Header, Kind, length};
@@ -158,7 +159,7 @@ impl Connection {
         self.framing == Framing::WebSocket(Side::Client)
     }
 
-    /// Adds a message, framed, to bytes that will be sent by [`Connection::send_frames`]: `append` adds the `len` bytes that it has.
+    /// Adds a message, framed, to bytes that will be sent by [`Connection::send_frames`]: `write` writes the `len` bytes of it.
     ///
     /// # Errors
     ///
@@ -166,29 +167,36 @@ impl Connection {
     #[inline]
     pub(crate) fn frame(
         &self,
-        frames: &mut Vec<u8>,
+        frames: &mut Frames,
         keys: Option<&mut Keys>,
         kind: Kind,
         len: usize,
-        append: impl FnOnce(&mut Vec<u8>),
+        write: impl FnOnce(&mut [u8]),
     ) -> io::Result<Outcome> {
         if len > self.most_message {
             return Ok(Outcome::TooLarge);
+        }
+        if self.framing == Framing::Length {
+            // A header of a length that the compiler knows.
+            let head = length::bytes(len as u32);
+            let place = frames.room(head.len() + len);
+            place[..head.len()].copy_from_slice(&head);
+            write(&mut place[head.len()..]);
+            frames.filled += head.len() + len;
+            return Ok(Outcome::Queued);
         }
         let key = match keys {
             Some(keys) => Some(keys.next()?),
             None => None,
         };
-        match self.framing {
-            // Of a length that the compiler knows.
-            Framing::Length => frames.extend_from_slice(&length::bytes(len as u32)),
-            _ => frames.extend_from_slice(self.header(kind, len, key).bytes()),
-        }
-        let at = frames.len();
-        append(frames);
+        let header = self.header(kind, len, key);
+        let (head, place) = frames.room(header.bytes().len() + len).split_at_mut(header.bytes().len());
+        head.copy_from_slice(header.bytes());
+        write(place);
         if let Some(key) = key {
-            mask::apply(&mut frames[at..], key, 0);
+            mask::apply(place, key, 0);
         }
+        frames.filled += header.bytes().len() + len;
         Ok(Outcome::Queued)
     }
 

@@ -7,7 +7,7 @@ use std::io::{self, Read, Write};
 use anyhow::Result;
 use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::spec::Joins;
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+use estafette_measure::{Carries, Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
 
 use super::socket::Over;
 use crate::buffer::Buffer;
@@ -36,7 +36,7 @@ impl Mechanism for FramedBasic {
     fn spec(&self) -> Spec {
         Spec::new(self.name)
             .stands_on(self.stands_on)
-            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex])
+            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::OneThread])
             .joins(Joins::Standard)
     }
 }
@@ -46,8 +46,8 @@ impl Carries<Raw> for FramedBasic {
     type Rx = Receiving<SocketEnd>;
 
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
-        let (tx, rx) = SocketEnd::both(self.over.connected(role, meet)?)?;
-        Ok(ends(tx, rx, case, role))
+        let [to, from] = self.over.joined(role, meet)?.map(SocketEnd::new);
+        Ok(ends(to, from, case, role))
     }
 }
 
@@ -56,7 +56,7 @@ pub(super) fn ends<W, R>(to: W, from: R, case: &Case, role: Role) -> Ends<Sendin
     let len = case.payload.len();
     let tx = Sending { stream: to, message: Buffer::new(len) };
     let rx = Receiving { stream: from, message: Vec::new(), most: len };
-    Ends(vec![Party { role, tx: Some(tx), rx: Some(rx) }])
+    Ends::both(role, tx, rx)
 }
 
 /// The sending end.

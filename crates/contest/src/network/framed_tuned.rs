@@ -8,7 +8,6 @@ use estafette_measure::spec::{Joins, Wait};
 use estafette_measure::{Carries, Ends, Generator, Mechanism, Raw, Rendezvous, Spec, Verifier};
 
 use super::frames::{Reads, Receiving, Sending, Socket, Writes, ends};
-pub(super) use super::frames::{SPIN, together};
 use super::socket::Over;
 
 /// The length before a message.
@@ -37,7 +36,7 @@ impl Mechanism for FramedTuned {
     fn spec(&self) -> Spec {
         Spec::new(self.name)
             .stands_on(self.stands_on)
-            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex])
+            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::OneThread])
             .waits(&[Wait::Block, Wait::Adaptive])
             .joins(Joins::Standard)
     }
@@ -48,9 +47,9 @@ impl Carries<Raw> for FramedTuned {
     type Rx = Receiving<Lengths, Socket>;
 
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
-        let socket = self.over.connected(role, meet)?;
+        let sockets = self.over.joined(role, meet)?;
         let lengths = Lengths { len: case.payload.len() };
-        Ok(ends(lengths, lengths, socket, case, role)?)
+        Ok(ends(lengths, lengths, sockets, case, role))
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use estafette_measure::case::{Case, Load, Pattern, Role};
 use estafette_measure::spec::Wait;
-use estafette_measure::{Ends, Generator, Party, Rx, Tx, Verifier};
+use estafette_measure::{Ends, Generator, Rx, Tx, Verifier};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use crate::buffer::Buffer;
@@ -148,17 +148,16 @@ pub(super) fn spinning<T>(spins: bool, mut receive: impl FnMut(bool) -> io::Resu
     }
 }
 
-/// Both ends of a party on a connected stream socket.
+/// Both ends of a party on the sockets that it sends by and receives from.
 pub(super) fn ends<W: Writes, R: Reads>(
     writes: W,
     reads: R,
-    socket: impl Into<OwnedFd>,
+    sockets: [OwnedFd; 2],
     case: &Case,
     role: Role,
-) -> io::Result<Ends<Sending<W, Socket>, Receiving<R, Socket>>> {
-    let socket = Socket::new(socket, case);
-    let tx = Sending::new(writes, socket.another()?, case);
-    Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(Receiving::new(reads, socket)) }]))
+) -> Ends<Sending<W, Socket>, Receiving<R, Socket>> {
+    let [to, from] = sockets.map(|socket| Socket::new(socket, case));
+    Ends::both(role, Sending::new(writes, to, case), Receiving::new(reads, from))
 }
 
 /// The sending end.

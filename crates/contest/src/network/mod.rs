@@ -40,5 +40,6 @@ pub fn enrol(registry: Registry) -> Registry {
         .enrol(bytes(estafette::FRAMED))
         .enrol(bytes(estafette::UNIX))
         .enrol(bytes(estafette::WS))
+        .enrol(bytes(estafette::TLS))
         .enrol(bytes(estafette::UDP))
 }

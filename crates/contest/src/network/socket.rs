@@ -17,8 +17,21 @@ pub(super) enum Over {
 }
 
 impl Over {
+    /// What a party sends by, and what it receives from: one socket for both, or, where it plays all, the two ends of a
+    /// connection.
+    pub(super) fn joined(self, role: Role, meet: &mut Rendezvous) -> Result<[OwnedFd; 2]> {
+        match (role, self) {
+            (Role::All, Over::Tcp) => Ok(tcp::pair()?.map(OwnedFd::from)),
+            (Role::All, Over::Unix) => Ok(<[_; 2]>::from(UnixStream::pair()?).map(OwnedFd::from)),
+            _ => {
+                let socket = self.connected(role, meet)?;
+                Ok([socket.try_clone()?, socket])
+            }
+        }
+    }
+
     /// The party's end of a connection; of TCP without Nagle's delay.
-    pub(super) fn connected(self, role: Role, meet: &mut Rendezvous) -> Result<OwnedFd> {
+    fn connected(self, role: Role, meet: &mut Rendezvous) -> Result<OwnedFd> {
         match self {
             Over::Tcp => Ok(tcp::connected(role, meet)?.into()),
             Over::Unix => Ok(unix(role, meet)?.into()),

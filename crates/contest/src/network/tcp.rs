@@ -4,8 +4,9 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
 use anyhow::{Context, Result};
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::{Carries, Ends, Mechanism, Party, Raw, Rendezvous, Spec};
+use estafette_measure::{Carries, Ends, Mechanism, Raw, Rendezvous, Spec};
 
+use super::socket::Over;
 use crate::byte_stream::{Reading, SocketEnd, Writing};
 use crate::room;
 
@@ -19,6 +20,7 @@ impl Mechanism for Tcp {
             Pattern::PingPong,
             Pattern::Stream,
             Pattern::Duplex,
+            Pattern::OneThread,
         ])
     }
 
@@ -35,12 +37,18 @@ impl Carries<Raw> for Tcp {
     type Rx = Reading<SocketEnd>;
 
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
-        let stream = connected(role, meet)?;
+        let [to, from] = Over::Tcp.joined(role, meet)?.map(SocketEnd::new);
         let len = case.payload.len();
-        let (tx, rx) = SocketEnd::both(stream)?;
-        let (tx, rx) = (Writing::new(tx, len), Reading::new(rx, len));
-        Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(rx) }]))
+        Ok(Ends::both(role, Writing::new(to, len), Reading::new(from, len)))
     }
+}
+
+/// Both ends of a connection on loopback, without Nagle's delay.
+pub(super) fn pair() -> Result<[TcpStream; 2]> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("listening on 127.0.0.1")?;
+    let pair = [TcpStream::connect(listener.local_addr()?)?, listener.accept()?.0];
+    pair.each_ref().map(|stream| stream.set_nodelay(true)).into_iter().collect::<std::io::Result<()>>()?;
+    Ok(pair)
 }
 
 /// The party's end of a connection on loopback, without Nagle's delay.

@@ -7,7 +7,7 @@ use estafette_measure::spec::{Joins, Wait};
 use estafette_measure::{Carries, Ends, Mechanism, Raw, Rendezvous, Spec};
 
 use super::frames::{Bare, Receiving, Sending, Socket, ends};
-use super::tcp::connected;
+use super::socket::Over;
 
 /// `network/tcp-tuned`.
 pub(super) struct TcpTuned;
@@ -16,7 +16,7 @@ impl Mechanism for TcpTuned {
     fn spec(&self) -> Spec {
         Spec::new("network/tcp-tuned")
             .stands_on("TCP on 127.0.0.1, TCP_NODELAY: many messages by one send and one recv")
-            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex])
+            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::OneThread])
             .waits(&[Wait::Block, Wait::Adaptive])
             .joins(Joins::Standard)
     }
@@ -28,6 +28,6 @@ impl Carries<Raw> for TcpTuned {
 
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         let bare = Bare { len: case.payload.len() };
-        Ok(ends(bare, bare, connected(role, meet)?, case, role)?)
+        Ok(ends(bare, bare, Over::Tcp.joined(role, meet)?, case, role))
     }
 }

@@ -17,41 +17,37 @@ use super::tcp;
 /// The library's version.
 pub(super) const VERSION: &str = concat!("rustls ", env!("LOCKED_RUSTLS"));
 /// Whose certificate it is.
-pub(super) const HOST: &str = "localhost";
+const HOST: &str = "localhost";
+const HOSTS: [&str; 2] = [HOST, "127.0.0.1"];
 
-/// What a party needs for a session.
-pub(super) enum Config {
-    Server(ServerConfig),
-    Client(ClientConfig),
+/// What the consumer needs to be the server: a certificate, which it makes.
+pub(super) fn server(meet: &mut Rendezvous) -> Result<ServerConfig> {
+    let path = meet.dir().join("certificate");
+    let made = rcgen::generate_simple_self_signed(HOSTS.map(str::to_owned))?;
+    let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+    fs::write(&path, made.cert.der()).with_context(|| format!("writing {}", path.display()))?;
+    meet.offer("certificate", "written")?;
+    let mut config = ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key.into())?;
+    // Tickets for sessions to come: a client that only sends leaves them unread, and what closes so resets the connection.
+    (config.send_tls13_tickets, config.max_tls13_tickets) = (0, 0);
+    Ok(config)
 }
 
-impl Config {
-    /// The consumer is the server, whose certificate the producer trusts and no other.
-    pub(super) fn of(role: Role, meet: &mut Rendezvous) -> Result<Config> {
-        let path = meet.dir().join("certificate");
-        if let Role::Consumer(_) = role {
-            let made = rcgen::generate_simple_self_signed([HOST.to_owned()])?;
-            let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
-            fs::write(&path, made.cert.der()).with_context(|| format!("writing {}", path.display()))?;
-            meet.offer("certificate", "written")?;
-            let mut config = ServerConfig::builder_with_provider(provider())
-                .with_safe_default_protocol_versions()?
-                .with_no_client_auth()
-                .with_single_cert(vec![made.cert.der().clone()], key.into())?;
-            // Tickets for sessions to come: a client that only sends leaves them unread, and what closes so resets the connection.
-            (config.send_tls13_tickets, config.max_tls13_tickets) = (0, 0);
-            return Ok(Config::Server(config));
-        }
-        meet.want("certificate")?;
-        let certificate = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
-        let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from(certificate))?;
-        let config = ClientConfig::builder_with_provider(provider())
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        Ok(Config::Client(config))
-    }
+/// What the producer needs: it trusts that certificate, and no other.
+pub(super) fn client(meet: &mut Rendezvous) -> Result<ClientConfig> {
+    let path = meet.dir().join("certificate");
+    meet.want("certificate")?;
+    let certificate = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from(certificate))?;
+    let config = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(config)
 }
 
 /// Named, as other libraries may bring another.
@@ -61,9 +57,9 @@ fn provider() -> Arc<CryptoProvider> {
 
 /// The party's session, which both have agreed on, and what it goes over: a connection without Nagle's delay.
 pub(super) fn connected(role: Role, meet: &mut Rendezvous) -> Result<(Connection, TcpStream)> {
-    let mut session: Connection = match Config::of(role, meet)? {
-        Config::Server(config) => ServerConnection::new(Arc::new(config))?.into(),
-        Config::Client(config) => ClientConnection::new(Arc::new(config), ServerName::try_from(HOST)?)?.into(),
+    let mut session: Connection = match role {
+        Role::Consumer(_) => ServerConnection::new(Arc::new(server(meet)?))?.into(),
+        _ => ClientConnection::new(Arc::new(client(meet)?), ServerName::try_from(HOST)?)?.into(),
     };
     let mut stream = tcp::connected(role, meet)?;
     while session.is_handshaking() {

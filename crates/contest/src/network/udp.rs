@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::spec::{Loss, Ordering};
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+use estafette_measure::{Carries, Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 
 use crate::buffer::Buffer;
@@ -28,7 +28,7 @@ impl Mechanism for Udp {
     fn spec(&self) -> Spec {
         Spec::new("network/udp")
             .stands_on("UDP on 127.0.0.1, connected, send and recv")
-            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn])
+            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn, Pattern::OneThread])
             .max_message(MAX_DATAGRAM)
             .max_producers(None)
             .ordering(Ordering::Unordered)
@@ -41,22 +41,24 @@ impl Carries<Raw> for Udp {
     type Rx = Receiving;
 
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
-        let socket = joined(case, role, meet)?;
+        let [to, from] = joined(case, role, meet)?;
         let len = case.payload.len();
-        let tx = Sending { socket: socket.try_clone()?, buffer: Buffer::new(len) };
+        let tx = Sending { socket: to, buffer: Buffer::new(len) };
         // One byte more than a message has, so that a longer datagram does not pass for a right one.
-        let rx = Receiving { socket, buffer: Buffer::new(len + 1) };
-        Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(rx) }]))
+        let rx = Receiving { socket: from, buffer: Buffer::new(len + 1) };
+        Ok(Ends::both(role, tx, rx))
     }
 }
 
-/// The party's socket on loopback, connected to the other's where it sends. It waits for [`PATIENCE`].
-pub(super) fn joined(case: &Case, role: Role, meet: &mut Rendezvous) -> Result<UdpSocket> {
-    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).context("binding to 127.0.0.1")?;
-    socket.set_read_timeout(Some(PATIENCE))?;
-    // As many messages as the case lets be under way; the kernel gives what `net.core.rmem_max` allows.
-    let wanted = case.capacity.saturating_mul(case.payload.len());
-    set_socket_recv_buffer_size(&socket, wanted.clamp(LEAST_BUFFER, MOST_BUFFER)).context("the receive buffer")?;
+/// What a party sends by, and what it receives from: one socket on loopback for both, connected to the other's where it sends;
+/// where it plays all, both. They wait for [`PATIENCE`].
+pub(super) fn joined(case: &Case, role: Role, meet: &mut Rendezvous) -> Result<[UdpSocket; 2]> {
+    let socket = bound(case)?;
+    if role == Role::All {
+        let other = bound(case)?;
+        socket.connect(other.local_addr()?).context("connecting to 127.0.0.1")?;
+        return Ok([socket, other]);
+    }
     let (mine, theirs) = if let Role::Consumer(_) = role { ("consumer", "producer") } else { ("producer", "consumer") };
     // A consumer of several producers, or of one, hears whoever sends; an answer needs an address.
     let answers = case.pattern.both_ways();
@@ -67,6 +69,15 @@ pub(super) fn joined(case: &Case, role: Role, meet: &mut Rendezvous) -> Result<U
         let address = meet.want(theirs)?;
         socket.connect(&address).with_context(|| format!("connecting to {address}"))?;
     }
+    Ok([socket.try_clone()?, socket])
+}
+
+fn bound(case: &Case) -> Result<UdpSocket> {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).context("binding to 127.0.0.1")?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    // As many messages as the case lets be under way; the kernel gives what `net.core.rmem_max` allows.
+    let wanted = case.capacity.saturating_mul(case.payload.len());
+    set_socket_recv_buffer_size(&socket, wanted.clamp(LEAST_BUFFER, MOST_BUFFER)).context("the receive buffer")?;
     Ok(socket)
 }
 

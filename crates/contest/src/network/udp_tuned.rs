@@ -8,9 +8,9 @@ use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 
 use anyhow::Result;
-use estafette_measure::case::{Case, Role};
+use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::spec::{Joins, Loss, Ordering, Wait};
-use estafette_measure::{Carries, Ends, Mechanism, Party, Raw, Rendezvous, Rx, Spec, Verifier};
+use estafette_measure::{Carries, Ends, Mechanism, Raw, Rendezvous, Rx, Spec, Verifier};
 use nix::cmsg_space;
 use nix::sys::socket::sockopt::{UdpGroSegment, UdpGsoSegment};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt};
@@ -33,6 +33,7 @@ impl Mechanism for UdpTuned {
             .stands_on(
                 "UDP on 127.0.0.1, connected, send and recv: of a stream up to 64 by one, by UDP_SEGMENT and UDP_GRO",
             )
+            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::OneThread])
             .waits(&[Wait::Block, Wait::Adaptive])
             .max_message(MAX_DATAGRAM)
             .ordering(Ordering::Unordered)
@@ -46,14 +47,14 @@ impl Carries<Raw> for UdpTuned {
     type Rx = Receiving;
 
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Receiving>> {
-        let socket = joined(case, role, meet)?;
+        let [to, from] = joined(case, role, meet)?;
         let (len, together) = (case.payload.len(), together(case));
-        let most = if together { cut_into(&socket, len) * len } else { len };
-        let tx = Sending::with_room(Bare { len }, Socket::new(socket.try_clone()?, case), most);
+        let most = if together { cut_into(&to, len) * len } else { len };
+        let tx = Sending::with_room(Bare { len }, Socket::new(to, case), most);
         // Where the kernel refuses, they come one by one.
-        let several = together && setsockopt(&socket, UdpGroSegment, &true).is_ok();
-        let rx = Receiving::new(socket, several, case.wait == Wait::Adaptive);
-        Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(rx) }]))
+        let several = together && setsockopt(&from, UdpGroSegment, &true).is_ok();
+        let rx = Receiving::new(from, several, case.wait == Wait::Adaptive);
+        Ok(Ends::both(role, tx, rx))
     }
 }
 

@@ -5,14 +5,15 @@ use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
 use std::net::TcpStream;
 use std::rc::Rc;
+use std::thread;
 
-use anyhow::Result;
-use estafette_measure::case::{Case, Role};
+use anyhow::{Result, anyhow};
+use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::spec::Joins;
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+use estafette_measure::{Carries, Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
 use tungstenite::{Error, Message, WebSocket};
 
-use super::tcp::connected;
+use super::tcp::{connected, pair};
 use crate::own_thread::OwnThread;
 
 /// `network/ws-basic`.
@@ -23,6 +24,7 @@ impl Mechanism for WsBasic {
         Spec::new("network/ws-basic")
             .version(env!("LOCKED_TUNGSTENITE"))
             .stands_on("a WebSocket over TCP on 127.0.0.1, TCP_NODELAY, by tungstenite: send and read")
+            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::OneThread])
             .joins(Joins::Standard)
     }
 }
@@ -32,9 +34,15 @@ impl Carries<Raw> for WsBasic {
     type Rx = Receiving;
 
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
-        let socket = Rc::new(RefCell::new(handshake(role, connected(role, meet)?)?));
-        let tx = Sending { socket: OwnThread::new(Rc::clone(&socket)), len: case.payload.len() };
-        Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(Receiving { socket: OwnThread::new(socket) }) }]))
+        let [to, from] = match role {
+            Role::All => handshakes()?.map(|socket| Rc::new(RefCell::new(socket))),
+            _ => {
+                let socket = Rc::new(RefCell::new(handshake(role, connected(role, meet)?)?));
+                [Rc::clone(&socket), socket]
+            }
+        };
+        let tx = Sending { socket: OwnThread::new(to), len: case.payload.len() };
+        Ok(Ends::both(role, tx, Receiving { socket: OwnThread::new(from) }))
     }
 }
 
@@ -44,6 +52,14 @@ pub(super) fn handshake(role: Role, stream: TcpStream) -> Result<WebSocket<TcpSt
         return Ok(tungstenite::accept(stream)?);
     }
     Ok(tungstenite::client("ws://127.0.0.1/", stream)?.0)
+}
+
+/// Both ends of a WebSocket, the client's first.
+pub(super) fn handshakes() -> Result<[WebSocket<TcpStream>; 2]> {
+    let [to, from] = pair()?;
+    let server = thread::spawn(|| handshake(Role::Consumer(0), from));
+    let client = handshake(Role::Producer(0), to)?;
+    Ok([client, server.join().map_err(|_| anyhow!("the server's handshake panicked"))??])
 }
 
 type Shared = OwnThread<Rc<RefCell<WebSocket<TcpStream>>>>;

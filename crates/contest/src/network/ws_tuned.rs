@@ -10,7 +10,7 @@ use estafette_measure::{Carries, Ends, Generator, Mechanism, Raw, Rendezvous, Sp
 
 use super::frames::{Reads, Receiving, Sending, Socket, Writes, ends};
 use super::tcp::connected;
-use super::ws_basic::handshake;
+use super::ws_basic::{handshake, handshakes};
 
 /// What a frame begins with that is a whole binary message.
 const BINARY: u8 = 0x82;
@@ -32,7 +32,7 @@ impl Mechanism for WsTuned {
             .stands_on(
                 "a WebSocket over TCP on 127.0.0.1, TCP_NODELAY: frames by hand, masked by the client, many by one send and one recv",
             )
-            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex])
+            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::OneThread])
             .waits(&[Wait::Block, Wait::Adaptive])
             .joins(Joins::Standard)
     }
@@ -43,12 +43,19 @@ impl Carries<Raw> for WsTuned {
     type Rx = Receiving<Parsed, Socket>;
 
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
-        let stream = connected(role, meet)?;
-        // No frame follows before every end is open, so that none has been read along with it.
-        handshake(role, stream.try_clone()?)?;
-        let client = !matches!(role, Role::Consumer(_));
-        let len = case.payload.len();
-        Ok(ends(Written::new(len, client), Parsed { len, masked: !client }, stream, case, role)?)
+        // No frame follows before every end is open, so that none has been read along with the handshake.
+        let sockets = match role {
+            Role::All => handshakes()?.map(|socket| socket.into_inner().into()),
+            _ => {
+                let stream = connected(role, meet)?;
+                handshake(role, stream.try_clone()?)?;
+                [stream.try_clone()?.into(), stream.into()]
+            }
+        };
+        let (client, len) = (!matches!(role, Role::Consumer(_)), case.payload.len());
+        // Who plays all sends as the client, and receives as the server.
+        let masked = !client || role == Role::All;
+        Ok(ends(Written::new(len, client), Parsed { len, masked }, sockets, case, role))
     }
 }
 

@@ -3,15 +3,18 @@
 mod ends;
 mod side;
 
+use std::sync::Arc;
+
 use anyhow::{Context, Result};
 use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::spec::{Joins, Loss, Ordering, Wait};
 use estafette_measure::{Carries, Ends, Mechanism, Party, Raw, Rendezvous, Spec};
-use estafette_net::{Limits, Node, Options};
+use estafette_net::{Address, Limits, Node, Options};
 
 use self::ends::{Receiving, Sending};
 use self::side::{Held, Side};
-use super::framed_tuned::{SPIN, together};
+use super::frames::{SPIN, together};
+use super::tls;
 
 /// Bounds of a datagram socket's buffer: the usual default, and 64 MiB.
 const LEAST_BUFFER: usize = 212_992;
@@ -47,6 +50,12 @@ pub(super) const WS: Estafette = Estafette {
     name: "network/ws-estafette",
     stands_on: "estafette-net: ws:// on 127.0.0.1, masked by the client, a batch for a stream",
     scheme: "ws",
+};
+
+pub(super) const TLS: Estafette = Estafette {
+    name: "network/tls-estafette",
+    stands_on: "estafette-net: tls+msg:// on 127.0.0.1, by rustls, a batch for a stream",
+    scheme: "tls+msg",
 };
 
 pub(super) const UDP: Estafette = Estafette {
@@ -96,20 +105,26 @@ impl Carries<Raw> for Estafette {
                 "unix+msg" => format!("unix+msg://{}", meet.dir().join("socket").display()),
                 scheme => format!("{scheme}://127.0.0.1:0"),
             };
-            let options = if self.is_lossy() {
-                // As many messages as the case lets be under way; the kernel gives what `net.core.rmem_max` allows.
-                let wanted = case.capacity.saturating_mul(len);
-                Options::default().buffer(wanted.clamp(LEAST_BUFFER, MOST_BUFFER))
-            } else {
-                Options::default()
+            let options = match self.scheme {
+                "udp" => {
+                    // As many messages as the case lets be under way; the kernel gives what `net.core.rmem_max` allows.
+                    let wanted = case.capacity.saturating_mul(len);
+                    Options::default().buffer(wanted.clamp(LEAST_BUFFER, MOST_BUFFER))
+                }
+                "tls+msg" => Options::default().tls_server(Arc::new(tls::server(meet)?)),
+                _ => Options::default(),
             };
             let listener = handle.listen_with(place.as_str(), &options)?;
             let address = handle.local_address(listener).context("an address of its own")?;
             meet.offer("address", &address.to_string())?;
         }
         if !matches!(role, Role::Consumer(_)) {
-            let address = meet.want("address")?;
-            side.goes_to(handle.connect(address.as_str())?);
+            let address: Address = meet.want("address")?.parse()?;
+            let options = match self.scheme {
+                "tls+msg" => Options::default().tls_client(Arc::new(tls::client(meet)?)),
+                _ => Options::default(),
+            };
+            side.goes_to(handle.connect_with(address, &options)?);
         }
         if !self.is_lossy() {
             side.until_connected(if one_thread { 2 } else { 1 })?;

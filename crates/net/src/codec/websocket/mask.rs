@@ -18,15 +18,23 @@ pub(crate) fn apply(bytes: &mut [u8], key: [u8; 4], offset: usize) {
     }
 }
 
-/// Keys that a peer cannot guess, as the RFC asks, for a sixty-fourth of a system call each.
+/// How many bytes of keys are asked for at once: by a connection, and by who sends many.
+const FEW: usize = 256;
+const MANY: usize = 4096;
+
+/// Keys that a peer cannot guess, as the RFC asks, for a small part of a system call each.
 pub(crate) struct Keys {
-    pool: Box<[u8; 256]>,
+    pool: Box<[u8]>,
     next: usize,
 }
 
 impl Keys {
     pub(crate) fn new() -> Keys {
-        Keys { pool: Box::new([0; 256]), next: 256 }
+        Keys { pool: vec![0; FEW].into(), next: FEW }
+    }
+
+    pub(crate) fn many() -> Keys {
+        Keys { pool: vec![0; MANY].into(), next: MANY }
     }
 
     /// # Errors
