@@ -337,8 +337,9 @@ impl<S> Node<S> {
             let since = self.clock;
             self.sleep(timeout)?;
             self.clock = Instant::now();
-            let alone = matches!((&self.ready[..], self.last), ([ready], Some((last, _))) if ready.index == last);
-            self.eager = (alone && self.clock.duration_since(since) < AT_ONCE).then_some(since);
+            let had = |last| self.ready.iter().any(|ready| ready.index == last && ready.readable);
+            let at_once = self.clock.duration_since(since) < AT_ONCE && self.last.is_some_and(|(last, _)| had(last));
+            self.eager = at_once.then_some(since);
         }
         // Before anything is made of its descriptor's readiness, a connection has to be known.
         self.commands();
