@@ -7,6 +7,8 @@ use std::str::FromStr;
 
 /// The longest address that is read.
 const LONGEST: usize = 2048;
+/// How many characters of one an error shows.
+const SHOWN: usize = 80;
 
 /// The URL of an endpoint, to listen at or to connect to.
 ///
@@ -180,7 +182,7 @@ impl FromStr for Address {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Address, AddressError> {
-        parse(text).map_err(|why| AddressError { text: text.chars().take(80).collect(), why })
+        parse(text).map_err(|why| AddressError { text: text.chars().take(SHOWN).collect(), why })
     }
 }
 
@@ -281,7 +283,10 @@ fn host_and_port(scheme: &str, text: &str, usual: Option<u16>) -> Result<Place, 
         }
         (Some(_), _) => return Err(Why::BadPort),
         (None, Some(usual)) => usual,
-        (None, None) => return Err(Why::NoPort(scheme.into(), bracketed(host).into())),
+        (None, None) => {
+            let host = bracketed(host).chars().take(SHOWN).collect::<String>();
+            return Err(Why::NoPort(scheme.into(), host.into()));
+        }
     };
     Ok(Place::Host(host.into(), port))
 }
@@ -383,6 +388,7 @@ mod tests {
         assert!(refused("tcp://h :80").contains("a space"));
         assert!(refused("1tcp://h:80").contains("begins with a letter"));
         assert!(refused(&format!("tcp://{}:1", "h".repeat(3000))).len() < 200);
+        assert!(refused(&format!("tcp://{}", "h".repeat(2000))).len() < 300);
     }
 
     proptest! {
