@@ -37,6 +37,9 @@ mod codec;
 mod connection;
 mod datagrams;
 mod event;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod handle;
 mod incoming;
 mod limits;

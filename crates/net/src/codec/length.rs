@@ -83,44 +83,26 @@ impl LengthDecoder {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::Decoder;
+    use super::super::pieces::{self, Found};
     use super::*;
 
     /// All messages of a stream that comes in pieces of these sizes.
-    fn read(stream: &[u8], pieces: impl IntoIterator<Item = usize>) -> Result<Vec<Vec<u8>>, Fault> {
-        let mut decoder = LengthDecoder::new(1000);
-        let (mut held, mut messages, mut rest) = (Vec::new(), Vec::new(), stream);
-        for piece in pieces {
-            let (now, later) = rest.split_at(piece.min(rest.len()));
-            held.extend_from_slice(now);
-            rest = later;
-            loop {
-                let step = decoder.decode(&held)?;
-                let more = match step.item {
-                    Item::Partial { need } => {
-                        assert!(need > held.len() - step.consumed);
-                        false
-                    }
-                    Item::Message { at, .. } => {
-                        messages.push(held[at].to_vec());
-                        true
-                    }
-                    _ => unreachable!(),
-                };
-                held.drain(..step.consumed);
-                if !more {
-                    break;
-                }
-            }
-        }
-        Ok(messages)
+    fn read(stream: &[u8], pieces: &[usize]) -> Result<Vec<Vec<u8>>, Fault> {
+        let (found, result) = pieces::read(Decoder::Length(LengthDecoder::new(1000)), stream, pieces);
+        let message = |found| match found {
+            Found::Message(Kind::Binary, message) => message,
+            other => panic!("{other:?}"),
+        };
+        result.map(|()| found.into_iter().map(message).collect())
     }
 
     #[test]
     fn a_message_over_the_limit_is_refused_by_its_header_alone() {
-        let refused = read(&1001_u32.to_be_bytes(), [4]).unwrap_err();
+        let refused = read(&1001_u32.to_be_bytes(), &[4]).unwrap_err();
         assert_eq!(refused.what, Violation::TooLong { len: 1001, limit: 1000 });
         assert_eq!(
-            read(&u32::MAX.to_be_bytes(), [4]).unwrap_err().what.to_string().split(' ').nth(3),
+            read(&u32::MAX.to_be_bytes(), &[4]).unwrap_err().what.to_string().split(' ').nth(3),
             Some("4294967295")
         );
     }
@@ -136,8 +118,8 @@ mod tests {
                 stream.extend_from_slice(header(message.len() as u32).bytes());
                 stream.extend_from_slice(message);
             }
-            prop_assert_eq!(read(&stream, pieces).unwrap(), messages.clone());
-            prop_assert_eq!(read(&stream, [stream.len()]).unwrap(), messages);
+            prop_assert_eq!(read(&stream, &pieces).unwrap(), messages.clone());
+            prop_assert_eq!(read(&stream, &[]).unwrap(), messages);
         }
     }
 }

@@ -8,6 +8,8 @@ use std::fmt;
 use std::ops::Range;
 
 pub(crate) mod length;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod pieces;
 pub(crate) mod websocket;
 
 use self::length::LengthDecoder;

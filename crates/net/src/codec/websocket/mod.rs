@@ -7,12 +7,12 @@ mod utf8;
 
 pub use self::close::Close;
 pub(crate) use self::handshake::Opening;
+pub(crate) use self::utf8::Utf8;
 
 use std::ops::Range;
 
 use super::{Fault, Header, Item, Kind, Step, Violation};
 use crate::run::Rule;
-use utf8::Utf8;
 
 /// Which end of a WebSocket this is. A client masks what it sends; a server must not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,15 +1,8 @@
 use proptest::prelude::*;
 
+use super::super::Decoder;
+use super::super::pieces::{self, Found};
 use super::*;
-
-/// What a decoder found, with its bytes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Seen {
-    Message(Kind, Vec<u8>),
-    Ping(Vec<u8>),
-    Pong,
-    Close(Option<u16>, String),
-}
 
 const LIMIT: usize = 100_000;
 
@@ -20,33 +13,10 @@ fn decoder(side: Side) -> WebSocketDecoder {
     decoder
 }
 
-/// What is found in a stream that comes in pieces of these sizes, the last of which is whatever is left.
-fn read(side: Side, stream: &[u8], pieces: &[usize]) -> (Vec<Seen>, Result<(), Violation>) {
-    let mut decoder = decoder(side);
-    let (mut held, mut seen, mut rest) = (Vec::new(), Vec::new(), stream);
-    for piece in pieces.iter().copied().chain([usize::MAX]) {
-        let (now, later) = rest.split_at(piece.min(rest.len()));
-        held.extend_from_slice(now);
-        rest = later;
-        while !held.is_empty() {
-            let step = match decoder.decode(&mut held) {
-                Ok(step) => step,
-                Err(fault) => return (seen, Err(fault.what)),
-            };
-            match step.item {
-                Item::Partial { .. } if step.consumed == 0 => break,
-                Item::Partial { .. } => {}
-                Item::Message { at, kind } => seen.push(Seen::Message(kind, held[at].to_vec())),
-                Item::Assembled { kind } => seen.push(Seen::Message(kind, std::mem::take(decoder.assembled()))),
-                Item::Ping { at } => seen.push(Seen::Ping(held[at].to_vec())),
-                Item::Pong => seen.push(Seen::Pong),
-                Item::Close(close) => seen.push(Seen::Close(close.code, close.reason)),
-                Item::Open { .. } => unreachable!("there is no handshake"),
-            }
-            held.drain(..step.consumed);
-        }
-    }
-    (seen, Ok(()))
+/// What is found in a stream that comes in pieces of these sizes, after the handshake.
+fn read(side: Side, stream: &[u8], pieces: &[usize]) -> (Vec<Found>, Result<(), Violation>) {
+    let (found, result) = pieces::read(Decoder::WebSocket(Box::new(decoder(side))), stream, pieces);
+    (found, result.map_err(|fault| fault.what))
 }
 
 /// A frame with everything of one's own choice.
@@ -67,14 +37,14 @@ fn refused(stream: &[u8]) -> Violation {
 
 #[test]
 fn the_rfcs_examples() {
-    let hello = [Seen::Message(Kind::Text, b"Hello".to_vec())];
+    let hello = [Found::Message(Kind::Text, b"Hello".to_vec())];
     assert_eq!(read(Side::Client, b"\x81\x05Hello", &[]).0, hello);
     assert_eq!(read(Side::Server, b"\x81\x85\x37\xfa\x21\x3d\x7f\x9f\x4d\x51\x58", &[]).0, hello);
     assert_eq!(read(Side::Client, b"\x01\x03Hel\x80\x02lo", &[]).0, hello);
-    assert_eq!(read(Side::Client, b"\x89\x05Hello", &[]).0, [Seen::Ping(b"Hello".to_vec())]);
+    assert_eq!(read(Side::Client, b"\x89\x05Hello", &[]).0, [Found::Ping(b"Hello".to_vec())]);
     let long = frame(0x82, &[7; 65536], None);
     assert_eq!(long[..10], [0x82, 0x7f, 0, 0, 0, 0, 0, 1, 0, 0]);
-    assert_eq!(read(Side::Client, &long, &[]).0, [Seen::Message(Kind::Binary, vec![7; 65536])]);
+    assert_eq!(read(Side::Client, &long, &[]).0, [Found::Message(Kind::Binary, vec![7; 65536])]);
 }
 
 #[test]
@@ -131,7 +101,10 @@ fn closing_codes_are_those_of_the_registry() {
 #[test]
 fn nothing_is_looked_at_behind_a_closing_frame() {
     let stream = [frame(0x88, b"\x03\xe8bye", None), frame(0x82, b"late", None), vec![0xff; 9]].concat();
-    assert_eq!(read(Side::Client, &stream, &[]), (vec![Seen::Close(Some(1000), "bye".to_owned())], Ok(())));
+    assert_eq!(
+        read(Side::Client, &stream, &[]),
+        (vec![Found::Close(Close { code: Some(1000), reason: "bye".to_owned() })], Ok(()))
+    );
 }
 
 /// A message in parts, with control frames between them.
@@ -157,10 +130,10 @@ proptest! {
                 stream.extend(frame(last | opcode as u8, part, key));
                 if *pings && last == 0 {
                     stream.extend(frame(0x89, b"ping", key));
-                    expected.push(Seen::Ping(b"ping".to_vec()));
+                    expected.push(Found::Ping(b"ping".to_vec()));
                 }
             }
-            expected.push(Seen::Message(*kind, parts.concat()));
+            expected.push(Found::Message(*kind, parts.concat()));
         }
         prop_assert_eq!(read(side, &stream, &pieces), (expected, Ok(())));
     }

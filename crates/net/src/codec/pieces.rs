@@ -1,0 +1,46 @@
+//! A stream that comes in pieces, as it does from a socket, and what a decoder finds in it: for tests.
+
+use super::websocket::Close;
+use super::{Decoder, Fault, Item, Kind};
+
+/// What was found, with its bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// The handshake is over, and this is to be sent.
+    Open(Vec<u8>),
+    Message(Kind, Vec<u8>),
+    Ping(Vec<u8>),
+    Pong,
+    Close(Close),
+}
+
+/// All that is found in a stream that comes in pieces of these sizes, the last of which is whatever is left.
+pub(crate) fn read(mut decoder: Decoder, stream: &[u8], pieces: &[usize]) -> (Vec<Found>, Result<(), Fault>) {
+    let (mut held, mut found, mut rest) = (Vec::new(), Vec::new(), stream);
+    for piece in pieces.iter().copied().chain([usize::MAX]) {
+        let (now, later) = rest.split_at(piece.min(rest.len()));
+        held.extend_from_slice(now);
+        rest = later;
+        while !held.is_empty() {
+            let step = match decoder.decode(&mut held) {
+                Ok(step) => step,
+                Err(fault) => return (found, Err(fault)),
+            };
+            match step.item {
+                Item::Partial { need } if step.consumed == 0 => {
+                    assert!(need > held.len(), "it waits for {need} bytes, and has {}", held.len());
+                    break;
+                }
+                Item::Partial { .. } => {}
+                Item::Message { at, kind } => found.push(Found::Message(kind, held[at].to_vec())),
+                Item::Assembled { kind } => found.push(Found::Message(kind, std::mem::take(decoder.assembled()))),
+                Item::Ping { at } => found.push(Found::Ping(held[at].to_vec())),
+                Item::Pong => found.push(Found::Pong),
+                Item::Close(close) => found.push(Found::Close(close)),
+                Item::Open { reply } => found.push(Found::Open(reply)),
+            }
+            held.drain(..step.consumed);
+        }
+    }
+    (found, Ok(()))
+}
