@@ -2,15 +2,19 @@
 
 use std::io;
 use std::net::SocketAddr;
+#[cfg(not(loom))]
 use std::sync::atomic::{AtomicBool, Ordering};
+
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicBool, Ordering};
 
 use crate::event::Outcome;
 use crate::transport::Datagrams;
 
-/// A socket of datagrams, and whether a sender waits for room.
+/// A socket of datagrams, and whether a sender waits for room. `models/` has every order tried of that and of there being room.
 pub(crate) struct Socket {
     pub(crate) datagrams: Box<dyn Datagrams>,
-    pub(crate) owes_drained: AtomicBool,
+    owes_drained: AtomicBool,
     /// The longest datagram that is sent.
     most: usize,
 }
@@ -24,7 +28,11 @@ impl Socket {
         self.most
     }
 
-    /// Sends datagrams that lie one behind the other. How many were sent, their bytes, and what became of the next.
+    /// There is room, as epoll told: whether a sender waits to hear of it.
+    pub(crate) fn has_room(&self) -> bool {
+        self.owes_drained.swap(false, Ordering::SeqCst)
+    }
+
     pub(crate) fn send_many(&self, bytes: &[u8], lengths: &[usize], to: Option<SocketAddr>) -> (usize, usize, Outcome) {
         let (mut sent, mut at) = (0, 0);
         for run in lengths.chunk_by(|one, other| one == other) {
@@ -70,7 +78,8 @@ impl Socket {
                         return Err(Outcome::Full);
                     }
                     // Once more, as the node's thread may have been told of room just before it could know that we wait.
-                    self.owes_drained.store(true, Ordering::SeqCst);
+                    // A swap, as in `asleep.rs`.
+                    self.owes_drained.swap(true, Ordering::SeqCst);
                     waits = true;
                 }
                 // Somebody did not listen to an earlier one, which says nothing of this.

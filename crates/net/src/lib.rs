@@ -31,6 +31,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod asleep;
 mod backend;
 mod batch;
 mod codec;

@@ -372,9 +372,7 @@ impl<S> Node<S> {
     /// Sleeps until something becomes ready, the time is over, or somebody wakes the node.
     fn sleep(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         let shared = &self.shared;
-        shared.asleep.store(true, Ordering::SeqCst);
-        std::sync::atomic::fence(Ordering::SeqCst);
-        // Pairs with `Shared::wake`.
+        shared.asleep.prepare();
         let signals = lock(&shared.signals);
         let asked = !signals.urgent.is_empty()
             || !signals.usual.is_empty()
@@ -391,7 +389,7 @@ impl<S> Node<S> {
             _ => timeout.saturating_add(Duration::from_millis(1)),
         });
         let waited = self.backend.wait(timeout, &mut self.ready);
-        self.shared.asleep.store(false, Ordering::SeqCst);
+        self.shared.asleep.awake();
         waited
     }
 
@@ -460,7 +458,7 @@ impl<S> Node<S> {
                 }
             }
             Entry::Datagrams { key, socket, .. } => {
-                if ready.writable && socket.owes_drained.swap(false, Ordering::SeqCst) {
+                if ready.writable && socket.has_room() {
                     self.outbox.push_back(Event::Drained(Endpoint::new(*key)));
                 }
             }

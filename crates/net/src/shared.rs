@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 use crate::Address;
+use crate::asleep::Asleep;
 use crate::backend::Registry;
 use crate::batch::Way;
 use crate::codec::Decoder;
@@ -76,8 +77,7 @@ pub(crate) struct Shared<S> {
     pub(crate) commands: Arc<Mutex<Vec<Command>>>,
     pub(crate) lookups: Arc<Lookups>,
     pub(crate) signals: Mutex<Signals<S>>,
-    /// Set by the node's thread before it goes to sleep, cleared by whoever wakes it.
-    pub(crate) asleep: AtomicBool,
+    pub(crate) asleep: Asleep,
     pub(crate) stopped: AtomicBool,
     /// The node was dropped: nobody looks after anything any more.
     pub(crate) gone: AtomicBool,
@@ -104,7 +104,7 @@ impl<S> Shared<S> {
             registry,
             commands,
             signals: Mutex::new(Signals::new()),
-            asleep: AtomicBool::new(false),
+            asleep: Asleep::new(),
             stopped: AtomicBool::new(false),
             gone: AtomicBool::new(false),
         }
@@ -112,10 +112,7 @@ impl<S> Shared<S> {
 
     /// Wakes the node's thread if it sleeps, or is about to. What it is to see was put into its queue before.
     pub(crate) fn wake(&self) {
-        // Pairs with `Node::sleep`: it says that it sleeps, then looks into the queues; we fill the queues, then ask whether it
-        // sleeps. Both orders are total, so at least one of us sees the other.
-        std::sync::atomic::fence(Ordering::SeqCst);
-        if self.asleep.load(Ordering::SeqCst) && self.asleep.swap(false, Ordering::SeqCst) {
+        if self.asleep.must_wake() {
             self.registry.wake();
         }
     }

@@ -1,0 +1,45 @@
+//! Models of what the threads around a node agree upon: loom runs every order of events, and every value each load may see.
+//! Who is never woken, or never told, is a deadlock here. `RUSTFLAGS="--cfg loom" cargo test --release` in this folder runs them.
+//!
+//! What is modelled is the library's own: two of its files. What they stand on is made up here.
+#![cfg(all(loom, test))]
+
+#[path = "../../src/asleep.rs"]
+mod asleep;
+#[path = "../../src/datagrams.rs"]
+#[allow(dead_code, reason = "the models send one datagram at a time")]
+mod datagrams;
+
+mod room;
+mod sleep;
+
+/// Tries the orders in which threads that could go on are stopped three times at most: of three threads there are too many for
+/// all to be tried. Loom's authors find two or three enough.
+fn most(model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(model);
+}
+
+/// What `datagrams.rs` says of a message.
+mod event {
+    use std::io::ErrorKind;
+
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) enum Outcome {
+        Sent,
+        Full,
+        TooLarge,
+        Refused(#[allow(dead_code, reason = "no datagram is refused here")] ErrorKind),
+    }
+}
+
+/// What `datagrams.rs` sends by.
+mod transport {
+    use std::io;
+    use std::net::SocketAddr;
+
+    pub(crate) trait Datagrams: Send + Sync {
+        fn send(&self, datagram: &[u8], to: Option<SocketAddr>) -> io::Result<()>;
+    }
+}

@@ -1,0 +1,109 @@
+//! A sender of datagrams that was told `Full` is told of room, once there is some.
+
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+
+use loom::sync::{Arc, Condvar, Mutex};
+use loom::thread;
+
+use crate::datagrams::Socket;
+use crate::event::Outcome;
+use crate::transport::Datagrams;
+
+/// What the system has room for, and what epoll tells of it.
+struct System {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    room: usize,
+    /// There is more room than there was when epoll was asked last.
+    edge: bool,
+    /// Nobody will send any more.
+    over: bool,
+}
+
+impl System {
+    /// A datagram has left.
+    fn free(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.room += 1;
+        state.edge = true;
+        self.changed.notify_one();
+    }
+
+    fn end(&self) {
+        self.state.lock().unwrap().over = true;
+        self.changed.notify_one();
+    }
+
+    /// Waits as epoll does. Whether there is an edge.
+    fn wait(&self) -> bool {
+        let mut state = self.state.lock().unwrap();
+        while !state.edge && !state.over {
+            state = self.changed.wait(state).unwrap();
+        }
+        std::mem::take(&mut state.edge)
+    }
+}
+
+impl Datagrams for Arc<System> {
+    fn send(&self, _: &[u8], _: Option<SocketAddr>) -> io::Result<()> {
+        let mut state = self.state.lock().unwrap();
+        if state.room == 0 {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        state.room -= 1;
+        Ok(())
+    }
+}
+
+/// A sender finds no room, and another takes what there comes to be, unless the first does: `rivals` of them.
+fn is_told(rivals: usize) {
+    let system = Arc::new(System { state: Mutex::default(), changed: Condvar::new() });
+    let socket = Arc::new(Socket::new(Box::new(system.clone()), 1));
+    let node = {
+        let (system, socket) = (system.clone(), socket.clone());
+        thread::spawn(move || {
+            while system.wait() {
+                if socket.has_room() {
+                    return true;
+                }
+            }
+            false
+        })
+    };
+    let rivals: Vec<_> = (0..rivals)
+        .map(|_| {
+            let (system, socket) = (system.clone(), socket.clone());
+            thread::spawn(move || {
+                if socket.send(b"", None) == Outcome::Sent {
+                    system.free();
+                }
+            })
+        })
+        .collect();
+    let freed = {
+        let system = system.clone();
+        thread::spawn(move || system.free())
+    };
+    let outcome = socket.send(b"", None);
+    freed.join().unwrap();
+    rivals.into_iter().for_each(|rival| rival.join().unwrap());
+    if outcome == Outcome::Sent {
+        // Whether the node says something or not, it is not left waiting.
+        system.end();
+        node.join().unwrap();
+    } else {
+        assert_eq!(outcome, Outcome::Full);
+        assert!(node.join().unwrap());
+    }
+}
+
+#[test]
+fn who_was_told_that_it_is_full_is_told_of_room() {
+    loom::model(|| is_told(0));
+    crate::most(|| is_told(1));
+}
