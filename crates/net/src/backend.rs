@@ -28,6 +28,8 @@ pub(crate) struct Ready {
 pub(crate) struct Backend {
     poll: Poll,
     events: Events,
+    /// The last wait brought as many events as it could.
+    full: bool,
 }
 
 /// The side that adds, removes and wakes, of any thread.
@@ -41,7 +43,7 @@ pub(crate) fn backend() -> io::Result<(Backend, Registry)> {
     let poll = Poll::new()?;
     let registry = poll.registry().try_clone()?;
     let waker = Waker::new(&registry, WAKER)?;
-    Ok((Backend { poll, events: Events::with_capacity(BATCH) }, Registry { registry, waker }))
+    Ok((Backend { poll, events: Events::with_capacity(BATCH), full: false }, Registry { registry, waker }))
 }
 
 impl Backend {
@@ -51,6 +53,7 @@ impl Backend {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
             other => other?,
         }
+        let before = ready.len();
         ready.extend(self.events.iter().filter(|event| event.token() != WAKER).map(|event| Ready {
             index: event.token().0,
             readable: event.is_readable() || event.is_read_closed() || event.is_error(),
@@ -58,7 +61,22 @@ impl Backend {
             closed: event.is_read_closed() || event.is_error(),
             cut: (event.is_write_closed() || event.is_error()).then(|| event.is_error()),
         }));
+        // The waker may have been among them.
+        self.full = ready.len() - before >= BATCH - 1;
         Ok(())
+    }
+
+    /// Whether more is ready than the last wait brought, perhaps.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn may_have_more(&self) -> bool {
+        self.full
+    }
+
+    /// A descriptor that is readable when a wait would bring something.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn descriptor(&self) -> io::Result<std::os::fd::OwnedFd> {
+        use std::os::fd::AsFd;
+        self.poll.registry().as_fd().try_clone_to_owned()
     }
 }
 

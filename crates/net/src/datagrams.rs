@@ -33,6 +33,7 @@ impl Socket {
         self.owes_drained.swap(false, Ordering::SeqCst)
     }
 
+    /// Sends datagrams that lie one behind the other. How many were sent, their bytes, and what became of the next.
     pub(crate) fn send_many(&self, bytes: &[u8], lengths: &[usize], to: Option<SocketAddr>) -> (usize, usize, Outcome) {
         let (mut sent, mut at) = (0, 0);
         for run in lengths.chunk_by(|one, other| one == other) {

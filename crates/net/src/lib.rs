@@ -62,6 +62,8 @@ pub use codec::{Kind, Violation};
 pub use event::{Endpoint, Event, Late, Message, Outcome, Reason};
 pub use handle::{Error, Handle};
 pub use limits::Limits;
+#[cfg(feature = "tokio")]
+pub use node::AsyncNode;
 pub use node::Node;
 pub use reconnect::Reconnect;
 pub use transport::{Datagrams, Link, Listener, Listening, Opened, Options, Received, Transport};

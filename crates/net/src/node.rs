@@ -1,5 +1,7 @@
 //! The node: one thread that looks after every connection, and tells what happens.
 
+#[cfg(feature = "tokio")]
+mod async_node;
 mod deadlines;
 mod ending;
 mod half;
@@ -19,6 +21,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+#[cfg(feature = "tokio")]
+pub use self::async_node::AsyncNode;
 use crate::backend::{Backend, Ready, backend};
 use crate::codec::Kind;
 use crate::connection::Flushed;
@@ -86,6 +90,8 @@ pub struct Node<S = ()> {
     /// The last wait was none, as that connection had something already. So it may have the next time: it is looked at first, and
     /// a system call saved, until that was in vain. Since when that look is.
     eager: Option<Instant>,
+    /// Epoll is asked in every turn: whoever drives the node relies on that.
+    always_waits: bool,
 }
 
 /// What an index stands for.
@@ -161,6 +167,7 @@ impl<S> Node<S> {
             last: None,
             looks: 0,
             eager: None,
+            always_waits: false,
         })
     }
 
@@ -253,14 +260,15 @@ impl<S> Node<S> {
     /// As [`Node::next`], of whatever it is.
     #[inline(never)]
     fn next_of_all(&mut self, timeout: Option<Duration>) -> io::Result<Option<Event<'_, S>>> {
-        if let (Some(run), Some((_, window))) = (self.run.take(), &mut self.current) {
-            window.go_on_at(run.start());
+        let next = self.advance(timeout)?;
+        Ok(next.map(|next| self.told(next)))
+    }
+
+    fn told(&mut self, next: Next<S>) -> Event<'_, S> {
+        match next {
+            Next::Event(event) => event,
+            Next::Message(from, place, kind) => Event::Message(from, self.message(from, place, kind)),
         }
-        Ok(match self.advance(timeout)? {
-            None => None,
-            Some(Next::Event(event)) => Some(event),
-            Some(Next::Message(from, place, kind)) => Some(Event::Message(from, self.message(from, place, kind))),
-        })
     }
 
     /// Lends a message from where it lies.
@@ -285,6 +293,16 @@ impl<S> Node<S> {
 
     /// Goes on until there is something to tell, or the time is over.
     fn advance(&mut self, timeout: Option<Duration>) -> io::Result<Option<Next<S>>> {
+        if let Some(mut run) = self.run.take() {
+            if let Some(at) = run.next(&mut self.buffer) {
+                let from = run.from;
+                self.run = Some(run);
+                return Ok(Some(Next::Message(from, Place::Shared(at), Kind::Binary)));
+            }
+            if let Some((_, window)) = &mut self.current {
+                window.go_on_at(run.start());
+            }
+        }
         if let Some((index, place)) = self.told.take()
             && let Some(Some(Entry::Stream(incoming))) = self.entries.get_mut(index)
         {
@@ -339,7 +357,7 @@ impl<S> Node<S> {
             self.clock = Instant::now();
             let had = |last| self.ready.iter().any(|ready| ready.index == last && ready.readable);
             let at_once = self.clock.duration_since(since) < AT_ONCE && self.last.is_some_and(|(last, _)| had(last));
-            self.eager = at_once.then_some(since);
+            self.eager = (at_once && !self.always_waits).then_some(since);
         }
         // Before anything is made of its descriptor's readiness, a connection has to be known.
         self.commands();
@@ -371,6 +389,20 @@ impl<S> Node<S> {
 
     /// Sleeps until something becomes ready, the time is over, or somebody wakes the node.
     fn sleep(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        let due = self.falls_asleep().map(|at| at.saturating_duration_since(Instant::now()));
+        let timeout = timeout.into_iter().chain(due).min();
+        // epoll counts in milliseconds: rounded up, so that what is due is due when it wakes.
+        let timeout = timeout.map(|timeout| match timeout.subsec_nanos() % 1_000_000 {
+            0 => timeout,
+            _ => timeout.saturating_add(Duration::from_millis(1)),
+        });
+        let waited = self.backend.wait(timeout, &mut self.ready);
+        self.shared.asleep.awake();
+        waited
+    }
+
+    /// Says that the node sleeps, so that it is woken, and until when it may: not at all, if somebody has asked for something.
+    fn falls_asleep(&self) -> Option<Instant> {
         let shared = &self.shared;
         shared.asleep.prepare();
         let signals = lock(&shared.signals);
@@ -380,17 +412,10 @@ impl<S> Node<S> {
             || shared.stopped.load(Ordering::SeqCst);
         let timed = signals.timed.peek().map(|timed| timed.at);
         drop(signals);
-        let due = self.deadlines.peek().map(|Reverse((at, _))| *at).into_iter().chain(timed).min();
-        let due = due.map(|at| at.saturating_duration_since(Instant::now()));
-        let timeout = if asked { Some(Duration::ZERO) } else { timeout.into_iter().chain(due).min() };
-        // epoll counts in milliseconds: rounded up, so that what is due is due when it wakes.
-        let timeout = timeout.map(|timeout| match timeout.subsec_nanos() % 1_000_000 {
-            0 => timeout,
-            _ => timeout.saturating_add(Duration::from_millis(1)),
-        });
-        let waited = self.backend.wait(timeout, &mut self.ready);
-        self.shared.asleep.awake();
-        waited
+        if asked {
+            return Some(self.clock);
+        }
+        self.deadlines.peek().map(|Reverse((at, _))| *at).into_iter().chain(timed).min()
     }
 
     /// Puts what is due into the outbox.
@@ -413,10 +438,7 @@ impl<S> Node<S> {
         let commands = mem::take(&mut *lock(&self.shared.commands));
         for command in commands {
             match command {
-                Command::Begin(key, begun) => {
-                    self.look_after(key, *begun);
-                    self.arm(key);
-                }
+                Command::Begin(key, begun) => self.look_after(key, *begun),
                 Command::Found(key, connection, found) => self.found(key, &connection, found),
                 Command::Watch(key) => self.watch(key),
                 Command::Close(key, farewell) => self.close(key, &farewell),

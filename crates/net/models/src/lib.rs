@@ -41,5 +41,7 @@ mod transport {
 
     pub(crate) trait Datagrams: Send + Sync {
         fn send(&self, datagram: &[u8], to: Option<SocketAddr>) -> io::Result<()>;
+
+        fn send_run(&self, datagrams: &[u8], each: usize, to: Option<SocketAddr>) -> io::Result<usize>;
     }
 }

@@ -42,7 +42,12 @@ impl<S> Node<S> {
         } else if let Some(How::Connecting { address, options, .. }) = &incoming.opening {
             incoming.again = Again::new(address, options).map(Box::new);
         }
+        let accepted = matches!(incoming.opening, Some(How::Accepted(_)));
         self.set(key.index as usize, Entry::Stream(Box::new(incoming)));
+        // One that was accepted may be there at once: then it has no deadline, which would wake the node for nothing.
+        if !accepted {
+            self.arm(key);
+        }
     }
 
     pub(super) fn watch(&mut self, key: Key) {
@@ -90,7 +95,6 @@ impl<S> Node<S> {
                         Ok((key, begun)) => {
                             self.look_after(key, begun);
                             self.link_up(key);
-                            // Not before: one that is there by now has no deadline, which would wake the node for nothing.
                             self.arm(key);
                         }
                         Err(_) => return self.rest(key),
@@ -202,7 +206,6 @@ impl<S> Node<S> {
         let begun = self.shared.begin_instead((key, &before), address, to, options)?;
         let connection = begun.connection.clone();
         self.look_after(key, *begun);
-        self.arm(key);
         if let Err(error) = self.shared.watch(connection.link.source(), key) {
             self.broken(key, error);
         }

@@ -1,0 +1,305 @@
+//! The node as a task of a tokio runtime.
+#![cfg(feature = "tokio")]
+
+mod common;
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use common::address;
+use estafette_net::{AsyncNode, Endpoint, Event, Handle, Limits, Node, Outcome};
+use rustix::time::{ClockId, clock_gettime};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::yield_now;
+use tokio::time::timeout;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const MESSAGES: usize = 2000;
+
+fn runtimes() -> [Runtime; 2] {
+    let [mut one, mut many] = [Builder::new_current_thread(), Builder::new_multi_thread()];
+    [one.enable_all().build().unwrap(), many.worker_threads(2).enable_all().build().unwrap()]
+}
+
+fn node<S>() -> AsyncNode<S> {
+    AsyncNode::new(Node::new().unwrap()).unwrap()
+}
+
+/// The next event, which comes in time.
+async fn soon<S>(node: &mut AsyncNode<S>) -> Event<'_, S> {
+    timeout(PATIENCE, node.next()).await.expect("it comes in time").unwrap().expect("nobody stops it")
+}
+
+/// Messages of many lengths.
+fn message(i: usize) -> Vec<u8> {
+    (0..i * 37 % 9000 + 4).map(|at| (at ^ i) as u8).collect()
+}
+
+/// Sends everything back, until somebody stops it.
+async fn echo(mut node: AsyncNode<()>) {
+    let handle = node.handle();
+    while let Some(event) = node.next().await.unwrap() {
+        if let Event::Message(from, message) = event {
+            assert!(handle.send(from, &message).taken());
+        }
+    }
+}
+
+/// Sends messages up to this one, as far as there is room for them.
+fn send(handle: &Handle<()>, to: Endpoint, sent: &mut usize, until: usize) {
+    while *sent < until.min(MESSAGES) && handle.send(to, &message(*sent)).taken() {
+        *sent += 1;
+    }
+}
+
+#[test]
+fn messages_go_to_and_fro_in_any_runtime() {
+    for scheme in ["tcp+msg", "unix+msg", "inproc+msg", "ws"] {
+        for runtime in runtimes() {
+            let folder = tempfile::tempdir().unwrap();
+            runtime.block_on(async {
+                let server = node();
+                let stop = server.handle();
+                let listener = stop.listen(address(scheme, &folder).as_str()).unwrap();
+                let at = stop.local_address(listener).unwrap();
+                let echo = tokio::spawn(echo(server));
+                let mut client = node::<()>();
+                let handle = client.handle();
+                let endpoint = handle.connect(&at).unwrap();
+                let (mut sent, mut seen) = (0, 0);
+                while seen < MESSAGES {
+                    // No more than there is room for on the way back.
+                    send(&handle, endpoint, &mut sent, seen + 50);
+                    if let Event::Message(from, answer) = soon(&mut client).await {
+                        assert_eq!(from, endpoint);
+                        assert!(*answer == message(seen), "{scheme}");
+                        seen += 1;
+                    }
+                }
+                stop.stop();
+                timeout(PATIENCE, echo).await.unwrap().unwrap();
+            });
+        }
+    }
+}
+
+#[test]
+fn a_wait_that_is_cancelled_loses_nothing() {
+    for runtime in runtimes() {
+        runtime.block_on(async {
+            let (mut receiver, mut sender) = (node::<()>(), node::<()>());
+            let listener = receiver.handle().listen("tcp+msg://127.0.0.1:0").unwrap();
+            let at = receiver.handle().local_address(listener).unwrap();
+            let sending = tokio::spawn(async move {
+                let handle = sender.handle();
+                let endpoint = handle.connect(&at).unwrap();
+                let mut sent = 0;
+                while sent < MESSAGES {
+                    send(&handle, endpoint, &mut sent, MESSAGES);
+                    if sent < MESSAGES {
+                        soon(&mut sender).await;
+                    }
+                    // So that the receiver finds nothing, now and then.
+                    tokio::time::sleep(Duration::from_micros(100)).await;
+                }
+                handle.close(endpoint);
+                while !matches!(soon(&mut sender).await, Event::Closed { .. }) {}
+            });
+            let (mut seen, mut cancelled, begun) = (0, 0, Instant::now());
+            let reason = loop {
+                assert!(begun.elapsed() < PATIENCE, "{seen} of {MESSAGES}");
+                let mut ended = None;
+                // Asked once, and dropped whatever it says.
+                let waits = {
+                    let mut next = pin!(receiver.next());
+                    match poll_fn(|context| Poll::Ready(next.as_mut().poll(context))).await {
+                        Poll::Ready(event) => {
+                            match event.unwrap().expect("nobody stops it") {
+                                Event::Message(_, there) => {
+                                    assert!(*there == message(seen));
+                                    seen += 1;
+                                }
+                                Event::Closed { reason, .. } => ended = Some(reason.to_string()),
+                                _ => {}
+                            }
+                            false
+                        }
+                        Poll::Pending => true,
+                    }
+                };
+                if let Some(reason) = ended {
+                    break reason;
+                }
+                if waits {
+                    cancelled += 1;
+                    yield_now().await;
+                }
+            };
+            assert_eq!((seen, &reason[..]), (MESSAGES, "ended by the peer"));
+            assert!(cancelled > 0);
+            timeout(PATIENCE, sending).await.unwrap().unwrap();
+        });
+    }
+}
+
+#[test]
+fn it_may_be_one_of_several_that_are_waited_for() {
+    let [runtime, _] = runtimes();
+    runtime.block_on(async {
+        let mut node = node::<usize>();
+        let handle = node.handle();
+        let signals = std::thread::spawn(move || {
+            for i in 0..MESSAGES {
+                handle.signal(i);
+                if i % 20 == 0 {
+                    std::thread::sleep(Duration::from_micros(200));
+                }
+            }
+        });
+        let (mut next, mut ticks, mut every) = (0, 0, tokio::time::interval(Duration::from_millis(1)));
+        while next < MESSAGES {
+            tokio::select! {
+                biased;
+                _ = every.tick() => ticks += 1,
+                event = soon(&mut node) => match event {
+                    Event::Signal(signal) => {
+                        assert_eq!(signal, next);
+                        next += 1;
+                    }
+                    other => panic!("{other:?}"),
+                },
+            }
+        }
+        assert!(ticks > 0);
+        signals.join().unwrap();
+    });
+}
+
+#[test]
+fn what_is_due_is_told_though_nothing_else_happens() {
+    for runtime in runtimes() {
+        runtime.block_on(async {
+            let mut limits = Limits::default();
+            limits.idle = Some(Duration::from_millis(100));
+            let mut node = AsyncNode::new(Node::<u32>::with_limits(limits).unwrap()).unwrap();
+            let handle = node.handle();
+            let begun = Instant::now();
+            handle.signal_after(Duration::from_millis(60), 2);
+            handle.signal_after(Duration::from_millis(30), 1);
+            for expected in [1, 2] {
+                assert!(matches!(soon(&mut node).await, Event::Signal(signal) if signal == expected));
+                assert!(begun.elapsed() >= Duration::from_millis(30) * expected);
+            }
+            handle.listen("inproc://silent").unwrap();
+            handle.connect("inproc://silent").unwrap();
+            let reason = loop {
+                if let Event::Closed { reason, .. } = soon(&mut node).await {
+                    break reason.to_string();
+                }
+            };
+            assert_eq!(reason, "idle for too long");
+        });
+    }
+}
+
+#[test]
+fn it_is_stopped_from_anywhere_and_goes_on_when_asked_again() {
+    let [_, runtime] = runtimes();
+    runtime.block_on(async {
+        let mut node = node::<u32>();
+        let handle = node.handle();
+        let stop = std::thread::spawn(move || {
+            handle.stop();
+            handle
+        });
+        assert!(timeout(PATIENCE, node.next()).await.unwrap().unwrap().is_none());
+        let handle = stop.join().unwrap();
+        handle.signal(1);
+        assert!(matches!(soon(&mut node).await, Event::Signal(1)));
+    });
+}
+
+#[test]
+fn a_node_that_always_has_something_to_tell_lets_others_have_their_turn() {
+    let [runtime, _] = runtimes();
+    runtime.block_on(async {
+        let mut node = node::<()>();
+        let handle = node.handle();
+        let others = Arc::new(AtomicBool::new(false));
+        let turn = others.clone();
+        let other = tokio::spawn(async move { turn.store(true, Ordering::SeqCst) });
+        let mut told = 0;
+        while !others.load(Ordering::SeqCst) {
+            handle.signal(());
+            soon(&mut node).await;
+            told += 1;
+            assert!(told < 1_000_000, "nobody else has a turn");
+        }
+        other.await.unwrap();
+    });
+}
+
+#[test]
+fn waiting_takes_no_time_of_the_processor() {
+    let [runtime, _] = runtimes();
+    runtime.block_on(async {
+        let mut node = node::<()>();
+        let handle = node.handle();
+        handle.listen("inproc+msg://quiet").unwrap();
+        let endpoint = handle.connect("inproc+msg://quiet").unwrap();
+        assert_eq!(handle.send(endpoint, b"first"), Outcome::Queued);
+        while !matches!(soon(&mut node).await, Event::Message(..)) {}
+        // What is left to tell of the beginning.
+        while timeout(Duration::from_millis(50), node.next()).await.is_ok() {}
+        let spent = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap();
+        let before = spent();
+        assert!(timeout(Duration::from_millis(500), node.next()).await.is_err());
+        // Who looks again and again has spent half a second, or what others leave of it.
+        assert!(spent() - before < Duration::from_millis(50), "{:?}", spent() - before);
+    });
+}
+
+#[test]
+fn many_connections_that_become_ready_at_once_are_all_told() {
+    // More than one look at epoll brings.
+    const MANY: usize = 1500;
+    let [runtime, _] = runtimes();
+    runtime.block_on(async {
+        let mut node = node::<()>();
+        let handle = node.handle();
+        handle.listen("inproc+msg://many").unwrap();
+        let endpoints: Vec<_> = (0..MANY).map(|_| handle.connect("inproc+msg://many").unwrap()).collect();
+        let (mut accepted, mut connected) = (Vec::new(), 0);
+        while accepted.len() < MANY || connected < MANY {
+            match soon(&mut node).await {
+                Event::Accepted { endpoint, .. } => accepted.push(endpoint),
+                Event::Connected(_) => connected += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+        for endpoint in &endpoints {
+            assert_eq!(handle.send(*endpoint, b"one"), Outcome::Sent);
+        }
+        let mut messages = 0;
+        while messages < MANY {
+            if let Event::Message(..) = soon(&mut node).await {
+                messages += 1;
+            }
+        }
+    });
+}
+
+#[test]
+fn a_task_that_awaits_it_may_move_to_another_thread() {
+    fn may_move<T: Future + Send>(_: &T) {}
+    let [runtime, _] = runtimes();
+    let _inside = runtime.enter();
+    // What a program signals need not be shared between threads.
+    let mut node = node::<std::cell::Cell<u32>>();
+    let next = node.next();
+    may_move(&next);
+}
