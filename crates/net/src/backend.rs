@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mio::unix::SourceFd;
@@ -46,6 +47,28 @@ pub(crate) fn backend() -> io::Result<(Backend, Registry)> {
     Ok((Backend { poll, events: Events::with_capacity(BATCH), full: false }, Registry { registry, waker }))
 }
 
+/// How epoll is asked to tell of room at a descriptor, where it is not to tell of that all the time.
+pub(crate) struct Room {
+    registry: Arc<Registry>,
+    index: usize,
+}
+
+impl Room {
+    pub(crate) fn new(registry: Arc<Registry>, index: usize) -> Room {
+        Room { registry, index }
+    }
+
+    /// Has it tell from now on, and at once if there is room already; or not any more.
+    pub(crate) fn ask(&self, source: BorrowedFd<'_>, wanted: bool) -> io::Result<()> {
+        let Room { registry, index } = self;
+        registry.registry.reregister(&mut SourceFd(&source.as_raw_fd()), Token(*index), interest(wanted))
+    }
+}
+
+fn interest(room: bool) -> Interest {
+    if room { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE }
+}
+
 impl Backend {
     /// Waits until something is ready, somebody wakes, or the time is over.
     pub(crate) fn wait(&mut self, timeout: Option<Duration>, ready: &mut Vec<Ready>) -> io::Result<()> {
@@ -81,10 +104,9 @@ impl Backend {
 }
 
 impl Registry {
-    /// Tells of every edge of a descriptor from now on, by this index.
-    pub(crate) fn add(&self, source: BorrowedFd<'_>, index: usize) -> io::Result<()> {
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        self.registry.register(&mut SourceFd(&source.as_raw_fd()), Token(index), interest)
+    /// Tells of every edge of a descriptor from now on, by this index; of room, if that is wanted.
+    pub(crate) fn add(&self, source: BorrowedFd<'_>, index: usize, room: bool) -> io::Result<()> {
+        self.registry.register(&mut SourceFd(&source.as_raw_fd()), Token(index), interest(room))
     }
 
     /// Tells no more of it. Another may have its index next: an edge that was told before is then told of that one, which is

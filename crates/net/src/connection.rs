@@ -10,6 +10,7 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::backend::Room;
 use crate::batch::Frames;
 use crate::codec::websocket::mask::{self, Keys};
 use crate::codec::websocket::{self, Opcode, Side};
@@ -59,6 +60,8 @@ struct Outgoing {
     unwritten: usize,
     /// Of a WebSocket's client.
     keys: Option<Keys>,
+    /// Where epoll tells of room on request: how it is asked, and whether it was.
+    room: Option<(Room, bool)>,
 }
 
 /// The sending half of a connection.
@@ -103,6 +106,7 @@ impl Connection {
             returns: false,
             unwritten: 0,
             keys,
+            room: None,
         };
         Connection {
             link,
@@ -117,6 +121,22 @@ impl Connection {
             most_queues: limits.queues,
             holdings,
             outgoing: Mutex::new(outgoing),
+        }
+    }
+
+    /// Epoll tells of room where it is asked to, and only there; it has been asked to begin with.
+    pub(crate) fn asks_for(&self, room: Room) {
+        self.lock().room = Some((room, true));
+    }
+
+    /// Has epoll tell of room, or not any more, where it does so on request.
+    fn ask(&self, out: &mut Outgoing, wanted: bool) -> io::Result<()> {
+        match &mut out.room {
+            Some((room, asked)) if *asked != wanted => {
+                *asked = wanted;
+                room.ask(self.link.source(), wanted)
+            }
+            _ => Ok(()),
         }
     }
 
@@ -280,6 +300,7 @@ impl Connection {
                     self.push(out, head);
                     self.push(out, rest);
                     out.owes_drained = true;
+                    self.ask(out, true)?;
                     return Ok(Outcome::Queued);
                 }
                 Err(error) => return Err(error),
@@ -345,7 +366,7 @@ impl Connection {
                     self.holdings.queued.fetch_sub(written, Ordering::Relaxed);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return self.ask(out, true),
                 Err(error) => return Err(error),
             }
         }
@@ -359,7 +380,12 @@ impl Connection {
     /// As [`Connection::send`].
     pub(crate) fn flush(&self) -> io::Result<Flushed> {
         let mut out = self.lock();
-        let drained = self.drain(&mut out).and_then(|()| self.flush_link());
+        let drained = self.drain(&mut out).and_then(|()| {
+            if out.queue.is_empty() && out.phase != Phase::Closed {
+                self.ask(&mut out, false)?;
+            }
+            self.flush_link()
+        });
         let kept = !self.or_broken(&mut out, drained)?;
         Ok(if kept || !out.queue.is_empty() {
             Flushed::Waiting

@@ -3,25 +3,35 @@
 use std::io;
 use std::net::SocketAddr;
 #[cfg(not(loom))]
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Mutex;
+use std::sync::{OnceLock, PoisonError};
 
 #[cfg(loom)]
-use loom::sync::atomic::{AtomicBool, Ordering};
+use loom::sync::Mutex;
 
+use crate::backend::Room;
 use crate::event::Outcome;
 use crate::transport::Datagrams;
 
 /// A socket of datagrams, and whether a sender waits for room. `models/` has every order tried of that and of there being room.
 pub(crate) struct Socket {
     pub(crate) datagrams: Box<dyn Datagrams>,
-    owes_drained: AtomicBool,
+    /// Whether a sender that found no room waits to hear of some. It stays so until epoll tells.
+    waits: Mutex<bool>,
+    /// Where epoll has to be asked to tell.
+    room: OnceLock<Room>,
     /// The longest datagram that is sent.
     most: usize,
 }
 
 impl Socket {
     pub(crate) fn new(datagrams: Box<dyn Datagrams>, most: usize) -> Socket {
-        Socket { datagrams, owes_drained: AtomicBool::new(false), most }
+        Socket { datagrams, waits: Mutex::new(false), room: OnceLock::new(), most }
+    }
+
+    /// Epoll tells of room where it is asked to, and only there.
+    pub(crate) fn asks_for(&self, room: Room) {
+        self.room.set(room).ok();
     }
 
     pub(crate) fn most(&self) -> usize {
@@ -30,7 +40,18 @@ impl Socket {
 
     /// There is room, as epoll told: whether a sender waits to hear of it.
     pub(crate) fn has_room(&self) -> bool {
-        self.owes_drained.swap(false, Ordering::SeqCst)
+        self.set_waits(false)
+    }
+
+    /// Notes whether a sender waits, and has epoll tell of room accordingly. Whether one did before.
+    fn set_waits(&self, now: bool) -> bool {
+        let mut waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *waits, now);
+        if let Some(room) = self.room.get().filter(|_| before != now) {
+            // It fails for a socket alone that is being closed.
+            room.ask(self.datagrams.source(), now).ok();
+        }
+        before
     }
 
     /// Sends datagrams that lie one behind the other. How many were sent, their bytes, and what became of the next.
@@ -70,18 +91,16 @@ impl Socket {
     /// Sends by a call of the transport, or says what became of that.
     #[inline]
     fn attempt<T>(&self, mut call: impl FnMut() -> io::Result<T>) -> Result<T, Outcome> {
-        let (mut waits, mut refused) = (false, false);
+        let mut refused = false;
         loop {
             match call() {
                 Ok(sent) => return Ok(sent),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if waits {
+                    // Once more, unless it was noted before this try that somebody waits: the node's thread may have been told of
+                    // room just before it could know.
+                    if self.set_waits(true) {
                         return Err(Outcome::Full);
                     }
-                    // Once more, as the node's thread may have been told of room just before it could know that we wait.
-                    // A swap, as in `asleep.rs`.
-                    self.owes_drained.swap(true, Ordering::SeqCst);
-                    waits = true;
                 }
                 // Somebody did not listen to an earlier one, which says nothing of this.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && !refused => refused = true,

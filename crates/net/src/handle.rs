@@ -114,7 +114,7 @@ impl<S> Handle<S> {
                 let half_open = options.half_open;
                 let key = self.shared.insert(Resource::Listener { listener: listener.clone(), scheme, half_open });
                 lock(&self.shared.commands).push(Command::Watch(key));
-                if let Err(error) = self.shared.watch(listener.source(), key) {
+                if let Err(error) = self.shared.watch_listener(&*listener, key) {
                     self.shared.remove(key);
                     listener.close();
                     return Err(failed(error));

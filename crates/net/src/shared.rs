@@ -3,13 +3,12 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 use crate::Address;
 use crate::asleep::Asleep;
-use crate::backend::Registry;
+use crate::backend::{Registry, Room};
 use crate::batch::Way;
 use crate::codec::Decoder;
 use crate::codec::websocket::{Opening, Side};
@@ -177,8 +176,22 @@ impl<S> Shared<S> {
         Arc::new(Connection::new(link, scheme.framing(side), half_open, &self.limits, self.holdings.clone()))
     }
 
-    pub(crate) fn watch(&self, source: BorrowedFd<'_>, key: Key) -> io::Result<()> {
-        self.registry.add(source, key.index as usize)
+    /// Has epoll tell of a listener.
+    pub(crate) fn watch_listener(&self, listener: &dyn Listener, key: Key) -> io::Result<()> {
+        self.registry.add(listener.source(), key.index as usize, false)
+    }
+
+    /// Has epoll tell of a connection.
+    pub(crate) fn watch(&self, connection: &Connection, key: Key) -> io::Result<()> {
+        if connection.link.room_on_request() {
+            connection.asks_for(self.room(key));
+        }
+        // Whether it has connected, room tells.
+        self.registry.add(connection.link.source(), key.index as usize, true)
+    }
+
+    fn room(&self, key: Key) -> Room {
+        Room::new(self.registry.clone(), key.index as usize)
     }
 
     /// Makes a connection of what a listener accepted.
@@ -191,7 +204,7 @@ impl<S> Shared<S> {
     ) -> io::Result<(Key, Begun)> {
         let connection = self.make(link, scheme, Side::Server, half_open);
         let key = self.insert(Resource::Stream(connection.clone()));
-        if let Err(error) = self.watch(connection.link.source(), key) {
+        if let Err(error) = self.watch(&connection, key) {
             self.remove(key);
             return Err(error);
         }
@@ -241,7 +254,7 @@ impl<S> Shared<S> {
         let key = self.insert(Resource::Stream(connection.clone()));
         // The node's thread has to know of it before epoll tells of it.
         lock(&self.commands).push(Command::Begin(key, begun));
-        if let Err(error) = self.watch(connection.link.source(), key) {
+        if let Err(error) = self.watch(&connection, key) {
             self.command(Command::Broken(key, error));
         }
         self.wake();
@@ -314,8 +327,12 @@ impl<S> Shared<S> {
         let most = datagrams.most().min(self.limits.message);
         let socket = Arc::new(Socket::new(datagrams, most));
         let key = self.insert(Resource::Datagrams(socket.clone()));
+        let on_request = socket.datagrams.room_on_request();
+        if on_request {
+            socket.asks_for(self.room(key));
+        }
         lock(&self.commands).push(Command::Watch(key));
-        if let Err(error) = self.watch(socket.datagrams.source(), key) {
+        if let Err(error) = self.registry.add(socket.datagrams.source(), key.index as usize, !on_request) {
             self.remove(key);
             return Err(error);
         }

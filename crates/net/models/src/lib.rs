@@ -34,14 +34,36 @@ mod event {
     }
 }
 
+/// How `datagrams.rs` asks epoll to tell of room.
+mod backend {
+    use std::io;
+
+    use loom::sync::Arc;
+
+    use crate::room::System;
+
+    pub(crate) struct Room(pub(crate) Arc<System>);
+
+    impl Room {
+        pub(crate) fn ask(&self, (): (), wanted: bool) -> io::Result<()> {
+            self.0.ask(wanted);
+            Ok(())
+        }
+    }
+}
+
 /// What `datagrams.rs` sends by.
 mod transport {
     use std::io;
     use std::net::SocketAddr;
 
     pub(crate) trait Datagrams: Send + Sync {
+        fn source(&self) {}
+
         fn send(&self, datagram: &[u8], to: Option<SocketAddr>) -> io::Result<()>;
 
-        fn send_run(&self, datagrams: &[u8], each: usize, to: Option<SocketAddr>) -> io::Result<usize>;
+        fn send_run(&self, datagrams: &[u8], each: usize, to: Option<SocketAddr>) -> io::Result<usize> {
+            self.send(datagrams, to).map(|()| each)
+        }
     }
 }

@@ -6,12 +6,13 @@ use std::net::SocketAddr;
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
+use crate::backend::Room;
 use crate::datagrams::Socket;
 use crate::event::Outcome;
 use crate::transport::Datagrams;
 
 /// What the system has room for, and what epoll tells of it.
-struct System {
+pub(crate) struct System {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -19,6 +20,8 @@ struct System {
 #[derive(Default)]
 struct State {
     room: usize,
+    /// Whether epoll is to tell of room.
+    asked: bool,
     /// There is more room than there was when epoll was asked last.
     edge: bool,
     /// Nobody will send any more.
@@ -30,7 +33,15 @@ impl System {
     fn free(&self) {
         let mut state = self.state.lock().unwrap();
         state.room += 1;
-        state.edge = true;
+        state.edge |= state.asked;
+        self.changed.notify_one();
+    }
+
+    /// Has epoll tell of room, and at once if there is some; or not any more.
+    pub(crate) fn ask(&self, wanted: bool) {
+        let mut state = self.state.lock().unwrap();
+        state.asked = wanted;
+        state.edge = wanted && state.room > 0;
         self.changed.notify_one();
     }
 
@@ -60,10 +71,16 @@ impl Datagrams for Arc<System> {
     }
 }
 
-/// A sender finds no room, and another takes what there comes to be, unless the first does: `rivals` of them.
-fn is_told(rivals: usize) {
-    let system = Arc::new(System { state: Mutex::default(), changed: Condvar::new() });
-    let socket = Arc::new(Socket::new(Box::new(system.clone()), 1));
+/// A sender finds no room, and another takes what there comes to be, unless the first does: `rivals` of them. Epoll tells of room
+/// all the time, or on request.
+fn is_told(rivals: usize, on_request: bool) {
+    let state = Mutex::new(State { asked: !on_request, ..State::default() });
+    let system = Arc::new(System { state, changed: Condvar::new() });
+    let socket = Socket::new(Box::new(system.clone()), 1);
+    if on_request {
+        socket.asks_for(Room(system.clone()));
+    }
+    let socket = Arc::new(socket);
     let node = {
         let (system, socket) = (system.clone(), socket.clone());
         thread::spawn(move || {
@@ -104,6 +121,8 @@ fn is_told(rivals: usize) {
 
 #[test]
 fn who_was_told_that_it_is_full_is_told_of_room() {
-    loom::model(|| is_told(0));
-    crate::most(|| is_told(1));
+    for on_request in [false, true] {
+        loom::model(move || is_told(0, on_request));
+        crate::most(move || is_told(1, on_request));
+    }
 }

@@ -90,6 +90,13 @@ pub trait Link: Send + Sync {
         false
     }
 
+    /// Whether epoll is to tell of room only while something waits for it: true of descriptors of which it tells whenever the peer
+    /// has read, as of UNIX sockets. A node that waits for an answer would be woken for nothing. Of TCP it tells after a write
+    /// that found no room. Not for links that keep what [`Link::flush`] writes, or have to wait to [finish](Link::finish).
+    fn room_on_request(&self) -> bool {
+        false
+    }
+
     /// Goes on to connect, or to agree with the peer on what has to be agreed on first. Asked whenever the descriptor
     /// becomes ready, until it has come about; of one that was accepted also at once.
     ///
@@ -180,6 +187,11 @@ pub trait Datagrams: Send + Sync {
     fn send_run(&self, datagrams: &[u8], each: usize, to: Option<SocketAddr>) -> io::Result<usize> {
         let first = each.min(datagrams.len());
         self.send(&datagrams[..first], to).map(|()| first)
+    }
+
+    /// As [`Link::room_on_request`].
+    fn room_on_request(&self) -> bool {
+        false
     }
 
     /// The longest datagram.

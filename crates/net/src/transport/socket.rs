@@ -91,6 +91,10 @@ impl Link for SocketLink {
         true
     }
 
+    fn room_on_request(&self) -> bool {
+        self.scheme == super::unix::SCHEME
+    }
+
     fn connected(&self) -> io::Result<()> {
         if self.accepted {
             return Ok(());

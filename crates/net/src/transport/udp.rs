@@ -145,6 +145,10 @@ impl Datagrams for UdpSocket {
         self.send(&datagrams[..first], to).map(|()| first)
     }
 
+    fn room_on_request(&self) -> bool {
+        true
+    }
+
     fn most(&self) -> usize {
         MOST
     }

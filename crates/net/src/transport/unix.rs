@@ -13,6 +13,9 @@ use super::{Link, Listener, Listening, Opened, Options, Transport};
 use crate::Address;
 use crate::address::Place;
 
+/// What its addresses begin with.
+pub(super) const SCHEME: &str = "unix";
+
 pub(crate) struct Unix;
 
 fn socket_address(address: &Address) -> io::Result<SockAddr> {
@@ -42,7 +45,7 @@ impl Transport for Unix {
             ErrorKind::WouldBlock => io::Error::new(ErrorKind::ConnectionRefused, "the listener's backlog is full"),
             _ => error,
         })?;
-        Ok(Opened::Stream(Box::new(SocketLink::connecting(socket, "unix"))))
+        Ok(Opened::Stream(Box::new(SocketLink::connecting(socket, SCHEME))))
     }
 
     fn listen(&self, address: &Address, options: &Options) -> io::Result<Listening> {
@@ -91,11 +94,11 @@ impl Listener for UnixListener {
     }
 
     fn accept(&self) -> io::Result<Box<dyn Link>> {
-        Ok(Box::new(SocketLink::accepted(accept(&self.socket)?, "unix")))
+        Ok(Box::new(SocketLink::accepted(accept(&self.socket)?, SCHEME)))
     }
 
     fn local(&self) -> Option<Address> {
-        named("unix", &self.socket.local_addr().ok()?)
+        named(SCHEME, &self.socket.local_addr().ok()?)
     }
 
     fn close(&self) {
