@@ -14,13 +14,16 @@ use crate::backend::Room;
 use crate::batch::Frames;
 use crate::codec::websocket::mask::{self, Keys};
 use crate::codec::websocket::{self, Opcode, Side};
-use crate::codec::{Framing, Header, Kind, length};
+use crate::codec::{Framing, Header, Kind, MOST_HEADER, length};
 use crate::event::Outcome;
 use crate::limits::Limits;
 use crate::queue::Queue;
 use crate::transport::Link;
 
 use self::ending::refuse;
+
+/// A message of at most so many bytes is copied behind its header.
+const SMALL: usize = 256;
 
 /// What all connections of a node hold together, in bytes.
 #[derive(Debug, Default)]
@@ -282,6 +285,14 @@ impl Connection {
     /// Writes a frame where nothing waits, and keeps what there is no room for.
     fn write_through(&self, out: &mut Outgoing, header: Header, payload: &[u8]) -> io::Result<Outcome> {
         let (mut head, mut rest) = (header.bytes(), payload);
+        // To copy a little takes less than to tell the system of two places.
+        let mut small = [0; MOST_HEADER + SMALL];
+        if !head.is_empty() && rest.len() <= SMALL {
+            let (before, behind) = small.split_at_mut(head.len());
+            before.copy_from_slice(head);
+            behind[..rest.len()].copy_from_slice(rest);
+            (head, rest) = (&[], &small[..head.len() + rest.len()]);
+        }
         while !(head.is_empty() && rest.is_empty()) {
             let written = if head.is_empty() {
                 self.link.write(&[IoSlice::new(rest)])

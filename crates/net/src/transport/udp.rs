@@ -1,19 +1,21 @@
 //! UDP: unicast, broadcast and multicast. Listening at the address of a group joins it.
 //!
 //! Linux takes a run of datagrams of one length by one call, and carries it as one packet as far as it can (`UDP_SEGMENT`, generic
-//! segmentation offload); it gives a run of one sender by one call (`UDP_GRO`). See `udp(7)`.
+//! segmentation offload); it gives a run of one sender by one call (`UDP_GRO`). See `udp(7)`. The second takes a longer call, so
+//! it is asked for once datagrams have queued up.
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use nix::errno::Errno;
 use nix::sys::socket::{
     ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, sendmsg, setsockopt,
     sockopt::UdpGroSegment,
 };
-use rustix::net::{SendFlags, SocketAddrAny, send, sendto};
+use rustix::io::ioctl_fionread;
+use rustix::net::{RecvFlags, SendFlags, SocketAddrAny, recv, recvfrom, send, sendto};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::socket::{socket, socket_address};
@@ -24,6 +26,8 @@ use crate::Address;
 const MOST: usize = 65_507;
 /// The most datagrams that Linux takes by one call.
 const TOGETHER: usize = 64;
+/// After so many received one after the other it is looked whether more wait.
+const IN_A_ROW: u32 = 64;
 
 pub(crate) struct Udp;
 
@@ -82,6 +86,10 @@ struct UdpSocket {
     names_sender: bool,
     /// The least length of which the system did not take a run: such datagrams are sent one by one.
     alone_from: AtomicUsize,
+    /// Whether runs are received; never turned off, as those that wait would come as one datagram each.
+    runs: AtomicBool,
+    /// How many were received one after the other, until then.
+    in_a_row: AtomicU32,
 }
 
 /// Room for what comes with a run: how long each datagram is.
@@ -90,9 +98,32 @@ struct Room([u8; 64]);
 
 impl UdpSocket {
     fn new(socket: Socket, to: Option<SocketAddr>, names_sender: bool) -> UdpSocket {
-        // An older system gives them one by one.
-        setsockopt(&socket, UdpGroSegment, &true).ok();
-        UdpSocket { socket, to, names_sender, alone_from: AtomicUsize::new(usize::MAX) }
+        UdpSocket {
+            socket,
+            to,
+            names_sender,
+            alone_from: AtomicUsize::new(usize::MAX),
+            runs: AtomicBool::new(false),
+            in_a_row: AtomicU32::new(0),
+        }
+    }
+
+    /// Receives one datagram.
+    #[inline]
+    fn receive_one(&self, buffer: &mut [u8]) -> io::Result<Received> {
+        let (len, from) = if self.names_sender {
+            let (len, _, from) = recvfrom(&self.socket, buffer, RecvFlags::empty())?;
+            (len, Some(from.and_then(|from| SocketAddr::try_from(from).ok()).ok_or_else(nowhere)?))
+        } else {
+            (recv(&self.socket, buffer, RecvFlags::empty())?.0, None)
+        };
+        let before = self.in_a_row.load(Ordering::Relaxed);
+        self.in_a_row.store((before + 1) % IN_A_ROW, Ordering::Relaxed);
+        if before + 1 == IN_A_ROW && ioctl_fionread(&self.socket).is_ok_and(|waits| waits > 0) {
+            // An older system goes on to give them one by one.
+            self.runs.store(setsockopt(&self.socket, UdpGroSegment, &true).is_ok(), Ordering::Relaxed);
+        }
+        Ok(Received { len, each: 0, from })
     }
 }
 
@@ -103,6 +134,9 @@ impl Datagrams for UdpSocket {
 
     #[inline]
     fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
+        if !self.runs.load(Ordering::Relaxed) {
+            return self.receive_one(buffer);
+        }
         let mut room = Room([0; _]);
         let mut parts = [IoSliceMut::new(buffer)];
         let fd = self.socket.as_raw_fd();
@@ -114,7 +148,7 @@ impl Datagrams for UdpSocket {
         let from = match (self.names_sender, got.address.as_ref().and_then(named)) {
             (false, _) => None,
             (true, Some(from)) => Some(from),
-            (true, None) => return Err(io::Error::new(ErrorKind::InvalidData, "a datagram from nowhere")),
+            (true, None) => return Err(nowhere()),
         };
         Ok(Received { len: got.bytes, each: each.unwrap_or(0), from })
     }
@@ -156,6 +190,10 @@ impl Datagrams for UdpSocket {
     fn local(&self) -> Option<Address> {
         format!("udp://{}", self.socket.local_addr().ok()?.as_socket()?).parse().ok()
     }
+}
+
+fn nowhere() -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, "a datagram from nowhere")
 }
 
 fn named(address: &SockaddrStorage) -> Option<SocketAddr> {
