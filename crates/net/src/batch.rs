@@ -178,11 +178,10 @@ impl<S> Batch<S> {
 
     #[cold]
     fn broken(&mut self, error: io::Error) -> Outcome {
-        self.shared.command(Command::Broken(self.to.key, error));
-        match &self.way {
-            Some(Way::Stream(connection)) => connection.refusal(),
-            _ => Outcome::Closed,
-        }
+        let Some(Way::Stream(connection)) = &self.way else { return Outcome::Closed };
+        let refusal = connection.refusal();
+        self.shared.command(Command::Broken(self.to.key, connection.clone(), error));
+        refusal
     }
 }
 

@@ -187,8 +187,9 @@ impl<S> Handle<S> {
                     Ok(Some(outcome)) => outcome,
                     Ok(None) => continue,
                     Err(error) => {
-                        self.shared.command(Command::Broken(to.key, error));
-                        connection.refusal()
+                        let refusal = connection.refusal();
+                        self.shared.command(Command::Broken(to.key, connection, error));
+                        refusal
                     }
                 },
                 Some(Way::Datagrams(socket)) => socket.send(message, to.remote),
@@ -230,7 +231,7 @@ impl<S> Handle<S> {
         let Some(connection) = self.shared.connection(endpoint.key) else { return };
         self.shared.command(match connection.begin_finish(&usual_farewell().payload()) {
             Ok(()) => Command::Finish(endpoint.key),
-            Err(error) => Command::Broken(endpoint.key, error),
+            Err(error) => Command::Broken(endpoint.key, connection, error),
         });
     }
 

@@ -17,6 +17,7 @@ use std::fmt;
 use std::io;
 use std::mem;
 use std::ops::Range;
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -25,7 +26,7 @@ use std::time::{Duration, Instant};
 pub use self::async_node::AsyncNode;
 use crate::backend::{Backend, Ready, backend};
 use crate::codec::Kind;
-use crate::connection::Flushed;
+use crate::connection::{Connection, Flushed};
 use crate::datagrams::Socket;
 use crate::event::{Bytes, Endpoint, Event, Message, Reason};
 use crate::handle::Handle;
@@ -444,7 +445,11 @@ impl<S> Node<S> {
                 Command::Close(key, farewell) => self.close(key, &farewell),
                 Command::Finish(key) => self.finish(key),
                 Command::Pause(key, pauses) => self.pause(key, pauses),
-                Command::Broken(key, error) => self.broken(key, error),
+                Command::Broken(key, connection, error) => {
+                    if self.stream_of(key, Arc::as_ptr(&connection)).is_some() {
+                        self.broken(key, error);
+                    }
+                }
             }
         }
     }
@@ -462,6 +467,11 @@ impl<S> Node<S> {
             Some(Some(Entry::Stream(incoming))) if incoming.key == key => Some(incoming),
             _ => None,
         }
+    }
+
+    /// As [`Node::stream`], unless another connection has taken the place of this one.
+    fn stream_of(&mut self, key: Key, connection: *const Connection) -> Option<&mut Incoming> {
+        self.stream(key).filter(|incoming| ptr::eq(Arc::as_ptr(&incoming.connection), connection))
     }
 
     /// Puts what became ready among what is to be read, and writes what waits.

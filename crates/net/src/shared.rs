@@ -62,8 +62,8 @@ pub(crate) enum Command {
     Finish(Key),
     /// Nothing is read for now, or it is again.
     Pause(Key, bool),
-    /// The system reported an error to a sender.
-    Broken(Key, io::Error),
+    /// The system reported an error to a sender by this connection.
+    Broken(Key, Arc<Connection>, io::Error),
 }
 
 /// All of it.
@@ -255,7 +255,7 @@ impl<S> Shared<S> {
         // The node's thread has to know of it before epoll tells of it.
         lock(&self.commands).push(Command::Begin(key, begun));
         if let Err(error) = self.watch(&connection, key) {
-            self.command(Command::Broken(key, error));
+            self.command(Command::Broken(key, connection, error));
         }
         self.wake();
         Ok(key)

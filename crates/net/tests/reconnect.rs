@@ -3,7 +3,7 @@
 mod common;
 
 use std::io::Read;
-use std::net::TcpListener;
+use std::net::{Shutdown, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
@@ -218,5 +218,21 @@ fn what_was_finished_is_not_made_again() {
     until(&mut server, &mut client, "closed", |_, client| {
         client.seen.contains(&Seen::Closed(endpoint, "ended by the peer".to_owned()))
     });
+    assert_eq!((connected(&client, endpoint), losses(&client, endpoint).len()), (1, 0));
+}
+
+#[test]
+fn what_is_finished_while_it_is_about_to_be_lost_is_not_made_again_either() {
+    let (_folder, listener, mut client, endpoint) = unread(Limits::default());
+    // What waits is not read, and has the end of the connection wait.
+    while client.handle.send(endpoint, &[7; 10_000]).taken() {}
+    let (peer, _) = listener.accept().unwrap();
+    peer.shutdown(Shutdown::Write).unwrap();
+    // Nothing needs no room, until it is too late.
+    until(&mut Side::new(), &mut client, "the end", |_, client| client.handle.send(endpoint, b"") == Outcome::Full);
+    client.handle.finish(endpoint);
+    assert_eq!(client.handle.send(endpoint, b""), Outcome::Closed);
+    drop(peer);
+    assert_eq!(client.until_closed(endpoint), "ended by the peer");
     assert_eq!((connected(&client, endpoint), losses(&client, endpoint).len()), (1, 0));
 }

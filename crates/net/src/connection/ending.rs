@@ -25,6 +25,7 @@ impl Connection {
     /// As [`Connection::send`].
     pub(crate) fn begin_finish(&self, farewell: &[u8]) -> io::Result<()> {
         let mut out = self.lock();
+        out.returns = false;
         match out.phase {
             Phase::Open => {
                 let finished = self.control(&mut out, Opcode::Close, farewell).and_then(|()| {

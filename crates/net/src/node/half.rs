@@ -13,11 +13,11 @@ impl<S> Node<S> {
     /// Sends no more at a connection than what waits, once it has come about.
     pub(super) fn finish(&mut self, key: Key) {
         let Some(incoming) = self.stream(key) else { return };
-        if incoming.ending.is_some() || incoming.sending == Sending::Finished {
+        if incoming.sending == Sending::Finished {
             return;
         }
         incoming.sending = Sending::Finishing;
-        if incoming.opening.is_some() {
+        if incoming.opening.is_some() || incoming.ending.is_some() {
             return;
         }
         let connection = incoming.connection.clone();

@@ -52,3 +52,75 @@ impl<S> Node<S> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::atomic::Ordering;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::shared::Command;
+    use crate::{Options, Outcome, Reconnect};
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn an_error_of_a_connection_that_was_lost_is_not_that_of_the_next() {
+        let mut node = Node::<()>::new().unwrap();
+        let handle = node.handle();
+        handle.listen("inproc://an-error-that-comes-late").unwrap();
+        let options = Options::default().reconnect(Reconnect::default().first(Duration::from_millis(1)));
+        let endpoint = handle.connect_with("inproc://an-error-that-comes-late", &options).unwrap();
+        let first = handle.shared.connection(endpoint.key).unwrap();
+        let (mut connected, mut accepted) = (0, 0);
+        while connected < 2 || accepted < 2 {
+            match node.next(Some(PATIENCE)).unwrap().unwrap() {
+                Event::Connected(_) => connected += 1,
+                Event::Accepted { endpoint, .. } => {
+                    accepted += 1;
+                    if accepted == 1 {
+                        handle.close(endpoint);
+                    }
+                }
+                Event::Lost { reason, .. } => assert!(matches!(reason, Reason::Ended)),
+                _ => {}
+            }
+        }
+        handle.shared.command(Command::Broken(endpoint.key, first, io::ErrorKind::BrokenPipe.into()));
+        // It is done before this is told.
+        handle.signal_after(Duration::from_millis(1), ());
+        while let event = node.next(Some(PATIENCE)).unwrap().unwrap()
+            && !matches!(event, Event::Signal(()))
+        {
+            assert!(!matches!(event, Event::Lost { .. }), "{event:?}");
+        }
+        assert!(handle.send(endpoint, b"still here").taken());
+    }
+
+    #[test]
+    fn what_was_lost_is_not_counted_among_what_waits() {
+        let (server, mut node) = (Node::<()>::new().unwrap(), Node::<()>::new().unwrap());
+        server.handle().listen("inproc://what-was-lost").unwrap();
+        let handle = node.handle();
+        // Chosen by chance, the delay may be less; that it is over before this test is happens once in a million times.
+        let hours = Duration::from_secs(1_000_000);
+        let options = Options::default().reconnect(Reconnect::default().first(hours).most(hours));
+        let endpoint = handle.connect_with("inproc://what-was-lost", &options).unwrap();
+        let queued = || handle.shared.holdings.queued.load(Ordering::SeqCst);
+        assert!(matches!(node.next(Some(PATIENCE)).unwrap(), Some(Event::Connected(_))));
+        assert_eq!(handle.send(endpoint, &[7; 1_000_000]), Outcome::Queued);
+        let waits = queued();
+        drop(server);
+        match node.next(Some(PATIENCE)).unwrap() {
+            Some(Event::Lost { unwritten, .. }) => assert_eq!(unwritten, waits),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(queued(), 0);
+        assert_eq!(handle.send(endpoint, b"early"), Outcome::Queued);
+        assert_eq!(queued(), 5);
+        handle.close(endpoint);
+        assert!(matches!(node.next(Some(PATIENCE)).unwrap(), Some(Event::Closed { reason: Reason::Unwritten(5), .. })));
+        assert_eq!((queued(), handle.shared.count()), (0, 0));
+    }
+}

@@ -2,8 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::ptr;
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 
 use super::Node;
 use crate::connection::Connection;
@@ -14,10 +13,7 @@ use crate::slab::Key;
 impl<S> Node<S> {
     /// The name of a connection's host was looked up.
     pub(super) fn found(&mut self, key: Key, of: &Weak<Connection>, found: io::Result<Vec<SocketAddr>>) {
-        let Some(incoming) = self.stream(key) else { return };
-        if !ptr::eq(of.as_ptr(), Arc::as_ptr(&incoming.connection)) {
-            return;
-        }
+        let Some(incoming) = self.stream_of(key, of.as_ptr()) else { return };
         let Some(How::Connecting { address, options, .. }) = incoming.opening.take() else { return };
         let begun = found.and_then(|to| self.connect_instead(key, &address, to, &options));
         if let Err(error) = begun {
@@ -32,7 +28,7 @@ mod tests {
     use std::io::Read;
     use std::net::TcpListener;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::sync::{Mutex, mpsc};
+    use std::sync::{Arc, Mutex, mpsc};
     use std::time::{Duration, Instant};
 
     use super::*;

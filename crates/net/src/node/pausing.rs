@@ -9,10 +9,12 @@ impl<S> Node<S> {
         let (index, clock) = (key.index as usize, self.clock);
         match self.entries.get_mut(index) {
             Some(Some(Entry::Stream(incoming))) if incoming.key == key => {
+                if incoming.is_paused() && !pauses {
+                    // What could not come is not late.
+                    incoming.since = clock;
+                    incoming.unfinished_since = incoming.unfinished_since.map(|_| clock);
+                }
                 incoming.paused = pauses;
-                // What could not come is not late.
-                incoming.since = clock;
-                incoming.unfinished_since = incoming.unfinished_since.map(|_| clock);
                 self.arm(key);
             }
             Some(Some(Entry::Datagrams { key: there, paused, .. } | Entry::Listener { key: there, paused, .. }))
