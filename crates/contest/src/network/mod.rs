@@ -3,16 +3,30 @@
 use estafette_measure::Registry;
 use estafette_measure::entry::bytes;
 
+#[cfg(feature = "tokio-net")]
+mod delimited;
+#[cfg(feature = "tokio-net")]
+mod driven;
 mod estafette;
+#[cfg(feature = "tokio-net")]
+mod fastwebsockets;
 mod framed_basic;
 mod framed_tuned;
 mod frames;
+#[cfg(feature = "message-io")]
+mod message_io;
 mod socket;
 mod tcp;
 mod tcp_tuned;
 mod tls;
 mod tls_basic;
 mod tls_tuned;
+#[cfg(feature = "tokio-net")]
+mod tokio_framed;
+#[cfg(feature = "tokio-net")]
+mod tokio_tungstenite;
+#[cfg(feature = "tokio-net")]
+mod tokio_udp;
 mod udp;
 mod udp_tuned;
 mod ws_basic;
@@ -23,7 +37,7 @@ pub use self::udp::Udp;
 
 /// Adds this scope's mechanisms.
 pub fn enrol(registry: Registry) -> Registry {
-    registry
+    let registry = registry
         .enrol(bytes(tcp::Tcp))
         .enrol(bytes(tcp_tuned::TcpTuned))
         .enrol(bytes(udp::Udp))
@@ -41,5 +55,23 @@ pub fn enrol(registry: Registry) -> Registry {
         .enrol(bytes(estafette::UNIX))
         .enrol(bytes(estafette::WS))
         .enrol(bytes(estafette::TLS))
-        .enrol(bytes(estafette::UDP))
+        .enrol(bytes(estafette::UDP));
+    libraries(registry)
+}
+
+/// Adds the libraries that this build has.
+fn libraries(registry: Registry) -> Registry {
+    #[cfg(feature = "message-io")]
+    let registry = registry
+        .enrol(bytes(message_io::TCP))
+        .enrol(bytes(message_io::FRAMED))
+        .enrol(bytes(message_io::UDP))
+        .enrol(bytes(message_io::WS));
+    #[cfg(feature = "tokio-net")]
+    let registry = registry
+        .enrol(bytes(tokio_framed::TokioFramed))
+        .enrol(bytes(tokio_udp::TokioUdp))
+        .enrol(bytes(tokio_tungstenite::TokioTungstenite))
+        .enrol(bytes(fastwebsockets::Fastwebsockets));
+    registry
 }

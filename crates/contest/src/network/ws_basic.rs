@@ -64,7 +64,7 @@ pub(super) fn handshakes() -> Result<[WebSocket<TcpStream>; 2]> {
 
 type Shared = OwnThread<Rc<RefCell<WebSocket<TcpStream>>>>;
 
-fn failed(error: Error) -> io::Error {
+pub(super) fn failed(error: Error) -> io::Error {
     match error {
         Error::Io(error) => error,
         // The peer has gone, with a farewell or without.

@@ -18,7 +18,7 @@ const HANDFULS: usize = 4;
 
 /// A producer's share.
 #[derive(Debug)]
-pub(super) struct Spend {
+pub(crate) struct Spend {
     /// Of each consumer.
     credits: Vec<PipeReader>,
     held: usize,
@@ -27,7 +27,7 @@ pub(super) struct Spend {
 
 /// What the consumer has yet to give back.
 #[derive(Debug)]
-pub(super) struct Refund {
+pub(crate) struct Refund {
     credit: PipeWriter,
     held: usize,
     handful: usize,
@@ -40,7 +40,7 @@ fn handful(case: &Case) -> usize {
 
 impl Refund {
     /// Opens the end of the consumer of this number, and offers the producers theirs.
-    pub(super) fn open(case: &Case, consumer: usize, meet: &mut Rendezvous) -> Result<Refund> {
+    pub(crate) fn open(case: &Case, consumer: usize, meet: &mut Rendezvous) -> Result<Refund> {
         let (theirs, refund) = Refund::filled(case)?;
         meet.offer_descriptors(&format!("credit:{consumer}"), &[theirs.as_fd()])?;
         Ok(refund)
@@ -57,7 +57,7 @@ impl Refund {
     /// Gives back the credit of a message that has arrived. Less than a handful is withheld, and each producer that has
     /// ended may have kept as much: of all there is, more than half is left.
     #[inline(always)]
-    pub(super) fn give(&mut self) -> io::Result<()> {
+    pub(crate) fn give(&mut self) -> io::Result<()> {
         self.held += 1;
         if self.held < self.handful {
             return Ok(());
@@ -73,7 +73,7 @@ impl Refund {
 
 impl Spend {
     /// Opens a producer's end.
-    pub(super) fn open(case: &Case, meet: &mut Rendezvous) -> Result<Spend> {
+    pub(crate) fn open(case: &Case, meet: &mut Rendezvous) -> Result<Spend> {
         let mut credits = Vec::new();
         for consumer in 0..case.consumers() {
             let [credit]: [OwnedFd; 1] = meet.want_descriptors(&format!("credit:{consumer}"))?;
@@ -84,7 +84,7 @@ impl Spend {
 
     /// Takes credit for one message; waits for it where there is none.
     #[inline(always)]
-    pub(super) fn take(&mut self) -> io::Result<()> {
+    pub(crate) fn take(&mut self) -> io::Result<()> {
         if self.held == 0 {
             for credit in &mut self.credits {
                 credit.read_exact(&mut [0])?;

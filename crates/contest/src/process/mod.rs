@@ -13,8 +13,8 @@ use crate::typed::{ByHand, Postcard};
 mod c_peer;
 #[cfg(feature = "capnp")]
 mod capnp_rpc;
-#[cfg(any(feature = "dbus", feature = "mqtt", feature = "nats", feature = "redis"))]
-mod credit;
+#[cfg(any(feature = "dbus", feature = "message-io", feature = "mqtt", feature = "nats", feature = "redis"))]
+pub(crate) mod credit;
 #[cfg(feature = "dbus")]
 mod dbus;
 mod descriptor;

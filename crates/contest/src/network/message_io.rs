@@ -1,0 +1,313 @@
+//! message-io, by each of its transports, polled by the thread that receives.
+//!
+//! It hands over all that it finds, until it finds nothing more: from somebody who sends faster than that, it never returns. So a
+//! producer has credit for as many messages as the case lets be under way, and is given it back once the library has returned.
+//! A producer that finds no room in the socket tries again and again, as the library does.
+//!
+//! Two things are the library's in its version 0.19. Of the messages of a WebSocket that arrive together it hands over the first,
+//! and the others once more arrives (its pull request 185, not released yet): so there are round trips alone. And it writes a
+//! frame's length and its message apart, without `TCP_NODELAY`: a short one waits until the length has been acknowledged, which
+//! a system delays for some 40 ms.
+
+use std::collections::VecDeque;
+use std::future::{Future, ready};
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use ::message_io::network::{Endpoint, NetEvent, NetworkController, NetworkProcessor, SendStatus, Transport, split};
+use anyhow::{Context, Result, ensure};
+use estafette_measure::case::{Case, Pattern, Role};
+use estafette_measure::spec::{Joins, Loss, Ordering};
+use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+
+use super::frames::together;
+use super::udp::{MAX_DATAGRAM, PATIENCE};
+use crate::buffer::Buffer;
+use crate::process::credit::{Refund, Spend};
+
+/// The longest message that the library's WebSocket receives: the longest frame of tungstenite, unless told otherwise.
+const MAX_FRAME: usize = 16 << 20;
+
+/// `network/message-io-tcp` and its siblings.
+pub(super) struct MessageIo {
+    name: &'static str,
+    stands_on: &'static str,
+    transport: Transport,
+}
+
+pub(super) const TCP: MessageIo = MessageIo {
+    name: "network/message-io-tcp",
+    stands_on: "message-io: Tcp on 127.0.0.1, send and process_poll_event; messages put together from what comes",
+    transport: Transport::Tcp,
+};
+
+pub(super) const FRAMED: MessageIo = MessageIo {
+    name: "network/message-io-framed",
+    stands_on: "message-io: FramedTcp on 127.0.0.1, send and process_poll_event",
+    transport: Transport::FramedTcp,
+};
+
+pub(super) const UDP: MessageIo = MessageIo {
+    name: "network/message-io-udp",
+    stands_on: "message-io: Udp on 127.0.0.1, send and process_poll_event",
+    transport: Transport::Udp,
+};
+
+pub(super) const WS: MessageIo = MessageIo {
+    name: "network/message-io-ws",
+    stands_on: "message-io: Ws on 127.0.0.1, send and process_poll_event",
+    transport: Transport::Ws,
+};
+
+impl Mechanism for MessageIo {
+    fn spec(&self) -> Spec {
+        let spec =
+            Spec::new(self.name).version(env!("LOCKED_MESSAGE_IO")).stands_on(self.stands_on).joins(Joins::Standard);
+        match self.transport {
+            Transport::Tcp | Transport::FramedTcp => spec,
+            Transport::Udp => spec.max_message(MAX_DATAGRAM).ordering(Ordering::Unordered).loss(Loss::Counted),
+            Transport::Ws => spec.max_message(MAX_FRAME).patterns(&[Pattern::PingPong]),
+        }
+    }
+}
+
+impl Carries<Raw> for MessageIo {
+    type Tx = Sending;
+    type Rx = Receiving;
+
+    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+        let (controller, mut processor) = split();
+        let peer = self.join(&controller, &mut processor, role, meet)?;
+        let lossy = self.is_lossy();
+        let (mut spend, mut refund) = (None, None);
+        if !lossy && !case.pattern.both_ways() {
+            match role {
+                Role::Consumer(index) => refund = Some(Refund::open(case, index, meet)?),
+                _ => spend = Some(Spend::open(case, meet)?),
+            }
+        }
+        let len = case.payload.len();
+        let tx = Sending { controller, peer, message: Buffer::new(len), credit: spend };
+        let pieces = (self.transport == Transport::Tcp).then(|| Pieces { len, begun: Vec::with_capacity(len) });
+        let inbox = Inbox { pieces, together: together(case), shown: 0, others: VecDeque::new(), gone: false };
+        let rx = Receiving { processor, inbox, patience: lossy.then_some(PATIENCE), credit: refund };
+        Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(rx) }]))
+    }
+}
+
+impl MessageIo {
+    fn is_lossy(&self) -> bool {
+        self.transport == Transport::Udp
+    }
+
+    /// Joins the two parties. Returns whom this one sends to.
+    fn join(
+        &self,
+        controller: &NetworkController,
+        processor: &mut NetworkProcessor,
+        role: Role,
+        meet: &mut Rendezvous,
+    ) -> Result<Endpoint> {
+        if let Role::Consumer(_) = role {
+            let (listener, address) = controller.listen(self.transport, "127.0.0.1:0").context("listening")?;
+            meet.offer("address", &address.to_string())?;
+            if self.is_lossy() {
+                let theirs: SocketAddr = meet.want("back")?.parse()?;
+                return Ok(Endpoint::from_listener(listener, theirs));
+            }
+            return Ok(joined(processor, |event| match event {
+                NetEvent::Accepted(endpoint, _) => Some((endpoint, true)),
+                _ => None,
+            })
+            .0);
+        }
+        let address: SocketAddr = meet.want("address")?.parse()?;
+        let (_, ours) = controller.connect(self.transport, address).context("connecting")?;
+        if self.is_lossy() {
+            // It is bound to any address of the machine; the other end sees it at this one.
+            meet.offer("back", &SocketAddr::new(address.ip(), ours.port()).to_string())?;
+        }
+        let (endpoint, connected) = joined(processor, |event| match event {
+            NetEvent::Connected(endpoint, connected) => Some((endpoint, connected)),
+            _ => None,
+        });
+        ensure!(connected, "message-io could not connect to {address}");
+        Ok(endpoint)
+    }
+}
+
+/// Polls until an event that `sought` finds something in.
+fn joined<T>(processor: &mut NetworkProcessor, sought: impl Fn(NetEvent<'_>) -> Option<T>) -> T {
+    let mut found = None;
+    loop {
+        processor.process_poll_event(None, |event| found = found.take().or(sought(event)));
+        if let Some(found) = found {
+            return found;
+        }
+    }
+}
+
+/// The sending end.
+pub(super) struct Sending {
+    controller: NetworkController,
+    peer: Endpoint,
+    message: Buffer,
+    credit: Option<Spend>,
+}
+
+impl Sending {
+    #[inline(always)]
+    fn send(&mut self, next: &mut Generator) -> io::Result<()> {
+        if let Some(credit) = &mut self.credit {
+            credit.take()?;
+        }
+        next.fill(&mut self.message);
+        match self.controller.send(self.peer, &self.message) {
+            SendStatus::Sent => Ok(()),
+            // Of datagrams, that nobody is there.
+            SendStatus::ResourceNotFound => Err(ErrorKind::ConnectionRefused.into()),
+            other => Err(io::Error::other(format!("{other:?}"))),
+        }
+    }
+}
+
+impl Tx for Sending {
+    #[inline(always)]
+    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.send(next))
+    }
+}
+
+/// The receiving end.
+pub(super) struct Receiving {
+    processor: NetworkProcessor,
+    inbox: Inbox,
+    /// How long to wait for a message, where it may have been lost.
+    patience: Option<Duration>,
+    credit: Option<Refund>,
+}
+
+impl Receiving {
+    /// Looks at the next message, and of a stream at all that come with it.
+    #[inline(always)]
+    fn receive(&mut self, seen: &mut Verifier) -> io::Result<()> {
+        self.inbox.shown = 0;
+        if let Some(message) = self.inbox.others.pop_front() {
+            self.inbox.show(&message, seen);
+        }
+        let mut waits_since = None;
+        while self.inbox.shown == 0 {
+            if self.inbox.gone {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            self.processor.process_poll_event(self.patience, |event| self.inbox.note(event, seen));
+            // It returns for events of its own, too.
+            if let (Some(patience), 0) = (self.patience, self.inbox.shown)
+                && waits_since.get_or_insert_with(Instant::now).elapsed() > patience
+            {
+                return Err(ErrorKind::TimedOut.into());
+            }
+        }
+        match &mut self.credit {
+            Some(credit) => (0..self.inbox.shown).try_for_each(|_| credit.give()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Rx for Receiving {
+    #[inline(always)]
+    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.receive(seen))
+    }
+}
+
+/// What the library hands over.
+struct Inbox {
+    /// Where messages have no bounds.
+    pieces: Option<Pieces>,
+    /// Whether all that come are looked at as they do: nobody asks when each came.
+    together: bool,
+    /// How many have been, since somebody asked for one.
+    shown: usize,
+    /// Those that wait to be asked for.
+    others: VecDeque<Vec<u8>>,
+    /// Whether the peer has gone.
+    gone: bool,
+}
+
+impl Inbox {
+    #[inline(always)]
+    fn note(&mut self, event: NetEvent<'_>, seen: &mut Verifier) {
+        match event {
+            NetEvent::Message(_, message) => match self.pieces.take() {
+                None => self.add(message, seen),
+                Some(mut pieces) => {
+                    pieces.whole(message, |message| self.add(message, seen));
+                    self.pieces = Some(pieces);
+                }
+            },
+            NetEvent::Disconnected(_) => self.gone = true,
+            NetEvent::Accepted(..) | NetEvent::Connected(..) => {}
+        }
+    }
+
+    #[inline(always)]
+    fn add(&mut self, message: &[u8], seen: &mut Verifier) {
+        if self.together || self.shown == 0 {
+            self.show(message, seen);
+        } else {
+            self.others.push_back(message.to_vec());
+        }
+    }
+
+    #[inline(always)]
+    fn show(&mut self, message: &[u8], seen: &mut Verifier) {
+        seen.bytes(message);
+        self.shown += 1;
+    }
+}
+
+/// Messages of one length, in pieces of any.
+struct Pieces {
+    len: usize,
+    /// The beginning of a message.
+    begun: Vec<u8>,
+}
+
+impl Pieces {
+    /// Finds the messages that are whole with this piece.
+    #[inline(always)]
+    fn whole(&mut self, mut piece: &[u8], mut found: impl FnMut(&[u8])) {
+        if !self.begun.is_empty() {
+            let (more, rest) = piece.split_at(piece.len().min(self.len - self.begun.len()));
+            self.begun.extend_from_slice(more);
+            if self.begun.len() < self.len {
+                return;
+            }
+            found(&self.begun);
+            self.begun.clear();
+            piece = rest;
+        }
+        let messages = piece.chunks_exact(self.len);
+        self.begun.extend_from_slice(messages.remainder());
+        messages.for_each(found);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_put_together_wherever_the_stream_is_cut() {
+        let stream: Vec<u8> = (0..60).collect();
+        for (len, cut) in (1..=20).flat_map(|len| (1..=60).map(move |cut| (len, cut))) {
+            let mut pieces = Pieces { len, begun: Vec::new() };
+            let mut found = Vec::new();
+            stream.chunks(cut).for_each(|piece| pieces.whole(piece, |message| found.push(message.to_vec())));
+            assert_eq!(found, stream.chunks_exact(len).collect::<Vec<_>>(), "messages of {len} in pieces of {cut}");
+        }
+    }
+}
