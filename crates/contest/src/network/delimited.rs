@@ -16,12 +16,17 @@ use super::driven::wait;
 use super::frames::together;
 
 /// Both ends of a party.
-pub(super) fn ends<W, R>(runtime: Runtime, to: W, from: R, case: &Case, role: Role) -> Ends<Sending<W>, Receiving<R>>
+pub(super) fn ends<W, R>(
+    runtime: Arc<Runtime>,
+    to: W,
+    from: R,
+    case: &Case,
+    role: Role,
+) -> Ends<Sending<W>, Receiving<R>>
 where
     W: AsyncWrite,
     R: AsyncRead,
 {
-    let runtime = Arc::new(runtime);
     let codec = LengthDelimitedCodec::builder().max_frame_length(case.payload.len()).new_codec();
     let frames = FramedWrite::new(to, codec.clone());
     let tx = Sending { runtime: Arc::clone(&runtime), frames, together: together(case) };

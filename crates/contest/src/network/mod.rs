@@ -15,6 +15,8 @@ mod framed_tuned;
 mod frames;
 #[cfg(feature = "message-io")]
 mod message_io;
+#[cfg(feature = "quic")]
+mod quic;
 mod socket;
 mod tcp;
 mod tcp_tuned;
@@ -73,5 +75,7 @@ fn libraries(registry: Registry) -> Registry {
         .enrol(bytes(tokio_udp::TokioUdp))
         .enrol(bytes(tokio_tungstenite::TokioTungstenite))
         .enrol(bytes(fastwebsockets::Fastwebsockets));
+    #[cfg(feature = "quic")]
+    let registry = registry.enrol(bytes(quic::Quic));
     registry
 }

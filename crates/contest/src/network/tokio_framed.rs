@@ -1,5 +1,7 @@
 //! Messages behind their length on a TCP connection of tokio's, by tokio-util's codec.
 
+use std::sync::Arc;
+
 use anyhow::Result;
 use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::spec::{Joins, Ownership};
@@ -33,6 +35,6 @@ impl Carries<Raw> for TokioFramed {
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         let runtime = runtime()?;
         let (from, to) = stream(&runtime, connected(role, meet)?)?.into_split();
-        Ok(ends(runtime, to, from, case, role))
+        Ok(ends(Arc::new(runtime), to, from, case, role))
     }
 }

@@ -1,0 +1,75 @@
+//! QUIC on loopback by quinn: messages behind their length by tokio-util's codec, on one stream of a connection.
+//!
+//! quinn sends and acknowledges in tasks of its own, which go on while their user does something else: they have a runtime with
+//! one worker, on their party's core, as a program has it under `#[tokio::main]` on one core.
+
+use std::mem;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use estafette_measure::case::{Case, Pattern, Role};
+use estafette_measure::spec::{Joins, Ownership};
+use estafette_measure::{Carries, Ends, Mechanism, Raw, Rendezvous, Spec};
+use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use quinn::{ClientConfig, Connection, Endpoint, RecvStream, SendStream, ServerConfig};
+use tokio::runtime::Builder;
+
+use super::delimited::{Receiving, Sending, ends};
+use super::tls::{Config, HOST};
+
+/// `network/quic`.
+pub(super) struct Quic;
+
+impl Mechanism for Quic {
+    fn spec(&self) -> Spec {
+        Spec::new("network/quic")
+            .version(concat!("quinn ", env!("LOCKED_QUINN")))
+            .stands_on("QUIC on 127.0.0.1, one stream, LengthDelimitedCodec: send, or feed in a stream, and next")
+            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex])
+            .ownership(Ownership::Owned)
+            .joins(Joins::Standard)
+    }
+}
+
+impl Carries<Raw> for Quic {
+    type Tx = Sending<SendStream>;
+    type Rx = Receiving<RecvStream>;
+
+    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
+        let runtime = Arc::new(Builder::new_multi_thread().worker_threads(1).enable_all().build()?);
+        let config = Config::of(role, meet)?;
+        let (endpoint, connection, to, from) = runtime.block_on(async {
+            match config {
+                Config::Server(config) => accept(QuicServerConfig::try_from(config)?, meet).await,
+                Config::Client(config) => connect(QuicClientConfig::try_from(config)?, meet).await,
+            }
+        })?;
+        // What is under way would go with them: they end with the process, which stays until all has been received.
+        mem::forget((Arc::clone(&runtime), endpoint, connection));
+        Ok(ends(runtime, to, from, case, role))
+    }
+}
+
+type Opened = (Endpoint, Connection, SendStream, RecvStream);
+
+/// The consumer's side.
+async fn accept(crypto: QuicServerConfig, meet: &mut Rendezvous) -> Result<Opened> {
+    let endpoint = Endpoint::server(ServerConfig::with_crypto(Arc::new(crypto)), (Ipv4Addr::LOCALHOST, 0).into())?;
+    meet.offer("address", &endpoint.local_addr()?.to_string())?;
+    let connection = endpoint.accept().await.context("nobody connects")?.await?;
+    let (to, mut from) = connection.accept_bi().await?;
+    from.read_exact(&mut [0]).await?;
+    Ok((endpoint, connection, to, from))
+}
+
+/// The producer's side.
+async fn connect(crypto: QuicClientConfig, meet: &mut Rendezvous) -> Result<Opened> {
+    let address: SocketAddr = meet.want("address")?.parse()?;
+    let endpoint = Endpoint::client((Ipv4Addr::LOCALHOST, 0).into())?;
+    let connection = endpoint.connect_with(ClientConfig::new(Arc::new(crypto)), address, HOST)?.await?;
+    let (mut to, from) = connection.open_bi().await?;
+    // The other side hears of a stream by what comes on it.
+    to.write_all(&[0]).await?;
+    Ok((endpoint, connection, to, from))
+}
