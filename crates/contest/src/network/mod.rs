@@ -77,5 +77,11 @@ fn libraries(registry: Registry) -> Registry {
         .enrol(bytes(fastwebsockets::Fastwebsockets));
     #[cfg(feature = "quic")]
     let registry = registry.enrol(bytes(quic::Quic));
+    #[cfg(feature = "zeromq")]
+    let registry = registry.enrol(bytes(crate::process::zeromq::NETWORK));
+    #[cfg(feature = "nng")]
+    let registry = registry.enrol(bytes(crate::process::nng::NETWORK));
+    #[cfg(feature = "zenoh")]
+    let registry = registry.enrol(bytes(crate::process::zenoh::NETWORK));
     registry
 }

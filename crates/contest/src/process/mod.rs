@@ -39,7 +39,7 @@ mod nanomsg;
 #[cfg(feature = "nats")]
 mod nats;
 #[cfg(feature = "nng")]
-mod nng;
+pub(crate) mod nng;
 #[cfg(feature = "nng")]
 mod nng_pub;
 mod passing;
@@ -64,9 +64,9 @@ mod unix_stream_epoll;
 mod vmsplice;
 mod vsock;
 #[cfg(feature = "zenoh")]
-mod zenoh;
+pub(crate) mod zenoh;
 #[cfg(feature = "zeromq")]
-mod zeromq;
+pub(crate) mod zeromq;
 #[cfg(feature = "zeromq")]
 mod zeromq_pub;
 
@@ -142,7 +142,7 @@ fn libraries(registry: Registry) -> Registry {
         .enrol(bytes(zeromq::REQ_REP))
         .enrol(bytes(zeromq_pub::ZeromqPub));
     #[cfg(feature = "nng")]
-    let registry = registry.enrol(bytes(nng::Nng)).enrol(bytes(nng_pub::NngPub));
+    let registry = registry.enrol(bytes(nng::IPC)).enrol(bytes(nng_pub::NngPub));
     #[cfg(feature = "nanomsg")]
     let registry = registry.enrol(bytes(nanomsg::Nanomsg));
     #[cfg(feature = "zenoh")]

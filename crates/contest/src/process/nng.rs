@@ -1,4 +1,5 @@
-//! nng, the successor of nanomsg, over a UNIX socket: a pair of sockets, or those of a pipeline where several send.
+//! nng, the successor of nanomsg, over a UNIX socket and over TCP on loopback: a pair of sockets, or those of a pipeline where
+//! several send.
 //!
 //! The C library's own calls, which block: the crates above them offer futures, which are woken by one more thread. Messages
 //! are the library's, filled and read where they lie.
@@ -16,10 +17,10 @@ use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::spec::{Joins, Ordering, Ownership};
 use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
 use nng_sys::{
-    NNG_OPT_RECVBUF, NNG_OPT_RECVMAXSZ, NNG_OPT_SENDBUF, NNG_OPT_SENDTIMEO, nng_dial, nng_err, nng_init, nng_listen,
-    nng_msg, nng_msg_alloc, nng_msg_body, nng_msg_free, nng_msg_len, nng_pair1_open, nng_pull0_open, nng_push0_open,
-    nng_recvmsg, nng_sendmsg, nng_socket, nng_socket_close, nng_socket_set_int, nng_socket_set_ms, nng_socket_set_size,
-    nng_strerror, nng_version,
+    NNG_OPT_BOUND_PORT, NNG_OPT_RECVBUF, NNG_OPT_RECVMAXSZ, NNG_OPT_SENDBUF, NNG_OPT_SENDTIMEO, nng_dial, nng_err,
+    nng_init, nng_listen, nng_listener, nng_listener_get_int, nng_msg, nng_msg_alloc, nng_msg_body, nng_msg_free,
+    nng_msg_len, nng_pair1_open, nng_pull0_open, nng_push0_open, nng_recvmsg, nng_sendmsg, nng_socket,
+    nng_socket_close, nng_socket_set_int, nng_socket_set_ms, nng_socket_set_size, nng_strerror, nng_version,
 };
 
 use super::slots;
@@ -28,14 +29,37 @@ use crate::room;
 /// The most messages that a socket's buffer holds.
 const MOST_BUFFERED: usize = 8192;
 
-/// `process/nng-ipc`.
-pub(super) struct Nng;
+/// `process/nng-ipc` or `network/nng`.
+pub(crate) struct Nng {
+    name: &'static str,
+    stands_on: &'static str,
+    over: Over,
+}
+
+/// What messages go through.
+#[derive(Clone, Copy)]
+pub(super) enum Over {
+    Ipc,
+    Tcp,
+}
+
+pub(super) const IPC: Nng = Nng {
+    name: "process/nng-ipc",
+    stands_on: "nng over a UNIX socket: pair1, or push0 and pull0; nng_sendmsg and nng_recvmsg",
+    over: Over::Ipc,
+};
+
+pub(crate) const NETWORK: Nng = Nng {
+    name: "network/nng",
+    stands_on: "nng over TCP on 127.0.0.1: pair1, or push0 and pull0; nng_sendmsg and nng_recvmsg",
+    over: Over::Tcp,
+};
 
 impl Mechanism for Nng {
     fn spec(&self) -> Spec {
-        Spec::new("process/nng-ipc")
+        Spec::new(self.name)
             .version(&version())
-            .stands_on("nng over a UNIX socket: pair1, or push0 and pull0; nng_sendmsg and nng_recvmsg")
+            .stands_on(self.stands_on)
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::FanIn])
             .ownership(Ownership::Owned)
             .ordering(Ordering::PerProducer)
@@ -45,7 +69,7 @@ impl Mechanism for Nng {
 
     /// Those in the kernel's buffers between the two sockets count, too.
     fn room(&self, case: &Case) -> Option<u64> {
-        Nng::tried(case).ok()
+        self.tried(case).ok()
     }
 }
 
@@ -68,13 +92,18 @@ impl Nng {
     }
 
     /// How many messages sockets take, as one sender tries it until it has waited in vain: each of several has as much room.
-    fn tried(case: &Case) -> Result<u64> {
+    fn tried(&self, case: &Case) -> Result<u64> {
         let [from, to] = [Nng::socket(case, false)?, Nng::socket(case, true)?];
         from.set_patience(NNG_OPT_SENDTIMEO, room::IN_VAIN)?;
-        // Without a file, as there is no directory for it.
-        let url = CString::new(format!("abstract://estafette-room-{}", std::process::id()))?;
-        to.listen(&url)?;
-        from.dial(&url)?;
+        match self.over {
+            Over::Ipc => {
+                // Without a file, as there is no directory for it.
+                let url = CString::new(format!("abstract://estafette-room-{}", std::process::id()))?;
+                to.listen(&url)?;
+                from.dial(&url)?;
+            }
+            Over::Tcp => from.dial(&loopback(&port(to.listen(&loopback("0")?)?)?)?)?,
+        }
         let mut next = Generator::new(0, 0, case.payload.len());
         let mut sending = Sending { socket: from, len: case.payload.len() };
         let taken = room::times(|| sending.send(&mut next).is_ok());
@@ -91,7 +120,7 @@ impl Carries<Raw> for Nng {
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         let consumes = matches!(role, Role::Consumer(_));
         let socket = Nng::socket(case, consumes)?;
-        socket.join(consumes, meet)?;
+        socket.join(consumes, self.over, meet)?;
         let len = case.payload.len();
         let answered = case.pattern.both_ways();
         let tx = (answered || !consumes).then_some(Sending { socket, len });
@@ -174,24 +203,31 @@ impl Socket {
             .with_context(|| format!("setting {option:?}"))
     }
 
-    /// Joins it to the others' by a socket in the instance's directory. Returns when a connection is made, at the side that
-    /// asks for it.
-    pub(super) fn join(&self, listens: bool, meet: &mut Rendezvous) -> Result<()> {
+    /// Joins it to the others', by a socket in the instance's directory or by any port that is free. Returns when a connection is
+    /// made, at the side that asks for it.
+    pub(super) fn join(&self, listens: bool, over: Over, meet: &mut Rendezvous) -> Result<()> {
         let path = meet.dir().join("socket");
-        let url = CString::new([b"ipc://", path.as_os_str().as_bytes()].concat())?;
-        if listens {
-            self.listen(&url)?;
-            meet.offer("socket", "listening")
-        } else {
-            meet.want("socket")?;
-            self.dial(&url)
+        let ipc = CString::new([b"ipc://", path.as_os_str().as_bytes()].concat())?;
+        match (over, listens) {
+            (Over::Ipc, true) => {
+                self.listen(&ipc)?;
+                meet.offer("socket", "listening")
+            }
+            (Over::Ipc, false) => {
+                meet.want("socket")?;
+                self.dial(&ipc)
+            }
+            (Over::Tcp, true) => meet.offer("port", &port(self.listen(&loopback("0")?)?)?),
+            (Over::Tcp, false) => self.dial(&loopback(&meet.want("port")?)?),
         }
     }
 
     #[allow(unsafe_code)]
-    fn listen(&self, url: &CStr) -> Result<()> {
-        // SAFETY: the socket is open, the address ends with a zero; nobody asks for the listener.
-        check(unsafe { nng_listen(self.0, url.as_ptr(), ptr::null_mut(), 0) }).context("listening")
+    fn listen(&self, url: &CStr) -> Result<nng_listener> {
+        let mut listener = nng_listener::default();
+        // SAFETY: the socket is open, the address ends with a zero, and the place is ours.
+        check(unsafe { nng_listen(self.0, url.as_ptr(), &mut listener, 0) }).context("listening")?;
+        Ok(listener)
     }
 
     #[allow(unsafe_code)]
@@ -206,6 +242,21 @@ impl Socket {
         // SAFETY: it takes any socket. That it was closed already is no fault.
         let _ = unsafe { nng_socket_close(self.0) };
     }
+}
+
+/// The address of a port on loopback.
+fn loopback(port: &str) -> Result<CString> {
+    Ok(CString::new(format!("tcp://127.0.0.1:{port}"))?)
+}
+
+/// The port that a listener was given.
+#[allow(unsafe_code)]
+fn port(listener: nng_listener) -> Result<String> {
+    let mut port = 0;
+    // SAFETY: it takes any listener, the option's name ends with a zero, and the place is ours.
+    check(unsafe { nng_listener_get_int(listener, NNG_OPT_BOUND_PORT.as_ptr().cast(), &mut port) })
+        .context("asking for the port")?;
+    Ok(port.to_string())
 }
 
 /// A message of the library, freed as it goes.
@@ -243,7 +294,7 @@ impl Drop for Message {
 }
 
 /// The sending end.
-pub(super) struct Sending {
+pub(crate) struct Sending {
     pub(super) socket: Socket,
     pub(super) len: usize,
 }
@@ -270,7 +321,7 @@ impl Tx for Sending {
 }
 
 /// The receiving end.
-pub(super) struct Receiving {
+pub(crate) struct Receiving {
     pub(super) socket: Socket,
 }
 

@@ -11,7 +11,7 @@ use nng_sys::{
     NNG_OPT_RECVBUF, NNG_OPT_RECVTIMEO, NNG_OPT_SENDBUF, nng_pub0_open, nng_sub0_open, nng_sub0_socket_subscribe,
 };
 
-use super::nng::{Receiving, Sending, Socket, check, half, version};
+use super::nng::{Over, Receiving, Sending, Socket, check, half, version};
 
 /// How long a receiver waits for a message that may have been lost.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -40,13 +40,13 @@ impl Carries<Raw> for NngPub {
             let socket = Socket::open(nng_sub0_open)?;
             socket.set(NNG_OPT_RECVBUF, half(case))?;
             subscribe(&socket)?;
-            socket.join(false, meet)?;
+            socket.join(false, Over::Ipc, meet)?;
             meet.offer(&format!("subscriber:{index}"), "connected")?;
             return Ok(Ends::consumer(index, Receiving { socket }));
         }
         let socket = Socket::open(nng_pub0_open)?;
         socket.set(NNG_OPT_SENDBUF, half(case))?;
-        socket.join(true, meet)?;
+        socket.join(true, Over::Ipc, meet)?;
         for index in 0..case.consumers() {
             meet.want(&format!("subscriber:{index}"))?;
         }

@@ -1,5 +1,5 @@
 //! zenoh, two peers and no router, over a UNIX socket: with the payload in the stream, and with the payload in zenoh's shared
-//! memory, of which the stream carries the place.
+//! memory, of which the stream carries the place; and over TCP on loopback.
 //!
 //! Its ends are driven by the calls that block, as the library offers them beside its futures. Threads of its own runtime read
 //! and write the sockets; what arrives waits in the library's own queue of bounded length, whose being full holds the sender
@@ -37,23 +37,34 @@ const LOST_AFTER: Duration = Duration::from_millis(20);
 /// What the allocator of shared memory keeps for itself: in all, and a message at the most.
 const OVERHEAD: [usize; 2] = [64 << 10, 128];
 
-/// `process/zenoh-unix` or `process/zenoh-shm`.
-pub(super) struct Zenoh {
+/// `process/zenoh-unix`, `process/zenoh-shm` or `network/zenoh`.
+pub(crate) struct Zenoh {
     name: &'static str,
     stands_on: &'static str,
     shared: bool,
+    /// Where a peer listens; a socket's name in the instance's directory is put after `unixsock-stream/`.
+    endpoint: &'static str,
 }
 
 pub(super) const UNIX: Zenoh = Zenoh {
     name: "process/zenoh-unix",
     stands_on: "zenoh between peers over a UNIX socket: put and recv, reliable, congestion control `block`",
     shared: false,
+    endpoint: "unixsock-stream/",
+};
+
+pub(crate) const NETWORK: Zenoh = Zenoh {
+    name: "network/zenoh",
+    stands_on: "zenoh between peers over TCP on 127.0.0.1: put and recv, reliable, congestion control `block`",
+    endpoint: "tcp/127.0.0.1:0",
+    ..UNIX
 };
 
 pub(super) const SHM: Zenoh = Zenoh {
     name: "process/zenoh-shm",
     stands_on: "zenoh between peers, payloads in its shared memory: alloc, put and recv; a sender without room sleeps and looks again",
     shared: true,
+    ..UNIX
 };
 
 impl Mechanism for Zenoh {
@@ -110,31 +121,34 @@ fn other(error: impl std::fmt::Display) -> io::Error {
 }
 
 impl Zenoh {
-    /// A peer's session: the consumer's listens on a socket in the instance's directory, a producer's connects to it, and
-    /// neither looks for others.
+    /// A peer's session: the consumer's listens, a producer's connects to it, and neither looks for others.
     fn session(&self, listens: bool, meet: &mut Rendezvous) -> Result<Session> {
         // Without payloads in it the library makes some too. Whose, one can see by the locks on them, as the library does that
         // takes away what dead programs left.
         meet.shared_memory("*.zenoh")?;
-        if !listens {
-            meet.want("peer")?;
-        }
-        let socket = format!("[\"unixsock-stream/{}\"]", meet.dir().join("socket").display());
+        let endpoint = match (listens, self.endpoint) {
+            (false, _) => meet.want("peer")?,
+            (true, "unixsock-stream/") => format!("unixsock-stream/{}", meet.dir().join("socket").display()),
+            (true, endpoint) => endpoint.to_owned(),
+        };
+        let endpoints = format!("[\"{endpoint}\"]");
         let mut config = Config::default();
         let mut set =
             |key: &str, value: &str| config.insert_json5(key, value).map_err(|error| fault(format!("{key}: {error}")));
         set("mode", "\"peer\"")?;
         set("scouting/multicast/enabled", "false")?;
         set("scouting/gossip/enabled", "false")?;
-        set("listen/endpoints", if listens { &socket } else { "[]" })?;
-        set("connect/endpoints", if listens { "[]" } else { &socket })?;
+        set("listen/endpoints", if listens { &endpoints } else { "[]" })?;
+        set("connect/endpoints", if listens { "[]" } else { &endpoints })?;
         set("transport/shared_memory/enabled", if self.shared { "true" } else { "false" })?;
         set("transport/shared_memory/mode", "\"init\"")?;
         // What is put into shared memory is put there here.
         set("transport/shared_memory/transport_optimization/enabled", "false")?;
         let session = ::zenoh::open(config).wait().map_err(|error| fault(format!("opening a session: {error}")))?;
         if listens {
-            meet.offer("peer", "listening")?;
+            // With the port that it was given.
+            let reached = session.info().locators().wait();
+            meet.offer("peer", reached.first().ok_or_else(|| fault("it listens nowhere"))?.as_str())?;
         }
         Ok(session)
     }
@@ -203,7 +217,7 @@ enum Source {
 }
 
 /// The sending end.
-pub(super) struct Sending {
+pub(crate) struct Sending {
     publisher: Publisher<'static>,
     source: Source,
 }
@@ -234,7 +248,7 @@ impl Tx for Sending {
 }
 
 /// The receiving end.
-pub(super) struct Receiving {
+pub(crate) struct Receiving {
     messages: Subscriber<FifoChannelHandler<Sample>>,
     /// How long to wait for one, where it may have been lost.
     patience: Option<Duration>,

@@ -20,8 +20,8 @@ use crate::buffer::Buffer;
 use crate::own_thread::OwnThread;
 use crate::room;
 
-/// `process/zeromq-ipc`, `process/zeromq-tcp` or `process/zeromq-req-rep`.
-pub(super) struct Zeromq {
+/// `process/zeromq-ipc`, `process/zeromq-tcp`, `process/zeromq-req-rep` or `network/zeromq`.
+pub(crate) struct Zeromq {
     name: &'static str,
     stands_on: &'static str,
     patterns: &'static [Pattern],
@@ -50,6 +50,8 @@ pub(super) const TCP: Zeromq = Zeromq {
     endpoint: "tcp://127.0.0.1:*",
     ..IPC
 };
+
+pub(crate) const NETWORK: Zeromq = Zeromq { name: "network/zeromq", ..TCP };
 
 pub(super) const REQ_REP: Zeromq = Zeromq {
     name: "process/zeromq-req-rep",
@@ -173,7 +175,7 @@ pub(super) fn stays(socket: Socket) -> Rc<Socket> {
 }
 
 /// The sending end.
-pub(super) struct Sending {
+pub(crate) struct Sending {
     pub(super) socket: Shared,
     pub(super) buffer: Buffer,
 }
@@ -187,7 +189,7 @@ impl Tx for Sending {
 }
 
 /// The receiving end.
-pub(super) struct Receiving {
+pub(crate) struct Receiving {
     pub(super) socket: Shared,
     pub(super) message: Message,
 }
