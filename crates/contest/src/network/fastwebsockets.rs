@@ -8,7 +8,7 @@ use std::rc::Rc;
 use ::fastwebsockets::{Frame, OpCode, Payload, Role as Side, WebSocket, WebSocketError};
 use anyhow::Result;
 use estafette_measure::case::{Case, Role};
-use estafette_measure::spec::Joins;
+use estafette_measure::spec::{Joins, Ownership};
 use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
@@ -26,6 +26,7 @@ impl Mechanism for Fastwebsockets {
         Spec::new("network/fastwebsockets")
             .version(env!("LOCKED_FASTWEBSOCKETS"))
             .stands_on("a WebSocket over TCP on 127.0.0.1, TCP_NODELAY, by tokio: write_frame and read_frame")
+            .ownership(Ownership::Owned)
             .joins(Joins::Standard)
     }
 }
