@@ -127,7 +127,10 @@ pub enum Joins {
     Overview,
     /// In the suite of its distance.
     Suite,
-    /// In the suite of its distance, from the profile `standard` on.
+    /// In the suite of its distance, from the profile `standard` on, in every cell.
+    Throughout,
+    /// In the suite of its distance, from the profile `standard` on; where a suite has more mechanisms than time, in the cells
+    /// that others lie around.
     Standard,
 }
 

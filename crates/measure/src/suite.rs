@@ -58,7 +58,10 @@ impl Suite {
                 (_, Profile::Quick) => spec.joins <= Joins::Suite,
                 // There are three times as many ways as a run has time for in every cell: each plays what it is there for
                 // once, in each of its ways to wait, and some of them what lies around.
-                (Suite::Ipc, Profile::Standard) => spec.joins <= Joins::Suite || is_base(cell, axes),
+                (Suite::Ipc, Profile::Standard) => spec.joins <= Joins::Throughout || is_base(cell, axes),
+                (Suite::Net, Profile::Standard) => {
+                    spec.joins <= Joins::Throughout || !axes.is_empty() || net(Profile::Quick).contains(cell)
+                }
                 _ => true,
             }
     }
@@ -96,6 +99,15 @@ pub struct Axes {
     pub places: Vec<Place>,
     /// How fast producers send, where it is not one at a time.
     pub loads: Vec<Load>,
+}
+
+impl Axes {
+    /// Whether the user gave none.
+    fn is_empty(&self) -> bool {
+        let Axes { patterns, payloads, producers, capacities, runtimes, waits, places, loads } = self;
+        let given = [patterns.len(), payloads.len(), producers.len(), capacities.len(), runtimes.len(), waits.len()];
+        given.iter().all(|len| *len == 0) && places.is_empty() && loads.is_empty()
+    }
 }
 
 fn cell(scope: Scope, pattern: Pattern, payload: Payload) -> Cell {

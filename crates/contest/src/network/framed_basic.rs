@@ -18,18 +18,21 @@ pub(super) struct FramedBasic {
     name: &'static str,
     stands_on: &'static str,
     over: Over,
+    joins: Joins,
 }
 
 pub(super) const TCP: FramedBasic = FramedBasic {
     name: "network/framed-basic",
     stands_on: "TCP on 127.0.0.1, TCP_NODELAY: a length of 4 bytes, then the message, by write_all and read_exact",
     over: Over::Tcp,
+    joins: Joins::Suite,
 };
 
 pub(super) const UNIX: FramedBasic = FramedBasic {
     name: "network/unix-framed-basic",
     stands_on: "a UNIX stream socket: a length of 4 bytes, then the message, by write_all and read_exact",
     over: Over::Unix,
+    joins: Joins::Standard,
 };
 
 impl Mechanism for FramedBasic {
@@ -37,7 +40,7 @@ impl Mechanism for FramedBasic {
         Spec::new(self.name)
             .stands_on(self.stands_on)
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::OneThread])
-            .joins(Joins::Standard)
+            .joins(self.joins)
     }
 }
 

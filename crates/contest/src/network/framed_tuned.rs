@@ -18,18 +18,21 @@ pub(super) struct FramedTuned {
     name: &'static str,
     stands_on: &'static str,
     over: Over,
+    joins: Joins,
 }
 
 pub(super) const TCP: FramedTuned = FramedTuned {
     name: "network/framed-tuned",
     stands_on: "TCP on 127.0.0.1, TCP_NODELAY: a length of 4 bytes and the message, many by one send and one recv",
     over: Over::Tcp,
+    joins: Joins::Throughout,
 };
 
 pub(super) const UNIX: FramedTuned = FramedTuned {
     name: "network/unix-framed-tuned",
     stands_on: "a UNIX stream socket: a length of 4 bytes and the message, many by one send and one recv",
     over: Over::Unix,
+    joins: Joins::Standard,
 };
 
 impl Mechanism for FramedTuned {
@@ -38,7 +41,7 @@ impl Mechanism for FramedTuned {
             .stands_on(self.stands_on)
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::OneThread])
             .waits(&[Wait::Block, Wait::Adaptive])
-            .joins(Joins::Standard)
+            .joins(self.joins)
     }
 }
 

@@ -19,15 +19,18 @@ use ::message_io::network::{Endpoint, NetEvent, NetworkController, NetworkProces
 use anyhow::{Context, Result, ensure};
 use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::spec::{Joins, Loss, Ordering};
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+use estafette_measure::{Carries, Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
 
 use super::frames::together;
+use super::pieces::Pieces;
 use super::udp::{MAX_DATAGRAM, PATIENCE};
 use crate::buffer::Buffer;
 use crate::process::credit::{Refund, Spend};
 
 /// The longest message that the library's WebSocket receives: the longest frame of tungstenite, unless told otherwise.
 const MAX_FRAME: usize = 16 << 20;
+
+const ALL: &[Pattern] = &[Pattern::PingPong, Pattern::Stream, Pattern::OneThread];
 
 /// `network/message-io-tcp` and its siblings.
 pub(super) struct MessageIo {
@@ -63,11 +66,13 @@ pub(super) const WS: MessageIo = MessageIo {
 impl Mechanism for MessageIo {
     fn spec(&self) -> Spec {
         let spec =
-            Spec::new(self.name).version(env!("LOCKED_MESSAGE_IO")).stands_on(self.stands_on).joins(Joins::Standard);
+            Spec::new(self.name).version(env!("LOCKED_MESSAGE_IO")).stands_on(self.stands_on).joins(Joins::Suite);
         match self.transport {
-            Transport::Tcp | Transport::FramedTcp => spec,
-            Transport::Udp => spec.max_message(MAX_DATAGRAM).ordering(Ordering::Unordered).loss(Loss::Counted),
-            Transport::Ws => spec.max_message(MAX_FRAME).patterns(&[Pattern::PingPong]),
+            Transport::Tcp | Transport::FramedTcp => spec.patterns(ALL),
+            Transport::Udp => {
+                spec.patterns(ALL).max_message(MAX_DATAGRAM).ordering(Ordering::Unordered).loss(Loss::Counted)
+            }
+            Transport::Ws => spec.max_message(MAX_FRAME).patterns(&[Pattern::PingPong, Pattern::OneThread]),
         }
     }
 }
@@ -89,10 +94,10 @@ impl Carries<Raw> for MessageIo {
         }
         let len = case.payload.len();
         let tx = Sending { controller, peer, message: Buffer::new(len), credit: spend };
-        let pieces = (self.transport == Transport::Tcp).then(|| Pieces { len, begun: Vec::with_capacity(len) });
+        let pieces = (self.transport == Transport::Tcp).then(|| Pieces::new(len));
         let inbox = Inbox { pieces, together: together(case), shown: 0, others: VecDeque::new(), gone: false };
         let rx = Receiving { processor, inbox, patience: lossy.then_some(PATIENCE), credit: refund };
-        Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(rx) }]))
+        Ok(Ends::both(role, tx, rx))
     }
 }
 
@@ -109,6 +114,9 @@ impl MessageIo {
         role: Role,
         meet: &mut Rendezvous,
     ) -> Result<Endpoint> {
+        if role == Role::All {
+            return self.join_itself(controller, processor);
+        }
         if let Role::Consumer(_) = role {
             let (listener, address) = controller.listen(self.transport, "127.0.0.1:0").context("listening")?;
             meet.offer("address", &address.to_string())?;
@@ -133,6 +141,21 @@ impl MessageIo {
             _ => None,
         });
         ensure!(connected, "message-io could not connect to {address}");
+        Ok(endpoint)
+    }
+
+    /// Joins a node to itself. Returns the end that sends.
+    fn join_itself(&self, controller: &NetworkController, processor: &mut NetworkProcessor) -> Result<Endpoint> {
+        let (_, address) = controller.listen(self.transport, "127.0.0.1:0").context("listening")?;
+        let (endpoint, _) = controller.connect(self.transport, address).context("connecting")?;
+        let mut ends = if self.is_lossy() { 1 } else { 2 };
+        while ends > 0 {
+            ends -= usize::from(joined(processor, |event| match event {
+                NetEvent::Connected(_, connected) => Some(connected),
+                NetEvent::Accepted(..) => Some(true),
+                _ => None,
+            }));
+        }
         Ok(endpoint)
     }
 }
@@ -266,48 +289,5 @@ impl Inbox {
     fn show(&mut self, message: &[u8], seen: &mut Verifier) {
         seen.bytes(message);
         self.shown += 1;
-    }
-}
-
-/// Messages of one length, in pieces of any.
-struct Pieces {
-    len: usize,
-    /// The beginning of a message.
-    begun: Vec<u8>,
-}
-
-impl Pieces {
-    /// Finds the messages that are whole with this piece.
-    #[inline(always)]
-    fn whole(&mut self, mut piece: &[u8], mut found: impl FnMut(&[u8])) {
-        if !self.begun.is_empty() {
-            let (more, rest) = piece.split_at(piece.len().min(self.len - self.begun.len()));
-            self.begun.extend_from_slice(more);
-            if self.begun.len() < self.len {
-                return;
-            }
-            found(&self.begun);
-            self.begun.clear();
-            piece = rest;
-        }
-        let messages = piece.chunks_exact(self.len);
-        self.begun.extend_from_slice(messages.remainder());
-        messages.for_each(found);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn messages_are_put_together_wherever_the_stream_is_cut() {
-        let stream: Vec<u8> = (0..60).collect();
-        for (len, cut) in (1..=20).flat_map(|len| (1..=60).map(move |cut| (len, cut))) {
-            let mut pieces = Pieces { len, begun: Vec::new() };
-            let mut found = Vec::new();
-            stream.chunks(cut).for_each(|piece| pieces.whole(piece, |message| found.push(message.to_vec())));
-            assert_eq!(found, stream.chunks_exact(len).collect::<Vec<_>>(), "messages of {len} in pieces of {cut}");
-        }
     }
 }

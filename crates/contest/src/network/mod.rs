@@ -15,6 +15,7 @@ mod framed_tuned;
 mod frames;
 #[cfg(feature = "message-io")]
 mod message_io;
+mod pieces;
 #[cfg(feature = "quic")]
 mod quic;
 mod socket;

@@ -18,7 +18,7 @@ impl Mechanism for TcpTuned {
             .stands_on("TCP on 127.0.0.1, TCP_NODELAY: many messages by one send and one recv")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::OneThread])
             .waits(&[Wait::Block, Wait::Adaptive])
-            .joins(Joins::Standard)
+            .joins(Joins::Throughout)
     }
 }
 

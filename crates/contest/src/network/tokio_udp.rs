@@ -38,7 +38,7 @@ impl Carries<Raw> for TokioUdp {
 
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         let runtime = Arc::new(runtime()?);
-        let socket = joined(case, role, meet)?;
+        let [_, socket] = joined(case, role, meet)?;
         socket.set_nonblocking(true)?;
         let _inside = runtime.enter();
         let socket = Arc::new(UdpSocket::from_std(socket)?);

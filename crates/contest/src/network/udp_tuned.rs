@@ -38,7 +38,7 @@ impl Mechanism for UdpTuned {
             .max_message(MAX_DATAGRAM)
             .ordering(Ordering::Unordered)
             .loss(Loss::Counted)
-            .joins(Joins::Standard)
+            .joins(Joins::Throughout)
     }
 }
 

@@ -25,7 +25,7 @@ impl Mechanism for WsBasic {
             .version(env!("LOCKED_TUNGSTENITE"))
             .stands_on("a WebSocket over TCP on 127.0.0.1, TCP_NODELAY, by tungstenite: send and read")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::OneThread])
-            .joins(Joins::Standard)
+            .joins(Joins::Suite)
     }
 }
 

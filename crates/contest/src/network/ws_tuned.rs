@@ -34,7 +34,7 @@ impl Mechanism for WsTuned {
             )
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::OneThread])
             .waits(&[Wait::Block, Wait::Adaptive])
-            .joins(Joins::Standard)
+            .joins(Joins::Throughout)
     }
 }
 

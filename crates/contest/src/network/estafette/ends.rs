@@ -1,11 +1,13 @@
 //! The ends: what is sent, one by one or many together, and what is received.
 
+use std::collections::VecDeque;
 use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
 
 use estafette_measure::{Generator, Rx, Tx, Verifier};
 use estafette_net::{Batch, Handle, Outcome};
 
+use super::super::pieces::Pieces;
 use super::side::Held;
 use crate::buffer::Buffer;
 
@@ -122,10 +124,11 @@ pub(in crate::network) struct Receiving {
 
 /// Messages of one length, of which pieces come.
 struct Stream {
-    len: usize,
-    /// What came behind the last message that was looked at.
-    rest: Vec<u8>,
-    at: usize,
+    pieces: Pieces,
+    /// Whether all that come are looked at as they do: nobody asks when each came.
+    together: bool,
+    /// Those that wait to be asked for.
+    others: VecDeque<Vec<u8>>,
 }
 
 impl Receiving {
@@ -134,36 +137,35 @@ impl Receiving {
     }
 
     /// Of messages without bounds, which have all this length.
-    pub(super) fn of_length(mut self, len: usize) -> Receiving {
-        self.stream = Some(Stream { len, rest: Vec::new(), at: 0 });
+    pub(super) fn of_length(mut self, len: usize, together: bool) -> Receiving {
+        self.stream = Some(Stream { pieces: Pieces::new(len), together, others: VecDeque::new() });
         self
     }
 }
 
 impl Stream {
-    /// Looks at the next message, where it lies in a piece if it does whole.
+    /// Looks at the next message, or at all that are whole with the next piece.
     #[inline(always)]
     fn read_into(&mut self, side: &mut Held, seen: &mut Verifier) -> io::Result<()> {
-        let Stream { len, rest, at } = self;
-        loop {
-            if let Some(message) = rest.get(*at..*at + *len) {
-                seen.bytes(message);
-                *at += *len;
-                return Ok(());
-            }
-            let whole = side.next(|piece| {
-                rest.drain(..std::mem::take(at));
-                let (message, behind) = match piece.split_at_checked(*len) {
-                    Some((message, behind)) if rest.is_empty() => (Some(message), behind),
-                    _ => (None, piece),
-                };
-                rest.extend_from_slice(behind);
-                message.map(|message| seen.bytes(message)).is_some()
-            })?;
-            if whole {
-                return Ok(());
-            }
+        let Stream { pieces, together, others } = self;
+        if let Some(message) = others.pop_front() {
+            seen.bytes(&message);
+            return Ok(());
         }
+        let mut found = false;
+        while !found {
+            side.next(|piece| {
+                pieces.whole(piece, |message| {
+                    if *together || !found {
+                        seen.bytes(message);
+                    } else {
+                        others.push_back(message.to_vec());
+                    }
+                    found = true;
+                });
+            })?;
+        }
+        Ok(())
     }
 }
 

@@ -26,42 +26,49 @@ pub(super) struct Estafette {
     stands_on: &'static str,
     /// The scheme of its addresses.
     scheme: &'static str,
+    joins: Joins,
 }
 
 pub(super) const TCP: Estafette = Estafette {
     name: "network/tcp-estafette",
     stands_on: "estafette-net: tcp:// on 127.0.0.1, messages of one length put together by the receiver",
     scheme: "tcp",
+    joins: Joins::Suite,
 };
 
 pub(super) const FRAMED: Estafette = Estafette {
     name: "network/framed-estafette",
     stands_on: "estafette-net: tcp+msg:// on 127.0.0.1, a batch for a stream",
     scheme: "tcp+msg",
+    joins: Joins::Suite,
 };
 
 pub(super) const UNIX: Estafette = Estafette {
     name: "network/unix-framed-estafette",
     stands_on: "estafette-net: unix+msg://, a batch for a stream",
     scheme: "unix+msg",
+    joins: Joins::Standard,
 };
 
 pub(super) const WS: Estafette = Estafette {
     name: "network/ws-estafette",
     stands_on: "estafette-net: ws:// on 127.0.0.1, masked by the client, a batch for a stream",
     scheme: "ws",
+    joins: Joins::Suite,
 };
 
 pub(super) const TLS: Estafette = Estafette {
     name: "network/tls-estafette",
     stands_on: "estafette-net: tls+msg:// on 127.0.0.1, by rustls, a batch for a stream",
     scheme: "tls+msg",
+    joins: Joins::Standard,
 };
 
 pub(super) const UDP: Estafette = Estafette {
     name: "network/udp-estafette",
     stands_on: "estafette-net: udp:// on 127.0.0.1, a batch for a stream",
     scheme: "udp",
+    joins: Joins::Suite,
 };
 
 impl Estafette {
@@ -76,7 +83,7 @@ impl Mechanism for Estafette {
             .version(env!("LOCKED_ESTAFETTE_NET"))
             .stands_on(self.stands_on)
             .waits(&[Wait::Block, Wait::Adaptive])
-            .joins(Joins::Standard);
+            .joins(self.joins);
         if self.is_lossy() {
             let spec = spec.patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::OneThread]);
             return spec.max_message(65_507).ordering(Ordering::Unordered).loss(Loss::Counted);
@@ -146,7 +153,7 @@ impl Carries<Raw> for Estafette {
             tx => tx,
         });
         let rx = rx.map(|side| match Receiving::new(side) {
-            rx if self.scheme == "tcp" => rx.of_length(len),
+            rx if self.scheme == "tcp" => rx.of_length(len, together(case)),
             rx => rx,
         });
         let role = if one_thread { Role::Producer(0) } else { role };
