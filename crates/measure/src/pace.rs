@@ -26,8 +26,9 @@ const SLOWEST: f64 = 1.0 / 256.0;
 /// A slice whose last messages had not arrived as it ended, to more than this share, was too fast: the receiver's buffer
 /// fills up, and nothing is lost only because the slice is over. Some share is always on its way to the consumer's look.
 const MAX_BEHIND: f64 = 0.05;
-/// So many may be on their way whatever the share: the last ones have just been sent, or arrived and not been told of.
-const FEW: f64 = 32.0;
+/// So many may be on their way whatever the share: the last ones have just been sent, 64 of them by one call, or arrived and
+/// not been told of.
+const FEW: f64 = 96.0;
 /// The consumer tells no more often than this.
 const TELL_NS: u64 = 25_000;
 /// Of the rate that was found, so much is used.

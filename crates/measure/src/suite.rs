@@ -341,9 +341,12 @@ pub fn replace(cells: Vec<Cell>, axes: &Axes) -> Vec<Cell> {
     expand(&mut cells, &axes.patterns, |cell, &pattern| {
         // What goes with another pattern does not go with this one.
         let Cell { runtime, wait, place, .. } = *cell;
+        let usual = self::cell(cell.scope, pattern, cell.payload);
+        // One thread is on one core, and others are not.
+        let place = if pattern.in_one_thread() == cell.pattern.in_one_thread() { place } else { usual.place };
         match cell.pattern == pattern {
             true => cell.clone(),
-            false => Cell { runtime, wait, place, ..self::cell(cell.scope, pattern, cell.payload) },
+            false => Cell { runtime, wait, place, ..usual },
         }
     });
     expand(&mut cells, &axes.payloads, |cell, &payload| Cell { payload, ..cell.clone() });

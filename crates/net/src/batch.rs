@@ -14,6 +14,8 @@ use crate::shared::{Command, Shared};
 
 /// How many bytes are collected before they are sent.
 const MOST: usize = 64 << 10;
+/// How many datagrams are.
+const MOST_DATAGRAMS: usize = 4096;
 
 /// Collects messages for one endpoint, and sends them together: when some 64 KiB are there, when asked to, and at its end.
 ///
@@ -110,9 +112,9 @@ impl<S> Batch<S> {
     /// is to write all of it: what it finds there is of earlier messages.
     #[inline]
     pub fn push_with(&mut self, len: usize, write: impl FnOnce(&mut [u8])) -> Outcome {
-        if self.len() + len > MOST && !self.is_empty() {
-            let outcome = self.flush();
-            if !outcome.taken() {
+        if (self.len() + len > MOST && !self.is_empty()) || self.lengths.len() >= MOST_DATAGRAMS {
+            // Of datagrams that the system did not send, only the one who asks is told.
+            if let outcome @ (Outcome::Full | Outcome::Closed) = self.flush() {
                 return outcome;
             }
         }
@@ -149,11 +151,17 @@ impl<S> Batch<S> {
         self.len() == 0 && self.lengths.is_empty()
     }
 
-    /// Sends what was collected. On [`Outcome::Full`] it stays, and `Drained` tells when to try again.
+    /// Sends what was collected. On [`Outcome::Full`] it stays, and `Drained` tells when to try again. Of datagrams that the
+    /// system does not send, the last is told: none of them stays.
     pub fn flush(&mut self) -> Outcome {
         match &self.way {
             _ if self.is_empty() => Outcome::Sent,
             Some(Way::Stream(connection)) => match connection.send_frames(self.frames.there()) {
+                Ok(Some(Outcome::Closed)) => {
+                    // Nothing more will be sent there, and the connection can go.
+                    self.way = None;
+                    Outcome::Closed
+                }
                 Ok(Some(outcome)) => {
                     if outcome.taken() {
                         self.frames.filled = 0;

@@ -127,9 +127,9 @@ impl Connection {
         }
     }
 
-    /// Epoll tells of room where it is asked to, and only there; it has been asked to begin with.
-    pub(crate) fn asks_for(&self, room: Room) {
-        self.lock().room = Some((room, true));
+    /// Epoll tells of room where it is asked to, and only there; whether it has been.
+    pub(crate) fn asks_for(&self, room: Room, asked: bool) {
+        self.lock().room = Some((room, asked));
     }
 
     /// Has epoll tell of room, or not any more, where it does so on request.
@@ -164,6 +164,7 @@ impl Connection {
         }
         let mut out = self.lock();
         let outcome = match out.phase {
+            Phase::Open if out.ends => Ok(Outcome::Closed),
             Phase::Open if out.queue.is_empty() && !self.masks() => {
                 let header = self.header(kind, payload.len(), None);
                 self.write_through(&mut out, header, payload)
@@ -231,11 +232,11 @@ impl Connection {
     pub(crate) fn send_frames(&self, frames: &[u8]) -> io::Result<Option<Outcome>> {
         let mut out = self.lock();
         match out.phase {
-            Phase::Open if out.queue.is_empty() => {
+            Phase::Open if out.queue.is_empty() && !out.ends => {
                 let outcome = self.write_through(&mut out, Header::NONE, frames);
                 self.or_broken(&mut out, outcome).map(Some)
             }
-            Phase::Opening if out.ends => Ok(Some(Outcome::Closed)),
+            Phase::Open | Phase::Opening if out.ends => Ok(Some(Outcome::Closed)),
             Phase::Open | Phase::Opening => {
                 if !self.has_room(&mut out, frames.len()) {
                     return Ok(Some(Outcome::Full));
@@ -317,7 +318,16 @@ impl Connection {
                 Err(error) => return Err(error),
             }
         }
-        Ok(Outcome::Sent)
+        self.left(out)
+    }
+
+    /// All was written: what became of it, as the link may keep a part.
+    fn left(&self, out: &mut Outgoing) -> io::Result<Outcome> {
+        if self.flush_link()? {
+            return Ok(Outcome::Sent);
+        }
+        out.owes_drained = true;
+        Ok(Outcome::Queued)
     }
 
     /// Puts a message behind what waits. If nothing does, it is written.
@@ -342,7 +352,7 @@ impl Connection {
         if !opening && !waits {
             self.drain(out)?;
             if out.queue.is_empty() {
-                return Ok(Outcome::Sent);
+                return self.left(out);
             }
         }
         out.owes_drained = true;

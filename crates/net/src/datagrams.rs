@@ -39,7 +39,7 @@ impl Socket {
     }
 
     /// There is room, as epoll told: whether a sender waits to hear of it.
-    pub(crate) fn has_room(&self) -> bool {
+    pub(crate) fn take_waiting(&self) -> bool {
         self.set_waits(false)
     }
 
@@ -54,9 +54,10 @@ impl Socket {
         before
     }
 
-    /// Sends datagrams that lie one behind the other. How many were sent, their bytes, and what became of the next.
+    /// Sends datagrams that lie one behind the other. How many are done with, their bytes, and what became
+    /// of the next, or of the last one that the system did not send.
     pub(crate) fn send_many(&self, bytes: &[u8], lengths: &[usize], to: Option<SocketAddr>) -> (usize, usize, Outcome) {
-        let (mut sent, mut at) = (0, 0);
+        let (mut sent, mut at, mut last) = (0, 0, Outcome::Sent);
         for run in lengths.chunk_by(|one, other| one == other) {
             let (each, end) = (run[0], at + run.len() * run[0]);
             let until = sent + run.len();
@@ -69,13 +70,16 @@ impl Socket {
                     Ok(bytes) => bytes.checked_div(each).unwrap_or(1).clamp(1, until - sent),
                     Err(Outcome::Full) => return (sent, at, Outcome::Full),
                     // One that the system does not send is gone, as a datagram may be; the others are tried.
-                    Err(_) => 1,
+                    Err(outcome) => {
+                        last = outcome;
+                        1
+                    }
                 };
                 sent += count;
                 at += count * each;
             }
         }
-        (sent, at, Outcome::Sent)
+        (sent, at, last)
     }
 
     pub(crate) fn send(&self, datagram: &[u8], to: Option<SocketAddr>) -> Outcome {

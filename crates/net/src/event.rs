@@ -35,8 +35,8 @@ impl Endpoint {
 /// At one connection: first `Connected` or `Accepted`, then any number of `Message` in the order in which they were sent and
 /// of `Drained`, and at last one `Closed`; where that was asked for, one `Finished` before, after which no `Message` comes. A
 /// connection that did not come about has `Closed` alone. One that is [made again](crate::Options::reconnect) begins anew with
-/// each `Lost`, and has its `Closed` at the very end. Datagrams have `Message` and `Drained` only, and nothing is promised
-/// of their order.
+/// each `Lost`, and has its `Closed` at the very end. A socket of datagrams has `Message`, `Drained` and one `Closed` only, and
+/// nothing is promised of their order.
 #[derive(Debug)]
 pub enum Event<'a, S> {
     /// What [`Handle::connect`](crate::Handle::connect) began is there, a WebSocket's handshake included.

@@ -123,6 +123,11 @@ impl<S> Handle<S> {
                 key
             }
         };
+        if self.shared.gone.load(Ordering::SeqCst) {
+            // The node went meanwhile, and will not see what was put there.
+            self.shared.remove(key);
+            return Err(Error::Gone);
+        }
         Ok(Endpoint::new(key))
     }
 

@@ -10,6 +10,7 @@ mod names;
 mod opening;
 mod pausing;
 mod reading;
+mod telling;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -28,9 +29,9 @@ use crate::backend::{Backend, Ready, backend};
 use crate::codec::Kind;
 use crate::connection::{Connection, Flushed};
 use crate::datagrams::Socket;
-use crate::event::{Bytes, Endpoint, Event, Message, Reason};
+use crate::event::{Endpoint, Event, Reason};
 use crate::handle::Handle;
-use crate::incoming::{Incoming, Place, SHARED, Window, after};
+use crate::incoming::{Incoming, Place, SHARED, Window};
 use crate::limits::Limits;
 use crate::run::Run;
 use crate::scheme::Scheme;
@@ -139,6 +140,8 @@ impl<S> Node<S> {
     ///
     /// As [`Node::new`].
     pub fn with_limits(limits: Limits) -> io::Result<Node<S>> {
+        // Of nothing no turn would come to an end.
+        let limits = Limits { turn: limits.turn.max(1), ..limits };
         let (backend, registry) = backend()?;
         let transports: [(&str, Arc<dyn Transport>); _] = [
             ("inproc", Arc::new(Inproc)),
@@ -204,144 +207,6 @@ impl<S> Node<S> {
             }
         }
         Ok(())
-    }
-
-    /// Tells what is there now, at least one event if one comes in time, and how many it were. For a loop of one's own: a
-    /// timeout of zero never waits, `None` waits for as long as it takes, or until [`Handle::stop`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Node::run`].
-    pub fn poll(&mut self, timeout: Option<Duration>, mut tell: impl FnMut(Event<'_, S>)) -> io::Result<usize> {
-        let mut count = 0;
-        let mut timeout = timeout;
-        loop {
-            count += self.tell_run(&mut tell);
-            match self.next_of_all(timeout)? {
-                Some(event) => tell(event),
-                None => return Ok(count),
-            }
-            count += 1;
-            timeout = Some(Duration::ZERO);
-            if self.now.is_empty() && self.current.is_none() && self.outbox.is_empty() {
-                return Ok(count);
-            }
-        }
-    }
-
-    /// Tells the messages that lie whole behind the last one, and how many they were.
-    #[inline]
-    fn tell_run(&mut self, tell: &mut impl FnMut(Event<'_, S>)) -> usize {
-        let mut count = 0;
-        let Some(run) = &mut self.run else { return count };
-        while let Some(at) = run.next(&mut self.buffer) {
-            tell(Event::Message(run.from, Message { bytes: Bytes::Lent(&self.buffer[at]), kind: Kind::Binary }));
-            count += 1;
-        }
-        count
-    }
-
-    /// The next event, or none if none comes in time. `None` waits for as long as it takes, or until [`Handle::stop`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Node::run`].
-    // The message that is found first need not be moved to memory then, only to be read from there.
-    #[inline(always)]
-    pub fn next(&mut self, timeout: Option<Duration>) -> io::Result<Option<Event<'_, S>>> {
-        if let Some(run) = &mut self.run
-            && let Some(at) = run.next(&mut self.buffer)
-        {
-            let message = Message { bytes: Bytes::Lent(&self.buffer[at]), kind: Kind::Binary };
-            return Ok(Some(Event::Message(run.from, message)));
-        }
-        self.next_of_all(timeout)
-    }
-
-    /// As [`Node::next`], of whatever it is.
-    #[inline(never)]
-    fn next_of_all(&mut self, timeout: Option<Duration>) -> io::Result<Option<Event<'_, S>>> {
-        let next = self.advance(timeout)?;
-        Ok(next.map(|next| self.told(next)))
-    }
-
-    fn told(&mut self, next: Next<S>) -> Event<'_, S> {
-        match next {
-            Next::Event(event) => event,
-            Next::Message(from, place, kind) => Event::Message(from, self.message(from, place, kind)),
-        }
-    }
-
-    /// Lends a message from where it lies.
-    fn message(&mut self, from: Endpoint, place: Place, kind: Kind) -> Message<'_> {
-        let index = from.key.index as usize;
-        let at: Range<usize> = match place {
-            Place::Shared(at) => at,
-            Place::Held | Place::Assembled => {
-                self.told = Some((index, place.clone()));
-                let Some(Some(Entry::Stream(incoming))) = self.entries.get_mut(index) else {
-                    unreachable!("its message has just been read")
-                };
-                let owner = match place {
-                    Place::Held => incoming.held(),
-                    _ => incoming.decoder.assembled(),
-                };
-                return Message { bytes: Bytes::Whole(owner), kind };
-            }
-        };
-        Message { bytes: Bytes::Lent(&self.buffer[at]), kind }
-    }
-
-    /// Goes on until there is something to tell, or the time is over.
-    fn advance(&mut self, timeout: Option<Duration>) -> io::Result<Option<Next<S>>> {
-        if let Some(mut run) = self.run.take() {
-            if let Some(at) = run.next(&mut self.buffer) {
-                let from = run.from;
-                self.run = Some(run);
-                return Ok(Some(Next::Message(from, Place::Shared(at), Kind::Binary)));
-            }
-            if let Some((_, window)) = &mut self.current {
-                window.go_on_at(run.start());
-            }
-        }
-        if let Some((index, place)) = self.told.take()
-            && let Some(Some(Entry::Stream(incoming))) = self.entries.get_mut(index)
-        {
-            incoming.release_told(&place);
-        }
-        let mut until = None;
-        let mut waited = false;
-        loop {
-            if let Some(event) = self.outbox.pop_front() {
-                return Ok(Some(Next::Event(event)));
-            }
-            if let Some((index, window)) = self.current.take() {
-                if let Some(next) = self.read_on(index, window) {
-                    return Ok(Some(next));
-                }
-                continue;
-            }
-            if let Some(index) = self.now.pop_front() {
-                self.begin(index);
-                continue;
-            }
-            if waited && timeout == Some(Duration::ZERO) || self.shared.stopped.load(Ordering::SeqCst) {
-                return Ok(None);
-            }
-            let left = match timeout {
-                None => None,
-                Some(timeout) => {
-                    let now = Instant::now();
-                    let until = *until.get_or_insert_with(|| after(now, timeout));
-                    if waited && now >= until {
-                        return Ok(None);
-                    }
-                    Some(until.saturating_duration_since(now))
-                }
-            };
-            self.turn(left)?;
-            waited = true;
-        }
     }
 
     /// Begins a turn: waits, unless there is something to do, and looks at what has become ready.
@@ -490,7 +355,7 @@ impl<S> Node<S> {
                 }
             }
             Entry::Datagrams { key, socket, .. } => {
-                if ready.writable && socket.has_room() {
+                if ready.writable && socket.take_waiting() {
                     self.outbox.push_back(Event::Drained(Endpoint::new(*key)));
                 }
             }

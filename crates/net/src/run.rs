@@ -51,3 +51,66 @@ impl Run {
         Some(base + at.start..base + at.end)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::codec::websocket::{Opening, Side};
+    use crate::codec::{Decoder, Item, Kind};
+    use crate::limits::Limits;
+    use crate::scheme::Scheme;
+    use crate::slab::Slab;
+
+    /// A frame, or what might be one: its first bytes are likely to be those of some.
+    fn input() -> impl Strategy<Value = Vec<u8>> {
+        let first = prop_oneof![Just(0x82_u8), Just(0), any::<u8>()];
+        let second = prop_oneof![0_u8..4, 0x80_u8..0x84, Just(126), Just(254), Just(127), any::<u8>()];
+        let rest = prop::collection::vec(prop_oneof![0_u8..4, any::<u8>()], 0..300);
+        (first, second, rest).prop_map(|(first, second, rest)| [vec![first, second], rest].concat())
+    }
+
+    /// What a decoder that has had its handshake finds.
+    fn found(scheme: Scheme, side: Side, limits: &Limits, input: &mut [u8]) -> Option<(usize, Item)> {
+        let mut decoder = scheme.decoder(side, Opening::Request, limits);
+        if let Decoder::WebSocket(decoder) = &mut decoder {
+            decoder.skip_opening();
+        }
+        decoder.decode(input).ok().map(|step| (step.consumed, step.item))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(20_000))]
+        #[test]
+        fn what_a_rule_finds_the_decoder_finds_too(input in input(), which in 0..3, most in 0_usize..400) {
+            let limits = Limits { message: most, ..Limits::default() };
+            let (scheme, side, rule) = match which {
+                0 => (Scheme::Length, Side::Server, Rule::Length { most }),
+                1 => (Scheme::WebSocket, Side::Server, Rule::WebSocket { masked: true, most }),
+                _ => (Scheme::WebSocket, Side::Client, Rule::WebSocket { masked: false, most }),
+            };
+            let key = Slab::new().insert_with(|_| ());
+            let (mut ours, mut theirs) = (input.clone(), input);
+            let mut run = Run::new(Endpoint::new(key), rule, 0..ours.len());
+            let whole = run.next(&mut ours);
+            let found = found(scheme, side, &limits, &mut theirs);
+            match whole {
+                Some(at) => {
+                    prop_assert_eq!(found, Some((run.start(), Item::Message { at: at.clone(), kind: Kind::Binary })));
+                    prop_assert_eq!(&ours[at.clone()], &theirs[at]);
+                }
+                // Of messages of bytes that lie there whole it overlooks none.
+                None => {
+                    let message = matches!(found, Some((_, Item::Message { kind: Kind::Binary, .. })));
+                    prop_assert!(!message || long(&ours));
+                }
+            }
+        }
+    }
+
+    /// Whether a WebSocket's frame says its length in eight bytes: the rule leaves that to the decoder.
+    fn long(frame: &[u8]) -> bool {
+        frame[1] & 0x7f == 127 || frame.len() < 4
+    }
+}

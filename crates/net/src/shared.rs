@@ -181,13 +181,13 @@ impl<S> Shared<S> {
         self.registry.add(listener.source(), key.index as usize, false)
     }
 
-    /// Has epoll tell of a connection.
-    pub(crate) fn watch(&self, connection: &Connection, key: Key) -> io::Result<()> {
-        if connection.link.room_on_request() {
-            connection.asks_for(self.room(key));
+    /// Has epoll tell of a connection; of room, if that tells whether it has connected.
+    pub(crate) fn watch(&self, connection: &Connection, key: Key, connects: bool) -> io::Result<()> {
+        let on_request = connection.link.room_on_request();
+        if on_request {
+            connection.asks_for(self.room(key), connects);
         }
-        // Whether it has connected, room tells.
-        self.registry.add(connection.link.source(), key.index as usize, true)
+        self.registry.add(connection.link.source(), key.index as usize, connects || !on_request)
     }
 
     fn room(&self, key: Key) -> Room {
@@ -204,7 +204,7 @@ impl<S> Shared<S> {
     ) -> io::Result<(Key, Begun)> {
         let connection = self.make(link, scheme, Side::Server, half_open);
         let key = self.insert(Resource::Stream(connection.clone()));
-        if let Err(error) = self.watch(&connection, key) {
+        if let Err(error) = self.watch(&connection, key, false) {
             self.remove(key);
             return Err(error);
         }
@@ -215,7 +215,8 @@ impl<S> Shared<S> {
     /// Makes the end of a client, connecting to the first of `to` that the system does not refuse at once.
     fn client(&self, address: &Address, to: Vec<SocketAddr>, options: &Options) -> io::Result<Client> {
         let (transport, scheme) = self.transport(address).map_err(io::Error::other)?;
-        let options = Options { host: address.host().map(str::to_owned), ..options.clone() };
+        let host = options.host.clone().or_else(|| address.host().map(str::to_owned));
+        let options = Options { host, ..options.clone() };
         let mut to = to.into_iter();
         let mut place = to.next().map_or_else(|| Ok(address.clone()), |first| numeric(address, first))?;
         let opened = loop {
@@ -254,7 +255,7 @@ impl<S> Shared<S> {
         let key = self.insert(Resource::Stream(connection.clone()));
         // The node's thread has to know of it before epoll tells of it.
         lock(&self.commands).push(Command::Begin(key, begun));
-        if let Err(error) = self.watch(&connection, key) {
+        if let Err(error) = self.watch(&connection, key, true) {
             self.command(Command::Broken(key, connection, error));
         }
         self.wake();

@@ -5,9 +5,9 @@
 //! written by hand. Its latency is that of one thread that sends and receives, which wakes nobody; a round trip between two
 //! processes stands in a table of its own.
 
-use estafette_measure::case::{Load, Pattern};
+use estafette_measure::case::{Cell, Load, Pattern, Place};
 use estafette_measure::ranking::{Ranking, RowResult};
-use estafette_measure::spec::{Scope, Wait};
+use estafette_measure::spec::{Loss, Scope, Wait};
 use estafette_measure::units;
 
 use crate::columns::{Left, Right, columns, plain, wrapped};
@@ -36,14 +36,15 @@ const LIBRARIES: usize = 3;
 
 /// The length of the messages whose throughput the reference measures.
 const CHUNK: usize = 65_507;
-/// The longest that its latency is measured with: a datagram says in 8 bytes which it is.
-const BYTE: usize = 8;
+/// That of its latency, and of a datagram, which has to say which it is.
+const BYTE: usize = 1;
+const DATAGRAM: usize = 8;
 
 /// One of the two tables: its title, its cell, a figure, and what a figure is beside that by hand.
 struct Shown {
     title: &'static str,
     pattern: Pattern,
-    lengths: std::ops::RangeInclusive<usize>,
+    length: usize,
     figure: fn(&RowResult) -> String,
     beside: (&'static str, fn(f64, f64) -> String),
 }
@@ -52,21 +53,21 @@ const SHOWN: [Shown; 3] = [
     Shown {
         title: "Throughput: a stream of 65,507 bytes a message; efficiency beside basic",
         pattern: Pattern::Stream,
-        lengths: CHUNK..=CHUNK,
+        length: CHUNK,
         figure: |result| units::bandwidth(CHUNK as f64 * 1e9 / result.metric_ns),
         beside: ("efficiency", |ns, by_hand| percent(by_hand / ns)),
     },
     Shown {
         title: "Latency of 1 byte (UDP: 8) that one thread sends and receives; overhead over basic",
         pattern: Pattern::OneThread,
-        lengths: 1..=BYTE,
+        length: BYTE,
         figure: |result| units::duration(result.metric_ns),
         beside: ("overhead", added),
     },
     Shown {
         title: "Round trip of 1 byte (UDP: 8) between two processes that sleep; overhead over basic",
         pattern: Pattern::PingPong,
-        lengths: 1..=BYTE,
+        length: BYTE,
         figure: |result| units::duration(result.metric_ns),
         beside: ("overhead", added),
     },
@@ -90,16 +91,20 @@ pub(crate) fn tables(rankings: &[Ranking]) -> String {
 type Entry<'a> = (&'static str, &'a str, &'a RowResult);
 
 fn table(shown: &Shown, rankings: &[Ranking]) -> Vec<String> {
-    let wanted = rankings.iter().filter(|ranking| {
+    let there = |ranking: &&Ranking| {
         let cell = &ranking.cell;
-        let usual = cell.wait == Wait::Block && cell.load == Load::Saturated;
-        let there = cell.scope == Scope::Network && cell.pattern == shown.pattern;
-        there && usual && shown.lengths.contains(&cell.payload.len())
-    });
-    let rows = wanted.flat_map(|ranking| ranking.rows.iter().filter(|row| !row.control));
-    let entries: Vec<Entry<'_>> = rows
-        .filter_map(|row| {
-            let (transport, library) = parts(&row.spec.name)?;
+        let usual = cell.wait == Wait::Block && cell.load == Load::Saturated && cell.capacity == Cell::CAPACITY;
+        let place = if shown.pattern.in_one_thread() { Place::SameCore } else { Place::OtherCore };
+        cell.scope == Scope::Network && cell.pattern == shown.pattern && usual && cell.place == place
+    };
+    let entries: Vec<Entry<'_>> = rankings
+        .iter()
+        .filter(there)
+        .flat_map(|ranking| ranking.rows.iter().map(move |row| (ranking.cell.payload.len(), row)))
+        .filter_map(|(len, row)| {
+            let says_which = row.spec.loss == Loss::Counted && shown.length == BYTE;
+            let wanted = if says_which { DATAGRAM } else { shown.length };
+            let (transport, library) = parts(&row.spec.name).filter(|_| len == wanted && !row.control)?;
             Some((transport, library, row.result.as_ref()?))
         })
         .collect();

@@ -85,7 +85,7 @@ fn is_told(rivals: usize, on_request: bool) {
         let (system, socket) = (system.clone(), socket.clone());
         thread::spawn(move || {
             while system.wait() {
-                if socket.has_room() {
+                if socket.take_waiting() {
                     return true;
                 }
             }

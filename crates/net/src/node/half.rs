@@ -17,11 +17,13 @@ impl<S> Node<S> {
             return;
         }
         incoming.sending = Sending::Finishing;
-        if incoming.opening.is_some() || incoming.ending.is_some() {
+        if incoming.ending.is_some() {
             return;
         }
-        let connection = incoming.connection.clone();
+        let (connection, opening) = (incoming.connection.clone(), incoming.opening.is_some());
+        // Once more, as another may have taken the place of the one that was told when it was asked for.
         match connection.begin_finish(&usual_farewell().payload()) {
+            Ok(()) if opening => {}
             Ok(()) => {
                 self.became_writable(key);
             }

@@ -206,7 +206,7 @@ impl<S> Node<S> {
         let begun = self.shared.begin_instead((key, &before), address, to, options)?;
         let connection = begun.connection.clone();
         self.look_after(key, *begun);
-        if let Err(error) = self.shared.watch(&connection, key) {
+        if let Err(error) = self.shared.watch(&connection, key, true) {
             self.broken(key, error);
         }
         Ok(())

@@ -135,6 +135,8 @@ impl<S> Node<S> {
         }
         match socket.datagrams.receive(&mut self.buffer) {
             Ok(Received { len, each, from }) => {
+                // As much as there is room for, whatever a transport of somebody's own says.
+                let len = len.min(self.buffer.len());
                 window.spend(len.max(64));
                 self.last = Some((index, self.clock));
                 self.current = Some((index, window));

@@ -131,6 +131,12 @@ impl Listener for InprocListener {
     }
 }
 
+impl Drop for InprocListener {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
 fn named(name: &str) -> Option<Address> {
     format!("inproc://{name}").parse().ok()
 }

@@ -244,7 +244,8 @@ pub struct Options {
     pub half_open: bool,
     /// As set by [`Options::reconnect`].
     pub reconnect: Option<Reconnect>,
-    /// The host as its address was written, before it was looked up. The node sets it as it connects.
+    /// As set by [`Options::host`]; otherwise the node sets it as it connects, to the host as its address was written, before it
+    /// was looked up.
     pub host: Option<String>,
     /// As set by [`Options::tls_client`].
     #[cfg(feature = "tls")]
@@ -361,6 +362,13 @@ impl Options {
     #[must_use]
     pub fn reconnect(mut self, plan: Reconnect) -> Options {
         self.reconnect = Some(plan);
+        self
+    }
+
+    /// The name that a TLS peer has to prove to be its own, where that is not the host of its address.
+    #[must_use]
+    pub fn host(mut self, name: impl Into<String>) -> Options {
+        self.host = Some(name.into());
         self
     }
 

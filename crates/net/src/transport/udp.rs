@@ -26,8 +26,8 @@ use crate::Address;
 const MOST: usize = 65_507;
 /// The most datagrams that Linux takes by one call.
 const TOGETHER: usize = 64;
-/// After so many received one after the other it is looked whether more wait.
-const IN_A_ROW: u32 = 64;
+/// After so many received it is looked whether more wait.
+const LOOKS: u32 = 64;
 
 pub(crate) struct Udp;
 
@@ -88,13 +88,13 @@ struct UdpSocket {
     alone_from: AtomicUsize,
     /// Whether runs are received; never turned off, as those that wait would come as one datagram each.
     runs: AtomicBool,
-    /// How many were received one after the other, until then.
-    in_a_row: AtomicU32,
+    /// How many were received since it was looked last whether more wait, until then.
+    received: AtomicU32,
 }
 
-/// Room for what comes with a run: how long each datagram is.
+/// Where it is put what comes with a run: how long each datagram is.
 #[repr(align(8))]
-struct Room([u8; 64]);
+struct Control([u8; 64]);
 
 impl UdpSocket {
     fn new(socket: Socket, to: Option<SocketAddr>, names_sender: bool) -> UdpSocket {
@@ -104,7 +104,7 @@ impl UdpSocket {
             names_sender,
             alone_from: AtomicUsize::new(usize::MAX),
             runs: AtomicBool::new(false),
-            in_a_row: AtomicU32::new(0),
+            received: AtomicU32::new(0),
         }
     }
 
@@ -117,9 +117,9 @@ impl UdpSocket {
         } else {
             (recv(&self.socket, buffer, RecvFlags::empty())?.0, None)
         };
-        let before = self.in_a_row.load(Ordering::Relaxed);
-        self.in_a_row.store((before + 1) % IN_A_ROW, Ordering::Relaxed);
-        if before + 1 == IN_A_ROW && ioctl_fionread(&self.socket).is_ok_and(|waits| waits > 0) {
+        let before = self.received.load(Ordering::Relaxed);
+        self.received.store((before + 1) % LOOKS, Ordering::Relaxed);
+        if before + 1 == LOOKS && ioctl_fionread(&self.socket).is_ok_and(|waits| waits > 0) {
             // An older system goes on to give them one by one.
             self.runs.store(setsockopt(&self.socket, UdpGroSegment, &true).is_ok(), Ordering::Relaxed);
         }
@@ -137,10 +137,10 @@ impl Datagrams for UdpSocket {
         if !self.runs.load(Ordering::Relaxed) {
             return self.receive_one(buffer);
         }
-        let mut room = Room([0; _]);
+        let mut control = Control([0; _]);
         let mut parts = [IoSliceMut::new(buffer)];
         let fd = self.socket.as_raw_fd();
-        let got = recvmsg::<SockaddrStorage>(fd, &mut parts, Some(&mut room.0), MsgFlags::empty())?;
+        let got = recvmsg::<SockaddrStorage>(fd, &mut parts, Some(&mut control.0), MsgFlags::empty())?;
         let each = got.cmsgs().ok().into_iter().flatten().find_map(|message| match message {
             ControlMessageOwned::UdpGroSegments(each) => usize::try_from(each).ok(),
             _ => None,
@@ -166,13 +166,21 @@ impl Datagrams for UdpSocket {
         let first = each.min(datagrams.len());
         let run = datagrams.len().min(TOGETHER.min(MOST / each.max(1)) * each);
         if run > first && each < self.alone_from.load(Ordering::Relaxed) {
-            let to = to.or(self.to).map(SockaddrStorage::from);
+            let (given, to) = (to, to.or(self.to).map(SockaddrStorage::from));
             let (parts, length) = ([IoSlice::new(&datagrams[..run])], each as u16);
             let lengths = [ControlMessage::UdpGsoSegments(&length)];
             match sendmsg(self.socket.as_raw_fd(), &parts, &lengths, MsgFlags::MSG_NOSIGNAL, to.as_ref()) {
-                // Longer than the network's packets, which IP would break up; or neither it nor the device knows how.
-                Err(Errno::EINVAL | Errno::EMSGSIZE) => self.alone_from.store(each, Ordering::Relaxed),
-                Err(Errno::EIO | Errno::EOPNOTSUPP) => self.alone_from.store(0, Ordering::Relaxed),
+                // Longer than the network's packets, which IP would break up; or the peer's address is wrong, which the first
+                // one alone meets with too.
+                Err(Errno::EINVAL | Errno::EMSGSIZE) => {
+                    self.send(&datagrams[..first], given)?;
+                    self.alone_from.fetch_min(each, Ordering::Relaxed);
+                    return Ok(first);
+                }
+                // The device does not know how.
+                Err(Errno::EIO | Errno::EOPNOTSUPP) => {
+                    self.alone_from.store(0, Ordering::Relaxed);
+                }
                 other => return Ok(other?),
             }
         }

@@ -169,6 +169,12 @@ impl WebSocketDecoder {
         }
     }
 
+    /// Takes the handshake for over.
+    #[cfg(test)]
+    pub(crate) fn skip_opening(&mut self) {
+        self.opening = None;
+    }
+
     pub(crate) fn assembled(&mut self) -> &mut Vec<u8> {
         &mut self.assembled
     }

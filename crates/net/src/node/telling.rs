@@ -1,0 +1,157 @@
+//! What is told next, and when it is waited for.
+
+use std::io;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::{Entry, Next, Node};
+use crate::codec::Kind;
+use crate::event::{Bytes, Endpoint, Event, Message};
+use crate::incoming::{Place, after};
+
+impl<S> Node<S> {
+    /// Tells what is there now, at least one event if one comes in time, and how many it were. For a loop of one's own: a
+    /// timeout of zero never waits, `None` waits for as long as it takes, or until [`Handle::stop`](crate::Handle::stop). However much peers send, it
+    /// tells what one look at them found, and returns.
+    ///
+    /// # Errors
+    ///
+    /// As [`Node::run`].
+    pub fn poll(&mut self, timeout: Option<Duration>, mut tell: impl FnMut(Event<'_, S>)) -> io::Result<usize> {
+        let mut count = self.tell_run(&mut tell);
+        if count == 0 {
+            let Some(next) = self.advance(timeout)? else { return Ok(0) };
+            tell(self.told(next));
+            count = 1;
+        }
+        loop {
+            count += self.tell_run(&mut tell);
+            let Some(next) = self.at_hand() else { return Ok(count) };
+            tell(self.told(next));
+            count += 1;
+        }
+    }
+
+    /// The next event, or none if none comes in time. `None` waits for as long as it takes, or until [`Handle::stop`](crate::Handle::stop).
+    ///
+    /// # Errors
+    ///
+    /// As [`Node::run`].
+    // The message that is found first need not be moved to memory then, only to be read from there.
+    #[inline(always)]
+    pub fn next(&mut self, timeout: Option<Duration>) -> io::Result<Option<Event<'_, S>>> {
+        if let Some(run) = &mut self.run
+            && let Some(at) = run.next(&mut self.buffer)
+        {
+            let message = Message { bytes: Bytes::Lent(&self.buffer[at]), kind: Kind::Binary };
+            return Ok(Some(Event::Message(run.from, message)));
+        }
+        self.next_of_all(timeout)
+    }
+
+    /// As [`Node::next`], of whatever it is.
+    #[inline(never)]
+    fn next_of_all(&mut self, timeout: Option<Duration>) -> io::Result<Option<Event<'_, S>>> {
+        let next = self.advance(timeout)?;
+        Ok(next.map(|next| self.told(next)))
+    }
+
+    /// Tells the messages that lie whole behind the last one, and how many they were.
+    #[inline]
+    fn tell_run(&mut self, tell: &mut impl FnMut(Event<'_, S>)) -> usize {
+        let mut count = 0;
+        let Some(run) = &mut self.run else { return count };
+        while let Some(at) = run.next(&mut self.buffer) {
+            tell(Event::Message(run.from, Message { bytes: Bytes::Lent(&self.buffer[at]), kind: Kind::Binary }));
+            count += 1;
+        }
+        count
+    }
+
+    pub(super) fn told(&mut self, next: Next<S>) -> Event<'_, S> {
+        match next {
+            Next::Event(event) => event,
+            Next::Message(from, place, kind) => Event::Message(from, self.message(from, place, kind)),
+        }
+    }
+
+    /// Lends a message from where it lies.
+    fn message(&mut self, from: Endpoint, place: Place, kind: Kind) -> Message<'_> {
+        let index = from.key.index as usize;
+        let at: Range<usize> = match place {
+            Place::Shared(at) => at,
+            Place::Held | Place::Assembled => {
+                self.told = Some((index, place.clone()));
+                let Some(Some(Entry::Stream(incoming))) = self.entries.get_mut(index) else {
+                    unreachable!("its message has just been read")
+                };
+                let owner = match place {
+                    Place::Held => incoming.held(),
+                    _ => incoming.decoder.assembled(),
+                };
+                return Message { bytes: Bytes::Whole(owner), kind };
+            }
+        };
+        Message { bytes: Bytes::Lent(&self.buffer[at]), kind }
+    }
+
+    /// Goes on until there is something to tell, or the time is over.
+    pub(super) fn advance(&mut self, timeout: Option<Duration>) -> io::Result<Option<Next<S>>> {
+        let mut until = None;
+        let mut waited = false;
+        loop {
+            if let Some(next) = self.at_hand() {
+                return Ok(Some(next));
+            }
+            if waited && timeout == Some(Duration::ZERO) || self.shared.stopped.load(Ordering::SeqCst) {
+                return Ok(None);
+            }
+            let left = match timeout {
+                None => None,
+                Some(timeout) => {
+                    let now = Instant::now();
+                    let until = *until.get_or_insert_with(|| after(now, timeout));
+                    if waited && now >= until {
+                        return Ok(None);
+                    }
+                    Some(until.saturating_duration_since(now))
+                }
+            };
+            self.turn(left)?;
+            waited = true;
+        }
+    }
+
+    /// What is to be told before another look at what has become ready.
+    fn at_hand(&mut self) -> Option<Next<S>> {
+        if let Some(mut run) = self.run.take() {
+            if let Some(at) = run.next(&mut self.buffer) {
+                let from = run.from;
+                self.run = Some(run);
+                return Some(Next::Message(from, Place::Shared(at), Kind::Binary));
+            }
+            if let Some((_, window)) = &mut self.current {
+                window.go_on_at(run.start());
+            }
+        }
+        if let Some((index, place)) = self.told.take()
+            && let Some(Some(Entry::Stream(incoming))) = self.entries.get_mut(index)
+        {
+            incoming.release_told(&place);
+        }
+        loop {
+            if let Some(event) = self.outbox.pop_front() {
+                return Some(Next::Event(event));
+            }
+            if let Some((index, window)) = self.current.take() {
+                if let Some(next) = self.read_on(index, window) {
+                    return Some(next);
+                }
+            } else {
+                let index = self.now.pop_front()?;
+                self.begin(index);
+            }
+        }
+    }
+}
