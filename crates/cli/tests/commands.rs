@@ -141,7 +141,17 @@ fn a_run_of_every_healthy_mechanism_is_fine() {
     // Every shape of a message, and every codec. The slowest take milliseconds for one.
     let typed = ground.bench(80, &["ipc-typed", "--profile=standard", "--rounds=1", "--json"]);
     let baselines = ["process/*-c", "thread/rtrb-by-hand", "--rounds=1", "--json"];
-    let network = ["network/*", "--rounds=1", "--json"];
+    // More than the quick profile takes, and both ways to wait.
+    let network = [
+        "network/*",
+        "--profile=standard",
+        "--pattern=ping-pong,stream,duplex",
+        "--wait=block,adaptive",
+        "--size=4KiB",
+        "--place=other-core",
+        "--rounds=1",
+        "--json",
+    ];
     let by_hand = ["channels", "task/*-by-hand", "thread/crossbeam-by-hand", "--rounds=1", "--json"];
     let mut measured = Vec::new();
     for record in [
