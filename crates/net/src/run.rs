@@ -81,7 +81,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(20_000))]
+        #![proptest_config(ProptestConfig::with_cases(4_000))]
         #[test]
         fn what_a_rule_finds_the_decoder_finds_too(input in input(), which in 0..3, most in 0_usize..400) {
             let limits = Limits { message: most, ..Limits::default() };

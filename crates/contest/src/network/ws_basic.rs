@@ -9,7 +9,7 @@ use std::thread;
 
 use anyhow::{Result, anyhow};
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::Joins;
+use estafette_measure::spec::{Joins, Ownership};
 use estafette_measure::{Carries, Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
 use tungstenite::{Error, Message, WebSocket};
 
@@ -25,6 +25,7 @@ impl Mechanism for WsBasic {
             .version(env!("LOCKED_TUNGSTENITE"))
             .stands_on("a WebSocket over TCP on 127.0.0.1, TCP_NODELAY, by tungstenite: send and read")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::OneThread])
+            .ownership(Ownership::Owned)
             .joins(Joins::Suite)
     }
 }
