@@ -102,6 +102,7 @@ impl<S> Handle<S> {
         let address: Address = address.try_into()?;
         let (transport, scheme) = self.shared.transport(&address)?;
         let failed = |source| Error::Io { doing: "listening at", address: address.clone(), source };
+        let scheme = scheme.told_by(options, &self.shared.limits).map_err(failed)?;
         let to = resolve(&address).map_err(failed)?;
         let place = match to.first() {
             Some(first) => numeric(&address, *first).map_err(failed)?,

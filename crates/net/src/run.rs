@@ -22,6 +22,8 @@ pub(crate) enum Rule {
     Length { most: usize },
     /// In a WebSocket's frame of its own.
     WebSocket { masked: bool, most: usize },
+    /// All have this length.
+    Records { length: usize },
     /// All have this length; the last may have less.
     Equal { length: usize },
 }
@@ -44,6 +46,8 @@ impl Run {
         let at = match self.rule {
             Rule::Length { most } => length::whole(input, most)?,
             Rule::WebSocket { masked, most } => websocket::whole(input, masked, most)?,
+            Rule::Records { length } if input.len() < length => return None,
+            Rule::Records { length } => 0..length,
             Rule::Equal { .. } if input.is_empty() => return None,
             Rule::Equal { length } => 0..length.min(input.len()),
         };

@@ -1,15 +1,20 @@
 //! What the scheme of an address says of the messages, apart from the transport.
 
+use std::io;
+
 use crate::Address;
 use crate::codec::length::LengthDecoder;
 use crate::codec::websocket::{Opening, Side, WebSocketDecoder};
 use crate::codec::{Decoder, Framing};
 use crate::limits::Limits;
+use crate::transport::Options;
 
 /// How messages lie in a stream, and the transport beneath.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scheme {
     Raw,
+    /// As raw, told in records of so many bytes.
+    Records(usize),
     Length,
     WebSocket,
 }
@@ -27,9 +32,21 @@ impl Scheme {
         }
     }
 
+    /// With what the options say of a stream that has no messages.
+    pub(crate) fn told_by(self, options: &Options, limits: &Limits) -> io::Result<Scheme> {
+        match (self, options.records) {
+            (Scheme::Raw, Some(len)) if len == 0 || len > limits.message => {
+                let what = format!("records of {len} bytes: 1 to {} are possible, see Limits::message", limits.message);
+                Err(io::Error::new(io::ErrorKind::InvalidInput, what))
+            }
+            (Scheme::Raw, Some(len)) => Ok(Scheme::Records(len)),
+            _ => Ok(self),
+        }
+    }
+
     pub(crate) fn framing(self, side: Side) -> Framing {
         match self {
-            Scheme::Raw => Framing::Raw,
+            Scheme::Raw | Scheme::Records(_) => Framing::Raw,
             Scheme::Length => Framing::Length,
             Scheme::WebSocket => Framing::WebSocket(side),
         }
@@ -39,6 +56,7 @@ impl Scheme {
     pub(crate) fn decoder(self, side: Side, opening: Opening, limits: &Limits) -> Decoder {
         match self {
             Scheme::Raw => Decoder::Raw,
+            Scheme::Records(len) => Decoder::Records(len),
             Scheme::Length => Decoder::Length(LengthDecoder::new(limits.message)),
             Scheme::WebSocket => {
                 Decoder::WebSocket(Box::new(WebSocketDecoder::new(side, opening, limits.message, limits.parts)))
@@ -50,7 +68,7 @@ impl Scheme {
     pub(crate) fn address(self, beneath: &Address) -> Option<Address> {
         let text = beneath.to_string();
         match (self, text.split_once("://")?) {
-            (Scheme::Raw, _) => Some(beneath.clone()),
+            (Scheme::Raw | Scheme::Records(_), _) => Some(beneath.clone()),
             (Scheme::Length, (scheme, rest)) => format!("{scheme}+msg://{rest}").parse().ok(),
             (Scheme::WebSocket, ("tls", rest)) => format!("wss://{rest}").parse().ok(),
             (Scheme::WebSocket, (_, rest)) => format!("ws://{rest}").parse().ok(),

@@ -215,6 +215,7 @@ impl<S> Shared<S> {
     /// Makes the end of a client, connecting to the first of `to` that the system does not refuse at once.
     fn client(&self, address: &Address, to: Vec<SocketAddr>, options: &Options) -> io::Result<Client> {
         let (transport, scheme) = self.transport(address).map_err(io::Error::other)?;
+        let scheme = scheme.told_by(options, &self.limits)?;
         let host = options.host.clone().or_else(|| address.host().map(str::to_owned));
         let options = Options { host, ..options.clone() };
         let mut to = to.into_iter();
@@ -280,6 +281,7 @@ impl<S> Shared<S> {
     /// Makes what takes messages for a connection before there is any.
     fn pending(&self, address: &Address, options: &Options) -> io::Result<Box<Begun>> {
         let (_, scheme) = self.transport(address).map_err(io::Error::other)?;
+        let scheme = scheme.told_by(options, &self.limits)?;
         let connection = self.make(Box::new(Pending::new()?), scheme, Side::Client, options.half_open);
         connection.set_returns(options.reconnect.is_some());
         // Another decoder will read what comes.

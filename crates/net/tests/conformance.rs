@@ -97,6 +97,30 @@ fn messages_that_come_piece_by_piece_at_two_connections_by_turns_are_whole() {
 }
 
 #[test]
+fn a_stream_is_told_in_records_where_that_is_asked_for() {
+    for len in [1, 7, 1000, 150_000] {
+        let mut server = Side::new();
+        let options = Options::default().records(len);
+        let listener = server.handle.listen_with("tcp://127.0.0.1:0", &options).unwrap();
+        let port = server.handle.local_address(listener).unwrap().port().unwrap();
+        let mut peer = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let sent = pattern(len, 20 * len + len / 2);
+        for piece in sent.chunks(len / 3 + 10) {
+            peer.write_all(piece).unwrap();
+            server.step();
+        }
+        drop(peer);
+        let closed = |seen: &[Seen]| matches!(seen.last(), Some(Seen::Closed(..)));
+        server.step_until("closed", closed);
+        let Some(Seen::Closed(endpoint, reason)) = server.seen.last().cloned() else { unreachable!() };
+        assert!(server.messages(endpoint).into_iter().eq(sent.chunks_exact(len)), "records of {len}");
+        assert_eq!(reason.contains("middle"), len / 2 > 0, "{reason}");
+    }
+    let refused = Side::new().handle.connect_with("tcp://127.0.0.1:1", &Options::default().records(0)).unwrap_err();
+    assert!(refused.to_string().contains("records of 0 bytes"), "{refused}");
+}
+
+#[test]
 fn streams_keep_every_byte() {
     for scheme in STREAMS.iter().copied() {
         let folder = tempfile::tempdir().unwrap();

@@ -94,6 +94,8 @@ pub enum Violation {
 pub(crate) enum Decoder {
     /// Whatever a read gave is a message.
     Raw,
+    /// Every so many bytes are.
+    Records(usize),
     Length(LengthDecoder),
     WebSocket(Box<WebSocketDecoder>),
 }
@@ -107,6 +109,10 @@ impl Decoder {
             Decoder::Raw => {
                 Ok(Step { consumed: input.len(), item: Item::Message { at: 0..input.len(), kind: Kind::Binary } })
             }
+            Decoder::Records(len) if input.len() < *len => Ok(Step { consumed: 0, item: Item::Partial { need: *len } }),
+            Decoder::Records(len) => {
+                Ok(Step { consumed: *len, item: Item::Message { at: 0..*len, kind: Kind::Binary } })
+            }
             Decoder::Length(decoder) => decoder.decode(input),
             Decoder::WebSocket(decoder) => decoder.decode(input),
         }
@@ -116,6 +122,7 @@ impl Decoder {
     pub(crate) fn rule(&self) -> Option<Rule> {
         match self {
             Decoder::Raw => None,
+            Decoder::Records(length) => Some(Rule::Records { length: *length }),
             Decoder::Length(decoder) => Some(decoder.rule()),
             Decoder::WebSocket(decoder) => Some(decoder.rule()),
         }
@@ -125,7 +132,9 @@ impl Decoder {
     pub(crate) fn assembled(&mut self) -> &mut Vec<u8> {
         match self {
             Decoder::WebSocket(decoder) => decoder.assembled(),
-            Decoder::Raw | Decoder::Length(_) => unreachable!("only WebSocket messages come in parts"),
+            Decoder::Raw | Decoder::Records(_) | Decoder::Length(_) => {
+                unreachable!("only WebSocket messages come in parts")
+            }
         }
     }
 
@@ -133,7 +142,7 @@ impl Decoder {
     pub(crate) fn holds(&self) -> usize {
         match self {
             Decoder::WebSocket(decoder) => decoder.holds(),
-            Decoder::Raw | Decoder::Length(_) => 0,
+            Decoder::Raw | Decoder::Records(_) | Decoder::Length(_) => 0,
         }
     }
 
@@ -147,7 +156,7 @@ impl Decoder {
     /// Whether a message has begun that is not whole yet, apart from what was not consumed.
     pub(crate) fn midway(&self) -> bool {
         match self {
-            Decoder::Raw => false,
+            Decoder::Raw | Decoder::Records(_) => false,
             Decoder::Length(decoder) => decoder.midway(),
             Decoder::WebSocket(decoder) => decoder.midway(),
         }
@@ -158,6 +167,7 @@ impl fmt::Debug for Decoder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Decoder::Raw => "Raw",
+            Decoder::Records(_) => "Records",
             Decoder::Length(_) => "Length",
             Decoder::WebSocket(_) => "WebSocket",
         })

@@ -232,6 +232,8 @@ pub struct Options {
     pub source: Option<SocketAddr>,
     /// As set by [`Options::device`].
     pub device: Option<String>,
+    /// As set by [`Options::records`].
+    pub records: Option<usize>,
     /// As set by [`Options::buffer`].
     pub buffer: Option<usize>,
     /// As set by [`Options::backlog`].
@@ -262,6 +264,7 @@ impl Default for Options {
             keepalive: None,
             source: None,
             device: None,
+            records: None,
             buffer: None,
             backlog: 4096,
             broadcast: false,
@@ -303,6 +306,15 @@ impl Options {
     #[must_use]
     pub fn device(mut self, name: impl Into<String>) -> Options {
         self.device = Some(name.into());
+        self
+    }
+
+    /// Tells a stream that has no messages (`tcp://`, `unix://`, `tls://`, `inproc://`) in records of so many bytes, each where it lies,
+    /// rather than in whatever pieces it comes. At least 1, and [`Limits::message`](crate::Limits) at most. What is sent is not
+    /// changed by it.
+    #[must_use]
+    pub fn records(mut self, bytes: usize) -> Options {
+        self.records = Some(bytes);
         self
     }
 

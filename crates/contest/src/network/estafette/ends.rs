@@ -1,13 +1,11 @@
 //! The ends: what is sent, one by one or many together, and what is received.
 
-use std::collections::VecDeque;
 use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
 
 use estafette_measure::{Generator, Rx, Tx, Verifier};
 use estafette_net::{Batch, Handle, Outcome};
 
-use super::super::pieces::Pieces;
 use super::side::Held;
 use crate::buffer::Buffer;
 
@@ -118,63 +116,17 @@ impl Drop for Sending {
 /// The receiving end.
 pub(in crate::network) struct Receiving {
     side: Held,
-    /// Where messages have no bounds.
-    stream: Option<Stream>,
-}
-
-/// Messages of one length, of which pieces come.
-struct Stream {
-    pieces: Pieces,
-    /// Whether all that come are looked at as they do: nobody asks when each came.
-    together: bool,
-    /// Those that wait to be asked for.
-    others: VecDeque<Vec<u8>>,
 }
 
 impl Receiving {
     pub(super) fn new(side: Held) -> Receiving {
-        Receiving { side, stream: None }
-    }
-
-    /// Of messages without bounds, which have all this length.
-    pub(super) fn of_length(mut self, len: usize, together: bool) -> Receiving {
-        self.stream = Some(Stream { pieces: Pieces::new(len), together, others: VecDeque::new() });
-        self
-    }
-}
-
-impl Stream {
-    /// Looks at the next message, or at all that are whole with the next piece.
-    #[inline(always)]
-    fn read_into(&mut self, side: &mut Held, seen: &mut Verifier) -> io::Result<()> {
-        let Stream { pieces, together, others } = self;
-        if let Some(message) = others.pop_front() {
-            seen.bytes(&message);
-            return Ok(());
-        }
-        let mut found = false;
-        while !found {
-            side.next(|piece| {
-                pieces.whole(piece, |message| {
-                    if *together || !found {
-                        seen.bytes(message);
-                    } else {
-                        others.push_back(message.to_vec());
-                    }
-                    found = true;
-                });
-            })?;
-        }
-        Ok(())
+        Receiving { side }
     }
 }
 
 impl Rx for Receiving {
     #[inline(always)]
     fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(match &mut self.stream {
-            None => self.side.next(|message| seen.bytes(message)),
-            Some(stream) => stream.read_into(&mut self.side, seen),
-        })
+        ready(self.side.next(|message| seen.bytes(message)))
     }
 }

@@ -31,7 +31,7 @@ pub(super) struct Estafette {
 
 pub(super) const TCP: Estafette = Estafette {
     name: "network/tcp-estafette",
-    stands_on: "estafette-net: tcp:// on 127.0.0.1, messages of one length put together by the receiver",
+    stands_on: "estafette-net: tcp:// on 127.0.0.1, told in records of one length, a batch for a stream",
     scheme: "tcp",
     joins: Joins::Suite,
 };
@@ -119,6 +119,7 @@ impl Carries<Raw> for Estafette {
                     Options::default().buffer(wanted.clamp(LEAST_BUFFER, MOST_BUFFER))
                 }
                 "tls+msg" => Options::default().tls_server(Arc::new(tls::server(meet)?)),
+                "tcp" => Options::default().records(len),
                 _ => Options::default(),
             };
             let listener = handle.listen_with(place.as_str(), &options)?;
@@ -129,6 +130,7 @@ impl Carries<Raw> for Estafette {
             let address: Address = meet.want("address")?.parse()?;
             let options = match self.scheme {
                 "tls+msg" => Options::default().tls_client(Arc::new(tls::client(meet)?)),
+                "tcp" => Options::default().records(len),
                 _ => Options::default(),
             };
             side.goes_to(handle.connect_with(address, &options)?);
@@ -152,11 +154,7 @@ impl Carries<Raw> for Estafette {
             tx if together(case) => tx.together(self.is_lossy()),
             tx => tx,
         });
-        let rx = rx.map(|side| match Receiving::new(side) {
-            rx if self.scheme == "tcp" => rx.of_length(len, together(case)),
-            rx => rx,
-        });
         let role = if one_thread { Role::Producer(0) } else { role };
-        Ok(Ends(vec![Party { role, tx, rx }]))
+        Ok(Ends(vec![Party { role, tx, rx: rx.map(Receiving::new) }]))
     }
 }
