@@ -30,6 +30,11 @@
 
 #![forbid(unsafe_code)]
 
+// What the guide shows is compiled and run, as the examples here are.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/from-message-io.md")]
+mod from_message_io {}
+
 mod address;
 mod asleep;
 mod backend;
