@@ -16,7 +16,7 @@ use quinn::{ClientConfig, Connection, Endpoint, RecvStream, SendStream, ServerCo
 use tokio::runtime::Builder;
 
 use super::delimited::{Receiving, Sending, ends};
-use super::tls::{Config, HOST};
+use super::tls::{self, HOST};
 
 /// `network/quic`.
 pub(super) struct Quic;
@@ -38,11 +38,10 @@ impl Carries<Raw> for Quic {
 
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         let runtime = Arc::new(Builder::new_multi_thread().worker_threads(1).enable_all().build()?);
-        let config = Config::of(role, meet)?;
         let (endpoint, connection, to, from) = runtime.block_on(async {
-            match config {
-                Config::Server(config) => accept(QuicServerConfig::try_from(config)?, meet).await,
-                Config::Client(config) => connect(QuicClientConfig::try_from(config)?, meet).await,
+            match role {
+                Role::Consumer(_) => accept(tls::server(meet)?.try_into()?, meet).await,
+                _ => connect(tls::client(meet)?.try_into()?, meet).await,
             }
         })?;
         // What is under way would go with them: they end with the process, which stays until all has been received.

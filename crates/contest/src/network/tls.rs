@@ -17,7 +17,7 @@ use super::tcp;
 /// The library's version.
 pub(super) const VERSION: &str = concat!("rustls ", env!("LOCKED_RUSTLS"));
 /// Whose certificate it is.
-const HOST: &str = "localhost";
+pub(super) const HOST: &str = "localhost";
 const HOSTS: [&str; 2] = [HOST, "127.0.0.1"];
 
 /// What the consumer needs to be the server: a certificate, which it makes.
