@@ -15,15 +15,16 @@ use std::os::fd::OwnedFd;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use estafette_net::conformance::Usage;
 use estafette_net::{Endpoint, Event, Limits, Node, Outcome};
+use memory::resident;
 use rustix::event::epoll;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, accept_with, bind, getsockname, listen, socket_with};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use usage::{Usage, resident};
 
-#[path = "../tests/common/usage.rs"]
+#[path = "../tests/common/memory.rs"]
 #[allow(unreachable_pub, reason = "the tests use it too")]
-mod usage;
+mod memory;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 

@@ -40,6 +40,8 @@ mod asleep;
 mod backend;
 mod batch;
 mod codec;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod connection;
 mod datagrams;
 mod event;

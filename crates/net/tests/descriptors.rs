@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use common::PATIENCE;
 use common::process::Process;
-use common::usage::Usage;
+use estafette_net::conformance::Usage;
 use estafette_net::{Event, Node, Outcome};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

@@ -1,4 +1,4 @@
-//! Connections of which one direction ends before the other.
+//! Connections of which one direction ends before the other: what not every transport has to do.
 
 mod common;
 
@@ -7,24 +7,11 @@ use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use common::{Seen, Side, address, connected, connected_with, options, until};
+use common::{Seen, Side, address, connected_with, options, until};
 use estafette_net::{Endpoint, Limits, Options, Outcome};
-
-const SCHEMES: &[&str] = if cfg!(feature = "tls") {
-    &["tcp", "tcp+msg", "unix", "unix+msg", "inproc", "inproc+msg", "tls", "tls+msg"]
-} else {
-    &["tcp", "tcp+msg", "unix", "unix+msg", "inproc", "inproc+msg"]
-};
-
-/// More than the system's buffers and the node's queue take at once.
-const LONG: usize = 8 << 20;
 
 fn finished(side: &Side, endpoint: Endpoint) -> bool {
     side.seen.contains(&Seen::Finished(endpoint))
-}
-
-fn closed(side: &Side, endpoint: Endpoint) -> bool {
-    side.seen.iter().any(|seen| matches!(seen, Seen::Closed(which, _) if *which == endpoint))
 }
 
 /// A listener that is half open, and a client that is not.
@@ -34,114 +21,17 @@ fn half_open() -> (Options, Options) {
 }
 
 #[test]
-fn an_answer_may_be_longer_than_the_question() {
-    for scheme in SCHEMES.iter().copied() {
-        let folder = tempfile::tempdir().unwrap();
-        let (mut server, mut client) = (Side::new(), Side::new());
-        let (accepted, endpoint, _) = connected_with(&mut server, &mut client, &address(scheme, &folder), half_open());
-        let question = vec![1; LONG];
-        assert_eq!(client.handle.send(endpoint, &question), Outcome::Queued, "{scheme}");
-        client.handle.finish(endpoint);
-        assert_eq!(client.handle.send(endpoint, b"more"), Outcome::Closed, "{scheme}: it was finished");
-        until(&mut server, &mut client, "finished", |server, _| finished(server, accepted));
-        assert!(server.messages(accepted).concat() == question, "{scheme}");
-        assert!(client.seen.contains(&Seen::Drained(endpoint)), "{scheme}");
-        // One message after the other, so that the connection is seen to stay between them.
-        for answer in [vec![2; LONG], vec![3; 10]] {
-            let before = client.messages(endpoint).concat().len();
-            assert!(server.handle.send(accepted, &answer).taken(), "{scheme}");
-            until(&mut server, &mut client, "an answer", |_, client| {
-                client.messages(endpoint).concat().len() == before + answer.len()
-            });
-        }
-        assert!(!closed(&server, accepted) && !closed(&client, endpoint), "{scheme}");
-        server.handle.finish(accepted);
-        until(&mut server, &mut client, "closed", |server, client| {
-            closed(server, accepted) && closed(client, endpoint)
-        });
-        assert_eq!(server.until_closed(accepted), "ended by the peer", "{scheme}");
-        assert_eq!(client.until_closed(endpoint), "ended by the peer", "{scheme}");
-        assert_eq!(server.seen.iter().filter(|seen| matches!(seen, Seen::Finished(_))).count(), 1, "{scheme}");
-    }
-}
-
-#[test]
-fn a_peer_that_is_not_half_open_still_writes_what_waits() {
-    for scheme in SCHEMES.iter().copied() {
-        let folder = tempfile::tempdir().unwrap();
-        let (mut server, mut client) = (Side::new(), Side::new());
-        let (accepted, endpoint, _) = connected(&mut server, &mut client, &address(scheme, &folder));
-        assert_eq!(server.handle.send(accepted, &vec![1; LONG]), Outcome::Queued, "{scheme}");
-        client.handle.finish(endpoint);
-        until(&mut server, &mut client, "closed", |server, client| {
-            closed(server, accepted) && closed(client, endpoint)
-        });
-        assert_eq!(client.messages(endpoint).concat().len(), LONG, "{scheme}");
-        assert_eq!(client.until_closed(endpoint), "ended by the peer", "{scheme}");
-        assert_eq!(server.until_closed(accepted), "ended by the peer", "{scheme}");
-        assert!(!finished(&server, accepted), "{scheme}");
-    }
-}
-
-#[test]
-fn what_is_finished_before_it_has_come_about_sends_what_waits() {
-    for scheme in SCHEMES.iter().copied() {
-        let folder = tempfile::tempdir().unwrap();
-        let (mut server, mut client) = (Side::new(), Side::new());
-        let (ours, theirs) = half_open();
-        let listener = server.handle.listen_with(address(scheme, &folder).as_str(), &ours).unwrap();
-        let at = server.handle.local_address(listener).unwrap();
-        let endpoint = client.handle.connect_with(&at, &theirs).unwrap();
-        assert_eq!(client.handle.send(endpoint, b"early"), Outcome::Queued);
-        client.handle.finish(endpoint);
-        assert_eq!(client.handle.send(endpoint, b"late"), Outcome::Closed, "{scheme}");
-        let accepted = |server: &Side| {
-            server.seen.iter().find_map(|seen| match seen {
-                Seen::Finished(endpoint) => Some(*endpoint),
-                _ => None,
-            })
-        };
-        until(&mut server, &mut client, "finished", |server, _| accepted(server).is_some());
-        let accepted = accepted(&server).unwrap();
-        assert_eq!(server.messages(accepted).concat(), b"early", "{scheme}");
-        server.handle.close(accepted);
-        until(&mut server, &mut client, "closed", |server, client| {
-            closed(server, accepted) && closed(client, endpoint)
-        });
-        assert_eq!(server.until_closed(accepted), "closed here", "{scheme}");
-        assert_eq!(client.until_closed(endpoint), "ended by the peer", "{scheme}");
-    }
-}
-
-#[test]
 fn what_is_closed_after_it_was_finished_waits_for_nobody() {
     let mut limits = Limits::default();
     // The peer never ends its side.
     limits.flush = Duration::from_millis(100);
     let (mut server, mut client) = (Side::new(), Side::with(limits));
     let folder = tempfile::tempdir().unwrap();
-    let (accepted, endpoint, _) = connected_with(&mut server, &mut client, &address("tcp", &folder), half_open());
+    let (accepted, endpoint, _) = connected_with(&mut server, &mut client, &address("tcp", &folder), &half_open());
     client.handle.finish(endpoint);
     until(&mut server, &mut client, "finished", |server, _| finished(server, accepted));
     client.handle.close(endpoint);
     assert_eq!(client.until_closed(endpoint), "closed here");
-}
-
-#[test]
-fn a_websocket_that_is_finished_still_takes_what_was_on_its_way() {
-    let folder = tempfile::tempdir().unwrap();
-    let (mut server, mut client) = (Side::new(), Side::new());
-    // Half open or not: it takes no notice.
-    let (accepted, endpoint, _) = connected_with(&mut server, &mut client, &address("ws", &folder), half_open());
-    assert_eq!(server.handle.send(accepted, &vec![1; LONG]), Outcome::Queued);
-    assert_eq!(client.handle.send(endpoint, b"the last"), Outcome::Sent);
-    client.handle.finish(endpoint);
-    assert_eq!(client.handle.send(endpoint, b"more"), Outcome::Closed);
-    until(&mut server, &mut client, "closed", |server, client| closed(server, accepted) && closed(client, endpoint));
-    assert_eq!(server.messages(accepted), [b"the last"]);
-    assert_eq!(client.messages(endpoint).concat().len(), LONG);
-    assert_eq!(server.until_closed(accepted), "closed by the peer: 1000");
-    assert_eq!(client.until_closed(endpoint), "closed by the peer: 1000");
 }
 
 /// A listener that is half open, and a socket of a peer that has said "all" and sends no more.
@@ -201,7 +91,7 @@ fn a_peer_that_is_gone_altogether_is_told_where_the_system_tells() {
 #[test]
 fn a_peer_within_the_process_that_is_gone_altogether_is_told() {
     let (mut server, mut client) = (Side::new(), Side::new());
-    let (accepted, endpoint, _) = connected_with(&mut server, &mut client, "inproc://gone", half_open());
+    let (accepted, endpoint, _) = connected_with(&mut server, &mut client, "inproc://gone", &half_open());
     client.handle.finish(endpoint);
     until(&mut server, &mut client, "finished", |server, _| finished(server, accepted));
     drop(client);
@@ -217,5 +107,5 @@ fn what_has_nothing_to_finish_is_left_alone() {
     side.handle.finish(socket);
     let to = side.handle.connect(side.handle.local_address(listener).unwrap()).unwrap();
     side.until("connected", |seen| (*seen == Seen::Connected(to)).then_some(()));
-    assert!(!closed(&side, listener) && !closed(&side, socket));
+    assert!(side.closed(listener).is_none() && side.closed(socket).is_none());
 }

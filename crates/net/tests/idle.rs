@@ -6,7 +6,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use common::usage::{Usage, resident};
+use common::memory::resident;
+use estafette_net::conformance::Usage;
 use estafette_net::{Event, Limits, Node, Outcome};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

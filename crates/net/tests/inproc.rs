@@ -53,7 +53,7 @@ fn who_is_never_accepted_is_told_the_end_and_who_comes_too_many_at_once() {
 fn the_room_between_two_ends_is_what_was_asked_for() {
     let (mut server, mut client) = (Side::new(), Side::new());
     let options = (Options::default().buffer(10), Options::default());
-    let (accepted, endpoint, _) = connected_with(&mut server, &mut client, "inproc://room", options);
+    let (accepted, endpoint, _) = connected_with(&mut server, &mut client, "inproc://room", &options);
     assert_eq!(client.handle.send(endpoint, &[1; 10]), Outcome::Sent);
     assert_eq!(client.handle.send(endpoint, &[2; 25]), Outcome::Queued);
     until(&mut server, &mut client, "all there", |server, client| {

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
 
 use common::{Seen, Side, address, connected};
-use estafette_net::{Event, Limits, Node, Outcome};
+use estafette_net::{Event, Limits, Node, Options, Outcome};
 
 #[test]
 fn signals_come_in_order_the_urgent_first_and_none_early() {
@@ -163,4 +163,25 @@ fn errors_say_what_where_and_what_there_is() {
     let error = handle.listen("tcp://192.0.2.1:0").unwrap_err().to_string();
     assert!(error.starts_with("listening at tcp://192.0.2.1:0: "), "{error}");
     assert!(handle.connect("tcp://nowhere").unwrap_err().to_string().contains("no port"));
+    let error = handle.connect_with("tcp://127.0.0.1:1", &Options::default().records(0)).unwrap_err().to_string();
+    assert!(error.contains("records of 0 bytes"), "{error}");
+}
+
+#[test]
+fn that_nobody_listens_is_told_in_the_words_of_the_system() {
+    let folder = tempfile::tempdir().unwrap();
+    for scheme in ["tcp", "tcp+msg", "ws"] {
+        let (mut server, mut client) = (Side::new(), Side::new());
+        let listener = server.handle.listen(address(scheme, &folder).as_str()).unwrap();
+        let at = server.handle.local_address(listener).unwrap();
+        server.handle.close(listener);
+        assert_eq!(server.until_closed(listener), "closed here");
+        let endpoint = client.handle.connect(&at).unwrap();
+        let reason = client.until_closed(endpoint);
+        assert!(reason.starts_with("not connected: Connection refused"), "{reason}");
+    }
+    let error = Side::new().handle.connect(address("inproc", &folder).as_str()).unwrap_err().to_string();
+    assert!(error.contains("inproc://") && error.contains("nobody in this process listens"), "{error}");
+    let error = Side::new().handle.connect(address("unix", &folder).as_str()).unwrap_err().to_string();
+    assert!(error.contains("unix://") && error.contains("No such file"), "{error}");
 }

@@ -1,6 +1,5 @@
-//! What a thread spends, and what memory the process has.
+//! What a thread spends.
 
-use std::fs;
 use std::io;
 use std::ops::Sub;
 use std::time::Duration;
@@ -11,12 +10,18 @@ use rustix::time::{ClockId, clock_gettime};
 /// Processor time of a thread, and how often it went to sleep.
 #[derive(Debug, Clone, Copy)]
 pub struct Usage {
+    /// The time that processors have spent on it.
     pub cpu: Duration,
+    /// How often it has waited for something.
     pub sleeps: i64,
 }
 
 impl Usage {
     /// Of this thread since it began.
+    ///
+    /// # Errors
+    ///
+    /// If the system does not tell.
     pub fn of_this_thread() -> io::Result<Usage> {
         let cpu = clock_gettime(ClockId::ThreadCPUTime);
         let switches = getrusage(UsageWho::RUSAGE_THREAD)?;
@@ -31,11 +36,4 @@ impl Sub for Usage {
     fn sub(self, before: Usage) -> Usage {
         Usage { cpu: self.cpu.saturating_sub(before.cpu), sleeps: self.sleeps - before.sleeps }
     }
-}
-
-/// How many bytes of this process are in memory: what it touched, in whole pages, not what the system keeps for its sockets.
-pub fn resident() -> io::Result<usize> {
-    let pages = fs::read_to_string("/proc/self/statm")?;
-    let pages = pages.split_ascii_whitespace().nth(1).and_then(|pages| pages.parse::<usize>().ok());
-    Ok(pages.ok_or(io::ErrorKind::InvalidData)? * rustix::param::page_size())
 }

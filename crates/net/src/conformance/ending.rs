@@ -1,0 +1,175 @@
+//! How connections end, in both directions or in one, and what is told of it.
+
+use std::mem;
+
+use super::Subject;
+use super::scene::{End, Scene};
+use super::side::{Seen, Side};
+use crate::{Endpoint, Outcome};
+
+/// How often somebody else may come to listen where nobody does, before it is no accident.
+const TRIES: usize = 3;
+
+fn both_closed(server: &Side, accepted: Endpoint, client: &Side, endpoint: Endpoint) -> bool {
+    server.closed(accepted).is_some() && client.closed(endpoint).is_some()
+}
+
+/// What was taken is written before a connection is closed, and both sides are told the end.
+///
+/// # Panics
+///
+/// If something is lost, or the reasons are not those of [`Reason`](crate::Reason).
+pub fn what_waits_is_written_before_closing(subject: &Subject) {
+    for mut scene in subject.scenes("what waits is written before a connection is closed") {
+        let (accepted, endpoint) = scene.connect();
+        let sent = scene.send_until_queued(End::Client, endpoint);
+        scene.client.handle.close(endpoint);
+        scene.until("closed", |server, client| both_closed(server, accepted, client, endpoint));
+        scene.expects_bytes(End::Server, accepted, &sent);
+        scene.expects_end(End::Client, endpoint, "closed here");
+        scene.expects_end(End::Server, accepted, scene.ended());
+        expects_closed(&scene, End::Client, endpoint);
+    }
+}
+
+#[track_caller]
+fn expects_closed(scene: &Scene<'_>, at: End, endpoint: Endpoint) {
+    let outcome = at.of(&scene.server, &scene.client).handle.send(endpoint, b"late");
+    scene.expects(outcome == Outcome::Closed, format_args!("a send after the end returned {outcome:?}"));
+}
+
+/// The peers of a node that is dropped are told that their connections have ended.
+///
+/// # Panics
+///
+/// If they are not.
+pub fn nodes_that_are_gone_end_connections(subject: &Subject) {
+    for mut scene in subject.scenes("the peers of a node that is gone are told the end") {
+        let (_, endpoint) = scene.connect();
+        drop(mem::take(&mut scene.server));
+        scene.until("closed", |_, client| client.closed(endpoint).is_some());
+        scene.expects_end(End::Client, endpoint, "ended by the peer");
+    }
+}
+
+/// Who connects where nobody listens is told so: by an error of `connect` that names the address, or by `Closed`.
+///
+/// # Panics
+///
+/// If it is not so, or somebody else came to listen there every time.
+pub fn nobody_listening_is_told(subject: &Subject) {
+    for mut scene in subject.scenes("it is told that nobody listens") {
+        let told = (0..TRIES).any(|_| is_told(&mut scene));
+        scene.expects(told, format_args!("it was connected {TRIES} times"));
+    }
+}
+
+/// Whether it is told. The system may have given the port to somebody else meanwhile.
+fn is_told(scene: &mut Scene<'_>) -> bool {
+    let (listener, at) = scene.listen();
+    scene.server.handle.close(listener);
+    scene.until("the listener closed", |server, _| server.closed(listener).is_some());
+    scene.expects_end(End::Server, listener, "closed here");
+    let endpoint = match scene.client.handle.connect_with(&at, &scene.options.1) {
+        Ok(endpoint) => endpoint,
+        Err(error) => {
+            let told = error.to_string();
+            scene.expects(told.contains(&at.to_string()), format_args!("{told:?} does not name {at}"));
+            return true;
+        }
+    };
+    let connected = Seen::Connected(endpoint);
+    scene.until("told", |_, client| client.closed(endpoint).is_some() || client.seen.contains(&connected));
+    if let Some(reason) = scene.client.closed(endpoint) {
+        scene.expects(reason.starts_with("not connected: "), format_args!("the end was told as {reason:?}"));
+    }
+    !scene.client.seen.contains(&connected)
+}
+
+/// The scenes of connections that have two directions, with a listener that is half open and a client that is not.
+fn half_open<'a>(subject: &'a Subject, promise: &'static str) -> impl Iterator<Item = Scene<'a>> {
+    let scenes = subject.scenes(promise).filter(|scene| !scene.is_websocket());
+    scenes.map(|mut scene| {
+        scene.options.0.half_open = true;
+        scene
+    })
+}
+
+/// A connection that was finished goes on in the other direction, where its peer is [half open](crate::Options::half_open), for as
+/// long and as often as the peer likes. Of WebSockets, which have no such half, nothing is checked.
+///
+/// # Panics
+///
+/// If it does not.
+pub fn answers_may_be_longer_than_questions(subject: &Subject) {
+    for mut scene in half_open(subject, "a connection that was finished goes on in the other direction") {
+        let (accepted, endpoint) = scene.connect();
+        let question = scene.send_until_queued(End::Client, endpoint);
+        scene.client.handle.finish(endpoint);
+        expects_closed(&scene, End::Client, endpoint);
+        let finished = Seen::Finished(accepted);
+        scene.until("finished", |server, _| server.seen.contains(&finished));
+        scene.expects_bytes(End::Server, accepted, &question);
+        let drained = scene.client.count(&Seen::Drained(endpoint));
+        scene.expects(drained > 0, format_args!("it was never told that all was written"));
+        let mut answer = scene.send_until_queued(End::Server, accepted);
+        scene.until("an answer", |_, client| client.received(endpoint) >= answer.len());
+        // It is seen to have stayed after that.
+        scene.send(End::Server, accepted, b"another");
+        answer.extend(b"another");
+        scene.until("another answer", |_, client| client.received(endpoint) >= answer.len());
+        scene.expects_bytes(End::Client, endpoint, &answer);
+        scene.expects(
+            scene.server.closed(accepted).or(scene.client.closed(endpoint)).is_none(),
+            format_args!("it was closed before its end: {:?} and {:?}", scene.server, scene.client),
+        );
+        scene.server.handle.finish(accepted);
+        scene.until("closed", |server, client| both_closed(server, accepted, client, endpoint));
+        scene.expects_end(End::Server, accepted, "ended by the peer");
+        scene.expects_end(End::Client, endpoint, "ended by the peer");
+        let times = scene.server.count(&finished);
+        scene.expects(times == 1, format_args!("the peer's end was told {times} times"));
+    }
+}
+
+/// Where it is not half open, what waits is still written after the peer's end. Of WebSockets nothing is checked.
+///
+/// # Panics
+///
+/// If it is not.
+pub fn ends_without_half_open_write_what_waits(subject: &Subject) {
+    for mut scene in half_open(subject, "what waits is written after the peer has ended") {
+        scene.options.0.half_open = false;
+        let (accepted, endpoint) = scene.connect();
+        let sent = scene.send_until_queued(End::Server, accepted);
+        scene.client.handle.finish(endpoint);
+        scene.until("closed", |server, client| both_closed(server, accepted, client, endpoint));
+        scene.expects_bytes(End::Client, endpoint, &sent);
+        scene.expects_end(End::Client, endpoint, "ended by the peer");
+        scene.expects_end(End::Server, accepted, "ended by the peer");
+        let times = scene.server.count(&Seen::Finished(accepted));
+        scene.expects(times == 0, format_args!("Finished was told, though nobody asked for it"));
+    }
+}
+
+/// What is finished before it has come about sends what waits, and nothing else. Of WebSockets nothing is checked.
+///
+/// # Panics
+///
+/// If it does not.
+pub fn finished_early_sends_what_waits(subject: &Subject) {
+    for mut scene in half_open(subject, "what is finished before it has come about sends what waits") {
+        let (listener, at) = scene.listen();
+        let endpoint = scene.begin(&at);
+        scene.send(End::Client, endpoint, b"early");
+        scene.client.handle.finish(endpoint);
+        expects_closed(&scene, End::Client, endpoint);
+        scene.until("finished", |server, _| server.seen.iter().any(|seen| matches!(seen, Seen::Finished(_))));
+        let accepted = scene.server.accepted(listener)[0];
+        scene.expects_bytes(End::Server, accepted, b"early");
+        scene.server.handle.close(accepted);
+        scene.until("closed", |server, client| both_closed(server, accepted, client, endpoint));
+        scene.expects_end(End::Server, accepted, "closed here");
+        scene.expects_end(End::Client, endpoint, "ended by the peer");
+    }
+}

@@ -1,0 +1,167 @@
+//! Whether a transport does what a node needs to keep its promises: a suite that the transports of this crate pass, for those of
+//! one's own (feature `conformance`).
+//!
+//! ```no_run
+//! use estafette_net::conformance::Subject;
+//!
+//! // Of a transport of one's own also `.transport(Arc::new(...))`.
+//! Subject::new("tcp", |scheme| format!("{scheme}://127.0.0.1:0")).conforms();
+//! ```
+//!
+//! That is the whole of a test. Each check is a function too, so that one may be run by itself. It panics with the promise that was
+//! broken and what was seen instead. [`Side`], [`until`] and [`pattern`] are what they are made of, for checks of one's own.
+//! `examples/own_transport.rs` is a transport with its test.
+
+mod delivery;
+mod ending;
+mod scene;
+mod side;
+mod usage;
+mod waiting;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::scene::Scene;
+use crate::scheme::Scheme;
+use crate::{Limits, Options, Transport};
+
+pub use self::delivery::{
+    messages_are_whole_and_in_order, nodes_that_send_from_callbacks_go_on, pieces_of_messages_are_put_together,
+    streams_are_told_in_records, streams_keep_every_byte, threads_do_not_interleave,
+};
+pub use self::ending::{
+    answers_may_be_longer_than_questions, ends_without_half_open_write_what_waits, finished_early_sends_what_waits,
+    nobody_listening_is_told, nodes_that_are_gone_end_connections, what_waits_is_written_before_closing,
+};
+pub use self::scene::pattern;
+pub use self::side::{PATIENCE, Seen, Side, connected, until};
+pub use self::usage::Usage;
+pub use self::waiting::{
+    early_sends_wait, paused_connections_are_closed, paused_connections_lose_nothing, paused_listeners_accept_nobody,
+    pauses_cost_nothing, slow_readers_cost_a_queue,
+};
+
+/// Every check, the simplest first.
+const CHECKS: &[fn(&Subject)] = &[
+    streams_keep_every_byte,
+    streams_are_told_in_records,
+    messages_are_whole_and_in_order,
+    pieces_of_messages_are_put_together,
+    early_sends_wait,
+    what_waits_is_written_before_closing,
+    nodes_that_are_gone_end_connections,
+    nobody_listening_is_told,
+    answers_may_be_longer_than_questions,
+    ends_without_half_open_write_what_waits,
+    finished_early_sends_what_waits,
+    paused_connections_lose_nothing,
+    paused_connections_are_closed,
+    paused_listeners_accept_nobody,
+    pauses_cost_nothing,
+    slow_readers_cost_a_queue,
+    threads_do_not_interleave,
+    nodes_that_send_from_callbacks_go_on,
+];
+
+/// A transport of streams that is to be checked, and what the checks need to know of it.
+pub struct Subject {
+    scheme: String,
+    address: Box<dyn Fn(&str) -> String + Send + Sync>,
+    transport: Option<Arc<dyn Transport>>,
+    options: (Options, Options),
+    patience: Duration,
+}
+
+impl fmt::Debug for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subject").field("scheme", &self.scheme).finish_non_exhaustive()
+    }
+}
+
+impl Subject {
+    /// A transport that has this scheme. `address` makes addresses to listen at of the scheme it is given, the second one with
+    /// `+msg`: one where nobody listens, every time. It may return the same again, as each check has one listener at a time, whose
+    /// node is dropped at its end.
+    ///
+    /// Streams and messages are checked; only messages if the scheme itself has them, as `tcp+msg` and `ws`.
+    pub fn new(scheme: &str, address: impl Fn(&str) -> String + Send + Sync + 'static) -> Subject {
+        Subject {
+            scheme: scheme.to_owned(),
+            address: Box::new(address),
+            transport: None,
+            options: (Options::default(), Options::default()),
+            patience: PATIENCE,
+        }
+    }
+
+    /// Has this transport added to every node, for the scheme. Without it, it is one that nodes have already.
+    #[must_use]
+    pub fn transport(mut self, transport: Arc<dyn Transport>) -> Subject {
+        self.transport = Some(transport);
+        self
+    }
+
+    /// What a listener needs, and a client.
+    #[must_use]
+    pub fn options(mut self, listener: Options, client: Options) -> Subject {
+        self.options = (listener, client);
+        self
+    }
+
+    /// How long anything may take before a check fails: [`PATIENCE`], unless told otherwise. Checks that pass do not wait for it.
+    #[must_use]
+    pub fn patience(mut self, time: Duration) -> Subject {
+        self.patience = time;
+        self
+    }
+
+    /// Runs every check, one after the other: some seconds.
+    ///
+    /// # Panics
+    ///
+    /// At the first promise that is broken, which it names, with the scheme and what was seen.
+    pub fn conforms(&self) {
+        CHECKS.iter().for_each(|check| check(self));
+    }
+
+    /// A node that has the transport.
+    pub fn side(&self, limits: Limits) -> Side {
+        let side = Side::with(limits);
+        if let Some(transport) = &self.transport {
+            side.node.add_transport(Scheme::of(&self.scheme).0, transport.clone());
+        }
+        side
+    }
+
+    /// The usual limits, but for times: a check fails when the subject's patience is over, and not before.
+    fn limits(&self) -> Limits {
+        let patience = self.patience;
+        Limits { handshake: patience, unfinished_for: patience, flush: patience, ..Limits::default() }
+    }
+
+    fn address(&self, scheme: &str) -> String {
+        (self.address)(scheme)
+    }
+
+    /// The scheme whose messages keep their bounds.
+    fn messages(&self) -> String {
+        match Scheme::of(&self.scheme).1 {
+            Scheme::Length | Scheme::WebSocket => self.scheme.clone(),
+            _ => format!("{}+msg", self.scheme),
+        }
+    }
+
+    /// A scene with messages.
+    fn scene(&self, promise: &'static str) -> Scene<'_> {
+        Scene::new(self, self.messages(), promise)
+    }
+
+    /// A scene with each of its schemes.
+    fn scenes(&self, promise: &'static str) -> impl Iterator<Item = Scene<'_>> {
+        let mut schemes = vec![self.scheme.clone(), self.messages()];
+        schemes.dedup();
+        schemes.into_iter().map(move |scheme| Scene::new(self, scheme, promise))
+    }
+}

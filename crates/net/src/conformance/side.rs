@@ -1,0 +1,221 @@
+//! Two nodes of one thread, stepped by turns until something holds: no test waits for a fixed time.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use crate::{Endpoint, Event, Handle, Kind, Limits, Node, Options};
+
+/// How long anything may take before a test fails, unless told otherwise.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+/// How many of the last events an error shows.
+const SHOWN: usize = 20;
+
+/// What a node told: an [`Event`] to keep.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Seen {
+    /// As [`Event::Connected`].
+    Connected(Endpoint),
+    /// As [`Event::Accepted`]: the connection, and its listener.
+    Accepted(Endpoint, Endpoint),
+    /// As [`Event::Message`].
+    Message(Endpoint, Kind, Vec<u8>),
+    /// As [`Event::Drained`].
+    Drained(Endpoint),
+    /// As [`Event::Finished`].
+    Finished(Endpoint),
+    /// As [`Event::Lost`]: why, and how many bytes were not written.
+    Lost(Endpoint, String, usize),
+    /// As [`Event::Closed`], and why.
+    Closed(Endpoint, String),
+    /// As [`Event::Signal`].
+    Signal(u32),
+}
+
+/// A node, and all it told.
+pub struct Side {
+    /// The node.
+    pub node: Node<u32>,
+    /// A way to it.
+    pub handle: Handle<u32>,
+    /// What it told, in order. A test may clear it.
+    pub seen: Vec<Seen>,
+}
+
+impl fmt::Debug for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Side").field(&summary(&self.seen)).finish()
+    }
+}
+
+impl Default for Side {
+    fn default() -> Side {
+        Side::new()
+    }
+}
+
+impl Side {
+    /// With the usual limits.
+    pub fn new() -> Side {
+        Side::with(Limits::default())
+    }
+
+    /// With limits of one's own.
+    pub fn with(limits: Limits) -> Side {
+        let node = Node::with_limits(limits).expect("the system has no descriptors left for a node");
+        Side { handle: node.handle(), node, seen: Vec::new() }
+    }
+
+    /// Tells what is there.
+    pub fn step(&mut self) {
+        let seen = &mut self.seen;
+        let told = self.node.poll(Some(Duration::from_millis(1)), |event| {
+            seen.push(match event {
+                Event::Connected(endpoint) => Seen::Connected(endpoint),
+                Event::Accepted { endpoint, listener } => Seen::Accepted(endpoint, listener),
+                Event::Message(from, message) => Seen::Message(from, message.kind(), message.take()),
+                Event::Drained(endpoint) => Seen::Drained(endpoint),
+                Event::Finished(endpoint) => Seen::Finished(endpoint),
+                Event::Lost { endpoint, reason, unwritten, .. } => Seen::Lost(endpoint, reason.to_string(), unwritten),
+                Event::Closed { endpoint, reason } => Seen::Closed(endpoint, reason.to_string()),
+                Event::Signal(signal) => Seen::Signal(signal),
+            });
+        });
+        told.expect("a node can wait, whatever its peers do");
+    }
+
+    /// Steps until something was told that `pick` finds, and returns what it made of it.
+    #[track_caller]
+    pub fn until<T>(&mut self, what: &str, pick: impl Fn(&Seen) -> Option<T>) -> T {
+        let begun = Instant::now();
+        loop {
+            if let Some(found) = self.seen.iter().find_map(&pick) {
+                return found;
+            }
+            assert!(begun.elapsed() < PATIENCE, "never {what}: {self:?}");
+            self.step();
+        }
+    }
+
+    /// Steps until something holds of all that was told.
+    #[track_caller]
+    pub fn step_until(&mut self, what: &str, holds: impl Fn(&[Seen]) -> bool) {
+        let begun = Instant::now();
+        while !holds(&self.seen) {
+            assert!(begun.elapsed() < PATIENCE, "never {what}: {self:?}");
+            self.step();
+        }
+    }
+
+    /// Steps until an endpoint is closed, and returns why.
+    #[track_caller]
+    pub fn until_closed(&mut self, endpoint: Endpoint) -> String {
+        self.until("closed", |seen| match seen {
+            Seen::Closed(which, reason) if *which == endpoint => Some(reason.clone()),
+            _ => None,
+        })
+    }
+
+    /// The messages of an endpoint, in order.
+    pub fn messages(&self, of: Endpoint) -> Vec<&[u8]> {
+        self.messages_of(of).collect()
+    }
+
+    /// How many bytes the messages of an endpoint have together.
+    pub fn received(&self, of: Endpoint) -> usize {
+        self.messages_of(of).map(<[u8]>::len).sum()
+    }
+
+    fn messages_of(&self, of: Endpoint) -> impl Iterator<Item = &[u8]> {
+        self.seen.iter().filter_map(move |seen| match seen {
+            Seen::Message(from, _, message) if *from == of => Some(&message[..]),
+            _ => None,
+        })
+    }
+
+    /// How often this was told.
+    pub fn count(&self, what: &Seen) -> usize {
+        self.seen.iter().filter(|seen| *seen == what).count()
+    }
+
+    /// The connections of a listener, in order.
+    pub fn accepted(&self, by: Endpoint) -> Vec<Endpoint> {
+        let accepted = self.seen.iter().filter_map(|seen| match seen {
+            Seen::Accepted(endpoint, listener) if *listener == by => Some(*endpoint),
+            _ => None,
+        });
+        accepted.collect()
+    }
+
+    /// Why an endpoint was closed, once it was.
+    pub fn closed(&self, which: Endpoint) -> Option<&str> {
+        self.seen.iter().find_map(|seen| match seen {
+            Seen::Closed(endpoint, reason) if *endpoint == which => Some(&reason[..]),
+            _ => None,
+        })
+    }
+}
+
+/// What was told last, without the messages' bytes.
+fn summary(seen: &[Seen]) -> Vec<String> {
+    seen.iter()
+        .skip(seen.len().saturating_sub(SHOWN))
+        .map(|seen| match seen {
+            Seen::Message(from, kind, message) => format!("Message({from:?}, {kind:?}, {} bytes)", message.len()),
+            other => format!("{other:?}"),
+        })
+        .collect()
+}
+
+/// Steps both until something holds.
+#[track_caller]
+pub fn until(a: &mut Side, b: &mut Side, what: &str, holds: impl Fn(&Side, &Side) -> bool) {
+    stepped(a, b, PATIENCE, what, holds).unwrap_or_else(|never| panic!("{never}"));
+}
+
+/// Connects `client` to a listener of `server` with their options: their ends, and the listener.
+#[track_caller]
+pub fn connected(
+    server: &mut Side,
+    client: &mut Side,
+    address: &str,
+    options: &(Options, Options),
+) -> (Endpoint, Endpoint, Endpoint) {
+    let both = connect(server, client, PATIENCE, address, options);
+    both.unwrap_or_else(|never| panic!("{never}"))
+}
+
+/// As [`until`]; or says what was told instead.
+pub(super) fn stepped(
+    a: &mut Side,
+    b: &mut Side,
+    patience: Duration,
+    what: &str,
+    holds: impl Fn(&Side, &Side) -> bool,
+) -> Result<(), String> {
+    let begun = Instant::now();
+    while !holds(a, b) {
+        if begun.elapsed() >= patience {
+            return Err(format!("never {what}; told were {a:?} and {b:?}"));
+        }
+        a.step();
+        b.step();
+    }
+    Ok(())
+}
+
+/// As [`connected`]; or says why they are not.
+pub(super) fn connect(
+    server: &mut Side,
+    client: &mut Side,
+    patience: Duration,
+    address: &str,
+    (ours, theirs): &(Options, Options),
+) -> Result<(Endpoint, Endpoint, Endpoint), String> {
+    let listener = server.handle.listen_with(address, ours).map_err(|error| error.to_string())?;
+    let at = server.handle.local_address(listener).ok_or("the listener says no address")?;
+    let to = client.handle.connect_with(&at, theirs).map_err(|error| error.to_string())?;
+    stepped(server, client, patience, "connected", |server, client| {
+        !server.accepted(listener).is_empty() && client.seen.contains(&Seen::Connected(to))
+    })?;
+    Ok((server.accepted(listener)[0], to, listener))
+}

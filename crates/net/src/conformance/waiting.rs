@@ -1,0 +1,187 @@
+//! Who waits for whom: sends for a connection, for a slow reader, and for one that is paused.
+
+use std::time::Duration;
+
+use super::Subject;
+use super::scene::{End, Scene, pattern};
+use super::side::{Seen, Side};
+use super::usage::Usage;
+use crate::Outcome;
+
+/// What a thread may spend while nothing happens: one that looks again and again spends all the time there is.
+const IDLE: Duration = Duration::from_millis(50);
+/// How often it may wake while nothing happens.
+const WAKES: i64 = 20;
+/// After so many sends that were taken, there is no end to it.
+const MOST: usize = 20_000;
+
+/// What is sent before the connection has come about waits for it, and `Drained` is told after `Connected`.
+///
+/// # Panics
+///
+/// If it does not.
+pub fn early_sends_wait(subject: &Subject) {
+    for mut scene in subject.scenes("what is sent before the connection is there waits for it") {
+        let (_, at) = scene.listen();
+        let endpoint = scene.begin(&at);
+        let outcome = scene.client.handle.send(endpoint, b"early");
+        scene.expects(outcome == Outcome::Queued, format_args!("a send returned {outcome:?}"));
+        scene.until("there", |server, client| {
+            server.seen.iter().any(|seen| matches!(seen, Seen::Message(_, _, message) if message == b"early"))
+                && client.seen.contains(&Seen::Drained(endpoint))
+        });
+        let order = [Seen::Connected(endpoint), Seen::Drained(endpoint)];
+        scene.expects(scene.client.seen == order, format_args!("told was {:?}", scene.client.seen));
+    }
+}
+
+/// A peer that reads nothing costs its queue and no more: beyond [`Limits::queue`](crate::Limits) sends are
+/// [`Full`](Outcome::Full), and `Drained` tells when to go on. Meanwhile the node sleeps.
+///
+/// # Panics
+///
+/// If more is taken, something is lost, `Drained` never comes, or the node does not sleep.
+pub fn slow_readers_cost_a_queue(subject: &Subject) {
+    for mut scene in subject.scenes("a slow reader costs its queue and no more") {
+        let mut limits = subject.limits();
+        limits.queue = 100_000;
+        scene.client = subject.side(limits);
+        let (accepted, endpoint) = scene.connect();
+        let mut sent = Vec::new();
+        // Again and again, as long as the system's own buffers grow.
+        let spent = loop {
+            send_until_full(&scene, &mut sent, |message| scene.client.handle.send(endpoint, message));
+            let (told, spent) = asleep(&mut scene.client, Duration::from_millis(300));
+            if told == 0 {
+                break spent;
+            }
+        };
+        scene.expects(spent.cpu < IDLE && spent.sleeps < WAKES, format_args!("while it waits it spends {spent:?}"));
+        scene.until("drained", |_, client| client.seen.contains(&Seen::Drained(endpoint)));
+        let last = pattern(sent.len(), 10_000);
+        scene.send(End::Client, endpoint, &last);
+        let sent = [sent.concat(), last].concat();
+        scene.until("all there", |server, _| server.received(accepted) >= sent.len());
+        scene.expects_bytes(End::Server, accepted, &sent);
+    }
+}
+
+/// Sends until there is no room, and adds what was taken.
+fn send_until_full(scene: &Scene<'_>, sent: &mut Vec<Vec<u8>>, send: impl Fn(&[u8]) -> Outcome) {
+    let mut queued = 0;
+    let full = loop {
+        let message = pattern(sent.len(), 10_000);
+        match send(&message) {
+            Outcome::Sent => {}
+            Outcome::Queued => queued += message.len(),
+            other => break other,
+        }
+        sent.push(message);
+        scene.expects(sent.len() < MOST, format_args!("nobody reads, and it takes everything"));
+    };
+    scene.expects(full == Outcome::Full, format_args!("a send returned {full:?}"));
+    scene.expects(queued <= 110_000, format_args!("{queued} bytes wait, with a limit of 100000"));
+    let again = send(&pattern(0, 10_000));
+    scene.expects(again == Outcome::Full, format_args!("after one was refused, a send returned {again:?}"));
+}
+
+/// Has a node wait, and says how much it told and what its thread spent.
+fn asleep(side: &mut Side, time: Duration) -> (usize, Usage) {
+    let usage = || Usage::of_this_thread().expect("the system tells what a thread has spent");
+    let before = usage();
+    let told = side.node.poll(Some(time), |_| {}).expect("a node can wait, whatever its peers do");
+    (told, usage() - before)
+}
+
+/// Nothing is told of a connection that is paused, its peer has to wait, the other direction goes on, and nothing is lost.
+///
+/// # Panics
+///
+/// If one of these is not so.
+pub fn paused_connections_lose_nothing(subject: &Subject) {
+    const SIZE: usize = 50_000;
+    for mut scene in subject.scenes("a paused connection makes its peer wait and loses nothing") {
+        let (accepted, endpoint) = scene.connect();
+        scene.server.handle.pause(accepted);
+        scene.turns();
+        let mut sent = Vec::new();
+        // Until nothing more is taken, for so many turns of both.
+        loop {
+            let before = sent.len();
+            while scene.client.handle.send(endpoint, &pattern(sent.len(), SIZE)).taken() {
+                sent.push(pattern(sent.len(), SIZE));
+                scene.expects(sent.len() < MOST / 4, format_args!("nobody reads, and it takes everything"));
+            }
+            if sent.len() == before {
+                break;
+            }
+            scene.turns();
+        }
+        scene.expects_bytes(End::Server, accepted, &[]);
+        scene.send(End::Server, accepted, b"slowly");
+        scene.until("an answer", |_, client| client.messages(endpoint).concat() == b"slowly");
+        scene.server.handle.resume(accepted);
+        let sent = sent.concat();
+        scene.until("all there", |server, client| {
+            server.received(accepted) >= sent.len() && client.seen.contains(&Seen::Drained(endpoint))
+        });
+        scene.expects_bytes(End::Server, accepted, &sent);
+    }
+}
+
+/// A connection that is paused is closed all the same: what waits is written, and nothing is told but the end.
+///
+/// # Panics
+///
+/// If it is not so.
+pub fn paused_connections_are_closed(subject: &Subject) {
+    for mut scene in subject.scenes("a connection is closed though it is paused") {
+        let (accepted, endpoint) = scene.connect();
+        scene.server.handle.pause(accepted);
+        scene.turns();
+        scene.send(End::Client, endpoint, b"unread");
+        scene.send(End::Server, accepted, b"last");
+        scene.turns();
+        scene.server.handle.close(accepted);
+        scene.until("closed", |server, client| server.closed(accepted).is_some() && client.closed(endpoint).is_some());
+        scene.expects_end(End::Server, accepted, "closed here");
+        scene.expects_bytes(End::Client, endpoint, b"last");
+        scene.expects_bytes(End::Server, accepted, &[]);
+    }
+}
+
+/// A listener that is paused accepts nobody, and then whoever came meanwhile.
+///
+/// # Panics
+///
+/// If it is not so.
+pub fn paused_listeners_accept_nobody(subject: &Subject) {
+    for mut scene in subject.scenes("a paused listener accepts nobody, and then who has waited") {
+        let (listener, at) = scene.listen();
+        scene.server.handle.pause(listener);
+        scene.turns();
+        scene.begin(&at);
+        scene.turns();
+        scene.expects(scene.server.seen.is_empty(), format_args!("told was {:?}", scene.server.seen));
+        scene.server.handle.resume(listener);
+        scene.until("accepted", |server, _| !server.accepted(listener).is_empty());
+    }
+}
+
+/// A connection that is paused, and has something to read, takes no time of the processor.
+///
+/// # Panics
+///
+/// If it does.
+pub fn pauses_cost_nothing(subject: &Subject) {
+    for mut scene in subject.scenes("a pause takes no time of the processor") {
+        let (accepted, endpoint) = scene.connect();
+        scene.server.handle.pause(accepted);
+        scene.turns();
+        scene.send(End::Client, endpoint, b"unread");
+        scene.turns();
+        let (told, spent) = asleep(&mut scene.server, Duration::from_millis(500));
+        scene.expects(told == 0, format_args!("{told} events were told"));
+        scene.expects(spent.cpu < IDLE && spent.sleeps < WAKES, format_args!("it spends {spent:?}"));
+    }
+}
