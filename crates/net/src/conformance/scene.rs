@@ -9,7 +9,7 @@ use crate::{Address, Endpoint, Options, Outcome};
 
 /// How much is sent at a time to find out how much there is room for, and how often before there is no end to it.
 const BLOCK: usize = 1 << 20;
-const MOST_BLOCKS: usize = 256;
+const MOST_BLOCKS: usize = 128;
 
 /// Which of the two.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -120,8 +120,9 @@ impl<'a> Scene<'a> {
     /// Steps both until something holds.
     #[track_caller]
     pub(super) fn until(&mut self, what: &str, holds: impl Fn(&Side, &Side) -> bool) {
-        let stepped = stepped(&mut self.server, &mut self.client, self.subject.patience, what, holds);
-        stepped.unwrap_or_else(|never| self.broken(format_args!("{never}")));
+        if let Err(never) = stepped(&mut self.server, &mut self.client, self.subject.patience, what, holds) {
+            self.broken(format_args!("{never}"));
+        }
     }
 
     /// Gives both many occasions to do what they should not.
@@ -154,8 +155,10 @@ impl<'a> Scene<'a> {
     pub(super) fn connect(&mut self) -> (Endpoint, Endpoint) {
         let (address, patience) = (self.subject.address(&self.scheme), self.subject.patience);
         let both = side::connect(&mut self.server, &mut self.client, patience, &address, &self.options);
-        let (accepted, endpoint, _) = both.unwrap_or_else(|never| self.broken(format_args!("{never}")));
-        (accepted, endpoint)
+        match both {
+            Ok((accepted, endpoint, _)) => (accepted, endpoint),
+            Err(never) => self.broken(format_args!("{never}")),
+        }
     }
 
     /// Sends what is taken whenever it comes.

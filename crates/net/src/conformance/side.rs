@@ -169,7 +169,9 @@ fn summary(seen: &[Seen]) -> Vec<String> {
 /// Steps both until something holds.
 #[track_caller]
 pub fn until(a: &mut Side, b: &mut Side, what: &str, holds: impl Fn(&Side, &Side) -> bool) {
-    stepped(a, b, PATIENCE, what, holds).unwrap_or_else(|never| panic!("{never}"));
+    if let Err(never) = stepped(a, b, PATIENCE, what, holds) {
+        panic!("{never}");
+    }
 }
 
 /// Connects `client` to a listener of `server` with their options: their ends, and the listener.
@@ -180,8 +182,10 @@ pub fn connected(
     address: &str,
     options: &(Options, Options),
 ) -> (Endpoint, Endpoint, Endpoint) {
-    let both = connect(server, client, PATIENCE, address, options);
-    both.unwrap_or_else(|never| panic!("{never}"))
+    match connect(server, client, PATIENCE, address, options) {
+        Ok(both) => both,
+        Err(never) => panic!("{never}"),
+    }
 }
 
 /// As [`until`]; or says what was told instead.
