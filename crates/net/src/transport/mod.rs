@@ -32,6 +32,9 @@ pub(crate) use self::unix::Unix;
 /// A way to move bytes between two ends.
 ///
 /// None of its functions may block: a node calls them from its only thread.
+///
+/// `examples/own_transport.rs` is one of somebody's own, in one file. Whether a transport does all that is asked of it, the module
+/// `conformance` (feature `conformance`) finds out: a suite to be called from a test, which the transports of this crate pass.
 pub trait Transport: Send + Sync {
     /// Begins to connect. The link may come about later: [`Link::connected`] is asked when it becomes writable.
     ///
