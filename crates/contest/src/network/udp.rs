@@ -72,12 +72,15 @@ pub(super) fn joined(case: &Case, role: Role, meet: &mut Rendezvous) -> Result<[
     Ok([socket.try_clone()?, socket])
 }
 
+/// The receive buffer: as many messages as the case lets be under way; the kernel gives what `net.core.rmem_max` allows.
+pub(super) fn buffer(case: &Case) -> usize {
+    case.capacity.saturating_mul(case.payload.len()).clamp(LEAST_BUFFER, MOST_BUFFER)
+}
+
 fn bound(case: &Case) -> Result<UdpSocket> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).context("binding to 127.0.0.1")?;
     socket.set_read_timeout(Some(PATIENCE))?;
-    // As many messages as the case lets be under way; the kernel gives what `net.core.rmem_max` allows.
-    let wanted = case.capacity.saturating_mul(case.payload.len());
-    set_socket_recv_buffer_size(&socket, wanted.clamp(LEAST_BUFFER, MOST_BUFFER)).context("the receive buffer")?;
+    set_socket_recv_buffer_size(&socket, buffer(case)).context("the receive buffer")?;
     Ok(socket)
 }
 

@@ -8,11 +8,13 @@ use std::time::{Duration, Instant};
 use super::{Entry, Next, Node};
 use crate::codec::Kind;
 use crate::event::{Bytes, Endpoint, Event, Message};
+#[cfg(doc)]
+use crate::handle::Handle;
 use crate::incoming::{Place, after};
 
 impl<S> Node<S> {
     /// Tells what is there now, at least one event if one comes in time, and how many it were. For a loop of one's own: a
-    /// timeout of zero never waits, `None` waits for as long as it takes, or until [`Handle::stop`](crate::Handle::stop). However much peers send, it
+    /// timeout of zero never waits, `None` waits for as long as it takes, or until [`Handle::stop`]. However much peers send, it
     /// tells what one look at them found, and returns.
     ///
     /// # Errors
@@ -33,7 +35,7 @@ impl<S> Node<S> {
         }
     }
 
-    /// The next event, or none if none comes in time. `None` waits for as long as it takes, or until [`Handle::stop`](crate::Handle::stop).
+    /// The next event, or none if none comes in time. `None` waits for as long as it takes, or until [`Handle::stop`].
     ///
     /// # Errors
     ///

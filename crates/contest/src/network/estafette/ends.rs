@@ -6,11 +6,11 @@ use std::io::{self, ErrorKind};
 use estafette_measure::{Generator, Rx, Tx, Verifier};
 use estafette_net::{Batch, Handle, Outcome};
 
+use super::super::frames::TOGETHER;
 use super::side::Held;
 use crate::buffer::Buffer;
 
-/// How many bytes leave together at most, and how many datagrams: the system takes no more at once.
-const TOGETHER: usize = 64 << 10;
+/// How many datagrams leave together at most: the system takes no more at once.
 const DATAGRAMS: usize = 64;
 
 /// What became of something that was to be sent, where it was taken: whether it has left.

@@ -14,11 +14,7 @@ use estafette_net::{Address, Limits, Node, Options};
 use self::ends::{Receiving, Sending};
 use self::side::{Held, Side};
 use super::frames::{SPIN, together};
-use super::tls;
-
-/// Bounds of a datagram socket's buffer: the usual default, and 64 MiB.
-const LEAST_BUFFER: usize = 212_992;
-const MOST_BUFFER: usize = 64 << 20;
+use super::{tls, udp};
 
 /// `network/framed-estafette` and its siblings.
 pub(super) struct Estafette {
@@ -86,7 +82,7 @@ impl Mechanism for Estafette {
             .joins(self.joins);
         if self.is_lossy() {
             let spec = spec.patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::OneThread]);
-            return spec.max_message(65_507).ordering(Ordering::Unordered).loss(Loss::Counted);
+            return spec.max_message(udp::MAX_DATAGRAM).ordering(Ordering::Unordered).loss(Loss::Counted);
         }
         spec.patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::OneThread])
     }
@@ -113,11 +109,7 @@ impl Carries<Raw> for Estafette {
                 scheme => format!("{scheme}://127.0.0.1:0"),
             };
             let options = match self.scheme {
-                "udp" => {
-                    // As many messages as the case lets be under way; the kernel gives what `net.core.rmem_max` allows.
-                    let wanted = case.capacity.saturating_mul(len);
-                    Options::default().buffer(wanted.clamp(LEAST_BUFFER, MOST_BUFFER))
-                }
+                "udp" => Options::default().buffer(udp::buffer(case)),
                 "tls+msg" => Options::default().tls_server(Arc::new(tls::server(meet)?)),
                 "tcp" => Options::default().records(len),
                 _ => Options::default(),

@@ -5,14 +5,11 @@ use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::rc::Rc;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use estafette_net::{Endpoint, Event, Handle, Node};
 
+use super::super::udp::PATIENCE;
 use crate::own_thread::OwnThread;
-
-/// How long a receiver waits for a message that may have been lost.
-const PATIENCE: Duration = Duration::from_millis(20);
 
 /// A node, and what it told.
 pub(in crate::network) struct Side {
