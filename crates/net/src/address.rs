@@ -45,6 +45,7 @@ pub struct Address {
 
 /// What stands between `://` and the path.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Place {
     /// A name or an address of a host (without brackets), and a port.
     Host(Box<str>, u16),

@@ -37,7 +37,10 @@ impl Endpoint {
 /// connection that did not come about has `Closed` alone. One that is [made again](crate::Options::reconnect) begins anew with
 /// each `Lost`, and has its `Closed` at the very end. A socket of datagrams has `Message`, `Drained` and one `Closed` only, and
 /// nothing is promised of their order.
+///
+/// There may be others one day: whoever looks at an event passes over those they do not know.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Event<'a, S> {
     /// What [`Handle::connect`](crate::Handle::connect) began is there, a WebSocket's handshake included.
     Connected(Endpoint),
@@ -127,8 +130,9 @@ impl fmt::Debug for Message<'_> {
     }
 }
 
-/// What became of a message that was to be sent.
+/// What became of a message that was to be sent. There may be others one day, of which [`Outcome::taken`] tells as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 #[must_use = "a message that was not taken is not sent later"]
 pub enum Outcome {
     /// The system has all of it.

@@ -28,6 +28,8 @@
 //! - **Limits.** Whatever a peer does costs a bounded amount of memory and time: [`Limits`].
 
 #![forbid(unsafe_code)]
+// Whatever may grow says so, and what may not says why.
+#![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
 // What the guide shows is compiled and run, as the examples here are.
 #[cfg(doctest)]

@@ -53,7 +53,7 @@ fn be_the_node() {
         Event::Signal(ask) if ask == "accepted" => println!("accepted {accepted}"),
         Event::Signal(ask) if ask == "connect" => println!("connect {:?}", handle.connect(&address)),
         Event::Signal(_) => {
-            let Usage { cpu, sleeps } = Usage::of_this_thread().unwrap();
+            let Usage { cpu, sleeps, .. } = Usage::of_this_thread().unwrap();
             println!("usage {} {sleeps}", cpu.as_micros());
         }
         _ => {}

@@ -12,6 +12,7 @@ const SHOWN: usize = 20;
 
 /// What a node told: an [`Event`] to keep.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Seen {
     /// As [`Event::Connected`].
     Connected(Endpoint),
@@ -32,6 +33,7 @@ pub enum Seen {
 }
 
 /// A node, and all it told.
+#[non_exhaustive]
 pub struct Side {
     /// The node.
     pub node: Node<u32>,

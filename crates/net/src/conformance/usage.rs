@@ -9,6 +9,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// Processor time of a thread, and how often it went to sleep.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct Usage {
     /// The time that processors have spent on it.
     pub cpu: Duration,

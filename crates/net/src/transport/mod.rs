@@ -52,6 +52,7 @@ pub trait Transport: Send + Sync {
 }
 
 /// What connecting gave.
+#[non_exhaustive]
 pub enum Opened {
     /// A stream of bytes.
     Stream(Box<dyn Link>),
@@ -60,6 +61,7 @@ pub enum Opened {
 }
 
 /// What listening gave.
+#[non_exhaustive]
 pub enum Listening {
     /// Every peer has a link of its own.
     Streams(Box<dyn Listener>),
@@ -205,14 +207,49 @@ pub trait Datagrams: Send + Sync {
 }
 
 /// What [`Datagrams::receive`] brought: one datagram, or several that lie one behind the other.
+///
+/// ```
+/// use estafette_net::Received;
+///
+/// // Three datagrams, the last of which is shorter.
+/// let received = Received::new(2500).each(1000).from("192.0.2.1:4000".parse()?);
+/// assert_eq!((received.len, received.each), (2500, 1000));
+/// # Ok::<(), std::net::AddrParseError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Received {
     /// How many bytes there are.
     pub len: usize,
-    /// How many each datagram has; the last may have less. 0 where there is one alone.
+    /// As set by [`Received::each`]; 0 where there is one alone.
     pub each: usize,
-    /// Who sent them, where that is not the one peer.
+    /// As set by [`Received::from`].
     pub from: Option<SocketAddr>,
+}
+
+impl Received {
+    /// One datagram of so many bytes, of the one peer.
+    #[inline]
+    #[must_use]
+    pub fn new(len: usize) -> Received {
+        Received { len, each: 0, from: None }
+    }
+
+    /// Several datagrams, of so many bytes each; the last may have less.
+    #[inline]
+    #[must_use]
+    pub fn each(mut self, bytes: usize) -> Received {
+        self.each = bytes;
+        self
+    }
+
+    /// Who sent them, where that is not the one peer.
+    #[inline]
+    #[must_use]
+    pub fn from(mut self, peer: SocketAddr) -> Received {
+        self.from = Some(peer);
+        self
+    }
 }
 
 /// How a connection is made, or a listener: the same for every transport, which takes no notice of what it has no use for.

@@ -51,7 +51,7 @@ impl State {
                 self.tell(|told| told.closed = true);
                 return Err(io::Error::new(ErrorKind::UnexpectedEof, reason.to_string()));
             }
-            Event::Finished(_) | Event::Lost { .. } | Event::Signal(()) => {}
+            _ => {}
         }
         Ok(())
     }

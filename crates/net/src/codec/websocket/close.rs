@@ -2,6 +2,7 @@
 
 /// A code and a text, as a closing frame carries them.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "the RFC's frame has these two, and whoever closes writes both")]
 pub struct Close {
     /// 1000 for a normal end; none where the frame was empty.
     pub code: Option<u16>,
