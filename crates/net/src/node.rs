@@ -268,7 +268,8 @@ impl<S> Node<S> {
     }
 
     /// Says that the node sleeps, so that it is woken, and until when it may: not at all, if somebody has asked for something.
-    fn falls_asleep(&self) -> Option<Instant> {
+    fn falls_asleep(&mut self) -> Option<Instant> {
+        let due = self.next_deadline();
         let shared = &self.shared;
         shared.asleep.prepare();
         let signals = lock(&shared.signals);
@@ -281,7 +282,7 @@ impl<S> Node<S> {
         if asked {
             return Some(self.clock);
         }
-        self.deadlines.peek().map(|Reverse((at, _))| *at).into_iter().chain(timed).min()
+        due.into_iter().chain(timed).min()
     }
 
     /// Puts what is due into the outbox.

@@ -15,16 +15,21 @@ const CONNECTIONS: usize = 500;
 /// More than enough for anything.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A node that has accepted them all, the other ends, and how much memory that took.
-fn accepted() -> (Node, Vec<TcpStream>, usize) {
+/// What opens a WebSocket: RFC 6455, section 1.2.
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+    Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
+
+/// A node that has accepted them all, the other ends, which say this first, and how much memory that took.
+fn accepted(scheme: &str, first: &[u8]) -> (Node, Vec<TcpStream>, usize) {
     let mut limits = Limits::default();
     // While the node is watched, this passes.
     limits.handshake = Duration::from_secs(1);
     let mut node = Node::with_limits(limits).unwrap();
     let handle = node.handle();
-    let listener = handle.listen("tcp://127.0.0.1:0").unwrap();
+    let listener = handle.listen(format!("{scheme}://127.0.0.1:0")).unwrap();
     let port = handle.local_address(listener).unwrap().port().unwrap();
-    let peers: Vec<_> = (0..CONNECTIONS).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
+    let mut peers: Vec<_> = (0..CONNECTIONS).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
+    peers.iter_mut().for_each(|peer| peer.write_all(first).unwrap());
     let before = resident().unwrap();
     let mut accepted = 0;
     while accepted < CONNECTIONS {
@@ -36,15 +41,15 @@ fn accepted() -> (Node, Vec<TcpStream>, usize) {
     (node, peers, resident().unwrap().saturating_sub(before))
 }
 
-#[test]
-fn many_connections_take_little_memory_and_wake_nobody_and_answer() {
+/// As [`accepted`], of a node that nothing has woken since.
+fn undisturbed(scheme: &str, first: &[u8]) -> (Node, Vec<TcpStream>) {
     // Each has two ends here.
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
 
     let mut slept = Vec::new();
-    let (mut node, mut peers) = loop {
-        let (mut node, peers, memory) = accepted();
+    loop {
+        let (mut node, peers, memory) = accepted(scheme, first);
         assert!(memory < CONNECTIONS * 4096, "{} bytes for each", memory / CONNECTIONS);
         let before = Usage::of_this_thread().unwrap();
         assert_eq!(node.poll(Some(Duration::from_secs(3)), |event| panic!("{event:?}")).unwrap(), 0);
@@ -52,11 +57,15 @@ fn many_connections_take_little_memory_and_wake_nobody_and_answer() {
         slept.push(spent.sleeps);
         // Once, for all of the time; the system itself may have made it wait for something, but not every time.
         if spent.sleeps == 1 {
-            break (node, peers);
+            return (node, peers);
         }
         assert!(slept.len() < 5, "it slept so many times: {slept:?}");
-    };
+    }
+}
 
+#[test]
+fn many_connections_take_little_memory_and_wake_nobody_and_answer() {
+    let (mut node, mut peers) = undisturbed("tcp", b"");
     let handle = node.handle();
     peers.iter_mut().for_each(|peer| peer.write_all(b"ping").unwrap());
     let mut answered = 0;
@@ -73,5 +82,13 @@ fn many_connections_take_little_memory_and_wake_nobody_and_answer() {
         peer.set_read_timeout(Some(PATIENCE)).unwrap();
         peer.read_exact(&mut answer).unwrap();
         assert_eq!(&answer, b"ping");
+    }
+    drop(node);
+
+    // Nor do WebSockets, when the time for their handshakes is over. Afterwards, as they use the same memory again.
+    for mut peer in undisturbed("ws", REQUEST).1 {
+        let mut answer = [0; 12];
+        peer.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 101");
     }
 }
