@@ -63,8 +63,16 @@ struct Outgoing {
     unwritten: usize,
     /// Of a WebSocket's client.
     keys: Option<Keys>,
-    /// Where epoll tells of room on request: how it is asked, and whether it was.
-    room: Option<(Room, bool)>,
+    /// Where epoll tells of room on request.
+    room: Option<Asking>,
+}
+
+/// How epoll is asked to tell of room.
+struct Asking {
+    room: Room,
+    asked: bool,
+    /// It goes on to tell once it was asked.
+    stays: bool,
 }
 
 /// The sending half of a connection.
@@ -127,15 +135,15 @@ impl Connection {
         }
     }
 
-    /// Epoll tells of room where it is asked to, and only there; whether it has been.
-    pub(crate) fn asks_for(&self, room: Room, asked: bool) {
-        self.lock().room = Some((room, asked));
+    /// Epoll tells of room where it is asked to, and only there; whether it has been, and whether it goes on then.
+    pub(crate) fn asks_for(&self, room: Room, asked: bool, stays: bool) {
+        self.lock().room = Some(Asking { room, asked, stays });
     }
 
     /// Has epoll tell of room, or not any more, where it does so on request.
     fn ask(&self, out: &mut Outgoing, wanted: bool) -> io::Result<()> {
         match &mut out.room {
-            Some((room, asked)) if *asked != wanted => {
+            Some(Asking { room, asked, stays }) if *asked != wanted && (wanted || !*stays) => {
                 *asked = wanted;
                 room.ask(self.link.source(), wanted)
             }

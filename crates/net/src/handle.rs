@@ -14,8 +14,8 @@ use crate::event::{Endpoint, Outcome};
 #[cfg(doc)]
 use crate::limits::Limits;
 use crate::lookup::{name, numeric, resolve};
-use crate::shared::{Command, Resource, Shared, lock};
-use crate::transport::{Listener, Listening, Options};
+use crate::shared::{Command, Door, Resource, Shared, lock};
+use crate::transport::{Listening, Options};
 use crate::{Address, AddressError};
 
 /// Why nothing was begun.
@@ -111,13 +111,12 @@ impl<S> Handle<S> {
         let key = match transport.listen(&place, options).map_err(failed)? {
             Listening::Datagrams(datagrams) => self.shared.begin_datagrams(datagrams).map_err(failed)?,
             Listening::Streams(listener) => {
-                let listener: Arc<dyn Listener> = listener.into();
-                let half_open = options.half_open;
-                let key = self.shared.insert(Resource::Listener { listener: listener.clone(), scheme, half_open });
+                let door = Arc::new(Door { listener, scheme, half_open: options.half_open });
+                let key = self.shared.insert(Resource::Listener(door.clone()));
                 lock(&self.shared.commands).push(Command::Watch(key));
-                if let Err(error) = self.shared.watch_listener(&*listener, key) {
+                if let Err(error) = self.shared.watch_listener(&*door.listener, key) {
                     self.shared.remove(key);
-                    listener.close();
+                    door.listener.close();
                     return Err(failed(error));
                 }
                 self.shared.wake();
@@ -270,7 +269,7 @@ impl<S> Handle<S> {
         self.shared.resource(endpoint.key, |resource| match resource {
             Resource::Stream(connection) => connection.link.local(),
             Resource::Datagrams(socket) => socket.datagrams.local(),
-            Resource::Listener { listener, scheme, .. } => scheme.address(&listener.local()?),
+            Resource::Listener(door) => door.scheme.address(&door.listener.local()?),
         })
     }
 

@@ -57,7 +57,7 @@ pub(crate) struct Incoming {
     /// What the system said to a sender: it ends when everything that came before has been told.
     pub(crate) failed: Option<io::Error>,
     /// It is being closed.
-    pub(crate) ending: Option<Ending>,
+    pub(crate) ending: Option<Box<Ending>>,
     /// When it began to come about, or, once it is there, when something came last.
     pub(crate) since: Instant,
     /// When the message that is not whole yet began.

@@ -74,4 +74,4 @@ pub use limits::Limits;
 pub use node::AsyncNode;
 pub use node::Node;
 pub use reconnect::Reconnect;
-pub use transport::{Datagrams, Link, Listener, Listening, Opened, Options, Received, Transport};
+pub use transport::{Datagrams, Link, Listener, Listening, Opened, Options, Received, TellsOfRoom, Transport};

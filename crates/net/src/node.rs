@@ -34,10 +34,9 @@ use crate::handle::Handle;
 use crate::incoming::{Incoming, Place, SHARED, Window};
 use crate::limits::Limits;
 use crate::run::Run;
-use crate::scheme::Scheme;
-use crate::shared::{Command, Shared, lock};
+use crate::shared::{Command, Door, Shared, lock};
 use crate::slab::Key;
-use crate::transport::{Inproc, Listener, Tcp, Transport, Udp, Unix};
+use crate::transport::{Inproc, Tcp, Transport, Udp, Unix};
 
 /// How many looks at the last connection there are, while the node spins or is eager, for one look at all.
 const LOOKS: u32 = 16;
@@ -99,23 +98,8 @@ pub struct Node<S = ()> {
 /// What an index stands for.
 enum Entry {
     Stream(Box<Incoming>),
-    Datagrams {
-        key: Key,
-        socket: Arc<Socket>,
-        ready: bool,
-        paused: bool,
-    },
-    Listener {
-        key: Key,
-        listener: Arc<dyn Listener>,
-        scheme: Scheme,
-        half_open: bool,
-        ready: bool,
-        paused: bool,
-        resting: bool,
-        second: Instant,
-        accepted: u32,
-    },
+    Datagrams { key: Key, socket: Arc<Socket>, ready: bool, paused: bool },
+    Listener { key: Key, door: Arc<Door>, ready: bool, paused: bool, resting: bool, second: Instant, accepted: u32 },
 }
 
 /// What is to be told next.

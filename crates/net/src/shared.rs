@@ -20,13 +20,13 @@ use crate::lookup::{Lookups, numeric};
 use crate::scheme::Scheme;
 use crate::signals::Signals;
 use crate::slab::{Key, Slab};
-use crate::transport::{Datagrams, Link, Listener, Opened, Options, Pending, Transport};
+use crate::transport::{Datagrams, Link, Listener, Opened, Options, Pending, TellsOfRoom, Transport};
 
 /// What a key names.
 pub(crate) enum Resource {
     Stream(Arc<Connection>),
     Datagrams(Arc<Socket>),
-    Listener { listener: Arc<dyn Listener>, scheme: Scheme, half_open: bool },
+    Listener(Arc<Door>),
 }
 
 /// A connection that the node's thread is to look after.
@@ -38,10 +38,24 @@ pub(crate) struct Begun {
 
 /// Which end of a connection this is.
 pub(crate) enum How {
-    /// It was asked for here. If it does not come about, the next of these is tried.
-    Connecting { address: Address, others: Vec<SocketAddr>, options: Box<Options> },
+    /// It was asked for here.
+    Connecting(Box<Connecting>),
     /// A peer came to this listener.
     Accepted(Key),
+}
+
+/// Where a connection is to lead. If it does not come about, the next of the others is tried.
+pub(crate) struct Connecting {
+    pub(crate) address: Address,
+    pub(crate) others: Vec<SocketAddr>,
+    pub(crate) options: Options,
+}
+
+/// A place where peers connect, and how messages lie in what they send.
+pub(crate) struct Door {
+    pub(crate) listener: Box<dyn Listener>,
+    pub(crate) scheme: Scheme,
+    pub(crate) half_open: bool,
 }
 
 /// The end of a client.
@@ -150,7 +164,7 @@ impl<S> Shared<S> {
         self.resource(key, |resource| match resource {
             Resource::Stream(connection) => Some(Way::Stream(connection.clone())),
             Resource::Datagrams(socket) => Some(Way::Datagrams(socket.clone())),
-            Resource::Listener { .. } => None,
+            Resource::Listener(_) => None,
         })
     }
 
@@ -183,11 +197,13 @@ impl<S> Shared<S> {
 
     /// Has epoll tell of a connection; of room, if that tells whether it has connected.
     pub(crate) fn watch(&self, connection: &Connection, key: Key, connects: bool) -> io::Result<()> {
-        let on_request = connection.link.room_on_request();
-        if on_request {
-            connection.asks_for(self.room(key), connects);
+        let room = connects || connection.link.tells_of_room() == TellsOfRoom::Always;
+        match connection.link.tells_of_room() {
+            TellsOfRoom::WhileAsked => connection.asks_for(self.room(key), room, false),
+            TellsOfRoom::OnceAsked if !room => connection.asks_for(self.room(key), room, true),
+            _ => {}
         }
-        self.registry.add(connection.link.source(), key.index as usize, connects || !on_request)
+        self.registry.add(connection.link.source(), key.index as usize, room)
     }
 
     fn room(&self, key: Key) -> Room {
@@ -195,13 +211,8 @@ impl<S> Shared<S> {
     }
 
     /// Makes a connection of what a listener accepted.
-    pub(crate) fn accept(
-        &self,
-        link: Box<dyn Link>,
-        listener: Key,
-        scheme: Scheme,
-        half_open: bool,
-    ) -> io::Result<(Key, Begun)> {
+    pub(crate) fn accept(&self, link: Box<dyn Link>, listener: Key, door: &Door) -> io::Result<(Key, Begun)> {
+        let Door { scheme, half_open, .. } = *door;
         let connection = self.make(link, scheme, Side::Server, half_open);
         let key = self.insert(Resource::Stream(connection.clone()));
         if let Err(error) = self.watch(&connection, key, false) {
@@ -242,7 +253,7 @@ impl<S> Shared<S> {
         connection.set_returns(options.reconnect.is_some());
         connection.first(&request);
         let decoder = scheme.decoder(Side::Client, opening, &self.limits);
-        let how = How::Connecting { address: address.clone(), others, options: Box::new(options) };
+        let how = How::Connecting(Box::new(Connecting { address: address.clone(), others, options }));
         Ok(Client::Stream(Box::new(Begun { connection, decoder, how })))
     }
 
@@ -286,8 +297,8 @@ impl<S> Shared<S> {
         connection.set_returns(options.reconnect.is_some());
         // Another decoder will read what comes.
         let decoder = scheme.decoder(Side::Client, Opening::Request, &self.limits);
-        let options = Box::new(options.clone());
-        let how = How::Connecting { address: address.clone(), others: Vec::new(), options };
+        let (address, options) = (address.clone(), options.clone());
+        let how = How::Connecting(Box::new(Connecting { address, others: Vec::new(), options }));
         Ok(Box::new(Begun { connection, decoder, how }))
     }
 

@@ -92,7 +92,7 @@ impl<S> Node<S> {
     /// A deadline has passed.
     pub(super) fn too_late(&mut self, key: Key, late: Option<Late>) {
         let Some(incoming) = self.stream(key) else { return };
-        let more = matches!(&incoming.opening, Some(How::Connecting { others, .. }) if !others.is_empty());
+        let more = matches!(&incoming.opening, Some(How::Connecting(connecting)) if !connecting.others.is_empty());
         match late {
             None if incoming.tried_again_at().is_some() => self.try_again(key),
             None => self.give_up(key),

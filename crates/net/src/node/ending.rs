@@ -87,7 +87,7 @@ impl<S> Node<S> {
             }
             _ => farewell.to_vec(),
         };
-        incoming.ending = Some(Ending { reason, until, finished: false, ended });
+        incoming.ending = Some(Box::new(Ending { reason, until, finished: false, ended }));
         if incoming.paused {
             // The peer's end is read whatever was asked for.
             self.will_read(key.index as usize);
@@ -155,9 +155,9 @@ impl<S> Node<S> {
                 incoming.connection.link.finish().ok();
             }
             Entry::Datagrams { socket, .. } => self.shared.registry.remove(socket.datagrams.source()),
-            Entry::Listener { listener, .. } => {
-                self.shared.registry.remove(listener.source());
-                listener.close();
+            Entry::Listener { door, .. } => {
+                self.shared.registry.remove(door.listener.source());
+                door.listener.close();
             }
         }
         drop(entry);

@@ -7,14 +7,15 @@ use std::sync::Weak;
 use super::Node;
 use crate::connection::Connection;
 use crate::event::Reason;
-use crate::shared::How;
+use crate::shared::{Connecting, How};
 use crate::slab::Key;
 
 impl<S> Node<S> {
     /// The name of a connection's host was looked up.
     pub(super) fn found(&mut self, key: Key, of: &Weak<Connection>, found: io::Result<Vec<SocketAddr>>) {
         let Some(incoming) = self.stream_of(key, of.as_ptr()) else { return };
-        let Some(How::Connecting { address, options, .. }) = incoming.opening.take() else { return };
+        let Some(How::Connecting(connecting)) = incoming.opening.take() else { return };
+        let Connecting { address, options, .. } = *connecting;
         let begun = found.and_then(|to| self.connect_instead(key, &address, to, &options));
         if let Err(error) = begun {
             self.forget(key, Reason::NotConnected(error));

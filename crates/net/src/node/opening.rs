@@ -14,9 +14,9 @@ use crate::connection::Flushed;
 use crate::event::{Endpoint, Event, Reason};
 use crate::incoming::{Incoming, Sending};
 use crate::reconnect::Again;
-use crate::shared::{Begun, How, Resource};
+use crate::shared::{Begun, Connecting, How, Resource};
 use crate::slab::Key;
-use crate::transport::Options;
+use crate::transport::{Link, Listener, Options};
 
 /// How long a listener rests after the system had no descriptor for a connection, or too many had come.
 const REST: Duration = Duration::from_millis(50);
@@ -39,15 +39,11 @@ impl<S> Node<S> {
             incoming.sending = before.sending;
             incoming.paused = before.paused;
             incoming.again = before.again.take();
-        } else if let Some(How::Connecting { address, options, .. }) = &incoming.opening {
-            incoming.again = Again::new(address, options).map(Box::new);
+        } else if let Some(How::Connecting(connecting)) = &incoming.opening {
+            incoming.again = Again::new(&connecting.address, &connecting.options).map(Box::new);
         }
-        let accepted = matches!(incoming.opening, Some(How::Accepted(_)));
         self.set(key.index as usize, Entry::Stream(Box::new(incoming)));
-        // One that was accepted may be there at once: then it has no deadline, which would wake the node for nothing.
-        if !accepted {
-            self.arm(key);
-        }
+        self.arm(key);
     }
 
     pub(super) fn watch(&mut self, key: Key) {
@@ -56,11 +52,9 @@ impl<S> Node<S> {
             Some(Resource::Datagrams(socket)) => {
                 Entry::Datagrams { key, socket: socket.clone(), ready: false, paused: false }
             }
-            Some(Resource::Listener { listener, scheme, half_open }) => Entry::Listener {
+            Some(Resource::Listener(door)) => Entry::Listener {
                 key,
-                listener: listener.clone(),
-                scheme: *scheme,
-                half_open: *half_open,
+                door: door.clone(),
                 ready: false,
                 paused: false,
                 resting: false,
@@ -75,44 +69,42 @@ impl<S> Node<S> {
 
     /// Accepts what waits at a listener, within limits.
     pub(super) fn accept(&mut self, index: usize) {
-        for _ in 0..ACCEPTED_AT_ONCE {
-            let Some(Some(Entry::Listener { key, listener, scheme, half_open, second, accepted, .. })) =
-                self.entries.get_mut(index)
-            else {
-                return;
-            };
-            let (key, scheme, half_open) = (*key, *scheme, *half_open);
-            if self.clock.duration_since(*second) >= Duration::from_secs(1) {
-                (*second, *accepted) = (self.clock, 0);
-            }
-            if *accepted >= self.shared.limits.accepts || self.shared.count() >= self.shared.limits.connections {
-                return self.rest(key);
-            }
-            match listener.accept() {
-                Ok(link) => {
-                    *accepted += 1;
-                    match self.shared.accept(link, key, scheme, half_open) {
-                        Ok((key, begun)) => {
-                            self.look_after(key, begun);
-                            self.link_up(key);
-                            self.arm(key);
-                        }
-                        Err(_) => return self.rest(key),
-                    }
-                }
-                Err(error) => match error.kind() {
-                    ErrorKind::WouldBlock => return,
-                    // The peer has gone in the meantime.
-                    ErrorKind::Interrupted | ErrorKind::ConnectionAborted => {}
-                    // No descriptors, or no memory: those that are there are served, and it is tried again.
-                    _ => return self.rest(key),
-                },
-            }
+        let free = self.shared.limits.connections.saturating_sub(self.shared.count());
+        let Some(Some(Entry::Listener { key, door, second, accepted, ready, .. })) = self.entries.get_mut(index) else {
+            return;
+        };
+        if self.clock.duration_since(*second) >= Duration::from_secs(1) {
+            (*second, *accepted) = (self.clock, 0);
         }
-        if let Some(Some(Entry::Listener { ready, .. })) = self.entries.get_mut(index) {
+        let room = free.min(self.shared.limits.accepts.saturating_sub(*accepted) as usize);
+        let (key, door) = (*key, door.clone());
+        let mut links = Vec::with_capacity(ACCEPTED_AT_ONCE.min(room));
+        let left = accept(&*door.listener, room, &mut links);
+        *accepted += links.len() as u32;
+        if left == Left::More {
             *ready = true;
             self.later.push_back(index);
         }
+        let mut rests = left == Left::Later;
+        for link in links {
+            match self.shared.accept(link, key, &door) {
+                Ok((key, begun)) => self.accepted(key, begun),
+                // Epoll has no room for it, and its peer sees it end.
+                Err(_) => rests = true,
+            }
+        }
+        if rests {
+            self.rest(key);
+        }
+    }
+
+    /// Looks after a connection that was accepted, and of which nobody knows yet.
+    fn accepted(&mut self, key: Key, Begun { connection, decoder, how }: Begun) {
+        let incoming = Incoming::new(key, connection, decoder, how, self.clock);
+        self.set(key.index as usize, Entry::Stream(Box::new(incoming)));
+        self.link_up(key);
+        // One that is there at once has no deadline, which would be in the way of others.
+        self.arm(key);
     }
 
     /// Lets a listener rest: epoll does not tell again of what waits there already.
@@ -163,7 +155,7 @@ impl<S> Node<S> {
         let opened = incoming.connection.open();
         let endpoint = Endpoint::new(key);
         self.outbox.push_back(match how {
-            How::Connecting { .. } => Event::Connected(endpoint),
+            How::Connecting(_) => Event::Connected(endpoint),
             How::Accepted(listener) => Event::Accepted { endpoint, listener: Endpoint::new(listener) },
         });
         self.arm(key);
@@ -183,7 +175,8 @@ impl<S> Node<S> {
     /// A connection did not come about. The host's next address is tried, if it has one.
     pub(super) fn not_connected(&mut self, key: Key, error: io::Error) {
         let Some(incoming) = self.stream(key) else { return };
-        if let Some(How::Connecting { address, others, options }) = incoming.opening.take()
+        if let Some(How::Connecting(connecting)) = incoming.opening.take()
+            && let Connecting { address, others, options } = *connecting
             && !others.is_empty()
             && self.connect_instead(key, &address, others, &options).is_ok()
         {
@@ -210,5 +203,126 @@ impl<S> Node<S> {
             self.broken(key, error);
         }
         Ok(())
+    }
+}
+
+/// What is left at a listener.
+#[derive(PartialEq, Eq)]
+enum Left {
+    Nothing,
+    /// Others have their turn first.
+    More,
+    /// Nothing can be taken now.
+    Later,
+}
+
+/// Takes what waits at a listener, and leaves for later what each connection needs: that call, again and again, takes less than by
+/// turns with others.
+fn accept(listener: &dyn Listener, room: usize, links: &mut Vec<Box<dyn Link>>) -> Left {
+    for _ in 0..ACCEPTED_AT_ONCE {
+        if links.len() == room {
+            return Left::Later;
+        }
+        match listener.accept() {
+            Ok(link) => links.push(link),
+            Err(error) => match error.kind() {
+                ErrorKind::WouldBlock => return Left::Nothing,
+                // The peer has gone in the meantime.
+                ErrorKind::Interrupted | ErrorKind::ConnectionAborted => {}
+                // No descriptors, or no memory: those that are there are served, and it is tried again.
+                _ => return Left::Later,
+            },
+        }
+    }
+    Left::More
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::net::TcpStream;
+    use std::time::Instant;
+
+    use super::*;
+    use crate::{Limits, Outcome};
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// A node that listens, and so many peers that wait there.
+    fn waiting(limits: Limits, count: usize) -> (Node<()>, Endpoint, Vec<TcpStream>) {
+        let node = Node::with_limits(limits).unwrap();
+        let handle = node.handle();
+        let listener = handle.listen("tcp://127.0.0.1:0").unwrap();
+        let port = handle.local_address(listener).unwrap().port().unwrap();
+        let peers = (0..count).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
+        (node, listener, peers)
+    }
+
+    fn accepted(node: &mut Node<()>) -> Endpoint {
+        match node.next(Some(PATIENCE)).unwrap() {
+            Some(Event::Accepted { endpoint, .. }) => endpoint,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn epoll_has_nothing_to_tell_of_who_was_accepted_and_says_nothing() {
+        let count = 2 * ACCEPTED_AT_ONCE + 1;
+        let (mut node, listener, _peers) = waiting(Limits::default(), count);
+        for _ in 0..count {
+            accepted(&mut node);
+        }
+        let mut ready = Vec::new();
+        node.backend.wait(Some(Duration::ZERO), &mut ready).unwrap();
+        ready.retain(|ready| ready.index != listener.key.index as usize);
+        assert_eq!(ready, []);
+    }
+
+    #[test]
+    fn who_was_accepted_is_told_of_room_again_and_again() {
+        let (mut node, _, mut peers) = waiting(Limits::default(), 1);
+        let (handle, endpoint, peer) = (node.handle(), accepted(&mut node), &mut peers[0]);
+        peer.set_nonblocking(true).unwrap();
+        let (mut sent, mut received, block) = (0, 0, vec![7; 100_000]);
+        for _ in 0..3 {
+            loop {
+                match handle.send(endpoint, &block) {
+                    Outcome::Full => break,
+                    outcome => assert!(outcome.taken(), "{outcome:?}"),
+                }
+                sent += block.len();
+            }
+            let (begun, mut drained) = (Instant::now(), false);
+            while !drained || received < sent {
+                received += peer.read(&mut vec![0; 1 << 20]).unwrap_or(0);
+                drained |= matches!(node.next(Some(Duration::ZERO)).unwrap(), Some(Event::Drained(_)));
+                assert!(begun.elapsed() < PATIENCE, "{received} of {sent}, and drained: {drained}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_more_are_accepted_in_a_second_than_may_be() {
+        let begun = Instant::now();
+        let (mut node, _, _peers) = waiting(Limits { accepts: 3, ..Limits::default() }, 5);
+        for _ in 0..4 {
+            accepted(&mut node);
+        }
+        assert!(begun.elapsed() >= Duration::from_secs(1));
+        accepted(&mut node);
+    }
+
+    #[test]
+    fn no_more_are_accepted_than_may_be_there() {
+        // One of them is the listener.
+        let (mut node, _, _peers) = waiting(Limits { connections: 3, ..Limits::default() }, 5);
+        let first = accepted(&mut node);
+        accepted(&mut node);
+        // It tries again meanwhile.
+        assert!(node.next(Some(2 * REST)).unwrap().is_none());
+        node.handle().close(first);
+        assert!(matches!(node.next(Some(PATIENCE)).unwrap(), Some(Event::Closed { .. })));
+        accepted(&mut node);
+        assert!(node.next(Some(2 * REST)).unwrap().is_none());
     }
 }

@@ -95,11 +95,10 @@ pub trait Link: Send + Sync {
         false
     }
 
-    /// Whether epoll is to tell of room only while something waits for it: true of descriptors of which it tells whenever the peer
-    /// has read, as of UNIX sockets. A node that waits for an answer would be woken for nothing. Of TCP it tells after a write
-    /// that found no room. Not for links that keep what [`Link::flush`] writes, or have to wait to [finish](Link::finish).
-    fn room_on_request(&self) -> bool {
-        false
+    /// When epoll is to tell of room. Only [`TellsOfRoom::Always`] is for links that keep what [`Link::flush`] writes, or have to wait
+    /// to [finish](Link::finish).
+    fn tells_of_room(&self) -> TellsOfRoom {
+        TellsOfRoom::Always
     }
 
     /// Goes on to connect, or to agree with the peer on what has to be agreed on first. Asked whenever the descriptor
@@ -143,6 +142,20 @@ pub trait Link: Send + Sync {
     fn local(&self) -> Option<Address> {
         None
     }
+}
+
+/// When epoll tells of room at a [`Link`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TellsOfRoom {
+    /// From the beginning on.
+    Always,
+    /// From the first write on that found none, which spares a node the news that each connection it accepts has room. For
+    /// links that are there as soon as they are accepted, and of which epoll tells only after such a write, as of TCP.
+    OnceAsked,
+    /// While something waits for it. For descriptors of which epoll tells whenever the peer has read, as of UNIX sockets: a node
+    /// that waits for an answer would be woken for nothing.
+    WhileAsked,
 }
 
 /// A place where peers connect.
@@ -194,7 +207,7 @@ pub trait Datagrams: Send + Sync {
         self.send(&datagrams[..first], to).map(|()| first)
     }
 
-    /// As [`Link::room_on_request`].
+    /// Whether epoll is to tell of room only while something waits for it, as [`TellsOfRoom::WhileAsked`].
     fn room_on_request(&self) -> bool {
         false
     }

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags, accept_with, recv, send, sendmsg};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::{Link, Options};
+use super::{Link, Options, TellsOfRoom};
 use crate::Address;
 use crate::address::literal;
 
@@ -91,8 +91,12 @@ impl Link for SocketLink {
         true
     }
 
-    fn room_on_request(&self) -> bool {
-        self.scheme == super::unix::SCHEME
+    fn tells_of_room(&self) -> TellsOfRoom {
+        match (self.scheme, self.accepted) {
+            (super::unix::SCHEME, _) => TellsOfRoom::WhileAsked,
+            (_, true) => TellsOfRoom::OnceAsked,
+            (_, false) => TellsOfRoom::Always,
+        }
     }
 
     fn connected(&self) -> io::Result<()> {
