@@ -139,7 +139,8 @@ pub enum Outcome {
     Sent,
     /// It was taken, and a part of it or all waits for the peer to read on. `Drained` will tell that nothing waits any more.
     Queued,
-    /// It was not taken, as too much waits already. `Drained` will tell when to try again.
+    /// It was not taken, as too much waits already, or, of a datagram, as it is not known yet where the peer is. `Drained` will tell
+    /// when to try again.
     Full,
     /// It was not taken, and never will be: it is longer than the transport or [`Limits::message`](crate::Limits) allows.
     TooLarge,

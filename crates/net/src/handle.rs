@@ -136,7 +136,8 @@ impl<S> Handle<S> {
     ///
     /// A host's name is looked up by a thread of the node's own, eight names at a time; that it has no address is told by
     /// `Closed`. [`Limits::handshake`] is the time for looking it up, and again for each of its addresses, one after the other.
-    /// Only for `udp`, which has nothing to tell and nothing that waits, is it looked up here and now.
+    /// A socket of datagrams, at which nothing waits, has no room meanwhile: a send is [`Outcome::Full`], and `Drained` tells that
+    /// the peer was found.
     ///
     /// # Errors
     ///
@@ -165,8 +166,8 @@ impl<S> Handle<S> {
         }
         let failed = |source| Error::Io { doing: "connecting to", address: address.clone(), source };
         let key = match name(&address) {
-            Some((host, port)) if address.scheme() != "udp" => self.shared.begin_by_name(&address, host, port, options),
-            _ => resolve(&address).and_then(|to| self.shared.begin(&address, to, options)),
+            Some(name) => self.shared.begin_by_name(&address, name, options),
+            None => resolve(&address).and_then(|to| self.shared.begin(&address, to, options)),
         };
         key.map(Endpoint::new).map_err(failed)
     }

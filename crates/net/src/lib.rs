@@ -21,7 +21,7 @@
 //! - **Loss.** A message that was [`taken`](Outcome::taken) is lost only if its connection ends first, which
 //!   [`Event::Closed`] tells, or [`Event::Lost`]. Datagrams may be lost, doubled and reordered by the network.
 //! - **Waiting.** Nothing but [`Node::run`], [`Node::poll`] and [`Node::next`] waits, and what looks up the name of a host to
-//!   listen at, or of a UDP peer. What cannot be written at once is queued, within [`Limits::queue`]; beyond that a send returns
+//!   listen at. What cannot be written at once is queued, within [`Limits::queue`]; beyond that a send returns
 //!   [`Outcome::Full`], and [`Event::Drained`] tells when to go on.
 //! - **Copies.** A message is told where it was read, in memory that is used again: [`Message::take`] keeps it. It is sent
 //!   from where it lies; only what the system has no room for is copied, and what a WebSocket's client has to mask.

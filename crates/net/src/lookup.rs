@@ -13,6 +13,7 @@ use crate::Address;
 use crate::address::literal;
 use crate::backend::Registry;
 use crate::connection::Connection;
+use crate::datagrams::Socket;
 use crate::shared::{Command, lock};
 use crate::slab::Key;
 
@@ -54,10 +55,25 @@ pub(crate) fn numeric(address: &Address, to: SocketAddr) -> io::Result<Address> 
     format!("{}://{to}", address.scheme()).parse().map_err(io::Error::other)
 }
 
+/// Who waits for a name.
+pub(crate) enum Waiting {
+    Stream(Weak<Connection>),
+    Datagrams(Weak<Socket>),
+}
+
+impl Waiting {
+    fn is_there(&self) -> bool {
+        match self {
+            Waiting::Stream(connection) => connection.strong_count() > 0,
+            Waiting::Datagrams(socket) => socket.strong_count() > 0,
+        }
+    }
+}
+
 /// A name to be looked up, and who waits for it.
 struct Lookup {
     key: Key,
-    connection: Weak<Connection>,
+    waiting: Waiting,
     host: Box<str>,
     port: u16,
 }
@@ -87,21 +103,15 @@ impl Lookups {
         Lookups { resolver: Arc::new(addresses), commands, registry, queue: Mutex::default() }
     }
 
-    /// Has a name looked up for a connection: [`Command::Found`] tells what came of it.
+    /// Has a name looked up: [`Command::Found`] tells what came of it.
     ///
     /// # Errors
     ///
     /// If there is no thread to do so, and none can be started.
-    pub(crate) fn begin(
-        self: &Arc<Lookups>,
-        key: Key,
-        connection: &Arc<Connection>,
-        host: &str,
-        port: u16,
-    ) -> io::Result<()> {
+    pub(crate) fn begin(self: &Arc<Lookups>, key: Key, waiting: Waiting, (host, port): (&str, u16)) -> io::Result<()> {
         let mut queue = lock(&self.queue);
         if queue.waiting.len() >= queue.many {
-            queue.waiting.retain(|lookup| lookup.connection.strong_count() > 0);
+            queue.waiting.retain(|lookup| lookup.waiting.is_there());
             queue.many = FEW.max(queue.waiting.len() * 2);
         }
         if queue.threads < MOST {
@@ -112,7 +122,7 @@ impl Lookups {
                 Err(_) => {}
             }
         }
-        queue.waiting.push_back(Lookup { key, connection: Arc::downgrade(connection), host: host.into(), port });
+        queue.waiting.push_back(Lookup { key, waiting, host: host.into(), port });
         Ok(())
     }
 
@@ -120,7 +130,7 @@ impl Lookups {
     fn next(&self) -> Option<Lookup> {
         let mut queue = lock(&self.queue);
         while let Some(lookup) = queue.waiting.pop_front() {
-            if lookup.connection.strong_count() > 0 {
+            if lookup.waiting.is_there() {
                 return Some(lookup);
             }
         }
@@ -129,7 +139,7 @@ impl Lookups {
     }
 
     fn tell(&self, lookup: Lookup, found: io::Result<Vec<SocketAddr>>) {
-        lock(&self.commands).push(Command::Found(lookup.key, lookup.connection, found));
+        lock(&self.commands).push(Command::Found(lookup.key, lookup.waiting, found));
         // Whether it sleeps or not: a wait that begins later ends at once.
         self.registry.wake();
     }

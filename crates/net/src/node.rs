@@ -34,7 +34,7 @@ use crate::handle::Handle;
 use crate::incoming::{Incoming, Place, SHARED, Window};
 use crate::limits::Limits;
 use crate::run::Run;
-use crate::shared::{Command, Door, Shared, lock};
+use crate::shared::{Command, Door, Shared, Sought, lock};
 use crate::slab::Key;
 use crate::transport::{Inproc, Tcp, Transport, Udp, Unix};
 
@@ -98,8 +98,23 @@ pub struct Node<S = ()> {
 /// What an index stands for.
 enum Entry {
     Stream(Box<Incoming>),
-    Datagrams { key: Key, socket: Arc<Socket>, ready: bool, paused: bool },
-    Listener { key: Key, door: Arc<Door>, ready: bool, paused: bool, resting: bool, second: Instant, accepted: u32 },
+    Datagrams {
+        key: Key,
+        socket: Arc<Socket>,
+        ready: bool,
+        paused: bool,
+        /// While its name is looked up.
+        peer: Option<Box<Sought>>,
+    },
+    Listener {
+        key: Key,
+        door: Arc<Door>,
+        ready: bool,
+        paused: bool,
+        resting: bool,
+        second: Instant,
+        accepted: u32,
+    },
 }
 
 /// What is to be told next.
@@ -290,8 +305,9 @@ impl<S> Node<S> {
         for command in commands {
             match command {
                 Command::Begin(key, begun) => self.look_after(key, *begun),
-                Command::Found(key, connection, found) => self.found(key, &connection, found),
+                Command::Found(key, waiting, found) => self.found(key, &waiting, found),
                 Command::Watch(key) => self.watch(key),
+                Command::Seek(key, sought) => self.seek(key, sought),
                 Command::Close(key, farewell) => self.close(key, &farewell),
                 Command::Finish(key) => self.finish(key),
                 Command::Pause(key, pauses) => self.pause(key, pauses),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use crate::Address;
 use crate::asleep::Asleep;
@@ -16,11 +16,13 @@ use crate::connection::{Connection, Holdings};
 use crate::datagrams::Socket;
 use crate::handle::Error;
 use crate::limits::Limits;
-use crate::lookup::{Lookups, numeric};
+use crate::lookup::{Lookups, Waiting, numeric};
 use crate::scheme::Scheme;
 use crate::signals::Signals;
 use crate::slab::{Key, Slab};
-use crate::transport::{Datagrams, Link, Listener, Opened, Options, Pending, TellsOfRoom, Transport};
+use crate::transport::{
+    Datagrams, Found, Link, Listener, Opened, Options, Pending, PendingDatagrams, TellsOfRoom, Transport,
+};
 
 /// What a key names.
 pub(crate) enum Resource {
@@ -58,8 +60,15 @@ pub(crate) struct Door {
     pub(crate) half_open: bool,
 }
 
+/// The peer of a socket of datagrams, while its name is looked up.
+pub(crate) struct Sought {
+    pub(crate) address: Address,
+    pub(crate) options: Options,
+    pub(crate) found: Found,
+}
+
 /// The end of a client.
-enum Client {
+pub(crate) enum Client {
     Stream(Box<Begun>),
     Datagrams(Box<dyn Datagrams>),
 }
@@ -67,9 +76,11 @@ enum Client {
 /// What the node's thread is asked to do.
 pub(crate) enum Command {
     Begin(Key, Box<Begun>),
-    /// The addresses of the host of this connection, which waits for them.
-    Found(Key, Weak<Connection>, io::Result<Vec<SocketAddr>>),
+    /// The addresses of a host, and who waits for them.
+    Found(Key, Waiting, io::Result<Vec<SocketAddr>>),
     Watch(Key),
+    /// A socket of datagrams whose peer has a name, which is being looked up.
+    Seek(Key, Box<Sought>),
     /// Everything that waits is written, then it is closed, in time.
     Close(Key, Vec<u8>),
     /// Everything that waits is written, then the peer is told that no more comes.
@@ -224,7 +235,7 @@ impl<S> Shared<S> {
     }
 
     /// Makes the end of a client, connecting to the first of `to` that the system does not refuse at once.
-    fn client(&self, address: &Address, to: Vec<SocketAddr>, options: &Options) -> io::Result<Client> {
+    pub(crate) fn client(&self, address: &Address, to: Vec<SocketAddr>, options: &Options) -> io::Result<Client> {
         let (transport, scheme) = self.transport(address).map_err(io::Error::other)?;
         let scheme = scheme.told_by(options, &self.limits)?;
         let host = options.host.clone().or_else(|| address.host().map(str::to_owned));
@@ -275,13 +286,33 @@ impl<S> Shared<S> {
     }
 
     /// Connects to a host whose name is looked up first.
-    pub(crate) fn begin_by_name(&self, address: &Address, host: &str, port: u16, options: &Options) -> io::Result<Key> {
+    pub(crate) fn begin_by_name(&self, address: &Address, name: (&str, u16), options: &Options) -> io::Result<Key> {
+        if address.scheme() == "udp" {
+            return self.begin_datagrams_by_name(address, name, options);
+        }
         let begun = self.pending(address, options)?;
         let connection = begun.connection.clone();
         let key = self.insert(Resource::Stream(connection.clone()));
         // As in `begin`: what was found comes after it.
         lock(&self.commands).push(Command::Begin(key, begun));
-        if let Err(error) = self.lookups.begin(key, &connection, host, port) {
+        self.look_up(key, Waiting::Stream(Arc::downgrade(&connection)), name)
+    }
+
+    /// As [`Shared::begin_by_name`]: a socket that has no room until it is known where its peer is.
+    fn begin_datagrams_by_name(&self, address: &Address, name: (&str, u16), options: &Options) -> io::Result<Key> {
+        let found = Found::default();
+        let pending = PendingDatagrams::new(found.clone())?;
+        let socket = Arc::new(Socket::new(Box::new(pending), self.limits.message));
+        let key = self.insert(Resource::Datagrams(socket.clone()));
+        socket.asks_for(self.room(key));
+        let sought = Sought { address: address.clone(), options: options.clone(), found };
+        lock(&self.commands).push(Command::Seek(key, Box::new(sought)));
+        self.look_up(key, Waiting::Datagrams(Arc::downgrade(&socket)), name)
+    }
+
+    /// Has a name looked up for what was put there.
+    fn look_up(&self, key: Key, waiting: Waiting, name: (&str, u16)) -> io::Result<Key> {
+        if let Err(error) = self.lookups.begin(key, waiting, name) {
             self.remove(key);
             return Err(error);
         }

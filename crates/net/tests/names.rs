@@ -31,12 +31,14 @@ fn a_name_is_as_good_as_a_number() {
 }
 
 #[test]
-fn a_udp_peer_has_its_name_looked_up_at_once() {
-    let (mut server, client) = (Side::new(), Side::new());
+fn a_udp_peer_has_room_once_its_name_was_looked_up() {
+    let (mut server, mut client) = (Side::new(), Side::new());
     // Of the name's addresses, both sides take the first.
     let listener = server.handle.listen("udp://localhost:0").unwrap();
     let port = server.handle.local_address(listener).unwrap().port().unwrap();
     let endpoint = client.handle.connect(format!("udp://localhost:{port}")).unwrap();
+    assert_eq!(client.handle.send(endpoint, b"datagram"), Outcome::Full);
+    client.until("room", |seen| (*seen == Seen::Drained(endpoint)).then_some(()));
     assert_eq!(client.handle.send(endpoint, b"datagram"), Outcome::Sent);
     server.until("a datagram", |seen| matches!(seen, Seen::Message(..)).then_some(()));
 }

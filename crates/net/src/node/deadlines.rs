@@ -26,7 +26,9 @@ impl<S> Node<S> {
             let entries = &self.entries;
             self.deadlines.retain(|Reverse((at, key))| match &entries.get(key.index as usize) {
                 Some(Some(Entry::Stream(incoming))) => incoming.key == *key && incoming.armed == Some(*at),
-                Some(Some(Entry::Listener { key: there, .. })) => there == key,
+                Some(Some(Entry::Listener { key: there, .. } | Entry::Datagrams { key: there, peer: Some(_), .. })) => {
+                    there == key
+                }
                 _ => false,
             });
         }
@@ -37,7 +39,11 @@ impl<S> Node<S> {
     pub(super) fn next_deadline(&mut self) -> Option<Instant> {
         while let Some(Reverse((at, key))) = self.deadlines.peek().copied() {
             match self.entries.get_mut(key.index as usize) {
-                Some(Some(Entry::Listener { key: there, .. })) if *there == key => return Some(at),
+                Some(Some(Entry::Listener { key: there, .. } | Entry::Datagrams { key: there, peer: Some(_), .. }))
+                    if *there == key =>
+                {
+                    return Some(at);
+                }
                 Some(Some(Entry::Stream(incoming))) if incoming.key == key && incoming.armed == Some(at) => {
                     if incoming.due(&self.shared.limits).is_some_and(|(due, _)| due <= at) {
                         return Some(at);
@@ -69,6 +75,9 @@ impl<S> Node<S> {
                 Some(Some(Entry::Listener { key: there, resting, .. })) if *there == key => {
                     *resting = false;
                     self.will_read(index);
+                }
+                Some(Some(Entry::Datagrams { key: there, peer: Some(_), .. })) if *there == key => {
+                    self.forget(key, Reason::Late(Late::Handshake));
                 }
                 Some(Some(Entry::Stream(incoming))) if incoming.key == key && incoming.armed == Some(at) => {
                     incoming.armed = None;

@@ -154,7 +154,13 @@ impl<S> Node<S> {
                 // A sender may keep the link for a moment longer; the peer is told now.
                 incoming.connection.link.finish().ok();
             }
-            Entry::Datagrams { socket, .. } => self.shared.registry.remove(socket.datagrams.source()),
+            Entry::Datagrams { socket, peer, .. } => {
+                self.shared.registry.remove(socket.datagrams.source());
+                if let Some(peer) = peer {
+                    // A batch may keep the socket for longer.
+                    peer.found.set(None).ok();
+                }
+            }
             Entry::Listener { door, .. } => {
                 self.shared.registry.remove(door.listener.source());
                 door.listener.close();

@@ -1,9 +1,11 @@
 //! Connections that are made again when they are lost.
 
+use std::sync::Arc;
+
 use super::Node;
 use crate::event::{Endpoint, Event, Reason};
 use crate::incoming::{Sending, after};
-use crate::lookup::{name, resolve};
+use crate::lookup::{Waiting, name, resolve};
 use crate::slab::Key;
 
 impl<S> Node<S> {
@@ -44,7 +46,7 @@ impl<S> Node<S> {
         let (address, options) = (again.address.clone(), again.options.clone());
         self.arm(key);
         let begun = match name(&address) {
-            Some((host, port)) => self.shared.lookups.begin(key, &connection, host, port),
+            Some(name) => self.shared.lookups.begin(key, Waiting::Stream(Arc::downgrade(&connection)), name),
             None => resolve(&address).and_then(|to| self.connect_instead(key, &address, to, &options)),
         };
         if let Err(error) = begun {

@@ -1,18 +1,65 @@
-//! Connections to a host whose name has to be looked up first.
+//! Connections, and sockets of datagrams, to a host whose name has to be looked up first.
 
+use std::cmp::Reverse;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
-use super::Node;
+use super::{Entry, Node};
 use crate::connection::Connection;
-use crate::event::Reason;
-use crate::shared::{Connecting, How};
+use crate::datagrams::Socket;
+use crate::event::{Endpoint, Event, Reason};
+use crate::incoming::after;
+use crate::lookup::Waiting;
+use crate::shared::{Client, Connecting, How, Sought};
 use crate::slab::Key;
 
 impl<S> Node<S> {
-    /// The name of a connection's host was looked up.
-    pub(super) fn found(&mut self, key: Key, of: &Weak<Connection>, found: io::Result<Vec<SocketAddr>>) {
+    /// Looks after a socket of datagrams whose peer's name is being looked up.
+    pub(super) fn seek(&mut self, key: Key, sought: Box<Sought>) {
+        self.watch(key);
+        if let Some(Some(Entry::Datagrams { key: there, peer, .. })) = self.entries.get_mut(key.index as usize)
+            && *there == key
+        {
+            *peer = Some(sought);
+            self.deadlines.push(Reverse((after(self.clock, self.shared.limits.handshake), key)));
+        }
+    }
+
+    /// The name of a host was looked up.
+    pub(super) fn found(&mut self, key: Key, of: &Waiting, found: io::Result<Vec<SocketAddr>>) {
+        match of {
+            Waiting::Stream(connection) => self.host_found(key, connection, found),
+            Waiting::Datagrams(socket) => {
+                if let Err(error) = self.peer_found(key, socket, found) {
+                    self.forget(key, Reason::NotConnected(error));
+                }
+            }
+        }
+    }
+
+    /// That of a socket's peer: from now on there is room, which who waits for it is told.
+    fn peer_found(&mut self, key: Key, of: &Weak<Socket>, found: io::Result<Vec<SocketAddr>>) -> io::Result<()> {
+        let Some(socket) = of.upgrade() else { return Ok(()) };
+        let Some(Some(Entry::Datagrams { socket: there, peer, .. })) = self.entries.get_mut(key.index as usize) else {
+            return Ok(());
+        };
+        let Some(sought) = peer.as_ref().filter(|_| Arc::ptr_eq(there, &socket)) else { return Ok(()) };
+        let Client::Datagrams(datagrams) = self.shared.client(&sought.address, found?, &sought.options)? else {
+            return Err(io::Error::other("a transport of streams cannot take the place of one of datagrams"));
+        };
+        sought.found.set(Some(datagrams)).ok();
+        *peer = None;
+        self.shared.registry.add(socket.datagrams.source(), key.index as usize, false)?;
+        // Whoever finds no room after this asks epoll, which knows the socket by now.
+        if socket.take_waiting() {
+            self.outbox.push_back(Event::Drained(Endpoint::new(key)));
+        }
+        Ok(())
+    }
+
+    /// That of a connection's host.
+    fn host_found(&mut self, key: Key, of: &Weak<Connection>, found: io::Result<Vec<SocketAddr>>) {
         let Some(incoming) = self.stream_of(key, of.as_ptr()) else { return };
         let Some(How::Connecting(connecting)) = incoming.opening.take() else { return };
         let Connecting { address, options, .. } = *connecting;
@@ -27,7 +74,7 @@ impl<S> Node<S> {
 mod tests {
     use std::collections::HashSet;
     use std::io::Read;
-    use std::net::TcpListener;
+    use std::net::{TcpListener, UdpSocket};
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::{Arc, Mutex, mpsc};
     use std::time::{Duration, Instant};
@@ -132,16 +179,80 @@ mod tests {
     #[test]
     fn a_node_that_is_dropped_leaves_nothing_to_its_lookups() {
         let (node, slow) = slow(Limits::default());
+        let socket = node.handle().connect("udp://example.org:80").unwrap();
         node.handle().connect("tcp://example.org:80").unwrap();
-        slow.until_asked(1);
+        slow.until_asked(2);
+        let mut batch = node.handle().batch(socket);
         let (lookups, shared) = (Arc::downgrade(&node.shared.lookups), Arc::downgrade(&node.shared));
         drop(node);
+        assert!(batch.push(b"never").taken());
+        assert_eq!(batch.flush(), Outcome::Refused(io::ErrorKind::NotConnected));
+        drop(batch);
         assert!(lookups.upgrade().is_none() && shared.upgrade().is_none());
+        slow.answers.send(Ok(Vec::new())).unwrap();
         slow.answers.send(Ok(Vec::new())).unwrap();
         let begun = Instant::now();
         while slow.asked.load(Ordering::SeqCst) > 0 {
             assert!(begun.elapsed() < PATIENCE, "the thread never ends");
             std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_socket_of_datagrams_has_no_room_until_its_peer_is_found() {
+        let (mut node, slow) = slow(Limits::default());
+        let listener = UdpSocket::bind("127.0.0.1:0").unwrap();
+        listener.set_read_timeout(Some(PATIENCE)).unwrap();
+        let handle = node.handle();
+        let endpoint = handle.connect("udp://example.org:80").unwrap();
+        let mut batch = handle.batch(endpoint);
+        assert_eq!(handle.send(endpoint, b"early"), Outcome::Full);
+        assert!(batch.push(b"in a batch").taken());
+        assert_eq!(batch.flush(), Outcome::Full);
+        assert_eq!(handle.send(endpoint, &[0; 70_000]), Outcome::Full);
+        assert_eq!((handle.local_address(endpoint), handle.peer_address(endpoint)), (None, None));
+        assert!(node.next(Some(Duration::ZERO)).unwrap().is_none());
+        slow.answers.send(Ok(vec![listener.local_addr().unwrap()])).unwrap();
+        assert_eq!(told(&mut node), "Drained");
+
+        assert_eq!(batch.flush(), Outcome::Sent);
+        assert_eq!(handle.send(endpoint, b"late"), Outcome::Sent);
+        assert_eq!(handle.send(endpoint, &[0; 70_000]), Outcome::TooLarge);
+        let mut buffer = [0; 100];
+        let (len, from) = listener.recv_from(&mut buffer).unwrap();
+        assert_eq!(&buffer[..len], b"in a batch");
+        assert_eq!(handle.local_address(endpoint).unwrap().port(), Some(from.port()));
+        assert_eq!(listener.recv(&mut buffer).unwrap(), 4);
+        listener.send_to(b"answer", from).unwrap();
+        assert_eq!(told(&mut node), "Message");
+        handle.close(endpoint);
+        assert_eq!(told(&mut node), "closed here");
+        assert_eq!(node.next_deadline(), None);
+    }
+
+    #[test]
+    fn a_socket_whose_peer_is_not_found_is_closed_and_takes_nothing() {
+        for reason in ["not connected: no such name", "closed here", "no connection in time"] {
+            let (late, mut limits) = (reason == "no connection in time", Limits::default());
+            limits.handshake = if late { Duration::from_millis(50) } else { PATIENCE };
+            let (mut node, slow) = slow(limits);
+            let handle = node.handle();
+            let endpoint = handle.connect("udp://example.org:80").unwrap();
+            let mut batch = handle.batch(endpoint);
+            assert!(batch.push(b"never").taken());
+            assert_eq!(batch.flush(), Outcome::Full);
+            match reason {
+                "closed here" => handle.close(endpoint),
+                "no connection in time" => {}
+                _ => slow.answers.send(Err(io::Error::other("no such name"))).unwrap(),
+            }
+            assert_eq!(told(&mut node), reason);
+            assert_eq!(handle.send(endpoint, b"late"), Outcome::Closed);
+            assert_eq!(batch.flush(), Outcome::Refused(io::ErrorKind::NotConnected));
+            // Nobody wants to know any more.
+            slow.answers.send(Ok(vec!["127.0.0.1:1".parse().unwrap()])).unwrap();
+            assert!(node.next(Some(Duration::from_millis(20))).unwrap().is_none());
+            assert_eq!(handle.shared.count(), 0);
         }
     }
 

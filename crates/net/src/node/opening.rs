@@ -50,7 +50,7 @@ impl<S> Node<S> {
         let resources = self.shared.resources.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         let entry = match resources.get(key) {
             Some(Resource::Datagrams(socket)) => {
-                Entry::Datagrams { key, socket: socket.clone(), ready: false, paused: false }
+                Entry::Datagrams { key, socket: socket.clone(), ready: false, paused: false, peer: None }
             }
             Some(Resource::Listener(door)) => Entry::Listener {
                 key,

@@ -22,7 +22,7 @@ mod udp;
 mod unix;
 
 pub(crate) use self::inproc::Inproc;
-pub(crate) use self::pending::Pending;
+pub(crate) use self::pending::{Found, Pending, PendingDatagrams};
 pub(crate) use self::tcp::Tcp;
 #[cfg(feature = "tls")]
 pub(crate) use self::tls::Tls;
