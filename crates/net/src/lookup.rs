@@ -94,12 +94,12 @@ pub(crate) struct Lookups {
     pub(crate) resolver: Resolver,
     /// Where the node is told, and how it is woken.
     commands: Arc<Mutex<Vec<Command>>>,
-    registry: Arc<Registry>,
+    registry: Arc<dyn Registry>,
     queue: Mutex<Queue>,
 }
 
 impl Lookups {
-    pub(crate) fn new(commands: Arc<Mutex<Vec<Command>>>, registry: Arc<Registry>) -> Lookups {
+    pub(crate) fn new(commands: Arc<Mutex<Vec<Command>>>, registry: Arc<dyn Registry>) -> Lookups {
         Lookups { resolver: Arc::new(addresses), commands, registry, queue: Mutex::default() }
     }
 

@@ -8,6 +8,8 @@ mod half;
 mod lost;
 mod names;
 mod opening;
+#[cfg(test)]
+mod orders;
 mod pausing;
 mod reading;
 mod telling;
@@ -25,7 +27,7 @@ use std::time::{Duration, Instant};
 
 #[cfg(feature = "tokio")]
 pub use self::async_node::AsyncNode;
-use crate::backend::{Backend, Ready, backend};
+use crate::backend::{Backend, Ready, Sides, epoll};
 use crate::codec::Kind;
 use crate::connection::{Connection, Flushed};
 use crate::datagrams::Socket;
@@ -64,7 +66,7 @@ const AT_ONCE: Duration = Duration::from_micros(3);
 /// ```
 pub struct Node<S = ()> {
     shared: Arc<Shared<S>>,
-    backend: Backend,
+    backend: Box<dyn Backend>,
     ready: Vec<Ready>,
     entries: Vec<Option<Entry>>,
     /// Read by all connections, one after the other.
@@ -139,9 +141,13 @@ impl<S> Node<S> {
     ///
     /// As [`Node::new`].
     pub fn with_limits(limits: Limits) -> io::Result<Node<S>> {
+        Ok(Node::by(epoll()?, limits))
+    }
+
+    /// As [`Node::with_limits`], by a backend.
+    pub(crate) fn by((backend, registry): Sides, limits: Limits) -> Node<S> {
         // Of nothing no turn would come to an end.
         let limits = Limits { turn: limits.turn.max(1), ..limits };
-        let (backend, registry) = backend()?;
         let transports: [(&str, Arc<dyn Transport>); _] = [
             ("inproc", Arc::new(Inproc)),
             ("tcp", Arc::new(Tcp)),
@@ -151,7 +157,7 @@ impl<S> Node<S> {
             ("unix", Arc::new(Unix)),
         ];
         let transports = transports.map(|(scheme, transport)| (scheme.to_owned(), transport));
-        Ok(Node {
+        Node {
             shared: Arc::new(Shared::new(limits, registry, HashMap::from(transports))),
             backend,
             ready: Vec::new(),
@@ -171,7 +177,7 @@ impl<S> Node<S> {
             looks: 0,
             eager: None,
             always_waits: false,
-        })
+        }
     }
 
     /// Lets the node look for this long for more, after there was something, before it sleeps. It costs as much of a core,

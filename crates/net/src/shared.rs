@@ -97,7 +97,7 @@ pub(crate) struct Shared<S> {
     pub(crate) transports: RwLock<HashMap<String, Arc<dyn Transport>>>,
     pub(crate) resources: RwLock<Slab<Resource>>,
     pub(crate) holdings: Arc<Holdings>,
-    pub(crate) registry: Arc<Registry>,
+    pub(crate) registry: Arc<dyn Registry>,
     pub(crate) commands: Arc<Mutex<Vec<Command>>>,
     pub(crate) lookups: Arc<Lookups>,
     pub(crate) signals: Mutex<Signals<S>>,
@@ -115,10 +115,10 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl<S> Shared<S> {
     pub(crate) fn new(
         limits: Limits,
-        registry: Registry,
+        registry: Arc<dyn Registry>,
         transports: HashMap<String, Arc<dyn Transport>>,
     ) -> Shared<S> {
-        let (registry, commands) = (Arc::new(registry), Arc::default());
+        let commands = Arc::default();
         Shared {
             lookups: Arc::new(Lookups::new(Arc::clone(&commands), registry.clone())),
             limits,

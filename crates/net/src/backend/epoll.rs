@@ -1,0 +1,96 @@
+//! Linux's epoll, edge by edge, by mio.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token, Waker};
+
+use super::{Backend, Ready, Registry, Sides};
+
+/// The token of the waker: no index of a slab is as large.
+const WAKER: Token = Token(usize::MAX);
+/// How many events one wait brings at most.
+const BATCH: usize = 1024;
+
+struct Epoll {
+    poll: Poll,
+    events: Events,
+    /// The last wait brought as many events as it could.
+    full: bool,
+}
+
+struct EpollRegistry {
+    registry: mio::Registry,
+    waker: Waker,
+}
+
+/// Both sides of an epoll.
+///
+/// # Errors
+///
+/// If the system has no descriptors left.
+pub(crate) fn epoll() -> io::Result<Sides> {
+    let poll = Poll::new()?;
+    let registry = poll.registry().try_clone()?;
+    let waker = Waker::new(&registry, WAKER)?;
+    let epoll = Epoll { poll, events: Events::with_capacity(BATCH), full: false };
+    Ok((Box::new(epoll), Arc::new(EpollRegistry { registry, waker })))
+}
+
+fn interest(room: bool) -> Interest {
+    if room { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE }
+}
+
+impl Backend for Epoll {
+    fn wait(&mut self, timeout: Option<Duration>, ready: &mut Vec<Ready>) -> io::Result<()> {
+        match self.poll.poll(&mut self.events, timeout) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            other => other?,
+        }
+        let before = ready.len();
+        ready.extend(self.events.iter().filter(|event| event.token() != WAKER).map(|event| Ready {
+            index: event.token().0,
+            readable: event.is_readable() || event.is_read_closed() || event.is_error(),
+            writable: event.is_writable() || event.is_write_closed() || event.is_error(),
+            closed: event.is_read_closed() || event.is_error(),
+            cut: (event.is_write_closed() || event.is_error()).then(|| event.is_error()),
+        }));
+        // The waker may have been among them.
+        self.full = ready.len() - before >= BATCH - 1;
+        Ok(())
+    }
+
+    #[cfg(feature = "tokio")]
+    fn may_have_more(&self) -> bool {
+        self.full
+    }
+
+    #[cfg(feature = "tokio")]
+    fn descriptor(&self) -> io::Result<std::os::fd::OwnedFd> {
+        use std::os::fd::AsFd;
+        self.poll.registry().as_fd().try_clone_to_owned()
+    }
+}
+
+impl Registry for EpollRegistry {
+    fn add(&self, source: BorrowedFd<'_>, index: usize, room: bool) -> io::Result<()> {
+        self.registry.register(&mut SourceFd(&source.as_raw_fd()), Token(index), interest(room))
+    }
+
+    fn ask(&self, source: BorrowedFd<'_>, index: usize, room: bool) -> io::Result<()> {
+        self.registry.reregister(&mut SourceFd(&source.as_raw_fd()), Token(index), interest(room))
+    }
+
+    fn remove(&self, source: BorrowedFd<'_>) {
+        // It fails only for what was never added.
+        self.registry.deregister(&mut SourceFd(&source.as_raw_fd())).ok();
+    }
+
+    fn wake(&self) {
+        // The system fails to only where the count of an eventfd overflows, and then it is awake.
+        self.waker.wake().ok();
+    }
+}

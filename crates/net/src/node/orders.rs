@@ -1,0 +1,280 @@
+//! What holds of a node in whatever order it is told what is ready. Nothing here waits: all that two nodes of one thread do is done
+//! when nothing more is told, and then it has to be right; what was told never by then would be told never.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::Node;
+use crate::backend::scrambled;
+use crate::{Endpoint, Event, Handle, Limits, Options, Outcome};
+
+/// What one does to an end of a connection: which of them, at which side.
+#[derive(Debug, Clone)]
+enum Step {
+    Connect,
+    Send {
+        which: usize,
+        side: usize,
+        len: usize,
+    },
+    Pause {
+        which: usize,
+        side: usize,
+    },
+    Resume {
+        which: usize,
+        side: usize,
+    },
+    Finish {
+        which: usize,
+        side: usize,
+    },
+    Close {
+        which: usize,
+        side: usize,
+    },
+    /// Both sides look at what is ready, so often.
+    Look {
+        times: usize,
+    },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let end = || (0..8_usize, 0..2_usize);
+    let len = prop_oneof![0..20_usize, 0..3_000_usize];
+    prop_oneof![
+        2 => Just(Step::Connect),
+        12 => (end(), len).prop_map(|((which, side), len)| Step::Send { which, side, len }),
+        1 => end().prop_map(|(which, side)| Step::Pause { which, side }),
+        1 => end().prop_map(|(which, side)| Step::Resume { which, side }),
+        1 => end().prop_map(|(which, side)| Step::Finish { which, side }),
+        1 => end().prop_map(|(which, side)| Step::Close { which, side }),
+        4 => (1..8_usize).prop_map(|times| Step::Look { times }),
+    ]
+}
+
+/// An end of a connection, and what is known of it.
+#[derive(Debug, Default)]
+struct End {
+    endpoint: Option<Endpoint>,
+    /// What was taken to be sent, and what came.
+    sent: Vec<Vec<u8>>,
+    came: VecDeque<Vec<u8>>,
+    there: bool,
+    /// A send was told that something waits, and the end of that was not told yet.
+    waits: bool,
+    /// It was asked to finish, or to close.
+    finished: bool,
+    closed_here: bool,
+    /// Why it was told to be closed.
+    closed: Option<String>,
+}
+
+/// Two nodes: the first listens, the second connects.
+struct World {
+    nodes: [Node<()>; 2],
+    handles: [Handle<()>; 2],
+    address: String,
+    options: Options,
+    /// Of each connection both ends. That of the side that listens is known when its first message came, which says which it is.
+    connections: Vec<[End; 2]>,
+    /// Which of the connections an endpoint is an end of.
+    known: [HashMap<Endpoint, usize>; 2],
+    listener: Endpoint,
+    /// Accepted, and nothing came yet.
+    nameless: HashMap<Endpoint, End>,
+}
+
+impl World {
+    fn new(address: String, seed: u64) -> World {
+        // Nothing is to end by a deadline.
+        let long = Duration::from_secs(1_000_000);
+        let limits =
+            Limits { queue: 4_000, turn: 500, handshake: long, unfinished_for: long, flush: long, ..Limits::default() };
+        let nodes = [seed, !seed].map(|seed| Node::<()>::by(scrambled(seed).unwrap(), limits.clone()));
+        let handles = [nodes[0].handle(), nodes[1].handle()];
+        let options = Options::default().buffer(1_000);
+        let listener = handles[0].listen_with(address.as_str(), &options).unwrap();
+        World {
+            nodes,
+            handles,
+            address,
+            options,
+            connections: Vec::new(),
+            known: [HashMap::new(), HashMap::new()],
+            listener,
+            nameless: HashMap::new(),
+        }
+    }
+
+    /// Connects, and says in a first message which connection it is.
+    fn connect(&mut self) {
+        let name = self.connections.len();
+        let endpoint = self.handles[1].connect_with(self.address.as_str(), &self.options).unwrap();
+        self.known[1].insert(endpoint, name);
+        let end = End { endpoint: Some(endpoint), ..End::default() };
+        self.connections.push([End::default(), end]);
+        self.send(name, 1, name.to_be_bytes().to_vec());
+    }
+
+    fn send(&mut self, which: usize, side: usize, message: Vec<u8>) {
+        let end = &mut self.connections[which][side];
+        let Some(endpoint) = end.endpoint else { return };
+        match self.handles[side].send(endpoint, &message) {
+            Outcome::Sent => end.sent.push(message),
+            Outcome::Queued => {
+                end.sent.push(message);
+                end.waits = true;
+            }
+            Outcome::Full => end.waits = true,
+            Outcome::Closed => assert!(end.finished || end.closed_here || end.closed.is_some() || self.ends(which)),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Whether a connection was asked to end, at any end.
+    fn ends(&self, which: usize) -> bool {
+        self.connections[which].iter().any(|end| end.finished || end.closed_here)
+    }
+
+    fn take(&mut self, step: &Step) {
+        let count = self.connections.len().max(1);
+        match *step {
+            Step::Connect => self.connect(),
+            Step::Send { which, side, len } => {
+                if let Some(ends) = self.connections.get(which % count) {
+                    let message = (0..len).map(|i| (i + ends[side].sent.len()) as u8).collect();
+                    self.send(which % count, side, message);
+                }
+            }
+            Step::Pause { which, side } => self.at(which % count, side, |handle, _, to| handle.pause(to)),
+            Step::Resume { which, side } => self.at(which % count, side, |handle, _, to| handle.resume(to)),
+            Step::Finish { which, side } => self.at(which % count, side, |handle, end, to| {
+                end.finished = true;
+                handle.finish(to);
+            }),
+            Step::Close { which, side } => self.at(which % count, side, |handle, end, to| {
+                end.closed_here = true;
+                handle.close(to);
+            }),
+            Step::Look { times } => {
+                for _ in 0..times {
+                    self.look();
+                }
+            }
+        }
+    }
+
+    fn at(&mut self, which: usize, side: usize, what: impl FnOnce(&Handle<()>, &mut End, Endpoint)) {
+        if let Some(end) = self.connections.get_mut(which).map(|ends| &mut ends[side])
+            && let Some(endpoint) = end.endpoint
+        {
+            what(&self.handles[side], end, endpoint);
+        }
+    }
+
+    /// Has both nodes tell what one look finds: how much that was.
+    fn look(&mut self) -> usize {
+        let mut told = 0;
+        for side in 0..2 {
+            let mut events = Vec::new();
+            let look = self.nodes[side].poll(Some(Duration::ZERO), |event| {
+                events.push(match event {
+                    Event::Message(from, message) => (from, Told::Message(message.take())),
+                    Event::Connected(endpoint) | Event::Accepted { endpoint, .. } => (endpoint, Told::There),
+                    Event::Drained(endpoint) => (endpoint, Told::Drained),
+                    Event::Closed { endpoint, reason } => (endpoint, Told::Closed(reason.to_string())),
+                    other => panic!("{other:?}"),
+                });
+            });
+            told += look.unwrap();
+            events.into_iter().for_each(|(endpoint, what)| self.note(side, endpoint, what));
+        }
+        told
+    }
+
+    fn note(&mut self, side: usize, endpoint: Endpoint, what: Told) {
+        assert!(side == 1 || endpoint != self.listener, "{what:?}");
+        if side == 0
+            && let Told::Message(name) = &what
+            && let Some(end) = self.nameless.remove(&endpoint)
+        {
+            let name = usize::from_be_bytes(name.as_slice().try_into().unwrap());
+            assert!(self.connections[name][0].endpoint.is_none());
+            self.connections[name][0] = End { endpoint: Some(endpoint), ..end };
+            assert!(self.known[0].insert(endpoint, name).is_none());
+        }
+        let end = match self.known[side].get(&endpoint) {
+            Some(name) => &mut self.connections[*name][side],
+            None => self.nameless.entry(endpoint).or_default(),
+        };
+        assert_eq!(end.closed, None, "{what:?} after the end");
+        assert_ne!(end.there, matches!(what, Told::There), "{what:?}");
+        match what {
+            Told::There => end.there = true,
+            Told::Message(message) => end.came.push_back(message),
+            Told::Drained => assert!(std::mem::take(&mut end.waits), "nothing waited at {end:?}"),
+            Told::Closed(reason) => end.closed = Some(reason),
+        }
+    }
+
+    /// Looks until nothing more happens. That every second look tells one edge at least, chance does not keep one back for so long.
+    fn settle(&mut self) {
+        let mut quiet = 0;
+        while quiet < 200 {
+            quiet = if self.look() == 0 { quiet + 1 } else { 0 };
+        }
+    }
+
+    /// What has to hold when everything was done.
+    fn check(&self) {
+        for (which, ends) in self.connections.iter().enumerate() {
+            for (side, end) in ends.iter().enumerate() {
+                let other = &ends[1 - side];
+                let told = |what: &str| format!("connection {which}, side {side}, {what}: {ends:?}");
+                let whole = !end.closed_here && end.endpoint.is_some();
+                let came = end.came.len();
+                assert!(came <= other.sent.len() && end.came.iter().eq(&other.sent[..came]), "{}", told("messages"));
+                assert!(!whole || came == other.sent.len(), "{}", told("lost some"));
+                assert!(end.closed.is_some() || !end.waits, "{}", told("never drained"));
+                assert!(end.endpoint.is_none() || end.closed.is_some() == self.ends(which), "{}", told("closed"));
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Told {
+    There,
+    Message(Vec<u8>),
+    Drained,
+    Closed(String),
+}
+
+fn holds(scheme: &str, steps: &[Step], seed: u64) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let mut world = World::new(format!("{scheme}://{}", path.display()), seed);
+    steps.iter().for_each(|step| world.take(step));
+    for which in 0..world.connections.len() {
+        (0..2).for_each(|side| world.take(&Step::Resume { which, side }));
+    }
+    world.settle();
+    world.check();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn pipes_keep_their_promises_in_any_order(steps in prop::collection::vec(step(), 1..80), seed: u64) {
+        holds("inproc+msg", &steps, seed);
+    }
+
+    #[test]
+    fn sockets_keep_their_promises_in_any_order(steps in prop::collection::vec(step(), 1..80), seed: u64) {
+        holds("unix+msg", &steps, seed);
+    }
+}
