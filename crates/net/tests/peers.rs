@@ -1,4 +1,5 @@
-//! WebSocket libraries of other languages as peers, both ways: npm's `ws` and PyPI's `websockets`.
+//! WebSocket libraries of other languages as peers, both ways, in plain and over TLS: npm's `ws` and PyPI's `websockets`, with the
+//! TLS of their languages, which is OpenSSL's.
 //!
 //! Each has a script beside this file. As a client it sends messages of every length of header, text, parts with a ping
 //! between them, and closes; as a server it sends back what it gets, but for three texts: `parts LENGTH SIZE` is answered by
@@ -17,7 +18,8 @@ use std::time::{Duration, Instant};
 
 use common::process::Process;
 use common::{PATIENCE, Seen, Side};
-use estafette_net::{Close, Endpoint, Event, Handle, Kind, Message, Node, Outcome};
+use estafette_net::{Close, Endpoint, Event, Handle, Kind, Message, Node, Options, Outcome};
+use tempfile::TempDir;
 
 /// A library, and how a script that uses it is run.
 struct Library {
@@ -47,6 +49,25 @@ const WEBSOCKETS: Library = Library {
     probe: ["-c", "import websockets"],
 };
 
+/// How they talk to each other.
+struct Way {
+    scheme: &'static str,
+    /// Of our listener, and of our client.
+    options: (Options, Options),
+    /// Where the certificate lies that both have, and trust.
+    folder: Option<TempDir>,
+}
+
+fn plain() -> Way {
+    Way { scheme: "ws", options: Default::default(), folder: None }
+}
+
+#[cfg(feature = "tls")]
+fn over_tls() -> Way {
+    let folder = tempfile::tempdir().unwrap();
+    Way { scheme: "wss", options: common::tls::in_folder(folder.path()), folder: Some(folder) }
+}
+
 impl Library {
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
@@ -57,7 +78,7 @@ impl Library {
     }
 
     /// Starts the script, unless the library is absent.
-    fn start(&self, arguments: &[&str]) -> Option<Process> {
+    fn start(&self, way: &Way, arguments: &[&str]) -> Option<Process> {
         let finds = |program: &&&str| {
             let probe = self.command(program).args(self.probe).stderr(Stdio::null()).status();
             probe.is_ok_and(|status| status.success())
@@ -71,7 +92,7 @@ impl Library {
         };
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers").join(self.script);
         let mut command = self.command(program);
-        command.arg(script).args(arguments);
+        command.arg(script).args(arguments).args(way.folder.as_ref().map(TempDir::path));
         Some(Process::start(&mut command))
     }
 }
@@ -95,12 +116,12 @@ fn answer(handle: &Handle, to: Endpoint, message: &Message<'_>) {
     assert!(outcome.taken(), "{outcome:?}");
 }
 
-fn talks_to_our_server(library: &Library) {
+fn talks_to_our_server(library: &Library, way: &Way) {
     let mut node = Node::<()>::new().unwrap();
     let handle = node.handle();
-    let listener = handle.listen("ws://127.0.0.1:0").unwrap();
+    let listener = handle.listen_with(format!("{}://127.0.0.1:0", way.scheme), &way.options.0).unwrap();
     let url = handle.local_address(listener).unwrap().to_string();
-    let Some(mut peer) = library.start(&["drive", &url]) else { return };
+    let Some(mut peer) = library.start(way, &["drive", &url]) else { return };
     let (mut reasons, begun) = (Vec::new(), Instant::now());
     loop {
         node.poll(Some(Duration::from_millis(1)), |event| match event {
@@ -133,11 +154,11 @@ fn asked(side: &mut Side, to: Endpoint, kind: Kind, message: &[u8]) -> (Kind, Ve
     })
 }
 
-fn listens_to_our_client(library: &Library) {
-    let Some(peer) = library.start(&["serve"]) else { return };
-    let port: u16 = peer.line("port ").parse().unwrap();
+fn listens_to_our_client(library: &Library, way: &Way) {
+    let Some(peer) = library.start(way, &["serve"]) else { return };
+    let at = format!("{}://127.0.0.1:{}", way.scheme, peer.line("port "));
     let mut side = Side::new();
-    let to = side.handle.connect(format!("ws://127.0.0.1:{port}/a?b=c")).unwrap();
+    let to = side.handle.connect_with(format!("{at}/a?b=c"), &way.options.1).unwrap();
     let texts = ["".to_owned(), "grün 漢字 🦀\n".repeat(5000)].map(|text| (Kind::Text, text.into_bytes()));
     let sizes = [0, 1, 125, 126, 65_535, 65_536, 1 << 20, 16 << 20].map(|len| (Kind::Binary, pattern(len)));
     for (kind, message) in sizes.into_iter().chain(texts) {
@@ -160,7 +181,7 @@ fn listens_to_our_client(library: &Library) {
     // What it was answered with: its own code.
     assert_eq!(peer.line("closed "), "3001");
 
-    let to = side.handle.connect(format!("ws://127.0.0.1:{port}")).unwrap();
+    let to = side.handle.connect_with(at, &way.options.1).unwrap();
     side.until("connected", |seen| (*seen == Seen::Connected(to)).then_some(()));
     side.handle.close_with(to, &Close { code: Some(4002), reason: "grüße zurück".to_owned() });
     assert_eq!(side.until_closed(to), "closed here");
@@ -169,20 +190,44 @@ fn listens_to_our_client(library: &Library) {
 
 #[test]
 fn ws_talks_to_our_server() {
-    talks_to_our_server(&WS);
+    talks_to_our_server(&WS, &plain());
 }
 
 #[test]
 fn ws_listens_to_our_client() {
-    listens_to_our_client(&WS);
+    listens_to_our_client(&WS, &plain());
 }
 
 #[test]
 fn websockets_talks_to_our_server() {
-    talks_to_our_server(&WEBSOCKETS);
+    talks_to_our_server(&WEBSOCKETS, &plain());
 }
 
 #[test]
 fn websockets_listens_to_our_client() {
-    listens_to_our_client(&WEBSOCKETS);
+    listens_to_our_client(&WEBSOCKETS, &plain());
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn ws_talks_to_our_server_over_tls() {
+    talks_to_our_server(&WS, &over_tls());
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn ws_listens_to_our_client_over_tls() {
+    listens_to_our_client(&WS, &over_tls());
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn websockets_talks_to_our_server_over_tls() {
+    talks_to_our_server(&WEBSOCKETS, &over_tls());
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn websockets_listens_to_our_client_over_tls() {
+    listens_to_our_client(&WEBSOCKETS, &over_tls());
 }

@@ -27,10 +27,12 @@ pub fn options() -> (Options, Options) {
 /// Certificates that are made for the tests.
 #[cfg(feature = "tls")]
 pub mod tls {
+    use std::fs;
+    use std::path::Path;
     use std::sync::{Arc, OnceLock};
 
     use estafette_net::Options;
-    use rcgen::{CertificateParams, KeyPair};
+    use rcgen::{Certificate, CertificateParams, KeyPair};
     use rustls::pki_types::PrivateKeyDer;
     use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
@@ -43,7 +45,21 @@ pub mod tls {
     /// As [`with`]; of the client what rustls needs.
     pub fn client(params: CertificateParams) -> (Arc<ClientConfig>, Options) {
         let key = KeyPair::generate().unwrap();
-        let certificate = params.self_signed(&key).unwrap().der().clone();
+        configs(&params.self_signed(&key).unwrap(), &key)
+    }
+
+    /// As [`options`], of a certificate that lies in this folder, as `certificate.pem`, with its key, as `key.pem`.
+    pub fn in_folder(folder: &Path) -> (Options, Options) {
+        let key = KeyPair::generate().unwrap();
+        let certificate = params().self_signed(&key).unwrap();
+        fs::write(folder.join("certificate.pem"), certificate.pem()).unwrap();
+        fs::write(folder.join("key.pem"), key.serialize_pem()).unwrap();
+        let (client, server) = configs(&certificate, &key);
+        (server, Options::default().tls_client(client))
+    }
+
+    fn configs(certificate: &Certificate, key: &KeyPair) -> (Arc<ClientConfig>, Options) {
+        let certificate = certificate.der().clone();
         let mut roots = RootCertStore::empty();
         roots.add(certificate.clone()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());

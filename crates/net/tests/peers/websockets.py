@@ -1,7 +1,8 @@
 """A peer by PyPI's websockets: `websockets.py serve` answers, `websockets.py drive URL` asks, and fails if an answer is not
-what it should be. What the words mean that are answered otherwise than by an echo is said in peers.rs."""
+what it should be. Where a folder is named last, it is by TLS, with the certificate that lies there. What the words mean that are answered otherwise than by an echo is said in peers.rs."""
 
 import asyncio
+import ssl
 import sys
 
 # The folder of this file comes first, and this file has the library's name.
@@ -38,15 +39,27 @@ async def talk(socket):
     print(f"closed {socket.close_code} {socket.close_reason}", flush=True)
 
 
-async def serve():
-    async with websockets.serve(talk, "127.0.0.1", 0, max_size=None) as server:
+def serving(folder):
+    if folder is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(f"{folder}/certificate.pem", f"{folder}/key.pem")
+    return context
+
+
+def trusting(folder):
+    return folder and ssl.create_default_context(cafile=f"{folder}/certificate.pem")
+
+
+async def serve(folder=None):
+    async with websockets.serve(talk, "127.0.0.1", 0, max_size=None, ssl=serving(folder)) as server:
         print(f"port {list(server.sockets)[0].getsockname()[1]}", flush=True)
         # Until whoever started it is gone.
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
 
 
-async def drive(url):
-    async with websockets.connect(url, max_size=None) as socket:
+async def drive(url, folder=None):
+    async with websockets.connect(url, max_size=None, ssl=trusting(folder)) as socket:
         for message in [*map(pattern, SIZES), "", TEXT]:
             await socket.send(message)
             assert await socket.recv() == message
@@ -69,10 +82,10 @@ async def drive(url):
         await socket.close(4001, "grüße")
         assert socket.close_code == 4001
 
-    async with websockets.connect(url) as socket:
+    async with websockets.connect(url, ssl=trusting(folder)) as socket:
         await socket.send("close 3001 grüße")
         await socket.wait_closed()
         assert (socket.close_code, socket.close_reason) == (3001, "grüße")
 
 
-asyncio.run(serve() if sys.argv[1] == "serve" else drive(sys.argv[2]))
+asyncio.run({"serve": serve, "drive": drive}[sys.argv[1]](*sys.argv[2:]))

@@ -1,9 +1,14 @@
-// A peer by npm's ws: `ws.mjs serve` answers, `ws.mjs drive URL` asks, and fails if an answer is not what it should be.
+// A peer by npm's ws: `ws.mjs serve` answers, `ws.mjs drive URL` asks, and fails if an answer is not what it should be. Where a
+// folder is named last, it is by TLS, with the certificate that lies there.
 // What the words mean that are answered otherwise than by an echo is said in peers.rs.
 
 import assert from 'node:assert/strict';
 import { on, once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
 import { createRequire } from 'node:module';
+import { join } from 'node:path';
 
 // Unlike `import`, it looks where NODE_PATH says.
 const WebSocket = createRequire(import.meta.url)('ws');
@@ -22,8 +27,13 @@ function sendParts(socket, message, size, binary) {
   return message.subarray(at);
 }
 
-function serve() {
-  const server = new WebSocket.WebSocketServer({ host: '127.0.0.1', port: 0 });
+const file = (folder, name) => readFileSync(join(folder, name));
+
+function serve(folder) {
+  const http = folder
+    ? createTlsServer({ cert: file(folder, 'certificate.pem'), key: file(folder, 'key.pem') })
+    : createServer();
+  const server = new WebSocket.WebSocketServer({ server: http });
   const commands = {
     parts: (socket, len, size) => socket.send(sendParts(socket, pattern(+len), +size, true), { binary: true }),
     ping: (socket, payload) => socket.once('pong', (back) => socket.send(`pong ${back}`)).ping(payload),
@@ -37,14 +47,14 @@ function serve() {
       else socket.send(data, { binary });
     });
   });
-  server.on('listening', () => console.log(`port ${server.address().port}`));
+  http.listen(0, '127.0.0.1', () => console.log(`port ${http.address().port}`));
   // Whoever started it is gone.
   process.stdin.resume().on('end', () => process.exit());
 }
 
 /** A connection, a function that returns the next message, and a promise of the end. */
-async function connect(url) {
-  const socket = new WebSocket(url);
+async function connect(url, folder) {
+  const socket = new WebSocket(url, folder ? { ca: file(folder, 'certificate.pem') } : {});
   const messages = on(socket, 'message');
   const closed = once(socket, 'close');
   await once(socket, 'open');
@@ -55,8 +65,8 @@ async function connect(url) {
   return { socket, next, closed };
 }
 
-async function drive(url) {
-  const { socket, next, closed } = await connect(url);
+async function drive(url, folder) {
+  const { socket, next, closed } = await connect(url, folder);
   for (const message of [...SIZES.map(pattern), '', TEXT]) {
     socket.send(message);
     assert.deepEqual(await next(), message);
@@ -76,12 +86,12 @@ async function drive(url) {
   socket.close(4001, 'grüße');
   assert.equal((await closed)[0], 4001);
 
-  const another = await connect(url);
+  const another = await connect(url, folder);
   another.socket.send('close 3001 grüße');
   const [code, reason] = await another.closed;
   assert.deepEqual([code, reason.toString()], [3001, 'grüße']);
 }
 
-const [what, url] = process.argv.slice(2);
-if (what === 'serve') serve();
-else await drive(url);
+const [what, ...rest] = process.argv.slice(2);
+if (what === 'serve') serve(...rest);
+else await drive(...rest);
