@@ -123,12 +123,7 @@ impl<S> Handle<S> {
                 key
             }
         };
-        if self.shared.gone.load(Ordering::SeqCst) {
-            // The node went meanwhile, and will not see what was put there.
-            self.shared.remove(key);
-            return Err(Error::Gone);
-        }
-        Ok(Endpoint::new(key))
+        self.shared.unless_gone(key).map(Endpoint::new)
     }
 
     /// Begins to connect. `Connected` tells that the connection is there, `Closed` that it did not come about. What is sent
@@ -169,7 +164,7 @@ impl<S> Handle<S> {
             Some(name) => self.shared.begin_by_name(&address, name, options),
             None => resolve(&address).and_then(|to| self.shared.begin(&address, to, options)),
         };
-        key.map(Endpoint::new).map_err(failed)
+        self.shared.unless_gone(key.map_err(failed)?).map(Endpoint::new)
     }
 
     /// Sends a message, whole or not at all, and never waits.
@@ -310,4 +305,60 @@ impl<S> Handle<S> {
 /// What a WebSocket's peer is told where nothing else is to be said.
 pub(crate) fn usual_farewell() -> Close {
     Close { code: Some(1000), reason: String::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::transport::{Inproc, Opened, Transport, Unix};
+    use crate::{Event, Node, Reason};
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// A transport whose node is dropped while it is asked for something.
+    struct Leaving<T>(T, Mutex<Option<Node<()>>>);
+
+    impl<T: Transport> Transport for Leaving<T> {
+        fn connect(&self, address: &Address, options: &Options) -> io::Result<Opened> {
+            drop(lock(&self.1).take());
+            self.0.connect(address, options)
+        }
+
+        fn listen(&self, address: &Address, options: &Options) -> io::Result<Listening> {
+            drop(lock(&self.1).take());
+            self.0.listen(address, options)
+        }
+    }
+
+    fn leaving(scheme: &str, transport: impl Transport + 'static) -> Handle<()> {
+        let node = Node::new().unwrap();
+        let (handle, leaving) = (node.handle(), Arc::new(Leaving(transport, Mutex::new(None))));
+        node.add_transport(scheme, leaving.clone());
+        *lock(&leaving.1) = Some(node);
+        handle
+    }
+
+    #[test]
+    fn a_listener_does_not_outlive_a_node_that_goes_as_it_begins() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let handle = leaving("unix", Unix);
+        assert!(matches!(handle.listen(format!("unix://{}", path.display())), Err(Error::Gone)));
+        assert!(!path.exists());
+        assert_eq!(handle.shared.count(), 0);
+    }
+
+    #[test]
+    fn a_connection_does_not_outlive_a_node_that_goes_as_it_begins() {
+        let mut server = Node::<()>::new().unwrap();
+        server.handle().listen("inproc://a-node-that-goes").unwrap();
+        let handle = leaving("inproc", Inproc);
+        assert!(matches!(handle.connect("inproc://a-node-that-goes"), Err(Error::Gone)));
+        assert_eq!(handle.shared.count(), 0);
+        assert!(matches!(server.next(Some(PATIENCE)).unwrap(), Some(Event::Accepted { .. })));
+        let closed = server.next(Some(PATIENCE)).unwrap();
+        assert!(matches!(closed, Some(Event::Closed { reason: Reason::Ended, .. })), "{closed:?}");
+    }
 }

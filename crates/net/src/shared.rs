@@ -158,6 +158,19 @@ impl<S> Shared<S> {
         self.resources.write().unwrap_or_else(PoisonError::into_inner).remove(key)
     }
 
+    /// What was just begun, unless the node went meanwhile, and may not see it: then nothing stays of it.
+    pub(crate) fn unless_gone(&self, key: Key) -> Result<Key, Error> {
+        if !self.gone.load(Ordering::SeqCst) {
+            return Ok(key);
+        }
+        if let Some(Resource::Listener(door)) = self.remove(key) {
+            door.listener.close();
+        }
+        // Nobody will do what it says.
+        lock(&self.commands).clear();
+        Err(Error::Gone)
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.resources.read().unwrap_or_else(PoisonError::into_inner).len()
     }
