@@ -447,14 +447,15 @@ impl Connection {
         self.drain(&mut out)
     }
 
-    /// Answers a WebSocket's ping, unless so much waits that the peer does not read.
+    /// Answers a WebSocket's ping, unless so much waits, here or at all connections, that peers do not read.
     ///
     /// # Errors
     ///
     /// As [`Connection::send`].
     pub(crate) fn pong(&self, payload: &[u8]) -> io::Result<()> {
         let mut out = self.lock();
-        if out.phase != Phase::Open || out.queue.len() > self.most_queue {
+        let full = self.holdings.queued.load(Ordering::Relaxed) > self.most_queues && !out.queue.is_empty();
+        if out.phase != Phase::Open || out.queue.len() > self.most_queue || full {
             return Ok(());
         }
         self.control(&mut out, Opcode::Pong, payload)?;
@@ -490,3 +491,6 @@ impl Connection {
         self.flush()
     }
 }
+
+#[cfg(test)]
+mod tests;
