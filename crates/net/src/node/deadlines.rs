@@ -19,8 +19,13 @@ impl<S> Node<S> {
         let Some((due, _)) = incoming.due(&self.shared.limits) else { return };
         if incoming.armed.is_none_or(|armed| due < armed) {
             incoming.armed = Some(due);
-            self.deadlines.push(Reverse((due, key)));
+            self.note(due, key);
         }
+    }
+
+    /// Notes that something has to have happened by then.
+    pub(super) fn note(&mut self, at: Instant, key: Key) {
+        self.deadlines.push(Reverse((at, key)));
         // Those of connections that are gone would stay until they are due.
         if self.deadlines.len() > 1024 + 4 * self.entries.len() {
             let entries = &self.entries;
@@ -87,7 +92,7 @@ impl<S> Node<S> {
                             incoming.spared = true;
                             let soon = self.clock + Duration::from_millis(1);
                             incoming.armed = Some(soon);
-                            self.deadlines.push(Reverse((soon, key)));
+                            self.note(soon, key);
                         }
                         Some((due, late)) if due <= self.clock => self.too_late(key, late),
                         _ => self.put_off(key),

@@ -1,6 +1,5 @@
 //! Connections, and sockets of datagrams, to a host whose name has to be looked up first.
 
-use std::cmp::Reverse;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
@@ -22,7 +21,7 @@ impl<S> Node<S> {
             && *there == key
         {
             *peer = Some(sought);
-            self.deadlines.push(Reverse((after(self.clock, self.shared.limits.handshake), key)));
+            self.note(after(self.clock, self.shared.limits.handshake), key);
         }
     }
 

@@ -1,6 +1,5 @@
 //! How connections come about: those that are made here, and those that a listener accepts.
 
-use std::cmp::Reverse;
 use std::io::{self, ErrorKind};
 use std::mem;
 use std::net::SocketAddr;
@@ -114,7 +113,7 @@ impl<S> Node<S> {
         {
             return;
         }
-        self.deadlines.push(Reverse((self.clock + REST, key)));
+        self.note(self.clock + REST, key);
     }
 
     /// Goes on to bring a link about. Whether it is there.
