@@ -26,7 +26,7 @@ struct Scrambled {
     epoll: Box<dyn Backend>,
     known: Arc<Mutex<Known>>,
     chance: Rng,
-    /// It tells in vain, and twice: of half the seeds only, as that would make up for what a node forgets.
+    /// It tells in vain, and twice. Not every test wants that, as it makes up for what a node forgets.
     vain: bool,
     /// The last wait kept something back.
     more: bool,
@@ -37,12 +37,11 @@ struct ScrambledRegistry {
     known: Arc<Mutex<Known>>,
 }
 
-/// Both sides of one.
-pub(crate) fn scrambled(seed: u64) -> io::Result<Sides> {
+/// Both sides of one, which tells in vain as well or does not.
+pub(crate) fn scrambled(seed: u64, vain: bool) -> io::Result<Sides> {
     let (backend, registry) = epoll()?;
     let known = Arc::<Mutex<Known>>::default();
-    let mut chance = Rng::with_seed(seed);
-    let vain = chance.bool();
+    let chance = Rng::with_seed(seed);
     let scrambled = Scrambled { epoll: backend, known: known.clone(), chance, vain, more: false };
     Ok((Box::new(scrambled), Arc::new(ScrambledRegistry { epoll: registry, known })))
 }

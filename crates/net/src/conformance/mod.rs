@@ -72,6 +72,8 @@ pub struct Subject {
     transport: Option<Arc<dyn Transport>>,
     options: (Options, Options),
     patience: Duration,
+    /// Makes a node.
+    side: fn(Limits) -> Side,
 }
 
 impl fmt::Debug for Subject {
@@ -93,6 +95,7 @@ impl Subject {
             transport: None,
             options: (Options::default(), Options::default()),
             patience: PATIENCE,
+            side: Side::with,
         }
     }
 
@@ -128,7 +131,7 @@ impl Subject {
 
     /// A node that has the transport.
     pub fn side(&self, limits: Limits) -> Side {
-        let side = Side::with(limits);
+        let side = (self.side)(limits);
         if let Some(transport) = &self.transport {
             side.node.add_transport(Scheme::of(&self.scheme).0, transport.clone());
         }
@@ -163,5 +166,45 @@ impl Subject {
         let mut schemes = vec![self.scheme.clone(), self.messages()];
         schemes.dedup();
         schemes.into_iter().map(move |scheme| Scene::new(self, scheme, promise))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Node;
+    use crate::backend::scrambled;
+
+    /// Runs every check with nodes that are told what is ready late, in parts and in any order.
+    fn conforms_in_any_order(scheme: &str) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket").display().to_string();
+        let mut subject = Subject::new(scheme, move |scheme| match scheme {
+            "tcp" | "tcp+msg" | "ws" => format!("{scheme}://127.0.0.1:0"),
+            _ => format!("{scheme}://{path}"),
+        });
+        // Told in vain, no node would sleep, which some of the checks look at.
+        subject.side = |limits| Side::of(Node::by(scrambled(2026, false).unwrap(), limits));
+        subject.conforms();
+    }
+
+    #[test]
+    fn tcp_conforms_in_any_order() {
+        conforms_in_any_order("tcp");
+    }
+
+    #[test]
+    fn unix_conforms_in_any_order() {
+        conforms_in_any_order("unix");
+    }
+
+    #[test]
+    fn inproc_conforms_in_any_order() {
+        conforms_in_any_order("inproc");
+    }
+
+    #[test]
+    fn websockets_conform_in_any_order() {
+        conforms_in_any_order("ws");
     }
 }

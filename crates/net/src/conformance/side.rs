@@ -63,7 +63,11 @@ impl Side {
 
     /// With limits of one's own.
     pub fn with(limits: Limits) -> Side {
-        let node = Node::with_limits(limits).expect("the system has no descriptors left for a node");
+        Side::of(Node::with_limits(limits).expect("the system has no descriptors left for a node"))
+    }
+
+    /// Of a node that has told nothing yet.
+    pub(crate) fn of(node: Node<u32>) -> Side {
         Side { handle: node.handle(), node, seen: Vec::new() }
     }
 
