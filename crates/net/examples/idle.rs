@@ -5,7 +5,8 @@
 //!     cargo run --release -p estafette-net --example idle -- 10000
 //!
 //! A second process connects, a batch at a time. A batch waits in the listener's backlog, whole, before its acceptance is
-//! timed: how fast a peer connects is no part of it.
+//! timed: how fast a peer connects is no part of it. The node and the loops have their batches by turns, and are compared batch by
+//! batch, by the processor time that each took: what else the machine does is none of their doing.
 
 use std::error::Error;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -13,7 +14,7 @@ use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use estafette_net::conformance::Usage;
 use estafette_net::{Endpoint, Event, Limits, Node, Outcome};
@@ -30,7 +31,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// How many connections wait to be accepted at a time: less than any usual backlog.
 const BATCH: usize = 500;
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 10;
 const IDLE: Duration = Duration::from_secs(5);
 /// One in so many connections is asked whether it still answers.
 const SAMPLE: usize = 100;
@@ -140,32 +141,45 @@ fn batches(count: usize) -> impl Iterator<Item = usize> {
     (0..count).step_by(BATCH).map(move |at| BATCH.min(count - at))
 }
 
-/// What a loop takes that accepts all connections, and nothing else; or that adds each to epoll as well.
-fn accept_bare(client: &mut Client, count: usize, add: bool) -> Result<Duration> {
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let listener = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
-    bind(&listener, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
-    listen(&listener, 4096)?;
-    let port = SocketAddrV4::try_from(getsockname(&listener)?)?.port();
-    let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    let interest = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
-    let mut held: Vec<OwnedFd> = Vec::with_capacity(count);
-    let mut time = Duration::ZERO;
-    for batch in batches(count) {
-        client.connect(port, batch)?;
-        let (begun, all) = (Instant::now(), held.len() + batch);
-        while held.len() < all {
-            let accepted = accept_with(&listener, flags)?;
-            if add {
-                epoll::add(&poll, &accepted, epoll::EventData::new_u64(held.len() as u64), interest)?;
-            }
-            held.push(accepted);
-        }
-        time += begun.elapsed();
+/// Processor time of this thread.
+fn spent() -> Result<Duration> {
+    Ok(Usage::of_this_thread()?.cpu)
+}
+
+/// A loop that accepts connections, and nothing else; or that adds each to epoll as well.
+struct Loop {
+    listener: OwnedFd,
+    port: u16,
+    poll: Option<OwnedFd>,
+    held: Vec<OwnedFd>,
+}
+
+impl Loop {
+    fn new(count: usize, adds: bool) -> Result<Loop> {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let listener = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
+        bind(&listener, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
+        listen(&listener, 4096)?;
+        let port = SocketAddrV4::try_from(getsockname(&listener)?)?.port();
+        let poll = if adds { Some(epoll::create(epoll::CreateFlags::CLOEXEC)?) } else { None };
+        Ok(Loop { listener, port, poll, held: Vec::with_capacity(count) })
     }
-    client.ask("close")?;
-    client.done()?;
-    Ok(time)
+
+    /// What it takes for so many.
+    fn accept(&mut self, client: &mut Client, count: usize) -> Result<Duration> {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let interest = epoll::EventFlags::IN | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
+        client.connect(self.port, count)?;
+        let before = spent()?;
+        for _ in 0..count {
+            let accepted = accept_with(&self.listener, flags)?;
+            if let Some(poll) = &self.poll {
+                epoll::add(poll, &accepted, epoll::EventData::new_u64(self.held.len() as u64), interest)?;
+            }
+            self.held.push(accepted);
+        }
+        Ok(spent()? - before)
+    }
 }
 
 /// A node with a listener.
@@ -186,18 +200,14 @@ impl Server {
         Ok(Server { node, port })
     }
 
-    /// What the node takes for all connections.
+    /// What the node takes for so many.
     fn accept(&mut self, client: &mut Client, count: usize) -> Result<Duration> {
-        let mut time = Duration::ZERO;
-        for batch in batches(count) {
-            client.connect(self.port, batch)?;
-            let (begun, mut accepted) = (Instant::now(), 0);
-            while accepted < batch {
-                self.node.poll(None, |event| accepted += usize::from(matches!(event, Event::Accepted { .. })))?;
-            }
-            time += begun.elapsed();
+        client.connect(self.port, count)?;
+        let (before, mut accepted) = (spent()?, 0);
+        while accepted < count {
+            self.node.poll(None, |event| accepted += usize::from(matches!(event, Event::Accepted { .. })))?;
         }
-        Ok(time)
+        Ok(spent()? - before)
     }
 
     /// What it spends while nothing happens.
@@ -239,6 +249,40 @@ impl Server {
     }
 }
 
+/// The median, and the quarters below and above which the others lie.
+fn quartiles(values: impl Iterator<Item = f64>) -> [f64; 3] {
+    let mut values: Vec<_> = values.collect();
+    values.sort_by(f64::total_cmp);
+    [2, 1, 3].map(|quarters| values[values.len() * quarters / 4])
+}
+
+/// What the node, the loop that accepts, and the one that adds to epoll as well took for a connection, batch by batch. Each has a third of
+/// the connections.
+fn by_turns(client: &mut Client, count: usize) -> Result<Vec<[f64; 3]>> {
+    let count = count.div_ceil(3);
+    let mut times = Vec::new();
+    for _ in 0..ROUNDS {
+        let mut server = Server::new(count)?;
+        let (mut alone, mut adds) = (Loop::new(count, false)?, Loop::new(count, true)?);
+        for batch in batches(count) {
+            let mut took = [Duration::ZERO; 3];
+            for turn in 0..3 {
+                // Whoever is first in one batch is last in the next.
+                let which = (turn + times.len()) % 3;
+                took[which] = match which {
+                    0 => server.accept(client, batch)?,
+                    1 => alone.accept(client, batch)?,
+                    _ => adds.accept(client, batch)?,
+                };
+            }
+            times.push(took.map(|took| took.as_secs_f64() / batch as f64));
+        }
+        drop((alone, adds));
+        server.end(client)?;
+    }
+    Ok(times)
+}
+
 fn compare(count: usize) -> Result<()> {
     make_room(count)?;
     let mut client = Client::start()?;
@@ -246,34 +290,25 @@ fn compare(count: usize) -> Result<()> {
     // The memory of the first node of the process: later ones use again what this one gave back.
     let mut server = Server::new(count)?;
     let before = resident()?;
-    let mut by_node = vec![server.accept(&mut client, count)?];
+    for batch in batches(count) {
+        server.accept(&mut client, batch)?;
+    }
     let memory = resident()?.saturating_sub(before);
-    let spent = server.idle()?;
+    let idle = server.idle()?;
     let sample = count.div_ceil(SAMPLE);
     server.answer(&mut client, sample)?;
     server.end(&mut client)?;
 
-    let (mut alone, mut added) = (Vec::new(), Vec::new());
-    for round in 0..ROUNDS {
-        if round > 0 {
-            let mut server = Server::new(count)?;
-            by_node.push(server.accept(&mut client, count)?);
-            server.end(&mut client)?;
-        }
-        alone.push(accept_bare(&mut client, count, false)?);
-        added.push(accept_bare(&mut client, count, true)?);
-    }
-
-    let [by_node, alone, added] = [by_node, alone, added].map(|mut times| {
-        times.sort();
-        count as f64 / times[times.len() / 2].as_secs_f64()
-    });
+    let times = by_turns(&mut client, count)?;
+    let [took, ..] = quartiles(times.iter().map(|[node, ..]| *node));
     println!("connections     {count}");
-    println!("accepted        {by_node:.0} a second by the node (medians of {ROUNDS} rounds, by turns)");
-    println!("                {:.0} % of {added:.0} by a loop that accepts and adds to epoll", 100.0 * by_node / added);
-    println!("                {:.0} % of {alone:.0} by a loop that accepts", 100.0 * by_node / alone);
+    println!("accepted        {:.0} a second of processor time by the node (of {} batches)", 1.0 / took, times.len());
+    for (which, what) in [(2, "accepts and adds to epoll"), (1, "accepts")] {
+        let [median, low, high] = quartiles(times.iter().map(|took| 100.0 * took[which] / took[0]));
+        println!("                {median:.0} % of a loop that {what}; half of the batches {low:.0} to {high:.0} %");
+    }
     println!("memory          {} bytes each (of the process, resident; not the system's)", memory / count);
-    println!("idle for {IDLE:?}    {:?} of processor time, asleep {} times", spent.cpu, spent.sleeps);
+    println!("idle for {IDLE:?}    {:?} of processor time, asleep {} times", idle.cpu, idle.sleeps);
     println!("answers         {sample} of {sample} that were asked");
     Ok(())
 }
