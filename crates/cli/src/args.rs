@@ -53,8 +53,8 @@ pub(crate) struct Bench {
     #[arg(long, default_value = "quick", value_name = "quick|standard|full")]
     pub(crate) profile: Profile,
 
-    /// Instead of the suite's: ping-pong, stream, duplex, fan-in, request-reply, pub-sub, merge, mpmc, cancel, burst,
-    /// codec, one-thread
+    /// Instead of the suite's: ping-pong, stream, duplex, fan-in, writers, connections, request-reply, pub-sub, merge,
+    /// mpmc, cancel, burst, codec, one-thread
     #[arg(long, value_delimiter = ',', value_name = "PATTERN")]
     pub(crate) pattern: Vec<Pattern>,
 
@@ -67,7 +67,7 @@ pub(crate) struct Bench {
     pub(crate) payload: Option<PayloadKind>,
 
     /// Instead of the suite's: how many send, where several do (1 to 2048); in mpmc as many receive, in
-    /// request-reply so many ask, in pub-sub so many subscribe
+    /// request-reply so many ask, in pub-sub so many subscribe, in connections so many there are
     #[arg(long, value_delimiter = ',', value_parser = parse_producers, value_name = "COUNT")]
     #[arg(visible_aliases = ["clients", "subscribers"])]
     #[arg(allow_negative_numbers = true)]

@@ -114,7 +114,14 @@ fn coded(ranking: &Ranking) -> String {
 pub(crate) fn fairness(rankings: &[Ranking]) -> String {
     let mut text = String::new();
     for scope in Scope::ALL {
-        for pattern in [Pattern::FanIn, Pattern::Merge, Pattern::Mpmc, Pattern::RequestReply] {
+        for pattern in [
+            Pattern::FanIn,
+            Pattern::Merge,
+            Pattern::Writers,
+            Pattern::Connections,
+            Pattern::Mpmc,
+            Pattern::RequestReply,
+        ] {
             let mut like = rankings
                 .iter()
                 .filter(|ranking| (ranking.cell.scope, ranking.cell.pattern) == (scope, pattern))

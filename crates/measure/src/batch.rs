@@ -9,6 +9,7 @@ use std::io;
 use std::pin::{Pin, pin};
 use std::task::{self, Poll};
 
+use crate::case::TURN;
 use crate::mechanism::{Rx, Tx};
 use crate::message::{Generator, Verifier};
 use crate::schedule::yield_now;
@@ -44,6 +45,15 @@ pub(crate) struct Duplex<T, R> {
 pub(crate) struct Several<T, R> {
     pub(crate) rx: R,
     pub(crate) txs: Vec<T>,
+}
+
+/// What sends on several connections by turns: an end for each of them, or one for all, and the messages of each.
+#[derive(Debug)]
+pub(crate) struct Turns<T> {
+    pub(crate) txs: Vec<T>,
+    pub(crate) nexts: Vec<Generator>,
+    /// Whose turn it is.
+    pub(crate) turn: usize,
 }
 
 /// Polls a future by a function of its own, in which no other loop competes for registers.
@@ -145,7 +155,7 @@ pub(crate) mod blocking {
     use std::pin::pin;
     use std::task::{self, Poll, Waker};
 
-    use super::{Duplex, Ended, Generator, Rx, Several, Stopped, Tx, Verifier};
+    use super::{Duplex, Ended, Generator, Rx, Several, Stopped, TURN, Turns, Tx, Verifier};
 
     #[inline(never)]
     pub(crate) fn put<T: Tx>(tx: &mut T, next: &mut Generator, count: u64) -> Ended {
@@ -155,6 +165,34 @@ pub(crate) mod blocking {
         let put = (0..count).try_for_each(|_| block(tx.put(&mut messages)).map_err(Stopped::Sending));
         *next = messages;
         put
+    }
+
+    /// Sends so many messages, a turn's on each connection.
+    #[inline(never)]
+    pub(crate) fn put_in_turn<T: Tx>(turns: &mut Turns<T>, count: u64) -> Ended {
+        let last = turns.txs.len() - 1;
+        let mut left = count;
+        while left > 0 {
+            let here = left.min(TURN);
+            let tx = &mut turns.txs[turns.turn.min(last)];
+            let next = &mut turns.nexts[turns.turn];
+            (0..here).try_for_each(|_| block(tx.put(next))).map_err(Stopped::Sending)?;
+            block(tx.flush()).map_err(Stopped::Sending)?;
+            turns.turn = (turns.turn + 1) % turns.nexts.len();
+            left -= here;
+        }
+        Ok(())
+    }
+
+    /// Sends the mark that ends the stream of each connection.
+    pub(crate) fn end_in_turn<T: Tx>(turns: &mut Turns<T>) -> Ended {
+        let last = turns.txs.len() - 1;
+        for (connection, next) in turns.nexts.iter_mut().enumerate() {
+            next.end();
+            let tx = &mut turns.txs[connection.min(last)];
+            block(tx.put(next)).and_then(|()| block(tx.flush())).map_err(Stopped::Sending)?;
+        }
+        Ok(())
     }
 
     #[inline(never)]

@@ -23,6 +23,12 @@ pub enum Pattern {
     /// Several producers send to one consumer as fast as they can, each through a channel of its own; the consumer
     /// merges them. The cell's capacity is divided among the channels.
     Merge,
+    /// Several threads of one process send to one consumer through one connection, as fast as they can. No message waits for
+    /// one that has yet to be made; those that wait at the connection together may leave together.
+    Writers,
+    /// One thread sends on several connections to one process, as fast as it can: [`TURN`] messages on one, which may leave
+    /// together, then as many on the next; a stream of messages on each. One consumer takes from all of them.
+    Connections,
     /// Several producers send to as many consumers through one channel, as fast as they can; each message goes to one.
     Mpmc,
     /// One producer sends to one consumer that drops every receive that has to wait, and asks again: what happens to a
@@ -46,6 +52,9 @@ pub enum Pattern {
 /// How many messages a burst has.
 pub const BURST: u64 = 1_000_000;
 
+/// How many messages go out on one of several connections before it is the next one's turn.
+pub const TURN: u64 = 16;
+
 names!(
     Pattern,
     "pattern",
@@ -53,6 +62,8 @@ names!(
     Stream = "stream",
     FanIn = "fan-in",
     Merge = "merge",
+    Writers = "writers",
+    Connections = "connections",
     Mpmc = "mpmc",
     Cancel = "cancel",
     Burst = "burst",
@@ -67,6 +78,7 @@ impl Pattern {
     /// Whether one side may be several.
     pub fn gathers(self) -> bool {
         matches!(self, Pattern::FanIn | Pattern::Merge | Pattern::Mpmc | Pattern::RequestReply | Pattern::PubSub)
+            || self.in_one_process()
     }
 
     /// Whether what one end sends is answered, or met, by what the other does: both have both.
@@ -83,6 +95,11 @@ impl Pattern {
     /// Whether one thread of one process plays all of it.
     pub fn in_one_thread(self) -> bool {
         matches!(self, Pattern::Codec | Pattern::OneThread)
+    }
+
+    /// Whether one process sends all of several streams, by threads that share a connection or from one connection to the next.
+    pub fn in_one_process(self) -> bool {
+        matches!(self, Pattern::Writers | Pattern::Connections)
     }
 
     /// Whether mechanisms are ranked by how fast they are.
@@ -310,7 +327,8 @@ pub struct Cell {
     pub pattern: Pattern,
     /// What is sent.
     pub payload: Payload,
-    /// How many send; in `mpmc` as many receive, and in `pub-sub`, where one sends, so many receive.
+    /// How many send; in `mpmc` as many receive, and in `pub-sub`, where one sends, so many receive. In `connections`, where one
+    /// sends too, so many connections there are.
     pub producers: usize,
     /// How many messages may be under way, where the mechanism lets one choose.
     pub capacity: usize,
@@ -329,13 +347,18 @@ impl Cell {
     /// The capacity of a cell that nobody gave another; headings name only others.
     pub const CAPACITY: usize = 1024;
 
-    /// How many streams of messages there are, each with a sender of its own.
+    /// How many streams of messages there are.
     pub fn senders(&self) -> usize {
         match self.pattern {
             Pattern::PubSub => 1,
             Pattern::Duplex => 2,
             _ => self.producers,
         }
+    }
+
+    /// How many parties send them: each has one, but for the one that has all connections.
+    pub fn sending(&self) -> usize {
+        if self.pattern == Pattern::Connections { 1 } else { self.senders() }
     }
 
     /// How many receive.

@@ -9,6 +9,7 @@ use glob::Pattern as Glob;
 
 use crate::case::{BURST, Case, Load, Pattern, Payload, Place, Role};
 use crate::codec::{Codec, Coding};
+use crate::descriptors;
 use crate::driver::{Ctx, drive};
 use crate::mechanism::{Carries, Mechanism, Raw};
 use crate::message::{Inline, MAX_PRODUCERS, Message, Shared};
@@ -214,6 +215,8 @@ impl std::fmt::Debug for Registry {
 
 /// The most producers, and as many consumers, of one shared channel: what all report must fit a packet.
 const MAX_SHARING: usize = 32;
+/// The most threads that write to one connection: what all report must fit a packet.
+const MAX_WRITERS: usize = 256;
 /// The longest message of a burst: all of them together stay within a GiB.
 const MAX_BURST_LEN: usize = 1024;
 /// The longest message that a thread sends before it receives it.
@@ -272,7 +275,8 @@ pub fn can_run(entry: &dyn Entry, case: &Case, cores: usize) -> Result<(), Strin
     if case.pattern != Pattern::PubSub && case.producers > producers {
         return Err(format!("takes at most {producers} producers, {} were asked for", case.producers));
     }
-    let in_turn = spec.ordering == Ordering::Strict && spec.loss == Loss::Never;
+    // Of one producer, its own order is the order of all.
+    let in_turn = spec.ordering != Ordering::Unordered && spec.loss == Loss::Never;
     let alone = case.senders() == 1 || case.pattern == Pattern::Duplex;
     if case.payload.len() < 8 && !(alone && in_turn) {
         return Err(String::from(
@@ -289,7 +293,7 @@ pub fn can_run(entry: &dyn Entry, case: &Case, cores: usize) -> Result<(), Strin
             "spinning on one core measures the scheduler's time slice: {other}two cores with --place other-core"
         ));
     }
-    let spinning = case.senders() + case.consumers();
+    let spinning = case.sending() + case.consumers();
     if case.wait == Wait::Spin && !case.pattern.in_one_thread() && spinning > cores {
         return Err(format!(
             "{spinning} ends that spin take as many cores, {cores} are there: use fewer, or --wait block"
@@ -304,6 +308,16 @@ pub fn can_run(entry: &dyn Entry, case: &Case, cores: usize) -> Result<(), Strin
     if case.pattern == Pattern::Duplex && spec.loss == Loss::Counted {
         return Err(String::from("looks for the highest rate at which it loses little, one way at a time"));
     }
+    if case.pattern.in_one_process() && case.scope.in_process() {
+        return Err(format!("{} are between processes: use fan-in or merge", case.pattern));
+    }
+    if case.pattern.in_one_process() && spec.loss == Loss::Counted {
+        return Err(String::from("looks for the highest rate at which it loses little, one stream a process"));
+    }
+    if case.pattern == Pattern::Writers && case.producers > MAX_WRITERS {
+        return Err(format!("one process reports on each of its writers: choose at most {MAX_WRITERS} producers"));
+    }
+    descriptors::suffice(case)?;
     if case.pattern == Pattern::OneThread && case.place != Place::SameCore {
         return Err(format!("one thread is on one core: use --place {}", Place::SameCore));
     }

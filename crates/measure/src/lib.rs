@@ -12,6 +12,7 @@ pub mod child;
 pub mod clock;
 pub mod codec;
 pub mod coordinator;
+mod descriptors;
 pub mod driver;
 pub mod entry;
 pub mod executor;

@@ -43,8 +43,9 @@ pub trait Tx: Send + 'static {
         }
     }
 
-    /// Makes sure that everything sent so far is on its way. Called after the last message, never inside a window; where
-    /// messages may be lost, also now and then before it is asked how much of what was sent has arrived.
+    /// Makes sure that everything sent so far is on its way. Called after the last message, never inside a window; but of several
+    /// connections each time it is another one's turn, and where messages may be lost, now and then before it is asked how much
+    /// of what was sent has arrived.
     ///
     /// # Errors
     /// When it cannot be sent.
@@ -155,7 +156,9 @@ impl<T, R> Ends<T, R> {
         Ok(Ends::many((0..case.producers).map(|_| tx.clone()), [rx]))
     }
 
-    /// Every end of a case with several producers, or consumers, inside one process.
+    /// Several producers' ends, or consumers', inside one process: those of a case that one process plays, of the threads that
+    /// write to one connection, or of each of several connections. Where one end sends on all of these, it is the only
+    /// producer's, and told which one by [`Generator::producer`].
     pub fn many(txs: impl IntoIterator<Item = T>, rxs: impl IntoIterator<Item = R>) -> Self {
         let mut ends = Ends(Vec::new());
         for (index, tx) in (0..).zip(txs) {
@@ -195,7 +198,7 @@ pub trait Mechanism: Send + Sync + 'static {
     }
 
     /// The child processes of an instance: one that plays all, where the scope lies inside a process, otherwise one
-    /// for each party.
+    /// for each party. Where the pattern has all that send in one process, that is producer 0's, which opens the ends of all.
     fn roles(&self, case: &Case) -> Vec<Role> {
         if case.scope.in_process() || case.pattern.in_one_thread() {
             return vec![Role::All];
@@ -203,6 +206,7 @@ pub trait Mechanism: Send + Sync + 'static {
         // Consumers first: they are the ones who wait.
         let (producers, consumers) = match case.pattern {
             Pattern::PubSub => (1, case.producers),
+            pattern if pattern.in_one_process() => (1, 1),
             _ => (case.producers, 1),
         };
         (0..consumers).map(Role::Consumer).chain((0..producers).map(Role::Producer)).collect()

@@ -11,6 +11,8 @@ use crate::mechanism::Party;
 pub(crate) enum Holds<T, R> {
     /// Sends.
     Sending(T),
+    /// Sends on several connections in turn: an end for each of them, or one for all.
+    SendingInTurn(Vec<T>),
     /// Receives.
     Receiving(R),
     /// Asks and waits for the answer.
@@ -41,6 +43,7 @@ pub(crate) fn parts<T, R>(
 ) -> Result<Vec<Part<T, R>>> {
     let mut parts = Vec::new();
     let mut server = None;
+    let mut connections = None;
     // By their roles alone, and without iterators: what is generic here is compiled for every mechanism, and a sort of its
     // ends would be longer than the loops.
     let mut roles = Vec::with_capacity(parties.len());
@@ -61,6 +64,10 @@ pub(crate) fn parts<T, R>(
                 receiving.extend(rx);
                 sending.extend(tx);
             }
+            (Pattern::Connections, Role::Producer(_)) => {
+                let (_, sending) = connections.get_or_insert_with(|| (cpu, Vec::new()));
+                sending.push(tx.with_context(|| lacks("sending"))?);
+            }
             (Pattern::PingPong | Pattern::RequestReply | Pattern::OneThread, _) => {
                 let tx = tx.with_context(|| lacks("sending"))?;
                 let ends = Duplex { tx, rx: rx.with_context(|| lacks("receiving"))? };
@@ -78,6 +85,9 @@ pub(crate) fn parts<T, R>(
             (_, Role::Consumer(_)) => add(role, Holds::Receiving(rx.with_context(|| lacks("receiving"))?)),
             (_, Role::All | Role::Broker) => ensure!(false, "{role} is not a party"),
         }
+    }
+    if let Some((cpu, txs)) = connections {
+        parts.push(Part { role: Role::Producer(0), cpu, holds: Holds::SendingInTurn(txs) });
     }
     if let Some((cpu, receiving, txs)) = server {
         let role = Role::Consumer(0);
@@ -134,6 +144,16 @@ mod tests {
         let parts = parts(Pattern::RequestReply, parties, &[Some(3)]).unwrap();
         assert!(matches!(&parts[0], Part { cpu: Some(3), holds: Holds::Serving(ends), .. } if ends.txs == [1, 2]));
         assert!(roles(Pattern::RequestReply, vec![Party { role: Role::Consumer(0), tx: Some(1), rx: None }]).is_err());
+    }
+
+    #[test]
+    fn one_party_has_the_sending_ends_of_all_connections() {
+        let parties = [2, 0, 1].map(|index| Party { role: Role::Producer(index), tx: Some(index), rx: None::<u8> });
+        let parts = parts(Pattern::Connections, parties.into(), &[Some(3)]).unwrap();
+        let [Part { role: Role::Producer(0), cpu: Some(3), holds: Holds::SendingInTurn(txs) }] = &parts[..] else {
+            panic!("{parts:?}")
+        };
+        assert_eq!(txs, &[0, 1, 2]);
     }
 
     #[test]

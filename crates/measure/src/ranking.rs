@@ -252,6 +252,7 @@ fn row(record: &Record, at: usize) -> Option<Row> {
 fn ring_ns(record: &Record, cell: &Cell) -> Option<f64> {
     let pattern = match cell.pattern {
         Pattern::FanIn | Pattern::Merge | Pattern::Mpmc | Pattern::PubSub => Pattern::Stream,
+        Pattern::Writers | Pattern::Connections => Pattern::Stream,
         Pattern::RequestReply => Pattern::PingPong,
         pattern => pattern,
     };

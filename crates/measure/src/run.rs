@@ -204,7 +204,12 @@ fn figures(spec: &Spec, case: &Case, window: Window, measured: &Measured) -> Res
     // Of several, the one that got most: another may have got nothing.
     let consumer =
         parties().filter(|party| matches!(party.role, Role::Consumer(_))).rev().max_by_key(|party| party.messages);
-    let lead = asker.or(consumer).filter(|party| party.messages > 0 && party.window_ns > 0);
+    // What is lost to a receive that may not be dropped is what the pattern is there to show.
+    let excused = case.pattern == Pattern::Cancel && spec.cancel != Cancel::Safe;
+    let breach = breach(spec, if excused { Faults { lost: 0, ..measured.faults } } else { measured.faults });
+    // A promise may be broken before there was anything to count.
+    let counted = |party: &&PartyReport| (party.messages > 0 && party.window_ns > 0) || breach.is_some();
+    let lead = asker.or(consumer).filter(counted);
     let Some(lead) = lead else {
         let text = String::from("no message arrived within the window: choose a longer --window");
         return Err(Failure { kind: FailureKind::Error, text });
@@ -215,9 +220,6 @@ fn figures(spec: &Spec, case: &Case, window: Window, measured: &Measured) -> Res
     let producers = || parties().filter(|party| matches!(party.role, Role::Producer(_)));
     let sum = |of: fn(&PartyReport) -> u64| producers().map(of).sum::<u64>();
     let late = sum(|party| party.late) as f64 / sum(|party| party.sent).max(1) as f64;
-    // What is lost to a receive that may not be dropped is what the pattern is there to show.
-    let excused = case.pattern == Pattern::Cancel && spec.cancel != Cancel::Safe;
-    let breach = breach(spec, if excused { Faults { lost: 0, ..measured.faults } } else { measured.faults });
     let void = if breach.is_some() {
         Some(String::from("failed verification"))
     } else if measured.steal > MAX_STEAL {

@@ -121,7 +121,8 @@ fn cell(scope: Scope, pattern: Pattern, payload: Payload) -> Cell {
     let producers = match (pattern, scope) {
         (Pattern::FanIn | Pattern::Merge, Scope::Task) => 8,
         (Pattern::FanIn | Pattern::Merge, _) => 2,
-        (Pattern::Mpmc, _) => 4,
+        (Pattern::Mpmc | Pattern::Writers, _) => 4,
+        (Pattern::Connections, _) => 100,
         (Pattern::RequestReply | Pattern::PubSub, _) => 2,
         _ => 1,
     };

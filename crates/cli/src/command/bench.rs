@@ -212,7 +212,7 @@ fn options_apply(args: &Bench, entrants: &[Entrant]) -> Result<()> {
     let any = |of: fn(&Cell) -> bool| entrants.is_empty() || entrants.iter().any(|entrant| of(&entrant.case.cell));
     if !args.producers.is_empty() && !any(|cell| cell.pattern.gathers()) {
         bail!(
-            "--producers (or --clients, --subscribers) is for patterns with several: add --pattern fan-in, request-reply, pub-sub, merge or mpmc"
+            "--producers (or --clients, --subscribers) is for patterns with several: add --pattern fan-in, writers, connections, request-reply, pub-sub, merge or mpmc"
         );
     }
     if !args.load.is_empty() && !any(|cell| !cell.pattern.asks()) {

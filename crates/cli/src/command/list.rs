@@ -132,6 +132,8 @@ fn promises(spec: &Spec) -> Vec<String> {
     let short = |pattern: &Pattern| match pattern {
         Pattern::PingPong => String::from("ping"),
         Pattern::FanIn => String::from("fan"),
+        Pattern::Writers => String::from("write"),
+        Pattern::Connections => String::from("conn"),
         Pattern::RequestReply => String::from("req"),
         Pattern::PubSub => String::from("pub"),
         pattern => pattern.to_string(),

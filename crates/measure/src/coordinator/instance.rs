@@ -133,7 +133,7 @@ impl Instance {
         let mut instance = Instance::new(roles, scratch.instance()?);
         instance.play(entry, setup, interrupt).map_err(|failure| instance.cause_of(failure))?;
         let steal = steal.zip(Steal::now(&used)).map_or(0.0, |(before, after)| after.since(&before));
-        instance.account(setup.case.pattern, steal)
+        instance.account(&setup.case, steal)
     }
 
     fn new(roles: Vec<Role>, dir: Scratch) -> Instance {
@@ -155,7 +155,18 @@ impl Instance {
     fn play(&mut self, entry: &dyn Entry, setup: &Setup, interrupt: &mut Interrupt) -> Result<(), Failure> {
         self.start(entry, setup, interrupt)?;
         self.serve(setup, interrupt)?;
+        if self.is_damaged(&setup.case) {
+            self.children.end();
+            return Ok(());
+        }
         self.let_go(entry)
+    }
+
+    /// Whether a consumer has stopped at a damaged message. Then the others may wait for it for ever, and what they did is of no
+    /// interest.
+    fn is_damaged(&self, case: &Case) -> bool {
+        let parties = self.reports.iter().flatten().flat_map(|report| &report.parties);
+        case.pattern == Pattern::Writers && parties.map(|party| party.faults.damaged).sum::<u64>() > 0
     }
 
     fn start(&mut self, entry: &dyn Entry, setup: &Setup, interrupt: &mut Interrupt) -> Result<(), Failure> {
@@ -187,11 +198,11 @@ impl Instance {
         Ok(())
     }
 
-    /// Hears the children until all have reported.
+    /// Hears the children until all have reported, or one that there was damage.
     fn serve(&mut self, setup: &Setup, interrupt: &mut Interrupt) -> Result<(), Failure> {
         let mut deadline = Instant::now() + OPEN_TIMEOUT;
         let mut begun = false;
-        while self.reports.iter().any(Option::is_none) {
+        while self.reports.iter().any(Option::is_none) && !self.is_damaged(&setup.case) {
             for index in self.wait(deadline, interrupt, begun)? {
                 self.hear(index)?;
             }
@@ -381,7 +392,8 @@ impl Instance {
     }
 
     /// Brings together what the children saw.
-    fn account(self, pattern: Pattern, steal: f64) -> Result<Measured, Failure> {
+    fn account(self, case: &Case, steal: f64) -> Result<Measured, Failure> {
+        let whole = !self.is_damaged(case);
         let reports: Vec<_> =
             self.roles.into_iter().zip(self.reports).filter_map(|(role, report)| Some((role, report?))).collect();
         let parties = || reports.iter().flat_map(|(_, report)| &report.parties);
@@ -395,10 +407,17 @@ impl Instance {
             }
         }
         let consumers = || parties().filter(|party| matches!(party.role, Role::Consumer(_)));
-        for sender in parties() {
+        for sender in parties().filter(|_| whole) {
             let Role::Producer(index) = sender.role else { continue };
+            if case.pattern == Pattern::Connections {
+                // One has sent on all of them; that each stream was whole its own end mark has said.
+                let heard = consumers().flat_map(|party| &party.received);
+                let announced: u64 = heard.filter_map(|count| count.announced).sum();
+                faults.damaged += u64::from(announced != sender.sent);
+                continue;
+            }
             let heard = consumers().flat_map(|party| &party.received).filter(|count| count.producer == index);
-            if pattern == Pattern::Mpmc {
+            if case.pattern == Pattern::Mpmc {
                 faults.add(shared_out(index, sender.sent, heard));
                 continue;
             }
@@ -434,8 +453,13 @@ fn shared_out<'a>(producer: usize, sent: u64, counts: impl Iterator<Item = &'a S
 /// too few, producers share theirs and consumers theirs; with two cores all producers have the first and all that receive,
 /// a broker too, the second.
 fn cores(role: Role, case: &Case, cpus: &[usize]) -> Vec<Option<usize>> {
-    let (producers, consumers) = (case.senders(), case.consumers());
-    let parties = if role == Role::All { producers + consumers } else { 1 };
+    let (producers, consumers) = (case.sending(), case.consumers());
+    let parties = match role {
+        Role::All => producers + consumers,
+        // Those of one process.
+        Role::Producer(_) if case.pattern.in_one_process() => producers,
+        _ => 1,
+    };
     let ends = ends(cpus);
     let (Some(&first), Some(&last)) = (ends.first(), ends.last()) else { return vec![None; parties] };
     match case.place {
@@ -457,7 +481,7 @@ fn cores(role: Role, case: &Case, cpus: &[usize]) -> Vec<Option<usize>> {
     let consumer = |index: usize| Some(receive[receive.len() - 1 - index % receive.len()]);
     match role {
         Role::All => (0..producers).map(producer).chain((0..consumers).map(consumer)).collect(),
-        Role::Producer(index) => vec![producer(index)],
+        Role::Producer(index) => (index..index + parties).map(producer).collect(),
         Role::Consumer(index) => vec![consumer(index)],
         // Where the message arrives, if there is none of its own for it.
         Role::Broker => vec![Some(if rest.len() > producers { rest[rest.len() - 1] } else { last })],
@@ -492,6 +516,18 @@ mod tests {
         assert_eq!(fan_in(1, &[]), [None, None]);
         assert_eq!(fan_in(3, &[1000, 1001, 1002, 1003]), [1000, 1002, 1003, 1001].map(Some));
         assert_eq!(fan_in(9, &[1000, 1001, 1002])[..4], [1000, 1002, 1000, 1002].map(Some));
+    }
+
+    #[test]
+    fn writers_of_one_process_have_cores_as_producers_have_and_connections_are_one_partys() {
+        let mut case = case(3, Place::OtherCore);
+        case.cell.pattern = Pattern::Writers;
+        assert_eq!(cores(Role::Producer(0), &case, &[1000, 1001, 1002, 1003]), [1000, 1002, 1003].map(Some));
+        assert_eq!(cores(Role::Producer(0), &case, &[7, 9]), [Some(7); 3]);
+        assert_eq!(cores(Role::Consumer(0), &case, &[7, 9]), [Some(9)]);
+        case.cell.pattern = Pattern::Connections;
+        assert_eq!(cores(Role::Producer(0), &case, &[7, 9]), [Some(7)]);
+        assert_eq!(cores(Role::Consumer(0), &case, &[7, 9]), [Some(9)]);
     }
 
     #[test]

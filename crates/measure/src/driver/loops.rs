@@ -13,7 +13,7 @@ use std::io::ErrorKind;
 use anyhow::{Context, Result, bail};
 
 use super::party::{Party, producer};
-use crate::batch::{self, Duplex, Several, Stopped, blocking};
+use crate::batch::{self, Duplex, Several, Stopped, Turns, blocking};
 use crate::clock::now_ns;
 use crate::mechanism::{Mechanism, Rx, Tx};
 use crate::parts::Holds;
@@ -37,6 +37,8 @@ impl Party {
             // Servers are processes, and wait as one does. For tasks nothing of it is compiled.
             Holds::Serving(ends) if M::BLOCKS => self.serve(ends).await,
             Holds::Serving(_) => bail!("a server of several clients blocks; see Mechanism::BLOCKS"),
+            Holds::SendingInTurn(txs) if M::BLOCKS => self.produce_in_turn(txs).await,
+            Holds::SendingInTurn(_) => bail!("what sends on several connections blocks; see Mechanism::BLOCKS"),
             Holds::Sending(tx) if self.pacer.is_some() => self.produce_paced::<M, _>(tx).await,
             Holds::Sending(tx) => self.produce::<M, _>(tx).await,
             Holds::Receiving(rx) => self.consume::<M, _>(rx).await,
@@ -46,7 +48,7 @@ impl Party {
     /// Sends until the time is over or the share is sent, then the end mark.
     async fn produce<M: Mechanism, T: Tx>(mut self, mut tx: T) -> Result<(PartyReport, Option<Usage>)> {
         loop {
-            let mut count = self.batch_to_send();
+            let mut count = self.batch_to_send(self.next.made());
             if let Some(schedule) = self.schedule {
                 count = 1;
                 let due_ns = schedule.due_ns(producer(self.role), self.next.made());
@@ -62,17 +64,35 @@ impl Party {
             } else {
                 batch::put(&mut tx, &mut self.next, count).await
             };
-            if self.has_sent(put)? {
+            if self.has_sent(put, self.next.made())? {
                 break;
             }
         }
         self.produced::<M, _>(tx).await
     }
 
+    /// As [`Party::produce`], on several connections in turn, each with a stream of its own.
+    async fn produce_in_turn<T: Tx>(mut self, txs: Vec<T>) -> Result<(PartyReport, Option<Usage>)> {
+        let nexts = self.each_stream();
+        let mut turns = Turns { txs, nexts, turn: 0 };
+        let mut sent = 0;
+        loop {
+            let count = self.turns_to_send(sent);
+            let put = blocking::put_in_turn(&mut turns, count);
+            sent += count;
+            if self.has_sent(put, sent)? {
+                break;
+            }
+        }
+        self.meter.end(sent);
+        blocking::end_in_turn(&mut turns).or_else(|stopped| self.forgive(stopped))?;
+        Ok(self.report(sent, sent, None))
+    }
+
     /// As [`Party::produce`], no faster than the mechanism can bear.
     async fn produce_paced<M: Mechanism, T: Tx>(mut self, mut tx: T) -> Result<(PartyReport, Option<Usage>)> {
         'stream: loop {
-            for _ in 0..self.batch_to_send() {
+            for _ in 0..self.batch_to_send(self.next.made()) {
                 if let Some(pacer) = &mut self.pacer {
                     pacer.wait();
                 }
@@ -147,6 +167,10 @@ impl Party {
                 break;
             }
         }
+        if self.seen.stopped() {
+            // To those that still send it would be gone, and that is not what happened. The child is ended as it reports.
+            std::mem::forget(rx);
+        }
         self.heard(hearing)
     }
 
@@ -218,7 +242,7 @@ impl Party {
     /// Answers the questions of several until each has sent its end mark, and these too.
     async fn serve<T: Tx, R: Rx>(mut self, mut ends: Several<T, R>) -> Result<(PartyReport, Option<Usage>)> {
         let mut heard_ns = now_ns();
-        let mut nexts: Vec<_> = (0..self.clients).map(|client| self.next.of(client)).collect();
+        let mut nexts = self.each_stream();
         loop {
             let before = self.seen.received();
             let count = self.meter.stride(before);

@@ -13,6 +13,7 @@ pub(crate) use self::party::histogram;
 use self::party::{Party, Setting};
 use crate::burst::{Burst, resident};
 use crate::case::{BURST, Case, Pattern, Place, Role};
+use crate::descriptors;
 use crate::executor::{Executor, Job, Work};
 use crate::limits::pin_to;
 use crate::mechanism::{Carries, Ends};
@@ -42,8 +43,12 @@ pub struct Ctx {
 /// # Errors
 /// Whatever keeps the mechanism from being opened or its messages from being moved.
 pub fn drive<M: Carries<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &mut Ctx) -> Result<Report> {
-    if let [Some(cpu)] = ctx.cpus[..] {
-        // Before anything is opened: what a mechanism starts, threads of its own or a server, stays with its party.
+    descriptors::raise(case, role);
+    if let [Some(cpu), others @ ..] = &ctx.cpus[..]
+        && others.iter().all(|other| *other == Some(*cpu))
+    {
+        let cpu = *cpu;
+        // Before anything is opened: what a mechanism starts, threads of its own or a server, stays with its parties.
         pin_to(cpu).with_context(|| format!("pinning to core {cpu}"))?;
     }
     if role == Role::Broker {
@@ -174,3 +179,6 @@ fn feedback(case: &Case, role: Role, meet: &mut Rendezvous) -> Result<(Vec<Feedb
     let told = if role == Role::All { told } else { Vec::new() };
     Ok((tell, told.into_iter().map(|ends| Pacer::new(ends, yields)).collect()))
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 
 use crate::batch::{Ended, Stopped};
 use crate::burst::{Burst, Held};
-use crate::case::{BURST, Case, Load, Pattern, Payload, Role};
+use crate::case::{BURST, Case, Load, Pattern, Payload, Role, TURN};
 use crate::clock::{cost_ns, now_ns};
 use crate::mechanism::Tx;
 use crate::message::{Generator, Verifier};
@@ -97,21 +97,25 @@ pub(super) struct Party {
     pub(super) burst: Option<Burst>,
     /// What it took of memory.
     held: Option<Held>,
-    /// How many a server answers.
-    pub(super) clients: usize,
+    /// How many streams a server answers, or one sender has.
+    streams: usize,
 }
 
 impl Party {
     pub(super) fn new(setting: &Setting, role: Role) -> Party {
         let Setting { case, seed, window, start_ns, leader, lossy, ref burst } = *setting;
         let competing = case.pattern == Pattern::Mpmc;
+        let shared = case.pattern == Pattern::Writers;
         let cancels = case.pattern == Pattern::Cancel;
         Party {
             role,
             next: Generator::new(seed, producer(role), case.payload.len()),
-            seen: verifier(seed, case, role).reading(!matches!(case.payload, Payload::Unread(_))).competing(competing),
-            meter: Meter::new(window_of(window, role, case.senders()), start_ns, Some(role) == leader),
-            share: window.share(producer(role), case.senders()),
+            seen: verifier(seed, case, role)
+                .reading(!matches!(case.payload, Payload::Unread(_)))
+                .competing(competing)
+                .stopping(shared),
+            meter: Meter::new(window_of(window, role, case.sending()), start_ns, Some(role) == leader),
+            share: window.share(producer(role), case.sending()),
             lossy,
             ends_by_close: competing || cancels,
             cancels,
@@ -128,14 +132,25 @@ impl Party {
             late_until_ns: 0,
             burst: burst.clone(),
             held: None,
-            clients: case.producers,
+            streams: case.producers,
         }
     }
 
     /// How many messages are sent before the next look at the clock.
-    pub(super) fn batch_to_send(&self) -> u64 {
-        let left = self.share.map_or(u64::MAX, |share| share - self.next.made());
-        self.meter.stride(self.next.made()).min(left)
+    pub(super) fn batch_to_send(&self, sent: u64) -> u64 {
+        let left = self.share.map_or(u64::MAX, |share| share - sent);
+        self.meter.stride(sent).min(left)
+    }
+
+    /// The same in whole turns, but for the last.
+    pub(super) fn turns_to_send(&self, sent: u64) -> u64 {
+        let left = self.share.map_or(u64::MAX, |share| share - sent);
+        self.meter.stride(sent).next_multiple_of(TURN).min(left)
+    }
+
+    /// Every stream's messages, from the beginning.
+    pub(super) fn each_stream(&self) -> Vec<Generator> {
+        (0..self.streams).map(|stream| self.next.of(stream)).collect()
     }
 
     /// Notes whether a message of an open loop is late, and until when the next ones are.
@@ -145,10 +160,10 @@ impl Party {
     }
 
     /// Looks at the clock after a batch was sent; whether it was the last.
-    pub(super) fn has_sent(&mut self, put: Ended) -> Result<bool> {
+    pub(super) fn has_sent(&mut self, put: Ended, sent: u64) -> Result<bool> {
         put.or_else(|stopped| self.forgive(stopped))?;
-        let now = self.meter.look(self.next.made());
-        Ok(self.share.map_or(self.schedule.is_none() && self.meter.over(now), |share| self.next.made() >= share))
+        let now = self.meter.look(sent);
+        Ok(self.share.map_or(self.schedule.is_none() && self.meter.over(now), |share| sent >= share))
     }
 
     /// As [`Party::has_sent`], with a look at the pace. What an end has collected leaves before it is asked how much arrived.

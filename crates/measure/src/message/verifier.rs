@@ -107,6 +107,8 @@ pub struct Verifier {
     len: usize,
     /// Messages that arrived in order since the last one that took the long way.
     run: u64,
+    /// All that arrived before those: the sum of what the streams received.
+    booked: u64,
     /// Whom `expected` and `run` belong to.
     current: usize,
     /// Producers before this one are others' to hear.
@@ -119,6 +121,8 @@ pub struct Verifier {
     reads: bool,
     /// Whether other consumers receive the rest of the streams.
     competes: bool,
+    /// Whether nothing is heard behind a damaged message.
+    stops: bool,
 }
 
 impl Verifier {
@@ -130,6 +134,7 @@ impl Verifier {
             seed,
             len,
             run: 0,
+            booked: 0,
             current: 0,
             first: 0,
             ended: 0,
@@ -137,6 +142,7 @@ impl Verifier {
             faults: Faults::default(),
             reads: true,
             competes: false,
+            stops: false,
         }
     }
 
@@ -161,6 +167,18 @@ impl Verifier {
         Verifier { competes, ..self }
     }
 
+    /// Whether a damaged message is taken for the end of all streams: where they share one run of bytes, a message that another's
+    /// bytes got into may have taken the place where the next begins along, and an end mark may never be found.
+    #[must_use]
+    pub fn stopping(self, stops: bool) -> Verifier {
+        Verifier { stops, ..self }
+    }
+
+    /// Whether it has been so.
+    pub(crate) fn stopped(&self) -> bool {
+        self.stops && self.faults.damaged > 0
+    }
+
     /// The length of every message in bytes.
     #[inline]
     pub fn len(&self) -> usize {
@@ -175,7 +193,7 @@ impl Verifier {
     /// Different messages received whole so far, of all producers.
     #[inline]
     pub fn received(&self) -> u64 {
-        self.run + self.streams.iter().map(|stream| stream.received).sum::<u64>()
+        self.run + self.booked
     }
 
     /// Of each producer: the sequence number after the highest that arrived, and how many arrived.
@@ -263,6 +281,7 @@ impl Verifier {
         }
         stream.next += 1;
         stream.received += 1;
+        self.booked += self.run + 1;
         let last = &mut self.streams[self.current];
         last.next += self.run;
         last.received += self.run;
@@ -321,7 +340,7 @@ impl Verifier {
         if message.len() == self.len && end.to_le_bytes().starts_with(message) {
             self.end(only, next);
         } else {
-            self.faults.damaged += 1;
+            self.damaged();
             self.streams[only].next += 1;
         }
         self.resume(only);
@@ -338,7 +357,7 @@ impl Verifier {
         let known =
             raw >> (PRODUCER_SHIFT + PRODUCER_BITS) == 0 && (self.first..self.streams.len()).contains(&producer);
         if !whole || !known {
-            self.faults.damaged += 1;
+            self.damaged();
             return;
         }
         if raw & END_BIT == END_BIT {
@@ -349,9 +368,17 @@ impl Verifier {
         self.resume(producer);
     }
 
+    fn damaged(&mut self) {
+        self.faults.damaged += 1;
+        if self.stops {
+            self.ended = self.streams.len();
+        }
+    }
+
     /// A whole message of a known producer, at its turn or not.
     fn accept(&mut self, producer: usize, sequence: u64, unseeded: u64) {
         let stream = &mut self.streams[producer];
+        let before = stream.received;
         if self.competes {
             // What is missing may have gone to another. What comes late is told apart from what comes twice by the digest.
             stream.digest = stream.digest.wrapping_add(unseeded.wrapping_mul(unseeded));
@@ -373,6 +400,7 @@ impl Verifier {
         } else {
             self.faults.duplicated += 1;
         }
+        self.booked += stream.received - before;
     }
 
     fn end(&mut self, producer: usize, total: u64) {
@@ -390,6 +418,7 @@ impl Verifier {
         }
         stream.next += self.run;
         stream.received += self.run;
+        self.booked += self.run;
         self.run = 0;
         self.expected = raw(self.current, stream.next, false).wrapping_mul(MULTIPLIER);
     }
