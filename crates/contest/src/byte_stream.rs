@@ -7,7 +7,7 @@
 
 use std::future::{Future, ready};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use estafette_measure::{Generator, Rx, Tx, Verifier};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
@@ -55,6 +55,12 @@ impl SocketEnd {
 
     pub(crate) fn new(socket: impl Into<OwnedFd>) -> SocketEnd {
         SocketEnd(socket.into())
+    }
+}
+
+impl AsFd for SocketEnd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

@@ -4,11 +4,13 @@ use std::io;
 
 use anyhow::Result;
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::{Joins, Wait};
+use estafette_measure::spec::{Joins, Ordering, Wait};
 use estafette_measure::{Carries, Ends, Generator, Mechanism, Raw, Rendezvous, Spec, Verifier};
 
-use super::frames::{Reads, Receiving, Sending, Socket, Writes, ends};
+use super::frames::{Reads, Sending, Writes};
+use super::several::{self, and_several};
 use super::socket::Over;
+use super::tuned::{Incoming, Wire, ends, ends_of_several};
 
 /// The length before a message.
 const LENGTH: usize = 4;
@@ -23,14 +25,14 @@ pub(super) struct FramedTuned {
 
 pub(super) const TCP: FramedTuned = FramedTuned {
     name: "network/framed-tuned",
-    stands_on: "TCP on 127.0.0.1, TCP_NODELAY: a length of 4 bytes and the message, many by one send and one recv",
+    stands_on: "TCP on 127.0.0.1, TCP_NODELAY: a length of 4 bytes and the message, many by one send and one recv; epoll",
     over: Over::Tcp,
     joins: Joins::Throughout,
 };
 
 pub(super) const UNIX: FramedTuned = FramedTuned {
     name: "network/unix-framed-tuned",
-    stands_on: "a UNIX stream socket: a length of 4 bytes and the message, many by one send and one recv",
+    stands_on: "a UNIX stream socket: a length of 4 bytes and the message, many by one send and one recv; epoll",
     over: Over::Unix,
     joins: Joins::Standard,
 };
@@ -39,19 +41,24 @@ impl Mechanism for FramedTuned {
     fn spec(&self) -> Spec {
         Spec::new(self.name)
             .stands_on(self.stands_on)
-            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::OneThread])
+            .patterns(&and_several(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::OneThread]))
+            .max_producers(None)
+            .ordering(Ordering::PerProducer)
             .waits(&[Wait::Block, Wait::Adaptive])
             .joins(self.joins)
     }
 }
 
 impl Carries<Raw> for FramedTuned {
-    type Tx = Sending<Lengths, Socket>;
-    type Rx = Receiving<Lengths, Socket>;
+    type Tx = Sending<Lengths, Wire>;
+    type Rx = Incoming<Lengths>;
 
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
-        let sockets = self.over.joined(role, meet)?;
         let lengths = Lengths { len: case.payload.len() };
+        if several::send(case) {
+            return ends_of_several(|| lengths, || lengths, self.over.several(case, role, meet)?, case, role);
+        }
+        let sockets = self.over.joined(role, meet)?;
         Ok(ends(lengths, lengths, sockets, case, role))
     }
 }

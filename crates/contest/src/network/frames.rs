@@ -10,7 +10,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use estafette_measure::case::{Case, Load, Pattern, Role};
+use estafette_measure::case::{Case, Load, Pattern, Role, TURN};
 use estafette_measure::spec::Wait;
 use estafette_measure::{Ends, Generator, Rx, Tx, Verifier};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
@@ -23,9 +23,21 @@ pub(super) const AT_ONCE: usize = 256 << 10;
 /// How long a receiver that may spin does.
 pub(super) const SPIN: Duration = Duration::from_micros(50);
 
-/// Whether the messages of a case may leave together: nobody waits for any of them, and none is due at a time.
+/// Whether the messages of a case may leave together: nobody waits for any of them, and none is due at a time. Those of several
+/// connections do as long as it is one's turn. Of several writers each is on its way when it has been sent.
 pub(super) fn together(case: &Case) -> bool {
-    matches!(case.pattern, Pattern::Stream | Pattern::Duplex) && case.load == Load::Saturated
+    let streams = matches!(case.pattern, Pattern::Stream | Pattern::Duplex | Pattern::FanIn | Pattern::Connections);
+    streams && case.load == Load::Saturated
+}
+
+/// How many bytes of a case's messages leave together at the most, where each is in a frame of so many.
+pub(super) fn most_together(case: &Case, frame: usize) -> usize {
+    match case.pattern {
+        _ if !together(case) => 0,
+        // There may be a thousand connections, and a turn is all that there is room for.
+        Pattern::Connections => TOGETHER.min(TURN as usize * frame),
+        _ => TOGETHER,
+    }
 }
 
 /// How messages are put into frames. All of a case are of one length.
@@ -172,7 +184,7 @@ pub(super) struct Sending<W, O> {
 impl<W: Writes, O: Outlet> Sending<W, O> {
     /// One whose messages leave together where the case allows it.
     pub(super) fn new(writes: W, outlet: O, case: &Case) -> Sending<W, O> {
-        let most = if together(case) { TOGETHER } else { 0 };
+        let most = most_together(case, writes.frame());
         Sending::with_room(writes, outlet, most)
     }
 
@@ -227,7 +239,7 @@ impl<R: Reads, I: Inlet> Receiving<R, I> {
 
     /// Looks at the next message, and reads where it is not there.
     #[inline(always)]
-    fn read_into(&mut self, seen: &mut Verifier) -> io::Result<()> {
+    pub(super) fn read_into(&mut self, seen: &mut Verifier) -> io::Result<()> {
         loop {
             if let Some(frame) = self.reads.read(&mut self.buffer[self.start..self.end], seen)? {
                 self.start += frame;

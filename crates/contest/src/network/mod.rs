@@ -13,11 +13,14 @@ mod fastwebsockets;
 mod framed_basic;
 mod framed_tuned;
 mod frames;
+mod joint;
+mod merging;
 #[cfg(feature = "message-io")]
 mod message_io;
 mod pieces;
 #[cfg(feature = "quic")]
 mod quic;
+mod several;
 mod socket;
 mod tcp;
 mod tcp_tuned;
@@ -30,6 +33,7 @@ mod tokio_framed;
 mod tokio_tungstenite;
 #[cfg(feature = "tokio-net")]
 mod tokio_udp;
+mod tuned;
 mod udp;
 mod udp_tuned;
 mod ws_basic;

@@ -5,9 +5,9 @@ use std::os::unix::net::{UnixListener, UnixStream};
 
 use anyhow::{Context, Result};
 use estafette_measure::Rendezvous;
-use estafette_measure::case::Role;
+use estafette_measure::case::{Case, Role};
 
-use super::tcp;
+use super::{several, tcp};
 
 /// What it is a socket of.
 #[derive(Clone, Copy)]
@@ -30,22 +30,33 @@ impl Over {
         }
     }
 
-    /// The party's end of a connection; of TCP without Nagle's delay.
+    /// The party's end of a connection.
     fn connected(self, role: Role, meet: &mut Rendezvous) -> Result<OwnedFd> {
-        match self {
-            Over::Tcp => Ok(tcp::connected(role, meet)?.into()),
-            Over::Unix => Ok(unix(role, meet)?.into()),
-        }
+        self.connections(1, role, meet)?.pop().context("a connection")
+    }
+
+    /// The party's ends of all its connections, where several send.
+    pub(super) fn several(self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Vec<OwnedFd>> {
+        self.connections(several::connections(case, role), role, meet)
+    }
+
+    /// The party's ends of so many connections; of TCP without Nagle's delay.
+    fn connections(self, count: usize, role: Role, meet: &mut Rendezvous) -> Result<Vec<OwnedFd>> {
+        Ok(match self {
+            Over::Tcp => tcp::connections(count, role, meet)?.into_iter().map(OwnedFd::from).collect(),
+            Over::Unix => unix(count, role, meet)?.into_iter().map(OwnedFd::from).collect(),
+        })
     }
 }
 
-fn unix(role: Role, meet: &mut Rendezvous) -> Result<UnixStream> {
+fn unix(count: usize, role: Role, meet: &mut Rendezvous) -> Result<Vec<UnixStream>> {
     let path = meet.dir().join("socket");
     if let Role::Consumer(_) = role {
         let listener = UnixListener::bind(&path).with_context(|| format!("listening on {}", path.display()))?;
         meet.offer("socket", "listening")?;
-        return Ok(listener.accept()?.0);
+        return (0..count).map(|_| Ok(listener.accept()?.0)).collect();
     }
     meet.want("socket")?;
-    UnixStream::connect(&path).with_context(|| format!("connecting to {}", path.display()))
+    let connect = |_| UnixStream::connect(&path).with_context(|| format!("connecting to {}", path.display()));
+    (0..count).map(connect).collect()
 }

@@ -10,6 +10,9 @@ use super::socket::Over;
 use crate::byte_stream::{Reading, SocketEnd, Writing};
 use crate::room;
 
+/// How many connections may wait to be accepted; the system's own limit is often as high.
+const BACKLOG: i32 = 4096;
+
 /// `network/tcp`.
 #[derive(Debug)]
 pub struct Tcp;
@@ -53,14 +56,24 @@ pub(super) fn pair() -> Result<[TcpStream; 2]> {
 
 /// The party's end of a connection on loopback, without Nagle's delay.
 pub(super) fn connected(role: Role, meet: &mut Rendezvous) -> Result<TcpStream> {
-    let stream = if let Role::Consumer(_) = role {
+    connections(1, role, meet)?.pop().context("a connection")
+}
+
+/// The party's ends of so many connections on loopback, without Nagle's delay.
+pub(super) fn connections(count: usize, role: Role, meet: &mut Rendezvous) -> Result<Vec<TcpStream>> {
+    let streams: Vec<TcpStream> = if let Role::Consumer(_) = role {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("listening on 127.0.0.1")?;
+        // Where a thousand come at once, those that find no place are let wait for a second.
+        rustix::net::listen(&listener, BACKLOG).context("listening on 127.0.0.1")?;
         meet.offer("address", &listener.local_addr()?.to_string())?;
-        listener.accept()?.0
+        (0..count).map(|_| Ok(listener.accept()?.0)).collect::<Result<_>>()?
     } else {
         let address = meet.want("address")?;
-        TcpStream::connect(&address).with_context(|| format!("connecting to {address}"))?
+        let connect = |_| TcpStream::connect(&address).with_context(|| format!("connecting to {address}"));
+        (0..count).map(connect).collect::<Result<_>>()?
     };
-    stream.set_nodelay(true)?;
-    Ok(stream)
+    for stream in &streams {
+        stream.set_nodelay(true)?;
+    }
+    Ok(streams)
 }
