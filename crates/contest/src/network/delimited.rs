@@ -5,8 +5,8 @@ use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use estafette_measure::case::{Case, Role};
-use estafette_measure::{Ends, Generator, Party, Payload, Rx, Tx, Verifier};
+use estafette_measure::case::Case;
+use estafette_measure::{Generator, Payload, Rx, Tx, Verifier};
 use futures_util::{SinkExt, StreamExt};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Runtime;
@@ -15,23 +15,9 @@ use tokio_util::codec::{FramedRead, FramedWrite, LengthDelimitedCodec};
 use super::driven::wait;
 use super::frames::together;
 
-/// Both ends of a party.
-pub(super) fn ends<W, R>(
-    runtime: Arc<Runtime>,
-    to: W,
-    from: R,
-    case: &Case,
-    role: Role,
-) -> Ends<Sending<W>, Receiving<R>>
-where
-    W: AsyncWrite,
-    R: AsyncRead,
-{
-    let codec = LengthDelimitedCodec::builder().max_frame_length(case.payload.len()).new_codec();
-    let frames = FramedWrite::new(to, codec.clone());
-    let tx = Sending { runtime: Arc::clone(&runtime), frames, together: together(case) };
-    let rx = Receiving { runtime, frames: FramedRead::new(from, codec) };
-    Ends(vec![Party { role, tx: Some(tx), rx: Some(rx) }])
+/// Frames of a case's messages, and none longer.
+pub(super) fn codec(case: &Case) -> LengthDelimitedCodec {
+    LengthDelimitedCodec::builder().max_frame_length(case.payload.len()).new_codec()
 }
 
 /// The sending end.
@@ -42,19 +28,36 @@ pub(super) struct Sending<W> {
     together: bool,
 }
 
-impl<W: AsyncWrite + Unpin + Send + 'static> Tx for Sending<W> {
+impl<W: AsyncWrite> Sending<W> {
+    pub(super) fn new(runtime: Arc<Runtime>, to: W, case: &Case) -> Sending<W> {
+        Sending { runtime, frames: FramedWrite::new(to, codec(case)), together: together(case) }
+    }
+}
+
+impl<W: AsyncWrite + Unpin> Sending<W> {
     #[inline(always)]
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+    pub(super) fn send(&mut self, next: &mut Generator) -> io::Result<()> {
         let message = Bytes::from(Vec::<u8>::make(next));
-        ready(if self.together {
+        if self.together {
             wait(&self.runtime, self.frames.feed(message))
         } else {
             wait(&self.runtime, self.frames.send(message))
-        })
+        }
+    }
+
+    pub(super) fn leave(&mut self) -> io::Result<()> {
+        wait(&self.runtime, SinkExt::<Bytes>::flush(&mut self.frames))
+    }
+}
+
+impl<W: AsyncWrite + Unpin + Send + 'static> Tx for Sending<W> {
+    #[inline(always)]
+    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.send(next))
     }
 
     fn flush(&mut self) -> impl Future<Output = io::Result<()>> + Send {
-        ready(wait(&self.runtime, SinkExt::<Bytes>::flush(&mut self.frames)))
+        ready(self.leave())
     }
 }
 
@@ -64,10 +67,23 @@ pub(super) struct Receiving<R> {
     frames: FramedRead<R, LengthDelimitedCodec>,
 }
 
+impl<R: AsyncRead> Receiving<R> {
+    pub(super) fn new(runtime: Arc<Runtime>, from: R, case: &Case) -> Receiving<R> {
+        Receiving { runtime, frames: FramedRead::new(from, codec(case)) }
+    }
+}
+
+impl<R: AsyncRead + Unpin> Receiving<R> {
+    #[inline(always)]
+    pub(super) fn receive(&mut self, seen: &mut Verifier) -> io::Result<()> {
+        let received = wait(&self.runtime, self.frames.next()).unwrap_or_else(|| Err(ErrorKind::UnexpectedEof.into()));
+        received.map(|message| seen.bytes(&message))
+    }
+}
+
 impl<R: AsyncRead + Unpin + Send + 'static> Rx for Receiving<R> {
     #[inline(always)]
     fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        let received = wait(&self.runtime, self.frames.next()).unwrap_or_else(|| Err(ErrorKind::UnexpectedEof.into()));
-        ready(received.map(|message| seen.bytes(&message)))
+        ready(self.receive(seen))
     }
 }

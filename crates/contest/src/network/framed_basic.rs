@@ -80,7 +80,7 @@ fn ends_of_several(streams: Vec<SocketEnd>, case: &Case, role: Role) -> Result<E
         case,
         role,
         streams,
-        |stream| Sending::new(Stream::Own(stream), len),
+        |stream| Ok(Sending::new(Stream::Own(stream), len)),
         |stream| {
             let shared = Arc::new(Mutex::new(stream));
             Ok((0..case.producers).map(|_| Sending::new(Stream::Shared(Arc::clone(&shared)), len)).collect())

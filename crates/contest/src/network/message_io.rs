@@ -4,10 +4,13 @@
 //! producer has credit for as many messages as the case lets be under way, and is given it back once the library has returned.
 //! A producer that finds no room in the socket tries again and again, as the library does.
 //!
-//! Two things are the library's in its version 0.19. Of the messages of a WebSocket that arrive together it hands over the first,
+//! Of several connections each may have as much under way.
+//!
+//! Three things are the library's in its version 0.19. Of the messages of a WebSocket that arrive together it hands over the first,
 //! and the others once more arrives (its pull request 185, not released yet): so there are round trips alone. And it writes a
 //! frame's length and its message apart, without `TCP_NODELAY`: a short one waits until the length has been acknowledged, which
-//! a system delays for some 40 ms.
+//! a system delays for some 40 ms. For the same reason it does not play the pattern `writers`: of two threads that send to
+//! one connection, one's length may come between the other's length and message, and the first messages were damaged every time.
 
 use std::collections::VecDeque;
 use std::future::{Future, ready};
@@ -17,12 +20,12 @@ use std::time::{Duration, Instant};
 
 use ::message_io::network::{Endpoint, NetEvent, NetworkController, NetworkProcessor, SendStatus, Transport, split};
 use anyhow::{Context, Result, ensure};
-use estafette_measure::case::{Case, Pattern, Role};
+use estafette_measure::case::{Case, Cell, Load, Pattern, Role};
 use estafette_measure::spec::{Joins, Loss, Ordering};
 use estafette_measure::{Carries, Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
 
-use super::frames::together;
 use super::pieces::Pieces;
+use super::several;
 use super::udp::{MAX_DATAGRAM, PATIENCE};
 use crate::buffer::Buffer;
 use crate::process::credit::{Refund, Spend};
@@ -68,7 +71,11 @@ impl Mechanism for MessageIo {
         let spec =
             Spec::new(self.name).version(env!("LOCKED_MESSAGE_IO")).stands_on(self.stands_on).joins(Joins::Suite);
         match self.transport {
-            Transport::Tcp | Transport::FramedTcp => spec.patterns(ALL),
+            Transport::Tcp => spec.patterns(ALL),
+            Transport::FramedTcp => spec
+                .patterns(&[ALL, &[Pattern::FanIn, Pattern::Connections]].concat())
+                .max_producers(None)
+                .ordering(Ordering::PerProducer),
             Transport::Udp => {
                 spec.patterns(ALL).max_message(MAX_DATAGRAM).ordering(Ordering::Unordered).loss(Loss::Counted)
             }
@@ -83,22 +90,32 @@ impl Carries<Raw> for MessageIo {
 
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         let (controller, mut processor) = split();
-        let peer = self.join(&controller, &mut processor, role, meet)?;
+        let connections = several::connections(case, role);
+        let peers = self.join(&controller, &mut processor, connections, role, meet)?;
         let lossy = self.is_lossy();
+        let credited = credited(case);
         let (mut spend, mut refund) = (None, None);
         if !lossy && !case.pattern.both_ways() {
             match role {
-                Role::Consumer(index) => refund = Some(Refund::open(case, index, meet)?),
-                _ => spend = Some(Spend::open(case, meet)?),
+                Role::Consumer(index) => refund = Some(Refund::open(&credited, index, meet)?),
+                _ => spend = Some(Spend::open(&credited, meet)?),
             }
         }
         let len = case.payload.len();
-        let tx = Sending { controller, peer, message: Buffer::new(len), credit: spend };
+        let tx = Sending { controller, peers, message: Buffer::new(len), credit: spend };
         let pieces = (self.transport == Transport::Tcp).then(|| Pieces::new(len));
-        let inbox = Inbox { pieces, together: together(case), shown: 0, others: VecDeque::new(), gone: false };
+        let together = case.load == Load::Saturated && !case.pattern.asks();
+        let inbox = Inbox { pieces, together, shown: 0, others: VecDeque::new(), left: connections };
         let rx = Receiving { processor, inbox, patience: lossy.then_some(PATIENCE), credit: refund };
         Ok(Ends::both(role, tx, rx))
     }
+}
+
+/// The case whose credit is given: of each connection.
+fn credited(case: &Case) -> Case {
+    let each = if case.pattern == Pattern::Connections { case.producers } else { 1 };
+    let cell = Cell { capacity: case.capacity * each, ..case.cell.clone() };
+    Case { cell, ..case.clone() }
 }
 
 impl MessageIo {
@@ -106,75 +123,73 @@ impl MessageIo {
         self.transport == Transport::Udp
     }
 
-    /// Joins the two parties. Returns whom this one sends to.
+    /// Joins the two parties by so many connections. Returns whom this one sends to.
     fn join(
         &self,
         controller: &NetworkController,
         processor: &mut NetworkProcessor,
+        connections: usize,
         role: Role,
         meet: &mut Rendezvous,
-    ) -> Result<Endpoint> {
+    ) -> Result<Vec<Endpoint>> {
         if role == Role::All {
-            return self.join_itself(controller, processor);
+            return Ok(vec![self.join_itself(controller, processor)?]);
         }
         if let Role::Consumer(_) = role {
             let (listener, address) = controller.listen(self.transport, "127.0.0.1:0").context("listening")?;
             meet.offer("address", &address.to_string())?;
             if self.is_lossy() {
                 let theirs: SocketAddr = meet.want("back")?.parse()?;
-                return Ok(Endpoint::from_listener(listener, theirs));
+                return Ok(vec![Endpoint::from_listener(listener, theirs)]);
             }
-            return Ok(joined(processor, |event| match event {
-                NetEvent::Accepted(endpoint, _) => Some((endpoint, true)),
+            return Ok(joined(processor, connections, |event| match event {
+                NetEvent::Accepted(endpoint, _) => Some(endpoint),
                 _ => None,
-            })
-            .0);
+            }));
         }
         let address: SocketAddr = meet.want("address")?.parse()?;
-        let (_, ours) = controller.connect(self.transport, address).context("connecting")?;
-        if self.is_lossy() {
-            // It is bound to any address of the machine; the other end sees it at this one.
-            meet.offer("back", &SocketAddr::new(address.ip(), ours.port()).to_string())?;
+        for _ in 0..connections {
+            let (_, ours) = controller.connect(self.transport, address).context("connecting")?;
+            if self.is_lossy() {
+                // It is bound to any address of the machine; the other end sees it at this one.
+                meet.offer("back", &SocketAddr::new(address.ip(), ours.port()).to_string())?;
+            }
         }
-        let (endpoint, connected) = joined(processor, |event| match event {
+        let tried = joined(processor, connections, |event| match event {
             NetEvent::Connected(endpoint, connected) => Some((endpoint, connected)),
             _ => None,
         });
-        ensure!(connected, "message-io could not connect to {address}");
-        Ok(endpoint)
+        ensure!(tried.iter().all(|(_, connected)| *connected), "message-io could not connect to {address}");
+        Ok(tried.into_iter().map(|(endpoint, _)| endpoint).collect())
     }
 
     /// Joins a node to itself. Returns the end that sends.
     fn join_itself(&self, controller: &NetworkController, processor: &mut NetworkProcessor) -> Result<Endpoint> {
         let (_, address) = controller.listen(self.transport, "127.0.0.1:0").context("listening")?;
         let (endpoint, _) = controller.connect(self.transport, address).context("connecting")?;
-        let mut ends = if self.is_lossy() { 1 } else { 2 };
-        while ends > 0 {
-            ends -= usize::from(joined(processor, |event| match event {
-                NetEvent::Connected(_, connected) => Some(connected),
-                NetEvent::Accepted(..) => Some(true),
-                _ => None,
-            }));
-        }
+        let ends = if self.is_lossy() { 1 } else { 2 };
+        joined(processor, ends, |event| match event {
+            NetEvent::Connected(_, true) | NetEvent::Accepted(..) => Some(()),
+            _ => None,
+        });
         Ok(endpoint)
     }
 }
 
-/// Polls until an event that `sought` finds something in.
-fn joined<T>(processor: &mut NetworkProcessor, sought: impl Fn(NetEvent<'_>) -> Option<T>) -> T {
-    let mut found = None;
-    loop {
-        processor.process_poll_event(None, |event| found = found.take().or(sought(event)));
-        if let Some(found) = found {
-            return found;
-        }
+/// Polls until there were so many events that `sought` finds something in.
+fn joined<T>(processor: &mut NetworkProcessor, count: usize, sought: impl Fn(NetEvent<'_>) -> Option<T>) -> Vec<T> {
+    let mut found = Vec::new();
+    while found.len() < count {
+        processor.process_poll_event(None, |event| found.extend(sought(event)));
     }
+    found
 }
 
 /// The sending end.
 pub(super) struct Sending {
     controller: NetworkController,
-    peer: Endpoint,
+    /// One, or that of each connection.
+    peers: Vec<Endpoint>,
     message: Buffer,
     credit: Option<Spend>,
 }
@@ -185,8 +200,9 @@ impl Sending {
         if let Some(credit) = &mut self.credit {
             credit.take()?;
         }
+        let peer = self.peers[next.producer().min(self.peers.len() - 1)];
         next.fill(&mut self.message);
-        match self.controller.send(self.peer, &self.message) {
+        match self.controller.send(peer, &self.message) {
             SendStatus::Sent => Ok(()),
             // Of datagrams, that nobody is there.
             SendStatus::ResourceNotFound => Err(ErrorKind::ConnectionRefused.into()),
@@ -221,7 +237,7 @@ impl Receiving {
         }
         let mut waits_since = None;
         while self.inbox.shown == 0 {
-            if self.inbox.gone {
+            if self.inbox.left == 0 {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
             self.processor.process_poll_event(self.patience, |event| self.inbox.note(event, seen));
@@ -256,8 +272,8 @@ struct Inbox {
     shown: usize,
     /// Those that wait to be asked for.
     others: VecDeque<Vec<u8>>,
-    /// Whether the peer has gone.
-    gone: bool,
+    /// How many peers have not gone.
+    left: usize,
 }
 
 impl Inbox {
@@ -271,7 +287,7 @@ impl Inbox {
                     self.pieces = Some(pieces);
                 }
             },
-            NetEvent::Disconnected(_) => self.gone = true,
+            NetEvent::Disconnected(_) => self.left = self.left.saturating_sub(1),
             NetEvent::Accepted(..) | NetEvent::Connected(..) => {}
         }
     }

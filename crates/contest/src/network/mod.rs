@@ -30,6 +30,8 @@ mod tls_tuned;
 #[cfg(feature = "tokio-net")]
 mod tokio_framed;
 #[cfg(feature = "tokio-net")]
+mod tokio_several;
+#[cfg(feature = "tokio-net")]
 mod tokio_tungstenite;
 #[cfg(feature = "tokio-net")]
 mod tokio_udp;

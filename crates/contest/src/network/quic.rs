@@ -15,7 +15,7 @@ use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{ClientConfig, Connection, Endpoint, RecvStream, SendStream, ServerConfig};
 use tokio::runtime::Builder;
 
-use super::delimited::{Receiving, Sending, ends};
+use super::delimited::{Receiving, Sending};
 use super::tls::{self, HOST};
 
 /// `network/quic`.
@@ -46,7 +46,8 @@ impl Carries<Raw> for Quic {
         })?;
         // What is under way would go with them: they end with the process, which stays until all has been received.
         mem::forget((Arc::clone(&runtime), endpoint, connection));
-        Ok(ends(runtime, to, from, case, role))
+        let tx = Sending::new(Arc::clone(&runtime), to, case);
+        Ok(Ends::both(role, tx, Receiving::new(runtime, from, case)))
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) fn ends<C, T, R>(
     case: &Case,
     role: Role,
     mut connections: Vec<C>,
-    sender: impl Fn(C) -> T,
+    sender: impl Fn(C) -> Result<T>,
     writers: impl FnOnce(C) -> Result<Vec<T>>,
     receiver: impl FnOnce(C) -> Result<R>,
     merging: impl FnOnce(Vec<C>) -> Result<R>,
@@ -41,8 +41,8 @@ pub(super) fn ends<C, T, R>(
         (Pattern::Writers, Role::Consumer(index)) => Ends::consumer(index, receiver(one()?)?),
         (Pattern::Writers, _) => Ends::many(writers(one()?)?, []),
         (_, Role::Consumer(index)) => Ends::consumer(index, merging(connections)?),
-        (Pattern::Connections, _) => Ends::many(connections.into_iter().map(sender), []),
-        (_, Role::Producer(index)) => Ends::producer(index, sender(one()?)),
+        (Pattern::Connections, _) => Ends::many(connections.into_iter().map(sender).collect::<Result<Vec<_>>>()?, []),
+        (_, Role::Producer(index)) => Ends::producer(index, sender(one()?)?),
         (pattern, role) => bail!("{role} is no party of {pattern}"),
     })
 }

@@ -1,16 +1,23 @@
 //! Messages behind their length on a TCP connection of tokio's, by tokio-util's codec.
 
+use std::future::{Future, ready};
+use std::io;
+use std::net::TcpStream;
 use std::sync::Arc;
 
 use anyhow::Result;
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::{Joins, Ownership};
-use estafette_measure::{Carries, Ends, Mechanism, Raw, Rendezvous, Spec};
+use estafette_measure::spec::{Joins, Ordering, Ownership};
+use estafette_measure::{Carries, Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::runtime::Runtime;
+use tokio_util::codec::{FramedRead, FramedWrite};
 
-use super::delimited::{Receiving, Sending, ends};
+use super::delimited::{Receiving, Sending, codec};
 use super::driven::{runtime, stream};
-use super::tcp::connected;
+use super::several::{self, and_several};
+use super::tcp;
+use super::tokio_several::{Gathering, Writer, runtime_for_writers, writers};
 
 /// `network/tokio-framed`.
 pub(super) struct TokioFramed;
@@ -22,19 +29,104 @@ impl Mechanism for TokioFramed {
             .stands_on(
                 "TCP on 127.0.0.1, TCP_NODELAY, by tokio, LengthDelimitedCodec: send, or feed in a stream, and next",
             )
-            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex])
+            .patterns(&and_several(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex]))
+            .max_producers(None)
+            .ordering(Ordering::PerProducer)
             .ownership(Ownership::Owned)
             .joins(Joins::Standard)
     }
 }
 
 impl Carries<Raw> for TokioFramed {
-    type Tx = Sending<OwnedWriteHalf>;
-    type Rx = Receiving<OwnedReadHalf>;
+    type Tx = Outgoing;
+    type Rx = Incoming;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
-        let runtime = runtime()?;
-        let (from, to) = stream(&runtime, connected(role, meet)?)?.into_split();
-        Ok(ends(Arc::new(runtime), to, from, case, role))
+    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Outgoing, Incoming>> {
+        let runtime = Arc::new(runtime()?);
+        if several::send(case) {
+            return several(case, role, &runtime, tcp::connections(several::connections(case, role), role, meet)?);
+        }
+        let (from, to) = stream(&runtime, tcp::connected(role, meet)?)?.into_split();
+        let rx = Incoming::One(Receiving::new(Arc::clone(&runtime), from, case));
+        Ok(Ends::both(role, Outgoing::One(Sending::new(runtime, to, case)), rx))
+    }
+}
+
+/// The ends of a party where several send, on all its connections.
+fn several(
+    case: &Case,
+    role: Role,
+    runtime: &Arc<Runtime>,
+    connections: Vec<TcpStream>,
+) -> Result<Ends<Outgoing, Incoming>> {
+    let reading = |connection| {
+        let (from, to) = stream(runtime, connection)?.into_split();
+        // Dropped, it would tell the peer that nothing more comes.
+        to.forget();
+        anyhow::Ok(from)
+    };
+    several::ends(
+        case,
+        role,
+        connections,
+        |connection| {
+            let (_, to) = stream(runtime, connection)?.into_split();
+            Ok(Outgoing::One(Sending::new(Arc::clone(runtime), to, case)))
+        },
+        |connection| {
+            let runtime = runtime_for_writers()?;
+            let frames = FramedWrite::new(stream(&runtime, connection)?, codec(case));
+            Ok(writers(runtime, frames, case.producers, case.capacity).into_iter().map(Outgoing::Writer).collect())
+        },
+        |connection| Ok(Incoming::One(Receiving::new(Arc::clone(runtime), reading(connection)?, case))),
+        |connections| {
+            let frames = connections.into_iter().map(|one| Ok(FramedRead::new(reading(one)?, codec(case))));
+            let frames = frames.collect::<Result<_>>()?;
+            Ok(Incoming::All(Gathering::new(Arc::clone(runtime), frames, case.capacity)))
+        },
+    )
+}
+
+/// The sending end.
+pub(super) enum Outgoing {
+    /// On a connection of its own.
+    One(Sending<OwnedWriteHalf>),
+    /// On one that it shares.
+    Writer(Writer),
+}
+
+impl Tx for Outgoing {
+    #[inline(always)]
+    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        ready(match self {
+            Outgoing::One(one) => one.send(next),
+            Outgoing::Writer(writer) => writer.send(next),
+        })
+    }
+
+    fn flush(&mut self) -> impl Future<Output = io::Result<()>> + Send {
+        ready(match self {
+            Outgoing::One(one) => one.leave(),
+            // It is the task's, which leaves nothing behind.
+            Outgoing::Writer(_) => Ok(()),
+        })
+    }
+}
+
+/// The receiving end.
+pub(super) enum Incoming {
+    /// Of one connection.
+    One(Receiving<OwnedReadHalf>),
+    /// Of all that there are.
+    All(Gathering),
+}
+
+impl Rx for Incoming {
+    #[inline(always)]
+    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(match self {
+            Incoming::One(one) => one.receive(seen),
+            Incoming::All(all) => all.receive(seen),
+        })
     }
 }

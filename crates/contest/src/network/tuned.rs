@@ -75,7 +75,7 @@ pub(super) fn ends_of_several<W: Writes, R: Reads>(
         case,
         role,
         sockets,
-        |socket| sender(Wire::Own(Socket::new(socket, case))),
+        |socket| Ok(sender(Wire::Own(Socket::new(socket, case)))),
         |socket| {
             let joint = Joint::new(Socket::new(socket, case));
             Ok((0..case.producers).map(|_| sender(Wire::Shared(joint.clone()))).collect())
