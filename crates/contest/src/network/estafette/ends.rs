@@ -4,7 +4,7 @@ use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
 
 use estafette_measure::{Generator, Rx, Tx, Verifier};
-use estafette_net::{Batch, Handle, Outcome};
+use estafette_net::{Batch, Endpoint, Handle, Outcome};
 
 use super::super::frames::TOGETHER;
 use super::side::Held;
@@ -34,17 +34,33 @@ pub(in crate::network) struct Sending {
     message: Buffer,
     /// How many bytes wait for others at most, where messages do.
     together: Option<usize>,
+    /// Whether it goes on while something waits in the node, which others drive.
+    goes_on: bool,
+    /// Whether something did when it sent last.
+    waits: bool,
 }
 
 impl Sending {
     pub(super) fn new(side: Held, handle: Handle, len: usize) -> Sending {
-        Sending { side, handle, batch: None, message: Buffer::new(len), together: None }
+        Sending { side, handle, batch: None, message: Buffer::new(len), together: None, goes_on: false, waits: false }
     }
 
     /// Lets messages leave together; datagrams, if they are.
     pub(super) fn together(mut self, datagrams: bool) -> Sending {
         let most = if datagrams { DATAGRAMS * self.message.len() } else { TOGETHER };
         self.together = Some(most.min(TOGETHER));
+        self
+    }
+
+    /// Does not wait for what is queued before the queue is full.
+    pub(super) fn going_on(mut self) -> Sending {
+        self.goes_on = true;
+        self
+    }
+
+    /// Sends to one of several, by a batch.
+    pub(super) fn to(mut self, peer: Endpoint) -> Sending {
+        self.batch = Some(self.handle.batch(peer));
         self
     }
 
@@ -55,9 +71,12 @@ impl Sending {
         loop {
             self.side.sends();
             match taken(self.handle.send(peer, &self.message)) {
-                Ok(true) => return Ok(()),
+                Ok(sent) if sent || self.goes_on => {
+                    self.waits = !sent;
+                    return Ok(());
+                }
                 // The peer may wait for the rest of it.
-                Ok(false) => return self.side.until_drained(),
+                Ok(_) => return self.side.until_drained(),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.side.until_drained()?,
                 Err(error) => return Err(error),
             }
@@ -80,6 +99,9 @@ impl Sending {
     /// Sends what was collected.
     #[inline(never)]
     fn leave(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.waits) {
+            return self.side.until_drained();
+        }
         let Some(batch) = &mut self.batch else { return Ok(()) };
         loop {
             self.side.sends();

@@ -4,16 +4,18 @@ mod ends;
 mod side;
 
 use std::sync::Arc;
+use std::thread;
 
 use anyhow::{Context, Result};
 use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::spec::{Joins, Loss, Ordering, Wait};
 use estafette_measure::{Carries, Ends, Mechanism, Party, Raw, Rendezvous, Spec};
-use estafette_net::{Address, Limits, Node, Options};
+use estafette_net::{Address, Handle, Limits, Node, Options};
 
 use self::ends::{Receiving, Sending};
 use self::side::{Held, Side};
 use super::frames::{SPIN, together};
+use super::several::{self, and_several};
 use super::{tls, udp};
 
 /// `network/framed-estafette` and its siblings.
@@ -22,6 +24,8 @@ pub(super) struct Estafette {
     stands_on: &'static str,
     /// The scheme of its addresses.
     scheme: &'static str,
+    /// Whether it stands where several send.
+    of_several: bool,
     joins: Joins,
 }
 
@@ -29,20 +33,23 @@ pub(super) const TCP: Estafette = Estafette {
     name: "network/tcp-estafette",
     stands_on: "estafette-net: tcp:// on 127.0.0.1, told in records of one length, a batch for a stream",
     scheme: "tcp",
+    of_several: false,
     joins: Joins::Suite,
 };
 
 pub(super) const FRAMED: Estafette = Estafette {
     name: "network/framed-estafette",
-    stands_on: "estafette-net: tcp+msg:// on 127.0.0.1, a batch for a stream",
+    stands_on: "estafette-net: tcp+msg:// on 127.0.0.1, a batch for a stream, one node for all connections",
     scheme: "tcp+msg",
+    of_several: true,
     joins: Joins::Suite,
 };
 
 pub(super) const UNIX: Estafette = Estafette {
     name: "network/unix-framed-estafette",
-    stands_on: "estafette-net: unix+msg://, a batch for a stream",
+    stands_on: "estafette-net: unix+msg://, a batch for a stream, one node for all connections",
     scheme: "unix+msg",
+    of_several: true,
     joins: Joins::Standard,
 };
 
@@ -50,6 +57,7 @@ pub(super) const WS: Estafette = Estafette {
     name: "network/ws-estafette",
     stands_on: "estafette-net: ws:// on 127.0.0.1, masked by the client, a batch for a stream",
     scheme: "ws",
+    of_several: false,
     joins: Joins::Suite,
 };
 
@@ -57,6 +65,7 @@ pub(super) const TLS: Estafette = Estafette {
     name: "network/tls-estafette",
     stands_on: "estafette-net: tls+msg:// on 127.0.0.1, by rustls, a batch for a stream",
     scheme: "tls+msg",
+    of_several: false,
     joins: Joins::Standard,
 };
 
@@ -64,6 +73,7 @@ pub(super) const UDP: Estafette = Estafette {
     name: "network/udp-estafette",
     stands_on: "estafette-net: udp:// on 127.0.0.1, a batch for a stream",
     scheme: "udp",
+    of_several: false,
     joins: Joins::Suite,
 };
 
@@ -84,7 +94,12 @@ impl Mechanism for Estafette {
             let spec = spec.patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::OneThread]);
             return spec.max_message(udp::MAX_DATAGRAM).ordering(Ordering::Unordered).loss(Loss::Counted);
         }
-        spec.patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::OneThread])
+        let patterns = [Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::OneThread];
+        if self.of_several {
+            let spec = spec.max_producers(None).ordering(Ordering::PerProducer);
+            return spec.patterns(&and_several(&patterns));
+        }
+        spec.patterns(&patterns)
     }
 }
 
@@ -102,7 +117,9 @@ impl Carries<Raw> for Estafette {
         }
         let handle = node.handle();
         let mut side = Box::new(Side::new(node, self.is_lossy()));
+        let mut peers = Vec::new();
         let one_thread = case.pattern == Pattern::OneThread;
+        let connections = several::connections(case, role);
         if !matches!(role, Role::Producer(_)) {
             let place = match self.scheme {
                 "unix+msg" => format!("unix+msg://{}", meet.dir().join("socket").display()),
@@ -125,19 +142,31 @@ impl Carries<Raw> for Estafette {
                 "tcp" => Options::default().records(len),
                 _ => Options::default(),
             };
-            side.goes_to(handle.connect_with(address, &options)?);
+            for _ in 0..connections {
+                peers.push(handle.connect_with(address.clone(), &options)?);
+            }
+            side.goes_to(peers[0]);
         }
         if !self.is_lossy() {
-            side.until_connected(if one_thread { 2 } else { 1 })?;
+            side.until_connected(if one_thread { 2 } else { connections })?;
+            side.has_connections(connections);
+        }
+        match (case.pattern, role) {
+            (Pattern::Writers, Role::Producer(_)) => return writers(side, &handle, case),
+            (Pattern::Connections, Role::Producer(_)) => {
+                let sender = |(peer, side)| Sending::new(side, handle.clone(), len).together(false).to(peer);
+                return Ok(Ends::many(peers.into_iter().zip(Held::shared(side)).map(sender), []));
+            }
+            _ => {}
         }
         let (tx, rx) = match (case.pattern, role) {
             (Pattern::Duplex, _) => {
-                let room = side.tells_elsewhere();
-                (Some(Held::Elsewhere(room)), Some(Held::Alone(side)))
+                let room = side.tells_elsewhere(1);
+                (Some(Held::elsewhere(&room)), Some(Held::Alone(side)))
             }
             (Pattern::PingPong | Pattern::OneThread, _) => {
-                let (tx, rx) = Held::shared(side);
-                (Some(tx), Some(rx))
+                let mut held = Held::shared(side);
+                (held.next(), held.next())
             }
             (_, Role::Consumer(_)) => (None, Some(Held::Alone(side))),
             _ => (Some(Held::Alone(side)), None),
@@ -149,4 +178,12 @@ impl Carries<Raw> for Estafette {
         let role = if one_thread { Role::Producer(0) } else { role };
         Ok(Ends(vec![Party { role, tx, rx: rx.map(Receiving::new) }]))
     }
+}
+
+/// As many senders as there are on one connection, whose node has a thread of its own.
+fn writers(mut side: Box<Side>, handle: &Handle, case: &Case) -> Result<Ends<Sending, Receiving>> {
+    let room = side.tells_elsewhere(case.producers);
+    thread::Builder::new().name(String::from("node")).spawn(move || side.drive())?;
+    let writer = |_| Sending::new(Held::elsewhere(&room), handle.clone(), case.payload.len()).going_on();
+    Ok(Ends::many((0..case.producers).map(writer), []))
 }

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use estafette_net::{Endpoint, Event, Handle, Node};
@@ -24,6 +25,8 @@ struct State {
     follows: bool,
     /// How many ends of a connection are there.
     ends: usize,
+    /// How many peers may go before the last one.
+    others: usize,
     /// Nothing waits to be sent.
     drained: bool,
     /// Messages that came while there was something else to wait for.
@@ -45,8 +48,12 @@ impl State {
             Event::Message(_, message) => self.inbox.push_back(message.take()),
             Event::Drained(_) => {
                 self.drained = true;
-                self.tell(|told| told.drained = true);
+                if let Some(room) = &self.room {
+                    room.drained.fetch_add(1, Ordering::SeqCst);
+                }
+                self.tell(|_| {});
             }
+            Event::Closed { .. } if self.others > 0 => self.others -= 1,
             Event::Closed { reason, .. } => {
                 self.tell(|told| told.closed = true);
                 return Err(io::Error::new(ErrorKind::UnexpectedEof, reason.to_string()));
@@ -67,7 +74,10 @@ impl State {
 impl Side {
     pub(super) fn new(node: Node<()>, lossy: bool) -> Side {
         let (inbox, follows) = (VecDeque::new(), lossy);
-        Side { node, state: State { peer: None, follows, ends: 0, drained: false, inbox, lossy, room: None } }
+        Side {
+            node,
+            state: State { peer: None, follows, ends: 0, others: 0, drained: false, inbox, lossy, room: None },
+        }
     }
 
     pub(super) fn goes_to(&mut self, peer: Endpoint) {
@@ -80,9 +90,15 @@ impl Side {
         self.until(|state| state.ends == ends)
     }
 
-    /// What a sender on another thread waits at, while this one drives the node.
-    pub(super) fn tells_elsewhere(&mut self) -> Arc<Room> {
-        let room = Arc::new(Room { peer: self.state.peer, told: Mutex::default(), changed: Condvar::new() });
+    /// There are so many connections, of which one after the other may end.
+    pub(super) fn has_connections(&mut self, count: usize) {
+        self.state.others = count - 1;
+    }
+
+    /// What so many senders on other threads wait at, while this one drives the node.
+    pub(super) fn tells_elsewhere(&mut self, senders: usize) -> Arc<Room> {
+        let told = Mutex::new(Told { closed: false, senders });
+        let room = Arc::new(Room { peer: self.state.peer, drained: AtomicU64::new(0), told, changed: Condvar::new() });
         self.state.room = Some(Arc::clone(&room));
         room
     }
@@ -122,11 +138,11 @@ impl Side {
     }
 }
 
-impl Drop for Side {
-    fn drop(&mut self) {
-        // What the other thread sent last has to leave.
+impl Side {
+    /// Drives the node until the senders on other threads have sent all: what they sent last has to leave.
+    pub(super) fn drive(&mut self) {
         if let Some(room) = self.state.room.clone() {
-            while !room.lock().finished {
+            while room.lock().senders > 0 {
                 let noted = match self.node.next(None) {
                     Ok(Some(event)) => self.state.note(event),
                     Ok(None) => Ok(()),
@@ -136,23 +152,30 @@ impl Drop for Side {
                     break;
                 }
             }
+            self.state.room = None;
         }
     }
 }
 
-/// Where a sender waits for what the node tells another thread.
+impl Drop for Side {
+    fn drop(&mut self) {
+        self.drive();
+    }
+}
+
+/// Where senders wait for what the node tells another thread.
 pub(in crate::network) struct Room {
     peer: Option<Endpoint>,
+    /// How often nothing waited to be sent any more; it is raised before `changed` is told.
+    drained: AtomicU64,
     told: Mutex<Told>,
     changed: Condvar,
 }
 
-#[derive(Default)]
 struct Told {
-    drained: bool,
     closed: bool,
-    /// The sender has sent all.
-    finished: bool,
+    /// How many have not sent all.
+    senders: usize,
 }
 
 impl Room {
@@ -167,14 +190,21 @@ pub(in crate::network) enum Held {
     Alone(Box<Side>),
     /// The other end of the party has it too, on the same thread.
     Shared(OwnThread<Rc<RefCell<Side>>>),
-    /// The other end has it, on a thread of its own.
-    Elsewhere(Arc<Room>),
+    /// Another thread has it: of the other end, or one that does nothing else. What had been told of it when something was sent
+    /// is behind it.
+    Elsewhere(Arc<Room>, u64),
 }
 
 impl Held {
-    pub(super) fn shared(side: Box<Side>) -> (Held, Held) {
+    /// All of it, and the same as often as it is asked for again.
+    pub(super) fn shared(side: Box<Side>) -> impl Iterator<Item = Held> {
         let side = Rc::new(RefCell::new(*side));
-        (Held::Shared(OwnThread::new(Rc::clone(&side))), Held::Shared(OwnThread::new(side)))
+        std::iter::repeat_with(move || Held::Shared(OwnThread::new(Rc::clone(&side))))
+    }
+
+    /// What a sender has of a side that another thread drives.
+    pub(super) fn elsewhere(room: &Arc<Room>) -> Held {
+        Held::Elsewhere(Arc::clone(room), 0)
     }
 
     /// To whom messages go.
@@ -183,7 +213,7 @@ impl Held {
         let peer = match self {
             Held::Alone(side) => side.state.peer,
             Held::Shared(side) => side.borrow().state.peer,
-            Held::Elsewhere(room) => room.peer,
+            Held::Elsewhere(room, _) => room.peer,
         };
         peer.ok_or_else(|| ErrorKind::NotConnected.into())
     }
@@ -194,7 +224,7 @@ impl Held {
         match self {
             Held::Alone(side) => side.state.drained = false,
             Held::Shared(side) => side.borrow_mut().state.drained = false,
-            Held::Elsewhere(room) => room.lock().drained = false,
+            Held::Elsewhere(room, before) => *before = room.drained.load(Ordering::SeqCst),
         }
     }
 
@@ -204,10 +234,11 @@ impl Held {
         match self {
             Held::Alone(side) => side.until(|state| state.drained),
             Held::Shared(side) => side.borrow_mut().until(|state| state.drained),
-            Held::Elsewhere(room) => {
-                let waits = |told: &mut Told| !told.drained && !told.closed;
-                let told = room.changed.wait_while(room.lock(), waits).unwrap_or_else(PoisonError::into_inner);
-                if told.drained { Ok(()) } else { Err(ErrorKind::BrokenPipe.into()) }
+            Held::Elsewhere(room, before) => {
+                let drained = || room.drained.load(Ordering::SeqCst) != *before;
+                let waits = |told: &mut Told| !drained() && !told.closed;
+                drop(room.changed.wait_while(room.lock(), waits).unwrap_or_else(PoisonError::into_inner));
+                if drained() { Ok(()) } else { Err(ErrorKind::BrokenPipe.into()) }
             }
         }
     }
@@ -218,14 +249,14 @@ impl Held {
         match self {
             Held::Alone(side) => side.next(look),
             Held::Shared(side) => side.borrow_mut().next(look),
-            Held::Elsewhere(_) => Err(ErrorKind::Unsupported.into()),
+            Held::Elsewhere(..) => Err(ErrorKind::Unsupported.into()),
         }
     }
 
     /// All has been sent: who drives the node for that need not go on.
     pub(super) fn finished(&self, handle: &Handle) {
-        if let Held::Elsewhere(room) = self {
-            room.lock().finished = true;
+        if let Held::Elsewhere(room, _) = self {
+            room.lock().senders -= 1;
             handle.signal(());
         }
     }
