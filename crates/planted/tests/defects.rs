@@ -74,6 +74,22 @@ fn a_changed_message_is_damaged_and_missing() {
 }
 
 #[test]
+fn messages_of_two_writers_that_get_into_each_other_are_damaged_and_end_the_instance() {
+    let _alone = CORES.lock().unwrap_or_else(PoisonError::into_inner);
+    // It happens before the window opens, and with messages still coming.
+    let run = bench(
+        PROGRAM,
+        &["network/mix", "--pattern", "writers", "--producers", "2,8", "--size", "64", "--window", "20ms"],
+    );
+    let cases = run.cases();
+    assert_eq!(cases.len(), 4, "two numbers of writers, and the controls");
+    for outcome in cases.iter().flat_map(|case| &case.outcomes) {
+        assert_eq!(*outcome, Some(Caught::Breach("messages 1 damaged".to_owned())), "{}", run.stderr);
+    }
+    assert_eq!((run.code, run.survivors), (Some(4), Vec::new()), "{}", run.stderr);
+}
+
+#[test]
 fn a_message_that_keeps_everybody_waiting_is_late() {
     all_catch("late", 2, &[], |caught| {
         failure(caught, &["late: ", " saw no message for 1.", " s, where the limit is 1 s"])
