@@ -60,7 +60,8 @@ impl Suite {
                 // once, in each of its ways to wait, and some of them what lies around.
                 (Suite::Ipc, Profile::Standard) => spec.joins <= Joins::Throughout || is_base(cell, axes),
                 (Suite::Net, Profile::Standard) => {
-                    spec.joins <= Joins::Throughout || !axes.is_empty() || net(Profile::Quick).contains(cell)
+                    let central = || net(Profile::Quick).contains(cell) || net_of_several().contains(cell);
+                    spec.joins <= Joins::Throughout || !axes.is_empty() || central()
                 }
                 _ => true,
             }
@@ -319,10 +320,18 @@ fn says_which(cell: &Cell, spec: &Spec) -> bool {
     cell.payload.len() > DATAGRAM || (cell.payload.len() == DATAGRAM) == (spec.loss == Loss::Counted)
 }
 
+fn network(pattern: Pattern, size: usize) -> Cell {
+    cell(Scope::Network, pattern, Payload::Bytes(size))
+}
+
+/// The cells of the network in which several send, around which others of theirs lie.
+fn net_of_several() -> [Cell; 3] {
+    [Pattern::Writers, Pattern::Connections, Pattern::FanIn].map(|pattern| network(pattern, 64))
+}
+
 /// The cells of the race through the network stack at a profile. `Full` is the grid of the benchmark it answers.
 pub fn net(profile: Profile) -> Vec<Cell> {
-    use Pattern::{Duplex, OneThread, PingPong, Stream};
-    let network = |pattern, size| cell(Scope::Network, pattern, Payload::Bytes(size));
+    use Pattern::{Connections, Duplex, OneThread, PingPong, Stream, Writers};
     let reference = [OneThread, PingPong].map(|pattern| [1, DATAGRAM].map(|size| network(pattern, size)));
     let mut cells = [&[network(Stream, CHUNK)][..], &reference.concat()].concat();
     if profile == Profile::Standard {
@@ -332,6 +341,10 @@ pub fn net(profile: Profile) -> Vec<Cell> {
         cells.extend([64, CHUNK].map(|size| Cell { wait: Wait::Adaptive, ..network(PingPong, size) }));
         cells.extend([64, CHUNK].map(|size| network(Duplex, size)));
         cells.push(Cell { load: Load::Rate(10_000), ..network(Stream, 64) });
+        // How many may write to one connection, and how many connections may one thread look after?
+        cells.extend(net_of_several());
+        cells.push(network(Writers, 1024));
+        cells.extend([1, 10, 1000].map(|producers| Cell { producers, ..network(Connections, 64) }));
     }
     cells
 }
