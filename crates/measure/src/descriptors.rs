@@ -9,12 +9,9 @@ const OTHERS: u64 = 64;
 /// For each connection, at the most: a mechanism may have one descriptor to send by and another to receive from.
 const EACH: u64 = 2;
 
-/// How many descriptors the child of a role needs; 0 where nobody has to ask.
-fn needed(case: &Case, role: Role) -> u64 {
-    match (case.pattern, role) {
-        (Pattern::Connections, _) | (Pattern::FanIn, Role::Consumer(_)) => OTHERS + EACH * case.producers as u64,
-        _ => 0,
-    }
+/// How many descriptors a child needs that has a connection for each producer.
+fn needed(case: &Case) -> u64 {
+    OTHERS + EACH * case.producers as u64
 }
 
 /// Whether this user's processes may have as many descriptors as the case takes.
@@ -22,9 +19,10 @@ fn needed(case: &Case, role: Role) -> u64 {
 /// # Errors
 /// What to do where they may not.
 pub(crate) fn suffice(case: &Case) -> Result<(), String> {
-    let needed = needed(case, Role::Consumer(0));
+    let needed = needed(case);
     match getrlimit(Resource::Nofile).maximum {
-        Some(most) if most < needed => Err(format!(
+        // Several producers may share one channel: whether they do their mechanism knows.
+        Some(most) if most < needed && case.pattern == Pattern::Connections => Err(format!(
             "{} connections take {needed} descriptors, and a process may have {most} here: use fewer --producers, or raise the \
              hard limit (`ulimit -Hn`, or LimitNOFILE= of systemd)",
             case.producers
@@ -33,10 +31,13 @@ pub(crate) fn suffice(case: &Case) -> Result<(), String> {
     }
 }
 
-/// Lets this child have what its role needs, up to the hard limit. Others keep the limit that they were given.
+/// Lets this child have what its role may need, up to the hard limit. Others keep the limit that they were given.
 pub(crate) fn raise(case: &Case, role: Role) {
+    if !matches!((case.pattern, role), (Pattern::Connections, _) | (Pattern::FanIn, Role::Consumer(_))) {
+        return;
+    }
     let mut limit = getrlimit(Resource::Nofile);
-    let needed = needed(case, role);
+    let needed = needed(case);
     if limit.current.is_some_and(|current| current < needed) {
         limit.current = Some(limit.maximum.map_or(needed, |most| most.min(needed)));
         // What it comes to is said by whoever opens the one too many.
