@@ -183,7 +183,11 @@ impl Carries<Raw> for Estafette {
 /// As many senders as there are on one connection, whose node has a thread of its own.
 fn writers(mut side: Box<Side>, handle: &Handle, case: &Case) -> Result<Ends<Sending, Receiving>> {
     let room = side.tells_elsewhere(case.producers);
-    thread::Builder::new().name(String::from("node")).spawn(move || side.drive())?;
+    thread::Builder::new().name(String::from("node")).spawn(move || {
+        if side.drive().is_ok() {
+            side.close();
+        }
+    })?;
     let writer = |_| Sending::new(Held::elsewhere(&room), handle.clone(), case.payload.len()).going_on();
     Ok(Ends::many((0..case.producers).map(writer), []))
 }

@@ -107,9 +107,7 @@ impl Side {
     #[cold]
     fn until(&mut self, holds: impl Fn(&State) -> bool) -> io::Result<()> {
         while !holds(&self.state) {
-            if let Some(event) = self.node.next(None)? {
-                self.state.note(event)?;
-            }
+            self.once()?;
         }
         Ok(())
     }
@@ -136,30 +134,44 @@ impl Side {
             }
         }
     }
-}
 
-impl Side {
     /// Drives the node until the senders on other threads have sent all: what they sent last has to leave.
-    pub(super) fn drive(&mut self) {
-        if let Some(room) = self.state.room.clone() {
-            while room.lock().senders > 0 {
-                let noted = match self.node.next(None) {
-                    Ok(Some(event)) => self.state.note(event),
-                    Ok(None) => Ok(()),
-                    Err(error) => Err(error),
-                };
-                if noted.is_err() {
-                    break;
-                }
-            }
-            self.state.room = None;
+    ///
+    /// # Errors
+    /// Where the connection has ended before.
+    pub(super) fn drive(&mut self) -> io::Result<()> {
+        let Some(room) = self.state.room.clone() else { return Ok(()) };
+        let mut driven = Ok(());
+        while driven.is_ok() && room.lock().senders > 0 {
+            driven = self.once();
+        }
+        if driven.is_err() {
+            self.state.tell(|told| told.closed = true);
+        }
+        self.state.room = None;
+        driven
+    }
+
+    /// Closes the connection once all that waits has left.
+    pub(super) fn close(&mut self) {
+        if let Some(peer) = self.state.peer {
+            self.node.handle().close(peer);
+            while self.once().is_ok() {}
+        }
+    }
+
+    /// Waits for what the node has to tell.
+    fn once(&mut self) -> io::Result<()> {
+        match self.node.next(None)? {
+            Some(event) => self.state.note(event),
+            None => Ok(()),
         }
     }
 }
 
 impl Drop for Side {
     fn drop(&mut self) {
-        self.drive();
+        let _ = self.drive();
     }
 }
 
