@@ -197,13 +197,7 @@ pub(crate) mod blocking {
 
     #[inline(never)]
     pub(crate) fn get<R: Rx>(rx: &mut R, seen: &mut Verifier, count: u64) -> Ended {
-        for _ in 0..count {
-            block(rx.get(seen)).map_err(Stopped::Receiving)?;
-            if seen.ended() {
-                break;
-            }
-        }
-        Ok(())
+        rx.get_all_blocking(seen, count).map_err(Stopped::Receiving)
     }
 
     #[inline(never)]
@@ -254,7 +248,7 @@ pub(crate) mod blocking {
 
     /// Runs a future to its end on this thread. One of a blocking mechanism is ready at the first poll.
     #[inline(always)]
-    fn block<F: Future>(future: F) -> F::Output {
+    pub(crate) fn block<F: Future>(future: F) -> F::Output {
         let mut future = pin!(future);
         match future.as_mut().poll(&mut task::Context::from_waker(Waker::noop())) {
             Poll::Ready(output) => output,

@@ -8,6 +8,7 @@ use std::io;
 
 use anyhow::{Result, bail};
 
+use crate::batch::blocking::block;
 use crate::case::{Case, Pattern, Role};
 use crate::executor::{Executor, Threads};
 use crate::message::{Generator, Verifier};
@@ -79,6 +80,21 @@ pub trait Rx: Send + 'static {
             }
             Ok(())
         }
+    }
+
+    /// As [`Rx::get_all`], of an end that blocks. One that is told of messages by a callback overrides it.
+    ///
+    /// # Errors
+    /// Those of [`Rx::get`].
+    #[inline(always)]
+    fn get_all_blocking(&mut self, seen: &mut Verifier, count: u64) -> io::Result<()> {
+        for _ in 0..count {
+            block(self.get(seen))?;
+            if seen.ended() {
+                break;
+            }
+        }
+        Ok(())
     }
 }
 

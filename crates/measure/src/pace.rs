@@ -23,11 +23,13 @@ const MOST_PAUSES: usize = 40;
 const GRACE: Duration = Duration::from_micros(1_500);
 /// The slowest rate tried is this part of the fastest.
 const SLOWEST: f64 = 1.0 / 256.0;
+/// And this of one that was borne, until another was not.
+const ONCE_BORNE: f64 = 0.5;
 /// A slice whose last messages had not arrived as it ended, to more than this share, was too fast: the receiver's buffer
-/// fills up, and nothing is lost only because the slice is over. Some share is always on its way to the consumer's look.
-const MAX_BEHIND: f64 = 0.05;
-/// So many may be on their way whatever the share: the last ones have just been sent, 64 of them by one call, or arrived and
-/// not been told of.
+/// fills up, and nothing is lost only because the slice is over. What was sent in the last 200 us may be on its way: who receives it
+/// is being woken.
+const MAX_BEHIND: f64 = 0.08;
+/// And so many more: the last ones have just been sent, 64 of them by one call, or arrived and not been told of.
 const FEW: f64 = 96.0;
 /// The consumer tells no more often than this.
 const TELL_NS: u64 = 25_000;
@@ -146,7 +148,7 @@ impl Pacer {
                 std::thread::sleep(GRACE * (self.feedback.len() as u32 - 1));
                 self.hear();
             }
-            let most_behind = FEW.max(slice * MAX_BEHIND);
+            let most_behind = FEW + slice * MAX_BEHIND;
             let behind = self.feedback.iter().any(|told| sent.saturating_sub(told.last.0) as f64 > most_behind);
             if self.searching {
                 self.drain();
@@ -200,8 +202,9 @@ impl Pacer {
         let (low, high) = match self.bracket {
             Some((low, high)) if high.is_finite() && too_fast => (low, self.rate.min(high)),
             Some((low, high)) if high.is_finite() => (self.rate.min(offered).max(low), high),
-            // At full speed. As long as it bears that, nothing is held back.
-            _ if too_fast => (offered * SLOWEST, offered),
+            // At full speed. As long as it bears that, nothing is held back. What it bore it may not have borne for long.
+            Some((low, _)) if too_fast => (low.min(offered) * ONCE_BORNE, offered),
+            None if too_fast => (offered * SLOWEST, offered),
             _ => (offered, f64::INFINITY),
         };
         self.bracket = Some((low, high));
@@ -259,6 +262,19 @@ mod tests {
         pacer.step(0.001, true, true);
         pacer.step(0.001, true, true);
         assert!(pacer.rate < 0.001, "{}", pacer.rate);
+    }
+
+    #[test]
+    fn what_was_borne_at_full_speed_is_near_what_is_tried_next() {
+        let (ours, _theirs) = UnixDatagram::pair().unwrap();
+        let mut pacer = Pacer::new(vec![ours], false);
+        for too_fast in [false, true, true] {
+            pacer.step(0.001, too_fast, true);
+        }
+        assert!(pacer.rate > 0.0005 && pacer.rate < 0.001, "{}", pacer.rate);
+        // Also where the time is over.
+        pacer.step(0.001, true, false);
+        assert!(pacer.rate > 0.0004 && !pacer.searching, "{}", pacer.rate);
     }
 
     #[test]

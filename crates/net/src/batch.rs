@@ -4,20 +4,15 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use crate::codec::Kind;
-use crate::codec::websocket::mask::Keys;
 use crate::connection::Connection;
 use crate::datagrams::Socket;
 use crate::event::{Endpoint, Outcome};
+use crate::frames::Frames;
 use crate::handle::Handle;
 use crate::shared::{Command, Shared};
 
-/// How many bytes are collected before they are sent.
-const MOST: usize = 64 << 10;
-/// How many datagrams are.
-const MOST_DATAGRAMS: usize = 4096;
-
-/// Collects messages for one endpoint, and sends them together: when some 64 KiB are there, when asked to, and at its end.
+/// Collects messages for one endpoint, and sends them together: when some 64 KiB are there, or 64 datagrams, when asked to, and at
+/// its end.
 ///
 /// Made by [`Handle::batch`]. A message has its place among those of other senders when the batch is sent. What cannot be
 /// sent as too much waits already stays in the batch; what is still there when the batch ends is lost, so
@@ -49,40 +44,7 @@ pub struct Batch<S = ()> {
     shared: Arc<Shared<S>>,
     to: Endpoint,
     way: Option<Way>,
-    /// Whole frames; of datagrams, the datagrams one after the other.
     frames: Frames,
-    /// How long each datagram is.
-    lengths: Vec<usize>,
-    keys: Option<Keys>,
-}
-
-/// Bytes that are sent together, and room for more: it is made once, and not cleared for each message.
-#[derive(Default)]
-pub(crate) struct Frames {
-    bytes: Vec<u8>,
-    pub(crate) filled: usize,
-}
-
-impl Frames {
-    /// So much room behind what is there.
-    #[inline]
-    pub(crate) fn room(&mut self, len: usize) -> &mut [u8] {
-        let end = self.filled + len;
-        if end > self.bytes.len() {
-            self.bytes.resize(end.max(2 * self.bytes.len()), 0);
-        }
-        &mut self.bytes[self.filled..end]
-    }
-
-    fn there(&self) -> &[u8] {
-        &self.bytes[..self.filled]
-    }
-
-    /// Takes so much away from the beginning.
-    fn drop_first(&mut self, bytes: usize) {
-        self.bytes.copy_within(bytes..self.filled, 0);
-        self.filled -= bytes;
-    }
 }
 
 /// How an endpoint is reached, looked up once.
@@ -94,11 +56,12 @@ pub(crate) enum Way {
 impl<S> Batch<S> {
     pub(crate) fn new(handle: &Handle<S>, to: Endpoint) -> Batch<S> {
         let way = handle.shared.way(to.key);
-        let keys = match &way {
-            Some(Way::Stream(connection)) if connection.masks() => Some(Keys::many()),
-            _ => None,
+        let frames = match &way {
+            Some(Way::Stream(connection)) => connection.frames(),
+            Some(Way::Datagrams(socket)) => Frames::datagrams(socket.most()),
+            None => Frames::gone(),
         };
-        Batch { shared: handle.shared.clone(), to, way, frames: Frames::default(), lengths: Vec::new(), keys }
+        Batch { shared: handle.shared.clone(), to, way, frames }
     }
 
     /// Adds a message. [`Outcome::Queued`] says that it was taken; [`Outcome::Full`] that the batch is full, and could not be
@@ -110,45 +73,51 @@ impl<S> Batch<S> {
 
     /// As [`Batch::push`], of a message that is written where it will be sent from. `write` is called if there is room, and
     /// is to write all of it: what it finds there is of earlier messages.
-    #[inline]
+    #[inline(always)]
     pub fn push_with(&mut self, len: usize, write: impl FnOnce(&mut [u8])) -> Outcome {
-        if (self.len() + len > MOST && !self.is_empty()) || self.lengths.len() >= MOST_DATAGRAMS {
+        match self.frames.put(len, write) {
+            Ok(()) => Outcome::Queued,
+            Err(write) => self.push_long(len, write),
+        }
+    }
+
+    /// As [`Batch::push_with`], where room has to be made, or nothing is taken.
+    #[inline(never)]
+    fn push_long(&mut self, len: usize, write: impl FnOnce(&mut [u8])) -> Outcome {
+        if self.way.is_none() {
+            return Outcome::Closed;
+        }
+        if len > self.frames.most() {
+            return Outcome::TooLarge;
+        }
+        if self.frames.is_full_for(len) {
             // Of datagrams that the system did not send, only the one who asks is told.
             if let outcome @ (Outcome::Full | Outcome::Closed) = self.flush() {
                 return outcome;
             }
         }
-        match &self.way {
-            Some(Way::Stream(connection)) => {
-                match connection.frame(&mut self.frames, self.keys.as_mut(), Kind::Binary, len, write) {
-                    Ok(outcome) => outcome,
-                    Err(error) => self.broken(error),
-                }
-            }
-            Some(Way::Datagrams(socket)) if len > socket.most() => Outcome::TooLarge,
-            Some(Way::Datagrams(_)) => {
-                write(self.frames.room(len));
-                self.frames.filled += len;
-                self.lengths.push(len);
-                Outcome::Queued
-            }
-            None => Outcome::Closed,
+        if let Err(error) = self.frames.make_room(len) {
+            return self.broken(error);
+        }
+        match self.frames.put_long(len, write) {
+            Ok(()) => Outcome::Queued,
+            Err(_) => Outcome::Closed,
         }
     }
 
     /// How many bytes are collected, frames included.
     pub fn len(&self) -> usize {
-        self.frames.filled
+        self.frames.len()
     }
 
     /// How many bytes are collected before they are sent unasked.
     pub fn most(&self) -> usize {
-        MOST
+        self.frames.limit()
     }
 
     /// Whether nothing is left to send.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0 && self.lengths.is_empty()
+        self.frames.is_empty()
     }
 
     /// Sends what was collected. On [`Outcome::Full`] it stays, and `Drained` tells when to try again. Of datagrams that the
@@ -156,15 +125,16 @@ impl<S> Batch<S> {
     pub fn flush(&mut self) -> Outcome {
         match &self.way {
             _ if self.is_empty() => Outcome::Sent,
-            Some(Way::Stream(connection)) => match connection.send_frames(self.frames.there()) {
+            Some(Way::Stream(connection)) => match connection.send_frames(self.frames.bytes()) {
                 Ok(Some(Outcome::Closed)) => {
                     // Nothing more will be sent there, and the connection can go.
                     self.way = None;
+                    self.frames.end();
                     Outcome::Closed
                 }
                 Ok(Some(outcome)) => {
                     if outcome.taken() {
-                        self.frames.filled = 0;
+                        self.frames.clear();
                     }
                     outcome
                 }
@@ -175,9 +145,9 @@ impl<S> Batch<S> {
                 Err(error) => self.broken(error),
             },
             Some(Way::Datagrams(socket)) => {
-                let (sent, bytes, outcome) = socket.send_many(self.frames.there(), &self.lengths, self.to.remote);
-                self.frames.drop_first(bytes);
-                self.lengths.drain(..sent);
+                let lengths = self.frames.lengths().unwrap_or_default();
+                let (sent, bytes, outcome) = socket.send_many(self.frames.bytes(), lengths, self.to.remote);
+                self.frames.drop_first(sent, bytes);
                 outcome
             }
             None => Outcome::Closed,

@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::backend::Room;
-use crate::batch::Frames;
 use crate::codec::websocket::mask::{self, Keys};
 use crate::codec::websocket::{self, Opcode, Side};
 use crate::codec::{Framing, Header, Kind, MOST_HEADER, length};
 use crate::event::Outcome;
+use crate::frames::Frames;
 use crate::limits::Limits;
 use crate::queue::Queue;
 use crate::transport::Link;
@@ -187,49 +187,13 @@ impl Connection {
     }
 
     /// Whether what is sent is masked, with keys that each sender has of its own.
-    pub(crate) fn masks(&self) -> bool {
+    fn masks(&self) -> bool {
         self.framing == Framing::WebSocket(Side::Client)
     }
 
-    /// Adds a message, framed, to bytes that will be sent by [`Connection::send_frames`]: `write` writes the `len` bytes of it.
-    ///
-    /// # Errors
-    ///
-    /// If the system has no random bytes to give.
-    #[inline]
-    pub(crate) fn frame(
-        &self,
-        frames: &mut Frames,
-        keys: Option<&mut Keys>,
-        kind: Kind,
-        len: usize,
-        write: impl FnOnce(&mut [u8]),
-    ) -> io::Result<Outcome> {
-        if len > self.most_message {
-            return Ok(Outcome::TooLarge);
-        }
-        if self.framing == Framing::Length {
-            // A header of a length that the compiler knows.
-            let head = length::bytes(len as u32);
-            let place = frames.room(head.len() + len);
-            place[..head.len()].copy_from_slice(&head);
-            write(&mut place[head.len()..]);
-            frames.filled += head.len() + len;
-            return Ok(Outcome::Queued);
-        }
-        let key = match keys {
-            Some(keys) => Some(keys.next()?),
-            None => None,
-        };
-        let header = self.header(kind, len, key);
-        let (head, place) = frames.room(header.bytes().len() + len).split_at_mut(header.bytes().len());
-        head.copy_from_slice(header.bytes());
-        write(place);
-        if let Some(key) = key {
-            mask::apply(place, key, 0);
-        }
-        frames.filled += header.bytes().len() + len;
-        Ok(Outcome::Queued)
+    /// What collects messages that are sent by [`Connection::send_frames`].
+    pub(crate) fn frames(&self) -> Frames {
+        Frames::of(self.framing, self.most_message)
     }
 
     /// Sends whole frames, all or none of them; `None` as of [`Connection::send`].

@@ -46,6 +46,7 @@ pub mod conformance;
 mod connection;
 mod datagrams;
 mod event;
+mod frames;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;

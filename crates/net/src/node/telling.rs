@@ -1,7 +1,7 @@
 //! What is told next, and when it is waited for.
 
 use std::io;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -21,18 +21,51 @@ impl<S> Node<S> {
     ///
     /// As [`Node::run`].
     pub fn poll(&mut self, timeout: Option<Duration>, mut tell: impl FnMut(Event<'_, S>)) -> io::Result<usize> {
-        let mut count = self.tell_run(&mut tell);
-        if count == 0 {
-            let Some(next) = self.advance(timeout)? else { return Ok(0) };
-            tell(self.told(next));
-            count = 1;
+        self.poll_until(timeout, |event| {
+            tell(event);
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// As [`Node::poll`], until `tell` has had enough: it is told what is left the next time.
+    ///
+    /// # Errors
+    ///
+    /// As [`Node::run`].
+    ///
+    /// ```
+    /// # use estafette_net::{Event, Node};
+    /// use std::ops::ControlFlow;
+    ///
+    /// let mut node = Node::<u32>::new()?;
+    /// let handle = node.handle();
+    /// (1..=3).for_each(|i| handle.signal(i));
+    /// let until_two = |event: Event<'_, u32>| match event {
+    ///     Event::Signal(2) => ControlFlow::Break(()),
+    ///     _ => ControlFlow::Continue(()),
+    /// };
+    /// assert_eq!(node.poll_until(None, until_two)?, 2);
+    /// assert_eq!(node.poll_until(None, until_two)?, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn poll_until(
+        &mut self,
+        timeout: Option<Duration>,
+        mut tell: impl FnMut(Event<'_, S>) -> ControlFlow<()>,
+    ) -> io::Result<usize> {
+        let mut count = 0;
+        if self.tell_run(&mut tell, &mut count).is_break() {
+            return Ok(count);
         }
-        loop {
-            count += self.tell_run(&mut tell);
-            let Some(next) = self.at_hand() else { return Ok(count) };
-            tell(self.told(next));
+        let mut next = if count == 0 { self.advance(timeout)? } else { self.at_hand() };
+        while let Some(found) = next {
             count += 1;
+            if tell(self.told(found)).is_break() || self.tell_run(&mut tell, &mut count).is_break() {
+                break;
+            }
+            next = self.at_hand();
         }
+        Ok(count)
     }
 
     /// The next event, or none if none comes in time. `None` waits for as long as it takes, or until [`Handle::stop`].
@@ -59,16 +92,19 @@ impl<S> Node<S> {
         Ok(next.map(|next| self.told(next)))
     }
 
-    /// Tells the messages that lie whole behind the last one, and how many they were.
+    /// Tells the messages that lie whole behind the last one, and counts them.
     #[inline]
-    fn tell_run(&mut self, tell: &mut impl FnMut(Event<'_, S>)) -> usize {
-        let mut count = 0;
-        let Some(run) = &mut self.run else { return count };
+    fn tell_run(
+        &mut self,
+        tell: &mut impl FnMut(Event<'_, S>) -> ControlFlow<()>,
+        count: &mut usize,
+    ) -> ControlFlow<()> {
+        let Some(run) = &mut self.run else { return ControlFlow::Continue(()) };
         while let Some(at) = run.next(&mut self.buffer) {
-            tell(Event::Message(run.from, Message { bytes: Bytes::Lent(&self.buffer[at]), kind: Kind::Binary }));
-            count += 1;
+            *count += 1;
+            tell(Event::Message(run.from, Message { bytes: Bytes::Lent(&self.buffer[at]), kind: Kind::Binary }))?;
         }
-        count
+        ControlFlow::Continue(())
     }
 
     pub(super) fn told(&mut self, next: Next<S>) -> Event<'_, S> {

@@ -2,11 +2,13 @@
 
 use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
+use std::ops::ControlFlow;
 
 use estafette_measure::{Generator, Rx, Tx, Verifier};
 use estafette_net::{Batch, Endpoint, Handle, Outcome};
 
 use super::super::frames::TOGETHER;
+use super::super::udp::MAX_DATAGRAM;
 use super::side::Held;
 use crate::buffer::Buffer;
 
@@ -47,8 +49,8 @@ impl Sending {
 
     /// Lets messages leave together; datagrams, if they are.
     pub(super) fn together(mut self, datagrams: bool) -> Sending {
-        let most = if datagrams { DATAGRAMS * self.message.len() } else { TOGETHER };
-        self.together = Some(most.min(TOGETHER));
+        let most = if datagrams { (DATAGRAMS * self.message.len()).min(MAX_DATAGRAM) } else { TOGETHER };
+        self.together = Some(most);
         self
     }
 
@@ -91,7 +93,10 @@ impl Sending {
         }
         let Some(batch) = &mut self.batch else { return Ok(()) };
         let len = self.message.len();
-        taken(batch.push_with(len, |message| next.fill(message)))?;
+        let pushed = batch.push_with(len, |message| next.fill(message));
+        if !pushed.taken() {
+            taken(pushed)?;
+        }
         // The next one has to fit.
         if batch.len() + len > most { self.leave() } else { Ok(()) }
     }
@@ -150,5 +155,15 @@ impl Rx for Receiving {
     #[inline(always)]
     fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
         ready(self.side.next(|message| seen.bytes(message)))
+    }
+
+    #[inline(always)]
+    fn get_all_blocking(&mut self, seen: &mut Verifier, count: u64) -> io::Result<()> {
+        let mut left = count;
+        self.side.look_at(|message| {
+            seen.bytes(message);
+            left -= 1;
+            if left == 0 || seen.ended() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })
     }
 }

@@ -3,6 +3,8 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
+use std::mem;
+use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -108,6 +110,40 @@ impl Side {
     fn until(&mut self, holds: impl Fn(&State) -> bool) -> io::Result<()> {
         while !holds(&self.state) {
             self.once()?;
+        }
+        Ok(())
+    }
+
+    /// Lets somebody look at messages, as the node tells them, until they have seen enough.
+    #[inline(always)]
+    fn look_at(&mut self, mut look: impl FnMut(&[u8]) -> ControlFlow<()>) -> io::Result<()> {
+        while let Some(message) = self.state.inbox.pop_front() {
+            if look(&message).is_break() {
+                return Ok(());
+            }
+        }
+        let timeout = self.state.lossy.then_some(PATIENCE);
+        let (mut enough, mut noted) = (false, Ok(()));
+        while !enough {
+            let told = self.node.poll_until(timeout, |event| {
+                let goes_on = match event {
+                    Event::Message(from, message) => {
+                        if self.state.follows {
+                            self.state.peer = Some(from);
+                        }
+                        let seen = look(&message);
+                        enough = seen.is_break();
+                        return seen;
+                    }
+                    event => self.state.note(event),
+                };
+                noted = goes_on;
+                if noted.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            })?;
+            mem::replace(&mut noted, Ok(()))?;
+            if told == 0 {
+                return Err(ErrorKind::TimedOut.into());
+            }
         }
         Ok(())
     }
@@ -252,6 +288,16 @@ impl Held {
                 drop(room.changed.wait_while(room.lock(), waits).unwrap_or_else(PoisonError::into_inner));
                 if drained() { Ok(()) } else { Err(ErrorKind::BrokenPipe.into()) }
             }
+        }
+    }
+
+    /// Lets somebody look at messages until they have seen enough.
+    #[inline(always)]
+    pub(super) fn look_at(&mut self, look: impl FnMut(&[u8]) -> ControlFlow<()>) -> io::Result<()> {
+        match self {
+            Held::Alone(side) => side.look_at(look),
+            Held::Shared(side) => side.borrow_mut().look_at(look),
+            Held::Elsewhere(_) => Err(ErrorKind::Unsupported.into()),
         }
     }
 

@@ -42,13 +42,34 @@ impl Keys {
     /// If the system has no random bytes to give.
     #[inline]
     pub(crate) fn next(&mut self) -> io::Result<[u8; 4]> {
+        loop {
+            match self.at_hand() {
+                Some(key) => return Ok(key),
+                None => self.refill()?,
+            }
+        }
+    }
+
+    /// The next of those that are there.
+    #[inline(always)]
+    pub(crate) fn at_hand(&mut self) -> Option<[u8; 4]> {
+        let key = self.pool.get(self.next..)?.first_chunk()?;
+        self.next += key.len();
+        Some(*key)
+    }
+
+    /// Asks the system for more where there are none.
+    ///
+    /// # Errors
+    ///
+    /// As [`Keys::next`].
+    #[cold]
+    pub(crate) fn refill(&mut self) -> io::Result<()> {
         if self.next == self.pool.len() {
             getrandom::fill(&mut self.pool[..]).map_err(io::Error::other)?;
             self.next = 0;
         }
-        let key = &self.pool[self.next..self.next + 4];
-        self.next += 4;
-        Ok([key[0], key[1], key[2], key[3]])
+        Ok(())
     }
 }
 

@@ -82,6 +82,29 @@ pub(crate) fn header(opcode: Opcode, len: usize, key: Option<[u8; 4]>) -> Header
     header
 }
 
+/// Writes to the beginning of `room` what is before a message of bytes of this length, and returns it. At its end there is a place
+/// for the key of a mask, if there is to be one.
+#[inline(always)]
+pub(crate) fn binary(room: &mut [u8], len: usize, masked: bool) -> Option<&mut [u8]> {
+    let (key, mask) = if masked { (4, 0x80) } else { (0, 0) };
+    // Lengths that the compiler knows: what is copied is small.
+    let (second, head) = match len {
+        0..=125 => (len as u8, room.get_mut(..2 + key)?),
+        126..=0xffff => {
+            let head = room.get_mut(..4 + key)?;
+            head[2..4].copy_from_slice(&(len as u16).to_be_bytes());
+            (126, head)
+        }
+        _ => {
+            let head = room.get_mut(..10 + key)?;
+            head[2..10].copy_from_slice(&(len as u64).to_be_bytes());
+            (127, head)
+        }
+    };
+    head[..2].copy_from_slice(&[BINARY, mask | second]);
+    Some(head)
+}
+
 /// A whole control frame.
 pub(crate) fn control(opcode: Opcode, payload: &[u8], key: Option<[u8; 4]>) -> Vec<u8> {
     debug_assert!(opcode.is_control() && payload.len() <= MOST_CONTROL);

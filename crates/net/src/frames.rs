@@ -1,0 +1,290 @@
+//! Whole frames, one behind the other, that are to be sent together.
+
+use std::io;
+
+use crate::codec::websocket::mask::{self, Keys};
+use crate::codec::websocket::{self, Side};
+use crate::codec::{Framing, MOST_HEADER, length};
+
+/// How many bytes are collected before they are sent.
+const MOST: usize = 64 << 10;
+/// How many datagrams are, and how many bytes of them: what one system call takes.
+const MOST_DATAGRAMS: usize = 64;
+const MOST_OF_DATAGRAMS: usize = 65_507;
+
+/// Frames, and room for more: it is made once, and not cleared for each message.
+pub(crate) struct Frames {
+    bytes: Vec<u8>,
+    filled: usize,
+    /// How many bytes are collected, unless one frame is longer than that alone, and for how many of them there is room.
+    limit: usize,
+    end: usize,
+    shape: Shape,
+    /// The longest message.
+    most: usize,
+}
+
+/// What is around a message.
+enum Shape {
+    Bare,
+    Length,
+    /// The keys of a client.
+    WebSocket(Option<Keys>),
+    /// How long each is.
+    Datagrams(Vec<usize>),
+    /// Nothing is taken any more.
+    Gone,
+}
+
+impl Frames {
+    pub(crate) fn of(framing: Framing, most: usize) -> Frames {
+        Frames::new(
+            match framing {
+                Framing::Raw => Shape::Bare,
+                Framing::Length => Shape::Length,
+                Framing::WebSocket(side) => Shape::WebSocket((side == Side::Client).then(Keys::many)),
+            },
+            most,
+        )
+    }
+
+    pub(crate) fn datagrams(most: usize) -> Frames {
+        Frames::new(Shape::Datagrams(Vec::new()), most)
+    }
+
+    pub(crate) fn gone() -> Frames {
+        Frames::new(Shape::Gone, usize::MAX)
+    }
+
+    fn new(shape: Shape, most: usize) -> Frames {
+        let limit = if let Shape::Datagrams(_) = shape { MOST_OF_DATAGRAMS } else { MOST };
+        Frames { bytes: Vec::new(), filled: 0, limit, end: 0, shape, most }
+    }
+
+    /// Puts a message of `len` bytes, which `write` writes, behind the others, if there is room for it by now.
+    ///
+    /// # Errors
+    ///
+    /// `write`, if there is none, as [`Frames::make_room`] makes.
+    #[inline(always)]
+    pub(crate) fn put<W: FnOnce(&mut [u8])>(&mut self, len: usize, write: W) -> Result<(), W> {
+        self.put_before(self.end, len, write)
+    }
+
+    /// As [`Frames::put`], of a message for which room was made, however long it is.
+    pub(crate) fn put_long<W: FnOnce(&mut [u8])>(&mut self, len: usize, write: W) -> Result<(), W> {
+        self.put_before(self.bytes.len(), len, write)
+    }
+
+    #[inline(always)]
+    fn put_before<W: FnOnce(&mut [u8])>(&mut self, end: usize, len: usize, write: W) -> Result<(), W> {
+        let Frames { bytes, filled, shape, most, .. } = self;
+        let Some(room) = bytes.get_mut(*filled..end).filter(|_| len <= *most) else { return Err(write) };
+        let mut key = None;
+        let head = match shape {
+            Shape::Bare => 0,
+            Shape::Length => {
+                let Some(head) = room.first_chunk_mut() else { return Err(write) };
+                *head = length::bytes(len as u32);
+                head.len()
+            }
+            Shape::WebSocket(keys) => {
+                let Some(head) = websocket::binary(room, len, keys.is_some()) else { return Err(write) };
+                if let Some(keys) = keys {
+                    let (Some(place), Some(next)) = (head.last_chunk_mut(), keys.at_hand()) else { return Err(write) };
+                    *place = next;
+                    key = Some(next);
+                }
+                head.len()
+            }
+            Shape::Datagrams(lengths) if lengths.len() < MOST_DATAGRAMS => 0,
+            Shape::Datagrams(_) | Shape::Gone => return Err(write),
+        };
+        let Some(message) = room.get_mut(head..).and_then(|room| room.get_mut(..len)) else { return Err(write) };
+        // Counted when it is there: should this panic, it is not sent.
+        write(message);
+        if let Some(key) = key {
+            mask::apply(message, key, 0);
+        }
+        if let Shape::Datagrams(lengths) = shape {
+            lengths.push(len);
+        }
+        *filled += head + len;
+        Ok(())
+    }
+
+    /// Makes room for a message of `len` bytes.
+    ///
+    /// # Errors
+    ///
+    /// If the system has no random bytes to give for a mask.
+    pub(crate) fn make_room(&mut self, len: usize) -> io::Result<()> {
+        let end = self.filled + self.around() + len;
+        if end > self.bytes.len() {
+            self.bytes.resize(end.max((2 * self.bytes.len()).min(self.limit)), 0);
+        }
+        self.end = self.bytes.len().min(self.limit);
+        match &mut self.shape {
+            Shape::WebSocket(Some(keys)) => keys.refill(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a message of `len` bytes is to wait until these have been sent.
+    pub(crate) fn is_full_for(&self, len: usize) -> bool {
+        let over = !self.is_empty() && self.filled + self.around() + len > self.limit;
+        over || self.lengths().is_some_and(|lengths| lengths.len() >= MOST_DATAGRAMS)
+    }
+
+    /// How much is around a message at most.
+    fn around(&self) -> usize {
+        match self.shape {
+            Shape::Length | Shape::WebSocket(_) => MOST_HEADER,
+            Shape::Bare | Shape::Datagrams(_) | Shape::Gone => 0,
+        }
+    }
+
+    /// How many bytes are collected.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Takes nothing any more.
+    pub(crate) fn end(&mut self) {
+        self.shape = Shape::Gone;
+    }
+
+    /// The longest message that is taken.
+    pub(crate) fn most(&self) -> usize {
+        self.most
+    }
+
+    /// How many bytes there are.
+    pub(crate) fn len(&self) -> usize {
+        self.filled
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.filled == 0 && self.lengths().is_none_or(<[usize]>::is_empty)
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.filled]
+    }
+
+    /// How long each is, of datagrams.
+    pub(crate) fn lengths(&self) -> Option<&[usize]> {
+        match &self.shape {
+            Shape::Datagrams(lengths) => Some(lengths),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.drop_first(0, self.filled);
+    }
+
+    /// Takes so many datagrams, or just bytes, away from the beginning.
+    pub(crate) fn drop_first(&mut self, datagrams: usize, bytes: usize) {
+        self.bytes.copy_within(bytes..self.filled, 0);
+        self.filled -= bytes;
+        if let Shape::Datagrams(lengths) = &mut self.shape {
+            lengths.drain(..datagrams);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::codec::websocket::{Opcode, header};
+
+    /// Adds a message as a batch does. Whether it was taken.
+    fn push(frames: &mut Frames, message: &[u8]) -> bool {
+        let write = |place: &mut [u8]| place.copy_from_slice(message);
+        frames.put(message.len(), write).is_ok() || {
+            frames.make_room(message.len()).unwrap();
+            frames.put_long(message.len(), write).is_ok()
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn they_are_what_a_connection_writes_one_by_one(
+            messages in prop::collection::vec((prop_oneof![0_usize..300, 65_530_usize..65_540], any::<u8>()), 1..20),
+            which in 0_usize..3,
+        ) {
+            let framing = [Framing::Raw, Framing::Length, Framing::WebSocket(Side::Server)][which];
+            let mut frames = Frames::of(framing, usize::MAX);
+            let mut expected = Vec::new();
+            for (len, byte) in messages {
+                let message = vec![byte; len];
+                prop_assert!(push(&mut frames, &message));
+                match framing {
+                    Framing::Raw => {}
+                    Framing::Length => expected.extend(length::bytes(len as u32)),
+                    Framing::WebSocket(_) => expected.extend(header(Opcode::Binary, len, None).bytes()),
+                }
+                expected.extend(message);
+            }
+            prop_assert!(frames.bytes() == expected);
+        }
+
+        #[test]
+        fn a_client_masks_each_message_with_its_own_key(lengths in prop::collection::vec(0_usize..300, 1..20)) {
+            let mut frames = Frames::of(Framing::WebSocket(Side::Client), usize::MAX);
+            for &len in &lengths {
+                prop_assert!(push(&mut frames, &vec![7; len]));
+            }
+            let mut rest = frames.bytes();
+            for &len in &lengths {
+                let around = header(Opcode::Binary, len, Some([0; 4])).bytes().len();
+                let (frame, behind) = rest.split_at(around + len);
+                let (head, masked) = frame.split_at(around);
+                let key = *head.last_chunk().unwrap();
+                prop_assert!(head == header(Opcode::Binary, len, Some(key)).bytes());
+                let mut message = masked.to_vec();
+                mask::apply(&mut message, key, 0);
+                prop_assert_eq!(message, vec![7; len]);
+                rest = behind;
+            }
+            prop_assert!(rest.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_was_not_written_whole_is_not_among_them() {
+        let mut frames = Frames::of(Framing::Length, usize::MAX);
+        assert!(push(&mut frames, b"one"));
+        frames.make_room(100).unwrap();
+        let cut = AssertUnwindSafe(|| frames.put_long(100, |_| panic!("as is meant")).is_ok());
+        assert!(catch_unwind(cut).is_err());
+        assert!(push(&mut frames, b"two"));
+        assert_eq!(frames.bytes(), b"\0\0\0\x03one\0\0\0\x03two");
+    }
+
+    #[test]
+    fn datagrams_are_as_many_as_one_call_takes() {
+        let mut frames = Frames::datagrams(MOST_OF_DATAGRAMS);
+        for _ in 0..MOST_DATAGRAMS {
+            assert!(!frames.is_full_for(8) && push(&mut frames, &[1; 8]));
+        }
+        assert!(frames.is_full_for(8) && !push(&mut frames, &[1; 8]));
+        frames.drop_first(60, 480);
+        assert_eq!((frames.lengths(), frames.len()), (Some(&[8; 4][..]), 32));
+        assert!(!frames.is_full_for(MOST_OF_DATAGRAMS - 32) && frames.is_full_for(MOST_OF_DATAGRAMS - 31));
+    }
+
+    #[test]
+    fn nothing_is_taken_that_is_too_long_or_after_the_end() {
+        let mut frames = Frames::of(Framing::Length, 10);
+        assert!(!push(&mut frames, &[0; 11]) && push(&mut frames, &[0; 10]));
+        frames.end();
+        assert!(!push(&mut frames, &[]));
+        assert_eq!(frames.len(), 14);
+    }
+}
