@@ -259,8 +259,9 @@ impl Connection {
     fn write_through(&self, out: &mut Outgoing, header: Header, payload: &[u8]) -> io::Result<Outcome> {
         let (mut head, mut rest) = (header.bytes(), payload);
         // To copy a little takes less than to tell the system of two places.
-        let mut small = [0; MOST_HEADER + SMALL];
+        let mut small;
         if !head.is_empty() && rest.len() <= SMALL {
+            small = [0; MOST_HEADER + SMALL];
             let (before, behind) = small.split_at_mut(head.len());
             before.copy_from_slice(head);
             behind[..rest.len()].copy_from_slice(rest);

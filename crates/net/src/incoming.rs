@@ -417,12 +417,22 @@ impl Incoming {
         let holds = self.held.len() + self.left + self.decoder.holds();
         let unfinished = &self.connection.holdings().unfinished;
         let before = std::mem::replace(&mut self.counted, holds);
-        if holds <= before {
+        if holds == before {
+            return Ok(());
+        }
+        if holds < before {
             unfinished.fetch_sub(before - holds, Ordering::Relaxed);
             return Ok(());
         }
         let all = unfinished.fetch_add(holds - before, Ordering::Relaxed) + (holds - before);
         if all > limits.unfinished { Err(Reason::NoRoom) } else { Ok(()) }
+    }
+
+    /// Whether nothing is left to be done in this turn, once the message that was found last has been told.
+    pub(crate) fn is_done_with(&self, window: &Window, limits: &Limits) -> bool {
+        let nothing_left = window.start == window.end && !window.more && !window.long;
+        let noted = self.armed.is_some() || limits.idle.is_none();
+        nothing_left && noted && self.counted == 0 && self.filled == 0 && self.failed.is_none()
     }
 
     /// Takes no interest in what still comes, and lets go of what is there.

@@ -214,9 +214,8 @@ impl<S> Node<S> {
         Ok(())
     }
 
-    /// Begins a turn: waits, unless there is something to do, and looks at what has become ready.
+    /// Begins a turn, at the time that the clock shows: waits, unless there is something to do, and looks at what has become ready.
     fn turn(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        self.clock = Instant::now();
         self.signals();
         self.now.append(&mut self.later);
         let busy = !self.now.is_empty() || !self.outbox.is_empty();

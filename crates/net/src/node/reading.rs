@@ -81,12 +81,14 @@ impl<S> Node<S> {
                     let rule = incoming.decoder.rule();
                     self.run = rule.map(|rule| Run::new(Endpoint::new(key), rule, window.rest()));
                 }
-                self.current = Some((index, window));
                 if incoming.ending.is_some() {
                     // Nobody wants it any more.
+                    self.current = Some((index, window));
                     incoming.release_told(&place);
                     return None;
                 }
+                let done = matches!(place, Place::Shared(_)) && incoming.is_done_with(&window, &self.shared.limits);
+                self.current = (!done).then_some((index, window));
                 return Some(Next::Message(Endpoint::new(key), place, kind));
             }
             Progress::Open => {

@@ -145,15 +145,15 @@ impl<S> Node<S> {
             if waited && timeout == Some(Duration::ZERO) || self.shared.stopped.load(Ordering::SeqCst) {
                 return Ok(None);
             }
+            self.clock = Instant::now();
             let left = match timeout {
                 None => None,
                 Some(timeout) => {
-                    let now = Instant::now();
-                    let until = *until.get_or_insert_with(|| after(now, timeout));
-                    if waited && now >= until {
+                    let until = *until.get_or_insert_with(|| after(self.clock, timeout));
+                    if waited && self.clock >= until {
                         return Ok(None);
                     }
-                    Some(until.saturating_duration_since(now))
+                    Some(until.saturating_duration_since(self.clock))
                 }
             };
             self.turn(left)?;
