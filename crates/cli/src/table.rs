@@ -236,14 +236,21 @@ pub(crate) fn caveats(ranking: &Ranking) -> String {
             } else {
                 String::new()
             };
-            text.push_str(&format!(
-                "  {} lost {} of the messages it was given{more}\n",
-                row.spec.name,
-                percent(result.lost)
-            ));
+            let (name, lost) = (&row.spec.name, percent(result.lost));
+            let words = format!("{name} lost {lost} of the messages it was given{more}{}", offered(ranking, result));
+            text.push_str(&wrapped("  ", &words));
         }
     }
     text
+}
+
+/// What was sent and what arrived of a stream of which something was lost.
+fn offered(ranking: &Ranking, result: &RowResult) -> String {
+    if ranking.cell.pattern.asks() || ranking.cell.load != Load::Saturated || result.lost >= 1.0 {
+        return String::new();
+    }
+    let delivered = 1e9 / result.metric_ns;
+    format!(": {} offered, {} delivered", units::rate(delivered / (1.0 - result.lost)), units::rate(delivered))
 }
 
 /// A mechanism's name without its scope, which the heading has.

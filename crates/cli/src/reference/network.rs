@@ -6,7 +6,7 @@
 //! processes stands in a table of its own.
 
 use estafette_measure::case::{Cell, Load, Pattern, Place};
-use estafette_measure::ranking::{Ranking, RowResult};
+use estafette_measure::ranking::{Ranking, Row, RowResult};
 use estafette_measure::spec::{Loss, Scope, Wait};
 use estafette_measure::units;
 
@@ -25,11 +25,14 @@ const TRANSPORTS: [(&str, &str); 7] = [
 ];
 /// The order in which they are shown: the reference's, then the others.
 const ORDER: [&str; 7] = ["UDP", "TCP", "Framed TCP", "WebSocket", "TLS, framed", "UNIX, framed", "QUIC"];
-/// Libraries whose name does not tell the transport.
-const NAMED: [(&str, &str, &str); 3] = [
+/// Libraries whose name does not tell the transport: those that keep messages apart over TCP do so by frames of their own.
+const NAMED: [(&str, &str, &str); 6] = [
     ("tokio-tungstenite", "WebSocket", "tokio-tungstenite"),
     ("fastwebsockets", "WebSocket", "fastwebsockets"),
     ("quic", "QUIC", "quinn"),
+    ("zeromq", "Framed TCP", "ZeroMQ"),
+    ("nng", "Framed TCP", "nng"),
+    ("zenoh", "Framed TCP", "zenoh"),
 ];
 /// Libraries beside each other in one table: with the two ways by hand it is at most 100 columns wide.
 const LIBRARIES: usize = 3;
@@ -80,26 +83,42 @@ fn added(ns: f64, by_hand: f64) -> String {
 
 /// The tables of a record; nothing where no network was measured in these cells.
 pub(crate) fn tables(rankings: &[Ranking]) -> String {
-    let tables: Vec<String> = SHOWN.iter().flat_map(|shown| table(shown, rankings)).collect();
+    let tables: Vec<String> = SHOWN.iter().flat_map(|shown| table(shown, rankings)).chain(costs(rankings)).collect();
     match &*tables {
         [] => String::new(),
         _ => format!("In the shape of message-io-performance\n\n{}\n", tables.join("\n")),
     }
 }
 
+/// What the first of the tables takes for every GiB.
+fn costs(rankings: &[Ranking]) -> Option<String> {
+    let [throughput, ..] = &SHOWN;
+    let messages = (1_u64 << 30) as f64 / throughput.length as f64;
+    let ranking = rankings.iter().find(|ranking| is_of(throughput, ranking) && ranking.cell.payload.len() == CHUNK)?;
+    let mut rows: Vec<_> = ranking.rows.iter().filter(|row| !row.control && parts(&row.spec.name).is_some()).collect();
+    let place = |row: &&Row| parts(&row.spec.name).and_then(|(at, _)| ORDER.iter().position(|known| *known == at));
+    rows.sort_by_key(place);
+    let rows = rows.into_iter().filter_map(|row| {
+        let (transport, library) = parts(&row.spec.name)?;
+        let cpu = row.result.as_ref().and_then(|result| result.cpu_ns).map(|ns| units::duration(ns * messages));
+        let calls = row.calls.map(|calls| units::grouped((calls * messages).round() as u64));
+        cpu.as_ref().or(calls.as_ref())?;
+        let figure = |figure: Option<String>| figure.unwrap_or_else(|| String::from("-"));
+        Some(vec![transport.to_owned(), plain(library), figure(cpu), figure(calls)])
+    });
+    let rows: Vec<Vec<String>> = rows.collect();
+    let headers = ["", "by", "processor time", "system calls"];
+    let table = columns(&headers, &[Left, Left, Right, Right], &rows);
+    (!rows.is_empty()).then(|| format!("{}{table}", wrapped("", "What 1 GiB of that stream takes, of both processes")))
+}
+
 /// A transport, a library and what it measured.
 type Entry<'a> = (&'static str, &'a str, &'a RowResult);
 
 fn table(shown: &Shown, rankings: &[Ranking]) -> Vec<String> {
-    let there = |ranking: &&Ranking| {
-        let cell = &ranking.cell;
-        let usual = cell.wait == Wait::Block && cell.load == Load::Saturated && cell.capacity == Cell::CAPACITY;
-        let place = if shown.pattern.in_one_thread() { Place::SameCore } else { Place::OtherCore };
-        cell.scope == Scope::Network && cell.pattern == shown.pattern && usual && cell.place == place
-    };
     let entries: Vec<Entry<'_>> = rankings
         .iter()
-        .filter(there)
+        .filter(|ranking| is_of(shown, ranking))
         .flat_map(|ranking| ranking.rows.iter().map(move |row| (ranking.cell.payload.len(), row)))
         .filter_map(|(len, row)| {
             let says_which = row.spec.loss == Loss::Counted && shown.length == BYTE;
@@ -119,6 +138,14 @@ fn table(shown: &Shown, rankings: &[Ranking]) -> Vec<String> {
         return Vec::new();
     }
     libraries.chunks(LIBRARIES).map(|libraries| part(shown, &entries, libraries)).collect()
+}
+
+/// Whether a cell is one of those that a table shows, whatever the length of its messages.
+fn is_of(shown: &Shown, ranking: &Ranking) -> bool {
+    let cell = &ranking.cell;
+    let usual = cell.wait == Wait::Block && cell.load == Load::Saturated && cell.capacity == Cell::CAPACITY;
+    let place = if shown.pattern.in_one_thread() { Place::SameCore } else { Place::OtherCore };
+    cell.scope == Scope::Network && cell.pattern == shown.pattern && usual && cell.place == place
 }
 
 const BASIC: &str = "basic";
@@ -186,7 +213,8 @@ mod tests {
         ] {
             assert_eq!(parts(name), Some((transport, library)), "{name}");
         }
-        assert_eq!(parts("network/zenoh"), None);
+        assert_eq!(parts("network/zenoh"), Some(("Framed TCP", "zenoh")));
+        assert_eq!(parts("network/other"), None);
         assert_eq!(parts("process/udp"), None);
     }
 
