@@ -297,7 +297,7 @@ impl Held {
         match self {
             Held::Alone(side) => side.look_at(look),
             Held::Shared(side) => side.borrow_mut().look_at(look),
-            Held::Elsewhere(_) => Err(ErrorKind::Unsupported.into()),
+            Held::Elsewhere(..) => Err(ErrorKind::Unsupported.into()),
         }
     }
 
