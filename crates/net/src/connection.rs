@@ -2,7 +2,8 @@
 //!
 //! A message is written at once, under a lock that is held for as long as one system call takes. What the system has no room
 //! for waits in a queue; the node's thread writes it when the system says that there is room. While anything waits,
-//! everything else is put behind it, so that frames never interleave and messages keep their order.
+//! everything else is put behind it, so that frames never interleave and messages keep their order. Messages of several threads
+//! at the same time leave together: see [`crate::gate`].
 
 mod ending;
 
@@ -16,11 +17,15 @@ use crate::codec::websocket::{self, Opcode, Side};
 use crate::codec::{Framing, Header, Kind, MOST_HEADER, length};
 use crate::event::Outcome;
 use crate::frames::Frames;
+use crate::gate::{Brought, Gate};
 use crate::limits::Limits;
 use crate::queue::Queue;
 use crate::transport::Link;
 
 use self::ending::refuse;
+
+/// How often a sender writes what others brought meanwhile, before they wait for it.
+const ROUNDS: u32 = 8;
 
 /// A message of at most so many bytes is copied behind its header.
 const SMALL: usize = 256;
@@ -85,6 +90,8 @@ pub(crate) struct Connection {
     most_queue: usize,
     most_queues: usize,
     holdings: Arc<Holdings>,
+    /// Who writes, of several threads that send at the same time.
+    gate: Gate,
     outgoing: Mutex<Outgoing>,
 }
 
@@ -131,6 +138,7 @@ impl Connection {
             most_queue: limits.queue,
             most_queues: limits.queues,
             holdings,
+            gate: Gate::new(),
             outgoing: Mutex::new(outgoing),
         }
     }
@@ -170,20 +178,82 @@ impl Connection {
         if payload.len() > self.most_message {
             return Ok(Some(Outcome::TooLarge));
         }
+        let first = self.gate.enter();
+        if !first && !self.masks() {
+            match self.gate.bring(self.header(kind, payload.len(), None).bytes(), payload) {
+                Brought::TakenAlong => return Ok(Some(Outcome::Sent)),
+                Brought::First => {
+                    let mut out = self.lock();
+                    let written = self.write_brought(&mut out);
+                    return self.leave(&mut out, written.map(|()| Some(Outcome::Sent)));
+                }
+                Brought::NoRoom => {}
+            }
+        }
         let mut out = self.lock();
+        let sent = self.send_now(&mut out, kind, payload);
+        if first { self.leave(&mut out, sent) } else { self.or_broken(&mut out, sent) }
+    }
+
+    #[inline]
+    fn send_now(&self, out: &mut Outgoing, kind: Kind, payload: &[u8]) -> io::Result<Option<Outcome>> {
+        if self.gate.has_any() {
+            self.write_brought(out)?;
+        }
         let outcome = match out.phase {
-            Phase::Open if out.ends => Ok(Outcome::Closed),
+            Phase::Open if out.ends => Outcome::Closed,
             Phase::Open if out.queue.is_empty() && !self.masks() => {
                 let header = self.header(kind, payload.len(), None);
-                self.write_through(&mut out, header, payload)
+                self.write_through(out, header, payload)?
             }
-            Phase::Open => self.put_behind(&mut out, kind, payload),
-            Phase::Opening if !out.ends => self.put_behind(&mut out, kind, payload),
-            Phase::Opening | Phase::Finishing => Ok(Outcome::Closed),
-            Phase::Closing | Phase::Closed => Ok(refuse(&mut out)),
+            Phase::Open => self.put_behind(out, kind, payload)?,
+            Phase::Opening if !out.ends => self.put_behind(out, kind, payload)?,
+            Phase::Opening | Phase::Finishing => Outcome::Closed,
+            Phase::Closing | Phase::Closed => refuse(out),
             Phase::Moved => return Ok(None),
         };
-        self.or_broken(&mut out, outcome).map(Some)
+        Ok(Some(outcome))
+    }
+
+    /// Writes what other threads brought, before anything else.
+    #[cold]
+    fn write_brought(&self, out: &mut Outgoing) -> io::Result<()> {
+        self.write_whole(out, &self.gate.take())
+    }
+
+    /// Writes frames whose senders were told that they are sent.
+    fn write_whole(&self, out: &mut Outgoing, frames: &[u8]) -> io::Result<()> {
+        match out.phase {
+            Phase::Open if out.queue.is_empty() => self.write_through(out, Header::NONE, frames).map(drop),
+            Phase::Open => {
+                self.push(out, frames);
+                Ok(())
+            }
+            // The connection ended before the peer had them.
+            _ => {
+                out.unwritten += frames.len();
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes what others brought meanwhile, and has the next one be the first. Who sends goes on soon: after some rounds the others
+    /// wait for their turn.
+    #[inline]
+    fn leave<T>(&self, out: &mut Outgoing, sent: io::Result<T>) -> io::Result<T> {
+        let mut sent = self.or_broken(out, sent);
+        let (mut rounds, mut spare) = (0, Vec::new());
+        loop {
+            self.gate.set_open(rounds < ROUNDS && out.phase == Phase::Open && out.queue.is_empty() && !out.ends);
+            let Some(frames) = self.gate.leave(spare) else { return sent };
+            let written = self.write_whole(out, &frames);
+            if let Err(error) = self.or_broken(out, written) {
+                sent = Err(error);
+            }
+            rounds += 1;
+            spare = frames;
+            spare.clear();
+        }
     }
 
     /// Whether what is sent is masked, with keys that each sender has of its own.
@@ -203,6 +273,10 @@ impl Connection {
     /// As [`Connection::send`].
     pub(crate) fn send_frames(&self, frames: &[u8]) -> io::Result<Option<Outcome>> {
         let mut out = self.lock();
+        if self.gate.has_any() {
+            let written = self.write_brought(&mut out);
+            self.or_broken(&mut out, written)?;
+        }
         match out.phase {
             Phase::Open if out.queue.is_empty() && !out.ends => {
                 let outcome = self.write_through(&mut out, Header::NONE, frames);

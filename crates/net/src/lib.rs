@@ -50,6 +50,7 @@ mod frames;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod gate;
 mod handle;
 mod incoming;
 mod limits;

@@ -1,7 +1,7 @@
 //! Models of what the threads around a node agree upon: loom runs every order of events, and every value each load may see.
 //! Who is never woken, or never told, is a deadlock here. `RUSTFLAGS="--cfg loom" cargo test --release` in this folder runs them.
 //!
-//! What is modelled is the library's own: two of its files. What they stand on is made up here.
+//! What is modelled is the library's own: three of its files. What they stand on is made up here.
 #![cfg(all(loom, test))]
 
 #[path = "../../src/asleep.rs"]
@@ -9,9 +9,12 @@ mod asleep;
 #[path = "../../src/datagrams.rs"]
 #[allow(dead_code, reason = "the models send one datagram at a time")]
 mod datagrams;
+#[path = "../../src/gate.rs"]
+mod gate;
 
 mod room;
 mod sleep;
+mod taking_along;
 
 /// Tries the orders in which threads that could go on are stopped three times at most: of three threads there are too many for
 /// all to be tried. Loom's authors find two or three enough.

@@ -28,6 +28,8 @@ impl Connection {
         out.returns = false;
         match out.phase {
             Phase::Open => {
+                let written = self.write_brought(&mut out);
+                self.or_broken(&mut out, written)?;
                 let finished = self.control(&mut out, Opcode::Close, farewell).and_then(|()| {
                     out.phase = Phase::Finishing;
                     self.drain(&mut out)
@@ -56,7 +58,10 @@ impl Connection {
             Phase::Closing | Phase::Closed | Phase::Moved => return Ok(false),
             // Who finished has said good-bye.
             Phase::Opening | Phase::Finishing => {}
-            Phase::Open => self.control(&mut out, Opcode::Close, farewell)?,
+            Phase::Open => {
+                self.write_brought(&mut out)?;
+                self.control(&mut out, Opcode::Close, farewell)?;
+            }
         }
         out.phase = Phase::Closing;
         self.drain(&mut out)?;
@@ -103,7 +108,7 @@ impl Connection {
     fn drop_queue(&self, out: &mut Outgoing) {
         // Before it has come about, that is a request, and no message.
         if out.phase != Phase::Opening {
-            out.unwritten += out.queue.len();
+            out.unwritten += out.queue.len() + self.gate.take().len();
         }
         self.holdings.queued.fetch_sub(out.queue.len(), Ordering::Relaxed);
         out.queue.clear();
