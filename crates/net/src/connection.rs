@@ -6,6 +6,7 @@
 //! at the same time leave together: see [`crate::gate`].
 
 mod ending;
+mod several;
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,9 +24,6 @@ use crate::queue::Queue;
 use crate::transport::Link;
 
 use self::ending::refuse;
-
-/// How often a sender writes what others brought meanwhile, before they wait for it.
-const ROUNDS: u32 = 8;
 
 /// A message of at most so many bytes is copied behind its header.
 const SMALL: usize = 256;
@@ -213,47 +211,6 @@ impl Connection {
             Phase::Moved => return Ok(None),
         };
         Ok(Some(outcome))
-    }
-
-    /// Writes what other threads brought, before anything else.
-    #[cold]
-    fn write_brought(&self, out: &mut Outgoing) -> io::Result<()> {
-        self.write_whole(out, &self.gate.take())
-    }
-
-    /// Writes frames whose senders were told that they are sent.
-    fn write_whole(&self, out: &mut Outgoing, frames: &[u8]) -> io::Result<()> {
-        match out.phase {
-            Phase::Open if out.queue.is_empty() => self.write_through(out, Header::NONE, frames).map(drop),
-            Phase::Open => {
-                self.push(out, frames);
-                Ok(())
-            }
-            // The connection ended before the peer had them.
-            _ => {
-                out.unwritten += frames.len();
-                Ok(())
-            }
-        }
-    }
-
-    /// Writes what others brought meanwhile, and has the next one be the first. Who sends goes on soon: after some rounds the others
-    /// wait for their turn.
-    #[inline]
-    fn leave<T>(&self, out: &mut Outgoing, sent: io::Result<T>) -> io::Result<T> {
-        let mut sent = self.or_broken(out, sent);
-        let (mut rounds, mut spare) = (0, Vec::new());
-        loop {
-            self.gate.set_open(rounds < ROUNDS && out.phase == Phase::Open && out.queue.is_empty() && !out.ends);
-            let Some(frames) = self.gate.leave(spare) else { return sent };
-            let written = self.write_whole(out, &frames);
-            if let Err(error) = self.or_broken(out, written) {
-                sent = Err(error);
-            }
-            rounds += 1;
-            spare = frames;
-            spare.clear();
-        }
     }
 
     /// Whether what is sent is masked, with keys that each sender has of its own.
