@@ -116,6 +116,8 @@ fn cell(scope: Scope, pattern: Pattern, payload: Payload) -> Cell {
         Scope::Task => (Runtime::TokioMulti, Wait::Block, Place::Free),
         // There is one thread only.
         _ if pattern.in_one_thread() => (Runtime::Thread, Wait::Block, Place::SameCore),
+        // On one core they would take turns, and not meet.
+        _ if pattern == Pattern::Writers => (Runtime::Thread, Wait::Block, Place::Free),
         Scope::Thread => (Runtime::Thread, Wait::Spin, Place::OtherCore),
         _ => (Runtime::Thread, Wait::Block, Place::OtherCore),
     };
@@ -355,9 +357,10 @@ pub fn replace(cells: Vec<Cell>, axes: &Axes) -> Vec<Cell> {
     expand(&mut cells, &axes.patterns, |cell, &pattern| {
         // What goes with another pattern does not go with this one.
         let Cell { runtime, wait, place, .. } = *cell;
-        let usual = self::cell(cell.scope, pattern, cell.payload);
+        let [before, usual] = [cell.pattern, pattern].map(|pattern| self::cell(cell.scope, pattern, cell.payload));
         // One thread is on one core, and others are not.
-        let place = if pattern.in_one_thread() == cell.pattern.in_one_thread() { place } else { usual.place };
+        let stays = place != before.place && pattern.in_one_thread() == cell.pattern.in_one_thread();
+        let place = if stays { place } else { usual.place };
         match cell.pattern == pattern {
             true => cell.clone(),
             false => Cell { runtime, wait, place, ..usual },
