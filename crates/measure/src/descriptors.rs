@@ -6,12 +6,12 @@ use crate::case::{Case, Pattern, Role};
 
 /// Open in every child: what it inherits, its coordinator, a library's own.
 const OTHERS: u64 = 64;
-/// For each connection, at the most: a mechanism may have one descriptor to send by and another to receive from.
+/// For each connection, where there may be as many: a mechanism may have one descriptor to send by and another to receive from.
 const EACH: u64 = 2;
 
-/// How many descriptors a child needs that has a connection for each producer.
-fn needed(case: &Case) -> u64 {
-    OTHERS + EACH * case.producers as u64
+/// How many descriptors a child needs that has so many for each producer.
+fn needed(case: &Case, each: u64) -> u64 {
+    OTHERS + each * case.producers as u64
 }
 
 /// Whether this user's processes may have as many descriptors as the case takes.
@@ -19,7 +19,7 @@ fn needed(case: &Case) -> u64 {
 /// # Errors
 /// What to do where they may not.
 pub(crate) fn suffice(case: &Case) -> Result<(), String> {
-    let needed = needed(case);
+    let needed = needed(case, 1);
     match getrlimit(Resource::Nofile).maximum {
         // Several producers may share one channel: whether they do their mechanism knows.
         Some(most) if most < needed && case.pattern == Pattern::Connections => Err(format!(
@@ -37,7 +37,7 @@ pub(crate) fn raise(case: &Case, role: Role) {
         return;
     }
     let mut limit = getrlimit(Resource::Nofile);
-    let needed = needed(case);
+    let needed = needed(case, EACH);
     if limit.current.is_some_and(|current| current < needed) {
         limit.current = Some(limit.maximum.map_or(needed, |most| most.min(needed)));
         // What it comes to is said by whoever opens the one too many.

@@ -23,8 +23,10 @@ const MOST_PAUSES: usize = 40;
 const GRACE: Duration = Duration::from_micros(1_500);
 /// The slowest rate tried is this part of the fastest.
 const SLOWEST: f64 = 1.0 / 256.0;
-/// And this of one that was borne, until another was not.
+/// And this of one that was borne once: what comes between the two is tried then, and if none is borne, less.
 const ONCE_BORNE: f64 = 0.5;
+/// The search ends where a rate that is borne and one that is not are as near to each other.
+const NEAR: f64 = 1.05;
 /// A slice whose last messages had not arrived as it ended, to more than this share, was too fast: the receiver's buffer
 /// fills up, and nothing is lost only because the slice is over. What was sent in the last 200 us may be on its way: who receives it
 /// is being woken.
@@ -88,6 +90,8 @@ pub(crate) struct Pacer {
     sent_before: u64,
     /// The rates known to be low enough and too high.
     bracket: Option<(f64, f64)>,
+    /// Whether the lower one was guessed, and none was borne since.
+    guessed: bool,
     searching: bool,
     /// Whether the slice before, at the same rate, was too fast as well: one such slice may be anybody's fault.
     doubted: bool,
@@ -106,6 +110,7 @@ impl Pacer {
             slice_began_ns: 0,
             sent_before: 0,
             bracket: None,
+            guessed: false,
             searching: true,
             doubted: false,
             yields,
@@ -199,7 +204,15 @@ impl Pacer {
         if doubtful && warming_up {
             return;
         }
+        self.guessed = match self.bracket {
+            Some((_, high)) if high.is_finite() => self.guessed && too_fast,
+            _ => too_fast,
+        };
         let (low, high) = match self.bracket {
+            // The guess was too high.
+            Some((low, high)) if high.is_finite() && too_fast && self.guessed && self.rate < low * NEAR => {
+                (low * ONCE_BORNE, self.rate.min(high))
+            }
             Some((low, high)) if high.is_finite() && too_fast => (low, self.rate.min(high)),
             Some((low, high)) if high.is_finite() => (self.rate.min(offered).max(low), high),
             // At full speed. As long as it bears that, nothing is held back. What it bore it may not have borne for long.
@@ -208,7 +221,7 @@ impl Pacer {
             _ => (offered, f64::INFINITY),
         };
         self.bracket = Some((low, high));
-        self.searching = warming_up && high / low > 1.05;
+        self.searching = warming_up && high / low > NEAR;
         self.rate = match (self.searching, high.is_infinite()) {
             (_, true) => f64::INFINITY,
             (true, _) => (low * high).sqrt(),
@@ -275,6 +288,19 @@ mod tests {
         // Also where the time is over.
         pacer.step(0.001, true, false);
         assert!(pacer.rate > 0.0004 && !pacer.searching, "{}", pacer.rate);
+    }
+
+    #[test]
+    fn a_lucky_slice_does_not_keep_the_search_from_what_is_really_borne() {
+        let (ours, _theirs) = UnixDatagram::pair().unwrap();
+        let mut pacer = Pacer::new(vec![ours], false);
+        pacer.step(0.001, false, true);
+        for _ in 0..60 {
+            let offered = pacer.rate.min(0.001);
+            pacer.step(offered, offered > 0.0002, true);
+        }
+        pacer.step(pacer.rate, false, false);
+        assert!(pacer.rate > 0.00017 && pacer.rate <= 0.0002, "{}", pacer.rate);
     }
 
     #[test]

@@ -140,6 +140,9 @@ impl<S> Batch<S> {
                 }
                 Ok(None) => {
                     self.way = self.shared.way(self.to.key);
+                    if self.way.is_none() {
+                        self.frames.end();
+                    }
                     self.flush()
                 }
                 Err(error) => self.broken(error),

@@ -18,12 +18,13 @@ use crate::codec::websocket::{self, Opcode, Side};
 use crate::codec::{Framing, Header, Kind, MOST_HEADER, length};
 use crate::event::Outcome;
 use crate::frames::Frames;
-use crate::gate::{Brought, Gate};
+use crate::gate::{Brought, Gate, Turn};
 use crate::limits::Limits;
 use crate::queue::Queue;
 use crate::transport::Link;
 
 use self::ending::refuse;
+pub(crate) use self::several::Broken;
 
 /// A message of at most so many bytes is copied behind its header.
 const SMALL: usize = 256;
@@ -172,31 +173,34 @@ impl Connection {
     ///
     /// What the system said: the connection is to be closed.
     #[inline]
-    pub(crate) fn send(&self, kind: Kind, payload: &[u8]) -> io::Result<Option<Outcome>> {
+    pub(crate) fn send(&self, kind: Kind, payload: &[u8]) -> Result<Option<Outcome>, Broken> {
         if payload.len() > self.most_message {
             return Ok(Some(Outcome::TooLarge));
         }
-        let first = self.gate.enter();
+        let mut first = self.gate.enter();
         if !first && !self.masks() {
             match self.gate.bring(self.header(kind, payload.len(), None).bytes(), payload) {
                 Brought::TakenAlong => return Ok(Some(Outcome::Sent)),
-                Brought::First => {
-                    let mut out = self.lock();
-                    let written = self.write_brought(&mut out);
-                    return self.leave(&mut out, written.map(|()| Some(Outcome::Sent)));
-                }
+                Brought::First => first = true,
                 Brought::NoRoom => {}
             }
         }
+        let _turn = first.then(|| Turn(&self.gate));
         let mut out = self.lock();
         let sent = self.send_now(&mut out, kind, payload);
-        if first { self.leave(&mut out, sent) } else { self.or_broken(&mut out, sent) }
+        let sent = self.or_broken(&mut out, sent);
+        let left = if first { self.leave(&mut out) } else { Ok(()) };
+        match (sent, left) {
+            (Ok(sent), Ok(())) => Ok(sent),
+            (Ok(sent), Err(error)) => Err(Broken { error, sent }),
+            (Err(error), _) => Err(Broken { error, sent: None }),
+        }
     }
 
     #[inline]
     fn send_now(&self, out: &mut Outgoing, kind: Kind, payload: &[u8]) -> io::Result<Option<Outcome>> {
         if self.gate.has_any() {
-            self.write_brought(out)?;
+            self.write_brought(out, &self.gate.take())?;
         }
         let outcome = match out.phase {
             Phase::Open if out.ends => Outcome::Closed,
@@ -231,7 +235,7 @@ impl Connection {
     pub(crate) fn send_frames(&self, frames: &[u8]) -> io::Result<Option<Outcome>> {
         let mut out = self.lock();
         if self.gate.has_any() {
-            let written = self.write_brought(&mut out);
+            let written = self.write_brought(&mut out, &self.gate.take());
             self.or_broken(&mut out, written)?;
         }
         match out.phase {
@@ -365,6 +369,8 @@ impl Connection {
 
     /// Adds to what is to be written.
     fn push(&self, out: &mut Outgoing, bytes: &[u8]) {
+        // The peer has to read first, which each sender is to hear of for itself.
+        self.gate.set_open(false);
         out.queue.push(bytes);
         self.holdings.queued.fetch_add(bytes.len(), Ordering::Relaxed);
     }

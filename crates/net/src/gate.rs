@@ -3,8 +3,8 @@
 //! Tzafrir, SPAA 2010.)
 //!
 //! Everything that was brought is written before the gate is free again, and while it is not free everything is brought: so the
-//! messages of each thread keep their order. Whoever writes for other reasons, under the connection's lock, writes what was brought
-//! before first. `models/` has every order of it tried.
+//! messages of each thread keep their order. Whoever writes for other reasons, or ends the connection, under its lock, first takes what
+//! was brought before. `models/` has these orders tried.
 
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -18,7 +18,7 @@ use loom::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use loom::sync::{Mutex, MutexGuard};
 
 /// How many bytes are brought before others wait for their turn.
-const MOST: usize = 256 << 10;
+const MOST: usize = 64 << 10;
 
 /// Nobody writes, and nothing was brought.
 const FREE: u8 = 0;
@@ -40,7 +40,7 @@ pub(crate) struct Gate {
 pub(crate) enum Brought {
     /// Whoever writes takes it along.
     TakenAlong,
-    /// Nobody writes any more: who brought it does.
+    /// It was not, as nobody writes any more: who came with it is the first now.
     First,
     /// It was not taken.
     NoRoom,
@@ -51,7 +51,7 @@ impl Gate {
         Gate { state: AtomicU8::new(FREE), open: AtomicBool::new(false), brought: Mutex::new(Vec::new()) }
     }
 
-    /// Whether the one who asks is the first, and writes. It calls [`Gate::leave`] until nothing was brought.
+    /// Whether the one who asks is the first, and writes. It calls [`Gate::leave`] until that gives nothing.
     #[inline]
     pub(crate) fn enter(&self) -> bool {
         self.state.compare_exchange(FREE, BUSY, Ordering::Acquire, Ordering::Relaxed).is_ok()
@@ -64,27 +64,28 @@ impl Gate {
         if !self.open.load(Ordering::Relaxed) || brought.len() + head.len() + rest.len() > MOST {
             return Brought::NoRoom;
         }
-        brought.extend_from_slice(head);
-        brought.extend_from_slice(rest);
         loop {
-            // What is there is taken under the lock: nobody does so before this is settled.
+            // What is there is taken under the lock: nobody does so before the frame is among it.
             match self.state.compare_exchange(BUSY, MORE, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) | Err(MORE) => return Brought::TakenAlong,
+                Ok(_) | Err(MORE) => break,
                 Err(_) if self.enter() => return Brought::First,
                 Err(_) => {}
             }
         }
+        brought.extend_from_slice(head);
+        brought.extend_from_slice(rest);
+        Brought::TakenAlong
     }
 
-    /// What was brought since the last look, for which it gives its memory, or nothing: then the gate is free.
+    /// What was brought since the last look, or nothing: then the gate is free.
     #[inline]
-    pub(crate) fn leave(&self, spare: Vec<u8>) -> Option<Vec<u8>> {
+    pub(crate) fn leave(&self) -> Option<Vec<u8>> {
         if self.state.compare_exchange(BUSY, FREE, Ordering::Release, Ordering::Relaxed).is_ok() {
             return None;
         }
         let mut brought = self.lock();
         self.state.store(BUSY, Ordering::Relaxed);
-        Some(mem::replace(&mut brought, spare))
+        Some(mem::take(&mut brought))
     }
 
     /// Whether something was brought: by the thread that asks, or by one that has done something before which it knows of.
@@ -98,7 +99,14 @@ impl Gate {
         mem::take(&mut self.lock())
     }
 
-    /// Says whether anything may be brought.
+    /// What was brought up to now. From now on nothing is, unless it is opened again.
+    pub(crate) fn shut(&self) -> Vec<u8> {
+        let mut brought = self.lock();
+        self.set_open(false);
+        mem::take(&mut brought)
+    }
+
+    /// Says whether anything may be brought; what is being brought at this moment still may.
     #[inline]
     pub(crate) fn set_open(&self, open: bool) {
         if self.open.load(Ordering::Relaxed) != open {
@@ -108,5 +116,16 @@ impl Gate {
 
     fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
         self.brought.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The turn of the first, for as long as it lasts. Should a link panic in it, the others wait for the connection's lock.
+pub(crate) struct Turn<'a>(pub(crate) &'a Gate);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.set_open(false);
+        }
     }
 }

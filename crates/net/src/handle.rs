@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::batch::{Batch, Way};
 use crate::codec::Kind;
 use crate::codec::websocket::Close;
+use crate::connection::Broken;
 use crate::event::{Endpoint, Outcome};
 #[cfg(doc)]
 use crate::limits::Limits;
@@ -187,10 +188,10 @@ impl<S> Handle<S> {
                 Some(Way::Stream(connection)) => match connection.send(kind, message) {
                     Ok(Some(outcome)) => outcome,
                     Ok(None) => continue,
-                    Err(error) => {
-                        let refusal = connection.refusal();
+                    Err(Broken { error, sent }) => {
+                        let outcome = sent.unwrap_or_else(|| connection.refusal());
                         self.shared.command(Command::Broken(to.key, connection, error));
-                        refusal
+                        outcome
                     }
                 },
                 Some(Way::Datagrams(socket)) => socket.send(message, to.remote),

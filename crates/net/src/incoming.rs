@@ -25,6 +25,10 @@ const LONG: usize = SHARED / 2;
 /// How much of that memory there is to begin with: it doubles as the message arrives.
 const FIRST: usize = 64 << 10;
 
+/// So many pings are answered in a turn one by one. Of those that follow the latest is, as section 5.5.3 of RFC 6455 allows: each answer
+/// is a system call, and a buffer holds some forty thousand pings.
+const PINGS: u32 = 64;
+
 /// The receiving half of a connection.
 pub(crate) struct Incoming {
     pub(crate) key: Key,
@@ -56,6 +60,8 @@ pub(crate) struct Incoming {
     pub(crate) again: Option<Box<Again>>,
     /// What the system said to a sender: it ends when everything that came before has been told.
     pub(crate) failed: Option<io::Error>,
+    /// The latest of many pings, which is answered at the end of the turn.
+    unanswered: Option<Box<[u8]>>,
     /// It is being closed.
     pub(crate) ending: Option<Box<Ending>>,
     /// When it began to come about, or, once it is there, when something came last.
@@ -107,6 +113,8 @@ pub(crate) struct Window {
     end: usize,
     /// How many bytes may still be read in this turn.
     budget: usize,
+    /// How many pings came in it, and were answered.
+    pings: u32,
     /// Whether the link may have more.
     more: bool,
     /// Whether the message under way is read into the connection's own memory.
@@ -182,6 +190,7 @@ impl Incoming {
             farewell: None,
             again: None,
             failed: None,
+            unanswered: None,
             ending: None,
             since: now,
             unfinished_since: None,
@@ -224,7 +233,7 @@ impl Incoming {
 
     /// Begins a turn: what is held of a short message comes first in the buffer, unless it lies there already.
     pub(crate) fn begin(&mut self, buffer: &mut [u8], left: Option<Range<usize>>, limits: &Limits) -> Window {
-        let mut window = Window { start: 0, end: 0, budget: limits.turn, more: true, long: self.need > LONG };
+        let mut window = Window { budget: limits.turn, more: true, long: self.need > LONG, ..Window::default() };
         if let Some(left) = left {
             (window.start, window.end) = (left.start, left.end);
             self.left = 0;
@@ -271,6 +280,19 @@ impl Incoming {
         limits: &Limits,
         now: Instant,
     ) -> Progress {
+        let progress = self.go_on(buffer, window, limits, now);
+        let goes_on = matches!(progress, Progress::Message(..) | Progress::Open);
+        if !goes_on
+            && let Some(payload) = self.unanswered.take()
+            && let Err(error) = self.connection.pong(&payload)
+        {
+            self.failed.get_or_insert(error);
+        }
+        progress
+    }
+
+    /// The same, but for the answer to the last of many pings.
+    fn go_on(&mut self, buffer: &mut [u8], window: &mut Window, limits: &Limits, now: Instant) -> Progress {
         loop {
             let there = if window.long { &mut self.held[..self.filled] } else { &mut buffer[window.start..window.end] };
             if self.discards {
@@ -312,7 +334,11 @@ impl Incoming {
                         };
                     }
                     Item::Ping { at } => {
-                        if let Err(error) = self.connection.pong(&buffer[base + at.start..base + at.end]) {
+                        let payload = &buffer[base + at.start..base + at.end];
+                        window.pings += 1;
+                        if window.pings > PINGS {
+                            self.unanswered = Some(payload.into());
+                        } else if let Err(error) = self.connection.pong(payload) {
                             return Progress::End(Reason::Io(error), Vec::new());
                         }
                         continue;
@@ -432,7 +458,8 @@ impl Incoming {
     pub(crate) fn is_done_with(&self, window: &Window, limits: &Limits) -> bool {
         let nothing_left = window.start == window.end && !window.more && !window.long;
         let noted = self.armed.is_some() || limits.idle.is_none();
-        nothing_left && noted && self.counted == 0 && self.filled == 0 && self.failed.is_none()
+        let said = self.failed.is_none() && self.unanswered.is_none();
+        nothing_left && noted && said && self.counted == 0 && self.filled == 0
     }
 
     /// Takes no interest in what still comes, and lets go of what is there.

@@ -21,7 +21,8 @@ pub struct Limits {
     /// The most parts of a WebSocket message: 100,000.
     pub parts: usize,
     /// How many bytes wait at a connection before a send returns [`Outcome::Full`](crate::Outcome::Full): 1 MiB. A
-    /// message that finds nothing waiting is taken whatever its length, so that up to [`Limits::message`] more may lie there.
+    /// message that finds nothing waiting is taken whatever its length, so that up to [`Limits::message`] more may lie there; and what
+    /// several threads send at the moment when it begins to fill, up to 128 KiB.
     pub queue: usize,
     /// How many bytes wait at all connections of a node together: 256 MiB.
     pub queues: usize,

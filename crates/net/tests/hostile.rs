@@ -179,6 +179,21 @@ fn pings_are_answered_and_a_flood_of_them_costs_no_more_than_a_queue() {
 }
 
 #[test]
+fn of_many_pings_at_once_the_last_is_answered() {
+    let mut scene = Scene::new("ws", Limits::default());
+    // All of them are there before the node looks.
+    let ping = |number| [0x89, 0x81, 0, 0, 0, 0, number];
+    let message = [0x82, 0x80, 0, 0, 0, 0];
+    let pings: Vec<u8> = (0..200_u8).flat_map(|number| ping(number).into_iter().chain(message)).collect();
+    scene.say(&[UPGRADE, &pings].concat());
+    let answer = scene.answer();
+    let pongs: Vec<u8> =
+        answer.windows(3).filter(|bytes| bytes.starts_with(b"\x8a\x01")).map(|bytes| bytes[2]).collect();
+    assert_eq!(pongs, (0..64).chain([199]).collect::<Vec<u8>>());
+    scene.others_are_unharmed();
+}
+
+#[test]
 fn who_takes_too_long_is_let_go() {
     let mut limits = Limits::default();
     limits.handshake = Duration::from_secs(1);

@@ -83,7 +83,10 @@ fn added(ns: f64, by_hand: f64) -> String {
 
 /// The tables of a record; nothing where no network was measured in these cells.
 pub(crate) fn tables(rankings: &[Ranking]) -> String {
-    let tables: Vec<String> = SHOWN.iter().flat_map(|shown| table(shown, rankings)).chain(costs(rankings)).collect();
+    let [throughput, times @ ..] = SHOWN.each_ref().map(|shown| table(shown, rankings));
+    // What it takes stands below it.
+    let costs = if throughput.is_empty() { None } else { costs(rankings) };
+    let tables: Vec<String> = throughput.into_iter().chain(costs).chain(times.into_iter().flatten()).collect();
     match &*tables {
         [] => String::new(),
         _ => format!("In the shape of message-io-performance\n\n{}\n", tables.join("\n")),

@@ -28,9 +28,8 @@ impl Connection {
         out.returns = false;
         match out.phase {
             Phase::Open => {
-                let written = self.write_brought(&mut out);
-                self.or_broken(&mut out, written)?;
-                let finished = self.control(&mut out, Opcode::Close, farewell).and_then(|()| {
+                let shut = self.shut_gate(&mut out);
+                let finished = shut.and_then(|()| self.control(&mut out, Opcode::Close, farewell)).and_then(|()| {
                     out.phase = Phase::Finishing;
                     self.drain(&mut out)
                 });
@@ -59,7 +58,7 @@ impl Connection {
             // Who finished has said good-bye.
             Phase::Opening | Phase::Finishing => {}
             Phase::Open => {
-                self.write_brought(&mut out)?;
+                self.shut_gate(&mut out)?;
                 self.control(&mut out, Opcode::Close, farewell)?;
             }
         }
@@ -108,7 +107,7 @@ impl Connection {
     fn drop_queue(&self, out: &mut Outgoing) {
         // Before it has come about, that is a request, and no message.
         if out.phase != Phase::Opening {
-            out.unwritten += out.queue.len() + self.gate.take().len();
+            out.unwritten += out.queue.len() + self.gate.shut().len();
         }
         self.holdings.queued.fetch_sub(out.queue.len(), Ordering::Relaxed);
         out.queue.clear();

@@ -4,20 +4,23 @@ use std::io;
 
 use super::{Connection, Outgoing, Phase};
 use crate::codec::Header;
+use crate::event::Outcome;
 
 /// How often a sender writes what others brought meanwhile, before they wait for it.
 const ROUNDS: u32 = 8;
 
-impl Connection {
-    /// Writes what other threads brought, before anything else.
-    #[cold]
-    pub(super) fn write_brought(&self, out: &mut Outgoing) -> io::Result<()> {
-        self.write_whole(out, &self.gate.take())
-    }
+/// What the system said while something was written: the connection is to be closed.
+pub(crate) struct Broken {
+    pub(crate) error: io::Error,
+    /// What became of the sender's own message, if that had been written.
+    pub(crate) sent: Option<Outcome>,
+}
 
-    /// Writes frames whose senders were told that they are sent.
-    fn write_whole(&self, out: &mut Outgoing, frames: &[u8]) -> io::Result<()> {
-        match out.phase {
+impl Connection {
+    /// Writes what other threads brought. They were told that it is sent, and are not told of room for more.
+    pub(super) fn write_brought(&self, out: &mut Outgoing, frames: &[u8]) -> io::Result<()> {
+        let owes_drained = out.owes_drained;
+        let written = match out.phase {
             Phase::Open if out.queue.is_empty() => self.write_through(out, Header::NONE, frames).map(drop),
             Phase::Open => {
                 self.push(out, frames);
@@ -28,25 +31,35 @@ impl Connection {
                 out.unwritten += frames.len();
                 Ok(())
             }
+        };
+        out.owes_drained = owes_drained;
+        if written.is_err() {
+            out.unwritten += frames.len();
         }
+        written
+    }
+
+    /// Lets nobody bring anything any more, as the connection ends, and writes what was brought before.
+    pub(super) fn shut_gate(&self, out: &mut Outgoing) -> io::Result<()> {
+        let brought = self.gate.shut();
+        if brought.is_empty() { Ok(()) } else { self.write_brought(out, &brought) }
     }
 
     /// Writes what others brought meanwhile, and has the next one be the first. Who sends goes on soon: after some rounds the others
     /// wait for their turn.
+    ///
+    /// # Errors
+    ///
+    /// As [`Connection::send`].
     #[inline]
-    pub(super) fn leave<T>(&self, out: &mut Outgoing, sent: io::Result<T>) -> io::Result<T> {
-        let mut sent = self.or_broken(out, sent);
-        let (mut rounds, mut spare) = (0, Vec::new());
+    pub(super) fn leave(&self, out: &mut Outgoing) -> io::Result<()> {
+        let (mut rounds, mut left) = (0, Ok(()));
         loop {
             self.gate.set_open(rounds < ROUNDS && out.phase == Phase::Open && out.queue.is_empty() && !out.ends);
-            let Some(frames) = self.gate.leave(spare) else { return sent };
-            let written = self.write_whole(out, &frames);
-            if let Err(error) = self.or_broken(out, written) {
-                sent = Err(error);
-            }
+            let Some(frames) = self.gate.leave() else { return left };
+            let written = self.write_brought(out, &frames);
+            left = left.and(self.or_broken(out, written));
             rounds += 1;
-            spare = frames;
-            spare.clear();
         }
     }
 }

@@ -15,6 +15,10 @@ use crate::buffer::Buffer;
 /// How many datagrams leave together at most: the system takes no more at once.
 const DATAGRAMS: usize = 64;
 
+/// The most that is around a message on a stream. What a batch has no room for it sends of its own accord, and here it is to leave
+/// before that.
+const AROUND: usize = 14;
+
 /// What became of something that was to be sent, where it was taken: whether it has left.
 fn taken(outcome: Outcome) -> io::Result<bool> {
     match outcome {
@@ -49,7 +53,7 @@ impl Sending {
 
     /// Lets messages leave together; datagrams, if they are.
     pub(super) fn together(mut self, datagrams: bool) -> Sending {
-        let most = if datagrams { (DATAGRAMS * self.message.len()).min(MAX_DATAGRAM) } else { TOGETHER };
+        let most = if datagrams { (DATAGRAMS * self.message.len()).min(MAX_DATAGRAM) } else { TOGETHER - AROUND };
         self.together = Some(most);
         self
     }
