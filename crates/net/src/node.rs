@@ -89,6 +89,9 @@ pub struct Node<S = ()> {
     spin: Duration,
     /// The connection that had a message last, and when.
     last: Option<(usize, Instant)>,
+    /// Something came that the caller is dealing with, or has dealt with; and since when it waits for more.
+    came: bool,
+    spins_from: Instant,
     looks: u32,
     /// The last wait was none, as that connection had something already. So it may have the next time: it is looked at first, and
     /// a system call saved, until that was in vain. Since when that look is.
@@ -174,14 +177,16 @@ impl<S> Node<S> {
             clock: Instant::now(),
             spin: Duration::ZERO,
             last: None,
+            came: false,
+            spins_from: Instant::now(),
             looks: 0,
             eager: None,
             always_waits: false,
         }
     }
 
-    /// Lets the node look for this long for more, after there was something, before it sleeps. It costs as much of a core,
-    /// and saves what waking takes.
+    /// Lets the node look for this long for more, after there was something and it was dealt with, before it sleeps. It costs as
+    /// much of a core, and saves what waking takes.
     #[must_use]
     pub fn spin(mut self, time: Duration) -> Node<S> {
         self.spin = time;
@@ -245,7 +250,7 @@ impl<S> Node<S> {
     fn look(&mut self) -> io::Result<bool> {
         let Some((index, since)) = self.last else { return Ok(false) };
         let eager = self.eager.is_some_and(|looked| looked <= since);
-        if !eager && (self.spin.is_zero() || self.clock.duration_since(since) >= self.spin) {
+        if !eager && (self.spin.is_zero() || self.clock.duration_since(self.spins_from) >= self.spin) {
             return Ok(false);
         }
         self.eager = eager.then_some(self.clock);

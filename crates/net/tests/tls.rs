@@ -4,7 +4,7 @@
 mod common;
 
 use std::io::Write;
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 
 use common::{Seen, Side, tls, until};
@@ -67,8 +67,8 @@ fn a_listener_without_a_certificate_says_what_it_needs() {
     assert!(error.contains("wss://127.0.0.1:0") && error.contains("Options::tls_server"), "{error}");
 }
 
-#[test]
-fn a_peer_that_goes_without_saying_so_is_told_from_one_that_ended() {
+/// A node that listens, and a peer by rustls alone that has come to it.
+fn by_hand() -> (Side, TcpStream, rustls::ClientConnection) {
     let mut server = Side::new();
     let (config, ours) = tls::client(tls::params());
     let listener = server.handle.listen_with("tls+msg://127.0.0.1:0", &ours).unwrap();
@@ -88,13 +88,69 @@ fn a_peer_that_goes_without_saying_so_is_told_from_one_that_ended() {
             stream.set_nonblocking(false).unwrap();
         }
     }
-    session.writer().write_all(b"\0\0\0\x04full").unwrap();
-    session.write_tls(&mut stream).unwrap();
-    drop(stream);
-    let reason = server.until("closed", |seen| match seen {
+    while session.wants_write() {
+        session.write_tls(&mut stream).unwrap();
+    }
+    server.until("accepted", |seen| matches!(seen, Seen::Accepted(..)).then_some(()));
+    (server, stream, session)
+}
+
+/// Why the peer's connection ended.
+fn reason(server: &mut Side) -> String {
+    server.until("closed", |seen| match seen {
         Seen::Closed(_, reason) => Some(reason.clone()),
         _ => None,
-    });
+    })
+}
+
+#[test]
+fn a_peer_that_goes_without_saying_so_is_told_from_one_that_ended() {
+    let (mut server, mut stream, mut session) = by_hand();
+    session.writer().write_all(b"\0\0\0\x04full").unwrap();
+    session.write_tls(&mut stream).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let reason = reason(&mut server);
     assert!(reason.contains("close_notify"), "{reason}");
     assert!(server.seen.iter().any(|seen| matches!(seen, Seen::Message(_, _, message) if message == b"full")));
+}
+
+#[test]
+fn what_came_before_a_broken_record_is_told_and_then_the_end() {
+    let (mut server, mut stream, mut session) = by_hand();
+    let mut records = Vec::new();
+    session.writer().write_all(b"\0\0\0\x04full").unwrap();
+    session.write_tls(&mut records).unwrap();
+    // Its length is right, and nothing else.
+    records.extend([&[0x17, 3, 3, 0, 30][..], &[7; 30]].concat());
+    stream.write_all(&records).unwrap();
+    let reason = reason(&mut server);
+    assert!(reason.contains("decrypt"), "{reason}");
+    assert!(server.seen.iter().any(|seen| matches!(seen, Seen::Message(_, _, message) if message == b"full")));
+}
+
+#[test]
+fn records_come_whole_however_they_are_cut() {
+    let (mut server, mut stream, mut session) = by_hand();
+    stream.set_nodelay(true).unwrap();
+    let message: Vec<u8> = (0..200_000_u32).map(|i| (i % 251) as u8).collect();
+    let mut records = Vec::new();
+    for part in [&(message.len() as u32).to_be_bytes()[..], &message].concat().chunks(16_384) {
+        session.writer().write_all(part).unwrap();
+        while session.wants_write() {
+            session.write_tls(&mut records).unwrap();
+        }
+    }
+    // Almost a record, almost none, and many at once.
+    let mut rest = &records[..];
+    for len in [16_405, 1, 20_000, 3, 100_000, usize::MAX] {
+        let (now, later) = rest.split_at(len.min(rest.len()));
+        stream.write_all(now).unwrap();
+        (0..3).for_each(|_| server.step());
+        rest = later;
+    }
+    let told = server.until("told", |seen| match seen {
+        Seen::Message(_, _, told) => Some(told.clone()),
+        _ => None,
+    });
+    assert!(told == message);
 }

@@ -69,7 +69,7 @@ impl<S> Node<S> {
         let key = incoming.key;
         if incoming.since == self.clock {
             // Something came, be it a part of a message only: the node spins on.
-            self.last = Some((index, self.clock));
+            (self.last, self.came) = (Some((index, self.clock)), true);
         }
         if matches!(progress, Progress::Idle | Progress::Yield) {
             let left = window.rest();
@@ -140,7 +140,7 @@ impl<S> Node<S> {
                 // As much as there is room for, whatever a transport of somebody's own says.
                 let len = len.min(self.buffer.len());
                 window.spend(len.max(64));
-                self.last = Some((index, self.clock));
+                (self.last, self.came) = (Some((index, self.clock)), true);
                 self.current = Some((index, window));
                 let endpoint = Endpoint { key: *key, remote: from };
                 let each = if each == 0 { len } else { each };

@@ -1,6 +1,7 @@
 //! What is told next, and when it is waited for.
 
 use std::io;
+use std::mem;
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -146,6 +147,9 @@ impl<S> Node<S> {
                 return Ok(None);
             }
             self.clock = Instant::now();
+            if mem::take(&mut self.came) {
+                self.spins_from = self.clock;
+            }
             let left = match timeout {
                 None => None,
                 Some(timeout) => {

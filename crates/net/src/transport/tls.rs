@@ -16,6 +16,10 @@ use crate::Address;
 
 /// How much a session keeps of what was written and the socket has no room for.
 const KEPT: usize = 64 << 10;
+/// How much a session may have of a record that is not whole, and more than that.
+const BEFORE: usize = 20 << 10;
+/// Where there is room for so much, what comes is read at once.
+const MUCH: usize = 64 << 10;
 
 pub(crate) struct Tls;
 
@@ -144,12 +148,47 @@ impl TlsLink {
     /// Reads from the link, and has the session look at it. 0 where the peer has ended.
     fn read_in(&self, session: &mut Connection) -> io::Result<usize> {
         let read = session.read_tls(&mut Wire(&*self.link))?;
-        if let Err(error) = session.process_new_packets() {
+        self.process(session).map(|()| read)
+    }
+
+    /// Has the session look at what it was fed with.
+    fn process(&self, session: &mut Connection) -> io::Result<()> {
+        session.process_new_packets().map(drop).map_err(|error| {
             // The peer is told, if it still listens.
             self.write_out(session).ok();
-            return Err(io::Error::new(ErrorKind::InvalidData, error));
+            io::Error::new(ErrorKind::InvalidData, error)
+        })
+    }
+
+    /// Reads as much as there is room for, where the session would read 4 KiB by each call, and deciphers it in the same place: what
+    /// comes out is shorter than what went in, but for what the session had of a record before, for which there is [`BEFORE`].
+    fn read_much(&self, session: &mut Connection, buffer: &mut [u8]) -> io::Result<usize> {
+        // What it found before, behind something that was read first.
+        self.process(session)?;
+        let end = BEFORE + self.link.read(&mut buffer[BEFORE..])?;
+        let (mut out, mut fed) = (0, BEFORE);
+        while fed < end {
+            fed += session.read_tls(&mut &buffer[fed..end])?;
+            let processed = self.process(session);
+            match session.reader().read(&mut buffer[out..fed]) {
+                Ok(0) => return Ok(out),
+                Ok(read) => out += read,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+            match processed {
+                Ok(()) => {}
+                // It says so again once what came before has been read.
+                Err(_) if out > 0 => return Ok(out),
+                Err(error) => return Err(error),
+            }
         }
-        Ok(read)
+        if end == BEFORE {
+            // The peer has ended: the session is to know.
+            session.read_tls(&mut io::empty())?;
+            self.process(session)?;
+        }
+        Ok(out)
     }
 }
 
@@ -165,13 +204,17 @@ impl Link for TlsLink {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 other => return other,
             }
-            self.read_in(&mut session)?;
+            let read = match buffer.len() {
+                0..MUCH => self.read_in(&mut session).map(|_| 0)?,
+                _ => self.read_much(&mut session, buffer)?,
+            };
             // An answer to what came, as to a request for new keys. What there is no room for is written later.
             match self.write_out(&mut session) {
                 // Where nothing more may be written, an answer is not missed.
                 Err(error) if error.kind() != ErrorKind::WouldBlock && !self.finished.load(Ordering::Relaxed) => {
                     return Err(error);
                 }
+                _ if read > 0 => return Ok(read),
                 _ => {}
             }
         }
