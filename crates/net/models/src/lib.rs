@@ -10,6 +10,7 @@ mod asleep;
 #[allow(dead_code, reason = "the models send one datagram at a time")]
 mod datagrams;
 #[path = "../../src/gate.rs"]
+#[allow(dead_code, reason = "no link panics here")]
 mod gate;
 
 mod room;
