@@ -16,8 +16,7 @@ const MOST_OF_DATAGRAMS: usize = 65_507;
 pub(crate) struct Frames {
     bytes: Vec<u8>,
     filled: usize,
-    /// How many bytes are collected, unless one frame is longer than that alone, and for how many of them there is room.
-    limit: usize,
+    /// For how many of the bytes that are collected there is room.
     end: usize,
     shape: Shape,
     /// The longest message.
@@ -57,8 +56,7 @@ impl Frames {
     }
 
     fn new(shape: Shape, most: usize) -> Frames {
-        let limit = if let Shape::Datagrams(_) = shape { MOST_OF_DATAGRAMS } else { MOST };
-        Frames { bytes: Vec::new(), filled: 0, limit, end: 0, shape, most }
+        Frames { bytes: Vec::new(), filled: 0, end: 0, shape, most }
     }
 
     /// Puts a message of `len` bytes, which `write` writes, behind the others, if there is room for it by now.
@@ -121,9 +119,9 @@ impl Frames {
     pub(crate) fn make_room(&mut self, len: usize) -> io::Result<()> {
         let end = self.filled + self.around() + len;
         if end > self.bytes.len() {
-            self.bytes.resize(end.max((2 * self.bytes.len()).min(self.limit)), 0);
+            self.bytes.resize(end.max((2 * self.bytes.len()).min(self.limit())), 0);
         }
-        self.end = self.bytes.len().min(self.limit);
+        self.end = self.bytes.len().min(self.limit());
         match &mut self.shape {
             Shape::WebSocket(Some(keys)) => keys.refill(),
             _ => Ok(()),
@@ -132,7 +130,7 @@ impl Frames {
 
     /// Whether a message of `len` bytes is to wait until these have been sent.
     pub(crate) fn is_full_for(&self, len: usize) -> bool {
-        let over = !self.is_empty() && self.filled + self.around() + len > self.limit;
+        let over = !self.is_empty() && self.filled + self.around() + len > self.limit();
         over || self.lengths().is_some_and(|lengths| lengths.len() >= MOST_DATAGRAMS)
     }
 
@@ -144,9 +142,9 @@ impl Frames {
         }
     }
 
-    /// How many bytes are collected.
+    /// How many bytes are collected, unless one frame is longer than that alone.
     pub(crate) fn limit(&self) -> usize {
-        self.limit
+        if let Shape::Datagrams(_) = self.shape { MOST_OF_DATAGRAMS } else { MOST }
     }
 
     /// Takes nothing any more.

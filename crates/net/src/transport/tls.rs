@@ -16,7 +16,7 @@ use crate::Address;
 
 /// How much a session keeps of what was written and the socket has no room for.
 const KEPT: usize = 64 << 10;
-/// How much a session may have of a record that is not whole, and more than that.
+/// More than a session has of a record that is not whole: those of rustls are no longer than 18 KiB and a header.
 const BEFORE: usize = 20 << 10;
 /// Where there is room for so much, what comes is read at once.
 const MUCH: usize = 64 << 10;
@@ -160,8 +160,9 @@ impl TlsLink {
         })
     }
 
-    /// Reads as much as there is room for, where the session would read 4 KiB by each call, and deciphers it in the same place: what
-    /// comes out is shorter than what went in, but for what the session had of a record before, for which there is [`BEFORE`].
+    /// Reads as much as there is room for, where the session would read a record at the most by each call, and deciphers it in the
+    /// same place: what comes out is shorter than what went in, but for what the session had of a record before, for which there is
+    /// [`BEFORE`].
     fn read_much(&self, session: &mut Connection, buffer: &mut [u8]) -> io::Result<usize> {
         // What it found before, behind something that was read first.
         self.process(session)?;
@@ -171,7 +172,7 @@ impl TlsLink {
             fed += session.read_tls(&mut &buffer[fed..end])?;
             let processed = self.process(session);
             match session.reader().read(&mut buffer[out..fed]) {
-                Ok(0) => return Ok(out),
+                Ok(0) if out < fed => return Ok(out),
                 Ok(read) => out += read,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),

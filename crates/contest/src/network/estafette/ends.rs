@@ -158,7 +158,7 @@ impl Receiving {
 impl Rx for Receiving {
     #[inline(always)]
     fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.side.next(|message| seen.bytes(message)))
+        ready(self.get_all_blocking(seen, 1))
     }
 
     #[inline(always)]

@@ -148,29 +148,6 @@ impl Side {
         Ok(())
     }
 
-    /// Lets somebody look at the next message.
-    #[inline(always)]
-    pub(super) fn next<T>(&mut self, mut look: impl FnMut(&[u8]) -> T) -> io::Result<T> {
-        if let Some(message) = self.state.inbox.pop_front() {
-            return Ok(look(&message));
-        }
-        let timeout = self.state.lossy.then_some(PATIENCE);
-        loop {
-            // Matched where it is, so that a message is not moved first.
-            match self.node.next(timeout) {
-                Ok(Some(Event::Message(from, message))) => {
-                    if self.state.follows {
-                        self.state.peer = Some(from);
-                    }
-                    return Ok(look(&message));
-                }
-                Ok(Some(event)) => self.state.note(event)?,
-                Ok(None) => return Err(ErrorKind::TimedOut.into()),
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
     /// Drives the node until the senders on other threads have sent all: what they sent last has to leave.
     ///
     /// # Errors
@@ -297,16 +274,6 @@ impl Held {
         match self {
             Held::Alone(side) => side.look_at(look),
             Held::Shared(side) => side.borrow_mut().look_at(look),
-            Held::Elsewhere(..) => Err(ErrorKind::Unsupported.into()),
-        }
-    }
-
-    /// Lets somebody look at the next message.
-    #[inline(always)]
-    pub(super) fn next<T>(&mut self, look: impl FnMut(&[u8]) -> T) -> io::Result<T> {
-        match self {
-            Held::Alone(side) => side.next(look),
-            Held::Shared(side) => side.borrow_mut().next(look),
             Held::Elsewhere(..) => Err(ErrorKind::Unsupported.into()),
         }
     }
