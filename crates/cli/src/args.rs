@@ -95,7 +95,8 @@ pub(crate) struct Bench {
     #[arg(long, value_delimiter = ',', value_name = "LOAD", allow_negative_numbers = true)]
     pub(crate) load: Vec<Load>,
 
-    /// How often each case is measured in a fresh instance (1 to 1000)
+    /// How often each case is measured in a fresh instance (1 to 1000); 1 is a look: nothing is decided, and system calls are
+    /// not counted
     #[arg(long, value_parser = parse_rounds, value_name = "COUNT", allow_negative_numbers = true)]
     pub(crate) rounds: Option<usize>,
 

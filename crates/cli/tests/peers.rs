@@ -41,12 +41,6 @@ fn every_way_between_processes_is_verified_or_says_how_to_get_it() {
         measured.insert(entrant["case"]["mechanism"].as_str().unwrap().to_owned());
     }
     println!("{} mechanisms measured", measured.len());
-    // Two writes and two reads; nothing that the instrument does is among them.
-    let pipe = list(&ipc["entrants"]).iter().find(|entrant| {
-        entrant["case"]["mechanism"] == "process/pipe" && entrant["case"]["cell"]["pattern"] == "ping-pong"
-    });
-    let calls = pipe.and_then(|entrant| entrant["calls"].as_f64());
-    assert!(calls.is_some_and(|calls| (3.9..4.1).contains(&calls)), "{calls:?}");
     for listed in list(&ground.run(["list", "process/*", "--json"]).json()) {
         let name = listed["name"].as_str().unwrap();
         let expected = listed["standing"] != "baseline" && !name.contains('.');

@@ -21,7 +21,7 @@ pub struct Entrant {
     #[serde(default)]
     pub room: Option<u64>,
     /// System calls for one message, or round trip, of all children together, as counted before the run in instances that
-    /// were traced and not timed; none where that could not be.
+    /// were traced and not timed; none where that could not be, or was not to be for a single round.
     #[serde(default)]
     pub calls: Option<f64>,
 }
