@@ -3,7 +3,7 @@
 //! A message is written at once, under a lock that is held for as long as one system call takes. What the system has no room
 //! for waits in a queue; the node's thread writes it when the system says that there is room. While anything waits,
 //! everything else is put behind it, so that frames never interleave and messages keep their order. Messages of several threads
-//! at the same time leave together: see [`crate::gate`].
+//! at the same time leave together: see [`crate::line`].
 
 mod ending;
 mod several;
@@ -18,13 +18,12 @@ use crate::codec::websocket::{self, Opcode, Side};
 use crate::codec::{Framing, Header, Kind, MOST_HEADER, length};
 use crate::event::Outcome;
 use crate::frames::Frames;
-use crate::gate::{Brought, Gate, Turn};
 use crate::limits::Limits;
+use crate::line::Line;
 use crate::queue::Queue;
 use crate::transport::Link;
 
 use self::ending::refuse;
-pub(crate) use self::several::Broken;
 
 /// A message of at most so many bytes is copied behind its header.
 const SMALL: usize = 256;
@@ -34,6 +33,8 @@ const SMALL: usize = 256;
 pub(crate) struct Holdings {
     pub(crate) queued: AtomicUsize,
     pub(crate) unfinished: AtomicUsize,
+    /// Memory for what threads leave to each other, while none does: see [`crate::line`].
+    spare: Mutex<Vec<u8>>,
 }
 
 /// How far a connection has come.
@@ -57,6 +58,8 @@ struct Outgoing {
     queue: Queue,
     /// Whole frames that wait for the handshake.
     early: Queue,
+    /// Whole frames that were left to a thread that will have the lock: there are none unless one is in line.
+    left: Vec<u8>,
     /// Whether a send was told that something waits, so that the end of it is told too.
     owes_drained: bool,
     /// No more is taken, though it has not come about yet: it will be closed, or finished, as soon as it has.
@@ -89,8 +92,8 @@ pub(crate) struct Connection {
     most_queue: usize,
     most_queues: usize,
     holdings: Arc<Holdings>,
-    /// Who writes, of several threads that send at the same time.
-    gate: Gate,
+    /// The threads that are about to send.
+    line: Line,
     outgoing: Mutex<Outgoing>,
 }
 
@@ -118,6 +121,7 @@ impl Connection {
             phase: Phase::Opening,
             queue: Queue::default(),
             early: Queue::default(),
+            left: Vec::new(),
             owes_drained: false,
             ends: false,
             returns: false,
@@ -137,7 +141,7 @@ impl Connection {
             most_queue: limits.queue,
             most_queues: limits.queues,
             holdings,
-            gate: Gate::new(),
+            line: Line::new(),
             outgoing: Mutex::new(outgoing),
         }
     }
@@ -173,35 +177,23 @@ impl Connection {
     ///
     /// What the system said: the connection is to be closed.
     #[inline]
-    pub(crate) fn send(&self, kind: Kind, payload: &[u8]) -> Result<Option<Outcome>, Broken> {
+    pub(crate) fn send(&self, kind: Kind, payload: &[u8]) -> io::Result<Option<Outcome>> {
         if payload.len() > self.most_message {
             return Ok(Some(Outcome::TooLarge));
         }
-        let mut first = self.gate.enter();
-        if !first && !self.masks() {
-            match self.gate.bring(self.header(kind, payload.len(), None).bytes(), payload) {
-                Brought::TakenAlong => return Ok(Some(Outcome::Sent)),
-                Brought::First => first = true,
-                Brought::NoRoom => {}
-            }
-        }
-        let _turn = first.then(|| Turn(&self.gate));
+        self.line.join();
         let mut out = self.lock();
-        let sent = self.send_now(&mut out, kind, payload);
-        let sent = self.or_broken(&mut out, sent);
-        let left = if first { self.leave(&mut out) } else { Ok(()) };
-        match (sent, left) {
-            (Ok(sent), Ok(())) => Ok(sent),
-            (Ok(sent), Err(error)) => Err(Broken { error, sent }),
-            (Err(error), _) => Err(Broken { error, sent: None }),
-        }
+        let others = self.line.leave();
+        let sent = if others || !out.left.is_empty() {
+            self.send_in_line(&mut out, kind, payload, others)
+        } else {
+            self.send_alone(&mut out, kind, payload)
+        };
+        self.or_broken(&mut out, sent)
     }
 
     #[inline]
-    fn send_now(&self, out: &mut Outgoing, kind: Kind, payload: &[u8]) -> io::Result<Option<Outcome>> {
-        if self.gate.has_any() {
-            self.write_brought(out, &self.gate.take())?;
-        }
+    fn send_alone(&self, out: &mut Outgoing, kind: Kind, payload: &[u8]) -> io::Result<Option<Outcome>> {
         let outcome = match out.phase {
             Phase::Open if out.ends => Outcome::Closed,
             Phase::Open if out.queue.is_empty() && !self.masks() => {
@@ -217,7 +209,7 @@ impl Connection {
         Ok(Some(outcome))
     }
 
-    /// Whether what is sent is masked, with keys that each sender has of its own.
+    /// Whether what is sent is masked.
     fn masks(&self) -> bool {
         self.framing == Framing::WebSocket(Side::Client)
     }
@@ -234,10 +226,8 @@ impl Connection {
     /// As [`Connection::send`].
     pub(crate) fn send_frames(&self, frames: &[u8]) -> io::Result<Option<Outcome>> {
         let mut out = self.lock();
-        if self.gate.has_any() {
-            let written = self.write_brought(&mut out, &self.gate.take());
-            self.or_broken(&mut out, written)?;
-        }
+        let left = self.write_left(&mut out);
+        self.or_broken(&mut out, left)?;
         match out.phase {
             Phase::Open if out.queue.is_empty() && !out.ends => {
                 let outcome = self.write_through(&mut out, Header::NONE, frames);
@@ -369,8 +359,6 @@ impl Connection {
 
     /// Adds to what is to be written.
     fn push(&self, out: &mut Outgoing, bytes: &[u8]) {
-        // The peer has to read first, which each sender is to hear of for itself.
-        self.gate.set_open(false);
         out.queue.push(bytes);
         self.holdings.queued.fetch_add(bytes.len(), Ordering::Relaxed);
     }

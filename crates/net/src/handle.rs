@@ -10,7 +10,6 @@ use std::time::Duration;
 use crate::batch::{Batch, Way};
 use crate::codec::Kind;
 use crate::codec::websocket::Close;
-use crate::connection::Broken;
 use crate::event::{Endpoint, Outcome};
 #[cfg(doc)]
 use crate::limits::Limits;
@@ -188,8 +187,8 @@ impl<S> Handle<S> {
                 Some(Way::Stream(connection)) => match connection.send(kind, message) {
                     Ok(Some(outcome)) => outcome,
                     Ok(None) => continue,
-                    Err(Broken { error, sent }) => {
-                        let outcome = sent.unwrap_or_else(|| connection.refusal());
+                    Err(error) => {
+                        let outcome = connection.refusal();
                         self.shared.command(Command::Broken(to.key, connection, error));
                         outcome
                     }

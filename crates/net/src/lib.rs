@@ -50,10 +50,10 @@ mod frames;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
-mod gate;
 mod handle;
 mod incoming;
 mod limits;
+mod line;
 mod lookup;
 mod node;
 mod queue;

@@ -9,13 +9,12 @@ mod asleep;
 #[path = "../../src/datagrams.rs"]
 #[allow(dead_code, reason = "the models send one datagram at a time")]
 mod datagrams;
-#[path = "../../src/gate.rs"]
-#[allow(dead_code, reason = "no link panics here")]
-mod gate;
+#[path = "../../src/line.rs"]
+mod line;
 
+mod line_of_senders;
 mod room;
 mod sleep;
-mod taking_along;
 
 /// Tries the orders in which threads that could go on are stopped three times at most: of three threads there are too many for
 /// all to be tried. Loom's authors find two or three enough.

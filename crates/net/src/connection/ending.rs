@@ -28,8 +28,8 @@ impl Connection {
         out.returns = false;
         match out.phase {
             Phase::Open => {
-                let shut = self.shut_gate(&mut out);
-                let finished = shut.and_then(|()| self.control(&mut out, Opcode::Close, farewell)).and_then(|()| {
+                let left = self.write_left(&mut out);
+                let finished = left.and_then(|()| self.control(&mut out, Opcode::Close, farewell)).and_then(|()| {
                     out.phase = Phase::Finishing;
                     self.drain(&mut out)
                 });
@@ -58,7 +58,7 @@ impl Connection {
             // Who finished has said good-bye.
             Phase::Opening | Phase::Finishing => {}
             Phase::Open => {
-                self.shut_gate(&mut out)?;
+                self.write_left(&mut out)?;
                 self.control(&mut out, Opcode::Close, farewell)?;
             }
         }
@@ -107,7 +107,7 @@ impl Connection {
     fn drop_queue(&self, out: &mut Outgoing) {
         // Before it has come about, that is a request, and no message.
         if out.phase != Phase::Opening {
-            out.unwritten += out.queue.len() + self.gate.shut().len();
+            out.unwritten += out.queue.len() + mem::take(&mut out.left).len();
         }
         self.holdings.queued.fetch_sub(out.queue.len(), Ordering::Relaxed);
         out.queue.clear();

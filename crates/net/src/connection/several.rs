@@ -1,65 +1,92 @@
-//! Several threads that send by one connection at the same time: what the first of them does for the others. See [`crate::gate`].
+//! Several threads that send by one connection at the same time. See [`crate::line`].
 
 use std::io;
+use std::mem;
+use std::sync::PoisonError;
 
-use super::{Connection, Outgoing, Phase};
-use crate::codec::Header;
+use super::{Connection, Holdings, Outgoing, Phase};
+use crate::codec::websocket::mask;
+use crate::codec::{Header, Kind, MOST_HEADER};
 use crate::event::Outcome;
 
-/// How often a sender writes what others brought meanwhile, before they wait for it.
-const ROUNDS: u32 = 8;
+/// How many bytes are left to the next in line at the most.
+const MOST: usize = 64 << 10;
 
-/// What the system said while something was written: the connection is to be closed.
-pub(crate) struct Broken {
-    pub(crate) error: io::Error,
-    /// What became of the sender's own message, if that had been written.
-    pub(crate) sent: Option<Outcome>,
+impl Holdings {
+    /// Memory for what is left.
+    fn take(&self) -> Vec<u8> {
+        mem::take(&mut *self.spare.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn put_back(&self, mut spare: Vec<u8>) {
+        spare.clear();
+        *self.spare.lock().unwrap_or_else(PoisonError::into_inner) = spare;
+    }
 }
 
 impl Connection {
-    /// Writes what other threads brought. They were told that it is sent, and are not told of room for more.
-    pub(super) fn write_brought(&self, out: &mut Outgoing, frames: &[u8]) -> io::Result<()> {
+    /// Sends a message where another thread is in line, or something was left to this one.
+    #[cold]
+    pub(super) fn send_in_line(
+        &self,
+        out: &mut Outgoing,
+        kind: Kind,
+        payload: &[u8],
+        others: bool,
+    ) -> io::Result<Option<Outcome>> {
+        if out.left.len() + MOST_HEADER + payload.len() > MOST {
+            self.write_left(out)?;
+        }
+        // Where something waits for the peer, each thread is to hear of it for its own message.
+        let flows = out.phase == Phase::Open && out.queue.is_empty() && !out.ends;
+        if !flows || MOST_HEADER + payload.len() > MOST {
+            self.write_left(out)?;
+            return self.send_alone(out, kind, payload);
+        }
+        let before = out.left.len();
+        if before == 0 {
+            out.left = self.holdings.take();
+        }
+        let key = match &mut out.keys {
+            Some(keys) => Some(keys.next()?),
+            None => None,
+        };
+        out.left.extend_from_slice(self.header(kind, payload.len(), key).bytes());
+        let body = out.left.len();
+        out.left.extend_from_slice(payload);
+        if let Some(key) = key {
+            mask::apply(&mut out.left[body..], key, 0);
+        }
+        if others {
+            return Ok(Some(Outcome::Sent));
+        }
+        let frames = mem::take(&mut out.left);
+        let sent = self.write_through(out, Header::NONE, &frames);
+        if sent.is_err() {
+            out.unwritten += before;
+        }
+        self.holdings.put_back(frames);
+        sent.map(Some)
+    }
+
+    /// Writes what others left. They were told that it is sent, and are not told of room for more.
+    pub(super) fn write_left(&self, out: &mut Outgoing) -> io::Result<()> {
+        if out.left.is_empty() {
+            return Ok(());
+        }
+        let frames = mem::take(&mut out.left);
         let owes_drained = out.owes_drained;
-        let written = match out.phase {
-            Phase::Open if out.queue.is_empty() => self.write_through(out, Header::NONE, frames).map(drop),
-            Phase::Open => {
-                self.push(out, frames);
-                Ok(())
-            }
-            // The connection ended before the peer had them.
-            _ => {
-                out.unwritten += frames.len();
-                Ok(())
-            }
+        let written = if out.queue.is_empty() {
+            self.write_through(out, Header::NONE, &frames).map(drop)
+        } else {
+            self.push(out, &frames);
+            Ok(())
         };
         out.owes_drained = owes_drained;
         if written.is_err() {
             out.unwritten += frames.len();
         }
+        self.holdings.put_back(frames);
         written
-    }
-
-    /// Lets nobody bring anything any more, as the connection ends, and writes what was brought before.
-    pub(super) fn shut_gate(&self, out: &mut Outgoing) -> io::Result<()> {
-        let brought = self.gate.shut();
-        if brought.is_empty() { Ok(()) } else { self.write_brought(out, &brought) }
-    }
-
-    /// Writes what others brought meanwhile, and has the next one be the first. Who sends goes on soon: after some rounds the others
-    /// wait for their turn.
-    ///
-    /// # Errors
-    ///
-    /// As [`Connection::send`].
-    #[inline]
-    pub(super) fn leave(&self, out: &mut Outgoing) -> io::Result<()> {
-        let (mut rounds, mut left) = (0, Ok(()));
-        loop {
-            self.gate.set_open(rounds < ROUNDS && out.phase == Phase::Open && out.queue.is_empty() && !out.ends);
-            let Some(frames) = self.gate.leave() else { return left };
-            let written = self.write_brought(out, &frames);
-            left = left.and(self.or_broken(out, written));
-            rounds += 1;
-        }
     }
 }

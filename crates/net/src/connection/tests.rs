@@ -1,6 +1,9 @@
-//! What waits at connections whose peers do not read.
+//! What waits at connections whose peers do not read, and what several threads send at the same time.
 
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::*;
 
@@ -51,4 +54,92 @@ fn answers_to_pings_stay_within_the_limits_of_a_connection_and_of_all() {
     let most = limits.queues + frame * (connections.len() + 1);
     let all = holdings.queued.load(Ordering::Relaxed);
     assert!((limits.queues..=most).contains(&all), "{all} bytes wait at all");
+}
+
+/// A link that takes whole writes, until it fails.
+struct Calls {
+    file: std::fs::File,
+    writes: Arc<Mutex<Vec<Vec<u8>>>>,
+    fails: bool,
+}
+
+impl Link for Calls {
+    fn source(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    fn read(&self, _: &mut [u8]) -> io::Result<usize> {
+        Err(ErrorKind::WouldBlock.into())
+    }
+
+    fn write(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        if self.fails {
+            return Err(ErrorKind::BrokenPipe.into());
+        }
+        let written: Vec<u8> = pieces.iter().flat_map(|piece| piece.iter().copied()).collect();
+        let len = written.len();
+        self.writes.lock().unwrap().push(written);
+        Ok(len)
+    }
+
+    fn finish(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Has three threads send a message of a byte each, all of which come before the first can. What each was told, the writes, and how
+/// many bytes were taken and not written.
+fn three_at_once(framing: Framing, fails: bool) -> (Vec<io::Result<Option<Outcome>>>, Vec<Vec<u8>>, usize) {
+    let writes = Arc::<Mutex<Vec<Vec<u8>>>>::default();
+    let link = Calls { file: std::fs::File::open("/dev/null").unwrap(), writes: writes.clone(), fails };
+    let connection = Connection::new(Box::new(link), framing, false, &Limits::default(), Arc::default());
+    connection.open().unwrap();
+    let out = connection.lock();
+    let told = thread::scope(|scope| {
+        let senders = [7, 8, 9].map(|byte| {
+            scope.spawn({
+                let connection = &connection;
+                move || connection.send(Kind::Binary, &[byte])
+            })
+        });
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while connection.line.len() < 3 {
+            assert!(Instant::now() < deadline, "three threads come to the lock");
+            thread::yield_now();
+        }
+        drop(out);
+        senders.map(|sender| sender.join().unwrap())
+    });
+    let unwritten = connection.close();
+    let writes = writes.lock().unwrap().clone();
+    (told.into(), writes, unwritten)
+}
+
+#[test]
+fn what_threads_send_at_the_same_time_leaves_by_one_call() {
+    let (told, writes, unwritten) = three_at_once(Framing::Length, false);
+    assert!(told.iter().all(|told| matches!(told, Ok(Some(Outcome::Sent)))), "{told:?}");
+    let [write] = writes.as_slice() else { panic!("{writes:?}") };
+    let (frames, rest) = write.as_chunks::<5>();
+    let bytes: BTreeSet<u8> = frames.iter().map(|frame| frame[4]).collect();
+    assert_eq!((bytes, rest, unwritten), (BTreeSet::from([7, 8, 9]), &[][..], 0));
+}
+
+#[test]
+fn a_client_masks_what_threads_send_at_the_same_time() {
+    let (_, writes, _) = three_at_once(Framing::WebSocket(Side::Client), false);
+    let [write] = writes.as_slice() else { panic!("{writes:?}") };
+    let (frames, rest) = write.as_chunks::<7>();
+    let bytes: BTreeSet<u8> = frames.iter().map(|frame| frame[6] ^ frame[2]).collect();
+    assert_eq!((bytes, rest), (BTreeSet::from([7, 8, 9]), &[][..]));
+}
+
+#[test]
+fn who_writes_for_others_hears_of_an_error_and_what_they_left_is_not_written() {
+    let (told, writes, unwritten) = three_at_once(Framing::Length, true);
+    assert_eq!(writes.len(), 0);
+    let sent = told.iter().filter(|told| matches!(told, Ok(Some(Outcome::Sent)))).count();
+    let failed = told.iter().filter(|told| told.is_err()).count();
+    // Nobody is behind the last one.
+    assert_eq!((sent, failed, unwritten), (2, 1, 2 * 5));
 }

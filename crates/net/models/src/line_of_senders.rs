@@ -4,97 +4,84 @@
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
-use crate::gate::{Brought, Gate};
+use crate::line::Line;
 
-/// What was written: the thread's number and the message's; and whether the connection has ended.
+/// What was written: the thread's number and the message's; what was left to a thread in line; whether the connection has ended.
 #[derive(Default)]
 struct Outgoing {
     written: Vec<u8>,
+    left: Vec<u8>,
     ended: bool,
 }
 
 /// A connection's sending half, of messages of two bytes.
 struct Connection {
-    gate: Gate,
+    line: Line,
     outgoing: Mutex<Outgoing>,
-    /// Whether others may bring anything: not, while the peer has to read first.
-    open: bool,
+    /// How many bytes are left at the most.
+    most: usize,
 }
 
 impl Connection {
-    fn new(open: bool) -> Arc<Connection> {
-        let gate = Gate::new();
-        gate.set_open(open);
-        Arc::new(Connection { gate, outgoing: Mutex::default(), open })
+    fn new(most: usize) -> Arc<Connection> {
+        Arc::new(Connection { line: Line::new(), outgoing: Mutex::default(), most })
     }
 
     /// As `connection.rs` sends. Whether it is sent.
     fn send(&self, message: [u8; 2]) -> bool {
-        let mut first = self.gate.enter();
-        if !first {
-            match self.gate.bring(&message[..1], &message[1..]) {
-                Brought::TakenAlong => return true,
-                Brought::First => first = true,
-                Brought::NoRoom => {}
-            }
-        }
+        self.line.join();
         let mut out = self.outgoing.lock().unwrap();
-        let sent = self.write(&mut out, message);
-        if first {
-            self.leave(&mut out);
+        let others = self.line.leave();
+        if out.left.len() + message.len() > self.most || out.ended {
+            write_left(&mut out);
         }
-        sent
+        if out.ended {
+            return false;
+        }
+        out.left.extend(message);
+        if !others {
+            write_left(&mut out);
+        }
+        true
     }
 
     /// As it writes for other reasons: a batch.
     fn write_apart(&self, message: [u8; 2]) -> bool {
-        self.write(&mut self.outgoing.lock().unwrap(), message)
-    }
-
-    /// As it ends.
-    fn end(&self) {
         let mut out = self.outgoing.lock().unwrap();
-        out.written.extend(self.gate.shut());
-        out.ended = true;
-    }
-
-    fn write(&self, out: &mut Outgoing, message: [u8; 2]) -> bool {
-        if self.gate.has_any() {
-            self.write_brought(out, &self.gate.take());
-        }
+        write_left(&mut out);
         if !out.ended {
             out.written.extend(message);
         }
         !out.ended
     }
 
-    fn write_brought(&self, out: &mut Outgoing, frames: &[u8]) {
-        assert!(!out.ended || frames.is_empty(), "something was brought after the end");
-        out.written.extend(frames);
+    /// As it ends.
+    fn end(&self) {
+        let mut out = self.outgoing.lock().unwrap();
+        write_left(&mut out);
+        out.ended = true;
     }
+}
 
-    fn leave(&self, out: &mut Outgoing) {
-        loop {
-            self.gate.set_open(self.open && !out.ended);
-            let Some(frames) = self.gate.leave() else { return };
-            self.write_brought(out, &frames);
-        }
-    }
+fn write_left(out: &mut Outgoing) {
+    let left = std::mem::take(&mut out.left);
+    assert!(!out.ended || left.is_empty(), "something was left after the end");
+    out.written.extend(left);
 }
 
 /// The messages of each thread, in the order in which they were written.
 fn of_each(connection: &Connection) -> [Vec<u8>; 2] {
-    assert!(!connection.gate.has_any() && connection.gate.take().is_empty(), "something was left behind");
     let out = connection.outgoing.lock().unwrap();
+    assert!(out.left.is_empty(), "something was left behind");
     let (written, rest) = out.written.as_chunks::<2>();
     assert!(rest.is_empty());
     [0, 1].map(|thread| written.iter().filter(|[of, _]| *of == thread).map(|[_, message]| *message).collect())
 }
 
 /// Each thread sends its messages by `send`, the last one of the first thread apart from the others.
-fn all_arrive_in_order(open: bool, messages: [u8; 2], apart: bool) {
+fn all_arrive_in_order(most: usize, messages: [u8; 2], apart: bool) {
     crate::most(move || {
-        let connection = Connection::new(open);
+        let connection = Connection::new(most);
         let threads = [0, 1].map(|thread| {
             let connection = connection.clone();
             thread::spawn(move || {
@@ -114,29 +101,29 @@ fn all_arrive_in_order(open: bool, messages: [u8; 2], apart: bool) {
 }
 
 #[test]
-fn what_is_brought_is_written_once_and_in_order() {
-    all_arrive_in_order(true, [2, 2], false);
+fn what_is_left_is_written_once_and_in_order() {
+    all_arrive_in_order(4, [2, 2], false);
 }
 
 #[test]
 fn one_that_sends_much_and_one_that_sends_little() {
-    all_arrive_in_order(true, [3, 1], false);
+    all_arrive_in_order(4, [3, 1], false);
 }
 
 #[test]
-fn where_nothing_may_be_brought_each_has_its_turn() {
-    all_arrive_in_order(false, [2, 2], false);
+fn where_there_is_room_for_nothing_more_each_writes_what_was_left() {
+    all_arrive_in_order(2, [2, 2], false);
 }
 
 #[test]
-fn what_is_written_apart_comes_behind_what_the_same_thread_brought() {
-    all_arrive_in_order(true, [2, 2], true);
+fn what_is_written_apart_comes_behind_what_the_same_thread_left() {
+    all_arrive_in_order(4, [2, 2], true);
 }
 
 #[test]
 fn what_is_sent_before_the_end_is_written_and_what_comes_later_is_refused() {
     crate::most(|| {
-        let connection = Connection::new(true);
+        let connection = Connection::new(4);
         let threads = [0, 1].map(|thread| {
             let connection = connection.clone();
             thread::spawn(move || (0..2).filter(|message| connection.send([thread, *message])).collect::<Vec<u8>>())
