@@ -135,7 +135,7 @@ impl fmt::Debug for Message<'_> {
 #[non_exhaustive]
 #[must_use = "a message that was not taken is not sent later"]
 pub enum Outcome {
-    /// The system has all of it, or is given it right now by another thread that sends there at the same time.
+    /// The system has all of it, or is given it by another thread that sends there at the same time, and has its turn next.
     Sent,
     /// It was taken, and a part of it or all waits for the peer to read on. `Drained` will tell that nothing waits any more.
     Queued,
