@@ -3,14 +3,25 @@
 //!     cargo run -p estafette-net --example chat -- host tcp+msg://127.0.0.1:4000 ws://127.0.0.1:4001
 //!     cargo run -p estafette-net --example chat -- join tcp+msg://127.0.0.1:4000
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::error::Error;
 use std::io::BufRead;
+use std::process::ExitCode;
 use std::thread;
 
-use estafette_net::{Event, Node};
+use estafette_net::{Event, Node, Outcome, Reason};
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["host", ref urls @ ..] if !urls.is_empty() => host(urls),
@@ -47,30 +58,57 @@ fn host(urls: &[&str]) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// What the thread that reads has for the node's.
+enum Typed {
+    Line(Vec<u8>),
+    End,
+}
+
 fn join(url: &str) -> Result<(), Box<dyn Error>> {
-    let mut node = Node::<String>::new()?;
+    let mut node = Node::<Typed>::new()?;
     let handle = node.handle();
     let server = handle.connect(url)?;
     let typing = handle.clone();
     thread::spawn(move || {
-        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-            typing.signal(line);
+        for line in std::io::stdin().lock().split(b'\n').map_while(Result::ok) {
+            typing.signal(Typed::Line(line));
         }
-        typing.close(server);
+        // A close here would overtake the lines that the node has not come to yet.
+        typing.signal(Typed::End);
     });
-    node.run(|event| match event {
-        Event::Signal(line) => {
-            let outcome = handle.send(server, line.as_bytes());
-            if !outcome.taken() {
-                eprintln!("not sent: {line}: {outcome:?}");
+    let (mut waiting, mut ends) = (VecDeque::new(), false);
+    let mut result: Result<(), Box<dyn Error>> = Ok(());
+    node.run(|event| {
+        match event {
+            Event::Signal(Typed::Line(line)) => waiting.push_back(line),
+            Event::Signal(Typed::End) => ends = true,
+            Event::Message(_, message) => println!("{}", String::from_utf8_lossy(&message)),
+            Event::Closed { reason, .. } => {
+                let missing = match waiting.len() {
+                    0 => String::new(),
+                    lines => format!(", and {lines} lines were not sent"),
+                };
+                if !matches!(reason, Reason::Closed) || !waiting.is_empty() {
+                    result = Err(format!("{reason}{missing}").into());
+                }
+                return handle.stop();
             }
+            // `Drained`: there is room again.
+            _ => {}
         }
-        Event::Message(_, message) => println!("{}", String::from_utf8_lossy(&message)),
-        Event::Closed { reason, .. } => {
-            eprintln!("{reason}");
-            handle.stop();
+        while let Some(line) = waiting.front() {
+            match handle.send(server, line) {
+                Outcome::Full => return,
+                Outcome::TooLarge => eprintln!("too long, and not sent: {} bytes", line.len()),
+                Outcome::Closed => return,
+                outcome if !outcome.taken() => eprintln!("not sent: {outcome:?}"),
+                _ => {}
+            }
+            waiting.pop_front();
         }
-        _ => {}
+        if ends {
+            handle.close(server);
+        }
     })?;
-    Ok(())
+    result
 }

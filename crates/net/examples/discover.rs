@@ -3,6 +3,7 @@
 //!     cargo run -p estafette-net --example discover -- NAME
 
 use std::error::Error;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use estafette_net::{Event, Node};
@@ -10,7 +11,17 @@ use estafette_net::{Event, Node};
 /// A group for use within an organisation: RFC 2365.
 const GROUP: &str = "udp://239.255.77.77:47777";
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
     let name = std::env::args().nth(1).unwrap_or_else(|| format!("process {}", std::process::id()));
     let mut node = Node::<()>::new()?;
     let handle = node.handle();

@@ -4,56 +4,85 @@
 //!     cargo run -p estafette-net --example echo -- ws://127.0.0.1:4000 hello
 
 use std::error::Error;
+use std::process::ExitCode;
+use std::time::Duration;
 
-use estafette_net::{Event, Kind, Node};
+use estafette_net::{Event, Kind, Node, Outcome, Reason};
 
-fn main() -> Result<(), Box<dyn Error>> {
+/// How long a client waits for the answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
     let Some(url) = args.next() else { return Err("usage: echo URL [TEXT]".into()) };
+    match args.next() {
+        Some(text) => ask(&url, &text),
+        None => serve(&url),
+    }
+}
+
+fn ask(url: &str, text: &str) -> Result<(), Box<dyn Error>> {
     let mut node = Node::<()>::new()?;
     let handle = node.handle();
-    let mut failed = None;
-    if let Some(text) = args.next() {
-        let server = handle.connect(url)?;
-        // It waits until the connection is there.
-        if !handle.send_text(server, &text).taken() {
-            return Err("the message was not taken".into());
-        }
-        node.run(|event| match event {
-            Event::Message(_, message) => {
-                println!("{}", String::from_utf8_lossy(&message));
-                handle.close(server);
-                // Datagrams have no end that could be waited for.
-                if handle.peer_address(server).is_none() {
-                    handle.stop();
-                }
-            }
-            Event::Closed { reason, .. } => {
-                if !matches!(reason, estafette_net::Reason::Closed) {
-                    failed = Some(reason.to_string());
-                }
-                handle.stop();
-            }
-            _ => {}
-        })?;
-    } else {
-        let listener = handle.listen(url)?;
-        if let Some(address) = handle.local_address(listener) {
-            println!("listening at {address}");
-        }
-        node.run(|event| match event {
-            Event::Message(from, message) => {
-                let outcome = match (message.kind(), std::str::from_utf8(&message)) {
-                    (Kind::Text, Ok(text)) => handle.send_text(from, text),
-                    _ => handle.send(from, &message),
-                };
-                if !outcome.taken() {
-                    eprintln!("not sent back: {outcome:?}");
-                }
-            }
-            Event::Closed { reason, .. } => eprintln!("{reason}"),
-            _ => {}
-        })?;
+    let server = handle.connect(url)?;
+    // A message waits for its connection to come about. A socket of datagrams has nothing to wait in while a name is looked up:
+    // it says that it is full, and `Drained` later.
+    let mut asked = handle.send_text(server, text);
+    if !(asked.taken() || asked == Outcome::Full) {
+        return Err(format!("the message was not taken: {asked:?}").into());
     }
-    failed.map_or(Ok(()), |reason| Err(reason.into()))
+    handle.signal_after(PATIENCE, ());
+    let mut result = Ok(());
+    node.run(|event| match event {
+        Event::Drained(_) if asked == Outcome::Full => asked = handle.send_text(server, text),
+        Event::Message(_, message) => {
+            println!("{}", String::from_utf8_lossy(&message));
+            handle.stop();
+        }
+        Event::Signal(()) => {
+            result = Err(format!("no answer within {} seconds", PATIENCE.as_secs()));
+            handle.stop();
+        }
+        Event::Closed { reason, .. } => {
+            result = Err(reason.to_string());
+            handle.stop();
+        }
+        _ => {}
+    })?;
+    Ok(result?)
+}
+
+fn serve(url: &str) -> Result<(), Box<dyn Error>> {
+    let mut node = Node::<()>::new()?;
+    let handle = node.handle();
+    let listener = handle.listen(url)?;
+    if let Some(address) = handle.local_address(listener) {
+        println!("listening at {address}");
+    }
+    node.run(|event| match event {
+        Event::Message(from, message) => {
+            let outcome = match (message.kind(), std::str::from_utf8(&message)) {
+                (Kind::Text, Ok(text)) => handle.send_text(from, text),
+                _ => handle.send(from, &message),
+            };
+            // Who does not read goes. Of datagrams nothing was promised.
+            if !outcome.taken() && from.remote().is_none() {
+                eprintln!("not sent back: {outcome:?}");
+                handle.close(from);
+            }
+        }
+        Event::Closed { reason, .. } if !matches!(reason, Reason::Closed) => eprintln!("{reason}"),
+        _ => {}
+    })?;
+    Ok(())
 }

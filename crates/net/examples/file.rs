@@ -6,15 +6,26 @@
 use std::error::Error;
 use std::fs::File;
 use std::io::{Read, Write};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use estafette_net::{Event, Node, Outcome, Reason};
+use estafette_net::{Endpoint, Event, Node, Outcome, Reason};
 use sha1::{Digest, Sha1};
 
 /// How much of the file a message has.
 const CHUNK: usize = 256 << 10;
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["send", path, url] => send(path, url),
@@ -70,6 +81,12 @@ fn send(path: &str, url: &str) -> Result<(), Box<dyn Error>> {
             next.truncate(read);
             digest.update(&next);
             sent += read as u64;
+            if sent > all || (read == 0 && sent < all) {
+                let has = if sent > all { "more" } else { "less" };
+                return Err(
+                    format!("{path} has {has} than the {all} bytes it was said to have: does it change?").into()
+                );
+            }
             progress.at(sent, all);
         }
         Ok(())
@@ -103,45 +120,77 @@ fn send(path: &str, url: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// A file as it arrives, from whoever announced one first.
+struct Arriving {
+    from: Endpoint,
+    file: File,
+    digest: Sha1,
+    got: u64,
+    all: u64,
+}
+
 fn receive(url: &str, path: &str) -> Result<(), Box<dyn Error>> {
-    let mut file = File::create(path).map_err(|error| format!("{path}: {error}"))?;
     let mut node = Node::<()>::new()?;
     let handle = node.handle();
     let listener = handle.listen(url)?;
     println!("listening at {}", handle.local_address(listener).ok_or("no address")?);
-    let (mut digest, mut progress, mut all, mut got) = (Sha1::new(), Progress::new(), None, 0);
-    let mut result: Result<(), Box<dyn Error>> = Err("the sender never came".into());
+    let (mut arriving, mut progress): (Option<Arriving>, _) = (None, Progress::new());
+    let mut result: Result<u64, Box<dyn Error>> = Err("no sender came".into());
     node.run(|event| match event {
         Event::Message(from, message) => {
-            let Some(all) = all else {
-                match message.first_chunk::<8>() {
-                    Some(length) if message.len() == 8 => all = Some(u64::from_be_bytes(*length)),
-                    _ => handle.close(from),
+            let done = match &mut arriving {
+                Some(arriving) if arriving.from == from => arriving.take(&message),
+                None if message.len() == 8 => {
+                    progress = Progress::new();
+                    Arriving::new(path, from, &message).map(|new| arriving.insert(new).got)
                 }
-                if all == Some(0) && !handle.send(from, &digest.clone().finalize()).taken() {
-                    handle.stop();
-                }
-                return;
+                // Somebody else.
+                _ => return handle.close(from),
             };
-            if let Err(error) = file.write_all(&message) {
-                result = Err(error.into());
+            let Some(arriving) = &arriving else {
+                result = done;
                 return handle.stop();
-            }
-            digest.update(&*message);
-            got += message.len() as u64;
-            progress.at(got, all);
-            if got >= all && !handle.send(from, &digest.clone().finalize()).taken() {
+            };
+            progress.at(arriving.got, arriving.all);
+            if let Err(error) = done {
+                result = Err(error);
+                handle.stop();
+            } else if arriving.got == arriving.all && !handle.send(from, &arriving.digest.clone().finalize()).taken() {
+                result = Err("the sender was not told that all has come".into());
                 handle.stop();
             }
         }
-        Event::Closed { reason, .. } => {
-            let whole = Some(got) == all;
-            result = if whole { Ok(()) } else { Err(format!("{got} bytes only: {reason}").into()) };
-            handle.stop();
+        Event::Closed { endpoint, reason } => {
+            if let Some(Arriving { got, all, .. }) = arriving.as_ref().filter(|arriving| arriving.from == endpoint) {
+                result = if got == all { Ok(*got) } else { Err(format!("{got} of {all} bytes only: {reason}").into()) };
+                handle.stop();
+            } else if endpoint == listener {
+                result = Err(reason.to_string().into());
+                handle.stop();
+            }
         }
         _ => {}
     })?;
-    result?;
-    println!("received and verified: {got} bytes");
+    println!("received and verified: {} bytes", result?);
     Ok(())
+}
+
+impl Arriving {
+    /// Begins the file, whose length comes first.
+    fn new(path: &str, from: Endpoint, length: &[u8]) -> Result<Arriving, Box<dyn Error>> {
+        let all = u64::from_be_bytes(length.try_into()?);
+        let file = File::create(path).map_err(|error| format!("{path}: {error}"))?;
+        Ok(Arriving { from, file, digest: Sha1::new(), got: 0, all })
+    }
+
+    /// Adds what came. How much there is.
+    fn take(&mut self, bytes: &[u8]) -> Result<u64, Box<dyn Error>> {
+        self.got += bytes.len() as u64;
+        if self.got > self.all {
+            return Err(format!("more came than the {} bytes that were announced", self.all).into());
+        }
+        self.file.write_all(bytes)?;
+        self.digest.update(bytes);
+        Ok(self.got)
+    }
 }

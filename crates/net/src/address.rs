@@ -22,6 +22,7 @@ const SHOWN: usize = 80;
 /// | `inproc` | `inproc://name`, within this process | whatever one read gave |
 /// | `inproc+msg` | `inproc+msg://name` | what was sent |
 /// | `ws` | `ws://host[:port][/path[?query]]` | what was sent |
+/// | `tls`, `tls+msg`, `wss` | as `tcp`, `tcp+msg` and `ws`, by TLS: with the feature `tls` | as theirs |
 ///
 /// Any other scheme is for a [`Transport`](crate::Transport) of one's own.
 ///

@@ -269,7 +269,7 @@ impl<S> Handle<S> {
         })
     }
 
-    /// The address of the peer, by the transport beneath.
+    /// The address of the peer, by the transport beneath; none once the connection has ended, or its peer is gone.
     pub fn peer_address(&self, endpoint: Endpoint) -> Option<Address> {
         match endpoint.remote {
             Some(remote) => format!("udp://{remote}").parse().ok(),
@@ -277,7 +277,8 @@ impl<S> Handle<S> {
         }
     }
 
-    /// Puts a signal behind the events that are there.
+    /// Puts a signal behind the events that are there. [`Handle::close`] and the like do not wait for signals: what is to be sent for one
+    /// is sent before a close only if that is called after it was told.
     pub fn signal(&self, signal: S) {
         lock(&self.shared.signals).usual.push_back(signal);
         self.shared.wake();
@@ -295,7 +296,8 @@ impl<S> Handle<S> {
         self.shared.wake();
     }
 
-    /// Makes [`Node::run`](crate::Node::run) return after the event that it is telling.
+    /// Makes [`Node::run`](crate::Node::run) return after the event that it is telling. Nothing is closed or written by that: a node that
+    /// is dropped then drops what waits.
     pub fn stop(&self) {
         self.shared.stopped.store(true, Ordering::SeqCst);
         self.shared.wake();

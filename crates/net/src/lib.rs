@@ -8,7 +8,11 @@
 //! let handle = node.handle();
 //! handle.listen("tcp+msg://127.0.0.1:4000")?; // or ws://, unix+msg:///tmp/a.sock, inproc://, udp://
 //! node.run(|event| match event {
-//!     Event::Message(from, message) => drop(handle.send(from, &message)),
+//!     Event::Message(from, message) => {
+//!         if !handle.send(from, &message).taken() {
+//!             handle.close(from); // it sends, and does not read
+//!         }
+//!     }
 //!     Event::Closed { endpoint, reason } => println!("{endpoint:?}: {reason}"),
 //!     _ => {}
 //! })?;
@@ -19,7 +23,8 @@
 //!
 //! - **Order.** Messages that one thread sends to one endpoint arrive in that order. Frames of two threads never interleave.
 //! - **Loss.** A message that was [`taken`](Outcome::taken) is lost only if its connection ends first, which
-//!   [`Event::Closed`] tells, or [`Event::Lost`]. Datagrams may be lost, doubled and reordered by the network.
+//!   [`Event::Closed`] tells, or [`Event::Lost`], or the node is dropped: to end, [`Handle::close`] and go on until `Closed` is told.
+//!   Datagrams may be lost, doubled and reordered by the network.
 //! - **Waiting.** Nothing but [`Node::run`], [`Node::poll`] and [`Node::next`] waits, and what looks up the name of a host to
 //!   listen at. What cannot be written at once is queued, within [`Limits::queue`]; beyond that a send returns
 //!   [`Outcome::Full`], and [`Event::Drained`] tells when to go on.

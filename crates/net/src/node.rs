@@ -49,6 +49,9 @@ const AT_ONCE: Duration = Duration::from_micros(3);
 ///
 /// Sending, connecting and listening are for the [`Handle`], from any thread, also from the one that is being told an event.
 ///
+/// A node that is dropped ends everything at once; what was taken and waits is lost. To have it written, [`Handle::close`] and go on until
+/// `Closed` is told.
+///
 /// ```no_run
 /// use estafette_net::{Event, Node};
 ///

@@ -205,7 +205,9 @@ impl<S> Shared<S> {
                 let tls = if transports.contains_key("tls") { Some("wss") } else { None };
                 let mut known: Vec<_> = transports.keys().map(String::as_str).chain(["ws"]).chain(tls).collect();
                 known.sort_unstable();
-                Err(Error::Scheme { address: address.clone(), known: known.join(", ") })
+                let missing = if cfg!(feature = "tls") { "" } else { "; tls and wss with the feature `tls`" };
+                let known = format!("{}; +msg behind tcp, unix and the like{missing}", known.join(", "));
+                Err(Error::Scheme { address: address.clone(), known })
             }
         }
     }

@@ -111,6 +111,7 @@ impl Carries<Raw> for Estafette {
         let len = case.payload.len();
         let mut limits = Limits::default();
         limits.message = limits.message.max(len);
+        limits.unfinished = limits.unfinished.max(2 * len);
         let mut node = Node::with_limits(limits)?;
         if case.wait == Wait::Adaptive {
             node = node.spin(SPIN);
