@@ -170,18 +170,19 @@ fn advantage(record: &Record, a: usize, b: usize) -> f64 {
     median(&log_ratios(record, a, b)).unwrap_or(0.0)
 }
 
-/// Of entrants and their median figures, the one that no other is better than, pair by pair. Where each is beaten by
-/// another, one of those.
-fn best_of(record: &Record, entrants: Vec<(usize, f64)>) -> Option<usize> {
-    let (mut best, _) = entrants.iter().copied().min_by(|(_, a), (_, b)| a.total_cmp(b))?;
-    for _ in 0..entrants.len() {
-        let better = entrants.iter().map(|&(at, _)| (at, advantage(record, best, at)));
-        match better.max_by(|(_, a), (_, b)| a.total_cmp(b)) {
-            Some((at, by)) if by > 0.0 => best = at,
-            _ => break,
-        }
-    }
-    Some(best)
+/// Of entrants and their median figures, the one that is best by what their pairs say.
+fn best_of(record: &Record, mut entrants: Vec<(usize, f64)>) -> Option<usize> {
+    entrants.sort_by(|(_, a), (_, b)| a.total_cmp(b));
+    let entrants: Vec<usize> = entrants.into_iter().map(|(at, _)| at).collect();
+    least_beaten(&entrants, |a, b| advantage(record, a, b))
+}
+
+/// The one that no other is better than. Where each is beaten by another, as in a circle, the one whose worst defeat is the least
+/// (minimax, of Simpson and Kramer); of equals the first.
+fn least_beaten(entrants: &[usize], advantage: impl Fn(usize, usize) -> f64) -> Option<usize> {
+    let worst = |a: usize| entrants.iter().filter(|&&b| b != a).map(|&b| advantage(a, b)).fold(0.0, f64::max);
+    let worst_of: Vec<(usize, f64)> = entrants.iter().map(|&at| (at, worst(at))).collect();
+    worst_of.into_iter().min_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(at, _)| at)
 }
 
 impl Row {
@@ -278,4 +279,19 @@ fn ring_ns(record: &Record, cell: &Cell) -> Option<f64> {
         medians.min_by(f64::total_cmp)
     };
     fastest(&|ring| ring.scope == cell.scope).or_else(|| fastest(&|_| true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn best_is_who_is_beaten_by_nobody_and_of_a_circle_who_is_beaten_by_least() {
+        let of = |advantages: [[f64; 3]; 3]| least_beaten(&[0, 1, 2], |a, b| advantages[a][b]);
+        assert_eq!(of([[0.0, 0.3, -0.1], [-0.3, 0.0, -0.2], [0.1, 0.2, 0.0]]), Some(1));
+        // 1 is better than 0, 2 than 1, and 0 than 2, by least.
+        assert_eq!(of([[0.0, 0.3, -0.1], [-0.3, 0.0, 0.2], [0.1, -0.2, 0.0]]), Some(2));
+        assert_eq!(of([[0.0; 3]; 3]), Some(0));
+        assert_eq!(least_beaten(&[], |_, _| 0.0), None);
+    }
 }

@@ -87,9 +87,16 @@ impl Link for Calls {
     }
 }
 
-/// Has three threads send a message of a byte each, all of which come before the first can. What each was told, the writes, and how
-/// many bytes were taken and not written.
-fn three_at_once(framing: Framing, fails: bool) -> (Vec<io::Result<Option<Outcome>>>, Vec<Vec<u8>>, usize) {
+/// What came of threads that sent at the same time.
+struct Came {
+    told: [io::Result<Option<Outcome>>; 3],
+    writes: Vec<Vec<u8>>,
+    /// How many bytes were taken and not written.
+    unwritten: usize,
+}
+
+/// Has three threads send a message of a byte each, all of which come before the first can.
+fn three_at_once(framing: Framing, fails: bool) -> Came {
     let writes = Arc::<Mutex<Vec<Vec<u8>>>>::default();
     let link = Calls { file: std::fs::File::open("/dev/null").unwrap(), writes: writes.clone(), fails };
     let connection = Connection::new(Box::new(link), framing, false, &Limits::default(), Arc::default());
@@ -112,12 +119,12 @@ fn three_at_once(framing: Framing, fails: bool) -> (Vec<io::Result<Option<Outcom
     });
     let unwritten = connection.close();
     let writes = writes.lock().unwrap().clone();
-    (told.into(), writes, unwritten)
+    Came { told, writes, unwritten }
 }
 
 #[test]
 fn what_threads_send_at_the_same_time_leaves_by_one_call() {
-    let (told, writes, unwritten) = three_at_once(Framing::Length, false);
+    let Came { told, writes, unwritten } = three_at_once(Framing::Length, false);
     assert!(told.iter().all(|told| matches!(told, Ok(Some(Outcome::Sent)))), "{told:?}");
     let [write] = writes.as_slice() else { panic!("{writes:?}") };
     let (frames, rest) = write.as_chunks::<5>();
@@ -127,7 +134,7 @@ fn what_threads_send_at_the_same_time_leaves_by_one_call() {
 
 #[test]
 fn a_client_masks_what_threads_send_at_the_same_time() {
-    let (_, writes, _) = three_at_once(Framing::WebSocket(Side::Client), false);
+    let Came { writes, .. } = three_at_once(Framing::WebSocket(Side::Client), false);
     let [write] = writes.as_slice() else { panic!("{writes:?}") };
     let (frames, rest) = write.as_chunks::<7>();
     let bytes: BTreeSet<u8> = frames.iter().map(|frame| frame[6] ^ frame[2]).collect();
@@ -136,7 +143,7 @@ fn a_client_masks_what_threads_send_at_the_same_time() {
 
 #[test]
 fn who_writes_for_others_hears_of_an_error_and_what_they_left_is_not_written() {
-    let (told, writes, unwritten) = three_at_once(Framing::Length, true);
+    let Came { told, writes, unwritten } = three_at_once(Framing::Length, true);
     assert_eq!(writes.len(), 0);
     let sent = told.iter().filter(|told| matches!(told, Ok(Some(Outcome::Sent)))).count();
     let failed = told.iter().filter(|told| told.is_err()).count();
