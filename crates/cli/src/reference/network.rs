@@ -165,13 +165,15 @@ fn part(shown: &Shown, entries: &[Entry<'_>], libraries: &[&str]) -> String {
         entries.iter().find(|(at, by, _)| (*at, *by) == (transport, library)).map(|(.., result)| *result)
     };
     let names: Vec<String> = libraries.iter().map(|library| plain(library)).collect();
-    let mut headers = vec!["", BASIC, TUNED];
+    let tuned = entries.iter().any(|(_, library, _)| *library == TUNED).then_some(TUNED);
+    let mut headers: Vec<&str> = ["", BASIC].into_iter().chain(tuned).collect();
     names.iter().for_each(|name| headers.extend([name, word]));
     let rows = ORDER.iter().filter(|transport| libraries.iter().any(|library| of(transport, library).is_some()));
     let rows = rows.map(|transport| {
         let by_hand = of(transport, BASIC);
         let figure = |result: Option<&RowResult>| result.map_or(String::from("-"), shown.figure);
-        let mut row = vec![(*transport).to_owned(), figure(by_hand), figure(of(transport, TUNED))];
+        let mut row = vec![(*transport).to_owned(), figure(by_hand)];
+        row.extend(tuned.map(|tuned| figure(of(transport, tuned))));
         for library in libraries {
             let result = of(transport, library);
             let ratio = by_hand.zip(result).map(|(by_hand, result)| beside(result.metric_ns, by_hand.metric_ns));
