@@ -82,6 +82,13 @@ struct Asking {
     stays: bool,
 }
 
+impl Outgoing {
+    /// What the next frame is masked with, if it is.
+    fn next_key(&mut self) -> io::Result<Option<[u8; 4]>> {
+        self.keys.as_mut().map(Keys::next).transpose()
+    }
+}
+
 /// The sending half of a connection.
 pub(crate) struct Connection {
     pub(crate) link: Box<dyn Link>,
@@ -335,10 +342,7 @@ impl Connection {
             return Ok(Outcome::Full);
         }
         let waits = !out.queue.is_empty();
-        let key = match &mut out.keys {
-            Some(keys) => Some(keys.next()?),
-            None => None,
-        };
+        let key = out.next_key()?;
         let header = self.header(kind, payload.len(), key);
         let queue = if opening { &mut out.early } else { &mut out.queue };
         queue.push(header.bytes());
@@ -454,10 +458,7 @@ impl Connection {
 
     fn control(&self, out: &mut Outgoing, opcode: Opcode, payload: &[u8]) -> io::Result<()> {
         let Framing::WebSocket(side) = self.framing else { return Ok(()) };
-        let key = match &mut out.keys {
-            Some(keys) => Some(keys.next()?),
-            None => None,
-        };
+        let key = out.next_key()?;
         debug_assert_eq!(key.is_some(), side == Side::Client);
         let frame = websocket::control(opcode, payload, key);
         self.push(out, &frame);

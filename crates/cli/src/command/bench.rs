@@ -40,7 +40,7 @@ pub(crate) fn run(registry: &Registry, args: &Bench) -> Result<Exit> {
     for (entrant, room) in plan.entrants.iter_mut().zip(rooms) {
         entrant.room = room;
     }
-    // A single round is a look, which counting would make three times as long.
+    // A single round is a look, which counting would make more than twice as long.
     if plan.rounds > 1 {
         progress.stage("system calls");
         if !count_calls(registry, &mut plan, &mut scratch, &mut interrupt)? {

@@ -26,7 +26,7 @@ impl Holdings {
 
 impl Connection {
     /// Sends a message where another thread is in line, or something was left to this one.
-    #[cold]
+    #[inline(never)]
     pub(super) fn send_in_line(
         &self,
         out: &mut Outgoing,
@@ -47,10 +47,7 @@ impl Connection {
         if before == 0 {
             out.left = self.holdings.take();
         }
-        let key = match &mut out.keys {
-            Some(keys) => Some(keys.next()?),
-            None => None,
-        };
+        let key = out.next_key()?;
         out.left.extend_from_slice(self.header(kind, payload.len(), key).bytes());
         let body = out.left.len();
         out.left.extend_from_slice(payload);
