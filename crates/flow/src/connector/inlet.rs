@@ -1,0 +1,70 @@
+//! How a sink receives.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use estafette_ipc::WaitMode;
+use estafette_ipc::group::{ClaimError, Member};
+
+use super::outlet::Stop;
+use crate::config::{End, Topology};
+use crate::counters::{Counter, Counters};
+use crate::supervisor::Fabric;
+
+/// The most bytes and messages that a sink takes at once.
+const BATCH: (usize, usize) = (256 << 10, 4096);
+
+/// The topic that a sink reads.
+pub(super) struct Inlet {
+    member: Member,
+    counters: Arc<Counters>,
+}
+
+impl Inlet {
+    pub(super) fn open(
+        end: End,
+        topology: &Topology,
+        fabric: &Fabric,
+        stop: &Arc<Stop>,
+        counters: &Arc<Counters>,
+    ) -> Result<Inlet> {
+        let place = topology.membership(end).ok_or_else(|| anyhow::anyhow!("it reads nothing"))?;
+        let rings = &topology.groups[place.group].rings;
+        let rings = rings.iter().map(|ring| fabric.ring(*ring).try_clone()).collect::<Result<_, _>>()?;
+        let member = Member::open(rings, fabric.bell(place.group), place.member, WaitMode::Block, stop.interrupt())?;
+        Ok(Inlet { member, counters: Arc::clone(counters) })
+    }
+
+    /// Hands over each message until the topic has ended or the sink is to stop. `flush` is called after each batch, and
+    /// only then are its messages acknowledged.
+    ///
+    /// # Errors
+    ///
+    /// Those of the two functions.
+    pub(super) fn for_each<S>(
+        &mut self,
+        state: &mut S,
+        mut on_message: impl FnMut(&mut S, &[u8]) -> Result<()>,
+        mut flush: impl FnMut(&mut S) -> Result<()>,
+    ) -> Result<()> {
+        loop {
+            let claim = match self.member.claim(BATCH.0, BATCH.1) {
+                Ok(claim) => claim,
+                Err(ClaimError::Closed | ClaimError::Interrupted) => return Ok(()),
+                Err(error @ ClaimError::Violation { .. }) => {
+                    tracing::error!("a producer broke its ring: {error}");
+                    continue;
+                }
+            };
+            let mut bytes = 0;
+            for message in claim.messages() {
+                on_message(state, &message)?;
+                bytes += message.len() as u64;
+            }
+            flush(state)?;
+            self.counters.add(Counter::ReceivedMessages, claim.count() as u64);
+            self.counters.add(Counter::ReceivedBytes, bytes);
+            claim.ack();
+        }
+    }
+}

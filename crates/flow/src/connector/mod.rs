@@ -1,0 +1,170 @@
+//! Sources and sinks: threads of the supervisor that carry messages into the pipeline and out of it.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `outlet.rs` | how a source sends, and learns that it is to stop |
+//! | `inlet.rs` | how a sink receives |
+//! | `bytes.rs` | sources and sinks of bytes: standard input and output, files |
+//! | `timer.rs` | the source that sends at intervals |
+
+mod bytes;
+mod inlet;
+mod outlet;
+mod timer;
+
+use std::sync::Arc;
+use std::thread;
+
+use anyhow::{Context, Result, bail};
+
+use self::inlet::Inlet;
+use self::outlet::{Outlet, Stop};
+use crate::config::{End, Pipeline, Sink, SinkKind, Source, SourceKind, Topology};
+use crate::counters::Counters;
+use crate::supervisor::{Fabric, Mailbox, Message};
+
+/// A source or a sink has ended.
+pub(crate) struct ConnectorEvent {
+    pub(crate) end: End,
+    pub(crate) result: Result<()>,
+}
+
+/// The sources and sinks of a pipeline.
+pub(crate) struct Connectors {
+    all: Vec<Connector>,
+}
+
+/// A source or a sink.
+struct Connector {
+    end: End,
+    name: String,
+    stop: Arc<Stop>,
+    counters: Arc<Counters>,
+    is_ended: bool,
+}
+
+impl Connectors {
+    /// Those of a pipeline. None runs yet.
+    ///
+    /// # Errors
+    ///
+    /// If memory or descriptors are short.
+    pub(crate) fn new(pipeline: &Pipeline) -> Result<Connectors> {
+        let sources = (0..).zip(&pipeline.sources).map(|(at, source)| (End::Source(at), &source.name));
+        let sinks = (0..).zip(&pipeline.sinks).map(|(at, sink)| (End::Sink(at), &sink.name));
+        let functions = (0..).zip(&pipeline.functions).filter(|(_, function)| function.stream.is_some());
+        let streams = functions.map(|(at, function)| (End::Stream(at), &function.name));
+        let connector = |(end, name): (End, &String)| -> Result<Connector> {
+            let counters = Arc::new(Counters::create()?.0);
+            Ok(Connector { end, name: name.clone(), stop: Arc::new(Stop::new()?), counters, is_ended: false })
+        };
+        Ok(Connectors { all: sources.chain(sinks).chain(streams).map(connector).collect::<Result<_>>()? })
+    }
+
+    /// Starts them, a thread each.
+    ///
+    /// # Errors
+    ///
+    /// If one cannot be started.
+    pub(crate) fn start(
+        &self,
+        pipeline: &Pipeline,
+        topology: &Topology,
+        fabric: &Fabric,
+        mailbox: &Mailbox<Message>,
+    ) -> Result<()> {
+        for connector in &self.all {
+            let work = connector.work(pipeline, topology, fabric);
+            let work = work.with_context(|| format!("cannot start `{}`", connector.name))?;
+            let (end, mailbox) = (connector.end, mailbox.clone());
+            let run = move || {
+                let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+                let result = result.unwrap_or_else(|_| Err(anyhow::anyhow!("it panicked; the log says where")));
+                mailbox.send(Message::Connector(ConnectorEvent { end, result }));
+            };
+            let name = connector.name.chars().take(15).collect();
+            thread::Builder::new().name(name).spawn(run).context("cannot start a thread")?;
+        }
+        Ok(())
+    }
+
+    /// Takes notice of an end. Returns what failed, if it was not asked to stop.
+    pub(crate) fn on_event(&mut self, event: ConnectorEvent) -> Option<String> {
+        let connector = self.all.iter_mut().find(|connector| connector.end == event.end)?;
+        connector.is_ended = true;
+        let error = event.result.err().filter(|_| !connector.stop.is_set())?;
+        Some(format!("`{}` failed: {error:#}", connector.name))
+    }
+
+    /// Whether all have ended.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.all.iter().all(|connector| connector.is_ended)
+    }
+
+    /// Whether this one has ended.
+    pub(crate) fn is_end_ended(&self, end: End) -> bool {
+        self.all.iter().all(|connector| connector.end != end || connector.is_ended)
+    }
+
+    /// Nothing new is to come in.
+    pub(crate) fn stop_sources(&self) {
+        self.all.iter().filter(|connector| !matches!(connector.end, End::Sink(_))).for_each(|it| it.stop.set());
+    }
+
+    /// All are to end now.
+    pub(crate) fn stop(&self) {
+        self.all.iter().for_each(|connector| connector.stop.set());
+    }
+}
+
+type Work = Box<dyn FnOnce() -> Result<()> + Send>;
+
+impl Connector {
+    /// What its thread does.
+    fn work(&self, pipeline: &Pipeline, topology: &Topology, fabric: &Fabric) -> Result<Work> {
+        match self.end {
+            End::Source(at) => {
+                let outlet = Outlet::open(self.end, pipeline, topology, fabric, &self.stop, &self.counters)?;
+                source(&pipeline.sources[at], outlet)
+            }
+            End::Sink(at) => {
+                let inlet = Inlet::open(self.end, topology, fabric, &self.stop, &self.counters)?;
+                sink(&pipeline.sinks[at], inlet)
+            }
+            end => bail!("{end:?} is not a source or sink"),
+        }
+    }
+}
+
+fn source(source: &Source, mut outlet: Outlet) -> Result<Work> {
+    Ok(match &source.kind {
+        SourceKind::Stdin(framing) => {
+            let framing = *framing;
+            Box::new(move || bytes::read_stdin(framing, &mut outlet))
+        }
+        SourceKind::File { path, framing } => {
+            let (path, framing) = (path.clone(), *framing);
+            Box::new(move || bytes::read_file(&path, framing, &mut outlet))
+        }
+        SourceKind::Timer { every, count } => {
+            let (every, count) = (*every, *count);
+            Box::new(move || timer::run(every, count, &mut outlet))
+        }
+        other => bail!("{other:?} is not a source of this build"),
+    })
+}
+
+fn sink(sink: &Sink, mut inlet: Inlet) -> Result<Work> {
+    Ok(match &sink.kind {
+        SinkKind::Stdout(layout) => {
+            let layout = *layout;
+            Box::new(move || bytes::write_stdout(layout, &mut inlet))
+        }
+        SinkKind::File { path, append, layout } => {
+            let file = bytes::create(path, *append)?;
+            let layout = *layout;
+            Box::new(move || bytes::write_file(file, layout, &mut inlet))
+        }
+        other => bail!("{other:?} is not a sink of this build"),
+    })
+}

@@ -1,0 +1,126 @@
+//! What the supervisor and a host say to each other: JSON and descriptors, over a UNIX socket that keeps packets apart.
+//!
+//! Messages of the pipeline never come this way; it is used to start, reload and stop instances, and to report their ends.
+
+mod socket;
+
+pub(crate) use self::socket::Socket;
+
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+use crate::engine::inspect::Abi;
+use crate::engine::wasi::Grants;
+
+/// The number of a function instance within its pipeline.
+pub(crate) type InstanceId = u32;
+
+/// What the supervisor asks of a host.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Request {
+    /// Start an instance. The descriptors that come with it are listed at [`Start`].
+    Start(Box<Start>),
+    /// Replace an instance's code between two batches. With it comes the compiled code.
+    Reload { instance: InstanceId, abi: Abi },
+    /// End an instance as soon as it is between two calls, or trap its call.
+    Stop { instance: InstanceId },
+    /// Trap an instance's call: it is in an endless loop.
+    Interrupt { instance: InstanceId },
+}
+
+/// What a host reports.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Event {
+    /// The instance's start function has returned, and it receives messages.
+    Ready { instance: InstanceId },
+    /// The code was replaced, or the old code goes on because of this error.
+    Reloaded { instance: InstanceId, error: Option<String> },
+    /// The instance is gone. Its host lives on.
+    Ended { instance: InstanceId, end: End },
+}
+
+/// How an instance ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum End {
+    /// It has done all of its work: its start function returned and there is nothing to receive, or every topic that
+    /// feeds it has ended.
+    Finished,
+    /// It was asked to stop.
+    Stopped,
+    /// Its code failed: a trap, an exit status other than 0, an endless loop.
+    Trapped { reason: String },
+    /// Its host could not run it.
+    Failed { reason: String },
+}
+
+/// An instance to start.
+///
+/// The descriptors: the compiled code, the counters, stdout, stderr; of an input its bell and each of its rings; for each
+/// output, then the reply, then the dead-letter topic: for each group that reads it the ring and the bell.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Start {
+    pub(crate) instance: InstanceId,
+    /// `name`, or `name.2` of several replicas.
+    pub(crate) name: String,
+    pub(crate) abi: Abi,
+    /// When the supervisor asked for it, by [`now`].
+    pub(crate) requested_at: u64,
+    pub(crate) grants: Grants,
+    pub(crate) wait: Wait,
+    /// The most bytes of linear memory.
+    pub(crate) memory_limit: usize,
+    pub(crate) input: Option<Input>,
+    pub(crate) outputs: Vec<Output>,
+    /// Where answers go on the stream that feeds the function.
+    pub(crate) reply: Option<Output>,
+    pub(crate) dead_letter: Option<Output>,
+}
+
+/// The clock that the supervisor and its hosts share, in nanoseconds.
+pub(crate) fn now() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// What feeds an instance.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Input {
+    /// Its place among the members of its queue group.
+    pub(crate) member: usize,
+    /// One for each producer of the topic.
+    pub(crate) rings: usize,
+    /// How often a message may be delivered before it is a dead letter; none for at-most-once delivery.
+    pub(crate) max_deliver: Option<u8>,
+}
+
+/// A topic that an instance sends to.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Output {
+    pub(crate) topic: String,
+    /// How many queue groups read it; each has a ring of its own.
+    pub(crate) groups: usize,
+    /// The longest message, in bytes.
+    pub(crate) max_message: usize,
+    pub(crate) overflow: Overflow,
+}
+
+/// What happens to a message when a group's ring is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Overflow {
+    Block,
+    DropOldest,
+    DropNew,
+}
+
+/// How an instance waits for messages and for space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Wait {
+    Spin,
+    Adaptive,
+    Block,
+}

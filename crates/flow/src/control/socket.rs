@@ -1,0 +1,189 @@
+//! A UNIX socket that carries JSON and descriptors.
+//!
+//! A message is one packet of JSON, preceded by as many packets of descriptors as it needs: the kernel takes up to 253 of
+//! them in one packet.
+
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// How many descriptors one packet carries.
+const DESCRIPTORS_A_PACKET: usize = 200;
+/// The most descriptors of one message.
+const MAX_DESCRIPTORS: usize = 4096;
+/// The longest JSON of one message, in bytes. The kernel's default for a socket's buffer is 208 KiB.
+const MAX_JSON: usize = 128 << 10;
+
+/// What a packet is, by its first byte.
+const JSON: u8 = b'J';
+const DESCRIPTORS: u8 = b'D';
+
+/// One end of the socket.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    socket: OwnedFd,
+    /// Descriptors that came before the message they belong to.
+    received: Vec<OwnedFd>,
+    buffer: Vec<u8>,
+}
+
+impl Socket {
+    /// Both ends.
+    ///
+    /// # Errors
+    ///
+    /// If no descriptor is left.
+    pub(crate) fn pair() -> io::Result<(Socket, Socket)> {
+        let (a, b) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        Ok((Socket::new(a), Socket::new(b)))
+    }
+
+    /// An end that was inherited.
+    pub(crate) fn new(socket: OwnedFd) -> Socket {
+        Socket { socket, received: Vec::new(), buffer: vec![0; MAX_JSON + 1] }
+    }
+
+    /// The same end once more, to send on from another thread.
+    ///
+    /// # Errors
+    ///
+    /// If no descriptor is left.
+    pub(crate) fn try_clone(&self) -> io::Result<Socket> {
+        Ok(Socket::new(self.socket.try_clone()?))
+    }
+
+    /// The descriptor beneath, without what this end keeps of packets.
+    pub(crate) fn into_fd(self) -> OwnedFd {
+        self.socket
+    }
+
+    /// Sends a message with descriptors. Blocks while the other end's buffer is full.
+    ///
+    /// # Errors
+    ///
+    /// If the other end is gone, or the message is too long.
+    pub(crate) fn send(&self, message: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let mut json = vec![JSON];
+        serde_json::to_writer(&mut json, message)?;
+        if json.len() > MAX_JSON || descriptors.len() > MAX_DESCRIPTORS {
+            return Err(io::Error::new(ErrorKind::InvalidInput, "a control message is too long"));
+        }
+        for some in descriptors.chunks(DESCRIPTORS_A_PACKET) {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_A_PACKET))];
+            let mut ancillary = SendAncillaryBuffer::new(&mut space);
+            ancillary.push(SendAncillaryMessage::ScmRights(some));
+            self.send_packet(&[DESCRIPTORS], &mut ancillary)?;
+        }
+        self.send_packet(&json, &mut SendAncillaryBuffer::default())
+    }
+
+    fn send_packet(&self, bytes: &[u8], ancillary: &mut SendAncillaryBuffer<'_, '_, '_>) -> io::Result<()> {
+        retry_on_intr(|| sendmsg(&self.socket, &[IoSlice::new(bytes)], ancillary, SendFlags::NOSIGNAL))?;
+        Ok(())
+    }
+
+    /// The next message and its descriptors, or none when the other end is gone. Blocks until then.
+    ///
+    /// # Errors
+    ///
+    /// If the other end sends something else than messages.
+    pub(crate) fn recv<T: DeserializeOwned>(&mut self) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
+        loop {
+            if let Some(message) = self.recv_packet(RecvFlags::empty())? {
+                return Ok(message);
+            }
+        }
+    }
+
+    /// As [`Socket::recv`], but returns an error of the kind [`ErrorKind::WouldBlock`] while there is none.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Socket::recv`].
+    pub(crate) fn try_recv<T: DeserializeOwned>(&mut self) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
+        loop {
+            if let Some(message) = self.recv_packet(RecvFlags::DONTWAIT)? {
+                return Ok(message);
+            }
+        }
+    }
+
+    /// One packet: a message, the end, or nothing yet, as it brought descriptors.
+    #[expect(clippy::type_complexity, reason = "the message or the end, or neither")]
+    fn recv_packet<T: DeserializeOwned>(&mut self, flags: RecvFlags) -> io::Result<Option<Option<(T, Vec<OwnedFd>)>>> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_A_PACKET))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let mut slices = [IoSliceMut::new(&mut self.buffer)];
+        let flags = flags | RecvFlags::CMSG_CLOEXEC;
+        let packet = match retry_on_intr(|| recvmsg(&self.socket, &mut slices, &mut ancillary, flags)) {
+            Err(Errno::CONNRESET) => return Ok(Some(None)),
+            packet => packet?,
+        };
+        for message in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+                self.received.extend(descriptors);
+            }
+        }
+        let invalid = |what: &str| io::Error::new(ErrorKind::InvalidData, what.to_owned());
+        if packet.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) || self.received.len() > MAX_DESCRIPTORS {
+            return Err(invalid("a control message is too long, or no descriptor is left for it"));
+        }
+        match self.buffer[..packet.bytes].split_first() {
+            None => Ok(Some(None)),
+            Some((&DESCRIPTORS, _)) => Ok(None),
+            Some((&JSON, json)) => {
+                let message = serde_json::from_slice(json).map_err(|error| invalid(&error.to_string()))?;
+                Ok(Some(Some((message, std::mem::take(&mut self.received)))))
+            }
+            Some(_) => Err(invalid("not a control message")),
+        }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_come_with_their_descriptors() {
+        let (a, mut b) = Socket::pair().unwrap();
+        let file = tempfile::tempfile().unwrap();
+        a.send(&"one", &vec![file.as_fd(); 450]).unwrap();
+        a.send(&"two", &[]).unwrap();
+        drop(a);
+        let (message, descriptors) = b.recv::<String>().unwrap().unwrap();
+        assert_eq!((message.as_str(), descriptors.len()), ("one", 450));
+        let (message, descriptors) = b.recv::<String>().unwrap().unwrap();
+        assert_eq!((message.as_str(), descriptors.len()), ("two", 0));
+        assert!(b.recv::<String>().unwrap().is_none());
+    }
+
+    #[test]
+    fn what_is_no_message_is_an_error() {
+        for bytes in [&b"J{"[..], b"X", b"J3"] {
+            let (a, mut b) = Socket::pair().unwrap();
+            a.send_packet(bytes, &mut SendAncillaryBuffer::default()).unwrap();
+            assert_eq!(b.recv::<String>().unwrap_err().kind(), ErrorKind::InvalidData, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_yet_would_block() {
+        let (_a, mut b) = Socket::pair().unwrap();
+        assert_eq!(b.try_recv::<String>().unwrap_err().kind(), ErrorKind::WouldBlock);
+    }
+}

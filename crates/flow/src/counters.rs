@@ -1,0 +1,129 @@
+//! The counters of one function instance, in memory that its host and the supervisor share.
+//!
+//! The host writes them, one plain store each; the supervisor reads them for its table, its metrics and its watch over
+//! endless loops. They are only ever shown or compared, so a host that writes nonsense harms nobody's memory.
+
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context, Result, ensure};
+use memmap2::{MmapOptions, MmapRaw};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
+
+/// What is counted, by its place in the memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counter {
+    /// Grows at each call of the function and at each call that it makes: an instance that is busy and makes no
+    /// progress is in an endless loop.
+    Progress,
+    /// 1 while the function's code runs, 0 while its host waits for messages.
+    Busy,
+    /// Calls of the function: one a message, or one a batch.
+    Calls,
+    /// Messages that it was given.
+    ReceivedMessages,
+    /// Their bytes.
+    ReceivedBytes,
+    /// Messages that it sent.
+    SentMessages,
+    /// Their bytes.
+    SentBytes,
+    /// Messages that a topic's overflow policy dropped instead of sending them.
+    Dropped,
+    /// Messages that went to a dead-letter topic, or nowhere for want of one.
+    DeadLetters,
+    /// Its linear memory, in bytes.
+    Memory,
+    /// How long its host took from the request to the function's first instruction, in nanoseconds.
+    StartTime,
+}
+
+impl Counter {
+    const COUNT: usize = 11;
+    const BYTES: usize = Counter::COUNT * size_of::<u64>();
+}
+
+/// The counters, mapped.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    map: MmapRaw,
+}
+
+impl Counters {
+    /// New counters, all zero, and the file by which another process maps them.
+    ///
+    /// # Errors
+    ///
+    /// If there is no memory.
+    pub(crate) fn create() -> Result<(Counters, OwnedFd)> {
+        let file = memfd_create("estafette-counters", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        ftruncate(&file, Counter::BYTES as u64)?;
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        Ok((Counters::open(&file)?, file))
+    }
+
+    /// Maps counters that another process created.
+    ///
+    /// # Errors
+    ///
+    /// If the file is not one that [`Counters::create`] made.
+    pub(crate) fn open(file: impl AsFd) -> Result<Counters> {
+        let seals = fcntl_get_seals(&file).context("the counters are not in a memfd")?;
+        let len = fstat(&file)?.st_size;
+        ensure!(seals.contains(SealFlags::SHRINK) && len == Counter::BYTES as i64, "the counters have another size");
+        let file = File::from(file.as_fd().try_clone_to_owned()?);
+        let map = MmapOptions::new().len(Counter::BYTES).map_raw(&file).context("cannot map the counters")?;
+        Ok(Counters { map })
+    }
+
+    #[inline]
+    fn word(&self, counter: Counter) -> &AtomicU64 {
+        let words = self.map.as_mut_ptr().cast::<AtomicU64>();
+        // SAFETY: the mapping has `Counter::COUNT` words, is aligned to a page, is sealed against shrinking, and lives as
+        // long as `self`. Every process accesses its words as atomics only.
+        unsafe { &*words.add(counter as usize) }
+    }
+
+    /// A counter's value now.
+    #[inline]
+    pub(crate) fn get(&self, counter: Counter) -> u64 {
+        self.word(counter).load(Ordering::Relaxed)
+    }
+
+    /// Sets a counter. For the host.
+    #[inline]
+    pub(crate) fn set(&self, counter: Counter, value: u64) {
+        self.word(counter).store(value, Ordering::Relaxed);
+    }
+
+    /// Adds to a counter. For the host's thread that runs the instance, which is the only writer: no locked instruction.
+    #[inline]
+    pub(crate) fn add(&self, counter: Counter, count: u64) {
+        let word = self.word(counter);
+        word.store(word.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_sides_see_the_same_counters() {
+        let (ours, file) = Counters::create().unwrap();
+        let theirs = Counters::open(&file).unwrap();
+        theirs.add(Counter::Calls, 2);
+        theirs.add(Counter::Calls, 3);
+        theirs.set(Counter::StartTime, 7);
+        assert_eq!((ours.get(Counter::Calls), ours.get(Counter::StartTime), ours.get(Counter::Busy)), (5, 7, 0));
+    }
+
+    #[test]
+    fn another_file_is_refused() {
+        let file = memfd_create("other", MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&file, Counter::BYTES as u64).unwrap();
+        assert!(Counters::open(&file).is_err());
+        assert!(Counters::open(tempfile::tempfile().unwrap()).is_err());
+    }
+}

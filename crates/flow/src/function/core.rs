@@ -1,0 +1,326 @@
+//! Core modules, of the reference's ABI and of the batched one. `docs/flow-abi.md` specifies both.
+
+use estafette_ipc::group::Claim;
+use wasmtime::{Caller, Extern, Instance, Linker, Memory, Module, Store, TypedFunc};
+use wasmtime_wasi::p1::{self, WasiP1Ctx};
+
+use super::{Common, Failure, Outputs, Sent, Setup, failure, stop};
+use crate::counters::Counter;
+use crate::engine::inspect::Abi;
+use crate::engine::wasi;
+
+/// The length of the reference's buffer for a message, in bytes.
+const REFERENCE_BUFFER: usize = 1 << 20;
+/// How much room for a batch a function is asked for at first, in bytes.
+const BATCH_BUFFER: usize = 256 << 10;
+/// The most messages of one `send_batch`.
+const MAX_SEND_BATCH: usize = 1 << 20;
+/// The bytes of an entry of `send_batch`: topic, pointer, length.
+const ENTRY: usize = 12;
+
+/// A function in a core module.
+pub(crate) struct CoreModule {
+    store: Store<State>,
+    instance: Instance,
+    memory: Memory,
+    receiver: Receiver,
+}
+
+struct State {
+    common: Common,
+    wasi: WasiP1Ctx,
+    /// Known from the first call on.
+    memory: Option<Memory>,
+}
+
+/// How it is given messages.
+enum Receiver {
+    /// Not at all: its start function is all it does.
+    None,
+    /// One call for each message.
+    Reference { buffer: usize, on_message: TypedFunc<(u32, u32), ()> },
+    /// One call for many messages.
+    Batched { buffer: Option<Buffer>, grow: TypedFunc<u32, u32>, batch: TypedFunc<(u32, u32, u32), ()> },
+}
+
+/// Room in linear memory for a batch.
+#[derive(Clone, Copy)]
+struct Buffer {
+    address: usize,
+    capacity: usize,
+}
+
+impl CoreModule {
+    pub(super) fn load(setup: &Setup, outputs: Outputs) -> Result<CoreModule, Failure> {
+        let build = || -> wasmtime::Result<CoreModule> {
+            let module = load_code(setup)?;
+            let wasi = wasi::context(&setup.grants, setup.stdout.try_clone()?, setup.stderr.try_clone()?)
+                .map_err(|error| wasmtime::Error::msg(format!("{error:#}")))?
+                .build_p1();
+            let state = State { common: Common::new(setup, outputs), wasi, memory: None };
+            let mut store = Store::new(&setup.engine, state);
+            store.limiter(|state| &mut state.common);
+            stop::watch(&mut store, &setup.stop);
+            let mut linker = Linker::new(&setup.engine);
+            p1::add_to_linker_sync(&mut linker, |state: &mut State| &mut state.wasi)?;
+            link_reference(&mut linker)?;
+            link_batched(&mut linker)?;
+            let instance = linker.instantiate(&mut store, &module)?;
+            let memory = instance.get_memory(&mut store, "memory");
+            let memory = memory.ok_or_else(|| wasmtime::Error::msg("the module exports no memory"))?;
+            store.data_mut().memory = Some(memory);
+            Ok(CoreModule { store, instance, memory, receiver: Receiver::None })
+        };
+        let mut function = build().map_err(failure)?;
+        function.receiver = function.find_receiver(setup.abi).map_err(failure)?;
+        Ok(function)
+    }
+
+    fn find_receiver(&mut self, abi: Abi) -> wasmtime::Result<Receiver> {
+        let (store, instance) = (&mut self.store, self.instance);
+        let receives = if abi == Abi::Batched { "estafette_batch" } else { "on_message" };
+        if instance.get_export(&mut *store, receives).is_none() {
+            return Ok(Receiver::None);
+        }
+        Ok(match abi {
+            Abi::Batched => Receiver::Batched {
+                buffer: None,
+                grow: instance.get_typed_func(&mut *store, "estafette_buffer")?,
+                batch: instance.get_typed_func(&mut *store, "estafette_batch")?,
+            },
+            _ => Receiver::Reference { buffer: 0, on_message: instance.get_typed_func(&mut *store, "on_message")? },
+        })
+    }
+
+    /// Runs `_initialize` or `_start`, and asks where the function wants its messages.
+    pub(super) fn start(&mut self) -> Result<(), Failure> {
+        let mut exit = None;
+        for name in ["_initialize", "_start"] {
+            let Ok(start) = self.instance.get_typed_func::<(), ()>(&mut self.store, name) else { continue };
+            match self.call(|store| start.call(store, ())) {
+                Err(Failure::Exited(status)) => exit = Some(status),
+                result => result?,
+            }
+        }
+        if let Some(status) = exit.filter(|status| *status != 0) {
+            return Err(Failure::Exited(status));
+        }
+        if let Receiver::Reference { .. } = self.receiver {
+            let function = self.instance.get_typed_func::<(), u32>(&mut self.store, "buffer_pointer").map_err(failure)?;
+            let address = self.call(|store| function.call(store, ()))? as usize;
+            self.check_buffer(address, REFERENCE_BUFFER, "buffer_pointer")?;
+            if let Receiver::Reference { buffer, .. } = &mut self.receiver {
+                *buffer = address;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn can_receive(&self) -> bool {
+        !matches!(self.receiver, Receiver::None)
+    }
+
+    pub(super) fn outputs(&mut self) -> &mut Outputs {
+        &mut self.store.data_mut().common.outputs
+    }
+
+    pub(super) fn deliver(&mut self, claim: &Claim<'_>) -> Result<(), Failure> {
+        match &self.receiver {
+            Receiver::None => Err(Failure::Trapped("it exports nothing that receives messages".into())),
+            Receiver::Reference { buffer, on_message } => {
+                let (buffer, on_message) = (*buffer, on_message.clone());
+                self.deliver_each(claim, buffer, &on_message)
+            }
+            Receiver::Batched { batch, .. } => {
+                let batch = batch.clone();
+                self.deliver_batch(claim, &batch)
+            }
+        }
+    }
+
+    fn deliver_each(
+        &mut self,
+        claim: &Claim<'_>,
+        buffer: usize,
+        on_message: &TypedFunc<(u32, u32), ()>,
+    ) -> Result<(), Failure> {
+        self.store.data().common.counters.set(Counter::Busy, 1);
+        let result = self.call_each(claim, buffer, on_message);
+        self.store.data().common.counters.set(Counter::Busy, 0);
+        result
+    }
+
+    fn call_each(
+        &mut self,
+        claim: &Claim<'_>,
+        buffer: usize,
+        on_message: &TypedFunc<(u32, u32), ()>,
+    ) -> Result<(), Failure> {
+        for (done, message) in claim.messages().enumerate() {
+            let place = self.memory.data_mut(&mut self.store).get_mut(buffer..buffer + REFERENCE_BUFFER);
+            let place = place.and_then(|place| place.get_mut(..message.len()));
+            let place = place.ok_or_else(|| {
+                Failure::Trapped(format!("a message of {} bytes does not fit its buffer of 1 MiB", message.len()))
+            })?;
+            place.copy_from_slice(&message);
+            self.store.data().common.progress();
+            on_message.call(&mut self.store, (buffer as u32, message.len() as u32)).map_err(failure)?;
+            claim.progress(done + 1);
+        }
+        Ok(())
+    }
+
+    fn deliver_batch(&mut self, claim: &Claim<'_>, batch: &TypedFunc<(u32, u32, u32), ()>) -> Result<(), Failure> {
+        let buffer = self.batch_buffer(claim.bytes().len())?;
+        let records = claim.bytes();
+        let place = self.memory.data_mut(&mut self.store).get_mut(buffer.address..buffer.address + records.len());
+        let place = place.ok_or_else(|| Failure::Trapped("its buffer is no longer within its memory".into()))?;
+        place.copy_from_slice(records);
+        let arguments = (buffer.address as u32, records.len() as u32, claim.count() as u32);
+        self.call(|store| batch.call(store, arguments))
+    }
+
+    /// Room for so many bytes; the function is asked for more if it has offered less.
+    fn batch_buffer(&mut self, len: usize) -> Result<Buffer, Failure> {
+        let Receiver::Batched { buffer, grow, .. } = &self.receiver else {
+            return Err(Failure::Trapped("it takes no batches".into()));
+        };
+        if let Some(buffer) = buffer.filter(|buffer| buffer.capacity >= len) {
+            return Ok(buffer);
+        }
+        let (grow, capacity) = (grow.clone(), len.max(BATCH_BUFFER).next_power_of_two());
+        let wanted = u32::try_from(capacity).map_err(|_| Failure::Trapped("a batch exceeds its memory".into()))?;
+        let address = self.call(|store| grow.call(store, wanted))? as usize;
+        self.check_buffer(address, capacity, "estafette_buffer")?;
+        let offered = Buffer { address, capacity };
+        if let Receiver::Batched { buffer, .. } = &mut self.receiver {
+            *buffer = Some(offered);
+        }
+        Ok(offered)
+    }
+
+    fn check_buffer(&self, address: usize, capacity: usize, name: &str) -> Result<(), Failure> {
+        let len = self.memory.data_size(&self.store);
+        let is_inside = address.checked_add(capacity).is_some_and(|end| end <= len);
+        if address == 0 || !is_inside || (name == "estafette_buffer" && !address.is_multiple_of(8)) {
+            return Err(Failure::Trapped(format!(
+                "`{name}` returned {address:#x}: it must be an address of {capacity} bytes within the {len} bytes of memory, \
+                 for a batch a multiple of 8"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Calls into the function, and notes that it is busy meanwhile.
+    fn call<R>(&mut self, call: impl FnOnce(&mut Store<State>) -> wasmtime::Result<R>) -> Result<R, Failure> {
+        let counters = std::sync::Arc::clone(&self.store.data().common.counters);
+        counters.add(Counter::Progress, 1);
+        counters.set(Counter::Busy, 1);
+        let result = call(&mut self.store);
+        counters.set(Counter::Busy, 0);
+        result.map_err(failure)
+    }
+}
+
+#[allow(unsafe_code)]
+fn load_code(setup: &Setup) -> wasmtime::Result<Module> {
+    let code = setup.code.try_clone()?;
+    // SAFETY: the file is one that `engine::cache` opened or wrote: nobody but the user who runs this can have put it there,
+    // and the supervisor handed over its descriptor.
+    unsafe { Module::deserialize_open_file(&setup.engine, code) }
+}
+
+/// The imports of the reference's ABI, which have no results: what cannot be sent traps.
+fn link_reference(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+    linker.func_wrap(
+        "io",
+        "send_message_to_topic_idx",
+        |mut caller: Caller<'_, State>, topic: u32, pointer: u32, len: u32| {
+            match with_memory(&mut caller, |memory, outputs| Ok(outputs.send(topic, slice(memory, pointer, len)?)?))? {
+                Sent::Yes => Ok(()),
+                Sent::NoSuchTopic => Err(wasmtime::Error::msg(format!("it sent to topic {topic}, which it does not have"))),
+                Sent::TooLong => Err(wasmtime::Error::msg(format!("it sent {len} bytes, more than the topic's `max_message`"))),
+            }
+        },
+    )?;
+    linker.func_wrap("io", "send_websocket_message", |mut caller: Caller<'_, State>, pointer: u32, len: u32| {
+        match with_memory(&mut caller, |memory, outputs| Ok(outputs.reply(slice(memory, pointer, len)?)?))? {
+            Sent::Yes => Ok(()),
+            Sent::NoSuchTopic => Err(wasmtime::Error::msg("it answered on a stream, but none feeds it")),
+            Sent::TooLong => Err(wasmtime::Error::msg(format!("it answered with {len} bytes, which is too long"))),
+        }
+    })?;
+    Ok(())
+}
+
+/// The imports of the batched ABI.
+fn link_batched(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+    linker.func_wrap("estafette", "send", |mut caller: Caller<'_, State>, topic: u32, pointer: u32, len: u32| {
+        let sent = with_memory(&mut caller, |memory, outputs| Ok(outputs.send(topic, slice(memory, pointer, len)?)?))?;
+        wasmtime::Result::Ok(sent.code())
+    })?;
+    linker.func_wrap("estafette", "send_batch", |mut caller: Caller<'_, State>, list: u32, count: u32| {
+        let sent = with_memory(&mut caller, |memory, outputs| send_batch(memory, outputs, list, count))?;
+        wasmtime::Result::Ok(sent.code())
+    })?;
+    linker.func_wrap("estafette", "reply", |mut caller: Caller<'_, State>, pointer: u32, len: u32| {
+        let sent = with_memory(&mut caller, |memory, outputs| Ok(outputs.reply(slice(memory, pointer, len)?)?))?;
+        wasmtime::Result::Ok(sent.code())
+    })?;
+    Ok(())
+}
+
+fn send_batch(memory: &[u8], outputs: &mut Outputs, list: u32, count: u32) -> wasmtime::Result<Sent> {
+    let count = count as usize;
+    if count > MAX_SEND_BATCH {
+        return Err(wasmtime::Error::msg(format!("it sent {count} messages at once; the most is {MAX_SEND_BATCH}")));
+    }
+    let entries = slice(memory, list, (count * ENTRY) as u32)?.as_chunks::<ENTRY>().0;
+    let word = |entry: &[u8; ENTRY], at: usize| {
+        u32::from_le_bytes([entry[at], entry[at + 1], entry[at + 2], entry[at + 3]])
+    };
+    // All of the list is checked before any of it is sent.
+    for entry in entries {
+        let (topic, message) = (word(entry, 0), slice(memory, word(entry, 4), word(entry, 8))?);
+        match outputs.check(topic, message.len()) {
+            Sent::Yes => {}
+            refused => return Ok(refused),
+        }
+    }
+    for run in entries.chunk_by(|a, b| word(a, 0) == word(b, 0)) {
+        let messages = run.iter().map(|entry| slice(memory, word(entry, 4), word(entry, 8)).unwrap_or_default());
+        outputs.send_all(word(&run[0], 0), messages)?;
+    }
+    Ok(Sent::Yes)
+}
+
+/// Calls with the linear memory, as it is now, and the topics.
+#[inline]
+fn with_memory<R>(
+    caller: &mut Caller<'_, State>,
+    call: impl FnOnce(&[u8], &mut Outputs) -> wasmtime::Result<R>,
+) -> wasmtime::Result<R> {
+    let memory = match caller.data().memory {
+        Some(memory) => memory,
+        // The module's start section calls before it is instantiated.
+        None => match caller.get_export("memory") {
+            Some(Extern::Memory(memory)) => memory,
+            _ => return Err(wasmtime::Error::msg("the module exports no memory")),
+        },
+    };
+    let (memory, state) = memory.data_and_store_mut(caller);
+    state.common.progress();
+    call(memory, &mut state.common.outputs)
+}
+
+/// A message in linear memory.
+#[inline]
+fn slice(memory: &[u8], pointer: u32, len: u32) -> wasmtime::Result<&[u8]> {
+    let (pointer, len) = (pointer as usize, len as usize);
+    memory.get(pointer..pointer + len).ok_or_else(|| {
+        wasmtime::Error::msg(format!(
+            "it passed {len} bytes at {pointer:#x}, outside of its memory of {} bytes",
+            memory.len()
+        ))
+    })
+}

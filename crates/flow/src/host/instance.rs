@@ -1,0 +1,199 @@
+//! One function instance: takes messages from its topic, gives them to the function, acknowledges them.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result};
+use estafette_ipc::WaitMode;
+use estafette_ipc::group::{BellFile, Claim, ClaimError, Interrupt, Member, Publisher, RingFile};
+use wasmtime::Engine;
+
+use crate::control::{self, End, Event, Start, Wait, now};
+use crate::counters::{Counter, Counters};
+use crate::engine::inspect::Abi;
+use crate::function::{Failure, Function, Output, Outputs, Setup, StopSignal};
+
+/// The most bytes that an instance takes at once, unless one message is longer: enough for a copy at full speed, and little
+/// enough to stay in a core's cache.
+const BATCH_BYTES: usize = 128 << 10;
+/// The most messages that an instance takes at once.
+const BATCH_MESSAGES: usize = 4096;
+
+/// New code for a running instance.
+pub(super) struct Reload {
+    pub(super) abi: Abi,
+    pub(super) code: File,
+}
+
+/// An instance and all it needs.
+pub(super) struct Instance {
+    start: Start,
+    setup: Setup,
+    outputs: Outputs,
+    member: Option<Member>,
+    reload: Arc<Mutex<Option<Reload>>>,
+}
+
+impl Instance {
+    /// Opens what the descriptors lead to, in the order that [`Start`] says.
+    pub(super) fn open(
+        start: Start,
+        descriptors: Vec<OwnedFd>,
+        engine: Engine,
+        stop: Arc<StopSignal>,
+        waits: Arc<Interrupt>,
+        reload: Arc<Mutex<Option<Reload>>>,
+    ) -> Result<Instance> {
+        let mut descriptors = Descriptors(descriptors.into_iter());
+        let code = descriptors.next()?.into();
+        let counters = Arc::new(Counters::open(descriptors.next()?)?);
+        let (stdout, stderr) = (descriptors.next()?.into(), descriptors.next()?.into());
+        let wait = wait_mode(start.wait);
+        let member = match &start.input {
+            None => None,
+            Some(input) => {
+                let bell = BellFile::from_fd(descriptors.next()?)?;
+                let rings: Vec<_> = (0..input.rings).map(|_| descriptors.ring()).collect::<Result<_>>()?;
+                Some(Member::open(rings, &bell, input.member, wait, Arc::clone(&waits))?)
+            }
+        };
+        let mut open = |output: &control::Output| descriptors.output(output, wait, &waits);
+        let outputs = Outputs {
+            topics: start.outputs.iter().map(&mut open).collect::<Result<_>>()?,
+            reply: start.reply.as_ref().map(&mut open).transpose()?,
+            dead_letter: start.dead_letter.as_ref().map(&mut open).transpose()?,
+            counters: Arc::clone(&counters),
+        };
+        let (abi, grants, memory_limit) = (start.abi, start.grants.clone(), start.memory_limit);
+        let setup = Setup { engine, abi, code, grants, stdout, stderr, memory_limit, counters, stop };
+        Ok(Instance { start, setup, outputs, member, reload })
+    }
+
+    /// Runs the function until it ends, and says how.
+    ///
+    /// # Errors
+    ///
+    /// If the host fails, not the function.
+    pub(super) fn run(self, report: impl Fn(Event)) -> Result<End> {
+        let Instance { start, mut setup, outputs, member, reload } = self;
+        let mut function = match Function::load(&setup, outputs) {
+            Ok(function) => function,
+            Err(failure) => return Ok(end(failure)),
+        };
+        setup.counters.set(Counter::StartTime, now().saturating_sub(start.requested_at));
+        if let Err(failure) = function.start() {
+            return Ok(end(failure));
+        }
+        let max_deliver = start.input.as_ref().and_then(|input| input.max_deliver);
+        report(Event::Ready { instance: start.instance });
+        let Some(mut member) = member.filter(|_| function.can_receive()) else { return Ok(End::Finished) };
+        loop {
+            if setup.stop.is_stopping() {
+                return Ok(End::Stopped);
+            }
+            if let Some(new) = reload.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                let (next, error) = replace(function, &mut setup, new);
+                function = next;
+                report(Event::Reloaded { instance: start.instance, error });
+            }
+            match member.claim(BATCH_BYTES, BATCH_MESSAGES) {
+                Ok(claim) => {
+                    if let Err(failure) = handle(&mut function, claim, max_deliver)? {
+                        return Ok(end(failure));
+                    }
+                }
+                Err(ClaimError::Closed) => return Ok(End::Finished),
+                Err(ClaimError::Interrupted) => setup.stop.woke(),
+                Err(error @ ClaimError::Violation { .. }) => tracing::error!("a producer broke its ring: {error}"),
+            }
+        }
+    }
+}
+
+/// Gives a claim to the function, or to the dead-letter topic if it was tried too often.
+fn handle(function: &mut Function, claim: Claim<'_>, max_deliver: Option<u8>) -> Result<Result<(), Failure>> {
+    let attempts = claim.messages().next().map_or(0, |message| message.attempts);
+    if max_deliver.is_some_and(|most| attempts >= most) {
+        for message in claim.messages() {
+            function.outputs().send_dead_letter(&message)?;
+        }
+        claim.ack();
+        return Ok(Ok(()));
+    }
+    let counters = Arc::clone(&function.outputs().counters);
+    if let Err(failure) = function.deliver(&claim) {
+        return Ok(Err(failure));
+    }
+    let (count, bytes) = (claim.count() as u64, claim.bytes().len() as u64);
+    claim.ack();
+    counters.add(Counter::ReceivedMessages, count);
+    counters.add(Counter::ReceivedBytes, bytes);
+    Ok(Ok(()))
+}
+
+/// Replaces a function's code. If the new code does not start, the old function goes on, with the reason.
+fn replace(mut old: Function, setup: &mut Setup, new: Reload) -> (Function, Option<String>) {
+    let (abi, code) = (std::mem::replace(&mut setup.abi, new.abi), std::mem::replace(&mut setup.code, new.code));
+    let memory = setup.counters.get(Counter::Memory);
+    setup.counters.set(Counter::Memory, 0);
+    let mut start = || {
+        let mut next = Function::load(setup, Outputs::none(Arc::clone(&setup.counters)))?;
+        std::mem::swap(next.outputs(), old.outputs());
+        let started = next.start().and_then(|()| match next.can_receive() {
+            true => Ok(()),
+            false => Err(Failure::Trapped("the new module cannot receive messages".into())),
+        });
+        if let Err(failure) = started {
+            std::mem::swap(next.outputs(), old.outputs());
+            return Err(failure);
+        }
+        Ok(next)
+    };
+    match start() {
+        Ok(next) => (next, None),
+        Err(failure) => {
+            (setup.abi, setup.code) = (abi, code);
+            setup.counters.set(Counter::Memory, memory);
+            (old, Some(failure.to_string()))
+        }
+    }
+}
+
+fn end(failure: Failure) -> End {
+    match failure {
+        Failure::Stopped => End::Stopped,
+        failure => End::Trapped { reason: failure.to_string() },
+    }
+}
+
+fn wait_mode(wait: Wait) -> WaitMode {
+    match wait {
+        Wait::Spin => WaitMode::Spin,
+        Wait::Adaptive => WaitMode::Adaptive,
+        Wait::Block => WaitMode::Block,
+    }
+}
+
+/// The descriptors that came with a request, taken one by one.
+struct Descriptors(std::vec::IntoIter<OwnedFd>);
+
+impl Descriptors {
+    fn next(&mut self) -> Result<OwnedFd> {
+        self.0.next().context("a request came with too few descriptors")
+    }
+
+    fn ring(&mut self) -> Result<RingFile> {
+        Ok(RingFile::from_fd(self.next()?)?)
+    }
+
+    fn output(&mut self, output: &control::Output, wait: WaitMode, waits: &Arc<Interrupt>) -> Result<Output> {
+        let mut groups = Vec::new();
+        for _ in 0..output.groups {
+            let ring = self.ring()?;
+            let bell = BellFile::from_fd(self.next()?)?;
+            groups.push(Publisher::open(&ring, &bell, wait, Arc::clone(waits))?);
+        }
+        Ok(Output { max_message: output.max_message, overflow: output.overflow, groups })
+    }
+}
