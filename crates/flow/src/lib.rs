@@ -1,8 +1,13 @@
-//! Pipelines of WASM functions joined by topics, on shared-memory rings between processes.
+//! Pipelines of WASM functions that are joined by topics.
+//!
+//! A YAML file names functions, sources, sinks and the topics between them. [`config`] reads and checks it, a
+//! [`Supervisor`] runs it: each function in a process of its own, joined by rings in shared memory.
+#![deny(unsafe_code)]
 
 pub mod config;
 mod connector;
 mod control;
+#[allow(unsafe_code)]
 mod counters;
 mod engine;
 mod function;

@@ -51,7 +51,7 @@ impl Inlet {
             let claim = match self.member.claim(BATCH.0, BATCH.1) {
                 Ok(claim) => claim,
                 Err(ClaimError::Closed | ClaimError::Interrupted) => return Ok(()),
-                Err(error @ ClaimError::Violation { .. }) => {
+                Err(error) => {
                     tracing::error!("a producer broke its ring: {error}");
                     continue;
                 }

@@ -92,7 +92,13 @@ impl Outlet {
         counters: &Arc<Counters>,
     ) -> Result<Outlet> {
         let mut outputs = Vec::new();
+        let mut feeds = Vec::new();
         for output in topology.producer(end).map_or(&[][..], |producer| &producer.outputs) {
+            // A ring has one publisher, and a topic that is named twice gets the message once.
+            if feeds.contains(&output.feed) {
+                continue;
+            }
+            feeds.push(output.feed);
             let policies = topology.policies(pipeline, output.feed);
             let mut groups = Vec::new();
             for ring in &output.rings {
@@ -118,7 +124,7 @@ impl Outlet {
     pub(super) fn send(&mut self, message: &[u8]) -> Result<Next> {
         for output in &mut self.outputs {
             match output.send_all(std::iter::once(message), &self.counters) {
-                Ok(Sent::TooLong) => self.too_long(message.len()),
+                Ok(Sent::TooLong) => too_long(&self.counters, message.len()),
                 Ok(_) => {}
                 Err(SendError::Stopped) => return Ok(Next::Stop),
                 Err(error) => return Err(error.into()),
@@ -129,9 +135,13 @@ impl Outlet {
 
     /// Reports a message that is longer than a topic allows.
     pub(super) fn too_long(&self, len: usize) {
-        self.counters.add(Counter::Dropped, 1);
-        tracing::warn!(bytes = len, "a message is longer than the `max_message` of its topic, and is left out");
+        too_long(&self.counters, len);
     }
+}
+
+fn too_long(counters: &Counters, len: usize) {
+    counters.add(Counter::Dropped, 1);
+    tracing::warn!(bytes = len, "a message is longer than the `max_message` of its topic, and is left out");
 }
 
 pub(super) fn overflow(overflow: Overflow) -> control::Overflow {

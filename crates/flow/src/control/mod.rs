@@ -59,7 +59,7 @@ pub(crate) enum End {
 /// An instance to start.
 ///
 /// The descriptors: the compiled code, the counters, stdout, stderr; of an input its bell and each of its rings; for each
-/// output, then the reply, then the dead-letter topic: for each group that reads it the ring and the bell.
+/// output and each group that reads it the ring and the bell.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Start {
     pub(crate) instance: InstanceId,
@@ -73,10 +73,14 @@ pub(crate) struct Start {
     /// The most bytes of linear memory.
     pub(crate) memory_limit: usize,
     pub(crate) input: Option<Input>,
+    /// All that it sends to.
     pub(crate) outputs: Vec<Output>,
-    /// Where answers go on the stream that feeds the function.
-    pub(crate) reply: Option<Output>,
-    pub(crate) dead_letter: Option<Output>,
+    /// The function's topics, in its own order, as indexes into `outputs`.
+    pub(crate) topics: Vec<usize>,
+    /// Where answers go on the stream that feeds the function, as an index into `outputs`.
+    pub(crate) reply: Option<usize>,
+    /// Where messages go that were delivered too often, as an index into `outputs`.
+    pub(crate) dead_letter: Option<usize>,
 }
 
 /// The clock that the supervisor and its hosts share, in nanoseconds.
@@ -99,7 +103,6 @@ pub(crate) struct Input {
 /// A topic that an instance sends to.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Output {
-    pub(crate) topic: String,
     /// How many queue groups read it; each has a ring of its own.
     pub(crate) groups: usize,
     /// The longest message, in bytes.

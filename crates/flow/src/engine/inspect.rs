@@ -216,10 +216,13 @@ fn import_problem(module: &str, name: &str, found: Option<&FuncType>) -> Option<
         return None;
     }
     match IMPORTS.iter().find(|(of, known, ..)| *of == module && *known == name) {
-        None => Some(format!("it imports `{module}.{name}`, which no ABI has; the host offers WASI preview 1, `io` and `estafette`")),
+        None => Some(format!(
+            "it imports `{module}.{name}`, which no ABI has; the host offers WASI preview 1, `io` and `estafette`"
+        )),
         Some((.., params, results)) => {
             let fits = found.is_some_and(|ty| ty.params() == *params && ty.results() == *results);
-            (!fits).then(|| format!("the import `{module}.{name}` is not a function of the type {}", ty(params, results)))
+            (!fits)
+                .then(|| format!("the import `{module}.{name}` is not a function of the type {}", ty(params, results)))
         }
     }
 }

@@ -68,7 +68,10 @@ impl Component {
             wasmtime_wasi::p2::add_to_linker_sync(&mut linker)?;
             linker.instance(TOPICS)?.func_wrap("send", |mut store: StoreContextMut<'_, State>, (messages,)| {
                 let messages: Vec<Outgoing> = messages;
-                Ok((send(store.data_mut(), &messages)?,))
+                store.data().common.leave();
+                let sent = send(store.data_mut(), &messages);
+                store.data().common.enter();
+                Ok((sent?,))
             })?;
             let instance = linker.instantiate(&mut store, &component)?;
             let (start, handle) = exports(&instance, &mut store)?;
@@ -93,6 +96,7 @@ impl Component {
     pub(super) fn deliver(&mut self, claim: &Claim<'_>) -> Result<(), Failure> {
         let messages: Vec<Vec<u8>> = claim.messages().map(|message| message.to_vec()).collect();
         let handle = self.handle.clone();
+        self.store.data().common.counters.add(Counter::Calls, 1);
         let sends = match self.call(|store| handle.call(store, (messages,)))?.0 {
             Ok(sends) => sends,
             Err(reason) => return Err(Failure::Trapped(format!("`handle` returned an error: {reason}"))),
@@ -105,11 +109,9 @@ impl Component {
 
     /// Calls into the function, and notes that it is busy meanwhile.
     fn call<R>(&mut self, call: impl FnOnce(&mut Store<State>) -> wasmtime::Result<R>) -> Result<R, Failure> {
-        let counters = std::sync::Arc::clone(&self.store.data().common.counters);
-        counters.add(Counter::Progress, 1);
-        counters.set(Counter::Busy, 1);
+        self.store.data().common.enter();
         let result = call(&mut self.store);
-        counters.set(Counter::Busy, 0);
+        self.store.data().common.leave();
         result.map_err(failure)
     }
 }
@@ -124,7 +126,6 @@ fn exports(instance: &Instance, store: &mut Store<State>) -> wasmtime::Result<(O
 
 /// Sends messages to their topics, or none of them.
 fn send(state: &mut State, messages: &[Outgoing]) -> wasmtime::Result<Result<(), SendError>> {
-    state.common.progress();
     let outputs = &mut state.common.outputs;
     for (index, message) in (0..).zip(messages) {
         match outputs.check(message.topic, message.data.len()) {

@@ -106,7 +106,8 @@ impl CoreModule {
             return Err(Failure::Exited(status));
         }
         if let Receiver::Reference { .. } = self.receiver {
-            let function = self.instance.get_typed_func::<(), u32>(&mut self.store, "buffer_pointer").map_err(failure)?;
+            let function =
+                self.instance.get_typed_func::<(), u32>(&mut self.store, "buffer_pointer").map_err(failure)?;
             let address = self.call(|store| function.call(store, ()))? as usize;
             self.check_buffer(address, REFERENCE_BUFFER, "buffer_pointer")?;
             if let Receiver::Reference { buffer, .. } = &mut self.receiver {
@@ -144,9 +145,8 @@ impl CoreModule {
         buffer: usize,
         on_message: &TypedFunc<(u32, u32), ()>,
     ) -> Result<(), Failure> {
-        self.store.data().common.counters.set(Counter::Busy, 1);
         let result = self.call_each(claim, buffer, on_message);
-        self.store.data().common.counters.set(Counter::Busy, 0);
+        self.store.data().common.leave();
         result
     }
 
@@ -163,7 +163,8 @@ impl CoreModule {
                 Failure::Trapped(format!("a message of {} bytes does not fit its buffer of 1 MiB", message.len()))
             })?;
             place.copy_from_slice(&message);
-            self.store.data().common.progress();
+            self.store.data().common.enter();
+            self.store.data().common.counters.add(Counter::Calls, 1);
             on_message.call(&mut self.store, (buffer as u32, message.len() as u32)).map_err(failure)?;
             claim.progress(done + 1);
         }
@@ -177,6 +178,7 @@ impl CoreModule {
         let place = place.ok_or_else(|| Failure::Trapped("its buffer is no longer within its memory".into()))?;
         place.copy_from_slice(records);
         let arguments = (buffer.address as u32, records.len() as u32, claim.count() as u32);
+        self.store.data().common.counters.add(Counter::Calls, 1);
         self.call(|store| batch.call(store, arguments))
     }
 
@@ -213,11 +215,9 @@ impl CoreModule {
 
     /// Calls into the function, and notes that it is busy meanwhile.
     fn call<R>(&mut self, call: impl FnOnce(&mut Store<State>) -> wasmtime::Result<R>) -> Result<R, Failure> {
-        let counters = std::sync::Arc::clone(&self.store.data().common.counters);
-        counters.add(Counter::Progress, 1);
-        counters.set(Counter::Busy, 1);
+        self.store.data().common.enter();
         let result = call(&mut self.store);
-        counters.set(Counter::Busy, 0);
+        self.store.data().common.leave();
         result.map_err(failure)
     }
 }
@@ -235,11 +235,14 @@ fn link_reference(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     linker.func_wrap(
         "io",
         "send_message_to_topic_idx",
-        |mut caller: Caller<'_, State>, topic: u32, pointer: u32, len: u32| {
-            match with_memory(&mut caller, |memory, outputs| Ok(outputs.send(topic, slice(memory, pointer, len)?)?))? {
-                Sent::Yes => Ok(()),
-                Sent::NoSuchTopic => Err(wasmtime::Error::msg(format!("it sent to topic {topic}, which it does not have"))),
-                Sent::TooLong => Err(wasmtime::Error::msg(format!("it sent {len} bytes, more than the topic's `max_message`"))),
+        |mut caller: Caller<'_, State>, topic: u32, pointer: u32, len: u32| match with_memory(
+            &mut caller,
+            |memory, outputs| Ok(outputs.send(topic, slice(memory, pointer, len)?)?),
+        )? {
+            Sent::Yes => Ok(()),
+            Sent::NoSuchTopic => Err(wasmtime::Error::msg(format!("it sent to topic {topic}, which it does not have"))),
+            Sent::TooLong => {
+                Err(wasmtime::Error::msg(format!("it sent {len} bytes, more than the topic's `max_message`")))
             }
         },
     )?;
@@ -276,9 +279,8 @@ fn send_batch(memory: &[u8], outputs: &mut Outputs, list: u32, count: u32) -> wa
         return Err(wasmtime::Error::msg(format!("it sent {count} messages at once; the most is {MAX_SEND_BATCH}")));
     }
     let entries = slice(memory, list, (count * ENTRY) as u32)?.as_chunks::<ENTRY>().0;
-    let word = |entry: &[u8; ENTRY], at: usize| {
-        u32::from_le_bytes([entry[at], entry[at + 1], entry[at + 2], entry[at + 3]])
-    };
+    let word =
+        |entry: &[u8; ENTRY], at: usize| u32::from_le_bytes([entry[at], entry[at + 1], entry[at + 2], entry[at + 3]]);
     // All of the list is checked before any of it is sent.
     for entry in entries {
         let (topic, message) = (word(entry, 0), slice(memory, word(entry, 4), word(entry, 8))?);
@@ -309,8 +311,10 @@ fn with_memory<R>(
         },
     };
     let (memory, state) = memory.data_and_store_mut(caller);
-    state.common.progress();
-    call(memory, &mut state.common.outputs)
+    state.common.leave();
+    let result = call(memory, &mut state.common.outputs);
+    state.common.enter();
+    result
 }
 
 /// A message in linear memory.

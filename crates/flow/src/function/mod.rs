@@ -144,10 +144,17 @@ impl Common {
         Common { outputs, counters: Arc::clone(&setup.counters), memory_limit: setup.memory_limit }
     }
 
-    /// Notes that the function makes progress.
+    /// Notes that the function's code runs from here on.
     #[inline]
-    fn progress(&self) {
+    fn enter(&self) {
         self.counters.add(Counter::Progress, 1);
+        self.counters.set(Counter::Busy, 1);
+    }
+
+    /// Notes that the host runs from here on: a wait for space is no endless loop.
+    #[inline]
+    fn leave(&self) {
+        self.counters.set(Counter::Busy, 0);
     }
 }
 

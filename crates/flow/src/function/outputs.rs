@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use anyhow::Result;
-use estafette_ipc::group::{PublishError, Publisher, record_len};
+use estafette_ipc::group::{PublishError, Publisher};
 
 use super::stop::Stopped;
 use crate::control::Overflow;
@@ -40,23 +39,26 @@ pub(crate) struct Output {
 
 /// Where an instance sends to.
 pub(crate) struct Outputs {
-    pub(crate) topics: Vec<Output>,
+    /// All that it sends to.
+    pub(crate) all: Vec<Output>,
+    /// The function's topics, as indexes into `all`.
+    pub(crate) topics: Vec<usize>,
     /// Answers on the stream that feeds the function.
-    pub(crate) reply: Option<Output>,
-    /// Messages that could not be delivered.
-    pub(crate) dead_letter: Option<Output>,
+    pub(crate) reply: Option<usize>,
+    /// Messages that were delivered too often.
+    pub(crate) dead_letter: Option<usize>,
     pub(crate) counters: Arc<Counters>,
 }
 
 impl Outputs {
     /// No topic at all: what a function has while another one still sends by its connections.
     pub(crate) fn none(counters: Arc<Counters>) -> Outputs {
-        Outputs { topics: Vec::new(), reply: None, dead_letter: None, counters }
+        Outputs { all: Vec::new(), topics: Vec::new(), reply: None, dead_letter: None, counters }
     }
 
     /// Whether a message of so many bytes can be sent to a topic.
     pub(super) fn check(&self, topic: u32, len: usize) -> Sent {
-        match self.topics.get(topic as usize) {
+        match self.topics.get(topic as usize).and_then(|at| self.all.get(*at)) {
             None => Sent::NoSuchTopic,
             Some(output) if len > output.max_message => Sent::TooLong,
             Some(_) => Sent::Yes,
@@ -84,10 +86,8 @@ impl Outputs {
         topic: u32,
         messages: impl Iterator<Item = &'m [u8]> + Clone,
     ) -> wasmtime::Result<Sent> {
-        match self.topics.get_mut(topic as usize) {
-            None => Ok(Sent::NoSuchTopic),
-            Some(output) => Ok(output.send_all(messages, &self.counters)?),
-        }
+        let output = self.topics.get(topic as usize).copied();
+        Ok(self.send_to(output, messages)?)
     }
 
     /// Answers on the stream that feeds the function.
@@ -96,10 +96,7 @@ impl Outputs {
     ///
     /// Those of [`Outputs::send`].
     pub(super) fn reply(&mut self, message: &[u8]) -> wasmtime::Result<Sent> {
-        match &mut self.reply {
-            None => Ok(Sent::NoSuchTopic),
-            Some(output) => Ok(output.send_all(std::iter::once(message), &self.counters)?),
-        }
+        Ok(self.send_to(self.reply, std::iter::once(message))?)
     }
 
     /// Passes on a message that was delivered too often, and counts it.
@@ -107,15 +104,24 @@ impl Outputs {
     /// # Errors
     ///
     /// Those of [`Outputs::send`].
-    pub(crate) fn send_dead_letter(&mut self, message: &[u8]) -> Result<()> {
+    pub(crate) fn send_dead_letter(&mut self, message: &[u8]) -> Result<(), SendError> {
         self.counters.add(Counter::DeadLetters, 1);
-        if let Some(output) = &mut self.dead_letter {
-            let sent = output.send_all(std::iter::once(message), &self.counters)?;
-            if sent == Sent::TooLong {
-                tracing::warn!(bytes = message.len(), "a message is longer than its dead-letter topic allows");
-            }
+        if self.send_to(self.dead_letter, std::iter::once(message))? == Sent::TooLong {
+            tracing::warn!(bytes = message.len(), "a message is longer than its dead-letter topic allows");
         }
         Ok(())
+    }
+
+    #[inline]
+    fn send_to<'m>(
+        &mut self,
+        output: Option<usize>,
+        messages: impl Iterator<Item = &'m [u8]> + Clone,
+    ) -> Result<Sent, SendError> {
+        match output.and_then(|at| self.all.get_mut(at)) {
+            None => Ok(Sent::NoSuchTopic),
+            Some(output) => output.send_all(messages, &self.counters),
+        }
     }
 }
 
@@ -129,7 +135,7 @@ pub(crate) enum SendError {
 impl From<PublishError> for SendError {
     fn from(error: PublishError) -> SendError {
         match error {
-            PublishError::Interrupted | PublishError::Closed => SendError::Stopped,
+            PublishError::Interrupted => SendError::Stopped,
             error => SendError::Broken(error),
         }
     }
@@ -170,20 +176,22 @@ impl Output {
             bytes += message.len() as u64;
         }
         let mut dropped = 0;
-        for group in &mut self.groups {
-            match self.overflow {
-                Overflow::Block => group.send_batch(messages.clone())?,
-                Overflow::DropNew => {
-                    for message in messages.clone() {
-                        dropped += u64::from(!try_send(group, message)?);
-                    }
-                }
-                Overflow::DropOldest => {
-                    for message in messages.clone() {
-                        dropped += send_over_oldest(group, message)?;
-                    }
-                }
+        let overflow = self.overflow;
+        let mut error = None;
+        self.groups.retain_mut(|group| match send_to_group(group, overflow, messages.clone()) {
+            Ok(count) => {
+                dropped += count;
+                true
             }
+            // Every reader of the group has ended.
+            Err(PublishError::Closed) => false,
+            Err(failed) => {
+                error = Some(failed);
+                true
+            }
+        });
+        if let Some(error) = error {
+            return Err(error.into());
         }
         counters.add(Counter::SentMessages, count);
         counters.add(Counter::SentBytes, bytes);
@@ -192,23 +200,30 @@ impl Output {
     }
 }
 
-/// Whether there was space for the message.
-fn try_send(group: &mut Publisher, message: &[u8]) -> Result<bool, SendError> {
-    match group.try_send(message) {
-        Ok(()) => Ok(true),
-        Err(PublishError::Full) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Sends a message, and drops the oldest ones that nobody has claimed to make space for it. Where all are claimed, this
-/// one is dropped. Returns how many were dropped.
-fn send_over_oldest(group: &mut Publisher, message: &[u8]) -> Result<u64, SendError> {
+/// Sends messages to one group. Returns how many were dropped.
+#[inline]
+fn send_to_group<'m>(
+    group: &mut Publisher,
+    overflow: Overflow,
+    messages: impl Iterator<Item = &'m [u8]>,
+) -> Result<u64, PublishError> {
     let mut dropped = 0;
-    while !try_send(group, message)? {
-        match group.discard_oldest(record_len(message.len()))? {
-            0 => return Ok(dropped + 1),
-            count => dropped += count,
+    match overflow {
+        Overflow::Block => group.send_batch(messages)?,
+        Overflow::DropNew => {
+            for message in messages {
+                match group.try_send(message) {
+                    Ok(()) => {}
+                    Err(PublishError::Full) => dropped += 1,
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Overflow::DropOldest => {
+            for message in messages {
+                let one = group.send_dropping_oldest(message)?;
+                dropped += one.older + u64::from(one.this);
+            }
         }
     }
     Ok(dropped)

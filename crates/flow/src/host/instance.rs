@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
-use estafette_ipc::WaitMode;
 use estafette_ipc::group::{BellFile, Claim, ClaimError, Interrupt, Member, Publisher, RingFile};
+use estafette_ipc::{OpenError, WaitMode};
 use wasmtime::Engine;
 
 use crate::control::{self, End, Event, Start, Wait, now};
@@ -58,11 +58,11 @@ impl Instance {
                 Some(Member::open(rings, &bell, input.member, wait, Arc::clone(&waits))?)
             }
         };
-        let mut open = |output: &control::Output| descriptors.output(output, wait, &waits);
         let outputs = Outputs {
-            topics: start.outputs.iter().map(&mut open).collect::<Result<_>>()?,
-            reply: start.reply.as_ref().map(&mut open).transpose()?,
-            dead_letter: start.dead_letter.as_ref().map(&mut open).transpose()?,
+            all: start.outputs.iter().map(|output| descriptors.output(output, wait, &waits)).collect::<Result<_>>()?,
+            topics: start.topics.clone(),
+            reply: start.reply,
+            dead_letter: start.dead_letter,
             counters: Arc::clone(&counters),
         };
         let (abi, grants, memory_limit) = (start.abi, start.grants.clone(), start.memory_limit);
@@ -105,7 +105,7 @@ impl Instance {
                 }
                 Err(ClaimError::Closed) => return Ok(End::Finished),
                 Err(ClaimError::Interrupted) => setup.stop.woke(),
-                Err(error @ ClaimError::Violation { .. }) => tracing::error!("a producer broke its ring: {error}"),
+                Err(error) => tracing::error!("a producer broke its ring: {error}"),
             }
         }
     }
@@ -192,7 +192,12 @@ impl Descriptors {
         for _ in 0..output.groups {
             let ring = self.ring()?;
             let bell = BellFile::from_fd(self.next()?)?;
-            groups.push(Publisher::open(&ring, &bell, wait, Arc::clone(waits))?);
+            match Publisher::open(&ring, &bell, wait, Arc::clone(waits)) {
+                Ok(publisher) => groups.push(publisher),
+                // Every reader of the group has ended.
+                Err(OpenError::Closed) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
         Ok(Output { max_message: output.max_message, overflow: output.overflow, groups })
     }

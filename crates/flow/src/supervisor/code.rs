@@ -61,7 +61,12 @@ fn compile(engine: &Engine, cache: &Cache, function: &Function) -> Result<(Abi, 
         );
         let started = std::time::Instant::now();
         let file = cache.compiled(engine, inspection.abi, &wasm)?;
-        tracing::debug!(function = function.name, abi = inspection.abi.name(), "compiled or found in {:?}", started.elapsed());
+        tracing::debug!(
+            function = function.name,
+            abi = inspection.abi.name(),
+            "compiled or found in {:?}",
+            started.elapsed()
+        );
         Ok((inspection.abi, file))
     };
     with().with_context(|| format!("function `{}`", function.name))

@@ -103,7 +103,11 @@ impl<R: Read> Stream<R> {
     fn report_suppressed(&mut self) {
         if self.suppressed > 0 {
             let (function, lines) = (self.name.as_str(), self.suppressed);
-            tracing::warn!(function, lines, "it prints more than {LINES_A_SECOND} lines a second: {lines} are left out");
+            tracing::warn!(
+                function,
+                lines,
+                "it prints more than {LINES_A_SECOND} lines a second: {lines} are left out"
+            );
             self.suppressed = 0;
         }
     }

@@ -35,9 +35,9 @@ use self::code::Code;
 use self::host::{Host, Received};
 use self::instance::{Ended, Instance, Phase, Verdict};
 use self::poll::{MAILBOX, Poll, Token};
-use crate::config::{Delivery, End, Exhausted, Isolation, Pipeline, Topology};
-use crate::control::{self, Event, Request};
+use crate::config::{End, Exhausted, Isolation, Pipeline, Topology};
 use crate::connector::{ConnectorEvent, Connectors};
+use crate::control::{self, Event, Request};
 
 pub(crate) use self::fabric::Fabric;
 pub(crate) use self::poll::Mailbox;
@@ -126,9 +126,13 @@ impl std::fmt::Debug for Supervisor {
 enum Mode {
     Running,
     /// Nothing new comes in; what is under way is worked off.
-    Draining { since: Instant },
+    Draining {
+        since: Instant,
+    },
     /// Everything ends now.
-    Stopping { since: Instant },
+    Stopping {
+        since: Instant,
+    },
 }
 
 /// How long instances may take to stop before their hosts are killed.
@@ -205,7 +209,9 @@ impl Supervisor {
         let are_instances_done = self.instances.iter().all(Instance::is_ended);
         match self.mode {
             // A sink that hangs is left behind.
-            Mode::Stopping { since } => are_instances_done && (self.connectors.is_ended() || since.elapsed() > STOP_TIMEOUT),
+            Mode::Stopping { since } => {
+                are_instances_done && (self.connectors.is_ended() || since.elapsed() > STOP_TIMEOUT)
+            }
             Mode::Running | Mode::Draining { .. } => are_instances_done && self.connectors.is_ended(),
         }
     }
@@ -343,7 +349,8 @@ impl Supervisor {
 
     /// A pipe for a function's output; the end it writes to.
     fn log(&mut self, name: &str, is_error: bool) -> Result<OwnedFd> {
-        let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).context("cannot make a pipe")?;
+        let (reader, writer) =
+            rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).context("cannot make a pipe")?;
         self.add_log(File::from(reader), name, is_error)?;
         Ok(writer)
     }
@@ -385,7 +392,10 @@ impl Supervisor {
             }
             Event::Reloaded { error: None, .. } => tracing::info!(function = self.instances[at].name, "reloaded"),
             Event::Reloaded { error: Some(reason), .. } => {
-                tracing::error!(function = self.instances[at].name, "the new code does not start, the old goes on: {reason}");
+                tracing::error!(
+                    function = self.instances[at].name,
+                    "the new code does not start, the old goes on: {reason}"
+                );
             }
             Event::Ended { end, .. } => {
                 if self.is_own_host(at) {
@@ -472,7 +482,11 @@ impl Supervisor {
             let recovered = self.fabric.recover(&self.topology, place.group, place.member, delivery);
             self.summary.discarded += recovered.discarded;
             if recovered.discarded > 0 {
-                tracing::warn!(function = self.instances[at].name, messages = recovered.discarded, "messages were lost with it");
+                tracing::warn!(
+                    function = self.instances[at].name,
+                    messages = recovered.discarded,
+                    "messages were lost with it"
+                );
             }
         }
         self.fabric.wake_readers(&self.topology, end);
@@ -565,7 +579,8 @@ impl Supervisor {
 
     /// Replaces a function's code. Returns how many instances were asked to take the new one.
     fn reload(&mut self, name: &str) -> Result<usize> {
-        let known = || self.pipeline.functions.iter().map(|function| function.name.as_str()).collect::<Vec<_>>().join(", ");
+        let known =
+            || self.pipeline.functions.iter().map(|function| function.name.as_str()).collect::<Vec<_>>().join(", ");
         let at = self.pipeline.functions.iter().position(|function| function.name == name);
         let at = at.with_context(|| format!("there is no function `{name}`; the pipeline has {}", known()))?;
         anyhow::ensure!(

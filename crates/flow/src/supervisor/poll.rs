@@ -25,10 +25,15 @@ pub(super) struct Poll<T> {
 }
 
 /// Sends to the mailbox of a [`Poll`], from any thread.
-#[derive(Clone)]
 pub(crate) struct Mailbox<T> {
     sender: Sender<T>,
     waker: Arc<OwnedFd>,
+}
+
+impl<T> Clone for Mailbox<T> {
+    fn clone(&self) -> Mailbox<T> {
+        Mailbox { sender: self.sender.clone(), waker: Arc::clone(&self.waker) }
+    }
 }
 
 impl<T> Mailbox<T> {

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use super::code::Code;
 use super::fabric::Fabric;
 use super::instance::Instance;
-use crate::config::{self, Delivery, End, Feed, Pipeline, Topology};
+use crate::config::{self, Delivery, End, Pipeline, Topology};
 use crate::control::{Input, Output, Overflow, Start, Wait};
 use crate::engine::wasi::{Directory, Grants};
 
@@ -24,19 +24,6 @@ pub(super) fn request(
         let max_deliver = (policies.delivery == Delivery::AtLeastOnce).then_some(policies.max_deliver);
         Input { member: place.member, rings: group.rings.len(), max_deliver }
     });
-    let output = |output: &config::Output| {
-        let policies = topology.policies(pipeline, output.feed);
-        let name = match output.feed {
-            Feed::Topic(topic) => topology.topics[topic].clone(),
-            Feed::Stream(_) | Feed::Answers(_) => "(stream)".into(),
-        };
-        Output {
-            topic: name,
-            groups: output.rings.len(),
-            max_message: policies.max_message,
-            overflow: overflow(policies.overflow),
-        }
-    };
     let ends = Ends::of(topology, instance.end);
     Start {
         instance: instance.id,
@@ -47,10 +34,16 @@ pub(super) fn request(
         wait: wait(function.wait),
         memory_limit: usize::try_from(function.limits.memory).unwrap_or(usize::MAX),
         input,
-        outputs: ends.topics.into_iter().map(output).collect(),
-        reply: ends.reply.map(output),
-        dead_letter: ends.dead_letter.map(output),
+        outputs: ends.outputs.iter().map(|output| describe(output, pipeline, topology)).collect(),
+        topics: ends.topics,
+        reply: ends.reply,
+        dead_letter: ends.dead_letter,
     }
+}
+
+fn describe(output: &config::Output, pipeline: &Pipeline, topology: &Topology) -> Output {
+    let policies = topology.policies(pipeline, output.feed);
+    Output { groups: output.rings.len(), max_message: policies.max_message, overflow: overflow(policies.overflow) }
 }
 
 /// The descriptors of an instance's ends, in the order that [`Start`] says.
@@ -59,30 +52,38 @@ pub(super) fn descriptors<'f>(end: End, topology: &Topology, fabric: &'f Fabric)
     if let Some(place) = topology.membership(end) {
         all.extend(fabric.input(topology, place.group));
     }
-    let ends = Ends::of(topology, end);
-    for output in ends.topics.into_iter().chain(ends.reply).chain(ends.dead_letter) {
+    for output in Ends::of(topology, end).outputs {
         all.extend(fabric.output(topology, &output.rings));
     }
     all
 }
 
-/// What a producer sends to, by purpose.
+/// What a producer sends to, each feed once, and which of them is what to it.
+#[derive(Default)]
 struct Ends<'t> {
-    topics: Vec<&'t config::Output>,
-    reply: Option<&'t config::Output>,
-    dead_letter: Option<&'t config::Output>,
+    outputs: Vec<&'t config::Output>,
+    topics: Vec<usize>,
+    reply: Option<usize>,
+    dead_letter: Option<usize>,
 }
 
 impl<'t> Ends<'t> {
     fn of(topology: &'t Topology, end: End) -> Ends<'t> {
-        let producer = topology.producers.iter().find(|producer| producer.end == end);
-        let outputs = producer.map_or(&[][..], |producer| &producer.outputs);
-        let is_reply = |output: &&config::Output| matches!(output.feed, Feed::Answers(_));
-        Ends {
-            topics: outputs.iter().filter(|output| !is_reply(output)).collect(),
-            reply: outputs.iter().find(is_reply),
-            dead_letter: producer.and_then(|producer| producer.dead_letter.as_ref()),
+        let mut ends = Ends::default();
+        if let Some(producer) = topology.producer(end) {
+            ends.topics = producer.outputs.iter().map(|output| ends.add(output)).collect();
+            ends.reply = producer.answers.as_ref().map(|output| ends.add(output));
+            ends.dead_letter = producer.dead_letter.as_ref().map(|output| ends.add(output));
         }
+        ends
+    }
+
+    /// A ring has one publisher, so a feed that is sent to in two roles is one output.
+    fn add(&mut self, output: &'t config::Output) -> usize {
+        self.outputs.iter().position(|known| known.feed == output.feed).unwrap_or_else(|| {
+            self.outputs.push(output);
+            self.outputs.len() - 1
+        })
     }
 }
 

@@ -1,0 +1,226 @@
+//! A pipeline with the positions of all that it says: what the rules look at.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::diagnostic::{FileId, Place, Problems, quoted};
+use super::files::Files;
+use super::function::Function;
+use super::keys::{FUNCTION, PIPELINE};
+use super::pipeline::Pipeline;
+use super::read::{self, Base, Part};
+use super::sink::Sink;
+use super::source::Source;
+use super::topic::Topic;
+use super::validate::validate;
+use super::yaml::{self, Document, Node};
+
+/// The most functions of a pipeline.
+const MAX_FUNCTIONS: usize = 1000;
+
+/// An item and where it is written.
+pub(super) struct Draft<T> {
+    pub(super) item: T,
+    file: FileId,
+    node: Node,
+}
+
+impl<T> Draft<T> {
+    /// The place of what these keys lead to, or of the last of them that is there.
+    pub(super) fn at(&self, keys: &[&str]) -> Place {
+        let mut node = &self.node;
+        for key in keys {
+            match node.get(key) {
+                Some(next) => node = next,
+                None => break,
+            }
+        }
+        Place { file: self.file, position: node.position }
+    }
+
+    /// The place of an entry of a list.
+    pub(super) fn at_entry(&self, keys: &[&str], index: usize) -> Place {
+        let list = keys.iter().fold(Part::new(&self.node), |part, key| part.get(key));
+        match list.items().get(index) {
+            Some(node) => Place { file: self.file, position: node.position },
+            None => self.at(keys),
+        }
+    }
+
+    /// The text of a key, if it has one.
+    pub(super) fn text(&self, key: &str) -> Option<&str> {
+        Part::new(&self.node).get(key).text()
+    }
+
+    /// Whether a key is written.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.has_path(&[key])
+    }
+
+    /// Whether the last of these keys is written, within the ones before it.
+    pub(super) fn has_path(&self, keys: &[&str]) -> bool {
+        keys.iter().fold(Part::new(&self.node), |part, key| part.get(key)).is_present()
+    }
+}
+
+/// A topic of `topics:`.
+pub(super) struct TopicDraft {
+    pub(super) name: String,
+    /// The place of its name.
+    pub(super) place: Place,
+    pub(super) draft: Draft<Topic>,
+}
+
+/// Everything that the files of a pipeline say.
+#[derive(Default)]
+pub(super) struct Drafts {
+    pub(super) files: Vec<PathBuf>,
+    pub(super) functions: Vec<Draft<Function>>,
+    pub(super) sources: Vec<Draft<Source>>,
+    pub(super) sinks: Vec<Draft<Sink>>,
+    pub(super) topics: Vec<TopicDraft>,
+}
+
+impl Drafts {
+    /// The pipeline, once nothing is wrong with it.
+    pub(super) fn into_pipeline(self, name: String) -> Pipeline {
+        let mut topics: BTreeMap<String, Topic> = BTreeMap::new();
+        let functions: Vec<_> = self.functions.into_iter().map(|draft| draft.item).collect();
+        let sources: Vec<_> = self.sources.into_iter().map(|draft| draft.item).collect();
+        let sinks: Vec<_> = self.sinks.into_iter().map(|draft| draft.item).collect();
+        topics.extend(self.topics.into_iter().map(|topic| (topic.name, topic.draft.item)));
+        let inputs = functions.iter().filter_map(|function| function.input.as_ref());
+        let inputs = inputs.chain(sinks.iter().map(|sink| &sink.input)).map(|input| &input.topic);
+        let outputs = functions.iter().flat_map(|function| &function.output);
+        let outputs = outputs.chain(sources.iter().flat_map(|source| &source.output));
+        for topic in inputs.chain(outputs) {
+            topics.entry(topic.clone()).or_default();
+        }
+        Pipeline { name, files: self.files, functions, sources, sinks, topics }
+    }
+}
+
+/// Reads and validates a pipeline's files.
+pub(super) struct Loader<'a> {
+    pub(super) files: &'a dyn Files,
+    pub(super) working_folder: &'a Path,
+    pub(super) problems: &'a mut Problems,
+}
+
+impl Loader<'_> {
+    /// Reads the pipeline's file and those it refers to.
+    pub(super) fn load(&mut self, path: &Path) -> Drafts {
+        let mut drafts = Drafts { files: vec![path.to_owned()], ..Drafts::default() };
+        let file = self.problems.file(path.display().to_string());
+        let bytes = self.files.read(path);
+        let root = bytes.map_err(|error| (format!("cannot read the file: {error}"), "name a pipeline's YAML file"));
+        let root = match root {
+            Ok(bytes) => self.parse(file, &bytes),
+            Err((message, help)) => {
+                self.unreadable(itself(file), message, help);
+                None
+            }
+        };
+        let Some(root) = root else { return drafts };
+        validate(file, &root, &PIPELINE, self.problems);
+        self.read(file, &root, folder(path), &mut drafts);
+        drafts
+    }
+
+    /// Reports that a file cannot be read, so that nobody knows what it says.
+    fn unreadable(&mut self, place: Place, message: String, help: impl Into<String>) {
+        self.problems.hide_wiring();
+        self.problems.error(place, message, help);
+    }
+
+    /// The tree of a file, unless it has none, which is reported.
+    fn parse(&mut self, file: FileId, bytes: &[u8]) -> Option<Node> {
+        match yaml::parse(bytes) {
+            Ok(Document { root, duplicates }) => {
+                for duplicate in duplicates {
+                    let place = Place { file, position: duplicate.position };
+                    self.problems.error(place, duplicate.message, duplicate.help);
+                }
+                Some(root)
+            }
+            Err(failure) => {
+                let place = Place { file, position: failure.position };
+                self.unreadable(place, failure.message, failure.help);
+                None
+            }
+        }
+    }
+
+    fn read(&mut self, file: FileId, root: &Node, folder: &Path, drafts: &mut Drafts) {
+        let (part, base) = (Part::new(root), Base::File(folder));
+        let functions = part.get("functions").items();
+        if let Some(over) = functions.get(MAX_FUNCTIONS) {
+            let place = Place { file, position: over.position };
+            let help = "split the pipeline, or use `replicas`";
+            self.problems.error(place, format!("more than {MAX_FUNCTIONS} functions"), help);
+        }
+        for node in functions.iter().take(MAX_FUNCTIONS) {
+            match node.get("config") {
+                Some(_) => self.referenced(file, node, folder, drafts),
+                None => drafts.functions.push(Draft { item: read::function(node, &base), file, node: node.clone() }),
+            }
+        }
+        for node in part.get("sources").items() {
+            drafts.sources.push(Draft { item: read::source(node, &base), file, node: node.clone() });
+        }
+        for node in part.get("sinks").items() {
+            drafts.sinks.push(Draft { item: read::sink(node, &base), file, node: node.clone() });
+        }
+        for entry in part.get("topics").entries() {
+            let place = Place { file, position: entry.key_position };
+            let draft = Draft { item: read::topic(&entry.node), file, node: entry.node.clone() };
+            drafts.topics.push(TopicDraft { name: entry.key.to_string(), place, draft });
+        }
+    }
+
+    /// Reads a function's own file, which an entry of the list refers to.
+    fn referenced(&mut self, list: FileId, entry: &Node, folder_of_list: &Path, drafts: &mut Drafts) {
+        let part = Part::new(entry);
+        let Some(config) = part.get("config").text() else { return };
+        let base = Base::Working { working: self.working_folder, file: folder_of_list, files: self.files };
+        let path = base.resolve(config);
+        let position = entry.get("config").unwrap_or(entry).position;
+        let Some(bytes) = self.own_file(&path, Place { file: list, position }) else { return };
+        let file = self.problems.file(path.display().to_string());
+        drafts.files.push(path.clone());
+        let Some(root) = self.parse(file, &bytes) else { return };
+        validate(file, &root, &FUNCTION, self.problems);
+        let base = Base::Working { working: self.working_folder, file: folder(&path), files: self.files };
+        let item = read::function(&root, &base);
+        if let Some(listed) = part.get("name").text().filter(|name| !item.name.is_empty() && item.name != *name) {
+            let position = root.get("name").unwrap_or(&root).position;
+            let message = format!("the list names this function {}, this file {}", quoted(listed), quoted(&item.name));
+            self.problems.error(Place { file, position }, message, "give it the same name in both");
+        }
+        drafts.functions.push(Draft { item, file, node: root });
+    }
+
+    /// The bytes of a function's own file.
+    fn own_file(&mut self, path: &Path, place: Place) -> Option<Vec<u8>> {
+        let why = match self.files.is_file(path) {
+            true => match self.files.read(path) {
+                Ok(bytes) => return Some(bytes),
+                Err(error) => error.to_string(),
+            },
+            false => String::from("there is no such file"),
+        };
+        let message = format!("cannot read the function's file {}: {why}", quoted(&path.display().to_string()));
+        let help = "correct the path; it begins in the working folder, or else in the folder of this file";
+        self.unreadable(place, message, help);
+        None
+    }
+}
+
+/// The place that stands for a whole file.
+fn itself(file: FileId) -> Place {
+    Place { file, position: super::diagnostic::Position::default() }
+}
+
+fn folder(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new(""))
+}

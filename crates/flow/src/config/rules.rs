@@ -1,0 +1,167 @@
+//! The rules that no single value can break: names, feeds, queues and topics that do not fit together.
+
+mod topics;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::diagnostic::{Place, Problems, Severity, quoted};
+use super::draft::{Draft, Drafts};
+use super::files::Files;
+use super::function::{Function, Input, Kind, Queue};
+use super::inspect::ModuleInspector;
+use super::source::SourceKind;
+use super::topology::MAX_MEMBERS;
+
+/// Applies all rules.
+pub(super) fn apply(drafts: &Drafts, files: &dyn Files, inspector: Option<&dyn ModuleInspector>, found: &mut Problems) {
+    names(drafts, found);
+    for draft in &drafts.functions {
+        feed(draft, found);
+        restart(draft, found);
+        module(draft, files, inspector, found);
+    }
+    sources(drafts, found);
+    queues(drafts, found);
+    topics::apply(drafts, found);
+}
+
+/// Functions, sources and sinks share the names of logs, metrics and commands.
+fn names(drafts: &Drafts, found: &mut Problems) {
+    let functions = drafts.functions.iter().map(|draft| ("function", draft.item.name.as_str(), draft.at(&["name"])));
+    let sources = drafts.sources.iter().map(|draft| ("source", draft.item.name.as_str(), draft.at(&["name"])));
+    let sinks = drafts.sinks.iter().map(|draft| ("sink", draft.item.name.as_str(), draft.at(&["name"])));
+    let mut seen: BTreeMap<&str, (&str, Place)> = BTreeMap::new();
+    for (what, name, place) in functions.chain(sources).chain(sinks).filter(|(_, name, _)| !name.is_empty()) {
+        if let Some((first, at)) = seen.get(name) {
+            let message = format!("the name {} of this {what} is taken", quoted(name));
+            let help =
+                format!("rename it; the other is the {first} in line {}{}", at.position.line, elsewhere(*at, place));
+            found.error(place, message, help);
+        } else {
+            seen.insert(name, (what, place));
+        }
+    }
+}
+
+fn elsewhere(first: Place, second: Place) -> &'static str {
+    if first.file == second.file { "" } else { " of its own file" }
+}
+
+/// A function is fed by a topic, or by a stream, or by nothing.
+fn feed(draft: &Draft<Function>, found: &mut Problems) {
+    let has_stream = draft.has("stream");
+    if draft.text("kind").is_some_and(|kind| !matches!(kind, "processor" | "input")) {
+        // Reported already, and whatever follows would be a guess.
+        return;
+    }
+    match draft.item.kind {
+        Kind::Input if !has_stream => {
+            let help = "add `stream: {websocket: {url: ws://HOST:PORT}}`, or remove `kind` to have a topic feed it";
+            found.error(draft.at(&["kind"]), "a function of kind `input` without `stream`", help);
+        }
+        Kind::Input if draft.has("input") => {
+            let help = "remove `input`, or feed a second function by the topic";
+            found.error(draft.at(&["input"]), "a function of kind `input` is fed by its stream, not by a topic", help);
+        }
+        Kind::Processor if has_stream => {
+            let message = "only a function of kind `input` is fed by a stream";
+            found.error(draft.at(&["stream"]), message, "add `kind: input`, or remove `stream`");
+        }
+        Kind::Input | Kind::Processor => {}
+    }
+}
+
+fn restart(draft: &Draft<Function>, found: &mut Problems) {
+    let restart = &draft.item.restart;
+    if restart.initial_delay > restart.max_delay {
+        let key = if draft.has_path(&["restart", "initial_delay"]) { "initial_delay" } else { "max_delay" };
+        let message = format!("`initial_delay` of {:?} is longer than `max_delay`", restart.initial_delay);
+        let help = format!("shorten `initial_delay`, or set `max_delay` to more than {:?}", restart.max_delay);
+        found.error(draft.at(&["restart", key]), message, help);
+    }
+}
+
+/// The module is there, and its exports and imports are those of a function.
+fn module(draft: &Draft<Function>, files: &dyn Files, inspector: Option<&dyn ModuleInspector>, found: &mut Problems) {
+    if !draft.has_path(&["module", "path"]) {
+        return;
+    }
+    let (place, path) = (draft.at(&["module", "path"]), draft.item.module.as_path());
+    if !files.is_file(path) {
+        let message = format!("there is no module at {}", shown(path));
+        return found.error(place, message, "build it, or correct the path");
+    }
+    let findings = inspector.map(|inspector| inspector.inspect(path, &draft.item)).unwrap_or_default();
+    for finding in findings {
+        found.add(finding.severity, place, format!("{}: {}", shown(path), finding.message), finding.help);
+    }
+}
+
+fn shown(path: &Path) -> String {
+    quoted(&path.display().to_string())
+}
+
+/// Two sources cannot share the standard input, or an address and a path.
+fn sources(drafts: &Drafts, found: &mut Problems) {
+    let mut stdin = None;
+    let mut served = BTreeMap::new();
+    for draft in &drafts.sources {
+        let first = match &draft.item.kind {
+            SourceKind::Stdin(_) if draft.has("stdin") => stdin.replace(&draft.item.name).map(|first| ("stdin", first)),
+            SourceKind::Http { listen, path } if listen.port() > 0 => {
+                served.insert((listen, path), &draft.item.name).map(|first| ("http", first))
+            }
+            _ => None,
+        };
+        if let Some((key, first)) = first {
+            let what = if key == "stdin" { "reads the standard input" } else { "listens there" };
+            let help = "keep one of the two; it may write several topics";
+            found.error(draft.at(&[key]), format!("the source {} {what} already", quoted(first)), help);
+        }
+    }
+}
+
+/// A reader of a topic.
+struct Reader<'a> {
+    name: &'a str,
+    input: &'a Input,
+    instances: usize,
+    is_sink: bool,
+    place: Place,
+}
+
+fn readers(drafts: &Drafts) -> Vec<Reader<'_>> {
+    let functions = drafts.functions.iter().filter_map(|draft| {
+        let place = draft.at(&["input", "topic"]);
+        let instances = draft.item.replicas as usize;
+        Some(Reader { name: &draft.item.name, input: draft.item.input.as_ref()?, instances, is_sink: false, place })
+    });
+    let sinks = drafts.sinks.iter().map(|draft| {
+        let place = draft.at(&["input", "topic"]);
+        Reader { name: &draft.item.name, input: &draft.item.input, instances: 1, is_sink: true, place }
+    });
+    functions.chain(sinks).filter(|reader| !reader.input.topic.is_empty()).collect()
+}
+
+/// A group has a bounded number of members, and takes nothing away from functions unseen.
+fn queues(drafts: &Drafts, found: &mut Problems) {
+    let mut groups: BTreeMap<(&str, &Queue), Vec<Reader>> = BTreeMap::new();
+    for reader in readers(drafts).into_iter().filter(|reader| reader.input.queue != Queue::Each) {
+        groups.entry((&reader.input.topic, &reader.input.queue)).or_default().push(reader);
+    }
+    for ((topic, queue), readers) in groups {
+        let members: usize = readers.iter().map(|reader| reader.instances).sum();
+        if let (true, Some(last)) = (members > MAX_MEMBERS, readers.last()) {
+            let message = format!("{members} instances compete for the topic {}", quoted(topic));
+            found.error(last.place, message, format!("at most {MAX_MEMBERS} can: take fewer `replicas`"));
+        }
+        let function = readers.iter().find(|reader| !reader.is_sink);
+        let sinks = readers.iter().filter(|reader| reader.is_sink);
+        for (sink, function) in sinks.zip(function.iter().cycle()).filter(|_| *queue == Queue::Unnamed) {
+            let message = format!("this sink takes messages of {} away from {}", quoted(topic), quoted(function.name));
+            let help = "add `queue: each` to the sink's `input` for a copy of each message";
+            found.add(Severity::Warning, sink.place, message, String::from(help));
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Topics that nobody reads or writes, and policies that contradict each other.
+//!
+//! That nobody *writes* a topic is an error: its readers would wait for ever, and nearly always a name is misspelt. That
+//! nobody *reads* one is a warning: the pipeline runs, the messages go nowhere, and a function whose output is not wanted
+//! here is a legal part of it, as in `module` files that several pipelines share.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::super::diagnostic::{Place, Problems, quoted};
+use super::super::draft::{Drafts, TopicDraft};
+use super::super::topic::{Delivery, Overflow, Topic};
+use super::super::value::nearest;
+use super::readers;
+
+/// Who uses topics, by their names, and where each is named first.
+struct Uses<'a> {
+    read: BTreeMap<&'a str, Place>,
+    written: BTreeMap<&'a str, Place>,
+    dead_letters: BTreeMap<&'a str, Place>,
+}
+
+pub(super) fn apply(drafts: &Drafts, found: &mut Problems) {
+    for topic in &drafts.topics {
+        sizes(topic, found);
+        delivery(topic, found);
+    }
+    dead_letter_cycles(drafts, found);
+    if !found.hides_wiring() {
+        let uses = uses(drafts);
+        unknown_dead_letters(drafts, &uses, found);
+        flow(drafts, &uses, found);
+    }
+}
+
+fn uses(drafts: &Drafts) -> Uses<'_> {
+    let mut uses = Uses { read: BTreeMap::new(), written: BTreeMap::new(), dead_letters: BTreeMap::new() };
+    for reader in readers(drafts) {
+        uses.read.entry(&reader.input.topic).or_insert(reader.place);
+    }
+    let keys = ["output", "topics"];
+    for draft in &drafts.functions {
+        for (index, topic) in draft.item.output.iter().enumerate() {
+            uses.written.entry(topic).or_insert_with(|| draft.at_entry(&keys, index));
+        }
+    }
+    for draft in &drafts.sources {
+        for (index, topic) in draft.item.output.iter().enumerate() {
+            uses.written.entry(topic).or_insert_with(|| draft.at_entry(&keys, index));
+        }
+    }
+    for topic in &drafts.topics {
+        if let Some(name) = &topic.draft.item.dead_letter {
+            uses.dead_letters.entry(name).or_insert_with(|| topic.draft.at(&["dead_letter"]));
+        }
+    }
+    uses
+}
+
+/// A ring holds at least one message of the greatest length.
+fn sizes(topic: &TopicDraft, found: &mut Problems) {
+    let Topic { capacity, max_message, .. } = topic.draft.item;
+    let needed = max_message.checked_add(Topic::HEADER).and_then(|bytes| bytes.checked_next_multiple_of(8));
+    if needed.is_none_or(|needed| needed > capacity) {
+        let message = format!("a message of {max_message} bytes does not fit into {capacity}");
+        let help =
+            format!("set `capacity` to at least {} bytes, or a smaller `max_message`", needed.unwrap_or(usize::MAX));
+        let key = if topic.draft.has("max_message") { "max_message" } else { "capacity" };
+        found.error(topic.draft.at(&[key]), message, help);
+    }
+}
+
+/// What is promised is not dropped, and what counts attempts has them.
+fn delivery(topic: &TopicDraft, found: &mut Problems) {
+    let (draft, policies) = (&topic.draft, &topic.draft.item);
+    if policies.delivery == Delivery::AtLeastOnce {
+        if policies.overflow == Overflow::DropOldest {
+            let message = "`drop-oldest` drops messages that `at-least-once` promises to deliver";
+            let help = "take `overflow: block`, or `drop-new`, which drops before it promises; or `at-most-once`";
+            found.error(draft.at(&["overflow"]), message, help);
+        }
+        return;
+    }
+    for key in ["max_deliver", "dead_letter"].into_iter().filter(|key| draft.has(key)) {
+        let help = format!("add `delivery: at-least-once`, or remove `{key}`");
+        found.error(draft.at(&[key]), format!("`{key}` without `delivery: at-least-once`"), help);
+    }
+}
+
+/// Dead messages come to an end.
+fn dead_letter_cycles(drafts: &Drafts, found: &mut Problems) {
+    let next: BTreeMap<&str, &str> = drafts
+        .topics
+        .iter()
+        .filter_map(|topic| Some((topic.name.as_str(), topic.draft.item.dead_letter.as_deref()?)))
+        .collect();
+    for topic in &drafts.topics {
+        let mut seen = BTreeSet::new();
+        let mut at = topic.name.as_str();
+        while let Some(to) = next.get(at).filter(|_| seen.insert(at)) {
+            at = to;
+        }
+        if at == topic.name && seen.contains(at) {
+            let message = format!("dead letters of {} come back to it", quoted(&topic.name));
+            let help = "let them end in a topic without `dead_letter`";
+            found.error(topic.draft.at(&["dead_letter"]), message, help);
+        }
+    }
+}
+
+/// The topic of dead letters exists: it is in `topics:`, or someone reads it.
+fn unknown_dead_letters(drafts: &Drafts, uses: &Uses, found: &mut Problems) {
+    let declared = || drafts.topics.iter().map(|topic| topic.name.as_str());
+    for topic in &drafts.topics {
+        let Some(name) = &topic.draft.item.dead_letter else { continue };
+        if uses.read.contains_key(name.as_str()) || declared().any(|other| other == name) {
+            continue;
+        }
+        let meant = nearest(name, declared().filter(|other| *other != topic.name).chain(uses.read.keys().copied()));
+        let message = format!("the dead-letter topic {} is not known{}", quoted(name), did_you_mean(meant));
+        found.error(topic.draft.at(&["dead_letter"]), message, "add a function or sink that reads it");
+    }
+}
+
+fn did_you_mean(meant: Option<&str>) -> String {
+    meant.map(|meant| format!("; did you mean {}?", quoted(meant))).unwrap_or_default()
+}
+
+/// Who reads what nobody writes, who writes what nobody reads, and what is there for nobody.
+fn flow(drafts: &Drafts, uses: &Uses, found: &mut Problems) {
+    let is_written = |name: &str| uses.written.contains_key(name) || uses.dead_letters.contains_key(name);
+    for (name, place) in uses.read.iter().filter(|(name, _)| !is_written(name)) {
+        let unread = uses.written.keys().copied().filter(|other| !uses.read.contains_key(other));
+        let message = format!("nobody writes the topic {}{}", quoted(name), did_you_mean(nearest(name, unread)));
+        found.error(*place, message, "add it to the `output` of a function or source, or correct the name");
+    }
+    let outputs =
+        uses.written.iter().chain(uses.dead_letters.iter().filter(|(name, _)| !uses.written.contains_key(*name)));
+    let declared: BTreeSet<_> = drafts.topics.iter().map(|topic| topic.name.as_str()).collect();
+    for (name, place) in outputs.filter(|(name, _)| !uses.read.contains_key(*name)) {
+        // One that is not declared either is an error already.
+        if uses.written.contains_key(name) || declared.contains(name) {
+            let message = format!("nobody reads the topic {}: its messages go nowhere", quoted(name));
+            found.warning(*place, message, "add a function or sink that reads it, or remove the output");
+        }
+    }
+    for topic in drafts.topics.iter().filter(|topic| !uses.read.contains_key(topic.name.as_str())) {
+        if !is_written(&topic.name) {
+            let known = uses.read.keys().chain(uses.written.keys()).copied().filter(|name| !declared.contains(name));
+            let meant = did_you_mean(nearest(&topic.name, known));
+            let message = format!("nobody reads or writes the topic {}{meant}", quoted(&topic.name));
+            found.error(topic.place, message, "remove it, or correct its name");
+        }
+    }
+}

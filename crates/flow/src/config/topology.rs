@@ -1,0 +1,290 @@
+//! The topology of a pipeline: which ends exist, which of them share a queue group, and which rings join them.
+//!
+//! Pure data, derived from a [`Pipeline`] alone. A supervisor that carries it out creates one bell for each group and one
+//! ring for each entry of [`Topology::rings`]: there is one for each pair of a producer and a group. The order of all lists
+//! depends on the pipeline only, so two processes that read the same files number everything alike.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::function::{Function, Input, Kind, Queue};
+use super::pipeline::Pipeline;
+use super::topic::Topic;
+
+/// The most members of a group: a ring's claim names a member by one byte, and two values of it are taken.
+pub const MAX_MEMBERS: usize = Function::MAX_REPLICAS as usize;
+
+/// Something that sends or receives messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum End {
+    /// An instance of a function.
+    Function {
+        /// The function, by its place in [`Pipeline::functions`].
+        function: usize,
+        /// The instance, from 0.
+        replica: u32,
+    },
+    /// A source, by its place in [`Pipeline::sources`].
+    Source(usize),
+    /// A sink, by its place in [`Pipeline::sinks`].
+    Sink(usize),
+    /// The stream of a function of [`Kind::Input`], by the function's place: sends what arrives, and receives answers.
+    Stream(usize),
+}
+
+/// A queue group: each message goes to one of its members.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Group {
+    /// What the group reads.
+    pub feed: Feed,
+    /// Which group of the feed it is.
+    pub key: GroupKey,
+    /// The members, at most [`MAX_MEMBERS`]. A member's index in the rings' claim is its place here.
+    pub members: Vec<End>,
+    /// The rings it reads, by their places in [`Topology::rings`]: one for each producer, in the order of producers. Empty
+    /// for a topic that nobody writes.
+    pub rings: Vec<usize>,
+}
+
+/// What a group reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Feed {
+    /// A topic, by its place in [`Topology::topics`].
+    Topic(usize),
+    /// The messages of a function's stream, by the function's place. The members are its instances.
+    Stream(usize),
+    /// The answers that a function's instances send on its stream, by the function's place. The only member is the stream.
+    Answers(usize),
+}
+
+/// Which group of a feed it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GroupKey {
+    /// The readers without a queue; also the only group of a stream or its answers.
+    Unnamed,
+    /// The readers of a named queue, by the name's place in [`Topology::queues`].
+    Named(usize),
+    /// The instances of one function, or one sink, that gets a copy of its own.
+    Each(End),
+}
+
+/// A ring: from one producer to one group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Ring {
+    /// Who sends.
+    pub producer: End,
+    /// Who receives, by its place in [`Topology::groups`].
+    pub group: usize,
+}
+
+/// A producer and where its messages go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Producer {
+    /// Who sends.
+    pub end: End,
+    /// Its outputs, in the order in which it names them: a guest's topic index is a place in this list.
+    pub outputs: Vec<Output>,
+    /// Where an instance answers on the stream that feeds it.
+    pub answers: Option<Output>,
+    /// Where an end sends the messages of its input that were delivered too often.
+    pub dead_letter: Option<Output>,
+}
+
+/// One output of a producer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Output {
+    /// What it sends to.
+    pub feed: Feed,
+    /// The rings a message goes into, one for each group of the topic. Empty for a topic that nobody reads. Two outputs of a
+    /// producer that name the same topic share the rings.
+    pub rings: Vec<usize>,
+}
+
+/// Who reads where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Membership {
+    /// The group, by its place in [`Topology::groups`].
+    pub group: usize,
+    /// The member's index there.
+    pub member: usize,
+}
+
+/// The ends, groups and rings of a pipeline.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Topology {
+    /// The names of the topics, sorted: the keys of [`Pipeline::topics`].
+    pub topics: Vec<String>,
+    /// The names of the queues, sorted. The same name on two topics is one entry here and two groups.
+    pub queues: Vec<String>,
+    /// The queue groups: those of topics in the order of topics, then those of streams and their answers.
+    pub groups: Vec<Group>,
+    /// The producers: instances of functions, sources, streams, and sinks that have a dead-letter topic. Only those with an output.
+    pub producers: Vec<Producer>,
+    /// The rings, by producer, then by group.
+    pub rings: Vec<Ring>,
+}
+
+impl Topology {
+    /// Derives the topology. Takes any pipeline; only one that [`super::check`] accepted has no group of more than
+    /// [`MAX_MEMBERS`].
+    pub fn of(pipeline: &Pipeline) -> Topology {
+        let mut topology = Topology {
+            topics: pipeline.topics.keys().cloned().collect(),
+            queues: queues(pipeline),
+            groups: Vec::new(),
+            producers: Vec::new(),
+            rings: Vec::new(),
+        };
+        topology.groups = groups(pipeline, &topology);
+        for (end, sends) in producers(pipeline, &topology) {
+            topology.join(end, &sends);
+        }
+        topology
+    }
+
+    /// The place of a topic in [`Topology::topics`].
+    pub fn topic(&self, name: &str) -> Option<usize> {
+        self.topics.binary_search_by(|topic| topic.as_str().cmp(name)).ok()
+    }
+
+    /// The producer that is this end, unless it sends nothing.
+    pub fn producer(&self, end: End) -> Option<&Producer> {
+        self.producers.iter().find(|producer| producer.end == end)
+    }
+
+    /// The group that this end is a member of, unless it receives nothing. No end is in two groups.
+    pub fn membership(&self, end: End) -> Option<Membership> {
+        self.groups.iter().enumerate().find_map(|(group, candidate)| {
+            let member = candidate.members.iter().position(|member| *member == end)?;
+            Some(Membership { group, member })
+        })
+    }
+
+    /// The policies of what a group reads. Streams and answers have those of a topic that `topics:` leaves out.
+    pub fn policies(&self, pipeline: &Pipeline, feed: Feed) -> Topic {
+        let Feed::Topic(topic) = feed else { return Topic::default() };
+        pipeline.topics.get(&self.topics[topic]).cloned().unwrap_or_default()
+    }
+
+    /// Adds a producer and the rings from it to every group of what it sends to.
+    fn join(&mut self, end: End, sends: &Sends) {
+        let mut rings: BTreeMap<usize, usize> = BTreeMap::new();
+        for (group, reads) in self.groups.iter_mut().enumerate() {
+            if sends.feeds().any(|feed| feed == reads.feed) {
+                let ring = self.rings.len();
+                self.rings.push(Ring { producer: end, group });
+                reads.rings.push(ring);
+                rings.insert(group, ring);
+            }
+        }
+        let output = |feed: Feed| {
+            let of_feed = rings.iter().filter(|(group, _)| self.groups[**group].feed == feed);
+            Output { feed, rings: of_feed.map(|(_, ring)| *ring).collect() }
+        };
+        let outputs = sends.topics.iter().copied().map(output).collect();
+        let (answers, dead_letter) = (sends.answers.map(output), sends.dead_letter.map(output));
+        if sends.feeds().next().is_some() {
+            self.producers.push(Producer { end, outputs, answers, dead_letter });
+        }
+    }
+}
+
+/// What an end sends to.
+#[derive(Clone, Default)]
+struct Sends {
+    topics: Vec<Feed>,
+    answers: Option<Feed>,
+    dead_letter: Option<Feed>,
+}
+
+impl Sends {
+    fn feeds(&self) -> impl Iterator<Item = Feed> {
+        self.topics.iter().copied().chain(self.answers).chain(self.dead_letter)
+    }
+}
+
+/// The instances of a function.
+fn instances(function: usize, of: &Function) -> impl Iterator<Item = End> {
+    (0..of.replicas).map(move |replica| End::Function { function, replica })
+}
+
+/// Everything that reads a topic, in the order of the file: where it reads, and the ends that do.
+fn readers(pipeline: &Pipeline) -> Vec<(&Input, Vec<End>)> {
+    let functions = pipeline.functions.iter().enumerate().filter_map(|(index, function)| {
+        let input = function.input.as_ref()?;
+        Some((input, instances(index, function).collect()))
+    });
+    let sinks = pipeline.sinks.iter().enumerate().map(|(index, sink)| (&sink.input, vec![End::Sink(index)]));
+    functions.chain(sinks).collect()
+}
+
+fn queues(pipeline: &Pipeline) -> Vec<String> {
+    let named = readers(pipeline).into_iter().filter_map(|(input, _)| match &input.queue {
+        Queue::Named(name) => Some(name.clone()),
+        Queue::Unnamed | Queue::Each => None,
+    });
+    let mut names: Vec<_> = named.collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+fn groups(pipeline: &Pipeline, names: &Topology) -> Vec<Group> {
+    let mut groups: BTreeMap<(Feed, GroupKey), Vec<End>> = BTreeMap::new();
+    for (input, ends) in readers(pipeline) {
+        let (Some(topic), Some(first)) = (names.topic(&input.topic), ends.first()) else { continue };
+        let key = match &input.queue {
+            Queue::Unnamed => GroupKey::Unnamed,
+            Queue::Named(name) => GroupKey::Named(names.queues.binary_search(name).unwrap_or_default()),
+            Queue::Each => GroupKey::Each(*first),
+        };
+        groups.entry((Feed::Topic(topic), key)).or_default().extend(ends);
+    }
+    for (index, function) in streamed(pipeline) {
+        groups.insert((Feed::Stream(index), GroupKey::Unnamed), instances(index, function).collect());
+        groups.insert((Feed::Answers(index), GroupKey::Unnamed), vec![End::Stream(index)]);
+    }
+    groups.into_iter().map(|((feed, key), members)| Group { feed, key, members, rings: Vec::new() }).collect()
+}
+
+/// The functions that a stream feeds.
+fn streamed(pipeline: &Pipeline) -> impl Iterator<Item = (usize, &Function)> {
+    let functions = pipeline.functions.iter().enumerate();
+    functions.filter(|(_, function)| function.kind == Kind::Input && function.stream.is_some())
+}
+
+/// Every producer and what it sends to.
+fn producers(pipeline: &Pipeline, names: &Topology) -> Vec<(End, Sends)> {
+    let topics = |topics: &[String]| -> Vec<Feed> {
+        topics.iter().filter_map(|topic| names.topic(topic)).map(Feed::Topic).collect()
+    };
+    let dead_letter = |input: &Input| {
+        let topic = pipeline.topics.get(&input.topic)?;
+        names.topic(topic.dead_letter.as_ref()?).map(Feed::Topic)
+    };
+    let mut producers = Vec::new();
+    for (index, function) in pipeline.functions.iter().enumerate() {
+        let is_streamed = function.kind == Kind::Input && function.stream.is_some();
+        let sends = Sends {
+            topics: topics(&function.output),
+            answers: is_streamed.then_some(Feed::Answers(index)),
+            dead_letter: function.input.as_ref().and_then(dead_letter),
+        };
+        producers.extend(instances(index, function).map(|end| (end, sends.clone())));
+    }
+    let only = |topics| Sends { topics, ..Sends::default() };
+    let sources = pipeline.sources.iter().enumerate();
+    producers.extend(sources.map(|(index, source)| (End::Source(index), only(topics(&source.output)))));
+    producers.extend(streamed(pipeline).map(|(index, _)| (End::Stream(index), only(vec![Feed::Stream(index)]))));
+    let sinks = pipeline.sinks.iter().enumerate();
+    producers.extend(
+        sinks.map(|(index, sink)| {
+            (End::Sink(index), Sends { dead_letter: dead_letter(&sink.input), ..Sends::default() })
+        }),
+    );
+    producers
+}
