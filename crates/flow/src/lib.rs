@@ -12,6 +12,7 @@ mod counters;
 mod engine;
 mod function;
 pub mod host;
+pub mod status;
 mod supervisor;
 
 pub use self::supervisor::{Options, Remote, Summary, Supervisor};

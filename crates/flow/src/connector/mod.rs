@@ -20,7 +20,8 @@ use anyhow::{Context, Result, bail};
 use self::inlet::Inlet;
 use self::outlet::{Outlet, Stop};
 use crate::config::{End, Pipeline, Sink, SinkKind, Source, SourceKind, Topology};
-use crate::counters::Counters;
+use crate::counters::{Counter, Counters};
+use crate::status::ConnectorStatus;
 use crate::supervisor::{Fabric, Mailbox, Message};
 
 /// A source or a sink has ended.
@@ -94,6 +95,18 @@ impl Connectors {
         connector.is_ended = true;
         let error = event.result.err().filter(|_| !connector.stop.is_set())?;
         Some(format!("`{}` failed: {error:#}", connector.name))
+    }
+
+    /// What each has done.
+    pub(crate) fn status(&self) -> Vec<ConnectorStatus> {
+        let status = |connector: &Connector| ConnectorStatus {
+            name: connector.name.clone(),
+            sent_messages: connector.counters.get(Counter::SentMessages),
+            received_messages: connector.counters.get(Counter::ReceivedMessages),
+            dropped: connector.counters.get(Counter::Dropped),
+            is_ended: connector.is_ended,
+        };
+        self.all.iter().map(status).collect()
     }
 
     /// Whether all have ended.

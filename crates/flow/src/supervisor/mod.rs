@@ -13,6 +13,7 @@
 //! | `log.rs` | what functions print |
 //! | `poll.rs` | waiting, by epoll |
 //! | `start.rs` | what a host is sent to start an instance |
+//! | `survey.rs` | the status of everything, for whoever asks |
 
 mod code;
 mod fabric;
@@ -22,11 +23,13 @@ mod log;
 mod poll;
 mod restart;
 mod start;
+mod survey;
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -38,6 +41,7 @@ use self::poll::{MAILBOX, Poll, Token};
 use crate::config::{End, Exhausted, Isolation, Pipeline, Topology};
 use crate::connector::{ConnectorEvent, Connectors};
 use crate::control::{self, Event, Request};
+use crate::status::Status;
 
 pub(crate) use self::fabric::Fabric;
 pub(crate) use self::poll::Mailbox;
@@ -68,6 +72,13 @@ impl Remote {
         self.0.send(Message::End);
     }
 
+    /// The pipeline as it is now. Blocks for a moment. None once the pipeline has ended.
+    pub fn status(&self) -> Option<Status> {
+        let (sender, receiver) = channel();
+        self.0.send(Message::Status(sender));
+        receiver.recv_timeout(Duration::from_secs(5)).ok()
+    }
+
     /// Replaces a function's code by what its module's file holds now, between two batches. The answer comes by the
     /// callback: how many instances were asked to, or why none was.
     pub fn reload(&self, function: &str, answer: impl FnOnce(Result<usize>) + Send + 'static) {
@@ -79,6 +90,7 @@ impl Remote {
 pub(crate) enum Message {
     End,
     Reload(String, Box<dyn FnOnce(Result<usize>) + Send>),
+    Status(Sender<Status>),
     Connector(ConnectorEvent),
 }
 
@@ -111,7 +123,10 @@ pub struct Supervisor {
     logs: HashMap<Token, log::Stream<File>>,
     next_log: Token,
     connectors: Connectors,
+    /// How old the messages of each ring are.
+    ages: Vec<survey::Ages>,
     mode: Mode,
+    started: Instant,
     summary: Summary,
 }
 
@@ -158,6 +173,7 @@ impl Supervisor {
                 instances.push(Instance::new(instances.len() as u32, (at, function), replica)?);
             }
         }
+        let ages = topology.rings.iter().map(|_| survey::Ages::default()).collect();
         let poll = Poll::new().context("cannot wait for events")?;
         let connectors = Connectors::new(&pipeline)?;
         Ok(Supervisor {
@@ -174,7 +190,9 @@ impl Supervisor {
             logs: HashMap::new(),
             next_log: FIRST_LOG,
             connectors,
+            ages,
             mode: Mode::Running,
+            started: Instant::now(),
             summary: Summary::default(),
         })
     }
@@ -246,6 +264,7 @@ impl Supervisor {
     fn on_message(&mut self, message: Message) {
         match message {
             Message::End => self.end(),
+            Message::Status(answer) => drop(answer.send(self.status())),
             Message::Reload(function, answer) => answer(self.reload(&function)),
             Message::Connector(event) => {
                 let producer = event.end;
@@ -273,6 +292,7 @@ impl Supervisor {
         for at in 0..self.instances.len() {
             self.watch(at, now);
         }
+        self.look_at_rings(now);
         Ok(())
     }
 
