@@ -26,6 +26,7 @@ mod keys;
 mod pipeline;
 mod read;
 mod rules;
+mod schema;
 mod shape;
 mod sink;
 mod source;
@@ -39,10 +40,12 @@ use std::path::{Path, PathBuf};
 
 pub use diagnostic::{Diagnostic, Severity};
 pub use function::{
-    DirectoryGrant, Exhausted, Function, Grants, HostPort, Input, Isolation, Kind, Limits, Queue, Restart, Stream, Wait,
+    DirectoryGrant, Exhausted, Function, FunctionKind, Grants, HostPort, Input, Isolation, Limits, Queue, Restart,
+    Stream, Wait,
 };
 pub use inspect::{Finding, ModuleInspector};
 pub use pipeline::Pipeline;
+pub use schema::{function_schema, pipeline_schema};
 pub use sink::{Layout, Sink, SinkKind};
 pub use source::{Framing, Source, SourceKind};
 pub use topic::{Delivery, Overflow, Topic, Transport};

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::function::{Function, Input, Kind, Queue};
+use super::function::{Function, FunctionKind, Input, Queue};
 use super::pipeline::Pipeline;
 use super::topic::Topic;
 
@@ -30,7 +30,7 @@ pub enum End {
     Source(usize),
     /// A sink, by its place in [`Pipeline::sinks`].
     Sink(usize),
-    /// The stream of a function of [`Kind::Input`], by the function's place: sends what arrives, and receives answers.
+    /// The stream of a function of [`FunctionKind::Input`], by the function's place: sends what arrives, and receives answers.
     Stream(usize),
     /// Whoever recovers dead members of this topic's groups, by the topic's place in [`Topology::topics`]: sends to the
     /// topic's `dead_letter`.
@@ -243,7 +243,7 @@ fn groups(pipeline: &Pipeline, names: &Topology) -> Vec<Group> {
 /// The functions that a stream feeds.
 fn streamed(pipeline: &Pipeline) -> impl Iterator<Item = (usize, &Function)> {
     let functions = pipeline.functions.iter().enumerate();
-    functions.filter(|(_, function)| function.kind == Kind::Input && function.stream.is_some())
+    functions.filter(|(_, function)| function.kind == FunctionKind::Input && function.stream.is_some())
 }
 
 /// Every producer and what it sends to.
@@ -254,7 +254,7 @@ fn producers(pipeline: &Pipeline, names: &Topology) -> Vec<(End, Vec<Feed>)> {
     let mut producers = Vec::new();
     for (index, function) in pipeline.functions.iter().enumerate() {
         let mut all = feeds(&function.output);
-        if function.kind == Kind::Input && function.stream.is_some() {
+        if function.kind == FunctionKind::Input && function.stream.is_some() {
             all.push(Feed::Answers(index));
         }
         producers.extend(instances(index, function).map(|end| (end, all.clone())));
@@ -269,3 +269,6 @@ fn producers(pipeline: &Pipeline, names: &Topology) -> Vec<(End, Vec<Feed>)> {
     producers.extend(dead_letters);
     producers
 }
+
+#[cfg(test)]
+mod tests;
