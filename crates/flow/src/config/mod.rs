@@ -21,11 +21,15 @@ mod diagnostic;
 mod draft;
 mod files;
 mod function;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod inspect;
 mod keys;
 mod pipeline;
 mod read;
 mod rules;
+mod scaffold;
 mod schema;
 mod shape;
 mod sink;
@@ -45,6 +49,7 @@ pub use function::{
 };
 pub use inspect::{Finding, ModuleInspector};
 pub use pipeline::Pipeline;
+pub use scaffold::{Language, scaffold};
 pub use schema::{function_schema, pipeline_schema};
 pub use sink::{Layout, Sink, SinkKind};
 pub use source::{Framing, Source, SourceKind};

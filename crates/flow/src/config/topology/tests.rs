@@ -1,28 +1,13 @@
-use std::path::PathBuf;
+use std::path::Path;
 
 use super::super::check_files;
-use super::super::files::Files;
-use super::super::yaml::MAX_BYTES;
+use super::super::fuzzing::{Text, assert_consistent};
 use super::*;
-
-/// One file in memory, beside which every module is.
-struct OneFile<'a>(&'a str);
-
-impl Files for OneFile<'_> {
-    fn read(&self, _: &std::path::Path) -> std::io::Result<Vec<u8>> {
-        assert!(self.0.len() < MAX_BYTES);
-        Ok(self.0.as_bytes().to_vec())
-    }
-
-    fn is_file(&self, _: &std::path::Path) -> bool {
-        true
-    }
-}
 
 /// A pipeline of entries of `functions`, and the rest of its file.
 fn pipeline(functions: &str, rest: &str) -> (Pipeline, Topology) {
     let text = format!("functions: [{functions}]\n{rest}\n");
-    let checked = check_files(&PathBuf::from("p.yml"), &Default::default(), &OneFile(&text));
+    let checked = check_files(Path::new("p.yml"), &Default::default(), &Text(text.as_bytes()));
     let pipeline = checked.pipeline.unwrap_or_else(|| panic!("{:?}", checked.diagnostics));
     let topology = Topology::of(&pipeline);
     assert_consistent(&topology);
@@ -31,30 +16,6 @@ fn pipeline(functions: &str, rest: &str) -> (Pipeline, Topology) {
 
 fn instance(function: usize, replica: u32) -> End {
     End::Function { function, replica }
-}
-
-/// What holds of every topology.
-fn assert_consistent(topology: &Topology) {
-    for (index, ring) in topology.rings.iter().enumerate() {
-        assert!(topology.groups[ring.group].rings.contains(&index));
-        let producer = topology.producer(ring.producer).expect("a ring has a producer");
-        let of_outputs = producer
-            .outputs
-            .iter()
-            .any(|output| output.rings.contains(&index) && output.feed == topology.groups[ring.group].feed);
-        assert!(of_outputs || producer.answers == Some(index));
-    }
-    for (index, group) in topology.groups.iter().enumerate() {
-        for (member, end) in group.members.iter().enumerate() {
-            assert_eq!(topology.membership(*end), Some(Membership { group: index, member }), "one group an end");
-        }
-        for ring in &group.rings {
-            assert_eq!(topology.rings[*ring].group, index);
-        }
-        let mut producers: Vec<_> = group.rings.iter().map(|ring| topology.rings[*ring].producer).collect();
-        producers.dedup();
-        assert_eq!(producers.len(), group.rings.len(), "one ring for a producer and a group");
-    }
 }
 
 const SEND: &str = "{name: send, module: {path: a}, output: {topics: [t]}}";
