@@ -21,9 +21,16 @@ const MAX_FUNCTIONS: usize = 1000;
 /// An item and where it is written.
 pub(super) struct Draft<T> {
     pub(super) item: T,
+    /// Where its paths begin, in words.
+    pub(super) paths: &'static str,
     file: FileId,
     node: Node,
 }
+
+/// Where paths of a pipeline's own file begin.
+const IN_FOLDER: &str = "paths here begin in the folder of this file";
+/// Where paths of the reference's shape begin.
+const IN_WORKING_FOLDER: &str = "paths here begin in the working folder, or else in the folder of this file";
 
 impl<T> Draft<T> {
     /// The place of what these keys lead to, or of the last of them that is there.
@@ -162,18 +169,23 @@ impl Loader<'_> {
         for node in functions.iter().take(MAX_FUNCTIONS) {
             match node.get("config") {
                 Some(_) => self.referenced(file, node, folder, drafts),
-                None => drafts.functions.push(Draft { item: read::function(node, &base), file, node: node.clone() }),
+                None => drafts.functions.push(Draft {
+                    item: read::function(node, &base),
+                    paths: IN_FOLDER,
+                    file,
+                    node: node.clone(),
+                }),
             }
         }
         for node in part.get("sources").items() {
-            drafts.sources.push(Draft { item: read::source(node, &base), file, node: node.clone() });
+            drafts.sources.push(Draft { item: read::source(node, &base), paths: IN_FOLDER, file, node: node.clone() });
         }
         for node in part.get("sinks").items() {
-            drafts.sinks.push(Draft { item: read::sink(node, &base), file, node: node.clone() });
+            drafts.sinks.push(Draft { item: read::sink(node, &base), paths: IN_FOLDER, file, node: node.clone() });
         }
         for entry in part.get("topics").entries() {
             let place = Place { file, position: entry.key_position };
-            let draft = Draft { item: read::topic(&entry.node), file, node: entry.node.clone() };
+            let draft = Draft { item: read::topic(&entry.node), paths: IN_FOLDER, file, node: entry.node.clone() };
             drafts.topics.push(TopicDraft { name: entry.key.to_string(), place, draft });
         }
     }
@@ -197,7 +209,7 @@ impl Loader<'_> {
             let message = format!("the list names this function {}, this file {}", quoted(listed), quoted(&item.name));
             self.problems.error(Place { file, position }, message, "give it the same name in both");
         }
-        drafts.functions.push(Draft { item, file, node: root });
+        drafts.functions.push(Draft { item, paths: IN_WORKING_FOLDER, file, node: root });
     }
 
     /// The bytes of a function's own file.
@@ -207,7 +219,7 @@ impl Loader<'_> {
                 Ok(bytes) => return Some(bytes),
                 Err(error) => error.to_string(),
             },
-            false => String::from("there is no such file"),
+            false => String::from("there is no file"),
         };
         let message = format!("cannot read the function's file {}: {why}", quoted(&path.display().to_string()));
         let help = "correct the path; it begins in the working folder, or else in the folder of this file";

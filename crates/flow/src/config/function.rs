@@ -13,12 +13,12 @@ pub struct Function {
     /// Its name in logs, metrics and `flow reload`.
     pub name: String,
     /// What feeds it.
-    pub kind: Kind,
+    pub kind: FunctionKind,
     /// Its file: a core module, a component or the text of one (`.wat`).
     pub module: PathBuf,
     /// Its arguments. The guest sees the first as argument 0: there is no program name before it.
     pub args: Vec<String>,
-    /// The stream that feeds a function of [`Kind::Input`]; none for a processor.
+    /// The stream that feeds a function of [`FunctionKind::Input`]; none for a processor.
     pub stream: Option<Stream>,
     /// The topic that feeds a processor. One without is a sender, whose work is its start function.
     pub input: Option<Input>,
@@ -47,7 +47,7 @@ impl Function {
 /// What feeds a function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum FunctionKind {
     /// A topic, or nothing. The default.
     #[default]
     Processor,

@@ -145,7 +145,7 @@ static OUTPUT: Object = Object {
 };
 
 static LIMITS: Object = Object {
-    what: "limits",
+    what: "`limits`",
     definition: "Limits",
     help: "What an instance may use.",
     keys: &[
@@ -162,7 +162,7 @@ static LIMITS: Object = Object {
 };
 
 static RESTART: Object = Object {
-    what: "a restart policy",
+    what: "`restart`",
     definition: "Restart",
     help: "What follows when an instance fails.",
     keys: &[
@@ -184,7 +184,7 @@ const EXHAUSTED: &[Word] = &[
 ];
 
 static ALLOW: Object = Object {
-    what: "grants",
+    what: "`allow`",
     definition: "Grants",
     help: "What an instance may see and do outside of its memory.",
     keys: &[

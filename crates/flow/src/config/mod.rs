@@ -21,11 +21,16 @@ mod diagnostic;
 mod draft;
 mod files;
 mod function;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod inspect;
 mod keys;
 mod pipeline;
 mod read;
 mod rules;
+mod scaffold;
+mod schema;
 mod shape;
 mod sink;
 mod source;
@@ -39,10 +44,13 @@ use std::path::{Path, PathBuf};
 
 pub use diagnostic::{Diagnostic, Severity};
 pub use function::{
-    DirectoryGrant, Exhausted, Function, Grants, HostPort, Input, Isolation, Kind, Limits, Queue, Restart, Stream, Wait,
+    DirectoryGrant, Exhausted, Function, FunctionKind, Grants, HostPort, Input, Isolation, Limits, Queue, Restart,
+    Stream, Wait,
 };
 pub use inspect::{Finding, ModuleInspector};
 pub use pipeline::Pipeline;
+pub use scaffold::{Language, scaffold};
+pub use schema::{function_schema, pipeline_schema};
 pub use sink::{Layout, Sink, SinkKind};
 pub use source::{Framing, Source, SourceKind};
 pub use topic::{Delivery, Overflow, Topic, Transport};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::files::Files;
 use super::function::{
-    DirectoryGrant, Exhausted, Function, Grants, Input, Isolation, Kind, Limits, Queue, Restart, Stream, Wait,
+    DirectoryGrant, Exhausted, Function, FunctionKind, Grants, Input, Isolation, Limits, Queue, Restart, Stream, Wait,
 };
 use super::sink::{Layout, Sink, SinkKind};
 use super::source::{Framing, Source, SourceKind};
@@ -28,6 +28,7 @@ impl Base<'_> {
     /// The path of a file that is to be read.
     pub(super) fn resolve(&self, path: &str) -> PathBuf {
         match self {
+            _ if path.is_empty() => PathBuf::new(),
             Base::File(folder) => folder.join(path),
             Base::Working { working, file, files } => {
                 let (first, second) = (working.join(path), file.join(path));
@@ -125,8 +126,8 @@ pub(super) fn function(node: &Node, base: &Base) -> Function {
     let url = part.get("stream").get("websocket").get("url").string();
     Function {
         name: part.get("name").string().unwrap_or_default(),
-        kind: part.get("kind").word(&[("processor", Kind::Processor), ("input", Kind::Input)]),
-        module: base.resolve(part.get("module").get("path").text().unwrap_or_default()),
+        kind: part.get("kind").word(&[("processor", FunctionKind::Processor), ("input", FunctionKind::Input)]),
+        module: part.get("module").get("path").text().map_or_else(PathBuf::new, |path| base.resolve(path)),
         args: part.get("args").texts(),
         stream: url.map(|url| Stream::Websocket { url }),
         input: input(part.get("input")),

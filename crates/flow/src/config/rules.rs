@@ -8,10 +8,11 @@ use std::path::Path;
 use super::diagnostic::{Place, Problems, Severity, quoted};
 use super::draft::{Draft, Drafts};
 use super::files::Files;
-use super::function::{Function, Input, Kind, Queue};
+use super::function::{Function, FunctionKind, Input, Queue};
 use super::inspect::ModuleInspector;
 use super::source::SourceKind;
 use super::topology::MAX_MEMBERS;
+use super::value;
 
 /// Applies all rules.
 pub(super) fn apply(drafts: &Drafts, files: &dyn Files, inspector: Option<&dyn ModuleInspector>, found: &mut Problems) {
@@ -56,19 +57,19 @@ fn feed(draft: &Draft<Function>, found: &mut Problems) {
         return;
     }
     match draft.item.kind {
-        Kind::Input if !has_stream => {
+        FunctionKind::Input if !has_stream => {
             let help = "add `stream: {websocket: {url: ws://HOST:PORT}}`, or remove `kind` to have a topic feed it";
             found.error(draft.at(&["kind"]), "a function of kind `input` without `stream`", help);
         }
-        Kind::Input if draft.has("input") => {
+        FunctionKind::Input if draft.has("input") => {
             let help = "remove `input`, or feed a second function by the topic";
             found.error(draft.at(&["input"]), "a function of kind `input` is fed by its stream, not by a topic", help);
         }
-        Kind::Processor if has_stream => {
+        FunctionKind::Processor if has_stream => {
             let message = "only a function of kind `input` is fed by a stream";
             found.error(draft.at(&["stream"]), message, "add `kind: input`, or remove `stream`");
         }
-        Kind::Input | Kind::Processor => {}
+        FunctionKind::Input | FunctionKind::Processor => {}
     }
 }
 
@@ -76,21 +77,22 @@ fn restart(draft: &Draft<Function>, found: &mut Problems) {
     let restart = &draft.item.restart;
     if restart.initial_delay > restart.max_delay {
         let key = if draft.has_path(&["restart", "initial_delay"]) { "initial_delay" } else { "max_delay" };
-        let message = format!("`initial_delay` of {:?} is longer than `max_delay`", restart.initial_delay);
-        let help = format!("shorten `initial_delay`, or set `max_delay` to more than {:?}", restart.max_delay);
+        let message =
+            format!("`initial_delay` of {} is longer than `max_delay`", value::written(restart.initial_delay));
+        let help = format!("write at most {}, or a longer `max_delay`", value::written(restart.max_delay));
         found.error(draft.at(&["restart", key]), message, help);
     }
 }
 
 /// The module is there, and its exports and imports are those of a function.
 fn module(draft: &Draft<Function>, files: &dyn Files, inspector: Option<&dyn ModuleInspector>, found: &mut Problems) {
-    if !draft.has_path(&["module", "path"]) {
+    if draft.item.module.as_os_str().is_empty() {
         return;
     }
     let (place, path) = (draft.at(&["module", "path"]), draft.item.module.as_path());
     if !files.is_file(path) {
-        let message = format!("there is no module at {}", shown(path));
-        return found.error(place, message, "build it, or correct the path");
+        let message = format!("there is no file at {}", shown(path));
+        return found.error(place, message, format!("build the module, or correct the path; {}", draft.paths));
     }
     let findings = inspector.map(|inspector| inspector.inspect(path, &draft.item)).unwrap_or_default();
     for finding in findings {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::function::{Function, Input, Kind, Queue};
+use super::function::{Function, FunctionKind, Input, Queue};
 use super::pipeline::Pipeline;
 use super::topic::Topic;
 
@@ -30,7 +30,7 @@ pub enum End {
     Source(usize),
     /// A sink, by its place in [`Pipeline::sinks`].
     Sink(usize),
-    /// The stream of a function of [`Kind::Input`], by the function's place: sends what arrives, and receives answers.
+    /// The stream of a function of [`FunctionKind::Input`], by the function's place: sends what arrives, and receives answers.
     Stream(usize),
 }
 
@@ -254,7 +254,7 @@ fn groups(pipeline: &Pipeline, names: &Topology) -> Vec<Group> {
 /// The functions that a stream feeds.
 fn streamed(pipeline: &Pipeline) -> impl Iterator<Item = (usize, &Function)> {
     let functions = pipeline.functions.iter().enumerate();
-    functions.filter(|(_, function)| function.kind == Kind::Input && function.stream.is_some())
+    functions.filter(|(_, function)| function.kind == FunctionKind::Input && function.stream.is_some())
 }
 
 /// Every producer and what it sends to.
@@ -268,7 +268,7 @@ fn producers(pipeline: &Pipeline, names: &Topology) -> Vec<(End, Sends)> {
     };
     let mut producers = Vec::new();
     for (index, function) in pipeline.functions.iter().enumerate() {
-        let is_streamed = function.kind == Kind::Input && function.stream.is_some();
+        let is_streamed = function.kind == FunctionKind::Input && function.stream.is_some();
         let sends = Sends {
             topics: topics(&function.output),
             answers: is_streamed.then_some(Feed::Answers(index)),
@@ -288,3 +288,6 @@ fn producers(pipeline: &Pipeline, names: &Topology) -> Vec<(End, Sends)> {
     );
     producers
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::diagnostic::{FileId, Place, Position, Problems, quoted};
 use super::shape::{Key, MapKey, Object, Shape, Word, listed};
 use super::value::{self, Wrong, nearest};
-use super::yaml::{Entry, Kind, Node, Scalar, Value};
+use super::yaml::{Entry, Node, Scalar, ScalarKind, Value};
 
 /// Reports every difference between a file's tree and an object.
 pub(super) fn validate(file: FileId, root: &Node, object: &'static Object, problems: &mut Problems) {
@@ -75,7 +75,7 @@ impl Validator<'_> {
         let Value::Map(entries) = &node.value else {
             let help = match object.keys.iter().all(|key| !key.is_required) {
                 true => String::from("write one `KEY: value` a line; `{}` for the defaults"),
-                false => format!("write one `KEY: value` a line; the keys are {}", listed(object.names(), "and")),
+                false => format!("write one `KEY: value` a line; {}", keys_of(object)),
             };
             return self.wrong_type(node, label, "a map", &help);
         };
@@ -107,7 +107,7 @@ impl Validator<'_> {
         let is_wiring = near.and_then(|near| object.key(near)).is_some_and(|key| key.is_wiring);
         let help = match &*entry.key {
             "<<" => String::from("merge keys are not part of YAML 1.2; give the whole value by an alias: `key: *name`"),
-            _ => format!("the keys of {} are {}", object.what, listed(object.names(), "and")),
+            _ => keys_of(object),
         };
         self.unclear(entry.key_position, is_wiring, message, &help);
     }
@@ -132,10 +132,10 @@ impl Validator<'_> {
             Value::List(_) => "a list",
             Value::Map(_) => "a map",
             Value::Scalar(scalar) => match scalar.kind() {
-                Kind::Null => "empty",
-                Kind::Flag(_) => "a truth value",
-                Kind::Number => "a number",
-                Kind::Text => "text",
+                ScalarKind::Null => "empty",
+                ScalarKind::Flag(_) => "a truth value",
+                ScalarKind::Number => "a number",
+                ScalarKind::Text => "text",
             },
         };
         let message = format!("{label} must be {expected}, but is {is}");
@@ -149,7 +149,7 @@ impl Validator<'_> {
         };
         if !fits(scalar, shape) {
             let help = match scalar.kind() {
-                Kind::Null => format!("{example}, or remove the key"),
+                ScalarKind::Null => format!("{example}, or remove the key"),
                 _ if expected == "text" => {
                     format!("write it in quotes: \"{}\"", quoted(&scalar.text).trim_matches('`'))
                 }
@@ -160,6 +160,13 @@ impl Validator<'_> {
         if let Err(Wrong { message, help }) = checked(&scalar.text, shape) {
             self.problems.error(self.place(node.position), format!("{label}: {message}"), help);
         }
+    }
+}
+
+fn keys_of(object: &'static Object) -> String {
+    match object.keys {
+        [only] => format!("the only key of {} is {}", object.what, only.name),
+        _ => format!("the keys of {} are {}", object.what, listed(object.names(), "and")),
     }
 }
 
@@ -181,12 +188,12 @@ fn expectation(shape: &Shape) -> (&'static str, String) {
 /// Whether a scalar is of the kind that a shape asks for.
 fn fits(scalar: &Scalar, shape: &Shape) -> bool {
     match (shape, scalar.kind()) {
-        (_, Kind::Null) => false,
-        (Shape::Flag, kind) => matches!(kind, Kind::Flag(_)),
-        (Shape::Count { .. }, kind) => kind == Kind::Number,
-        (Shape::Size { .. }, kind) => matches!(kind, Kind::Number | Kind::Text),
+        (_, ScalarKind::Null) => false,
+        (Shape::Flag, kind) => matches!(kind, ScalarKind::Flag(_)),
+        (Shape::Count { .. }, kind) => kind == ScalarKind::Number,
+        (Shape::Size { .. }, kind) => matches!(kind, ScalarKind::Number | ScalarKind::Text),
         (Shape::Text, _) => true,
-        (_, kind) => kind == Kind::Text,
+        (_, kind) => kind == ScalarKind::Text,
     }
 }
 

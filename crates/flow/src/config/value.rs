@@ -56,7 +56,15 @@ pub(super) fn time(text: &str, min: Duration, max: Duration) -> Result<Duration,
     if (min..=max).contains(&time) {
         return Ok(time);
     }
-    Err(Wrong::new(format!("{} is out of range", quoted(text)), format!("write {min:?} to {max:?}")))
+    Err(Wrong::new(format!("{} is out of range", quoted(text)), format!("write {} to {}", written(min), written(max))))
+}
+
+/// A time as one would write it, in the greatest unit that loses nothing.
+pub(super) fn written(time: Duration) -> String {
+    let ns = time.as_nanos();
+    let units = [("min", 60_000_000_000), ("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)];
+    let unit = units.iter().find(|(_, scale)| ns >= *scale && ns.is_multiple_of(*scale));
+    unit.map_or_else(|| format!("{ns}ns"), |(unit, scale)| format!("{}{unit}", ns / scale))
 }
 
 /// Reads a whole number within bounds.
@@ -172,7 +180,11 @@ pub(super) fn nearest<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str
         return None;
     }
     let near = |word: &'a str| {
-        let distance = distance(&unknown.to_lowercase(), &word.to_lowercase());
+        let (unknown, lower) = (unknown.to_lowercase(), word.to_lowercase());
+        if unknown.len() >= 3 && lower.starts_with(&unknown) {
+            return Some((1, word));
+        }
+        let distance = distance(&unknown, &lower);
         let allowed = (unknown.chars().count().max(word.chars().count()) / 3).max(1);
         (distance <= allowed).then_some((distance, word))
     };
@@ -223,7 +235,9 @@ mod tests {
     #[test]
     fn the_word_that_was_meant() {
         let keys = ["name", "kind", "module", "args", "input", "output"];
-        for (typed, meant) in [("argz", "args"), ("nmae", "name"), ("Output", "output"), ("inputs", "input")] {
+        for (typed, meant) in
+            [("argz", "args"), ("nmae", "name"), ("Output", "output"), ("inputs", "input"), ("mod", "module")]
+        {
             assert_eq!(nearest(typed, keys), Some(meant));
         }
         assert_eq!(nearest("colour", keys), None);

@@ -51,7 +51,7 @@ pub(super) struct Entry {
 
 /// What a plain scalar stands for, by the core schema of YAML 1.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ScalarKind {
     Null,
     Flag(bool),
     Number,
@@ -59,16 +59,16 @@ pub(super) enum Kind {
 }
 
 impl Scalar {
-    pub(super) fn kind(&self) -> Kind {
+    pub(super) fn kind(&self) -> ScalarKind {
         if !self.is_plain {
-            return Kind::Text;
+            return ScalarKind::Text;
         }
         match &*self.text {
-            "" | "~" | "null" | "Null" | "NULL" => Kind::Null,
-            "true" | "True" | "TRUE" => Kind::Flag(true),
-            "false" | "False" | "FALSE" => Kind::Flag(false),
-            text if is_number(text) => Kind::Number,
-            _ => Kind::Text,
+            "" | "~" | "null" | "Null" | "NULL" => ScalarKind::Null,
+            "true" | "True" | "TRUE" => ScalarKind::Flag(true),
+            "false" | "False" | "FALSE" => ScalarKind::Flag(false),
+            text if is_number(text) => ScalarKind::Number,
+            _ => ScalarKind::Text,
         }
     }
 }
@@ -325,3 +325,6 @@ fn known_tag(tag: Option<&Tag>, position: Position) -> Result<Option<&str>, Fail
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

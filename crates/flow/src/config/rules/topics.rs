@@ -6,6 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use estafette_measure::units;
+
 use super::super::diagnostic::{Place, Problems, quoted};
 use super::super::draft::{Drafts, TopicDraft};
 use super::super::topic::{Delivery, Overflow, Topic};
@@ -61,9 +63,10 @@ fn sizes(topic: &TopicDraft, found: &mut Problems) {
     let Topic { capacity, max_message, .. } = topic.draft.item;
     let needed = max_message.checked_add(Topic::HEADER).and_then(|bytes| bytes.checked_next_multiple_of(8));
     if needed.is_none_or(|needed| needed > capacity) {
-        let message = format!("a message of {max_message} bytes does not fit into {capacity}");
-        let help =
-            format!("set `capacity` to at least {} bytes, or a smaller `max_message`", needed.unwrap_or(usize::MAX));
+        let (max, capacity) = (units::size(max_message), units::size(capacity));
+        let message = format!("a message of {max} and its header do not fit into a capacity of {capacity}");
+        let needed = units::size(needed.unwrap_or(usize::MAX));
+        let help = format!("set `capacity` to {needed} or more, or `max_message` to less");
         let key = if topic.draft.has("max_message") { "max_message" } else { "capacity" };
         found.error(topic.draft.at(&[key]), message, help);
     }

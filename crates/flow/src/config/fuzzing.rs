@@ -1,0 +1,193 @@
+//! What must hold of a check, whatever a pipeline's file holds: a function that panics where it does not. A test here calls
+//! it with some thousand files; `fuzz/` looks for worse ones.
+
+use std::collections::BTreeSet;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+
+use super::files::Files;
+use super::topology::{End, Feed, MAX_MEMBERS, Membership, Topology};
+use super::{Checked, Diagnostic, Options, Pipeline, check_files};
+
+/// A pipeline's file in memory, beside which is a function's file `receive.yml`, and every module.
+pub(super) struct Text<'a>(pub(super) &'a [u8]);
+
+const FUNCTION: &[u8] = b"name: receive\nmodule: {path: receive.wasm}\ninput: {topic: a}\n";
+
+impl Files for Text<'_> {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        match path.to_str() {
+            Some("p.yml") => Ok(self.0.to_vec()),
+            Some("receive.yml") => Ok(FUNCTION.to_vec()),
+            _ => Err(ErrorKind::NotFound.into()),
+        }
+    }
+
+    fn is_file(&self, path: &Path) -> bool {
+        path.extension().is_none_or(|extension| extension != "yml") || path == Path::new("receive.yml")
+    }
+}
+
+/// A check of any bytes comes to an end, says where everything is, and passes nothing that cannot be run.
+pub fn pipeline(input: &[u8]) {
+    let Checked { pipeline, diagnostics } = check_files(Path::new("p.yml"), &Options::default(), &Text(input));
+    assert!(diagnostics.len() <= 201);
+    assert!(pipeline.is_some() || !diagnostics.is_empty(), "what is refused has a reason");
+    let lines = input.iter().filter(|byte| matches!(byte, b'\n' | b'\r')).count() + 1;
+    for diagnostic in &diagnostics {
+        assert_readable(diagnostic);
+        assert!(diagnostic.file != "p.yml" || diagnostic.line <= lines + 1, "{diagnostic} of {lines} lines");
+    }
+    if let Some(pipeline) = pipeline {
+        assert_runnable(&pipeline);
+    }
+}
+
+/// A finding is printed in two lines, and cannot steer a terminal.
+fn assert_readable(diagnostic: &Diagnostic) {
+    let text = format!("{diagnostic}");
+    assert_eq!(text.lines().count(), 2, "{text:?}");
+    assert!(text.chars().all(|character| character == '\n' || !character.is_control()), "{text:?}");
+    assert!(!diagnostic.message.is_empty() && !diagnostic.help.is_empty(), "{text}");
+    assert!(text.len() < 2000, "{text}");
+}
+
+fn assert_runnable(pipeline: &Pipeline) {
+    let functions = pipeline.functions.iter().map(|function| &function.name);
+    let sources = pipeline.sources.iter().map(|source| &source.name);
+    let sinks = pipeline.sinks.iter().map(|sink| &sink.name);
+    let names: Vec<_> = functions.chain(sources).chain(sinks).collect();
+    assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "names are taken once");
+    for topic in pipeline.topics.values() {
+        assert!(topic.max_message + 8 <= topic.capacity && topic.max_deliver > 0);
+    }
+    let topology = Topology::of(pipeline);
+    assert_consistent(&topology);
+    for group in &topology.groups {
+        assert!(!group.members.is_empty() && group.members.len() <= MAX_MEMBERS);
+        assert!(!group.rings.is_empty(), "somebody writes what is read");
+    }
+    for (index, function) in pipeline.functions.iter().enumerate() {
+        assert!(function.replicas > 0);
+        let end = End::Function { function: index, replica: function.replicas - 1 };
+        let is_fed = function.input.is_some() || function.stream.is_some();
+        assert_eq!(topology.membership(end).is_some(), is_fed);
+        let outputs = topology.producer(end).map(|producer| producer.outputs.len()).unwrap_or_default();
+        assert_eq!(outputs, function.output.len(), "indexes of topics are those of the file");
+    }
+}
+
+/// Groups, rings and producers refer to each other, each end is in one group at most, and there is one ring for a producer
+/// and a group.
+pub(super) fn assert_consistent(topology: &Topology) {
+    for (index, ring) in topology.rings.iter().enumerate() {
+        let group = &topology.groups[ring.group];
+        assert!(group.rings.contains(&index));
+        let producer = topology.producer(ring.producer).expect("a ring has a producer");
+        let mut outputs = producer.outputs.iter();
+        let is_output = outputs.any(|output| output.rings.contains(&index) && output.feed == group.feed);
+        let is_answer = producer.answers == Some(index) && matches!(group.feed, Feed::Answers(_));
+        assert!(is_output || is_answer);
+    }
+    for (index, group) in topology.groups.iter().enumerate() {
+        for (member, end) in group.members.iter().enumerate() {
+            assert_eq!(topology.membership(*end), Some(Membership { group: index, member }));
+        }
+        let producers: BTreeSet<_> = group.rings.iter().map(|ring| topology.rings[*ring].producer).collect();
+        assert_eq!(producers.len(), group.rings.len());
+        assert!(group.rings.iter().all(|ring| topology.rings[*ring].group == index));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::panic::catch_unwind;
+
+    use fastrand::Rng;
+
+    use super::*;
+
+    /// Bytes and words that mean something somewhere.
+    const TELLING: &[&str] = &[
+        "\n",
+        "\n  ",
+        ": ",
+        "- ",
+        "[",
+        "]",
+        "{",
+        "}",
+        ", ",
+        "&a ",
+        "*a",
+        "'",
+        "\"",
+        "#",
+        "|\n",
+        ">-\n",
+        "---\n",
+        "? ",
+        "!x ",
+        "!!str ",
+        "\t",
+        "\0",
+        "\u{1b}[2J",
+        "\r",
+        "\u{feff}",
+        "\u{85}",
+        "null",
+        "true",
+        "-1",
+        "0",
+        "each",
+        "input",
+        "<<: *a",
+        "config: receive.yml",
+        "99999999999999999999",
+        "drop-oldest",
+        "at-least-once",
+    ];
+
+    fn mutate(rng: &mut Rng, input: &mut Vec<u8>, other: &[u8]) {
+        let at = rng.usize(..=input.len());
+        let some = at..input.len().min(at + rng.usize(..30));
+        match rng.u8(..6) {
+            0 => drop(input.drain(some)),
+            1 => input.insert(at, rng.u8(..)),
+            2 | 3 => input.splice(at..at, rng.choice(TELLING).expect("there are some").bytes()).for_each(drop),
+            4 => {
+                let from = rng.usize(..=other.len());
+                input.splice(some, other[from..].iter().take(rng.usize(..60)).copied()).for_each(drop);
+            }
+            _ => input.extend_from_within(some),
+        }
+    }
+
+    /// The files of `tests/pipelines`, with which `fuzz/` begins too.
+    fn examples() -> Vec<Vec<u8>> {
+        let mut paths = Vec::new();
+        for folder in ["good", "good/reference", "bad"] {
+            let folder = format!("{}/tests/pipelines/{folder}", env!("CARGO_MANIFEST_DIR"));
+            let entries = fs::read_dir(folder).expect("it is there");
+            paths.extend(entries.map(|entry| entry.expect("it can be read").path()));
+        }
+        paths.retain(|path| path.extension().is_some_and(|extension| extension == "yml"));
+        paths.sort();
+        paths.iter().map(|path| fs::read(path).expect("it can be read")).collect()
+    }
+
+    /// The beginning of what `fuzz/` does for as long as one likes.
+    #[test]
+    fn what_must_hold_holds_of_thousands_of_files() {
+        let examples = examples();
+        examples.iter().for_each(|example| pipeline(example));
+        let mut rng = Rng::with_seed(1);
+        for _ in 0..10_000 {
+            let mut input = rng.choice(&examples).expect("there are some").clone();
+            let other = rng.choice(&examples).expect("there are some");
+            (0..rng.u8(1..6)).for_each(|_| mutate(&mut rng, &mut input, other));
+            catch_unwind(|| pipeline(&input)).unwrap_or_else(|_| panic!("{}", input.escape_ascii()));
+        }
+    }
+}
