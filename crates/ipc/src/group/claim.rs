@@ -1,0 +1,106 @@
+//! What a member has claimed.
+
+use std::fmt;
+use std::ops::Deref;
+
+use super::member::Member;
+use crate::memory::Bytes;
+use crate::record::HEADER;
+
+/// Messages that one member has, until it [acknowledges](Self::ack) them.
+///
+/// A claim that is dropped is not acknowledged: the member's next claim is the same once more. If the
+/// member dies, the supervisor decides what becomes of it (see [`Recovery`](super::Recovery)).
+#[must_use = "a claim is given back by `ack`"]
+pub struct Claim<'a> {
+    bytes: Bytes,
+    member: &'a mut Member,
+}
+
+impl<'a> Claim<'a> {
+    /// What the member holds.
+    pub(super) fn new(member: &'a mut Member) -> Self {
+        let (index, held) = member.held.expect("something is held");
+        // SAFETY: this process does not write the bytes, but where it is the producer, and then
+        // through another mapping and not before they are acknowledged, which ends this claim: the
+        // head is not raised above a slot that is not empty. A peer of another process that lies is
+        // outside of this process.
+        #[allow(unsafe_code)]
+        let bytes = unsafe { member.ring(index).memory().bytes(held.from, (held.to - held.from) as usize) };
+        Self { bytes, member }
+    }
+
+    /// The records, back to back: a header of eight bytes, the payload, padding to eight bytes.
+    ///
+    /// The lengths in it are those that were verified, unless the producer's process is malicious:
+    /// who hands the bytes on to somebody that trusts them uses [`messages`](Self::messages).
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// How many messages there are: one at least.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.member.headers.len()
+    }
+
+    /// The index of the ring they are from, in the order in which the member got its rings.
+    #[must_use]
+    pub fn ring(&self) -> usize {
+        self.member.held.map_or(0, |(ring, _)| ring)
+    }
+
+    /// The messages, in order.
+    pub fn messages(&self) -> impl Iterator<Item = Message<'_>> {
+        // By the lengths that were read once and verified, whatever lies in the ring by now.
+        let mut rest: &[u8] = &self.bytes;
+        self.member.headers.iter().map(move |header| {
+            let (record, behind) = rest.split_at(header.record() as usize);
+            rest = behind;
+            Message { attempts: header.attempts, data: &record[HEADER..HEADER + header.len as usize] }
+        })
+    }
+
+    /// Says that the first `messages` messages are done. If the member dies now, only the others go
+    /// back to the group. It is no acknowledgement: the ring keeps them.
+    pub fn progress(&mut self, messages: usize) {
+        let Some((ring, held)) = self.member.held else { return };
+        let done: u64 = self.member.headers.iter().take(messages).map(|header| header.record()).sum();
+        self.member.ring(ring).progress(&held, held.from + done);
+    }
+
+    /// Gives the messages back, as done: the ring has space for others.
+    pub fn ack(self) {
+        let Self { bytes, member } = self;
+        end_reading(bytes);
+        member.ack();
+    }
+}
+
+/// Ends the reference before the bytes are given back.
+fn end_reading(_: Bytes) {}
+
+impl fmt::Debug for Claim<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Claim").field("count", &self.count()).field("ring", &self.ring()).finish_non_exhaustive()
+    }
+}
+
+/// A message of a [`Claim`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Message<'a> {
+    /// How often it was given out before, to members that died.
+    pub attempts: u8,
+    /// What was sent.
+    pub data: &'a [u8],
+}
+
+impl Deref for Message<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.data
+    }
+}

@@ -1,0 +1,271 @@
+//! How members share a ring without a lock, so that any of them may be killed at any moment.
+//!
+//! The claim word says where the next claim begins, and which slot the last one is written in. Every
+//! member has [slots](super::slot) that say what it holds.
+//!
+//! **Claiming.** A member reads the claim word, and the headers of the records from there on. It
+//! writes the range as its *intent*, then moves the claim word to the range's end by
+//! compare-and-exchange. If that succeeds the range is its own, even if it dies at once: as long as
+//! the claim word names the slot and the end of its range, the intent counts. Therefore whoever
+//! claims next first *confirms* it, by marking that slot as claimed, and only then moves the word.
+//! Positions do not repeat (the word has 56 bits of multiples of eight bytes, two years at 10 GB/s),
+//! so that who was slow, and read records that were overwritten meanwhile, fails to move the word.
+//! A slot's state has a version, so that who confirms late fails as well.
+//!
+//! **Acknowledging.** The slot is emptied, then the head goes to the lowest position that anybody
+//! holds or may hold: the claim word's position, read first, or the start of a slot that is not
+//! empty. Any claim that was won before the word was read is seen in its slot, as its slot was
+//! written before. Any later one begins at that position or behind it.
+//!
+//! **\[release\]** Two members that empty their slots at the same time must not each see the other's
+//! still full, or nobody would move the head: each empties first and looks then, with a full fence
+//! between. For the same reason a member that gives up an intent looks, too.
+//!
+//! **Returned ranges** stay in the slot of the member that died, so that no look at the slots misses
+//! one on its way from slot to slot. Another member claims the slot as it is, by exchanging its
+//! state. If it takes only the first record, it cuts that off and returns the rest.
+
+use super::ring::{Limits, MOST_LOOKS, Ring};
+use super::slot::{Phase, State};
+use crate::bell::Bell;
+use crate::error::Violation;
+use crate::record::Header;
+use crate::sync::{Ordering, fence};
+
+/// The claim word: the position of the next claim in units of eight bytes, modulo 2^56, and the slot
+/// of the last claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Next(u64);
+
+impl Next {
+    const UNITS: u64 = u64::MAX >> 8;
+
+    fn new(position: u64, slot: usize) -> Self {
+        Self((position / 8) << 8 | (slot as u64 + 1))
+    }
+
+    #[inline]
+    pub(super) fn from_word(word: u64) -> Self {
+        Self(word)
+    }
+
+    pub(super) fn word(self) -> u64 {
+        self.0
+    }
+
+    /// The slot of the last claim, if there was one.
+    pub(super) fn slot(self) -> Option<usize> {
+        (self.0 as u8 as usize).checked_sub(1)
+    }
+
+    /// From here to a position, in units of eight bytes.
+    #[inline]
+    pub(super) fn units_to(self, position: u64) -> u64 {
+        (position / 8).wrapping_sub(self.0 >> 8) & Self::UNITS
+    }
+}
+
+/// What an end holds: whole records of one slot's range.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held {
+    pub(super) slot: usize,
+    state: State,
+    pub(super) from: u64,
+    pub(super) to: u64,
+    /// The end of the slot's range, of which this is the first part.
+    end: u64,
+}
+
+impl Ring {
+    /// Claims the next records, if there are any. Their headers go to `headers`.
+    pub(super) fn claim_next(
+        &self,
+        holder: usize,
+        limits: Limits,
+        headers: &mut Vec<Header>,
+    ) -> Result<Option<Held>, Violation> {
+        if self.load_next().units_to(self.tail()) == 0 {
+            return Ok(None);
+        }
+        let Some(slot) = self.own_slots(holder).find(|slot| self.slots()[*slot].state().phase == Phase::Empty) else {
+            return Ok(None);
+        };
+        let empty = self.slots()[slot].state();
+        let mut state = empty;
+        let result = self.try_claims(slot, &mut state, holder, limits, headers);
+        if state != empty && !matches!(result, Ok(Some(_))) {
+            self.slots()[slot].set_state(state.in_phase(Phase::Empty));
+            self.release();
+        }
+        result
+    }
+
+    /// Tries until nobody comes in between. `state` becomes that of the slot.
+    fn try_claims(
+        &self,
+        slot: usize,
+        state: &mut State,
+        holder: usize,
+        limits: Limits,
+        headers: &mut Vec<Header>,
+    ) -> Result<Option<Held>, Violation> {
+        for _ in 0..MOST_LOOKS {
+            let (next, from, tail) = self.next()?;
+            if from == tail {
+                return Ok(None);
+            }
+            let to = match self.walk(from, tail, limits, headers) {
+                Ok(to) => to,
+                // Somebody else claimed the records, and they were overwritten meanwhile.
+                Err(_) if self.load_next() != next => continue,
+                Err(violation) => return Err(violation),
+            };
+            *state = self.slots()[slot].intend(*state, holder, from, to);
+            self.confirm(next, from);
+            if self.exchange(next, Next::new(to, slot)) {
+                *state = state.in_phase(Phase::Claimed);
+                self.slots()[slot].set_state(*state);
+                return Ok(Some(Held { slot, state: *state, from, to, end: to }));
+            }
+        }
+        Err(Violation::Restless)
+    }
+
+    /// Release: who sees the word sees the slot. Acquire: and all slots of the words before.
+    fn exchange(&self, old: Next, new: Next) -> bool {
+        let word = &self.controls().claim.next;
+        word.compare_exchange(old.word(), new.word(), Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Marks the last claim as such, before the claim word forgets it. `position` is its end.
+    pub(super) fn confirm(&self, next: Next, position: u64) {
+        let Some(slot) = next.slot().and_then(|slot| self.slots().get(slot)) else { return };
+        let state = slot.state();
+        if state.phase == Phase::Intent && slot.to() == position {
+            slot.replace(state, state.in_phase(Phase::Claimed));
+        }
+    }
+
+    /// How often ranges were returned, to be given to [`claim_returned`](Self::claim_returned).
+    #[inline]
+    pub(super) fn returns(&self) -> u64 {
+        self.controls().news.returns.load(Ordering::Acquire)
+    }
+
+    /// Claims records that a dead member left, if there are any.
+    pub(super) fn claim_returned(
+        &self,
+        holder: usize,
+        limits: Limits,
+        headers: &mut Vec<Header>,
+    ) -> Result<Option<Held>, Violation> {
+        for (index, slot) in self.slots().iter().enumerate() {
+            let returned = slot.state();
+            let claimed = returned.next(Phase::Claimed, holder);
+            if returned.phase != Phase::Returned || !slot.replace(returned, claimed) {
+                continue;
+            }
+            let range = slot.range(self.head(), self.tail());
+            let part = range.and_then(|(from, end)| Ok((from, self.walk(from, end, limits, headers)?, end)));
+            match part {
+                Ok((from, to, end)) if from < to => {
+                    return Ok(Some(Held { slot: index, state: claimed, from, to, end }));
+                }
+                part => {
+                    slot.set_state(claimed.in_phase(Phase::Empty));
+                    self.release();
+                    part?;
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Says that everything held before `position` is done, for the case that the holder dies.
+    #[inline]
+    pub(super) fn progress(&self, held: &Held, position: u64) {
+        self.slots()[held.slot].set_current(position.clamp(held.from, held.to));
+    }
+
+    /// Gives back what is held, as done. True if the rest of the range is now claimable.
+    pub(super) fn ack(&self, held: Held, headers: &[Header]) -> bool {
+        self.count_acked(headers);
+        let slot = &self.slots()[held.slot];
+        let rest = held.to < held.end;
+        if rest {
+            slot.cut(held.to);
+            slot.set_state(held.state.next(Phase::Returned, held.state.holder));
+            self.controls().news.returns.fetch_add(1, Ordering::Release);
+        } else {
+            slot.set_state(held.state.in_phase(Phase::Empty));
+        }
+        self.release();
+        rest
+    }
+
+    pub(super) fn count_acked(&self, headers: &[Header]) {
+        let counters = &self.controls().counters;
+        let bytes: u64 = headers.iter().map(|header| u64::from(header.len)).sum();
+        counters.acked.fetch_add(headers.len() as u64, Ordering::Relaxed);
+        counters.acked_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Raises the head as far as nobody holds anything, and wakes the producer if it waits for that.
+    /// For whoever has just emptied a slot, or cut it.
+    pub(super) fn release(&self) {
+        // [release] First the own slot, then the claim word and the others'.
+        fence(Ordering::SeqCst);
+        let Ok((_, mut lowest, _)) = self.next() else { return };
+        for slot in self.slots() {
+            if slot.state().phase != Phase::Empty {
+                lowest = lowest.min(slot.from());
+            }
+        }
+        if lowest > self.head() {
+            self.controls().head.head.fetch_max(lowest, Ordering::AcqRel);
+            self.wake_producer();
+        }
+    }
+
+    /// Wakes all members if the ring is closed and drained, which those who wait await.
+    pub(super) fn report_drained(&self, bell: &Bell) {
+        if self.is_closed() && self.is_drained() {
+            bell.notify_all();
+        }
+    }
+
+    /// Whether a member that has looked through the returned ranges at a count may find something.
+    #[inline]
+    pub(super) fn has_messages(&self, seen_returns: u64) -> bool {
+        self.load_next().units_to(self.tail()) != 0 || self.returns() != seen_returns
+    }
+
+    /// Whether such a member would find something to claim, or the end.
+    #[inline]
+    pub(super) fn has_news(&self, seen_returns: u64) -> bool {
+        self.has_messages(seen_returns) || self.is_closed() && self.is_drained()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::Next;
+
+    proptest! {
+        #[test]
+        fn a_position_is_found_again_from_a_later_one(position: u64, ahead in 0u64..1 << 33, slot in 0usize..129) {
+            let (position, ahead) = (position / 16 * 8, ahead / 8 * 8);
+            let next = Next::new(position, slot);
+            prop_assert_eq!(next.units_to(position + ahead) * 8, ahead);
+            prop_assert_eq!(next.slot(), Some(slot));
+        }
+    }
+
+    #[test]
+    fn a_new_ring_has_no_last_claim() {
+        assert_eq!(Next::from_word(0).slot(), None);
+        assert_eq!(Next::from_word(0).units_to(0), 0);
+    }
+}

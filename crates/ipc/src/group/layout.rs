@@ -1,0 +1,105 @@
+//! The control words of a group's ring, as they lie in shared memory. All zero is an empty ring.
+
+use super::slot::{SLOTS_PER_MEMBER, Slot};
+use crate::bell::MAX_MEMBERS;
+use crate::sync::{AtomicU32, AtomicU64, Doorbell};
+
+/// The slots of the most members, and one for the producer, by which it discards.
+#[cfg_attr(loom, allow(dead_code))]
+pub(super) const MAX_SLOTS: usize = MAX_MEMBERS * SLOTS_PER_MEMBER + 1;
+
+/// Each part has two cache lines to itself, since processors fetch lines in pairs.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub(super) struct RingControls {
+    pub(super) producer: ProducerWords,
+    pub(super) head: HeadWord,
+    pub(super) claim: ClaimWord,
+    pub(super) news: NewsWords,
+    pub(super) space: SpaceWords,
+    pub(super) counters: CounterWords,
+    pub(super) slots: Slots,
+}
+
+#[cfg(not(loom))]
+type Slots = [Slot; MAX_SLOTS];
+#[cfg(loom)]
+type Slots = Vec<Slot>;
+
+/// Written by the producer alone.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub(super) struct ProducerWords {
+    /// Where the next record begins. Everything before it is published.
+    pub(super) tail: AtomicU64,
+    /// How many messages were published, and the bytes of their payloads.
+    pub(super) published: AtomicU64,
+    pub(super) published_bytes: AtomicU64,
+}
+
+/// Raised by whoever acknowledges.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub(super) struct HeadWord {
+    /// Everything before it may be overwritten.
+    pub(super) head: AtomicU64,
+}
+
+/// Exchanged by whoever claims.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub(super) struct ClaimWord {
+    /// A [`Claim`](super::claims::Next).
+    pub(super) next: AtomicU64,
+}
+
+/// Seldom written.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub(super) struct NewsWords {
+    /// How often a range became claimable other than by the tail: who has looked through the slots
+    /// at a count, and found nothing, need not look again until it differs.
+    pub(super) returns: AtomicU64,
+    /// Not zero: no message will be published.
+    pub(super) closed: AtomicU32,
+}
+
+/// By which the producer awaits space.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub(super) struct SpaceWords {
+    /// The head that the sleeping producer awaits; zero if it does not sleep.
+    pub(super) wanted: AtomicU64,
+    pub(super) bell: Doorbell,
+}
+
+/// What became of messages. Written by members, the producer and the supervisor.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub(super) struct CounterWords {
+    pub(super) acked: AtomicU64,
+    pub(super) acked_bytes: AtomicU64,
+    pub(super) dropped: AtomicU64,
+    pub(super) discarded: AtomicU64,
+}
+
+#[cfg(loom)]
+impl RingControls {
+    pub(super) fn new(members: usize) -> Self {
+        let zero = || AtomicU64::new(0);
+        Self {
+            producer: ProducerWords { tail: zero(), published: zero(), published_bytes: zero() },
+            head: HeadWord { head: zero() },
+            claim: ClaimWord { next: zero() },
+            news: NewsWords { returns: zero(), closed: AtomicU32::new(0) },
+            space: SpaceWords { wanted: zero(), bell: Doorbell::new() },
+            counters: CounterWords { acked: zero(), acked_bytes: zero(), dropped: zero(), discarded: zero() },
+            slots: (0..members * SLOTS_PER_MEMBER + 1).map(|_| Slot::new()).collect(),
+        }
+    }
+}
+
+#[cfg(not(loom))]
+// SAFETY: atomics alone; `file.rs` takes their size from here.
+#[allow(unsafe_code)]
+unsafe impl crate::memory::Controls for RingControls {}

@@ -1,0 +1,251 @@
+//! The end that claims.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use thiserror::Error;
+
+use super::claim::Claim;
+use super::claims::Held;
+use super::files::{BellFile, RingFile};
+use super::interrupt::{Interrupt, Wake};
+use super::ring::{Limits, Ring};
+use crate::bell::Bell;
+use crate::error::{OpenError, Violation};
+use crate::memory::Memory;
+use crate::record::Header;
+use crate::wait::WaitMode;
+
+/// Why there is nothing to claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ClaimError {
+    /// All rings are closed, and everything in them was acknowledged.
+    #[error("all rings are closed and drained")]
+    Closed,
+    /// The [`Interrupt`] is set.
+    #[error("interrupted")]
+    Interrupted,
+    /// A peer broke the protocol. The member goes on with its other rings.
+    #[error("ring {ring} is left out since a peer broke the protocol: {violation}")]
+    Violation {
+        /// The index of the ring.
+        ring: usize,
+        /// What the peer did.
+        violation: Violation,
+    },
+}
+
+/// One of the consumers that compete for the messages of one or several rings.
+///
+/// Each message goes to one member. A member gets the messages of a ring in order, but those that
+/// another member left when it died may come later than newer ones.
+pub struct Member {
+    rings: Vec<Source>,
+    bell: Memory<Bell>,
+    index: usize,
+    wait: WaitMode,
+    interrupt: Arc<Interrupt>,
+    /// The ring to look at first.
+    turn: usize,
+    /// What was claimed and not acknowledged, and of which ring.
+    pub(super) held: Option<(usize, Held)>,
+    /// The headers of the records that are held.
+    pub(super) headers: Vec<Header>,
+    /// Registered with `interrupt`.
+    _wake: Arc<WakeMember>,
+}
+
+/// A ring, and what this member knows of it.
+struct Source {
+    ring: Ring,
+    /// The count of returned ranges at which none was found.
+    seen_returns: u64,
+    /// It was closed and drained, or a peer broke the protocol.
+    finished: bool,
+}
+
+struct WakeMember {
+    bell: Memory<Bell>,
+    index: usize,
+}
+
+impl Wake for WakeMember {
+    fn wake(&self) {
+        self.bell.controls().ring(self.index);
+    }
+}
+
+impl Member {
+    /// Opens the rings of a group as its member number `index`. There is one of this number at a
+    /// time; when it is gone and was recovered, another may go on.
+    ///
+    /// # Errors
+    ///
+    /// If the memory cannot be mapped, a ring has no such member, or an earlier one left a claim that
+    /// was not recovered.
+    pub fn open(
+        rings: Vec<RingFile>,
+        bell: &BellFile,
+        index: usize,
+        wait: WaitMode,
+        interrupt: Arc<Interrupt>,
+    ) -> Result<Self, OpenError> {
+        let bell = bell.map()?;
+        let wake = Arc::new(WakeMember { bell: bell.clone(), index });
+        let end: Weak<WakeMember> = Arc::downgrade(&wake);
+        interrupt.register(end);
+        let (sources, headers) = (Vec::new(), Vec::new());
+        let mut member =
+            Self { rings: sources, bell, index, wait, interrupt, turn: 0, held: None, headers, _wake: wake };
+        for ring in rings {
+            member.add_ring(&ring)?;
+        }
+        Ok(member)
+    }
+
+    /// Takes one more ring, of the same group.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn add_ring(&mut self, ring: &RingFile) -> Result<(), OpenError> {
+        if self.index >= ring.members() {
+            return Err(OpenError::Members { found: self.index + 1, max: ring.members() });
+        }
+        let ring = ring.map()?;
+        if !ring.is_recovered(self.index) {
+            return Err(OpenError::NotRecovered { member: self.index });
+        }
+        self.rings.push(Source { ring, seen_returns: 0, finished: false });
+        Ok(())
+    }
+
+    /// Claims messages of one ring, once there are any: as many as are there, up to `max_messages`
+    /// and `max_bytes` bytes of records, but at least one. Those that a dead member left come first,
+    /// one at a time if the member may have died of them.
+    ///
+    /// # Errors
+    ///
+    /// [`ClaimError`]. An interrupt is reported even if there are messages.
+    pub fn claim(&mut self, max_bytes: usize, max_messages: usize) -> Result<Claim<'_>, ClaimError> {
+        let limits = Limits { bytes: max_bytes, messages: max_messages };
+        loop {
+            if self.interrupt.is_set() {
+                // This member may have been woken for a message that it now leaves to others.
+                self.pass_on();
+                return Err(ClaimError::Interrupted);
+            }
+            if self.find(limits)? {
+                return Ok(Claim::new(self));
+            }
+            self.wait();
+        }
+    }
+
+    /// Claims messages as [`claim`](Self::claim) does, if there are any now. It does not look at the
+    /// interrupt.
+    ///
+    /// # Errors
+    ///
+    /// [`ClaimError`].
+    pub fn try_claim(&mut self, max_bytes: usize, max_messages: usize) -> Result<Option<Claim<'_>>, ClaimError> {
+        let limits = Limits { bytes: max_bytes, messages: max_messages };
+        Ok(if self.find(limits)? { Some(Claim::new(self)) } else { None })
+    }
+
+    /// Whether something is held now, perhaps from before.
+    fn find(&mut self, limits: Limits) -> Result<bool, ClaimError> {
+        if self.held.is_some() {
+            return Ok(true);
+        }
+        let count = self.rings.len();
+        for offset in 0..count {
+            let index = (self.turn + offset) % count;
+            let source = &mut self.rings[index];
+            match source.claim(self.index, limits, &mut self.headers) {
+                Ok(None) => {}
+                Ok(Some(held)) => {
+                    self.held = Some((index, held));
+                    self.turn = (index + 1) % count;
+                    self.pass_on();
+                    return Ok(true);
+                }
+                Err(violation) => {
+                    source.finished = true;
+                    return Err(ClaimError::Violation { ring: index, violation });
+                }
+            }
+        }
+        if self.rings.iter().all(|source| source.finished) { Err(ClaimError::Closed) } else { Ok(false) }
+    }
+
+    /// Wakes another member if there is something left to claim: who published rang once only.
+    fn pass_on(&self) {
+        if self.rings.iter().any(Source::has_messages) {
+            self.bell.controls().notify_one();
+        }
+    }
+
+    fn wait(&self) {
+        let is_ready = || self.interrupt.is_set() || self.rings.iter().any(Source::has_news);
+        if !self.wait.spin(is_ready) {
+            self.bell.controls().sleep(self.index, is_ready);
+        }
+    }
+
+    /// Gives back what is held, as done.
+    pub(super) fn ack(&mut self) {
+        let Some((index, held)) = self.held.take() else { return };
+        let ring = &self.rings[index].ring;
+        if ring.ack(held, &self.headers) {
+            self.bell.controls().notify_one();
+        }
+        ring.report_drained(self.bell.controls());
+    }
+
+    pub(super) fn ring(&self, index: usize) -> &Ring {
+        &self.rings[index].ring
+    }
+}
+
+impl Source {
+    fn claim(&mut self, member: usize, limits: Limits, headers: &mut Vec<Header>) -> Result<Option<Held>, Violation> {
+        if self.finished {
+            return Ok(None);
+        }
+        let returns = self.ring.returns();
+        if returns != self.seen_returns {
+            if let Some(held) = self.ring.claim_returned(member, limits, headers)? {
+                return Ok(Some(held));
+            }
+            self.seen_returns = returns;
+        }
+        if let Some(held) = self.ring.claim_next(member, limits, headers)? {
+            return Ok(Some(held));
+        }
+        // First whether it is closed: after that no message comes.
+        self.finished = self.ring.is_closed() && self.ring.is_drained();
+        Ok(None)
+    }
+
+    fn has_news(&self) -> bool {
+        !self.finished && self.ring.has_news(self.seen_returns)
+    }
+
+    fn has_messages(&self) -> bool {
+        !self.finished && self.ring.has_messages(self.seen_returns)
+    }
+}
+
+impl fmt::Debug for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { index, wait, rings, held, .. } = self;
+        f.debug_struct("Member")
+            .field("index", index)
+            .field("wait", wait)
+            .field("rings", &rings.len())
+            .field("held", held)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,431 @@
+//! The end that publishes.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Weak};
+
+use thiserror::Error;
+
+use super::files::{BellFile, RingFile};
+use super::interrupt::{Interrupt, Wake};
+use super::recovery::Recovery;
+use super::ring::{Limits, Ring};
+use crate::bell::Bell;
+use crate::error::{OpenError, Violation};
+use crate::memory::{BytesMut, Memory};
+use crate::record::{HEADER, Header, record_len};
+use crate::sync::Ordering;
+use crate::wait::WaitMode;
+
+/// Why a message was not published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum PublishError {
+    /// The ring is full. Only where the caller asked not to wait.
+    #[error("the ring is full")]
+    Full,
+    /// The message never fits.
+    #[error("a message of {len} bytes is longer than {max} bytes; use a ring of a larger capacity")]
+    TooLong {
+        /// Its bytes.
+        len: usize,
+        /// The most.
+        max: usize,
+    },
+    /// The ring was closed, by the supervisor.
+    #[error("the ring is closed")]
+    Closed,
+    /// The [`Interrupt`] was set while the ring was full.
+    #[error("interrupted while the ring was full")]
+    Interrupted,
+    /// A peer broke the protocol. This end is closed for good.
+    #[error("closed since a peer broke the protocol: {0}")]
+    Violation(#[from] Violation),
+}
+
+/// What [`Publisher::send_dropping_oldest`] dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dropped {
+    /// Older messages, which nobody had claimed.
+    pub older: u64,
+    /// The message itself: members hold so much that there was no space even so.
+    pub this: bool,
+}
+
+/// No ring gets so far.
+const MAX_POSITION: u64 = 1 << 62;
+
+/// The end of a ring that publishes. There is one at a time; when it is gone, another may go on.
+///
+/// Messages are delivered in order to each member. What was published stays in the ring when this end
+/// dies. What was only reserved is never seen by anybody.
+pub struct Publisher {
+    ring: Ring,
+    bell: Memory<Bell>,
+    wait: WaitMode,
+    interrupt: Arc<Interrupt>,
+    /// Where the next record begins.
+    tail: u64,
+    /// The head when it was last looked at.
+    head: u64,
+    /// What a peer did. No message follows.
+    broken: Option<Violation>,
+    headers: Vec<Header>,
+    /// Registered with `interrupt`.
+    _wake: Arc<WakePublisher>,
+}
+
+struct WakePublisher(Ring);
+
+impl Wake for WakePublisher {
+    fn wake(&self) {
+        self.0.ring_producer();
+    }
+}
+
+impl Publisher {
+    /// Opens the ring, and goes on where an earlier publisher stopped. `bell` is that of the group.
+    ///
+    /// # Errors
+    ///
+    /// If the memory cannot be mapped, or the ring was closed.
+    pub fn open(
+        ring: &RingFile,
+        bell: &BellFile,
+        wait: WaitMode,
+        interrupt: Arc<Interrupt>,
+    ) -> Result<Self, OpenError> {
+        let (ring, bell) = (ring.map()?, bell.map()?);
+        if ring.is_closed() {
+            return Err(OpenError::Closed);
+        }
+        // An earlier publisher may have died while it discarded.
+        let discarded = ring.recover(ring.producer(), Recovery::Discard).discarded;
+        count_dropped(&ring, discarded);
+        ring.controls().space.wanted.store(0, Ordering::Relaxed);
+        let wake = Arc::new(WakePublisher(ring.clone()));
+        let end: Weak<WakePublisher> = Arc::downgrade(&wake);
+        interrupt.register(end);
+        let (tail, head) = (ring.tail(), ring.head());
+        let mut publisher =
+            Self { ring, bell, wait, interrupt, tail, head: 0, broken: None, headers: Vec::new(), _wake: wake };
+        if tail > MAX_POSITION || !tail.is_multiple_of(HEADER as u64) {
+            publisher.broken = Some(Violation::Tail { tail });
+        }
+        let _ = publisher.accept_head(head);
+        Ok(publisher)
+    }
+
+    /// The longest message.
+    #[must_use]
+    pub fn max_message(&self) -> usize {
+        (self.ring.capacity() as usize - HEADER).min(u32::MAX as usize)
+    }
+
+    /// Space for a message of `len` bytes, once there is as much. It holds whatever lay there before.
+    ///
+    /// # Errors
+    ///
+    /// All of [`PublishError`] but `Full`.
+    pub fn reserve(&mut self, len: usize) -> Result<Loan<'_>, PublishError> {
+        let need = self.need(len)?;
+        if !self.has_space(need) {
+            self.await_space(need)?;
+        }
+        Ok(self.loan(len))
+    }
+
+    /// Space for a message of `len` bytes, if there is as much now.
+    ///
+    /// # Errors
+    ///
+    /// All of [`PublishError`] but `Interrupted`.
+    pub fn try_reserve(&mut self, len: usize) -> Result<Loan<'_>, PublishError> {
+        let need = self.need(len)?;
+        if !self.look_for_space(need)? {
+            return Err(PublishError::Full);
+        }
+        Ok(self.loan(len))
+    }
+
+    /// Publishes a copy of a message, once there is space.
+    ///
+    /// # Errors
+    ///
+    /// As [`reserve`](Self::reserve).
+    pub fn send(&mut self, message: &[u8]) -> Result<(), PublishError> {
+        let mut loan = self.reserve(message.len())?;
+        loan.copy_from_slice(message);
+        loan.send();
+        Ok(())
+    }
+
+    /// Publishes a copy of a message, if there is space now.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_reserve`](Self::try_reserve).
+    pub fn try_send(&mut self, message: &[u8]) -> Result<(), PublishError> {
+        let mut loan = self.try_reserve(message.len())?;
+        loan.copy_from_slice(message);
+        loan.send();
+        Ok(())
+    }
+
+    /// Publishes copies of messages, in order, all at once as far as there is space for them.
+    ///
+    /// # Errors
+    ///
+    /// As [`reserve`](Self::reserve). The messages before the one that failed are published.
+    pub fn send_batch<'a>(&mut self, messages: impl IntoIterator<Item = &'a [u8]>) -> Result<(), PublishError> {
+        let mut batch = Batch::default();
+        for message in messages {
+            if let Err(error) = self.add(message, &mut batch) {
+                self.publish(batch);
+                return Err(error);
+            }
+        }
+        self.publish(batch);
+        Ok(())
+    }
+
+    fn add(&mut self, message: &[u8], batch: &mut Batch) -> Result<(), PublishError> {
+        let need = self.need(message.len())?;
+        if !self.has_space(need) && !self.look_for_space(need)? {
+            self.publish(std::mem::take(batch));
+            self.await_space(need)?;
+        }
+        self.write_header(message.len());
+        self.payload(message.len()).copy_from_slice(message);
+        self.tail += need;
+        batch.messages += 1;
+        batch.bytes += message.len() as u64;
+        Ok(())
+    }
+
+    fn publish(&mut self, batch: Batch) {
+        if batch.messages > 0 {
+            self.ring.publish(self.tail, batch.messages, batch.bytes);
+            self.bell.controls().notify_one();
+        }
+    }
+
+    /// Drops the oldest messages that no member has claimed, until `bytes` bytes of records were
+    /// dropped or no such message is left. Returns how many messages were dropped. Their space is
+    /// free once what members hold before them is acknowledged.
+    ///
+    /// # Errors
+    ///
+    /// If a peer broke the protocol.
+    pub fn discard_oldest(&mut self, bytes: usize) -> Result<u64, PublishError> {
+        self.verify_whole()?;
+        let (mut messages, mut freed) = (0, 0);
+        while freed < bytes as u64 {
+            let limits = Limits { bytes: bytes - freed as usize, messages: usize::MAX };
+            let held = self.ring.claim_next(self.ring.producer(), limits, &mut self.headers);
+            let Some(held) = held.map_err(|violation| self.close_with(violation))? else { break };
+            freed += held.to - held.from;
+            messages += self.headers.len() as u64;
+            self.ring.ack(held, &[]);
+        }
+        count_dropped(&self.ring, messages);
+        self.ring.report_drained(self.bell.controls());
+        Ok(messages)
+    }
+
+    /// Publishes a copy of a message without waiting. If the ring is full, older messages that no
+    /// member has claimed are dropped for it. Where what members hold is in the way all the same,
+    /// all but the newer half of the ring is dropped, for the time when they are done, and the
+    /// message itself.
+    ///
+    /// # Errors
+    ///
+    /// All of [`PublishError`] but `Full` and `Interrupted`.
+    pub fn send_dropping_oldest(&mut self, message: &[u8]) -> Result<Dropped, PublishError> {
+        let mut dropped = Dropped::default();
+        if self.try_or_full(message)? {
+            return Ok(dropped);
+        }
+        let (_, next, tail) = self.ring.next().map_err(|violation| self.close_with(violation))?;
+        let unclaimed = tail - next;
+        let half = self.ring.capacity() / 2;
+        let wanted = match self.ring.head() == next {
+            true => (record_len(message.len()) as u64).max(self.ring.capacity() / 8),
+            false => unclaimed.saturating_sub(half),
+        };
+        dropped.older = self.discard_oldest(wanted as usize)?;
+        dropped.this = !self.try_or_full(message)?;
+        Ok(dropped)
+    }
+
+    fn try_or_full(&mut self, message: &[u8]) -> Result<bool, PublishError> {
+        match self.try_send(message) {
+            Ok(()) => Ok(true),
+            Err(PublishError::Full) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Says that no message follows. Members get what is in the ring, then `Closed`.
+    ///
+    /// A publisher that is dropped does not close its ring: another may go on.
+    pub fn close(self) {
+        self.ring.close();
+        self.bell.controls().notify_all();
+    }
+
+    /// The bytes that a message takes, if it can ever fit.
+    #[inline]
+    fn need(&self, len: usize) -> Result<u64, PublishError> {
+        self.verify_whole()?;
+        let max = self.max_message();
+        if len > max { Err(PublishError::TooLong { len, max }) } else { Ok(record_len(len) as u64) }
+    }
+
+    fn verify_whole(&self) -> Result<(), PublishError> {
+        self.broken.map_or(Ok(()), |violation| Err(violation.into()))
+    }
+
+    fn close_with(&mut self, violation: Violation) -> PublishError {
+        self.broken = Some(violation);
+        violation.into()
+    }
+
+    #[inline]
+    fn has_space(&self, need: u64) -> bool {
+        self.tail - self.head + need <= self.ring.capacity()
+    }
+
+    fn look_for_space(&mut self, need: u64) -> Result<bool, PublishError> {
+        if !self.has_space(need) {
+            self.accept_head(self.ring.head())?;
+        }
+        match self.has_space(need) {
+            false if self.ring.is_closed() => Err(PublishError::Closed),
+            has_space => Ok(has_space),
+        }
+    }
+
+    /// A head may rise up to the tail, and leaves no more in the ring than its capacity.
+    fn accept_head(&mut self, head: u64) -> Result<(), PublishError> {
+        if head < self.head || head > self.tail || self.tail - head > self.ring.capacity() {
+            return Err(self.close_with(Violation::Head { head }));
+        }
+        self.head = head;
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn await_space(&mut self, need: u64) -> Result<(), PublishError> {
+        while !self.look_for_space(need)? {
+            if self.interrupt.is_set() {
+                return Err(PublishError::Interrupted);
+            }
+            self.wait_for_space(need);
+        }
+        Ok(())
+    }
+
+    fn wait_for_space(&self, need: u64) {
+        let capacity = self.ring.capacity();
+        let is_ready = || self.ring.is_closed() || self.interrupt.is_set();
+        let wanted = self.tail + need - capacity;
+        if self.wait.spin(|| self.ring.head() >= wanted || is_ready()) {
+            return;
+        }
+        // Who sleeps is woken for more than one message, or it would be for each.
+        let wanted = self.tail + need.max(capacity / 8) - capacity;
+        self.ring.sleep_for_space(wanted, is_ready);
+    }
+
+    fn write_header(&self, len: usize) {
+        // No overflow: `need` verified the length.
+        self.ring.set_header(self.tail, Header::new(len as u32));
+    }
+
+    /// Where the payload of the next record lies.
+    fn payload(&mut self, len: usize) -> BytesMut {
+        // SAFETY: this is the ring's one publisher, and it is borrowed or does not give the bytes
+        // away. Members read only before the published tail; what lay here, they had given back
+        // when the head was raised that `accept_head` acquired. A peer of another process that lies
+        // about it is outside of this process.
+        #[allow(unsafe_code)]
+        unsafe {
+            self.ring.memory().bytes_mut(self.tail + HEADER as u64, len)
+        }
+    }
+
+    #[inline]
+    fn loan(&mut self, len: usize) -> Loan<'_> {
+        Loan { bytes: self.payload(len), publisher: self }
+    }
+}
+
+/// Records that are written and not published.
+#[derive(Default)]
+struct Batch {
+    messages: u64,
+    bytes: u64,
+}
+
+fn count_dropped(ring: &Ring, messages: u64) {
+    ring.controls().counters.dropped.fetch_add(messages, Ordering::Relaxed);
+}
+
+impl fmt::Debug for Publisher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { wait, tail, head, broken, .. } = self;
+        f.debug_struct("Publisher")
+            .field("wait", wait)
+            .field("tail", tail)
+            .field("head", head)
+            .field("broken", broken)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Space for a message, to be filled. It is published by [`send`](Self::send), or not at all if it is
+/// dropped.
+#[must_use = "a message is published by `send`"]
+pub struct Loan<'a> {
+    bytes: BytesMut,
+    publisher: &'a mut Publisher,
+}
+
+impl Loan<'_> {
+    /// Publishes the message, and wakes a member if one sleeps.
+    #[inline]
+    pub fn send(self) {
+        let Self { bytes, publisher } = self;
+        let len = bytes.len();
+        drop_bytes(bytes);
+        publisher.write_header(len);
+        publisher.tail += record_len(len) as u64;
+        publisher.publish(Batch { messages: 1, bytes: len as u64 });
+    }
+}
+
+/// Ends the reference before the bytes are handed over.
+fn drop_bytes(_: BytesMut) {}
+
+impl Deref for Loan<'_> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl DerefMut for Loan<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+}
+
+impl fmt::Debug for Loan<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Loan").field("len", &self.bytes.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,115 @@
+//! What a dead member held goes back to its group, or is discarded.
+//!
+//! Only the supervisor does this, once the process has ended: nothing the dead member began can then
+//! go on, and whatever it had begun is in one of the states that `claims.rs` describes.
+
+use super::ring::{Limits, MOST_LOOKS, Ring};
+use super::slot::{Phase, Slot, State};
+use crate::error::Violation;
+use crate::record::Header;
+use crate::sync::Ordering;
+
+/// What becomes of messages that a dead member had claimed and not acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recovery {
+    /// They go back to the group: at least once. The first of them, which may be what the member
+    /// died of, counts one attempt more.
+    Return,
+    /// They are lost, and counted: at most once.
+    Discard,
+}
+
+/// What a dead member had held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Recovered {
+    /// Messages that went back to the group.
+    pub returned: u64,
+    /// Messages that are lost.
+    pub discarded: u64,
+    /// Claims that were lost with messages nobody can count, since the member had written nonsense.
+    pub violations: u64,
+}
+
+const ALL: Limits = Limits { bytes: usize::MAX, messages: usize::MAX };
+
+impl Ring {
+    /// Takes from a dead holder what it held, in all slots.
+    pub(super) fn recover(&self, holder: usize, recovery: Recovery) -> Recovered {
+        let mut recovered = Recovered::default();
+        for (index, slot) in self.slots().iter().enumerate() {
+            if let Some(claimed) = self.settle(index, slot, holder) {
+                match self.recover_slot(slot, claimed, recovery) {
+                    Ok((0, _)) => {}
+                    Ok((messages, Recovery::Return)) => recovered.returned += messages,
+                    Ok((messages, Recovery::Discard)) => recovered.discarded += messages,
+                    Err(_) => {
+                        slot.set_state(claimed.in_phase(Phase::Empty));
+                        recovered.violations += 1;
+                    }
+                }
+            }
+        }
+        self.controls().counters.discarded.fetch_add(recovered.discarded, Ordering::Relaxed);
+        self.release();
+        recovered
+    }
+
+    /// Decides whether a dead holder's intent counts. The slot's state if it holds a claim.
+    fn settle(&self, index: usize, slot: &Slot, holder: usize) -> Option<State> {
+        for _ in 0..MOST_LOOKS {
+            let state = slot.state();
+            match state.phase {
+                _ if state.holder != holder => return None,
+                Phase::Empty | Phase::Returned => return None,
+                Phase::Claimed => return Some(state),
+                Phase::Intent => {
+                    // The state was read before the word. If the word has forgotten the claim, then
+                    // whoever moved it has confirmed the claim before, and `replace` fails.
+                    let next = self.load_next();
+                    let counts = next.slot() == Some(index) && next.units_to(slot.to()) == 0;
+                    slot.replace(state, state.in_phase(if counts { Phase::Claimed } else { Phase::Empty }));
+                }
+            }
+        }
+        None
+    }
+
+    /// How many messages the slot held, and what became of them.
+    fn recover_slot(&self, slot: &Slot, claimed: State, recovery: Recovery) -> Result<(u64, Recovery), Violation> {
+        let (current, to) = slot.range(self.head(), self.tail())?;
+        let done = self.headers(slot.from(), current)?;
+        let messages = self.headers(current, to)?.len() as u64;
+        self.count_acked(&done);
+        if recovery == Recovery::Discard || messages == 0 {
+            slot.set_state(claimed.in_phase(Phase::Empty));
+            return Ok((messages, Recovery::Discard));
+        }
+        let mut first = self.header(current);
+        first.attempts = first.attempts.saturating_add(1);
+        self.set_header(current, first);
+        slot.cut(current);
+        slot.set_state(claimed.next(Phase::Returned, claimed.holder));
+        self.controls().news.returns.fetch_add(1, Ordering::Release);
+        Ok((messages, Recovery::Return))
+    }
+
+    /// The headers of the records between two positions, which must be where records begin.
+    fn headers(&self, from: u64, to: u64) -> Result<Vec<Header>, Violation> {
+        let (mut position, mut headers, mut part) = (from, Vec::new(), Vec::new());
+        while position < to {
+            position = self.walk(position, to, ALL, &mut part)?;
+            headers.append(&mut part);
+        }
+        Ok(headers)
+    }
+
+    /// Whether a holder's slots are free of claims that nobody has recovered.
+    pub(super) fn is_recovered(&self, holder: usize) -> bool {
+        let held = |slot: &Slot| {
+            let state = slot.state();
+            state.holder == holder && matches!(state.phase, Phase::Intent | Phase::Claimed)
+        };
+        !self.slots().iter().any(held)
+    }
+}

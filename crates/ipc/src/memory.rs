@@ -1,0 +1,279 @@
+//! A shared file in this process's memory; all pointer arithmetic of the crate.
+//!
+//! The data is mapped twice in a row, so that what begins before its end and goes on at its start is
+//! contiguous here: a record needs no padding at the ring's end, and a batch of records is one slice.
+//!
+//! What a hostile peer can do: every offset is masked and every length is verified against the
+//! mapping, so that no word in shared memory can lead outside of it. The file is sealed, so that its
+//! pages stay. The peer can change a message while it is read. To the letter, bytes that change
+//! beneath a reference are undefined behaviour whoever changes them; as with every such library, the
+//! ends are assumed to keep the protocol where that matters, and who must not be fooled copies first.
+
+use std::ffi::c_void;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::ptr::{NonNull, null_mut};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+
+use crate::error::OpenError;
+use crate::file::{CONTROLS_AT, SharedFile};
+use crate::record::HEADER;
+
+/// Control words that may lie in shared memory.
+///
+/// # Safety
+///
+/// The type consists of atomics alone, for which any bits are valid, is aligned to 128 bytes at
+/// most, and takes as many bytes as its [`Kind`](crate::file::Kind) says.
+pub(crate) unsafe trait Controls: Sync + 'static {}
+
+/// A mapped file, of which there may be several handles.
+pub(crate) struct Memory<C: Controls> {
+    controls: NonNull<C>,
+    data: NonNull<u8>,
+    /// The bytes of data less one; zero if there are none.
+    mask: u64,
+    capacity: usize,
+    mapping: Arc<Mapping>,
+}
+
+// SAFETY: the pointers go where `mapping` goes, whose memory stays where it is. The control words
+// are atomics. The data is reached through atomics, and through `bytes` and `bytes_mut`, which leave
+// it to their callers that two threads do not collide there.
+unsafe impl<C: Controls> Send for Memory<C> {}
+// SAFETY: as above.
+unsafe impl<C: Controls> Sync for Memory<C> {}
+
+impl<C: Controls> Clone for Memory<C> {
+    fn clone(&self) -> Self {
+        Self { mapping: Arc::clone(&self.mapping), ..*self }
+    }
+}
+
+impl<C: Controls> fmt::Debug for Memory<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memory").field("capacity", &self.capacity).finish_non_exhaustive()
+    }
+}
+
+impl<C: Controls> Memory<C> {
+    /// Maps a file of the kind whose control words are `C`.
+    pub(crate) fn map(file: &SharedFile) -> Result<Self, OpenError> {
+        assert_eq!(size_of::<C>(), file.kind().controls, "control words of another kind of file");
+        assert!(align_of::<C>() <= CONTROLS_AT, "control words that are aligned to more than their place");
+        let capacity = file.capacity();
+        let mapping = Mapping::of(file)?;
+        let start = mapping.start;
+        // SAFETY: the mapping has `controls_len() + 2 * capacity` bytes, and `controls_len()` is at
+        // least `CONTROLS_AT + size_of::<C>()`.
+        let (controls, data) = unsafe { (start.add(CONTROLS_AT), start.add(file.kind().controls_len())) };
+        let mask = (capacity as u64).saturating_sub(1);
+        Ok(Self { controls: controls.cast(), data, mask, capacity, mapping: Arc::new(mapping) })
+    }
+
+    /// The control words.
+    #[inline]
+    pub(crate) fn controls(&self) -> &C {
+        // SAFETY: they lie within the mapping, which `self` keeps alive, at a multiple of 128 bytes
+        // from the start of a page. Any bits are valid, and anybody may change them at any time.
+        unsafe { self.controls.as_ref() }
+    }
+
+    /// The bytes of data, a power of two.
+    #[inline]
+    pub(crate) fn capacity(&self) -> u64 {
+        self.capacity as u64
+    }
+
+    /// The word at a position, rounded down to a multiple of eight.
+    #[inline]
+    pub(crate) fn word(&self, position: u64) -> &AtomicU64 {
+        assert_ne!(self.capacity, 0, "a file without data");
+        let offset = (position & self.mask) as usize & !(HEADER - 1);
+        // SAFETY: the offset is below the capacity, a multiple of eight, so that eight bytes from
+        // there lie in the data, aligned. Where the word is also part of a payload, only a reader
+        // that is too late for it looks at it, and discards what it sees.
+        unsafe { self.data.add(offset).cast::<AtomicU64>().as_ref() }
+    }
+
+    /// The bytes from a position, to be read.
+    ///
+    /// # Panics
+    ///
+    /// If there are more than the capacity.
+    ///
+    /// # Safety
+    ///
+    /// Until the result is dropped, some handle of this memory must live, and nobody in this process
+    /// may write the bytes.
+    #[inline]
+    pub(crate) unsafe fn bytes(&self, position: u64, len: usize) -> Bytes {
+        Bytes(self.range(position, len))
+    }
+
+    /// The bytes from a position, to be written.
+    ///
+    /// # Panics
+    ///
+    /// If there are more than the capacity.
+    ///
+    /// # Safety
+    ///
+    /// Until the result is dropped, some handle of this memory must live, and nobody else in this
+    /// process may touch the bytes.
+    #[inline]
+    pub(crate) unsafe fn bytes_mut(&self, position: u64, len: usize) -> BytesMut {
+        BytesMut(self.range(position, len))
+    }
+
+    #[inline]
+    fn range(&self, position: u64, len: usize) -> NonNull<[u8]> {
+        assert!(len <= self.capacity, "more bytes than the ring has");
+        // SAFETY: the offset is below the capacity, or zero, and the data lies there twice in a row,
+        // so that as many bytes as the capacity lie behind it.
+        let start = unsafe { self.data.add((position & self.mask) as usize) };
+        NonNull::slice_from_raw_parts(start, len)
+    }
+}
+
+/// Bytes to be read. A pointer, since the reference it gives must end when the bytes are given back,
+/// not when a function it was passed to returns.
+#[derive(Debug)]
+pub(crate) struct Bytes(NonNull<[u8]>);
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: in bounds by `range`, initialised since the file was made, alive and unwritten as
+        // `bytes` was promised.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+/// Bytes to be written.
+#[derive(Debug)]
+pub(crate) struct BytesMut(NonNull<[u8]>);
+
+impl Deref for BytesMut {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: in bounds by `range`, initialised since the file was made, alive and unshared as
+        // `bytes_mut` was promised.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl DerefMut for BytesMut {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as for `deref`.
+        unsafe { self.0.as_mut() }
+    }
+}
+
+// SAFETY: as good as a reference of the same kind, to whoever keeps the promise made for it.
+unsafe impl Send for Bytes {}
+// SAFETY: as above.
+unsafe impl Send for BytesMut {}
+
+/// A reserved range of addresses with the file in it: control words, data, and the data again.
+#[derive(Debug)]
+struct Mapping {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+impl Mapping {
+    fn of(file: &SharedFile) -> Result<Self, OpenError> {
+        let len = file.len() + file.capacity();
+        let reserve = || {
+            // SAFETY: a new mapping at an address of the system's choice touches no other.
+            unsafe { mmap_anonymous(null_mut(), len, ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE) }
+        };
+        let start = reserve().map_err(OpenError::system("reserve addresses"))?;
+        let start = NonNull::new(start.cast::<u8>()).expect("a mapping is never at address zero");
+        let mapping = Self { start, len };
+        // All pages now: the first message should not wait for them.
+        mapping.place(file, 0, file.len(), 0, MapFlags::POPULATE)?;
+        if file.capacity() > 0 {
+            // Without its pages, as few records lie there.
+            let controls = file.kind().controls_len();
+            mapping.place(file, file.len(), file.capacity(), controls, MapFlags::empty())?;
+        }
+        Ok(mapping)
+    }
+
+    /// Maps `len` bytes of the file from `offset` on over the reservation, `at` bytes behind its start.
+    fn place(&self, file: &SharedFile, at: usize, len: usize, offset: usize, flags: MapFlags) -> Result<(), OpenError> {
+        assert!(at + len <= self.len, "a mapping beyond its reservation");
+        let flags = flags | MapFlags::SHARED | MapFlags::FIXED;
+        // SAFETY: within the reservation, by the assertion.
+        let place = unsafe { self.start.add(at) }.as_ptr().cast::<c_void>();
+        // SAFETY: it replaces a part of the reservation, which is this value's and which nobody uses.
+        unsafe { mmap(place, len, ProtFlags::READ | ProtFlags::WRITE, flags, file.as_fd(), offset as u64) }
+            .map_err(OpenError::system("map shared memory"))?;
+        Ok(())
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range is this value's alone, and no handle is left that leads there.
+        let result = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
+        debug_assert!(result.is_ok(), "{result:?}");
+    }
+}
+
+// SAFETY: an address and a length; the memory belongs to the process, not to a thread.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+#[cfg(test)]
+mod tests {
+    use super::{Controls, Memory};
+    use crate::file::{Kind, SharedFile};
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    #[repr(C)]
+    struct Words([AtomicU64; 32]);
+
+    // SAFETY: atomics alone, of 256 bytes, as `KIND` says.
+    unsafe impl Controls for Words {}
+
+    const KIND: Kind = Kind { what: "a test", name: "estafette-test", magic: *b"estafTT\0", controls: 256 };
+
+    #[test]
+    fn data_lies_twice_in_a_row() {
+        let file = SharedFile::create(KIND, 4096, 0).unwrap();
+        let memory = Memory::<Words>::map(&file).unwrap();
+        let other = Memory::<Words>::map(&file).unwrap();
+        // SAFETY: both handles live, and the other one writes only when this is dropped.
+        let mut bytes = unsafe { memory.bytes_mut(4096 * 7 + 4090, 12) };
+        bytes.copy_from_slice(b"hello, world");
+        // SAFETY: as above.
+        assert_eq!(unsafe { other.bytes(4090, 12) }.as_ref(), b"hello, world");
+        // SAFETY: as above.
+        assert_eq!(unsafe { other.bytes(0, 6) }.as_ref(), b" world");
+    }
+
+    #[test]
+    fn any_position_is_within_the_data() {
+        let file = SharedFile::create(KIND, 4096, 0).unwrap();
+        let memory = Memory::<Words>::map(&file).unwrap();
+        for position in [0, 1, 4095, 4096, u64::MAX, u64::MAX - 7, 1 << 63] {
+            memory.word(position).store(1, Ordering::Relaxed);
+            // SAFETY: nobody else has the memory.
+            assert_eq!(unsafe { memory.bytes(position, 4096) }.len(), 4096);
+        }
+        memory.controls().0[31].store(9, Ordering::Relaxed);
+        assert_eq!(memory.clone().controls().0[31].load(Ordering::Relaxed), 9);
+    }
+}

@@ -1,0 +1,91 @@
+//! Atomics and futex: those of the machine or, under `--cfg loom`, those of the model checker.
+//!
+//! Beside this file only `memory.rs` differs between the two worlds, since loom's atomics and cells
+//! are objects that cannot lie in raw memory.
+
+pub(crate) use self::world::{AtomicU32, AtomicU64, Doorbell, Ordering, fence, spin_loop};
+
+#[cfg(not(loom))]
+mod world {
+    use std::time::Duration;
+
+    use rustix::io::Errno;
+    use rustix::thread::futex::{self, Flags, Timespec};
+
+    pub(crate) use std::hint::spin_loop;
+    pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+    /// A futex that counts how often it was rung. One thread sleeps on it at a time.
+    ///
+    /// Who wants to sleep takes a ticket, says that it is about to sleep, looks once more for a
+    /// reason not to, and waits. A ring after the ticket was taken ends the wait, or prevents it.
+    #[derive(Debug)]
+    #[repr(transparent)]
+    pub(crate) struct Doorbell(AtomicU32);
+
+    impl Doorbell {
+        /// How often it was rung. To be taken before the last look.
+        pub(crate) fn ticket(&self) -> u32 {
+            self.0.load(Ordering::Acquire)
+        }
+
+        /// Sleeps unless it was rung since the ticket was taken. It may return for no reason.
+        pub(crate) fn wait(&self, ticket: u32, timeout: Option<Duration>) {
+            let timeout = timeout.map(|timeout| Timespec {
+                tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: timeout.subsec_nanos().into(),
+            });
+            let result = futex::wait(&self.0, Flags::empty(), ticket, timeout.as_ref());
+            debug_assert!(matches!(result, Ok(()) | Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT)), "{result:?}");
+        }
+
+        /// Wakes the sleeper.
+        pub(crate) fn ring(&self) {
+            self.0.fetch_add(1, Ordering::AcqRel);
+            let result = futex::wake(&self.0, Flags::empty(), 1);
+            debug_assert!(result.is_ok(), "{result:?}");
+        }
+    }
+}
+
+#[cfg(loom)]
+mod world {
+    use std::time::Duration;
+
+    use loom::sync::{Condvar, Mutex};
+
+    pub(crate) use loom::hint::spin_loop;
+    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+    /// A futex of which a lost wake-up is a deadlock, which loom reports.
+    #[derive(Debug)]
+    pub(crate) struct Doorbell {
+        word: AtomicU32,
+        /// The kernel's lock of the queue: comparing and falling asleep are one step to the waker.
+        queue: Mutex<()>,
+        woken: Condvar,
+    }
+
+    impl Doorbell {
+        pub(crate) fn new() -> Self {
+            Self { word: AtomicU32::new(0), queue: Mutex::new(()), woken: Condvar::new() }
+        }
+
+        pub(crate) fn ticket(&self) -> u32 {
+            self.word.load(Ordering::Acquire)
+        }
+
+        pub(crate) fn wait(&self, ticket: u32, _timeout: Option<Duration>) {
+            let queue = self.queue.lock().unwrap();
+            if self.word.load(Ordering::Acquire) == ticket {
+                drop(self.woken.wait(queue).unwrap());
+            }
+        }
+
+        pub(crate) fn ring(&self) {
+            self.word.fetch_add(1, Ordering::AcqRel);
+            let _queue = self.queue.lock().unwrap();
+            self.woken.notify_one();
+        }
+    }
+}
