@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use rustix::io::retry_on_intr;
@@ -14,20 +14,30 @@ use rustix::net::{
 /// The most descriptors in one message.
 pub const MAX_FDS: usize = 64;
 
-/// Sends descriptors, with one byte to carry them. Blocks while the socket is full.
+/// Sends descriptors, with two bytes to carry them. Blocks while the socket is full.
 ///
 /// # Errors
 ///
 /// If there are more than [`MAX_FDS`] or none, or the socket fails.
 pub fn send_fds(socket: &UnixStream, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    send_with(socket.as_fd(), fds, 0, SendFlags::NOSIGNAL)
+}
+
+/// As [`send_fds`], over any UNIX socket, with a number.
+pub(crate) fn send_with(
+    socket: BorrowedFd<'_>,
+    fds: &[BorrowedFd<'_>],
+    number: u8,
+    flags: SendFlags,
+) -> io::Result<()> {
     if fds.is_empty() || fds.len() > MAX_FDS {
         return Err(io::Error::new(ErrorKind::InvalidInput, format!("1 to {MAX_FDS} descriptors can be sent at once")));
     }
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     control.push(SendAncillaryMessage::ScmRights(fds));
-    let count = [fds.len() as u8];
-    retry_on_intr(|| sendmsg(socket, &[IoSlice::new(&count)], &mut control, SendFlags::NOSIGNAL))?;
+    let bytes = [fds.len() as u8, number];
+    retry_on_intr(|| sendmsg(socket, &[IoSlice::new(&bytes)], &mut control, flags))?;
     Ok(())
 }
 
@@ -38,11 +48,15 @@ pub fn send_fds(socket: &UnixStream, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
 ///
 /// If the other end was closed, sent something else, or the socket fails.
 pub fn recv_fds(socket: &UnixStream) -> io::Result<Vec<OwnedFd>> {
+    Ok(recv_with(socket.as_fd(), RecvFlags::CMSG_CLOEXEC)?.1)
+}
+
+/// As [`recv_fds`], over any UNIX socket, and the number.
+pub(crate) fn recv_with(socket: BorrowedFd<'_>, flags: RecvFlags) -> io::Result<(u8, Vec<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let mut count = [0];
-    let received =
-        retry_on_intr(|| recvmsg(socket, &mut [IoSliceMut::new(&mut count)], &mut control, RecvFlags::CMSG_CLOEXEC))?;
+    let mut bytes = [0; 2];
+    let received = retry_on_intr(|| recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags))?;
     if received.bytes == 0 {
         return Err(ErrorKind::UnexpectedEof.into());
     }
@@ -52,8 +66,8 @@ pub fn recv_fds(socket: &UnixStream) -> io::Result<Vec<OwnedFd>> {
             fds.extend(rights);
         }
     }
-    match fds.len() == usize::from(count[0]) {
-        true => Ok(fds),
+    match fds.len() == usize::from(bytes[0]) {
+        true => Ok((bytes[1], fds)),
         false => {
             Err(io::Error::new(ErrorKind::InvalidData, "descriptors are missing: is a limit of open files reached?"))
         }
