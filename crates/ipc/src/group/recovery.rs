@@ -4,7 +4,7 @@
 //! go on, and whatever it had begun is in one of the states that `claims.rs` describes.
 
 use super::ring::{Limits, MOST_LOOKS, Ring};
-use super::slot::{Phase, Slot, State};
+use super::slot::{Phase, Range, Slot, State};
 use crate::error::Violation;
 use crate::record::Header;
 use crate::sync::Ordering;
@@ -77,8 +77,8 @@ impl Ring {
 
     /// How many messages the slot held, and what became of them.
     fn recover_slot(&self, slot: &Slot, claimed: State, recovery: Recovery) -> Result<(u64, Recovery), Violation> {
-        let (current, to) = slot.range(self.head(), self.tail())?;
-        let done = self.headers(slot.from(), current)?;
+        let Range { from, current, to } = slot.range(self.head(), self.tail(), self.capacity())?;
+        let done = self.headers(from, current)?;
         let messages = self.headers(current, to)?.len() as u64;
         self.count_acked(&done);
         if recovery == Recovery::Discard || messages == 0 {
