@@ -3,7 +3,7 @@
 //! Beside this file only `memory.rs` differs between the two worlds, since loom's atomics and cells
 //! are objects that cannot lie in raw memory.
 
-pub(crate) use self::world::{AtomicU32, AtomicU64, Doorbell, Ordering, fence, spin_loop};
+pub(crate) use self::world::{AtomicU32, AtomicU64, Doorbell, Ordering, Sleeper, fence, spin_loop};
 
 #[cfg(not(loom))]
 mod world {
@@ -36,18 +36,72 @@ mod world {
                 tv_nsec: timeout.subsec_nanos().into(),
             });
             let result = futex::wait(&self.0, Flags::empty(), ticket, timeout.as_ref());
-            debug_assert!(
-                matches!(result, Ok(()) | Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT)),
-                "{result:?}"
-            );
+            debug_assert!(matches!(result, Ok(()) | Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT)), "{result:?}");
         }
 
         /// Wakes the sleeper.
         pub(crate) fn ring(&self) {
             self.0.fetch_add(1, Ordering::AcqRel);
-            let result = futex::wake(&self.0, Flags::empty(), 1);
-            debug_assert!(result.is_ok(), "{result:?}");
+            wake(&self.0);
         }
+    }
+
+    /// A futex that says whether its one sleeper sleeps or is about to.
+    #[derive(Debug)]
+    #[repr(transparent)]
+    pub(crate) struct Sleeper(AtomicU32);
+
+    impl Sleeper {
+        const ASLEEP: u32 = 1;
+
+        /// Says that the sleeper is about to sleep. A full fence and a last look must follow.
+        #[inline]
+        pub(crate) fn mark(&self) {
+            self.0.store(Self::ASLEEP, Ordering::Relaxed);
+        }
+
+        #[inline]
+        pub(crate) fn unmark(&self) {
+            self.0.store(0, Ordering::Relaxed);
+        }
+
+        /// Whether to wake it. A full fence must come before.
+        #[inline]
+        pub(crate) fn is_marked(&self) -> bool {
+            self.0.load(Ordering::Relaxed) == Self::ASLEEP
+        }
+
+        /// Sleeps unless the mark is gone. It may return for no reason.
+        pub(crate) fn wait(&self, timeout: Option<Duration>) {
+            wait(&self.0, Self::ASLEEP, timeout);
+        }
+
+        /// Takes the mark off, and wakes the sleeper if it was on.
+        pub(crate) fn wake(&self) {
+            if self.0.swap(0, Ordering::AcqRel) == Self::ASLEEP {
+                wake(&self.0);
+            }
+        }
+
+        /// Wakes the sleeper, whatever the mark says: who took it off may have died before the wake.
+        pub(crate) fn wake_anyway(&self) {
+            self.0.swap(0, Ordering::AcqRel);
+            wake(&self.0);
+        }
+    }
+
+    fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
+        let timeout = timeout.map(|timeout| Timespec {
+            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: timeout.subsec_nanos().into(),
+        });
+        let result = futex::wait(word, Flags::empty(), expected, timeout.as_ref());
+        debug_assert!(matches!(result, Ok(()) | Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT)), "{result:?}");
+    }
+
+    fn wake(word: &AtomicU32) {
+        let result = futex::wake(word, Flags::empty(), 1);
+        debug_assert!(result.is_ok(), "{result:?}");
     }
 }
 
@@ -89,6 +143,44 @@ mod world {
             self.word.fetch_add(1, Ordering::AcqRel);
             let _queue = self.queue.lock().unwrap();
             self.woken.notify_one();
+        }
+    }
+    /// As the machine's, of a doorbell's parts.
+    #[derive(Debug)]
+    pub(crate) struct Sleeper(Doorbell);
+
+    impl Sleeper {
+        pub(crate) fn new() -> Self {
+            Self(Doorbell::new())
+        }
+
+        pub(crate) fn mark(&self) {
+            self.0.word.store(1, Ordering::Relaxed);
+        }
+
+        pub(crate) fn unmark(&self) {
+            self.0.word.store(0, Ordering::Relaxed);
+        }
+
+        pub(crate) fn is_marked(&self) -> bool {
+            self.0.word.load(Ordering::Relaxed) == 1
+        }
+
+        pub(crate) fn wait(&self, timeout: Option<Duration>) {
+            self.0.wait(1, timeout);
+        }
+
+        pub(crate) fn wake(&self) {
+            if self.0.word.swap(0, Ordering::AcqRel) == 1 {
+                let _queue = self.0.queue.lock().unwrap();
+                self.0.woken.notify_one();
+            }
+        }
+
+        pub(crate) fn wake_anyway(&self) {
+            self.0.word.swap(0, Ordering::AcqRel);
+            let _queue = self.0.queue.lock().unwrap();
+            self.0.woken.notify_one();
         }
     }
 }

@@ -18,6 +18,7 @@ pub(crate) mod credit;
 #[cfg(feature = "dbus")]
 mod dbus;
 mod descriptor;
+mod estafette;
 mod eventfd;
 mod fifo;
 #[cfg(feature = "grpc")]
@@ -106,6 +107,8 @@ pub fn enrol(registry: Registry) -> Registry {
         .enrol(bytes(interprocess::Interprocess));
     let registry = ipc_channel::enrol(registry)
         .enrol(bytes(limit_ring::LimitRing))
+        .enrol(bytes(estafette::Loaned))
+        .enrol(bytes(estafette::Copied))
         .enrol(bytes(eventfd::Eventfd))
         .enrol(bytes(signal::Signal))
         .enrol(bytes(shm_ring::MEMFD))

@@ -84,10 +84,8 @@ pub(super) fn assert_consistent(topology: &Topology) {
         let group = &topology.groups[ring.group];
         assert!(group.rings.contains(&index));
         let producer = topology.producer(ring.producer).expect("a ring has a producer");
-        let mut outputs = producer.outputs.iter();
-        let is_output = outputs.any(|output| output.rings.contains(&index) && output.feed == group.feed);
-        let is_answer = producer.answers == Some(index) && matches!(group.feed, Feed::Answers(_));
-        assert!(is_output || is_answer);
+        let mut outputs = producer.outputs.iter().chain(&producer.answers).chain(&producer.dead_letter);
+        assert!(outputs.any(|output| output.rings.contains(&index) && output.feed == group.feed));
     }
     for (index, group) in topology.groups.iter().enumerate() {
         for (member, end) in group.members.iter().enumerate() {

@@ -165,11 +165,11 @@ impl Ring {
             if returned.phase != Phase::Returned || !slot.replace(returned, claimed) {
                 continue;
             }
-            let range = slot.range(self.head(), self.tail());
-            let part = range.and_then(|(from, end)| Ok((from, self.walk(from, end, limits, headers)?, end)));
+            let range = slot.range(self.head(), self.tail(), self.capacity());
+            let part = range.and_then(|range| Ok((range, self.walk(range.current, range.to, limits, headers)?)));
             match part {
-                Ok((from, to, end)) if from < to => {
-                    return Ok(Some(Held { slot: index, state: claimed, from, to, end }));
+                Ok((range, to)) if range.current < to => {
+                    return Ok(Some(Held { slot: index, state: claimed, from: range.current, to, end: range.to }));
                 }
                 part => {
                     slot.set_state(claimed.in_phase(Phase::Empty));
@@ -203,7 +203,7 @@ impl Ring {
         rest
     }
 
-    fn count_acked(&self, headers: &[Header]) {
+    pub(super) fn count_acked(&self, headers: &[Header]) {
         let counters = &self.controls().counters;
         let bytes: u64 = headers.iter().map(|header| u64::from(header.len)).sum();
         counters.acked.fetch_add(headers.len() as u64, Ordering::Relaxed);

@@ -13,8 +13,7 @@ use crate::memory::Memory;
 const RING: Kind =
     Kind { what: "a ring", name: "estafette-ring", magic: *b"estafGR\0", controls: size_of::<RingControls>() };
 
-const BELL: Kind =
-    Kind { what: "a bell", name: "estafette-bell", magic: *b"estafBL\0", controls: size_of::<Bell>() };
+const BELL: Kind = Kind { what: "a bell", name: "estafette-bell", magic: *b"estafBL\0", controls: size_of::<Bell>() };
 
 /// The memory of one producer's ring. It lives as long as somebody has a descriptor or a mapping.
 #[derive(Debug)]

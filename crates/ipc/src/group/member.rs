@@ -96,7 +96,8 @@ impl Member {
         let end: Weak<WakeMember> = Arc::downgrade(&wake);
         interrupt.register(end);
         let (sources, headers) = (Vec::new(), Vec::new());
-        let mut member = Self { rings: sources, bell, index, wait, interrupt, turn: 0, held: None, headers, _wake: wake };
+        let mut member =
+            Self { rings: sources, bell, index, wait, interrupt, turn: 0, held: None, headers, _wake: wake };
         for ring in rings {
             member.add_ring(&ring)?;
         }
@@ -209,12 +210,7 @@ impl Member {
 }
 
 impl Source {
-    fn claim(
-        &mut self,
-        member: usize,
-        limits: Limits,
-        headers: &mut Vec<Header>,
-    ) -> Result<Option<Held>, Violation> {
+    fn claim(&mut self, member: usize, limits: Limits, headers: &mut Vec<Header>) -> Result<Option<Held>, Violation> {
         if self.finished {
             return Ok(None);
         }

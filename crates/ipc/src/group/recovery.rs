@@ -4,8 +4,9 @@
 //! go on, and whatever it had begun is in one of the states that `claims.rs` describes.
 
 use super::ring::{Limits, MOST_LOOKS, Ring};
-use super::slot::{Phase, Slot, State};
+use super::slot::{Phase, Range, Slot, State};
 use crate::error::Violation;
+use crate::record::Header;
 use crate::sync::Ordering;
 
 /// What becomes of messages that a dead member had claimed and not acknowledged.
@@ -76,10 +77,10 @@ impl Ring {
 
     /// How many messages the slot held, and what became of them.
     fn recover_slot(&self, slot: &Slot, claimed: State, recovery: Recovery) -> Result<(u64, Recovery), Violation> {
-        let (current, to) = slot.range(self.head(), self.tail())?;
-        self.verify_boundary(slot.from(), current)?;
-        let mut headers = Vec::new();
-        let messages = self.count(current, to, &mut headers)?;
+        let Range { from, current, to } = slot.range(self.head(), self.tail(), self.capacity())?;
+        let done = self.headers(from, current)?;
+        let messages = self.headers(current, to)?.len() as u64;
+        self.count_acked(&done);
         if recovery == Recovery::Discard || messages == 0 {
             slot.set_state(claimed.in_phase(Phase::Empty));
             return Ok((messages, Recovery::Discard));
@@ -93,19 +94,14 @@ impl Ring {
         Ok((messages, Recovery::Return))
     }
 
-    /// Whether a record ends where the dead holder said that it was done.
-    fn verify_boundary(&self, from: u64, current: u64) -> Result<(), Violation> {
-        self.count(from, current, &mut Vec::new()).map(drop)
-    }
-
-    /// How many records lie between two positions.
-    fn count(&self, from: u64, to: u64, headers: &mut Vec<crate::record::Header>) -> Result<u64, Violation> {
-        let (mut position, mut messages) = (from, 0);
+    /// The headers of the records between two positions, which must be where records begin.
+    fn headers(&self, from: u64, to: u64) -> Result<Vec<Header>, Violation> {
+        let (mut position, mut headers, mut part) = (from, Vec::new(), Vec::new());
         while position < to {
-            position = self.walk(position, to, ALL, headers)?;
-            messages += headers.len() as u64;
+            position = self.walk(position, to, ALL, &mut part)?;
+            headers.append(&mut part);
         }
-        Ok(messages)
+        Ok(headers)
     }
 
     /// Whether a holder's slots are free of claims that nobody has recovered.

@@ -121,13 +121,7 @@ impl Ring {
     /// Reads the headers of the records between two positions, as many as the limits allow but at
     /// least one, and returns where the next record begins. One that was given out before comes
     /// alone.
-    pub(super) fn walk(
-        &self,
-        from: u64,
-        to: u64,
-        limits: Limits,
-        headers: &mut Vec<Header>,
-    ) -> Result<u64, Violation> {
+    pub(super) fn walk(&self, from: u64, to: u64, limits: Limits, headers: &mut Vec<Header>) -> Result<u64, Violation> {
         headers.clear();
         let mut position = from;
         while position < to && headers.len() < limits.messages.max(1) {
@@ -156,7 +150,9 @@ impl Ring {
         let words = &self.controls().producer;
         // Nobody else writes these. They go first: what is claimable has been counted.
         words.published.store(words.published.load(Ordering::Relaxed).wrapping_add(messages), Ordering::Relaxed);
-        words.published_bytes.store(words.published_bytes.load(Ordering::Relaxed).wrapping_add(bytes), Ordering::Relaxed);
+        words
+            .published_bytes
+            .store(words.published_bytes.load(Ordering::Relaxed).wrapping_add(bytes), Ordering::Relaxed);
         words.tail.store(tail, Ordering::Release);
     }
 

@@ -23,6 +23,14 @@ pub(super) struct Slot {
     current: AtomicU64,
 }
 
+/// The records of a slot: those up to `current` are done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Range {
+    pub(super) from: u64,
+    pub(super) current: u64,
+    pub(super) to: u64,
+}
+
 /// What a slot's range is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -69,9 +77,7 @@ impl State {
             Phase::Claimed => 2,
             Phase::Returned => 3,
         };
-        phase
-            | (self.holder as u64) << Self::PHASE_BITS
-            | self.version << (Self::PHASE_BITS + Self::HOLDER_BITS)
+        phase | (self.holder as u64) << Self::PHASE_BITS | self.version << (Self::PHASE_BITS + Self::HOLDER_BITS)
     }
 
     /// The same range in another phase.
@@ -150,13 +156,14 @@ impl Slot {
         self.from.store(from, Ordering::Release);
     }
 
-    /// What is not done of the range, verified to lie within the ring's messages.
-    pub(super) fn range(&self, head: u64, tail: u64) -> Result<(u64, u64), Violation> {
-        let (from, to, current) = (self.from(), self.to(), self.current());
+    /// The whole range, verified to lie within the ring's messages.
+    pub(super) fn range(&self, head: u64, tail: u64, capacity: u64) -> Result<Range, Violation> {
+        let range = Range { from: self.from(), current: self.current(), to: self.to() };
+        let Range { from, current, to } = range;
         let ordered = head <= from && from <= current && current <= to && to <= tail;
-        match ordered && (current | to).is_multiple_of(8) {
-            true => Ok((current, to)),
-            false => Err(Violation::Claim { from: current, to }),
+        match ordered && to - from <= capacity && (from | current | to).is_multiple_of(8) {
+            true => Ok(range),
+            false => Err(Violation::Claim { from, to }),
         }
     }
 }

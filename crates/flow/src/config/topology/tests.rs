@@ -89,22 +89,24 @@ fn a_stream_feeds_its_function_and_takes_its_answers() {
     assert_eq!(feeds, expected);
     let first = topology.producer(instance(0, 0)).unwrap();
     assert_eq!(first.outputs.len(), 1, "no topic index leads to the answers");
-    assert_eq!(topology.rings[first.answers.unwrap()].group, 2);
+    assert_eq!(topology.rings[first.answers.as_ref().unwrap().rings[0]].group, 2);
     assert_eq!(topology.producer(End::Stream(0)).unwrap().outputs[0].feed, Feed::Stream(0));
     assert_eq!(topology.policies(&pipeline, Feed::Stream(0)), Topic::default());
 }
 
 #[test]
-fn sources_and_dead_letters_are_producers() {
+fn who_reads_a_topic_sends_its_dead_letters() {
     let functions = "{name: a, module: {path: a}, input: {topic: t}}";
     let rest = "sources: [{name: s, stdin: lines, output: {topics: [t]}}]\n\
                 sinks: [{name: dead, input: {topic: u}, stdout: lines}]\n\
                 topics: {t: {delivery: at-least-once, dead_letter: u, max_deliver: 2}}";
     let (pipeline, topology) = pipeline(functions, rest);
     let producers: Vec<_> = topology.producers.iter().map(|producer| producer.end).collect();
-    assert_eq!(producers, [End::Source(0), End::DeadLetters(0)]);
+    assert_eq!(producers, [instance(0, 0), End::Source(0)]);
     assert_eq!(topology.groups[1].members, [End::Sink(0)]);
-    assert_eq!(topology.rings[1], Ring { producer: End::DeadLetters(0), group: 1 });
+    assert_eq!(topology.rings[0], Ring { producer: instance(0, 0), group: 1 });
+    assert_eq!(topology.producers[0].dead_letter.as_ref().unwrap().rings, [0]);
+    assert!(topology.producers[0].outputs.is_empty(), "no topic index leads there");
     assert_eq!(topology.policies(&pipeline, Feed::Topic(0)).max_deliver, 2);
     assert_eq!(topology.topic("u"), Some(1));
     assert_eq!(topology.topic("v"), None);

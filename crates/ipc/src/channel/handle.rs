@@ -1,0 +1,245 @@
+//! How a channel is made, handed to another process, and opened there.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+use super::layout::ChannelControls;
+use super::peer::Peer;
+use super::receiver::Receiver;
+use super::ring::{End, Ring};
+use super::sender::Sender;
+use crate::error::OpenError;
+use crate::fd_passing::{recv_fds, send_fds};
+use crate::file::{Kind, MAX_CAPACITY, SharedFile};
+use crate::memory::Memory;
+use crate::wait::WaitMode;
+
+const CHANNEL: Kind =
+    Kind { what: "a channel", name: "estafette-channel", magic: *b"estafCH\0", controls: size_of::<ChannelControls>() };
+
+/// What a channel is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    capacity: usize,
+    wait: WaitMode,
+    max_message: usize,
+}
+
+impl Default for Options {
+    /// 1 MiB, adaptive waiting, messages of up to 64 MiB.
+    fn default() -> Self {
+        Self { capacity: 1 << 20, wait: WaitMode::default(), max_message: 64 << 20 }
+    }
+}
+
+impl Options {
+    /// The same as the default.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The bytes of records that the ring holds, rounded up to a power of two and a page. A record
+    /// is a message with a header of eight bytes, padded to a multiple of eight; the ring always
+    /// keeps eight bytes free.
+    #[must_use]
+    pub fn capacity(self, capacity: usize) -> Self {
+        Self { capacity, ..self }
+    }
+
+    /// How both ends wait.
+    #[must_use]
+    pub fn wait(self, wait: WaitMode) -> Self {
+        Self { wait, ..self }
+    }
+
+    /// The longest message, in bytes. Messages that are longer than the ring travel in memory of
+    /// their own, of which up to eight can be on their way.
+    #[must_use]
+    pub fn max_message(self, max_message: usize) -> Self {
+        Self { max_message, ..self }
+    }
+
+    /// The two lowest bits say how to wait, the others how long messages may be.
+    fn parameter(self) -> u64 {
+        let wait = match self.wait {
+            WaitMode::Spin => 0,
+            WaitMode::Adaptive => 1,
+            WaitMode::Block => 2,
+        };
+        (self.max_message.min(MAX_CAPACITY) as u64) << 2 | wait
+    }
+
+    fn from_parameter(parameter: u64, capacity: usize) -> Option<Self> {
+        let wait = match parameter & 3 {
+            0 => WaitMode::Spin,
+            1 => WaitMode::Adaptive,
+            2 => WaitMode::Block,
+            _ => return None,
+        };
+        let max_message = usize::try_from(parameter >> 2).ok()?;
+        (capacity > 0 && max_message <= MAX_CAPACITY).then_some(Self { capacity, wait, max_message })
+    }
+}
+
+/// Makes a channel for two processes, and returns a handle of each end. Handles and channels have no
+/// name: they are gone with the last process that has them.
+///
+/// # Errors
+///
+/// If the system has no memory or no descriptor left, or the options are absurd.
+pub fn channel(options: &Options) -> Result<(SenderHandle, ReceiverHandle), OpenError> {
+    let file = SharedFile::create(CHANNEL, options.capacity.max(1), options.parameter())?;
+    let (sender, receiver) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+        .map_err(OpenError::system("make a pair of sockets"))?;
+    let clone = file.try_clone().map_err(OpenError::system("copy a descriptor"))?;
+    Ok((SenderHandle(Handle { file, socket: sender }), ReceiverHandle(Handle { file: clone, socket: receiver })))
+}
+
+#[derive(Debug)]
+struct Handle {
+    file: SharedFile,
+    socket: OwnedFd,
+}
+
+impl Handle {
+    fn into_fds(self) -> [OwnedFd; 2] {
+        [self.file.into_fd(), self.socket]
+    }
+
+    fn from_fds([file, socket]: [OwnedFd; 2]) -> Result<Self, OpenError> {
+        Ok(Self { file: SharedFile::from_fd(CHANNEL, file)?, socket })
+    }
+
+    fn send_over(self, socket: &UnixStream) -> io::Result<()> {
+        send_fds(socket, &[self.file.as_fd(), self.socket.as_fd()])
+    }
+
+    fn recv_from(socket: &UnixStream) -> Result<Self, OpenError> {
+        let fds = recv_fds(socket).map_err(OpenError::system("receive a channel's descriptors"))?;
+        let fds = fds.try_into().map_err(|fds: Vec<OwnedFd>| OpenError::NotOurs {
+            what: CHANNEL.what,
+            reason: format!("{} descriptors came, not 2", fds.len()),
+        })?;
+        Self::from_fds(fds)
+    }
+
+    fn open(self, end: End) -> Result<(Ring, Peer, usize), OpenError> {
+        let options = Options::from_parameter(self.file.parameter(), self.file.capacity())
+            .ok_or_else(|| OpenError::NotOurs { what: CHANNEL.what, reason: "its options are absurd".into() })?;
+        let ring = Ring::new(Memory::map(&self.file)?, options.wait);
+        if !ring.take(end) {
+            let end = if end == End::Sender { "sender" } else { "receiver" };
+            return Err(OpenError::Taken { end });
+        }
+        if options.wait == WaitMode::Adaptive {
+            // Now, and not while the first message waits.
+            crate::wait::spin_time();
+        }
+        let peer = Peer::watch(self.socket, ring.clone(), end)?;
+        Ok((ring, peer, options.max_message))
+    }
+}
+
+/// The sending end of a channel, before it is opened. One that is dropped counts as a process that
+/// died.
+#[derive(Debug)]
+pub struct SenderHandle(Handle);
+
+impl SenderHandle {
+    /// The memory and the socket. They are closed when a program is executed.
+    #[must_use]
+    pub fn into_fds(self) -> [OwnedFd; 2] {
+        self.0.into_fds()
+    }
+
+    /// The handle behind descriptors that came from elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// If they are not a channel of this version, with its size sealed.
+    pub fn from_fds(fds: [OwnedFd; 2]) -> Result<Self, OpenError> {
+        Handle::from_fds(fds).map(Self)
+    }
+
+    /// Hands it to another process. Blocks while the socket is full.
+    ///
+    /// # Errors
+    ///
+    /// If the socket fails.
+    pub fn send_over(self, socket: &UnixStream) -> io::Result<()> {
+        self.0.send_over(socket)
+    }
+
+    /// Takes a handle from another process. Blocks until it is there.
+    ///
+    /// # Errors
+    ///
+    /// If the socket fails, or something else comes.
+    pub fn recv_from(socket: &UnixStream) -> Result<Self, OpenError> {
+        Handle::recv_from(socket).map(Self)
+    }
+
+    /// Opens the end in this process.
+    ///
+    /// # Errors
+    ///
+    /// If the memory cannot be mapped, or the end was opened before.
+    pub fn open(self) -> Result<Sender, OpenError> {
+        let (ring, peer, max_message) = self.0.open(End::Sender)?;
+        Ok(Sender::new(ring, peer, max_message))
+    }
+}
+
+/// The receiving end of a channel, before it is opened. One that is dropped counts as a process that
+/// died.
+#[derive(Debug)]
+pub struct ReceiverHandle(Handle);
+
+impl ReceiverHandle {
+    /// The memory and the socket. They are closed when a program is executed.
+    #[must_use]
+    pub fn into_fds(self) -> [OwnedFd; 2] {
+        self.0.into_fds()
+    }
+
+    /// The handle behind descriptors that came from elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// If they are not a channel of this version, with its size sealed.
+    pub fn from_fds(fds: [OwnedFd; 2]) -> Result<Self, OpenError> {
+        Handle::from_fds(fds).map(Self)
+    }
+
+    /// Hands it to another process. Blocks while the socket is full.
+    ///
+    /// # Errors
+    ///
+    /// If the socket fails.
+    pub fn send_over(self, socket: &UnixStream) -> io::Result<()> {
+        self.0.send_over(socket)
+    }
+
+    /// Takes a handle from another process. Blocks until it is there.
+    ///
+    /// # Errors
+    ///
+    /// If the socket fails, or something else comes.
+    pub fn recv_from(socket: &UnixStream) -> Result<Self, OpenError> {
+        Handle::recv_from(socket).map(Self)
+    }
+
+    /// Opens the end in this process.
+    ///
+    /// # Errors
+    ///
+    /// If the memory cannot be mapped, or the end was opened before.
+    pub fn open(self) -> Result<Receiver, OpenError> {
+        let (ring, peer, _) = self.0.open(End::Receiver)?;
+        Ok(Receiver::new(ring, peer))
+    }
+}

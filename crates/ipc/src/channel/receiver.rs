@@ -1,0 +1,364 @@
+//! The end that receives.
+
+use std::fmt;
+use std::ops::Deref;
+use std::time::{Duration, Instant};
+
+use super::error::RecvError;
+use super::flags::{Announcement, Found};
+use super::peer::Peer;
+use super::pool::Pool;
+use super::ring::{End, Ring};
+use super::slip::Slip;
+use crate::WaitMode;
+use crate::error::Violation;
+use crate::memory::Bytes;
+use crate::record::{HEADER, record_len};
+
+/// The end of a channel that receives. Dropping it closes the channel: the sender's next call says
+/// so.
+pub struct Receiver {
+    ring: Ring,
+    /// Where the next record begins. Everything before it was released.
+    head: u64,
+    /// The head that the sender was told.
+    published: u64,
+    /// How many released bytes the sender need not be told of yet.
+    lag: u64,
+    peer: Peer,
+    slip: Slip,
+    /// The head when this end last waited, and the bytes of the record before it.
+    waited_at: u64,
+    last_record: u64,
+    pool: Pool,
+    /// The file of the pool that the message in hand lies in.
+    in_hand: Option<usize>,
+    /// The payloads of a batch, as read.
+    lens: Vec<u32>,
+    /// What the peer did. No message follows.
+    broken: Option<Violation>,
+}
+
+/// The part of the ring that the sender, who reads the head only when the ring seems full, finds free
+/// at once.
+const LAG: u64 = 8;
+
+impl Receiver {
+    pub(super) fn new(ring: Ring, peer: Peer) -> Self {
+        let lag = ring.capacity() / LAG;
+        Self {
+            ring,
+            head: 0,
+            published: 0,
+            lag,
+            peer,
+            slip: Slip::default(),
+            waited_at: 0,
+            last_record: 0,
+            pool: Pool::default(),
+            in_hand: None,
+            lens: Vec::new(),
+            broken: None,
+        }
+    }
+
+    /// The next message, once there is one.
+    ///
+    /// # Errors
+    ///
+    /// [`RecvError`], once everything that was sent was received.
+    #[inline]
+    pub fn recv(&mut self) -> Result<Message<'_>, RecvError> {
+        let mut header = self.ring.look(self.head);
+        if header == 0 {
+            header = self.await_header(None)?;
+        }
+        self.message(header)
+    }
+
+    /// The next message, if there is one now.
+    ///
+    /// # Errors
+    ///
+    /// [`RecvError`], once everything that was sent was received.
+    #[inline]
+    pub fn try_recv(&mut self) -> Result<Option<Message<'_>>, RecvError> {
+        let header = self.ring.look(self.head);
+        if header != 0 {
+            return self.message(header).map(Some);
+        }
+        self.look_once_more()
+    }
+
+    /// The next message, once there is one, or none if there is none within the time.
+    ///
+    /// # Errors
+    ///
+    /// [`RecvError`], once everything that was sent was received.
+    pub fn recv_timeout(&mut self, timeout: Duration) -> Result<Option<Message<'_>>, RecvError> {
+        match self.await_header(Some(Instant::now() + timeout))? {
+            0 => Ok(None),
+            header => self.message(header).map(Some),
+        }
+    }
+
+    /// The next messages, once there is one: as many as are there, up to `max`. A message that is
+    /// longer than the ring comes alone.
+    ///
+    /// # Errors
+    ///
+    /// [`RecvError`], once everything that was sent was received.
+    pub fn recv_many(&mut self, max: usize) -> Result<Batch<'_>, RecvError> {
+        let mut header = self.await_header(None)?;
+        self.lens.clear();
+        let (max_record, mut end) = (self.ring.max_record(), self.head);
+        while header != 0 && self.lens.len() < max.max(1) {
+            match Found::parse(header, end, max_record - (end - self.head)) {
+                Ok(Found::Plain(len)) => {
+                    self.lens.push(len as u32);
+                    end += record_len(len) as u64;
+                }
+                Ok(Found::Large) if self.lens.is_empty() => return self.large_batch(),
+                Ok(Found::Large) => break,
+                Err(violation) => return Err(self.close_with(violation)),
+            }
+            header = self.ring.look(end);
+        }
+        // SAFETY: as in `message`, of several records.
+        #[allow(unsafe_code)]
+        let bytes = unsafe { self.ring.memory().bytes(self.head, (end - self.head) as usize) };
+        Ok(Batch { bytes, record: end - self.head, is_large: false, receiver: self })
+    }
+
+    fn large_batch(&mut self) -> Result<Batch<'_>, RecvError> {
+        let Message { bytes, record, receiver } = self.large_message()?;
+        receiver.lens.push(bytes.len() as u32);
+        Ok(Batch { bytes, record, is_large: true, receiver })
+    }
+
+    /// Whether the sender is gone. What it had sent before is still there.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.peer.ended().is_some()
+    }
+
+    #[inline]
+    fn message(&mut self, header: u64) -> Result<Message<'_>, RecvError> {
+        match Found::parse(header, self.head, self.ring.max_record()) {
+            Ok(Found::Plain(len)) => {
+                // SAFETY: this is the ring's one receiver, and it is borrowed until the message is
+                // dropped or released. The sender wrote the record before it published the header,
+                // which `look` acquired, and will write there again only once it has acquired a head
+                // above, which is not published before `release`. A sender of another process that
+                // lies is outside of this process.
+                #[allow(unsafe_code)]
+                let bytes = unsafe { self.ring.memory().bytes(self.head + HEADER as u64, len) };
+                Ok(Message { bytes, record: record_len(len) as u64, receiver: self })
+            }
+            Ok(Found::Large) => self.large_message(),
+            Err(violation) => Err(self.close_with(violation)),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn large_message(&mut self) -> Result<Message<'_>, RecvError> {
+        // SAFETY: as in `message`.
+        #[allow(unsafe_code)]
+        let announcement = unsafe { self.ring.memory().bytes(self.head + HEADER as u64, Announcement::LEN) };
+        let announced = Announcement::from_bytes(*announcement.first_chunk().expect("as many bytes"));
+        match self.pool.open(self.peer.socket(), announced) {
+            Ok(bytes) => {
+                self.in_hand = Some(announced.file);
+                // The file is given back at once.
+                self.lag = 0;
+                Ok(Message { bytes, record: record_len(Announcement::LEN) as u64, receiver: self })
+            }
+            Err(violation) => Err(self.close_with(violation)),
+        }
+    }
+
+    #[cold]
+    fn close_with(&mut self, violation: Violation) -> RecvError {
+        self.broken = Some(violation);
+        violation.into()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_once_more(&mut self) -> Result<Option<Message<'_>>, RecvError> {
+        match self.await_header(Some(Instant::now()))? {
+            0 => Ok(None),
+            header => self.message(header).map(Some),
+        }
+    }
+
+    /// The next header, or zero after the deadline. Not inlined: what a receiver's loop inlines must
+    /// be short, or the compiler inlines none of it.
+    #[inline(never)]
+    fn await_header(&mut self, deadline: Option<Instant>) -> Result<u64, RecvError> {
+        if let Some(violation) = self.broken {
+            return Err(violation.into());
+        }
+        loop {
+            // First whether the sender ended: after that no message comes.
+            let ended = self.peer.ended();
+            let header = self.ring.look(self.head);
+            if header != 0 {
+                return Ok(header);
+            }
+            if let Some(ended) = ended {
+                return Err(ended.into());
+            }
+            self.publish_head();
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Ok(0);
+            }
+            self.wait(deadline, left);
+        }
+    }
+
+    fn wait(&mut self, deadline: Option<Instant>, left: Option<Duration>) {
+        if self.ring.wait == WaitMode::Spin {
+            self.slip.learn(self.head - self.waited_at, self.last_record, self.ring.capacity());
+            self.waited_at = self.head;
+            self.slip.stand_back();
+        }
+        let is_over = || self.peer.ended().is_some() || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        if !self.ring.wait.spin(|| self.ring.look(self.head) != 0 || is_over()) {
+            self.ring.sleep_for_message(self.head, left, is_over);
+        }
+    }
+
+    fn publish_head(&mut self) {
+        if self.published != self.head {
+            self.published = self.head;
+            self.ring.publish_head(self.head);
+        }
+    }
+
+    /// Gives the next `record` bytes back to the sender, who is told now and then.
+    #[inline]
+    fn give_back(&mut self, record: u64) {
+        self.head += record;
+        self.last_record = record;
+        if self.head - self.published >= self.lag {
+            self.give_back_now();
+        }
+    }
+
+    #[inline(never)]
+    fn give_back_now(&mut self) {
+        if let Some(file) = self.in_hand.take() {
+            Pool::release(&self.ring, file);
+            self.lag = self.ring.capacity() / LAG;
+        }
+        self.publish_head();
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        self.ring.close(End::Receiver);
+    }
+}
+
+impl fmt::Debug for Receiver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { ring, head, broken, .. } = self;
+        f.debug_struct("Receiver")
+            .field("wait", &ring.wait)
+            .field("head", head)
+            .field("broken", broken)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A message, read where it lies. It is given back by [`release`](Self::release), or comes again if
+/// it is dropped.
+///
+/// Dropping it does not release it, since a destructor has the compiler keep the message in memory for
+/// the case that its reader panics.
+#[must_use = "a message is given back by `release`"]
+pub struct Message<'a> {
+    bytes: Bytes,
+    /// The bytes of its record.
+    record: u64,
+    receiver: &'a mut Receiver,
+}
+
+impl<'a> Message<'a> {
+    /// Gives the message back: the sender may use its space.
+    #[inline]
+    pub fn release(self) {
+        let (record, receiver) = self.end_reading();
+        receiver.give_back(record);
+    }
+
+    /// Drops the bytes, which must be done before they are handed over.
+    #[inline]
+    fn end_reading(self) -> (u64, &'a mut Receiver) {
+        (self.record, self.receiver)
+    }
+}
+
+impl Deref for Message<'_> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl fmt::Debug for Message<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Message").field("bytes", &&**self).finish_non_exhaustive()
+    }
+}
+
+/// Several messages, read where they lie. They are given back together by
+/// [`release`](Self::release), or come again if the batch is dropped.
+#[must_use = "messages are given back by `release`"]
+pub struct Batch<'a> {
+    bytes: Bytes,
+    record: u64,
+    is_large: bool,
+    receiver: &'a mut Receiver,
+}
+
+impl Batch<'_> {
+    /// How many messages there are: one at least.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "it never is")]
+    pub fn len(&self) -> usize {
+        self.receiver.lens.len()
+    }
+
+    /// The messages, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest: &[u8] = &self.bytes;
+        self.receiver.lens.iter().map(move |len| {
+            if self.is_large {
+                return rest;
+            }
+            let len = *len as usize;
+            let (record, behind) = rest.split_at(record_len(len));
+            rest = behind;
+            &record[HEADER..HEADER + len]
+        })
+    }
+
+    /// Gives the messages back: the sender may use their space.
+    pub fn release(self) {
+        let Self { record, receiver, .. } = self;
+        receiver.give_back(record);
+    }
+}
+
+impl fmt::Debug for Batch<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batch").field("len", &self.len()).finish_non_exhaustive()
+    }
+}

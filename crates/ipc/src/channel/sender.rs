@@ -1,0 +1,334 @@
+//! The end that sends.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+use super::error::SendError;
+use super::flags::{Announcement, large, plain};
+use super::peer::Peer;
+use super::pool::Pool;
+use super::ring::{End, Ring};
+use super::slip::Slip;
+use crate::error::Violation;
+use crate::memory::BytesMut;
+use crate::record::{HEADER, record_len};
+
+/// The end of a channel that sends. Dropping it closes the channel: the receiver gets what was sent,
+/// then `Closed`.
+pub struct Sender {
+    ring: Ring,
+    /// Where the next record begins.
+    tail: u64,
+    /// Records end at or below it: the head when it was last looked at, and the capacity.
+    limit: u64,
+    /// The longest message that lies in the ring.
+    max_plain: usize,
+    max_message: usize,
+    peer: Peer,
+    slip: Slip,
+    /// The limit when this end last waited.
+    waited_at: u64,
+    pool: Pool,
+    /// Where the large message lies that is being filled.
+    reserved: Option<Announcement>,
+    /// What the peer did. No message follows.
+    broken: Option<Violation>,
+}
+
+impl Sender {
+    pub(super) fn new(ring: Ring, peer: Peer, max_message: usize) -> Self {
+        let limit = ring.capacity();
+        let max_plain = (ring.max_record() as usize - HEADER).min(max_message);
+        Self {
+            ring,
+            tail: 0,
+            limit,
+            max_plain,
+            max_message,
+            peer,
+            slip: Slip::default(),
+            waited_at: 0,
+            pool: Pool::default(),
+            reserved: None,
+            broken: None,
+        }
+    }
+
+    /// Space for a message of `len` bytes, once there is as much. It holds whatever lay there before.
+    ///
+    /// # Errors
+    ///
+    /// All of [`SendError`] but `Full`. That the receiver is gone is reported at once, not only when
+    /// the channel is full.
+    #[inline]
+    pub fn loan(&mut self, len: usize) -> Result<Loan<'_>, SendError> {
+        if !self.has_space(len) {
+            return self.loan_slowly(len, true);
+        }
+        Ok(self.plain_loan(len))
+    }
+
+    /// Space for a message of `len` bytes, if there is as much now.
+    ///
+    /// # Errors
+    ///
+    /// All of [`SendError`].
+    #[inline]
+    pub fn try_loan(&mut self, len: usize) -> Result<Loan<'_>, SendError> {
+        if !self.has_space(len) {
+            return self.loan_slowly(len, false);
+        }
+        Ok(self.plain_loan(len))
+    }
+
+    /// Sends a copy of a message, once there is space.
+    ///
+    /// # Errors
+    ///
+    /// As [`loan`](Self::loan).
+    #[inline]
+    pub fn send(&mut self, message: &[u8]) -> Result<(), SendError> {
+        let mut loan = self.loan(message.len())?;
+        loan.copy_from_slice(message);
+        loan.send();
+        Ok(())
+    }
+
+    /// Sends a copy of a message, if there is space now.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_loan`](Self::try_loan).
+    #[inline]
+    pub fn try_send(&mut self, message: &[u8]) -> Result<(), SendError> {
+        let mut loan = self.try_loan(message.len())?;
+        loan.copy_from_slice(message);
+        loan.send();
+        Ok(())
+    }
+
+    /// Sends copies of messages, in order. They become visible all at once as far as there is space
+    /// for them in the ring, and the receiver is woken once.
+    ///
+    /// # Errors
+    ///
+    /// As [`loan`](Self::loan). The messages before the one that failed are sent.
+    pub fn send_many<'a>(&mut self, messages: impl IntoIterator<Item = &'a [u8]>) -> Result<(), SendError> {
+        let mut first = None;
+        for message in messages {
+            if !self.has_space(message.len()) {
+                self.publish_prepared(first.take());
+                self.send(message)?;
+                continue;
+            }
+            self.payload(message.len()).copy_from_slice(message);
+            let header = plain(message.len());
+            match first {
+                None => first = Some((self.tail, header)),
+                Some(_) => self.ring.prepare(self.tail, header),
+            }
+            self.tail += record_len(message.len()) as u64;
+        }
+        self.publish_prepared(first);
+        Ok(())
+    }
+
+    /// Publishes the first of several records, and with it the others.
+    fn publish_prepared(&self, first: Option<(u64, u64)>) {
+        if let Some((at, header)) = first {
+            self.ring.publish(at, header, self.tail);
+        }
+    }
+
+    /// Whether the receiver is gone. What is sent from then on, nobody reads.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.peer.ended().is_some()
+    }
+
+    /// The longest message.
+    #[must_use]
+    pub fn max_message(&self) -> usize {
+        self.max_message
+    }
+
+    /// Whether a message fits now, and the receiver lives, as far as this end knows.
+    #[inline]
+    fn has_space(&self, len: usize) -> bool {
+        len <= self.max_plain
+            && self.limit - self.tail >= record_len(len) as u64 + HEADER as u64
+            && !self.peer.has_hung_up()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn loan_slowly(&mut self, len: usize, may_wait: bool) -> Result<Loan<'_>, SendError> {
+        if let Some(violation) = self.broken {
+            return Err(violation.into());
+        }
+        let max = self.max_message;
+        if len > max {
+            return Err(SendError::TooLong { len, max });
+        }
+        let is_large = len > self.max_plain;
+        let inline = if is_large { Announcement::LEN } else { len };
+        loop {
+            if let Some(ended) = self.peer.ended() {
+                return Err(ended.into());
+            }
+            self.look_at_head()?;
+            if self.has_space(inline) && (!is_large || self.reserve_large(len)?) {
+                break;
+            }
+            if !may_wait {
+                return Err(SendError::Full);
+            }
+            self.wait(inline);
+        }
+        Ok(if is_large { self.large_loan() } else { self.plain_loan(len) })
+    }
+
+    /// A head rises, and not above what was sent.
+    fn look_at_head(&mut self) -> Result<(), SendError> {
+        let head = self.ring.head();
+        let capacity = self.ring.capacity();
+        if head > self.tail || head < self.limit - capacity {
+            self.broken = Some(Violation::Head { head });
+            self.limit = self.tail;
+            return Err(Violation::Head { head }.into());
+        }
+        self.limit = head + capacity;
+        Ok(())
+    }
+
+    fn reserve_large(&mut self, len: usize) -> Result<bool, SendError> {
+        self.reserved = self.pool.reserve(&self.ring, self.peer.socket(), len).map_err(SendError::NoMemory)?;
+        Ok(self.reserved.is_some())
+    }
+
+    /// Waits until the head has moved far enough for a message, or at all.
+    fn wait(&mut self, len: usize) {
+        let (capacity, seen) = (self.ring.capacity(), self.limit - self.ring.capacity());
+        let record = record_len(len) as u64;
+        let need = record + HEADER as u64;
+        // If there is space, a file of the pool is missing, and its return moves the head.
+        let wanted = (self.tail + need).saturating_sub(capacity).max(seen + 1);
+        if self.ring.wait == crate::WaitMode::Spin {
+            self.slip.learn(self.limit - self.waited_at, record, capacity);
+            self.waited_at = self.limit;
+            self.slip.stand_back();
+        }
+        let is_over = || self.peer.ended().is_some();
+        if self.ring.wait.spin(|| self.ring.head() >= wanted || is_over()) {
+            return;
+        }
+        // Who sleeps is woken for more than one message, or it would be for each.
+        let several = (self.tail + need.max(capacity / 4)).saturating_sub(capacity);
+        self.ring.sleep_for_space(several.max(wanted).min(self.tail), is_over);
+    }
+
+    /// Where the payload of the next record lies.
+    #[inline]
+    fn payload(&mut self, len: usize) -> BytesMut {
+        // SAFETY: this is the ring's one sender, and it is borrowed or does not give the bytes away.
+        // The receiver reads only records that are published; what lay here, it had given back when
+        // it raised the head that `look_at_head` acquired. A peer of another process that lies about
+        // it is outside of this process.
+        #[allow(unsafe_code)]
+        unsafe {
+            self.ring.memory().bytes_mut(self.tail + HEADER as u64, len)
+        }
+    }
+
+    #[inline]
+    fn plain_loan(&mut self, len: usize) -> Loan<'_> {
+        Loan { bytes: self.payload(len), sender: self }
+    }
+
+    fn large_loan(&mut self) -> Loan<'_> {
+        let reserved = self.reserved.expect("a file of the pool");
+        Loan { bytes: self.pool.fill(reserved), sender: self }
+    }
+
+    #[inline]
+    fn publish(&mut self, len: usize) {
+        if len > self.max_plain {
+            return self.announce();
+        }
+        let at = self.tail;
+        self.tail += record_len(len) as u64;
+        self.ring.publish(at, plain(len), self.tail);
+    }
+
+    #[cold]
+    fn announce(&mut self) {
+        let reserved = self.reserved.take().expect("a file of the pool");
+        self.pool.occupy(&self.ring, reserved.file);
+        self.payload(Announcement::LEN).copy_from_slice(&reserved.to_bytes());
+        let at = self.tail;
+        self.tail += record_len(Announcement::LEN) as u64;
+        self.ring.publish(at, large(), self.tail);
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        self.ring.close(End::Sender);
+    }
+}
+
+impl fmt::Debug for Sender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { ring, tail, broken, .. } = self;
+        f.debug_struct("Sender")
+            .field("wait", &ring.wait)
+            .field("tail", tail)
+            .field("broken", broken)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Space for a message, to be filled. It is sent by [`send`](Self::send), or not at all if it is
+/// dropped.
+#[must_use = "a message is sent by `send`"]
+pub struct Loan<'a> {
+    bytes: BytesMut,
+    sender: &'a mut Sender,
+}
+
+impl<'a> Loan<'a> {
+    /// Sends the message. The receiver can see it at once, and is woken if it sleeps.
+    #[inline]
+    pub fn send(self) {
+        let (len, sender) = self.end_writing();
+        sender.publish(len);
+    }
+
+    /// Drops the bytes, which must be done before they are handed over.
+    #[inline]
+    fn end_writing(self) -> (usize, &'a mut Sender) {
+        (self.bytes.len(), self.sender)
+    }
+}
+
+impl Deref for Loan<'_> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl DerefMut for Loan<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+}
+
+impl fmt::Debug for Loan<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Loan").field("len", &self.bytes.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,420 @@
+//! Rings of a group, within one process.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use estafette_ipc::group::{
+    BellFile, ClaimError, Interrupt, Member, PublishError, Publisher, Recovery, RingControl, RingFile, record_len,
+};
+use estafette_ipc::{OpenError, WaitMode};
+
+use self::common::within_patience;
+
+mod common;
+
+const ALL: usize = usize::MAX;
+
+/// A group's memory, and an interrupt for all of its ends.
+struct Group {
+    rings: Vec<RingFile>,
+    bell: BellFile,
+    interrupt: Arc<Interrupt>,
+    wait: WaitMode,
+}
+
+impl Group {
+    fn new(rings: usize, capacity: usize, members: usize) -> Self {
+        let rings = (0..rings).map(|_| RingFile::create(capacity, members).unwrap()).collect();
+        Self { rings, bell: BellFile::create().unwrap(), interrupt: Interrupt::new(), wait: WaitMode::Block }
+    }
+
+    fn publisher(&self, ring: usize) -> Publisher {
+        Publisher::open(&self.rings[ring], &self.bell, self.wait, self.interrupt.clone()).unwrap()
+    }
+
+    fn try_member(&self, index: usize) -> Result<Member, OpenError> {
+        let rings = self.rings.iter().map(|ring| ring.try_clone().unwrap()).collect();
+        Member::open(rings, &self.bell, index, self.wait, self.interrupt.clone())
+    }
+
+    fn member(&self, index: usize) -> Member {
+        self.try_member(index).unwrap()
+    }
+
+    fn control(&self, ring: usize) -> RingControl {
+        RingControl::open(&self.rings[ring], &self.bell).unwrap()
+    }
+}
+
+/// The messages of the next claim, with their attempts. Acknowledges it.
+fn take(member: &mut Member, max_messages: usize) -> Option<Vec<(u8, Vec<u8>)>> {
+    let claim = member.try_claim(ALL, max_messages).unwrap()?;
+    let messages = claim.messages().map(|message| (message.attempts, message.data.to_vec())).collect();
+    claim.ack();
+    Some(messages)
+}
+
+fn numbers(messages: &[(u8, Vec<u8>)]) -> Vec<u8> {
+    messages.iter().map(|(_, data)| data[0]).collect()
+}
+
+#[test]
+fn a_claim_holds_what_was_sent() {
+    let group = Group::new(1, 4096, 1);
+    let (mut publisher, mut member) = (group.publisher(0), group.member(0));
+    assert!(member.try_claim(ALL, ALL).unwrap().is_none());
+    let sent: Vec<Vec<u8>> = (0..40u8).map(|len| vec![len; len.into()]).collect();
+    publisher.send_batch(sent.iter().map(Vec::as_slice)).unwrap();
+    let claim = member.claim(ALL, ALL).unwrap();
+    assert_eq!((claim.count(), claim.ring()), (40, 0));
+    assert_eq!(claim.bytes().len(), sent.iter().map(|message| record_len(message.len())).sum::<usize>());
+    assert!(claim.messages().map(|message| message.data).eq(sent.iter()));
+    claim.ack();
+    assert!(member.try_claim(ALL, ALL).unwrap().is_none());
+}
+
+#[test]
+fn a_claim_ends_at_its_limits() {
+    let group = Group::new(1, 4096, 1);
+    let (mut publisher, mut member) = (group.publisher(0), group.member(0));
+    for number in 0..10 {
+        publisher.send(&[number; 8]).unwrap();
+    }
+    assert_eq!(numbers(&take(&mut member, 3).unwrap()), [0, 1, 2]);
+    let claim = member.claim(2 * record_len(8) + 15, ALL).unwrap();
+    assert_eq!(claim.count(), 2);
+    claim.ack();
+    let claim = member.claim(0, ALL).unwrap();
+    assert_eq!(claim.count(), 1, "one at least");
+    claim.ack();
+    assert_eq!(numbers(&take(&mut member, ALL).unwrap()), [6, 7, 8, 9]);
+}
+
+#[test]
+fn a_dropped_claim_comes_again() {
+    let group = Group::new(1, 4096, 2);
+    let (mut publisher, mut member) = (group.publisher(0), group.member(0));
+    publisher.send(b"a").unwrap();
+    drop(member.claim(ALL, ALL).unwrap());
+    publisher.send(b"b").unwrap();
+    assert_eq!(numbers(&take(&mut group.member(1), ALL).unwrap()), *b"b");
+    assert_eq!(numbers(&take(&mut member, ALL).unwrap()), *b"a");
+    assert!(group.control(0).is_drained());
+}
+
+#[test]
+fn records_go_over_the_end_of_the_ring() {
+    let group = Group::new(1, 4096, 1);
+    let (mut publisher, mut member) = (group.publisher(0), group.member(0));
+    for number in 0..200u8 {
+        let message = vec![number; 1001 + usize::from(number)];
+        publisher.try_send(&message).unwrap();
+        assert_eq!(take(&mut member, ALL).unwrap(), [(0, message)]);
+    }
+}
+
+#[test]
+fn the_longest_message_fits_and_a_longer_one_does_not() {
+    let group = Group::new(1, 4096, 1);
+    let (mut publisher, mut member) = (group.publisher(0), group.member(0));
+    let max = publisher.max_message();
+    for _ in 0..3 {
+        publisher.send(&vec![7; max]).unwrap();
+        assert_eq!(publisher.try_send(b""), Err(PublishError::Full));
+        assert_eq!(take(&mut member, ALL).unwrap()[0].1.len(), max);
+    }
+    assert_eq!(publisher.send(&vec![7; max + 1]), Err(PublishError::TooLong { len: max + 1, max }));
+}
+
+#[test]
+fn a_loan_that_is_dropped_is_not_sent() {
+    let group = Group::new(1, 4096, 1);
+    let (mut publisher, mut member) = (group.publisher(0), group.member(0));
+    publisher.reserve(8).unwrap().fill(1);
+    assert!(take(&mut member, ALL).is_none());
+    let mut loan = publisher.reserve(3).unwrap();
+    loan.fill(2);
+    loan.send();
+    assert_eq!(take(&mut member, ALL).unwrap(), [(0, vec![2; 3])]);
+}
+
+#[test]
+fn space_is_free_once_the_oldest_is_acknowledged() {
+    let group = Group::new(1, 4096, 2);
+    let mut publisher = group.publisher(0);
+    let (mut first, mut second) = (group.member(0), group.member(1));
+    for number in 0..4 {
+        publisher.try_send(&[number; 1016]).unwrap();
+    }
+    let claim = first.claim(ALL, 1).unwrap();
+    assert_eq!(numbers(&take(&mut second, 2).unwrap()), [1, 2]);
+    assert_eq!(publisher.try_send(b"x"), Err(PublishError::Full), "the oldest is held");
+    claim.ack();
+    for _ in 0..3 {
+        publisher.try_send(&[9; 1016]).unwrap();
+    }
+    assert_eq!(publisher.try_send(b"x"), Err(PublishError::Full));
+}
+
+#[test]
+fn rings_take_turns() {
+    let group = Group::new(3, 4096, 1);
+    for ring in 0..3 {
+        let mut publisher = group.publisher(ring);
+        for _ in 0..2 {
+            publisher.send(&[ring as u8]).unwrap();
+        }
+        publisher.close();
+    }
+    let mut member = group.member(0);
+    let order: Vec<u8> = (0..6).flat_map(|_| numbers(&take(&mut member, 1).unwrap())).collect();
+    assert_eq!(order, [0, 1, 2, 0, 1, 2]);
+    assert_eq!(member.claim(ALL, ALL).unwrap_err(), ClaimError::Closed);
+}
+
+#[test]
+fn closed_is_reported_once_everything_is_acknowledged() {
+    let group = Group::new(1, 4096, 2);
+    let mut publisher = group.publisher(0);
+    publisher.send(b"a").unwrap();
+    publisher.close();
+    assert!(matches!(
+        Publisher::open(&group.rings[0], &group.bell, WaitMode::Block, Interrupt::new()),
+        Err(OpenError::Closed)
+    ));
+    let (mut first, mut second) = (group.member(0), group.member(1));
+    let claim = first.claim(ALL, ALL).unwrap();
+    assert!(second.try_claim(ALL, ALL).unwrap().is_none(), "the first may still die");
+    within_patience(|| {
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| second.claim(ALL, ALL).unwrap_err());
+            claim.ack();
+            assert_eq!(waiting.join().unwrap(), ClaimError::Closed);
+        });
+    });
+    assert_eq!(first.try_claim(ALL, ALL).unwrap_err(), ClaimError::Closed);
+}
+
+#[test]
+fn a_ring_closed_by_the_supervisor_takes_no_more() {
+    let group = Group::new(1, 4096, 1);
+    let (mut publisher, mut member) = (group.publisher(0), group.member(0));
+    publisher.send(&[1; 4000]).unwrap();
+    within_patience(|| {
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| publisher.send(&[2; 4000]));
+            group.control(0).close();
+            assert_eq!(waiting.join().unwrap(), Err(PublishError::Closed));
+        });
+    });
+    assert_eq!(take(&mut member, ALL).unwrap().len(), 1);
+    assert_eq!(member.try_claim(ALL, ALL).unwrap_err(), ClaimError::Closed);
+}
+
+#[test]
+fn a_new_publisher_goes_on() {
+    let group = Group::new(1, 4096, 1);
+    let mut member = group.member(0);
+    for number in 0..100 {
+        let mut publisher = group.publisher(0);
+        publisher.send(&[number; 500]).unwrap();
+        publisher.reserve(100).unwrap().fill(99);
+        drop(publisher);
+        assert_eq!(numbers(&take(&mut member, ALL).unwrap()), [number]);
+    }
+}
+
+#[test]
+fn what_a_dead_member_held_goes_back_one_at_a_time_first() {
+    let group = Group::new(1, 4096, 2);
+    let mut publisher = group.publisher(0);
+    for number in 0..6 {
+        publisher.send(&[number]).unwrap();
+    }
+    let mut dead = group.member(0);
+    dead.claim(ALL, 4).unwrap().progress(1);
+    drop(dead);
+    assert!(matches!(group.try_member(0), Err(OpenError::NotRecovered { member: 0 })));
+    let recovered = group.control(0).recover(0, Recovery::Return);
+    assert_eq!((recovered.returned, recovered.discarded), (3, 0));
+    assert_eq!(group.control(0).recover(0, Recovery::Return).returned, 0, "only once");
+
+    let mut member = group.member(1);
+    assert_eq!(take(&mut member, ALL).unwrap(), [(1, vec![1])], "it may have died of this one");
+    assert_eq!(take(&mut member, ALL).unwrap(), [(0, vec![2]), (0, vec![3])]);
+    assert_eq!(take(&mut group.member(0), ALL).unwrap(), [(0, vec![4]), (0, vec![5])]);
+    assert!(group.control(0).is_drained());
+    assert_eq!(group.control(0).depth(), Default::default());
+}
+
+#[test]
+fn attempts_are_counted() {
+    let group = Group::new(1, 4096, 1);
+    group.publisher(0).send(&[7]).unwrap();
+    for attempts in 0..300u32 {
+        let mut member = group.member(0);
+        let claim = member.claim(ALL, ALL).unwrap();
+        assert_eq!(claim.messages().next().unwrap().attempts, attempts.min(255) as u8);
+        drop(member);
+        assert_eq!(group.control(0).recover(0, Recovery::Return).returned, 1);
+    }
+}
+
+#[test]
+fn discarded_messages_are_counted() {
+    let group = Group::new(1, 4096, 1);
+    let mut publisher = group.publisher(0);
+    publisher.send_batch([&b"a"[..], b"b", b"c"]).unwrap();
+    let mut dead = group.member(0);
+    dead.claim(ALL, ALL).unwrap().progress(1);
+    drop(dead);
+    assert_eq!(group.control(0).recover(0, Recovery::Discard).discarded, 2);
+    assert_eq!(group.control(0).counters().discarded, 2);
+    assert!(group.control(0).is_drained());
+    assert!(take(&mut group.member(0), ALL).is_none());
+}
+
+#[test]
+fn a_member_that_dies_again_and_again_loses_nothing() {
+    let group = Group::new(1, 4096, 2);
+    let mut publisher = group.publisher(0);
+    let mut held = group.member(1);
+    for number in 0..20 {
+        publisher.send(&[number]).unwrap();
+        let mut dead = group.member(0);
+        drop(dead.claim(ALL, ALL).unwrap());
+        drop(dead);
+        group.control(0).recover(0, Recovery::Return);
+        if number == 9 {
+            // Another takes what the dead one left, and keeps it.
+            drop(held.try_claim(ALL, ALL).unwrap().unwrap());
+        }
+    }
+    let mut member = group.member(0);
+    let mut seen: Vec<u8> = std::iter::from_fn(|| take(&mut member, ALL)).flat_map(|taken| numbers(&taken)).collect();
+    seen.extend(numbers(&take(&mut held, ALL).unwrap()));
+    seen.sort_unstable();
+    assert_eq!(seen, (0..20).collect::<Vec<u8>>());
+    assert!(group.control(0).is_drained());
+}
+
+#[test]
+fn the_oldest_is_dropped_for_the_newest() {
+    let group = Group::new(1, 4096, 1);
+    let (mut publisher, mut member) = (group.publisher(0), group.member(0));
+    let mut older = 0;
+    for number in 0..100u8 {
+        let dropped = publisher.send_dropping_oldest(&[number; 1000]).unwrap();
+        assert!(!dropped.this);
+        older += dropped.older;
+    }
+    assert_eq!(older, 96);
+    assert_eq!(group.control(0).counters().dropped, 96);
+    assert_eq!(numbers(&take(&mut member, ALL).unwrap()), [96, 97, 98, 99]);
+}
+
+#[test]
+fn what_is_claimed_is_not_dropped() {
+    let group = Group::new(1, 4096, 1);
+    let (mut publisher, mut member) = (group.publisher(0), group.member(0));
+    publisher.send(&[0; 1000]).unwrap();
+    let claim = member.claim(ALL, ALL).unwrap();
+    let dropped: Vec<bool> =
+        (1..=10).map(|number| publisher.send_dropping_oldest(&[number; 1000]).unwrap().this).collect();
+    assert_eq!(dropped.iter().filter(|this| **this).count(), 7);
+    assert_eq!(claim.messages().next().unwrap().data, [0; 1000]);
+    claim.ack();
+    let left = numbers(&take(&mut member, ALL).unwrap());
+    assert_eq!(left, [2, 3], "the newer half");
+}
+
+#[test]
+fn counters_tell_what_became_of_messages() {
+    let group = Group::new(1, 4096, 1);
+    let (mut publisher, mut member) = (group.publisher(0), group.member(0));
+    publisher.send_batch([&[1; 10][..], &[2; 20], &[3; 30]]).unwrap();
+    take(&mut member, 2).unwrap();
+    let counters = group.control(0).counters();
+    assert_eq!((counters.published, counters.published_bytes), (3, 60));
+    assert_eq!((counters.acked, counters.acked_bytes), (2, 30));
+    let depth = group.control(0).depth();
+    assert_eq!((depth.messages, depth.bytes), (1, 40));
+}
+
+#[test]
+fn an_interrupt_ends_waiting() {
+    for wait in [WaitMode::Spin, WaitMode::Adaptive, WaitMode::Block] {
+        let group = Group { wait, ..Group::new(1, 4096, 1) };
+        let (mut publisher, mut member) = (group.publisher(0), group.member(0));
+        within_patience(|| {
+            thread::scope(|scope| {
+                let claiming = scope.spawn(|| member.claim(ALL, ALL).map(drop));
+                thread::sleep(Duration::from_millis(5));
+                group.interrupt.set();
+                assert_eq!(claiming.join().unwrap(), Err(ClaimError::Interrupted));
+                group.interrupt.clear();
+                publisher.send(&[0; 4000]).unwrap();
+                let sending = scope.spawn(|| publisher.send(&[0; 4000]));
+                thread::sleep(Duration::from_millis(5));
+                group.interrupt.set();
+                assert_eq!(sending.join().unwrap(), Err(PublishError::Interrupted));
+            });
+        });
+        assert!(member.claim(ALL, ALL).is_err());
+        assert!(take(&mut member, ALL).is_some(), "trying does not look at it");
+    }
+}
+
+/// Several publishers and members, rings that are often full and often empty: each message comes
+/// once, each publisher's in order to each member.
+#[test]
+fn each_message_goes_to_one_member_in_order() {
+    for wait in [WaitMode::Adaptive, WaitMode::Block] {
+        within_patience(|| compete(&Group { wait, ..Group::new(2, 4096, 3) }, 20_000));
+    }
+}
+
+fn compete(group: &Group, count: u32) {
+    let seen = thread::scope(|scope| {
+        for ring in 0..group.rings.len() {
+            let mut publisher = group.publisher(ring);
+            scope.spawn(move || {
+                for number in 0..count {
+                    let message = [ring as u32, number].map(u32::to_le_bytes).concat();
+                    publisher.send(&message.repeat(1 + number as usize % 9)).unwrap();
+                }
+                publisher.close();
+            });
+        }
+        let members: Vec<_> = (0..3).map(|index| group.member(index)).collect();
+        let members: Vec<_> = members.into_iter().map(|member| scope.spawn(|| collect(member))).collect();
+        members.into_iter().flat_map(|member| member.join().unwrap()).collect::<Vec<_>>()
+    });
+    let mut seen = seen;
+    seen.sort_unstable();
+    let all = (0..group.rings.len() as u32).flat_map(|ring| (0..count).map(move |number| (ring, number)));
+    assert!(seen.into_iter().eq(all));
+}
+
+fn collect(mut member: Member) -> Vec<(u32, u32)> {
+    let mut seen = Vec::new();
+    let mut last = [None; 2];
+    let mut turn = 0;
+    loop {
+        turn += 1;
+        let claim = match member.claim(600, 1 + turn % 7) {
+            Ok(claim) => claim,
+            Err(ClaimError::Closed) => return seen,
+            Err(error) => panic!("{error}"),
+        };
+        for message in claim.messages() {
+            let word = |at: usize| u32::from_le_bytes(message[at..at + 4].try_into().unwrap());
+            let (ring, number) = (word(0), word(4));
+            assert_eq!(message.len(), 8 * (1 + number as usize % 9));
+            assert!(last[ring as usize].replace(number) < Some(number));
+            seen.push((ring, number));
+        }
+        claim.ack();
+    }
+}
