@@ -1,5 +1,8 @@
 //! The command line, as parsed; what it means is decided by each command.
 
+#[cfg(feature = "flow")]
+mod flow;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,6 +11,9 @@ use estafette_measure::case::{Load, Pattern, Payload, PayloadKind, Place};
 use estafette_measure::spec::{Runtime, Wait};
 use estafette_measure::suite::Profile;
 use estafette_measure::units;
+
+#[cfg(feature = "flow")]
+pub(crate) use self::flow::{Flow, FlowCheck, FlowCommand, FlowNew};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -40,6 +46,9 @@ pub(crate) enum Command {
     Doctor(Doctor),
     /// Compare two records of the same machine
     Compare(Compare),
+    /// Check pipelines of WASM functions, and begin new ones
+    #[cfg(feature = "flow")]
+    Flow(Flow),
 }
 
 #[derive(Debug, clap::Args)]

@@ -69,6 +69,8 @@ pub fn main(registry: Registry) -> ExitCode {
         Command::List(list) => command::list::run(&registry, list),
         Command::Doctor(doctor) => command::doctor::run(&registry, doctor),
         Command::Compare(compare) => command::compare::run(compare),
+        #[cfg(feature = "flow")]
+        Command::Flow(flow) => command::flow::run(flow),
     };
     let exit = result.unwrap_or_else(|error| {
         tell(&format!("estafette: {}", with_remedy(&format!("{error:#}"))));

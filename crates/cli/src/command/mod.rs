@@ -3,6 +3,8 @@
 pub(crate) mod bench;
 pub(crate) mod compare;
 pub(crate) mod doctor;
+#[cfg(feature = "flow")]
+pub(crate) mod flow;
 pub(crate) mod limits;
 pub(crate) mod list;
 pub(crate) mod ping;

@@ -4,8 +4,10 @@ use std::{env, fs};
 use jsonschema::Validator;
 
 use super::super::diagnostic::Problems;
+use super::super::fuzzing::Text;
 use super::super::validate::validate;
 use super::super::yaml::{self, Node, Scalar, ScalarKind};
+use super::super::{Options, Pipeline, check_files};
 use super::*;
 
 const PIPELINES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pipelines");
@@ -171,4 +173,50 @@ fn every_key_is_in_the_good_files() {
         let is_written = text.contains(&format!("{}:", key.name)) || object.definition == "FunctionReference";
         assert!(is_written, "{} of {} is missing in everything.yml", key.name, object.what);
     });
+}
+
+/// A function with one more key, in JSON, which YAML includes.
+fn read_with(keys: &[&str], value: Option<Value>) -> Pipeline {
+    let mut root = json!({
+        "functions": [{ "name": "f", "module": { "path": "a" }, "limits": {}, "restart": {}, "allow": {
+            "directories": [{ "host": "." }],
+        } }],
+        "sources": [
+            { "name": "file", "file": { "path": "a" }, "output": { "topics": ["t"] } },
+            { "name": "http", "http": { "listen": "127.0.0.1:80" }, "output": { "topics": ["t"] } },
+        ],
+        "sinks": [{ "name": "sink", "file": { "path": "b" }, "input": { "topic": "t" } }],
+        "topics": { "t": {} },
+    });
+    if let (Some(value), Some(place)) = (value, root.pointer_mut(keys[0])) {
+        place[keys[1]] = value;
+    }
+    let text = root.to_string();
+    let checked = check_files(Path::new("p.yml"), &Options::default(), &Text(text.as_bytes()));
+    checked.pipeline.unwrap_or_else(|| panic!("{keys:?}: {:?}", checked.diagnostics))
+}
+
+#[test]
+fn the_defaults_that_are_documented_are_the_defaults() {
+    let places = BTreeMap::from([
+        ("Function", "/functions/0"),
+        ("Limits", "/functions/0/limits"),
+        ("Restart", "/functions/0/restart"),
+        ("Grants", "/functions/0/allow"),
+        ("Directory", "/functions/0/allow/directories/0"),
+        ("FileSource", "/sources/0/file"),
+        ("Http", "/sources/1/http"),
+        ("FileSink", "/sinks/0/file"),
+        ("Topic", "/topics/t"),
+    ]);
+    let absent = read_with(&["", ""], None);
+    let mut seen = 0;
+    each_key(&PIPELINE, &mut |object, key| {
+        if key.default.is_some() {
+            let value = property(key, &mut BTreeMap::new())["default"].clone();
+            assert_eq!(read_with(&[places[object.definition], key.name], Some(value)), absent, "{}", key.name);
+            seen += 1;
+        }
+    });
+    assert!(seen >= 20, "{seen}");
 }

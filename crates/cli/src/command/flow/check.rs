@@ -1,0 +1,61 @@
+//! `flow check`: everything that is wrong with a pipeline's files.
+
+use std::path::Path;
+
+use anyhow::Result;
+use estafette_flow::config::{Checked, Diagnostic, Options, Pipeline, Severity, check};
+use serde::Serialize;
+
+use crate::args::FlowCheck;
+use crate::exit::Exit;
+use crate::{print, print_json, tell};
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Printed<'a> {
+    /// Whether the pipeline can run.
+    good: bool,
+    diagnostics: &'a [Diagnostic],
+}
+
+/// Runs `flow check`. Warnings do not fail it.
+pub(crate) fn run(args: &FlowCheck) -> Result<Exit> {
+    let Checked { pipeline, diagnostics } = check(&args.pipeline, &Options::default());
+    if args.json {
+        print_json(&Printed { good: pipeline.is_some(), diagnostics: &diagnostics })?;
+    } else {
+        for diagnostic in &diagnostics {
+            tell(&diagnostic.to_string());
+        }
+        match &pipeline {
+            Some(pipeline) => print(&format!("{} is good: {}\n", args.pipeline.display(), contents(pipeline)))?,
+            None => tell(&summary(&args.pipeline, &diagnostics)),
+        }
+    }
+    Ok(if pipeline.is_some() { Exit::Fine } else { Exit::Usage })
+}
+
+fn contents(pipeline: &Pipeline) -> String {
+    let counts = [
+        (pipeline.functions.len(), "function"),
+        (pipeline.sources.len(), "source"),
+        (pipeline.sinks.len(), "sink"),
+        (pipeline.topics.len(), "topic"),
+    ];
+    counts.map(|(count, what)| counted(count, what)).join(", ")
+}
+
+fn summary(file: &Path, diagnostics: &[Diagnostic]) -> String {
+    let count = |severity| diagnostics.iter().filter(|diagnostic| diagnostic.severity == severity).count();
+    let mut text = format!("estafette: {} in {}", counted(count(Severity::Error), "error"), file.display());
+    let warnings = count(Severity::Warning);
+    if warnings > 0 {
+        text.push_str(&format!(", and {}", counted(warnings, "warning")));
+    }
+    text
+}
+
+fn counted(count: usize, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
+}
