@@ -13,7 +13,7 @@ use estafette_measure::suite::Profile;
 use estafette_measure::units;
 
 #[cfg(feature = "flow")]
-pub(crate) use self::flow::{Flow, FlowCheck, FlowCommand, FlowNew};
+pub(crate) use self::flow::{Flow, FlowCheck, FlowCommand, FlowNew, FlowReload, FlowRun, FlowStatus, LogFormat};
 
 const EXIT_CODES: &str = "\
 Exit codes:

@@ -47,6 +47,10 @@ fn with_peers(error: String) -> anyhow::Error {
 pub fn main(registry: Registry) -> ExitCode {
     match std::env::args_os().nth(1) {
         Some(argument) if argument == child::ARGUMENT => child::serve(&registry),
+        #[cfg(feature = "flow")]
+        Some(argument) if argument == estafette_flow::host::ARGUMENT => {
+            return estafette_flow::host::serve(std::env::args_os().skip(2));
+        }
         Some(argument) if argument == tracer::ARGUMENT => tracer::serve(std::env::args_os().skip(2)),
         _ => {}
     }

@@ -4,6 +4,7 @@
 //! [`Supervisor`] runs it: each function in a process of its own, joined by rings in shared memory.
 #![deny(unsafe_code)]
 
+pub mod admin;
 pub mod config;
 mod connector;
 mod control;
@@ -15,4 +16,5 @@ pub mod host;
 pub mod status;
 mod supervisor;
 
-pub use self::supervisor::{Options, Remote, Summary, Supervisor};
+pub use self::engine::check::Inspector;
+pub use self::supervisor::{Ended, Options, Remote, Summary, Supervisor};

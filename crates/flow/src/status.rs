@@ -1,9 +1,9 @@
 //! A pipeline as it is at one moment: what its functions have done and what waits between them.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A pipeline as it is now. All counts grow from the start of the pipeline and go on over restarts.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// The pipeline's name.
     pub pipeline: String,
@@ -22,7 +22,7 @@ pub struct Status {
 }
 
 /// What a pipeline is doing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ModeStatus {
     /// Messages come in and are worked off.
@@ -35,7 +35,7 @@ pub enum ModeStatus {
 }
 
 /// A function instance.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FunctionStatus {
     /// The function's name.
     pub function: String,
@@ -74,7 +74,7 @@ pub struct FunctionStatus {
 }
 
 /// Where an instance is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PhaseStatus {
     /// It waits for a restart.
@@ -92,7 +92,7 @@ pub enum PhaseStatus {
 }
 
 /// A queue group of a topic: where messages wait.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EdgeStatus {
     /// The topic, or the name of the function whose stream it is.
     pub topic: String,
@@ -117,7 +117,7 @@ pub struct EdgeStatus {
 }
 
 /// A source, a sink or a stream.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ConnectorStatus {
     /// Its name.
     pub name: String,

@@ -1,8 +1,9 @@
 //! The arguments of `flow`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use clap::{Subcommand, ValueHint};
+use clap::{Subcommand, ValueEnum, ValueHint};
 use estafette_flow::config::Language;
 
 #[derive(Debug, clap::Args)]
@@ -13,8 +14,14 @@ pub(crate) struct Flow {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum FlowCommand {
+    /// Run a pipeline until it has done its work; Ctrl-C drains it, a second one stops it
+    Run(FlowRun),
     /// Check a pipeline: report all that is wrong, where, and what to do
     Check(FlowCheck),
+    /// Replace a function's code in a running pipeline, between two batches
+    Reload(FlowReload),
+    /// Show what a running pipeline is doing
+    Status(FlowStatus),
     /// Write a working example of a pipeline into an empty folder
     New(FlowNew),
 }
@@ -39,4 +46,72 @@ pub(crate) struct FlowNew {
     /// The language of the function: wat (needs no compiler), rust, go, c
     #[arg(long, default_value_t, value_name = "LANGUAGE")]
     pub(crate) language: Language,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct FlowRun {
+    /// The pipeline's file
+    #[arg(value_name = "PIPELINE.yml", value_hint = ValueHint::FilePath)]
+    pub(crate) pipeline: PathBuf,
+
+    /// Reload a function when the file of its module changes
+    #[arg(long)]
+    pub(crate) watch: bool,
+
+    /// How long to work off what is under way after the first Ctrl-C (0s to 24h)
+    #[arg(long, default_value = "30s", value_parser = parse_drain_timeout, value_name = "TIME")]
+    pub(crate) drain_timeout: Duration,
+
+    /// How the log on stderr is written
+    #[arg(long, value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT")]
+    pub(crate) log: LogFormat,
+
+    /// Log starts and ends of functions, too
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+
+    /// Do not draw the live view on a terminal
+    #[arg(long)]
+    pub(crate) no_view: bool,
+
+    /// At the end, print the status as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// How the log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// A line of text for each event
+    Text,
+    /// A JSON object for each event
+    Json,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct FlowReload {
+    /// The function
+    #[arg(value_name = "NAME")]
+    pub(crate) function: String,
+
+    /// The pipeline, by name or process number, where several run
+    #[arg(long, value_name = "NAME|PID")]
+    pub(crate) pipeline: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct FlowStatus {
+    /// The pipeline, by name or process number, where several run
+    #[arg(value_name = "NAME|PID")]
+    pub(crate) pipeline: Option<String>,
+
+    /// Print the status as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn parse_drain_timeout(text: &str) -> Result<Duration, String> {
+    let time: Duration =
+        humantime::parse_duration(text).map_err(|_| String::from("write a number and a unit: 30s, 5min"))?;
+    if time <= Duration::from_secs(24 * 3600) { Ok(time) } else { Err(String::from("choose 0s to 24h")) }
 }

@@ -14,7 +14,7 @@ const MAX_FILE: u64 = 256 << 20;
 /// How a function and its host talk to each other. `docs/flow-abi.md` specifies all three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Abi {
+pub(crate) enum Abi {
     /// The ABI of wasm-pipeline-throughput: a core module, one call for each message.
     Reference,
     /// A core module, one call for many messages.
@@ -25,7 +25,7 @@ pub enum Abi {
 
 impl Abi {
     /// Its name in tables and logs.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Abi::Reference => "reference",
             Abi::Batched => "batched",
@@ -36,11 +36,11 @@ impl Abi {
 
 /// What a WASM file is, as far as its exports tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Inspection {
+pub(crate) struct Inspection {
     /// The ABI it speaks.
-    pub abi: Abi,
+    pub(crate) abi: Abi,
     /// Whether it can receive messages: a sender only has a `_start`.
-    pub can_receive: bool,
+    pub(crate) can_receive: bool,
 }
 
 /// Reads a function's file. Text (`.wat`) is translated to the binary format.
@@ -48,7 +48,7 @@ pub struct Inspection {
 /// # Errors
 ///
 /// If the file cannot be read, is too large, or is not WASM.
-pub fn read(path: &Path) -> Result<Vec<u8>> {
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     let len = fs::metadata(path).with_context(|| format!("cannot read the module {}", path.display()))?.len();
     ensure!(len <= MAX_FILE, "the module {} has {len} bytes; the most is {MAX_FILE}", path.display());
     let bytes = fs::read(path).with_context(|| format!("cannot read the module {}", path.display()))?;
@@ -61,7 +61,7 @@ pub fn read(path: &Path) -> Result<Vec<u8>> {
 /// # Errors
 ///
 /// If it is not valid WASM, or its exports and imports fit none of the three ABIs: each reason, one a line.
-pub fn inspect(wasm: &[u8]) -> Result<Inspection> {
+pub(crate) fn inspect(wasm: &[u8]) -> Result<Inspection> {
     let surface = Surface::parse(wasm)?;
     if surface.is_component {
         let can_receive = surface.component_exports.iter().any(|name| name == "handle");

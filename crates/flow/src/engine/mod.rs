@@ -3,10 +3,12 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `inspect.rs` | which ABI a file speaks, and what is wrong with its exports |
+//! | `check.rs` | what `flow check` says about a module |
 //! | `cache.rs` | compiled code, kept between runs |
 //! | `wasi.rs` | what a function may use of the system: only what its pipeline grants |
 
 pub(crate) mod cache;
+pub(crate) mod check;
 pub(crate) mod inspect;
 pub(crate) mod wasi;
 

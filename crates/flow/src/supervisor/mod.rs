@@ -36,7 +36,7 @@ use anyhow::{Context, Result};
 
 use self::code::Code;
 use self::host::{Host, Received};
-use self::instance::{Ended, Instance, Phase, Verdict};
+use self::instance::{Instance, Phase, Verdict};
 use self::poll::{MAILBOX, Poll, Token};
 use crate::config::{End, Exhausted, Isolation, Pipeline, Topology};
 use crate::connector::{ConnectorEvent, Connectors};
@@ -95,7 +95,7 @@ pub(crate) enum Message {
 }
 
 /// How a pipeline ended.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
     /// What failed for good, a line each. Empty if all went well.
     pub failures: Vec<String>,
@@ -103,8 +103,22 @@ pub struct Summary {
     pub discarded: u64,
     /// How many restarts there were.
     pub restarts: u64,
-    /// Whether it was asked to end, rather than having done all of its work.
-    pub is_interrupted: bool,
+    /// Everything as it was at the end.
+    pub status: Status,
+    /// Why it ended.
+    pub ended: Ended,
+}
+
+/// Why a pipeline ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ended {
+    /// It had done all of its work.
+    #[default]
+    Finished,
+    /// It was asked to end, and has worked off what was under way.
+    Drained,
+    /// It was stopped with work under way.
+    Stopped,
 }
 
 /// A pipeline that is ready to run.
@@ -219,6 +233,7 @@ impl Supervisor {
         }
         self.hosts.clear();
         self.read_last_lines();
+        self.summary.status = self.status();
         self.summary.restarts = self.instances.iter().map(|instance| instance.restarts.total()).sum();
         Ok(self.summary)
     }
@@ -321,7 +336,7 @@ impl Supervisor {
         for at in 0..self.instances.len() {
             if matches!(self.instances[at].phase, Phase::Waiting { until } if until <= now) {
                 match self.mode {
-                    Mode::Stopping { .. } => self.finish(at, Ended::Stopped),
+                    Mode::Stopping { .. } => self.finish(at, instance::Ended::Stopped),
                     Mode::Running | Mode::Draining { .. } => self.start(at)?,
                 }
             }
@@ -459,8 +474,8 @@ impl Supervisor {
         self.recover(at);
         let name = self.instances[at].name.clone();
         let reason = match end {
-            control::End::Finished => return self.finish(at, Ended::Finished),
-            control::End::Stopped => return self.finish(at, Ended::Stopped),
+            control::End::Finished => return self.finish(at, instance::Ended::Finished),
+            control::End::Stopped => return self.finish(at, instance::Ended::Stopped),
             control::End::Trapped { reason } => {
                 self.instances[at].traps += 1;
                 reason
@@ -468,7 +483,7 @@ impl Supervisor {
             control::End::Failed { reason } => reason,
         };
         if matches!(self.mode, Mode::Stopping { .. }) {
-            return self.finish(at, Ended::Stopped);
+            return self.finish(at, instance::Ended::Stopped);
         }
         let now = Instant::now();
         match self.instances[at].restarts.next(now) {
@@ -487,7 +502,7 @@ impl Supervisor {
         tracing::error!("{failure}");
         self.summary.failures.push(failure);
         let then = function.restart.then;
-        self.finish(at, Ended::Failed);
+        self.finish(at, instance::Ended::Failed);
         if then == Exhausted::Stop {
             self.stop();
         }
@@ -513,7 +528,7 @@ impl Supervisor {
     }
 
     /// An instance has ended for good: who reads from it need not wait for more, who sends to it need not wait for space.
-    fn finish(&mut self, at: usize, ended: Ended) {
+    fn finish(&mut self, at: usize, ended: instance::Ended) {
         self.instances[at].phase = Phase::Ended(ended);
         let end = self.instances[at].end;
         self.fabric.close_outputs(&self.topology, end);
@@ -539,9 +554,9 @@ impl Supervisor {
 impl Supervisor {
     /// Ends the pipeline: drains it, or stops it if that was asked for before.
     fn end(&mut self) {
-        self.summary.is_interrupted = true;
         match self.mode {
             Mode::Running => {
+                self.summary.ended = Ended::Drained;
                 tracing::info!("draining; once more stops at once");
                 self.mode = Mode::Draining { since: Instant::now() };
                 self.connectors.stop_sources();
@@ -561,6 +576,7 @@ impl Supervisor {
         if matches!(self.mode, Mode::Stopping { .. }) {
             return;
         }
+        self.summary.ended = Ended::Stopped;
         self.mode = Mode::Stopping { since: Instant::now() };
         self.connectors.stop();
         for at in 0..self.instances.len() {
@@ -570,7 +586,7 @@ impl Supervisor {
 
     fn stop_instance(&mut self, at: usize) {
         match self.instances[at].phase {
-            Phase::Waiting { .. } => self.finish(at, Ended::Stopped),
+            Phase::Waiting { .. } => self.finish(at, instance::Ended::Stopped),
             Phase::Starting { host } | Phase::Running { host } => {
                 let _ = self.hosts[&host].send(&Request::Stop { instance: self.instances[at].id }, &[]);
             }

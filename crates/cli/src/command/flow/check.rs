@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
+use estafette_flow::Inspector;
 use estafette_flow::config::{Checked, Diagnostic, Options, Pipeline, Severity, check};
 use serde::Serialize;
 
@@ -20,7 +21,8 @@ struct Printed<'a> {
 
 /// Runs `flow check`. Warnings do not fail it.
 pub(crate) fn run(args: &FlowCheck) -> Result<Exit> {
-    let Checked { pipeline, diagnostics } = check(&args.pipeline, &Options::default());
+    let options = Options { inspector: Some(&Inspector), ..Options::default() };
+    let Checked { pipeline, diagnostics } = check(&args.pipeline, &options);
     if args.json {
         print_json(&Printed { good: pipeline.is_some(), diagnostics: &diagnostics })?;
     } else {

@@ -2,6 +2,10 @@
 
 mod check;
 mod new;
+mod reload;
+mod run;
+mod screen;
+mod view;
 
 use anyhow::Result;
 
@@ -13,5 +17,8 @@ pub(crate) fn run(args: &Flow) -> Result<Exit> {
     match &args.command {
         FlowCommand::Check(args) => check::run(args),
         FlowCommand::New(args) => new::run(args),
+        FlowCommand::Run(args) => run::run(args),
+        FlowCommand::Reload(args) => reload::reload(args),
+        FlowCommand::Status(args) => reload::status(args),
     }
 }

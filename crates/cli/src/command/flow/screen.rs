@@ -1,0 +1,91 @@
+//! Stderr, shared by the log, whose lines scroll, and the live view beneath it, which is drawn over and over.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::args::LogFormat;
+
+/// Stderr and what is drawn at its end.
+#[derive(Debug)]
+pub(crate) struct Screen {
+    is_terminal: bool,
+    drawn: Mutex<String>,
+}
+
+/// Moves up a line and clears it.
+const ERASE_LINE: &str = "\x1b[1A\x1b[2K";
+
+impl Screen {
+    pub(crate) fn new() -> Screen {
+        Screen { is_terminal: io::stderr().is_terminal(), drawn: Mutex::new(String::new()) }
+    }
+
+    /// Whether somebody looks at it.
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.is_terminal
+    }
+
+    /// Replaces what is drawn. Empty takes it away.
+    pub(crate) fn draw(&self, text: &str) {
+        let mut drawn = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
+        let out = format!("{}{text}", erase(&drawn));
+        text.clone_into(&mut drawn);
+        let _ = io::stderr().write_all(out.as_bytes());
+    }
+
+    /// Writes lines above what is drawn.
+    fn log(&self, lines: &[u8]) -> io::Result<()> {
+        let drawn = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut out = erase(&drawn).into_bytes();
+        out.extend_from_slice(lines);
+        out.extend_from_slice(drawn.as_bytes());
+        io::stderr().write_all(&out)
+    }
+}
+
+fn erase(drawn: &str) -> String {
+    ERASE_LINE.repeat(drawn.lines().count())
+}
+
+/// A line of the log on its way to the screen.
+pub(crate) struct Line<'a>(&'a Screen);
+
+impl Write for Line<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // A stderr that nobody reads is no reason to stop.
+        let _ = self.0.log(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The screen, as the log knows it.
+struct Log(Arc<Screen>);
+
+impl<'a> MakeWriter<'a> for Log {
+    type Writer = Line<'a>;
+
+    fn make_writer(&'a self) -> Line<'a> {
+        Line(&self.0)
+    }
+}
+
+/// Has everything that is logged go to the screen. `RUST_LOG` chooses what.
+pub(crate) fn install_log(format: LogFormat, is_verbose: bool, screen: &Arc<Screen>) {
+    let default = if is_verbose { "info,estafette_flow=debug" } else { "info" };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
+    let has_colours = screen.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let log =
+        tracing_subscriber::fmt().with_env_filter(filter).with_ansi(has_colours).with_writer(Log(Arc::clone(screen)));
+    // A second log in one process, as in tests, changes nothing.
+    let _ = match format {
+        LogFormat::Text => log.with_target(false).try_init(),
+        LogFormat::Json => log.json().try_init(),
+    };
+}
