@@ -18,6 +18,7 @@ impl<'a> Messages<'a> {
 impl<'a> Iterator for Messages<'a> {
     type Item = &'a [u8];
 
+    #[inline]
     fn next(&mut self) -> Option<&'a [u8]> {
         self.count = self.count.checked_sub(1)?;
         let (header, rest) = self.rest.split_at(HEADER);

@@ -44,6 +44,7 @@ impl Outputs<'_> {
     ///
     /// # Panics
     /// When the host refuses the message; see [`try_send`](Self::try_send).
+    #[inline]
     pub fn send(&mut self, topic: u32, data: &[u8]) {
         if let Some(range) = range_within(self.batch, data) {
             self.gather(topic, Place::Batch(range));
@@ -100,6 +101,7 @@ impl Outputs<'_> {
         arena.clear();
     }
 
+    #[inline]
     fn gather(&mut self, topic: u32, place: Place) {
         self.gathered.list.push((topic, place));
         if self.gathered.list.len() == MAX_GATHERED {
@@ -121,6 +123,7 @@ pub(crate) fn batch_handler(mut handler: impl FnMut(&[u8], &mut Outputs<'_>) + '
 }
 
 /// The range of `whole` that `part` is, if it lies in it.
+#[inline]
 fn range_within(whole: &[u8], part: &[u8]) -> Option<Range<usize>> {
     let start = abi::address(part).checked_sub(abi::address(whole))?;
     let end = start.checked_add(part.len())?;
