@@ -10,7 +10,7 @@ const CHECKSUM: u32 = 4;
 
 const tables = memory.data(8 * 1024, 8);
 
-// Table 0 is the CRC of one byte, each further table that of the one before with a zero byte behind.
+// Table 0 is the CRC of one byte, each further table that of the one before and a zero byte.
 function fillTables(): void {
   for (let byte: u32 = 0; byte < 256; byte++) {
     let crc = byte;

@@ -1,7 +1,7 @@
 // Functions for Estafette pipelines in C: the batched ABI, see docs/flow-abi.md.
 //
-// A processor defines `estafette_message` and is linked with estafette.c. A sender needs this header
-// only: it sends in `main`.
+// A processor defines `estafette_message` and is linked with estafette.c. A sender needs this
+// header only: it sends in `main`.
 #ifndef ESTAFETTE_H
 #define ESTAFETTE_H
 

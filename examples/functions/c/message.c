@@ -9,7 +9,7 @@ enum { CHECKSUM = 4 };
 
 static uint32_t tables[8][256];
 
-// Table 0 is the CRC of one byte, each further table that of the one before with a zero byte behind.
+// Table 0 is the CRC of one byte, each further table that of the one before and a zero byte.
 static void fill_tables(void) {
     for (uint32_t byte = 0; byte < 256; byte++) {
         uint32_t crc = byte;
@@ -71,7 +71,8 @@ void count(const uint8_t *message, uint32_t length) {
     if (messages++ == 0)
         start = now();
     if (length > 0 && message[0] == LAST_MARK)
-        printf("Processed %" PRIu64 " messages in %" PRIu64 " ms\n", messages, (now() - start) / 1000000);
+        printf("Processed %" PRIu64 " messages in %" PRIu64 " ms\n", messages,
+               (now() - start) / 1000000);
     else if (messages % 100000 == 0)
         printf("Processed %" PRIu64 " messages\n", messages);
     else

@@ -20,6 +20,6 @@ static void send_all(const uint8_t *message, uint32_t length, uint64_t messages)
         if (messages < per_call)
             per_call = (uint32_t)messages;
         if (estafette_send_batch(list, per_call) != ESTAFETTE_SENT)
-            fail("the host refused a message: is there an output topic, and is the message too long for it?");
+            fail("the host refused a message: is there a topic, is the message too long for it?");
     }
 }
