@@ -13,7 +13,7 @@
   ;;           512 scratch for WASI calls
   ;;          1024 the line that is printed
   ;;          4096 tables for the checksum
-  ;;         16384 the buffer for batches
+  ;;         20480 the buffer for batches
   (memory (export "memory") 1)
   (data (i32.const 0) "Processed ")
   (data (i32.const 16) " messages")
@@ -28,14 +28,14 @@
     (local.set $missing
       (i64.sub
         (i64.shr_u
-          (i64.add (i64.extend_i32_u (local.get $capacity)) (i64.const 0x13fff))
+          (i64.add (i64.extend_i32_u (local.get $capacity)) (i64.const 0x14fff))
           (i64.const 16))
         (i64.extend_i32_u (memory.size))))
     (if (i64.gt_s (local.get $missing) (i64.const 0))
       (then
         (if (i32.eq (memory.grow (i32.wrap_i64 (local.get $missing))) (i32.const -1))
           (then (return (i32.const 0))))))
-    (i32.const 16384))
+    (i32.const 20480))
 
   ;; Receives `count` records, back to back from `pointer` on.
   (func (export "estafette_batch") (param $pointer i32) (param $bytes i32) (param $count i32)
@@ -99,34 +99,40 @@
     (call $write_line (i32.const 2))
     (unreachable))
 
-  ;; CRC-32 as in zlib, eight bytes at a time: "slicing-by-8", Kounavis and Berry, 2005.
+  ;; CRC-32 as in zlib, 16 bytes at a time: "slicing-by-16", after Kounavis and Berry, 2005.
+  ;; A table has 256 entries of 4 bytes: a byte of a word is shifted to be an offset in a table.
   (func $crc32 (param $at i32) (param $length i32) (result i32)
-    (local $crc i32) (local $end i32) (local $eight i64)
+    (local $crc i32) (local $end i32)
+    (local $a i32) (local $b i32) (local $c i32) (local $d i32)
     (local.set $crc (i32.const -1))
     (local.set $end (i32.add (local.get $at) (local.get $length)))
     (block $tail
       (loop $next
         (br_if $tail
-          (i32.lt_u (i32.sub (local.get $end) (local.get $at)) (i32.const 8)))
-        (local.set $eight
-          (i64.xor (i64.load (local.get $at)) (i64.extend_i32_u (local.get $crc))))
-        (local.set $crc
-          (i32.xor
-            (i32.xor
-              (i32.xor
-                (call $entry (i32.const 7168) (local.get $eight))
-                (call $entry (i32.const 6144) (i64.shr_u (local.get $eight) (i64.const 8))))
-              (i32.xor
-                (call $entry (i32.const 5120) (i64.shr_u (local.get $eight) (i64.const 16)))
-                (call $entry (i32.const 4096) (i64.shr_u (local.get $eight) (i64.const 24)))))
-            (i32.xor
-              (i32.xor
-                (call $entry (i32.const 3072) (i64.shr_u (local.get $eight) (i64.const 32)))
-                (call $entry (i32.const 2048) (i64.shr_u (local.get $eight) (i64.const 40))))
-              (i32.xor
-                (call $entry (i32.const 1024) (i64.shr_u (local.get $eight) (i64.const 48)))
-                (call $entry (i32.const 0) (i64.shr_u (local.get $eight) (i64.const 56)))))))
-        (local.set $at (i32.add (local.get $at) (i32.const 8)))
+          (i32.lt_u (i32.sub (local.get $end) (local.get $at)) (i32.const 16)))
+        (local.set $a (i32.xor (i32.load (local.get $at)) (local.get $crc)))
+        (local.set $b (i32.load offset=4 (local.get $at)))
+        (local.set $c (i32.load offset=8 (local.get $at)))
+        (local.set $d (i32.load offset=12 (local.get $at)))
+        ;; One lookup a line. Those of $a come last, as only they wait for the CRC so far.
+        local.get $d i32.const 22 i32.shr_u i32.const 1020 i32.and i32.load offset=4096
+        local.get $d i32.const 14 i32.shr_u i32.const 1020 i32.and i32.load offset=5120 i32.xor
+        local.get $d i32.const 6 i32.shr_u i32.const 1020 i32.and i32.load offset=6144 i32.xor
+        local.get $d i32.const 2 i32.shl i32.const 1020 i32.and i32.load offset=7168 i32.xor
+        local.get $c i32.const 22 i32.shr_u i32.const 1020 i32.and i32.load offset=8192 i32.xor
+        local.get $c i32.const 14 i32.shr_u i32.const 1020 i32.and i32.load offset=9216 i32.xor
+        local.get $c i32.const 6 i32.shr_u i32.const 1020 i32.and i32.load offset=10240 i32.xor
+        local.get $c i32.const 2 i32.shl i32.const 1020 i32.and i32.load offset=11264 i32.xor
+        local.get $b i32.const 22 i32.shr_u i32.const 1020 i32.and i32.load offset=12288 i32.xor
+        local.get $b i32.const 14 i32.shr_u i32.const 1020 i32.and i32.load offset=13312 i32.xor
+        local.get $b i32.const 6 i32.shr_u i32.const 1020 i32.and i32.load offset=14336 i32.xor
+        local.get $b i32.const 2 i32.shl i32.const 1020 i32.and i32.load offset=15360 i32.xor
+        local.get $a i32.const 22 i32.shr_u i32.const 1020 i32.and i32.load offset=16384 i32.xor
+        local.get $a i32.const 14 i32.shr_u i32.const 1020 i32.and i32.load offset=17408 i32.xor
+        local.get $a i32.const 6 i32.shr_u i32.const 1020 i32.and i32.load offset=18432 i32.xor
+        local.get $a i32.const 2 i32.shl i32.const 1020 i32.and i32.load offset=19456 i32.xor
+        local.set $crc
+        (local.set $at (i32.add (local.get $at) (i32.const 16)))
         (br $next)))
     (block $done
       (loop $byte
@@ -134,19 +140,16 @@
         (local.set $crc
           (i32.xor
             (i32.shr_u (local.get $crc) (i32.const 8))
-            (call $entry (i32.const 0)
-              (i64.extend_i32_u (i32.xor (local.get $crc) (i32.load8_u (local.get $at)))))))
+            (call $entry (i32.xor (local.get $crc) (i32.load8_u (local.get $at))))))
         (local.set $at (i32.add (local.get $at) (i32.const 1)))
         (br $byte)))
     (i32.xor (local.get $crc) (i32.const -1)))
 
-  ;; The entry of the low byte of `byte` in the table at 4096 + `table`.
-  (func $entry (param $table i32) (param $byte i64) (result i32)
-    (i32.load offset=4096
-      (i32.add (local.get $table)
-        (i32.shl (i32.and (i32.wrap_i64 (local.get $byte)) (i32.const 255)) (i32.const 2)))))
+  ;; The entry of the low byte of `byte` in table 0.
+  (func $entry (param $byte i32) (result i32)
+    (i32.load offset=4096 (i32.and (i32.const 1020) (i32.shl (local.get $byte) (i32.const 2)))))
 
-  ;; Fills the eight tables of 256 entries at 4096. Table 0 is the CRC of one byte, each further
+  ;; Fills the 16 tables of 256 entries at 4096. Table 0 is the CRC of one byte, each further
   ;; table is that of the one before with a zero byte behind it.
   (func (export "_initialize")
     (local $at i32) (local $crc i32) (local $bits i32)
@@ -169,9 +172,9 @@
       (i32.store offset=4096 (local.get $at)
         (i32.xor
           (i32.shr_u (local.get $crc) (i32.const 8))
-          (call $entry (i32.const 0) (i64.extend_i32_u (local.get $crc)))))
+          (call $entry (local.get $crc))))
       (local.set $at (i32.add (local.get $at) (i32.const 4)))
-      (br_if $next (i32.lt_u (local.get $at) (i32.const 8192)))))
+      (br_if $next (i32.lt_u (local.get $at) (i32.const 16384)))))
 
   ;; ---- Printing: pieces are appended to a line, then the line is written at once. ----
 
