@@ -55,28 +55,39 @@ impl Counter {
     }
 }
 
-/// CRC-32 as in zlib, eight bytes at a time: "slicing-by-8", Kounavis and Berry, 2005.
+/// CRC-32 as in zlib, 16 bytes at a time: "slicing-by-16", after Kounavis and Berry, 2005.
 pub fn crc32(bytes: &[u8]) -> u32 {
     let mut crc = u32::MAX;
-    let mut words = bytes.chunks_exact(8);
-    for word in words.by_ref() {
-        let word = u64::from_le_bytes(word.try_into().expect("eight bytes")) ^ u64::from(crc);
-        crc = (0..8).fold(0, |crc, index| crc ^ TABLES[7 - index][(word >> (8 * index)) as usize & 0xFF]);
+    let mut blocks = bytes.chunks_exact(16);
+    for block in blocks.by_ref() {
+        let (low, high) = block.split_at(8);
+        // Only the first word waits for the CRC of the block before, so it comes last.
+        let after = crc_of_word(0, 7, word(high));
+        crc = crc_of_word(after, 15, word(low) ^ u64::from(crc));
     }
-    for byte in words.remainder() {
+    for byte in blocks.remainder() {
         crc = crc >> 8 ^ TABLES[0][(crc as u8 ^ byte) as usize];
     }
     !crc
 }
 
+fn word(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
+}
+
+/// Adds the entries of eight bytes: the first one has the table `first`, the next one that before it.
+fn crc_of_word(crc: u32, first: usize, word: u64) -> u32 {
+    (0..8).fold(crc, |crc, index| crc ^ TABLES[first - index][(word >> (8 * index)) as usize & 0xFF])
+}
+
 /// Table 0 is the CRC of one byte, each further table that of the one before with a zero byte
 /// behind it.
-static TABLES: [[u32; 256]; 8] = tables();
+static TABLES: [[u32; 256]; 16] = tables();
 
-const fn tables() -> [[u32; 256]; 8] {
-    let mut tables = [[0; 256]; 8];
+const fn tables() -> [[u32; 256]; 16] {
+    let mut tables = [[0; 256]; 16];
     let mut index = 0;
-    while index < 8 * 256 {
+    while index < 16 * 256 {
         let (table, byte) = (index / 256, index % 256);
         tables[table][byte] = if table == 0 {
             crc32_of_byte(byte as u32)
