@@ -22,11 +22,19 @@ declare -A functions=(
     [javascript]="send receive transform"
     [python]="send receive_checksum transform"
 )
+# How to get the tools of each.
+declare -A how=(
+    [rust]="rustup target add wasm32-wasip1, or Debian's packages rustc, libstd-rust-dev-wasm32 and lld"
+    [c]="Debian's packages clang, lld, wasi-libc and libclang-rt-dev-wasm32"
+    [go]="Go 1.24 or later"
+    [assemblyscript]="Node.js 20 or later and npm"
+    [javascript]="Node.js 20 or later and npm"
+    [python]="Python 3.10 or later with venv"
+)
 componentize_py=0.25.1
 
-# Each `has_LANGUAGE` tells whether its tools are here, each `how_LANGUAGE` how to get them.
+# Each `has_LANGUAGE` tells whether its tools are here.
 
-how_rust="rustup target add wasm32-wasip1, or Debian's packages rustc, libstd-rust-dev-wasm32 and lld"
 has_rust() { find_rustc >/dev/null; }
 build_rust() {
     local rustc target libs=$out/rust/libs
@@ -61,7 +69,6 @@ find_rustc() {
     return 1
 }
 
-how_c="Debian's packages clang, lld, wasi-libc and libclang-rt-dev-wasm32"
 has_c() { command -v clang && command -v wasm-ld && [ -d /usr/include/wasm32-wasi ]; } >/dev/null
 build_c() {
     local function sources
@@ -78,7 +85,6 @@ build_c() {
     done
 }
 
-how_go="Go 1.24 or later"
 has_go() { command -v go >/dev/null; }
 build_go() {
     local function mode
@@ -90,7 +96,6 @@ build_go() {
     done
 }
 
-how_assemblyscript="Node.js 20 or later and npm"
 has_assemblyscript() { command -v node && command -v npm; } >/dev/null
 build_assemblyscript() {
     local function start tools
@@ -102,7 +107,6 @@ build_assemblyscript() {
     done
 }
 
-how_javascript=$how_assemblyscript
 has_javascript() { has_assemblyscript; }
 build_javascript() {
     local function tools
@@ -123,7 +127,6 @@ npm_tools() {
     tools=$tools/node_modules/.bin
 }
 
-how_python="Python 3.10 or later with venv"
 has_python() { python3 -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; }
 build_python() {
     local function tools=$out/tools/python-$componentize_py
@@ -153,8 +156,7 @@ build() {
         fi
     fi
     if ! "has_$language"; then
-        local how=how_$language
-        echo "$language needs ${!how}" >&2
+        echo "$language needs ${how[$language]}" >&2
         return 3
     fi
     mkdir -p "$out/$language"
