@@ -1,0 +1,13 @@
+;; Gives a list whose second entry lies outside of its memory. Nothing of it may be sent.
+(module
+  (import "estafette" "send_batch" (func $send_batch (param i32 i32) (result i32)))
+  (memory (export "memory") 1)
+  ;; Topic, address, length.
+  (data (i32.const 0) "\00\00\00\00" "\00\01\00\00" "\08\00\00\00")
+  (data (i32.const 12) "\00\00\00\00" "\f0\ff\ff\ff" "\08\00\00\00")
+  (func (export "estafette_buffer") (param $capacity i32) (result i32)
+    (drop (memory.grow
+      (i32.add (i32.shr_u (local.get $capacity) (i32.const 16)) (i32.const 1))))
+    (i32.const 4096))
+  (func (export "estafette_batch") (param $pointer i32) (param $bytes i32) (param $count i32)
+    (drop (call $send_batch (i32.const 0) (i32.const 2)))))

@@ -1,0 +1,5 @@
+;; Ends by exit code 3 in `_start`.
+(module
+  (import "wasi_snapshot_preview1" "proc_exit" (func $proc_exit (param i32)))
+  (memory (export "memory") 1)
+  (func (export "_start") (call $proc_exit (i32.const 3))))

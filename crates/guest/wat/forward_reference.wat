@@ -1,0 +1,18 @@
+;; Passes each message on to output topic 0; the reference's ABI.
+(module
+  (import "io" "send_message_to_topic_idx" (func $send_message (param i32 i32 i32)))
+
+  ;; The buffer for a message is 1 MiB at 4096.
+  (memory (export "memory") 17)
+
+  ;; Runs once, before the first message: there is nothing to prepare.
+  (func (export "_start"))
+
+  ;; The address of a buffer of 1 MiB, into which the host writes a message.
+  (func (export "buffer_pointer") (result i32)
+    (i32.const 4096))
+
+  ;; Receives one message.
+  (func (export "on_message") (param $pointer i32) (param $length i32)
+    (call $send_message (i32.const 0) (local.get $pointer) (local.get $length)))
+)

@@ -1,0 +1,3 @@
+module functions
+
+go 1.24

@@ -1,0 +1,53 @@
+// Package message is what the functions of this folder share: the checksum of a message, and the
+// count of messages.
+package message
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"time"
+)
+
+// The first byte of each message but the last, and of the last one.
+const (
+	Mark     = 'S'
+	LastMark = 'F'
+)
+
+const checksum = 4
+
+// SetMark writes the mark to the first byte. It writes the CRC-32 of all but the last four bytes to
+// those, little-endian; a message of less than five bytes has no checksum.
+func SetMark(message []byte, mark byte) {
+	message[0] = mark
+	if content := len(message) - checksum; content > 0 {
+		binary.LittleEndian.PutUint32(message[content:], crc32.ChecksumIEEE(message[:content]))
+	}
+}
+
+// HasChecksum tells whether a message ends with the checksum of what is before it.
+func HasChecksum(message []byte) bool {
+	content := len(message) - checksum
+	return content > 0 && binary.LittleEndian.Uint32(message[content:]) == crc32.ChecksumIEEE(message[:content])
+}
+
+// Counter counts messages.
+type Counter struct {
+	Messages uint64
+	start    time.Time
+}
+
+// Count counts a message. It prints the count each 100,000, and count and time at the last message.
+func (counter *Counter) Count(message []byte) {
+	if counter.Messages == 0 {
+		counter.start = time.Now()
+	}
+	counter.Messages++
+	if len(message) > 0 && message[0] == LastMark {
+		ms := time.Since(counter.start).Milliseconds()
+		fmt.Printf("Processed %d messages in %d ms\n", counter.Messages, ms)
+	} else if counter.Messages%100_000 == 0 {
+		fmt.Printf("Processed %d messages\n", counter.Messages)
+	}
+}

@@ -1,0 +1,11 @@
+// Passes each message on to output topic 0 in upper case.
+
+export function start() {}
+
+export function handle(messages) {
+  return messages.map((message) => ({ topic: 0, data: message.map(upperCase) }));
+}
+
+function upperCase(letter) {
+  return letter >= 0x61 && letter <= 0x7a ? letter - 0x20 : letter;
+}
