@@ -1,6 +1,7 @@
 //! Pipelines of WASM functions that are joined by topics.
 //!
-//! A YAML file names functions, sources, sinks and the topics between them. [`config`] reads and checks it.
+//! A YAML file names functions, sources, sinks and the topics between them. [`config`] reads and
+//! checks it.
 #![forbid(unsafe_code)]
 
 pub mod config;
