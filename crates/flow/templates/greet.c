@@ -36,8 +36,8 @@ uint32_t estafette_buffer(uint32_t capacity) {
     return input;
 }
 
-// The host has written `count` messages there: each is its length in 4 bytes, 4 bytes to be ignored, and its bytes,
-// filled up to a multiple of 8.
+// The host has written `count` messages there: each is its length in 4 bytes, 4 bytes to be ignored,
+// and its bytes, filled up to a multiple of 8.
 __attribute__((export_name("estafette_batch")))
 void estafette_batch(const uint8_t *record, uint32_t length, uint32_t count) {
     (void)length;

@@ -29,8 +29,8 @@ func estafetteBuffer(capacity uint32) uint32 {
 	return uint32(uintptr(unsafe.Pointer(&buffer[0])))
 }
 
-// The host has written `count` messages to the buffer: each is its length in 4 bytes, 4 bytes to be ignored, and its
-// bytes, filled up to a multiple of 8.
+// The host has written `count` messages to the buffer: each is its length in 4 bytes, 4 bytes to be
+// ignored, and its bytes, filled up to a multiple of 8.
 //
 //go:wasmexport estafette_batch
 func estafetteBatch(pointer, length, count uint32) {

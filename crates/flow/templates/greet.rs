@@ -34,8 +34,8 @@ pub extern "C" fn estafette_buffer(capacity: usize) -> *mut u64 {
     buffer.as_mut_ptr()
 }
 
-/// The host has written `count` messages there: each is its length in 4 bytes, 4 bytes to be ignored, and its bytes,
-/// filled up to a multiple of 8.
+/// The host has written `count` messages there: each is its length in 4 bytes, 4 bytes to be
+/// ignored, and its bytes, filled up to a multiple of 8.
 #[no_mangle]
 pub extern "C" fn estafette_batch(pointer: *const u8, length: usize, count: usize) {
     // SAFETY: the host names bytes of the buffer, which nobody changes during this call.

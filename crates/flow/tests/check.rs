@@ -1,5 +1,5 @@
-//! The files of `tests/pipelines` through the public API. Beside each file of `bad/` lie the findings that it must come to,
-//! and beside those of `good/` that have any, the warnings.
+//! The files of `tests/pipelines` through the public API. Beside each file of `bad/` lie the
+//! findings that it must come to, and beside those of `good/` that have any, the warnings.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! What holds of every pipeline that the check accepts: what is written is what is read, and each message reaches each
-//! queue of its topic once.
+//! What holds of every pipeline that the check accepts: what is written is what is read, and each
+//! message reaches each queue of its topic once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

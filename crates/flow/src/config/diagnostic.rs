@@ -23,7 +23,8 @@ impl Display for Severity {
     }
 }
 
-/// One finding in a pipeline's files. Printed as `pipeline.yml:12:5: error: what` and a line `  help: remedy`.
+/// One finding in a pipeline's files. Printed as `pipeline.yml:12:5: error: what is wrong`, and in
+/// a second line `help: remedy`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Diagnostic {
     /// The file, as the command or the file that refers to it names it.
@@ -91,7 +92,8 @@ impl Problems {
         self.found.push((at, Severity::Error, message.into(), help.into()));
     }
 
-    /// Notes that an error leaves open who reads and writes which topic: nobody can say then who does not.
+    /// Notes that an error leaves open who reads and writes which topic: nobody can say then who
+    /// does not.
     pub(super) fn hide_wiring(&mut self) {
         self.hides_wiring = true;
     }

@@ -22,9 +22,11 @@ pub struct Function {
     pub stream: Option<Stream>,
     /// The topic that feeds a processor. One without is a sender, whose work is its start function.
     pub input: Option<Input>,
-    /// The topics it may send to. The guest names them by their index here; one topic may have several indexes.
+    /// The topics it may send to. The guest names them by their index here; one topic may have
+    /// several indexes.
     pub output: Vec<String>,
-    /// How many instances run, 1 to [`Function::MAX_REPLICAS`]; 1 by default. They compete for the messages.
+    /// How many instances run, 1 to [`Function::MAX_REPLICAS`]; 1 by default. They compete for the
+    /// messages.
     pub replicas: u32,
     /// Where an instance runs.
     pub isolation: Isolation,
@@ -39,8 +41,8 @@ pub struct Function {
 }
 
 impl Function {
-    /// The most instances of a function, and of members in a queue group: a ring names a member by one byte, and two values
-    /// of it are taken.
+    /// The most instances of a function, and of members in a queue group: a ring names a member by
+    /// one byte, and two values of it are taken.
     pub const MAX_REPLICAS: u32 = 254;
 }
 
@@ -59,7 +61,8 @@ pub enum FunctionKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stream {
-    /// A WebSocket server to connect to. Each text or binary message is one message for the function.
+    /// A WebSocket server to connect to. Each text or binary message is one message for the
+    /// function.
     Websocket {
         /// `ws://` or `wss://`, a host, and maybe a port and a path.
         url: String,
@@ -122,7 +125,8 @@ pub enum Wait {
 pub struct Limits {
     /// The size of its linear memory, in bytes; 256 MiB by default. Growing beyond fails.
     pub memory: u64,
-    /// The longest time without a call to the host, after which it is taken for an endless loop; 5 s by default.
+    /// The longest time without a call to the host; 5 s by default. Longer ones are taken for an
+    /// endless loop.
     pub call: Duration,
 }
 
@@ -170,8 +174,8 @@ pub enum Exhausted {
     Continue,
 }
 
-/// What an instance may see and do outside of its memory. Clocks and random numbers are granted by default, as the
-/// reference's functions use them without asking; nothing else is.
+/// What an instance may see and do outside of its memory. Clocks and random numbers are granted by
+/// default, as the reference's functions use them without asking; nothing else is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Grants {
     /// Its environment variables. It sees no others.

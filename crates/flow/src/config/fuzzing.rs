@@ -1,5 +1,5 @@
-//! What must hold of a check, whatever a pipeline's file holds: a function that panics where it does not. A test here calls
-//! it with some thousand files; `fuzz/` looks for worse ones.
+//! What must hold of a check, whatever a pipeline's file holds: a function that panics where it
+//! does not. A test here calls it with some thousand files; `fuzz/` looks for worse ones.
 
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
@@ -28,7 +28,8 @@ impl Files for Text<'_> {
     }
 }
 
-/// A check of any bytes comes to an end, says where everything is, and passes nothing that cannot be run.
+/// A check of any bytes comes to an end, says where everything is, and passes nothing that cannot
+/// be run.
 pub fn pipeline(input: &[u8]) {
     let Checked { pipeline, diagnostics } = check_files(Path::new("p.yml"), &Options::default(), &Text(input));
     assert!(diagnostics.len() <= 201);
@@ -77,8 +78,8 @@ fn assert_runnable(pipeline: &Pipeline) {
     }
 }
 
-/// Groups, rings and producers refer to each other, each end is in one group at most, and there is one ring for a producer
-/// and a group.
+/// Groups, rings and producers refer to each other, each end is in one group at most, and there is
+/// one ring for a producer and a group.
 pub(super) fn assert_consistent(topology: &Topology) {
     for (index, ring) in topology.rings.iter().enumerate() {
         let group = &topology.groups[ring.group];

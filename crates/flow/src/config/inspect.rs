@@ -5,9 +5,11 @@ use std::path::Path;
 use super::diagnostic::Severity;
 use super::function::Function;
 
-/// Looks into a function's module for exports and imports that do not fit. The engine implements it.
+/// Looks into a function's module for exports and imports that do not fit. The engine implements
+/// it.
 pub trait ModuleInspector {
-    /// What is wrong with the module for this function. The check puts it at the function's `module.path`.
+    /// What is wrong with the module for this function. The check puts it at the function's
+    /// `module.path`.
     fn inspect(&self, module: &Path, function: &Function) -> Vec<Finding>;
 }
 

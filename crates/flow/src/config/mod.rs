@@ -1,21 +1,24 @@
 //! The files of a pipeline: what they may say, and what it means.
 //!
-//! [`check()`] reads them and reports everything that is wrong at once. [`Pipeline`] is what they say, with all defaults;
-//! [`Topology`] is what has to be created for it.
+//! [`check()`] reads them and reports everything that is wrong at once. [`Pipeline`] is what they
+//! say, with all defaults; [`Topology`] is what has to be created for it.
 //!
 //! # Two shapes
-//! A pipeline is one file, or, as the reference has it, a list whose entries (`name`, `config`) refer to functions' own
-//! files. Both may be mixed: an entry with `config` beside one without.
+//! A pipeline is one file, or, as the reference has it, a list whose entries (`name`, `config`)
+//! refer to functions' own files. Both may be mixed: an entry with `config` beside one without.
 //!
 //! # Paths
-//! - A path in the pipeline's own file begins in the folder of that file, so a pipeline runs from anywhere.
-//! - The path `config` of a list's entry, and the module's path in a function's own file, begin in the working folder, as
-//!   the reference has it. If nothing is there, they begin in the folder of the file that says them.
+//! - A path in the pipeline's own file begins in the folder of that file, so a pipeline runs from
+//!   anywhere.
+//! - The path `config` of a list's entry, and the module's path in a function's own file, begin in
+//!   the working folder, as the reference has it. If nothing is there, they begin in the folder of
+//!   the file that says them.
 //!
 //! # Queues
-//! Readers of a topic that name the same `queue` compete for its messages. Each queue gets every message. Readers without a
-//! queue compete, sinks included: the reference's README says so, though its code copies to each. `queue: each` asks for a
-//! copy; the replicas of a function compete for it.
+//! Readers of a topic that name the same `queue` compete for its messages. Each queue gets every
+//! message. Readers without a queue compete, sinks included: the reference's README says so, though
+//! its code copies to each. `queue: each` asks for a copy; the replicas of a function compete for
+//! it.
 
 mod diagnostic;
 mod draft;
@@ -63,7 +66,8 @@ use files::{Disk, Files};
 /// How to check.
 #[derive(Clone, Default)]
 pub struct Options<'a> {
-    /// The folder that the reference's paths begin in. Empty stands for that of the process.
+    /// The folder that the reference's paths begin in. Empty, the default, stands for that of the
+    /// process.
     pub working_folder: PathBuf,
     /// Who looks into modules. Without one only their presence is checked.
     pub inspector: Option<&'a dyn ModuleInspector>,
@@ -85,8 +89,8 @@ impl Checked {
     }
 }
 
-/// Reads and checks a pipeline: its file, the files it refers to, and that its modules are there. Reports everything that
-/// is wrong at once, at most 200 findings. Files are read up to 1 MiB each.
+/// Reads and checks a pipeline: its file, the files it refers to, and that its modules are there.
+/// Reports everything that is wrong at once, at most 200 findings. Files are read up to 1 MiB each.
 pub fn check(path: &Path, options: &Options) -> Checked {
     check_files(path, options, &Disk)
 }

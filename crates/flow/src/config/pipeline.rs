@@ -10,7 +10,8 @@ use super::sink::Sink;
 use super::source::Source;
 use super::topic::Topic;
 
-/// A pipeline as its files describe it. Every path in it is ready for use: absolute, or relative to the working folder.
+/// A pipeline as its files describe it. Every path in it is ready for use: absolute, or relative to
+/// the working folder of the process that checked it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Pipeline {
     /// The name of the pipeline's file without its extension.
@@ -21,9 +22,11 @@ pub struct Pipeline {
     pub functions: Vec<Function>,
     /// The sources, in the order of the file. No two share a name, nor do a source and a function.
     pub sources: Vec<Source>,
-    /// The sinks, in the order of the file. No two share a name, nor do a sink and a source or function.
+    /// The sinks, in the order of the file. No two share a name, nor do a sink and a source or
+    /// function.
     pub sinks: Vec<Sink>,
-    /// Every topic that anyone reads or writes, by name. One that `topics:` leaves out has the defaults.
+    /// Every topic that anyone reads or writes, by name. One that `topics:` leaves out has the
+    /// defaults.
     pub topics: BTreeMap<String, Topic>,
 }
 

@@ -1,5 +1,5 @@
-//! Makes the model of trees that have been validated. What was reported as wrong there is left at its default here, so that
-//! all other findings about it are reported too.
+//! Makes the model of trees that have been validated. What was reported as wrong there is left at
+//! its default here, so that all other findings about it are reported too.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,8 +19,8 @@ use super::yaml::{Entry, Node, Value};
 pub(super) enum Base<'a> {
     /// In the folder of the file itself: what a pipeline's file says in place.
     File(&'a Path),
-    /// In the working folder, as the reference has it, or in the folder of the file if nothing is there: what a function's
-    /// own file says, and the paths of such files.
+    /// In the working folder, as the reference has it, or in the folder of the file if nothing is
+    /// there: what a function's own file says, and the paths of such files.
     Working { working: &'a Path, file: &'a Path, files: &'a dyn Files },
 }
 
@@ -40,6 +40,7 @@ impl Base<'_> {
     /// The path of a folder, or of a file that need not exist.
     fn resolve_any(&self, path: &str) -> PathBuf {
         match self {
+            _ if path.is_empty() => PathBuf::new(),
             Base::File(folder) => folder.join(path),
             Base::Working { working, .. } => working.join(path),
         }
@@ -210,7 +211,7 @@ fn layout(part: Part) -> Layout {
 }
 
 fn path(part: Part, base: &Base) -> PathBuf {
-    base.resolve_any(part.get("path").text().unwrap_or_default())
+    part.get("path").text().map_or_else(PathBuf::new, |path| base.resolve_any(path))
 }
 
 pub(super) fn source(node: &Node, base: &Base) -> Source {

@@ -1,4 +1,5 @@
-//! The rules that no single value can break: names, feeds, queues and topics that do not fit together.
+//! The rules that no single value can break: names, feeds, queues and topics that do not fit
+//! together.
 
 mod topics;
 
@@ -10,7 +11,7 @@ use super::draft::{Draft, Drafts};
 use super::files::Files;
 use super::function::{Function, FunctionKind, Input, Queue};
 use super::inspect::ModuleInspector;
-use super::source::SourceKind;
+use super::source::{Source, SourceKind};
 use super::topology::MAX_MEMBERS;
 use super::value;
 
@@ -22,7 +23,8 @@ pub(super) fn apply(drafts: &Drafts, files: &dyn Files, inspector: Option<&dyn M
         restart(draft, found);
         module(draft, files, inspector, found);
     }
-    sources(drafts, found);
+    drafts.sources.iter().for_each(|draft| source_file(draft, files, found));
+    shared_sources(drafts, found);
     queues(drafts, found);
     topics::apply(drafts, found);
 }
@@ -104,8 +106,17 @@ fn shown(path: &Path) -> String {
     quoted(&path.display().to_string())
 }
 
+/// A file that is to be read may still be made, so one that is missing is a warning.
+fn source_file(draft: &Draft<Source>, files: &dyn Files, found: &mut Problems) {
+    let SourceKind::File { path, .. } = &draft.item.kind else { return };
+    if !path.as_os_str().is_empty() && !files.is_file(path) {
+        let help = format!("make it before the pipeline runs, or correct the path; {}", draft.paths);
+        found.warning(draft.at(&["file", "path"]), format!("there is no file at {}", shown(path)), help);
+    }
+}
+
 /// Two sources cannot share the standard input, or an address and a path.
-fn sources(drafts: &Drafts, found: &mut Problems) {
+fn shared_sources(drafts: &Drafts, found: &mut Problems) {
     let mut stdin = None;
     let mut served = BTreeMap::new();
     for draft in &drafts.sources {

@@ -26,7 +26,8 @@ impl Language {
     /// All languages.
     pub const ALL: [Language; 4] = [Language::Wat, Language::Rust, Language::Go, Language::C];
 
-    /// The command that makes the function's module, in the folder of the pipeline. None is needed for WAT.
+    /// The command that makes the function's module, in the folder of the pipeline. None is needed
+    /// for WAT.
     pub fn build_command(self) -> Option<&'static str> {
         match self {
             Language::Wat => None,
@@ -92,7 +93,8 @@ impl FromStr for Language {
     }
 }
 
-/// Writes an example into a folder that is empty or absent: `pipeline.yml`, a function and a README. Returns the files.
+/// Writes an example into a folder that is empty or absent: `pipeline.yml`, a function and a
+/// README. Returns the files.
 ///
 /// # Errors
 /// Why not, and what to do instead. Nothing that is there is ever changed.

@@ -1,4 +1,5 @@
-//! JSON schemas for editors, made of the same descriptions as the check. In the dialect that editors know best, draft 7.
+//! JSON schemas for editors, made of the same descriptions as the check. In the dialect that
+//! editors know best, draft 7.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! What a part of a pipeline's file may look like. One description of each key serves the check, the words "did you mean",
-//! and the JSON schema for editors.
+//! What a part of a pipeline's file may look like. One description of each key serves the check,
+//! the words "did you mean", and the JSON schema for editors.
 
 use std::time::Duration;
 

@@ -11,7 +11,8 @@ use super::function::Input;
 pub struct Sink {
     /// Its name in logs and metrics.
     pub name: String,
-    /// The topic it reads. Without a `queue` it competes with others that have none, functions included.
+    /// The topic it reads. Without a `queue` it competes with others that have none, functions
+    /// included.
     pub input: Input,
     /// Where the messages go.
     pub kind: SinkKind,

@@ -30,7 +30,8 @@ pub enum SourceKind {
         /// How it becomes messages.
         framing: Framing,
     },
-    /// An HTTP server: the body of each POST is a message, answered when the topics have accepted it.
+    /// An HTTP server: the body of each POST is a message, answered when the topics have accepted
+    /// it.
     Http {
         /// The address to listen at. Port 0 stands for any free one.
         listen: SocketAddr,
@@ -44,7 +45,8 @@ pub enum SourceKind {
         /// How many messages it sends before it ends; without end by default.
         count: Option<u64>,
     },
-    /// A WebSocket server to connect to, with reconnection. Each text or binary message is a message.
+    /// A WebSocket server to connect to, with reconnection. Each text or binary message is a
+    /// message.
     Websocket {
         /// `ws://` or `wss://`, a host, and maybe a port and a path.
         url: String,

@@ -5,19 +5,22 @@ use serde::Serialize;
 /// A topic and its policies.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Topic {
-    /// How many bytes may wait in each ring of the topic, 8 bytes a message included. There is one ring for each pair of a
-    /// producer and a queue group. 4 MiB by default; the ring may round it up.
+    /// How many bytes may wait in each ring of the topic, 8 bytes a message included. There is one
+    /// ring for each pair of a producer and a queue group. 4 MiB by default; the ring may round it
+    /// up.
     pub capacity: usize,
-    /// The longest message, in bytes. 1 MiB by default, or a quarter of `capacity` where that is less.
+    /// The longest message, in bytes. 1 MiB by default, or a quarter of `capacity` where that is
+    /// less.
     pub max_message: usize,
     /// What a send does while the topic is full.
     pub overflow: Overflow,
     /// What happens to the messages of a consumer that dies.
     pub delivery: Delivery,
-    /// How often a message is tried before it goes to `dead_letter` or is dropped, 1 to 255; 5 by default. Only
-    /// [`Delivery::AtLeastOnce`] uses it.
+    /// How often a message is tried before it goes to `dead_letter` or is dropped, 1 to 255; 5 by
+    /// default. Only [`Delivery::AtLeastOnce`] uses it.
     pub max_deliver: u8,
-    /// The topic for messages that were tried `max_deliver` times. Without one they are dropped and counted.
+    /// The topic for messages that were tried `max_deliver` times. Without one they are dropped and
+    /// counted.
     pub dead_letter: Option<String>,
     /// How messages travel.
     pub transport: Transport,
@@ -73,7 +76,8 @@ pub enum Delivery {
     /// They are dropped and counted. The default.
     #[default]
     AtMostOnce,
-    /// They return to the queue group, and another member or the restarted consumer gets them. A message may arrive twice.
+    /// They return to the queue group, and another member or the restarted consumer gets them. A
+    /// message may arrive twice.
     AtLeastOnce,
 }
 

@@ -1,8 +1,10 @@
-//! The topology of a pipeline: which ends exist, which of them share a queue group, and which rings join them.
+//! The topology of a pipeline: which ends exist, which of them share a queue group, and which rings
+//! join them.
 //!
-//! Pure data, derived from a [`Pipeline`] alone. A supervisor that carries it out creates one bell for each group and one
-//! ring for each entry of [`Topology::rings`]: there is one for each pair of a producer and a group. The order of all lists
-//! depends on the pipeline only, so two processes that read the same files number everything alike.
+//! Pure data, derived from a [`Pipeline`] alone. A supervisor that carries it out creates one bell
+//! for each group and one ring for each entry of [`Topology::rings`]: there is one for each pair of
+//! a producer and a group. The order of all lists depends on the pipeline only, so two processes
+//! that read the same files number everything alike.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +14,8 @@ use super::function::{Function, FunctionKind, Input, Queue};
 use super::pipeline::Pipeline;
 use super::topic::Topic;
 
-/// The most members of a group: a ring's claim names a member by one byte, and two values of it are taken.
+/// The most members of a group: a ring's claim names a member by one byte, and two values of it are
+/// taken.
 pub const MAX_MEMBERS: usize = Function::MAX_REPLICAS as usize;
 
 /// Something that sends or receives messages.
@@ -30,8 +33,15 @@ pub enum End {
     Source(usize),
     /// A sink, by its place in [`Pipeline::sinks`].
     Sink(usize),
-    /// The stream of a function of [`FunctionKind::Input`], by the function's place: sends what arrives, and receives answers.
+    /// The stream of a function of [`FunctionKind::Input`], by the function's place: sends what
+    /// arrives, and receives answers.
     Stream(usize),
+<<<<<<< HEAD
+=======
+    /// Whoever recovers dead members of this topic's groups, by the topic's place in
+    /// [`Topology::topics`]: sends to the topic's `dead_letter`.
+    DeadLetters(usize),
+>>>>>>> config
 }
 
 /// A queue group: each message goes to one of its members.
@@ -41,10 +51,11 @@ pub struct Group {
     pub feed: Feed,
     /// Which group of the feed it is.
     pub key: GroupKey,
-    /// The members, at most [`MAX_MEMBERS`]. A member's index in the rings' claim is its place here.
+    /// The members, at most [`MAX_MEMBERS`]. A member's index in the rings' claim is its place
+    /// here.
     pub members: Vec<End>,
-    /// The rings it reads, by their places in [`Topology::rings`]: one for each producer, in the order of producers. Empty
-    /// for a topic that nobody writes.
+    /// The rings it reads, by their places in [`Topology::rings`]: one for each producer, in the
+    /// order of producers. Empty for a topic that nobody writes.
     pub rings: Vec<usize>,
 }
 
@@ -56,7 +67,8 @@ pub enum Feed {
     Topic(usize),
     /// The messages of a function's stream, by the function's place. The members are its instances.
     Stream(usize),
-    /// The answers that a function's instances send on its stream, by the function's place. The only member is the stream.
+    /// The answers that a function's instances send on its stream, by the function's place. The
+    /// only member is the stream.
     Answers(usize),
 }
 
@@ -86,7 +98,8 @@ pub struct Ring {
 pub struct Producer {
     /// Who sends.
     pub end: End,
-    /// Its outputs, in the order in which it names them: a guest's topic index is a place in this list.
+    /// Its outputs, in the order in which it names them: a guest's topic index is a place in this
+    /// list.
     pub outputs: Vec<Output>,
     /// Where an instance answers on the stream that feeds it.
     pub answers: Option<Output>,
@@ -99,8 +112,8 @@ pub struct Producer {
 pub struct Output {
     /// What it sends to.
     pub feed: Feed,
-    /// The rings a message goes into, one for each group of the topic. Empty for a topic that nobody reads. Two outputs of a
-    /// producer that name the same topic share the rings.
+    /// The rings a message goes into, one for each group of the topic. Empty for a topic that
+    /// nobody reads. Two outputs of a producer that name the same topic share the rings.
     pub rings: Vec<usize>,
 }
 
@@ -118,19 +131,26 @@ pub struct Membership {
 pub struct Topology {
     /// The names of the topics, sorted: the keys of [`Pipeline::topics`].
     pub topics: Vec<String>,
-    /// The names of the queues, sorted. The same name on two topics is one entry here and two groups.
+    /// The names of the queues, sorted. The same name on two topics is one entry here and two
+    /// groups.
     pub queues: Vec<String>,
-    /// The queue groups: those of topics in the order of topics, then those of streams and their answers.
+    /// The queue groups: those of topics in the order of topics, then those of streams and their
+    /// answers.
     pub groups: Vec<Group>,
+<<<<<<< HEAD
     /// The producers: instances of functions, sources, streams, and sinks that have a dead-letter topic. Only those with an output.
+=======
+    /// The producers: instances of functions, sources, streams, dead letters. Only those with an
+    /// output.
+>>>>>>> config
     pub producers: Vec<Producer>,
     /// The rings, by producer, then by group.
     pub rings: Vec<Ring>,
 }
 
 impl Topology {
-    /// Derives the topology. Takes any pipeline; only one that [`super::check`] accepted has no group of more than
-    /// [`MAX_MEMBERS`].
+    /// Derives the topology. Takes any pipeline; only one that [`super::check`] accepted has no
+    /// group of more than [`MAX_MEMBERS`].
     pub fn of(pipeline: &Pipeline) -> Topology {
         let mut topology = Topology {
             topics: pipeline.topics.keys().cloned().collect(),
@@ -164,7 +184,8 @@ impl Topology {
         })
     }
 
-    /// The policies of what a group reads. Streams and answers have those of a topic that `topics:` leaves out.
+    /// The policies of what a group reads. Streams and answers have those of a topic that `topics:`
+    /// leaves out.
     pub fn policies(&self, pipeline: &Pipeline, feed: Feed) -> Topic {
         let Feed::Topic(topic) = feed else { return Topic::default() };
         pipeline.topics.get(&self.topics[topic]).cloned().unwrap_or_default()

@@ -191,8 +191,8 @@ pub(super) fn nearest<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str
     known.into_iter().filter(|word| word.len() <= LONGEST).filter_map(near).min().map(|(_, word)| word)
 }
 
-/// How many letters to insert, delete, change or swap with the next one make one word of another: optimal string
-/// alignment.
+/// How many letters to insert, delete, change or swap with the next one make one word of another:
+/// optimal string alignment.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<_>, Vec<_>) = (a.chars().collect(), b.chars().collect());
     let mut rows = vec![(0..=b.len()).collect::<Vec<_>>()];

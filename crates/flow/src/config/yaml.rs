@@ -1,7 +1,8 @@
 //! YAML as a tree in which every key and value knows its position.
 //!
-//! Hostile input is met with bounds: on bytes, depth and nodes. An alias counts as everything it stands for, so a few lines
-//! that expand to billions of nodes are an error after the first [`MAX_NODES`].
+//! Hostile input is met with bounds: on bytes, depth and nodes. An alias counts as everything it
+//! stands for, so a few lines that expand to billions of nodes are an error after the first
+//! [`MAX_NODES`].
 
 use std::collections::HashMap;
 use std::sync::Arc;

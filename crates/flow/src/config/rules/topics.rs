@@ -1,8 +1,9 @@
 //! Topics that nobody reads or writes, and policies that contradict each other.
 //!
-//! That nobody *writes* a topic is an error: its readers would wait for ever, and nearly always a name is misspelt. That
-//! nobody *reads* one is a warning: the pipeline runs, the messages go nowhere, and a function whose output is not wanted
-//! here is a legal part of it, as in `module` files that several pipelines share.
+//! That nobody *writes* a topic is an error: its readers would wait for ever, and nearly always a
+//! name is misspelt. That nobody *reads* one is a warning: the pipeline runs, the messages go
+//! nowhere, and a function whose output is not wanted here is a legal part of it, as in `module`
+//! files that several pipelines share.
 
 use std::collections::{BTreeMap, BTreeSet};
 

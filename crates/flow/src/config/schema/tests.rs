@@ -75,7 +75,8 @@ fn is_valid(root: &Node, object: &'static Object) -> bool {
     !problems.has_errors()
 }
 
-/// Out of what is wrong in a file alone, editors are told everything but the range of values with a unit.
+/// Out of what is wrong in a file alone, editors are told everything but the range of values with a
+/// unit.
 #[test]
 fn editors_agree_with_the_check() {
     let mut refused = 0;
