@@ -36,12 +36,6 @@ pub enum End {
     /// The stream of a function of [`FunctionKind::Input`], by the function's place: sends what
     /// arrives, and receives answers.
     Stream(usize),
-<<<<<<< HEAD
-=======
-    /// Whoever recovers dead members of this topic's groups, by the topic's place in
-    /// [`Topology::topics`]: sends to the topic's `dead_letter`.
-    DeadLetters(usize),
->>>>>>> config
 }
 
 /// A queue group: each message goes to one of its members.
@@ -137,12 +131,7 @@ pub struct Topology {
     /// The queue groups: those of topics in the order of topics, then those of streams and their
     /// answers.
     pub groups: Vec<Group>,
-<<<<<<< HEAD
     /// The producers: instances of functions, sources, streams, and sinks that have a dead-letter topic. Only those with an output.
-=======
-    /// The producers: instances of functions, sources, streams, dead letters. Only those with an
-    /// output.
->>>>>>> config
     pub producers: Vec<Producer>,
     /// The rings, by producer, then by group.
     pub rings: Vec<Ring>,
