@@ -2,6 +2,5 @@
 //!
 //! A YAML file names functions, sources, sinks and the topics between them. [`config`] reads and
 //! checks it.
-#![forbid(unsafe_code)]
 
 pub mod config;

@@ -19,6 +19,7 @@
 //! message. Readers without a queue compete, sinks included: the reference's README says so, though
 //! its code copies to each. `queue: each` asks for a copy; the replicas of a function compete for
 //! it.
+#![forbid(unsafe_code)]
 
 mod diagnostic;
 mod draft;
