@@ -69,6 +69,18 @@ pub(super) struct Place {
     pub(super) position: Position,
 }
 
+impl Place {
+    /// A file as a whole.
+    pub(super) fn of_file(file: FileId) -> Place {
+        Place { file, position: Position::default() }
+    }
+
+    /// The pipeline's own file as a whole.
+    pub(super) fn of_first_file() -> Place {
+        Place::of_file(FileId(0))
+    }
+}
+
 /// Collects what is wrong.
 #[derive(Debug, Default)]
 pub(super) struct Problems {

@@ -124,11 +124,17 @@ impl Loader<'_> {
         let root = match root {
             Ok(bytes) => self.parse(file, &bytes),
             Err((message, help)) => {
-                self.unreadable(itself(file), message, help);
+                self.unreadable(Place::of_file(file), message, help);
                 None
             }
         };
         let Some(root) = root else { return drafts };
+        if let (Some(module), None) = (root.get("module"), root.get("functions")) {
+            let place = Place { file, position: module.position };
+            let message = String::from("this is the file of a function, not of a pipeline");
+            self.unreadable(place, message, "name the file that lists it under `functions`");
+            return drafts;
+        }
         validate(file, &root, &PIPELINE, self.problems);
         self.read(file, &root, folder(path), &mut drafts);
         drafts
@@ -201,6 +207,11 @@ impl Loader<'_> {
         let file = self.problems.file(path.display().to_string());
         drafts.files.push(path.clone());
         let Some(root) = self.parse(file, &bytes) else { return };
+        if let Some(functions) = root.get("functions") {
+            let place = Place { file, position: functions.position };
+            let message = String::from("this is the file of a pipeline, not of a function");
+            return self.unreadable(place, message, "name the file of one function; a pipeline cannot hold another");
+        }
         validate(file, &root, &FUNCTION, self.problems);
         let base = Base::Working { working: self.working_folder, file: folder(&path), files: self.files };
         let item = read::function(&root, &base);
@@ -226,11 +237,6 @@ impl Loader<'_> {
         self.unreadable(place, message, help);
         None
     }
-}
-
-/// The place that stands for a whole file.
-fn itself(file: FileId) -> Place {
-    Place { file, position: super::diagnostic::Position::default() }
 }
 
 fn folder(path: &Path) -> &Path {

@@ -3,7 +3,7 @@
 
 mod topics;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::diagnostic::{Place, Problems, Severity, quoted};
@@ -25,6 +25,8 @@ pub(super) fn apply(drafts: &Drafts, files: &dyn Files, inspector: Option<&dyn M
     }
     drafts.sources.iter().for_each(|draft| source_file(draft, files, found));
     shared_sources(drafts, found);
+    instances(drafts, found);
+    rings(drafts, found);
     queues(drafts, found);
     topics::apply(drafts, found);
 }
@@ -132,6 +134,43 @@ fn shared_sources(drafts: &Drafts, found: &mut Problems) {
             let help = "keep one of the two; it may write several topics";
             found.error(draft.at(&[key]), format!("the source {} {what} already", quoted(first)), help);
         }
+    }
+}
+
+/// The most instances of functions in a pipeline.
+const MAX_INSTANCES: usize = 1024;
+/// The most rings of a pipeline: each is a file that the supervisor has open.
+const MAX_RINGS: usize = 10_000;
+
+fn instances(drafts: &Drafts, found: &mut Problems) {
+    let mut instances = 0;
+    for draft in &drafts.functions {
+        let before = instances;
+        instances += draft.item.replicas as usize;
+        if before <= MAX_INSTANCES && instances > MAX_INSTANCES {
+            let message = format!("more than {MAX_INSTANCES} instances of functions in the pipeline");
+            found.error(draft.at(&["replicas"]), message, "take fewer `replicas`");
+        }
+    }
+}
+
+/// What a pipeline takes of the machine is bounded: counted here without the topology, which is as
+/// large as what it says.
+fn rings(drafts: &Drafts, found: &mut Problems) {
+    let mut queues: BTreeMap<&str, BTreeSet<(&Queue, &str)>> = BTreeMap::new();
+    for Reader { name, input, .. } in readers(drafts) {
+        // Readers of a queue count once, those with one of their own each.
+        let name = if input.queue == Queue::Each { name } else { "" };
+        queues.entry(&input.topic).or_default().insert((&input.queue, name));
+    }
+    let count = |topic: &String| queues.get(topic.as_str()).map_or(0, BTreeSet::len);
+    let rings = |outputs: &[String]| outputs.iter().map(count).sum::<usize>();
+    let functions = drafts.functions.iter().map(|draft| draft.item.replicas as usize * rings(&draft.item.output));
+    let total: usize = functions.chain(drafts.sources.iter().map(|draft| rings(&draft.item.output))).sum();
+    if total > MAX_RINGS {
+        let message = format!("the pipeline takes {total} rings, one for each pair of an output and a queue");
+        let help = format!("at most {MAX_RINGS} are possible: take fewer `replicas`, or fewer queues on a topic");
+        found.error(Place::of_first_file(), message, help);
     }
 }
 

@@ -132,8 +132,8 @@ pub struct Topology {
     /// The queue groups: those of topics in the order of topics, then those of streams and their
     /// answers.
     pub groups: Vec<Group>,
-    /// The producers: instances of functions, sources, streams, dead letters. Only those with an
-    /// output.
+    /// The producers, sorted: instances of functions, sources, streams, dead letters. Only those
+    /// with an output.
     pub producers: Vec<Producer>,
     /// The rings, by producer, then by group.
     pub rings: Vec<Ring>,
@@ -165,7 +165,8 @@ impl Topology {
 
     /// The producer that is this end, unless it sends nothing.
     pub fn producer(&self, end: End) -> Option<&Producer> {
-        self.producers.iter().find(|producer| producer.end == end)
+        let place = self.producers.binary_search_by_key(&end, |producer| producer.end).ok()?;
+        self.producers.get(place)
     }
 
     /// The group that this end is a member of, unless it receives nothing. No end is in two groups.
@@ -185,19 +186,16 @@ impl Topology {
 
     /// Adds a producer and the rings from it to every group of what it sends to.
     fn join(&mut self, end: End, feeds: &[Feed]) {
-        let mut rings: BTreeMap<usize, usize> = BTreeMap::new();
+        let mut rings: BTreeMap<Feed, Vec<usize>> = feeds.iter().map(|feed| (*feed, Vec::new())).collect();
         for (group, reads) in self.groups.iter_mut().enumerate() {
-            if feeds.contains(&reads.feed) {
+            if let Some(rings) = rings.get_mut(&reads.feed) {
                 let ring = self.rings.len();
                 self.rings.push(Ring { producer: end, group });
                 reads.rings.push(ring);
-                rings.insert(group, ring);
+                rings.push(ring);
             }
         }
-        let output = |feed: &Feed| {
-            let of_feed = rings.iter().filter(|(group, _)| self.groups[**group].feed == *feed);
-            Output { feed: *feed, rings: of_feed.map(|(_, ring)| *ring).collect() }
-        };
+        let output = |feed: &Feed| Output { feed: *feed, rings: rings.get(feed).cloned().unwrap_or_default() };
         let (answers, outputs): (Vec<_>, Vec<_>) =
             feeds.iter().map(output).partition(|output| matches!(output.feed, Feed::Answers(_)));
         let answers = answers.first().and_then(|answers| answers.rings.first().copied());
