@@ -1,6 +1,7 @@
 //! What is wrong with a pipeline's files: where, what, and what to do.
 
 use std::fmt::{self, Display, Formatter};
+use std::path::Path;
 
 use serde::Serialize;
 
@@ -100,6 +101,14 @@ impl Problems {
         FileId(self.files.len() - 1)
     }
 
+    /// A place in words, for a remedy at another place.
+    pub(super) fn seen_from(&self, here: Place, there: Place) -> String {
+        match here.file == there.file {
+            true => format!("line {}", there.position.line),
+            false => format!("{}:{}", self.files[there.file.0], there.position.line),
+        }
+    }
+
     pub(super) fn error(&mut self, at: Place, message: impl Into<String>, help: impl Into<String>) {
         self.found.push((at, Severity::Error, message.into(), help.into()));
     }
@@ -156,9 +165,17 @@ fn diagnostic(files: &[String], found: (Place, Severity, String, String)) -> Dia
 
 /// A text of a user's in an error: short, on one line, without what a terminal would act on.
 pub(super) fn quoted(text: &str) -> String {
-    const MAX: usize = 60;
-    let short: String = text.chars().take(MAX).flat_map(printable).collect();
-    if text.chars().nth(MAX).is_some() { format!("`{short}…`") } else { format!("`{short}`") }
+    shortened(text, 60)
+}
+
+/// A path in an error, as whole as can be.
+pub(super) fn quoted_path(path: &Path) -> String {
+    shortened(&path.display().to_string(), 400)
+}
+
+fn shortened(text: &str, max: usize) -> String {
+    let short: String = text.chars().take(max).flat_map(printable).collect();
+    if text.chars().nth(max).is_some() { format!("`{short}…`") } else { format!("`{short}`") }
 }
 
 /// A character, escaped if it is a control character.

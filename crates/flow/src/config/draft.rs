@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::diagnostic::{FileId, Place, Problems, quoted};
+use super::diagnostic::{FileId, Place, Problems, quoted, quoted_path};
 use super::files::Files;
 use super::function::Function;
 use super::keys::{FUNCTION, PIPELINE};
@@ -232,7 +232,7 @@ impl Loader<'_> {
             },
             false => String::from("there is no file"),
         };
-        let message = format!("cannot read the function's file {}: {why}", quoted(&path.display().to_string()));
+        let message = format!("cannot read the function's file {}: {why}", quoted_path(path));
         let help = "correct the path; it begins in the working folder, or else in the folder of this file";
         self.unreadable(place, message, help);
         None

@@ -4,9 +4,8 @@
 mod topics;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
-use super::diagnostic::{Place, Problems, Severity, quoted};
+use super::diagnostic::{Place, Problems, Severity, quoted, quoted_path};
 use super::draft::{Draft, Drafts};
 use super::files::Files;
 use super::function::{Function, FunctionKind, Input, Queue};
@@ -40,17 +39,12 @@ fn names(drafts: &Drafts, found: &mut Problems) {
     for (what, name, place) in functions.chain(sources).chain(sinks).filter(|(_, name, _)| !name.is_empty()) {
         if let Some((first, at)) = seen.get(name) {
             let message = format!("the name {} of this {what} is taken", quoted(name));
-            let help =
-                format!("rename it; the other is the {first} in line {}{}", at.position.line, elsewhere(*at, place));
+            let help = format!("rename it; the other is the {first} in {}", found.seen_from(place, *at));
             found.error(place, message, help);
         } else {
             seen.insert(name, (what, place));
         }
     }
-}
-
-fn elsewhere(first: Place, second: Place) -> &'static str {
-    if first.file == second.file { "" } else { " of its own file" }
 }
 
 /// A function is fed by a topic, or by a stream, or by nothing.
@@ -95,17 +89,13 @@ fn module(draft: &Draft<Function>, files: &dyn Files, inspector: Option<&dyn Mod
     }
     let (place, path) = (draft.at(&["module", "path"]), draft.item.module.as_path());
     if !files.is_file(path) {
-        let message = format!("there is no file at {}", shown(path));
+        let message = format!("there is no file at {}", quoted_path(path));
         return found.error(place, message, format!("build the module, or correct the path; {}", draft.paths));
     }
     let findings = inspector.map(|inspector| inspector.inspect(path, &draft.item)).unwrap_or_default();
     for finding in findings {
-        found.add(finding.severity, place, format!("{}: {}", shown(path), finding.message), finding.help);
+        found.add(finding.severity, place, format!("{}: {}", quoted_path(path), finding.message), finding.help);
     }
-}
-
-fn shown(path: &Path) -> String {
-    quoted(&path.display().to_string())
 }
 
 /// A file that is to be read may still be made, so one that is missing is a warning.
@@ -113,7 +103,7 @@ fn source_file(draft: &Draft<Source>, files: &dyn Files, found: &mut Problems) {
     let SourceKind::File { path, .. } = &draft.item.kind else { return };
     if !path.as_os_str().is_empty() && !files.is_file(path) {
         let help = format!("make it before the pipeline runs, or correct the path; {}", draft.paths);
-        found.warning(draft.at(&["file", "path"]), format!("there is no file at {}", shown(path)), help);
+        found.warning(draft.at(&["file", "path"]), format!("there is no file at {}", quoted_path(path)), help);
     }
 }
 
