@@ -136,6 +136,11 @@ impl Problems {
         self.found.iter().any(|(_, severity, ..)| *severity == Severity::Error)
     }
 
+    /// Whether there are more findings than are reported, so that no other file need be read.
+    pub(super) fn is_full(&self) -> bool {
+        self.found.len() > Problems::MAX
+    }
+
     /// The findings in the order of files and lines. Beyond a bound they are only counted.
     pub(super) fn into_diagnostics(mut self) -> Vec<Diagnostic> {
         self.found.sort();
@@ -150,7 +155,7 @@ impl Problems {
         let files = self.files;
         let mut diagnostics: Vec<_> = self.found.into_iter().map(|found| diagnostic(&files, found)).collect();
         if let (true, Some(last)) = (more > 0, diagnostics.last().cloned()) {
-            let message = format!("{more} more findings are left out");
+            let message = format!("more findings are left out, {more} at least");
             let help = String::from("correct these first");
             diagnostics.push(Diagnostic { severity: Severity::Warning, message, help, ..last });
         }
