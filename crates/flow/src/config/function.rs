@@ -43,7 +43,7 @@ pub struct Function {
 impl Function {
     /// The most instances of a function, and of members in a queue group: a ring names a member by
     /// one byte, and two values of it are taken.
-    pub const MAX_REPLICAS: u32 = 254;
+    pub const MAX_REPLICAS: u32 = 64;
 }
 
 /// What feeds a function.

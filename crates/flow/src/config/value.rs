@@ -147,7 +147,7 @@ pub(super) fn http_path(text: &str) -> Result<String, Wrong> {
     ))
 }
 
-/// Checks the path of a file or folder of this machine.
+/// Checks the path of a file or folder.
 pub(super) fn path(text: &str) -> Result<String, Wrong> {
     match text.is_empty() || text.contains('\0') {
         true => {
@@ -155,11 +155,6 @@ pub(super) fn path(text: &str) -> Result<String, Wrong> {
         }
         false => Ok(text.to_owned()),
     }
-}
-
-/// Checks the path under which a guest sees a folder.
-pub(super) fn guest_path(text: &str) -> Result<String, Wrong> {
-    path(text)
 }
 
 /// Checks the name of an environment variable.
