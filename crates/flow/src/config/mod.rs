@@ -40,6 +40,7 @@ mod sink;
 mod source;
 mod topic;
 mod topology;
+mod units;
 mod validate;
 mod value;
 mod yaml;

@@ -130,7 +130,7 @@ fn shared_sources(drafts: &Drafts, found: &mut Problems) {
 /// The most instances of functions in a pipeline.
 const MAX_INSTANCES: usize = 1024;
 /// The most rings of a pipeline: each is a file that the supervisor has open.
-const MAX_RINGS: usize = 10_000;
+const MAX_RINGS: usize = 2_000;
 
 fn instances(drafts: &Drafts, found: &mut Problems) {
     let mut instances = 0;

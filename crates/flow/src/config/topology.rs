@@ -14,8 +14,7 @@ use super::function::{Function, FunctionKind, Input, Queue};
 use super::pipeline::Pipeline;
 use super::topic::Topic;
 
-/// The most members of a group: a ring's claim names a member by one byte, and two values of it are
-/// taken.
+/// The most members of a group.
 pub const MAX_MEMBERS: usize = Function::MAX_REPLICAS as usize;
 
 /// Something that sends or receives messages.
