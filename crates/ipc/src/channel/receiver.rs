@@ -10,7 +10,6 @@ use super::peer::Peer;
 use super::pool::Pool;
 use super::ring::{End, Ring};
 use super::slip::Slip;
-use crate::WaitMode;
 use crate::error::Violation;
 use crate::memory::Bytes;
 use crate::record::{HEADER, record_len};
@@ -21,14 +20,15 @@ pub struct Receiver {
     ring: Ring,
     /// Where the next record begins. Everything before it was released.
     head: u64,
+    /// The tail when it was last looked at: everything before it is published.
+    tail: u64,
     /// The head that the sender was told.
     published: u64,
     /// How many released bytes the sender need not be told of yet.
     lag: u64,
     peer: Peer,
     slip: Slip,
-    /// The head when this end last waited, and the bytes of the record before it.
-    waited_at: u64,
+    /// The bytes of the last record that was given back.
     last_record: u64,
     pool: Pool,
     /// The file of the pool that the message in hand lies in.
@@ -49,11 +49,11 @@ impl Receiver {
         Self {
             ring,
             head: 0,
+            tail: 0,
             published: 0,
             lag,
             peer,
             slip: Slip::default(),
-            waited_at: 0,
             last_record: 0,
             pool: Pool::default(),
             in_hand: None,
@@ -69,11 +69,10 @@ impl Receiver {
     /// [`RecvError`], once everything that was sent was received.
     #[inline]
     pub fn recv(&mut self) -> Result<Message<'_>, RecvError> {
-        let mut header = self.ring.look(self.head);
-        if header == 0 {
-            header = self.await_header(None)?;
+        if self.head == self.tail {
+            self.await_message()?;
         }
-        self.message(header)
+        self.message()
     }
 
     /// The next message, if there is one now.
@@ -83,11 +82,10 @@ impl Receiver {
     /// [`RecvError`], once everything that was sent was received.
     #[inline]
     pub fn try_recv(&mut self) -> Result<Option<Message<'_>>, RecvError> {
-        let header = self.ring.look(self.head);
-        if header != 0 {
-            return self.message(header).map(Some);
+        if self.head == self.tail && !self.await_message_for(Duration::ZERO)? {
+            return Ok(None);
         }
-        self.look_once_more()
+        self.message().map(Some)
     }
 
     /// The next message, once there is one, or none if there is none within the time.
@@ -96,10 +94,10 @@ impl Receiver {
     ///
     /// [`RecvError`], once everything that was sent was received.
     pub fn recv_timeout(&mut self, timeout: Duration) -> Result<Option<Message<'_>>, RecvError> {
-        match self.await_header(Some(Instant::now() + timeout))? {
-            0 => Ok(None),
-            header => self.message(header).map(Some),
+        if self.head == self.tail && !self.await_message_for(timeout)? {
+            return Ok(None);
         }
+        self.message().map(Some)
     }
 
     /// The next messages, once there is one: as many as are there, up to `max`. A message that is
@@ -109,11 +107,14 @@ impl Receiver {
     ///
     /// [`RecvError`], once everything that was sent was received.
     pub fn recv_many(&mut self, max: usize) -> Result<Batch<'_>, RecvError> {
-        let mut header = self.await_header(None)?;
+        // More may have come since the last look.
+        if self.head == self.tail || !self.look()? {
+            self.await_message()?;
+        }
         self.lens.clear();
-        let (max_record, mut end) = (self.ring.max_record(), self.head);
-        while header != 0 && self.lens.len() < max.max(1) {
-            match Found::parse(header, end, max_record - (end - self.head)) {
+        let mut end = self.head;
+        while end != self.tail && self.lens.len() < max.max(1) {
+            match Found::parse(self.ring.header(end), end, self.tail - end) {
                 Ok(Found::Plain(len)) => {
                     self.lens.push(len as u32);
                     end += record_len(len) as u64;
@@ -122,7 +123,6 @@ impl Receiver {
                 Ok(Found::Large) => break,
                 Err(violation) => return Err(self.close_with(violation)),
             }
-            header = self.ring.look(end);
         }
         // SAFETY: as in `message`, of several records.
         #[allow(unsafe_code)]
@@ -143,11 +143,11 @@ impl Receiver {
     }
 
     #[inline]
-    fn message(&mut self, header: u64) -> Result<Message<'_>, RecvError> {
-        match Found::parse(header, self.head, self.ring.max_record()) {
+    fn message(&mut self) -> Result<Message<'_>, RecvError> {
+        match Found::parse(self.ring.header(self.head), self.head, self.tail - self.head) {
             Ok(Found::Plain(len)) => {
                 // SAFETY: this is the ring's one receiver, and it is borrowed until the message is
-                // dropped or released. The sender wrote the record before it published the header,
+                // dropped or released. The sender wrote the record before it published a tail above,
                 // which `look` acquired, and will write there again only once it has acquired a head
                 // above, which is not published before `release`. A sender of another process that
                 // lies is outside of this process.
@@ -184,51 +184,77 @@ impl Receiver {
         violation.into()
     }
 
-    #[cold]
-    #[inline(never)]
-    fn look_once_more(&mut self) -> Result<Option<Message<'_>>, RecvError> {
-        match self.await_header(Some(Instant::now()))? {
-            0 => Ok(None),
-            header => self.message(header).map(Some),
-        }
+    /// Looks at the tail: true if there is a message.
+    fn look(&mut self) -> Result<bool, RecvError> {
+        self.accept(self.ring.tail())
     }
 
-    /// The next header, or zero after the deadline. Not inlined: what a receiver's loop inlines must
-    /// be short, or the compiler inlines none of it.
+    /// A tail rises, and by no more than the ring holds.
+    #[inline]
+    fn accept(&mut self, tail: u64) -> Result<bool, RecvError> {
+        if tail.wrapping_sub(self.head) > self.ring.capacity() || tail < self.tail || !tail.is_multiple_of(8) {
+            return Err(self.close_with(Violation::Tail { tail }));
+        }
+        self.tail = tail;
+        Ok(self.head != tail)
+    }
+
+    /// Waits for a message. Not inlined: what a receiver's loop inlines must be short, or the
+    /// compiler inlines none of it.
     #[inline(never)]
-    fn await_header(&mut self, deadline: Option<Instant>) -> Result<u64, RecvError> {
+    fn await_message(&mut self) -> Result<(), RecvError> {
+        self.slip.stand_back();
+        while !self.look_and_wait(None)? {}
+        Ok(())
+    }
+
+    /// Waits for a message; false after the timeout.
+    #[inline(never)]
+    fn await_message_for(&mut self, timeout: Duration) -> Result<bool, RecvError> {
+        // A time too long to be added is no bound.
+        let deadline = Instant::now().checked_add(timeout);
+        while !self.look_and_wait(deadline)? {
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Looks for a message, and waits once if there is none. True if there is one.
+    fn look_and_wait(&mut self, deadline: Option<Instant>) -> Result<bool, RecvError> {
         if let Some(violation) = self.broken {
             return Err(violation.into());
         }
-        loop {
-            // First whether the sender ended: after that no message comes.
-            let ended = self.peer.ended();
-            let header = self.ring.look(self.head);
-            if header != 0 {
-                return Ok(header);
-            }
+        // First whether the sender ended: after that no message comes.
+        let ended = self.peer.ended();
+        let mut tail = self.ring.tail();
+        if tail == self.tail {
             if let Some(ended) = ended {
                 return Err(ended.into());
             }
             self.publish_head();
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            if left.is_some_and(|left| left.is_zero()) {
-                return Ok(0);
-            }
-            self.wait(deadline, left);
+            tail = self.wait(deadline);
         }
+        self.slip.learn(tail.wrapping_sub(self.tail), self.last_record, self.ring.capacity());
+        self.accept(tail)
     }
 
-    fn wait(&mut self, deadline: Option<Instant>, left: Option<Duration>) {
-        if self.ring.wait == WaitMode::Spin {
-            self.slip.learn(self.head - self.waited_at, self.last_record, self.ring.capacity());
-            self.waited_at = self.head;
-            self.slip.stand_back();
+    /// Waits until the tail is another, and returns it, or until there is no use in waiting.
+    fn wait(&self, deadline: Option<Instant>) -> u64 {
+        let mut tail = self.tail;
+        let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        let is_over = || self.peer.ended().is_some() || is_late();
+        let is_ready = || {
+            // The line of the tail is looked at once only: the sender is about to write it.
+            tail = self.ring.tail();
+            tail != self.tail || is_over()
+        };
+        if !self.ring.wait.spin(is_ready) {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            self.ring.sleep_for_message(self.tail, left, is_over);
         }
-        let is_over = || self.peer.ended().is_some() || deadline.is_some_and(|deadline| Instant::now() >= deadline);
-        if !self.ring.wait.spin(|| self.ring.look(self.head) != 0 || is_over()) {
-            self.ring.sleep_for_message(self.head, left, is_over);
-        }
+        tail
     }
 
     fn publish_head(&mut self) {

@@ -1,17 +1,14 @@
 //! The ring of a channel: what one end publishes and the other awaits.
 //!
-//! There is no tail. The word at which the next record will begin is zero until it is there, then it
-//! is the record's header. The sender writes the payload, then a zero where the record after it will
-//! begin, and publishes the record by storing its header. The receiver looks at the word where it
-//! expects a record. So a message and the news of it travel in one cache line. Sources:
-//! - J. Giacomoni, T. Moseley, M. Vachharajani, *FastForward for efficient pipeline parallelism*,
-//!   PPoPP 2008: the slot itself says whether it is full, so that the ends share no index.
+//! Lamport's ring with cached indices, of bytes: the sender publishes a tail, the receiver a head.
+//! Each keeps a copy of the other's, which it reads again only when the ring seems full or empty.
+//! Sources:
+//! - L. Lamport, *Specifying concurrent program modules*, TOPLAS 5(2), 1983: one index for each end.
 //! - P. Lee, T. Bu, G. Chandranmenon, *A lock-free, cache-efficient shared ring buffer*, ANCS 2009
-//!   (MCRingBuffer): the receiver gives space back in large pieces, and the sender keeps a copy of
-//!   the head, which it reads again only when the ring seems full.
+//!   (MCRingBuffer): the cached copies, and a head that is published for many messages at once.
 //!
 //! All ordering of memory is here, in handshakes whose two sides carry the same name:
-//! - **\[record\]** who sees a header sees the payload, and the zero behind it;
+//! - **\[records\]** who sees a tail sees the records before it;
 //! - **\[space\]** who sees a head has the bytes before it for itself;
 //! - **\[sleep\]** who falls asleep has missed nothing, or else who published sees the sleeper
 //!   (Dekker's pattern);
@@ -21,7 +18,6 @@ use std::time::Duration;
 
 use super::layout::ChannelControls;
 use crate::memory::Memory;
-use crate::record::HEADER;
 use crate::sync::{AtomicU32, Ordering, Sleeper, fence};
 use crate::wait::WaitMode;
 
@@ -59,24 +55,23 @@ impl Ring {
         self.memory.capacity()
     }
 
-    /// The longest record: the zero behind it must have a place, too.
+    /// Stores the header of a record that is not published yet. For the sender.
     #[inline]
-    pub(super) fn max_record(&self) -> u64 {
-        self.capacity() - HEADER as u64
-    }
-
-    /// Stores a header that is not published yet: behind one that is not, either.
-    #[inline]
-    pub(super) fn prepare(&self, at: u64, header: u64) {
+    pub(super) fn set_header(&self, at: u64, header: u64) {
         self.memory.word(at).store(header, Ordering::Relaxed);
     }
 
-    /// Publishes the record at `at`, and those prepared between it and `end`. For the sender.
+    /// The header of a published record. For the receiver.
     #[inline]
-    pub(super) fn publish(&self, at: u64, header: u64, end: u64) {
-        self.memory.word(end).store(0, Ordering::Relaxed);
-        // [record] Release: pairs with `look`.
-        self.memory.word(at).store(header, Ordering::Release);
+    pub(super) fn header(&self, at: u64) -> u64 {
+        self.memory.word(at).load(Ordering::Relaxed)
+    }
+
+    /// Publishes all records before `tail`. For the sender.
+    #[inline]
+    pub(super) fn publish(&self, tail: u64) {
+        // [records] Release: pairs with `tail`.
+        self.controls().tail.tail.store(tail, Ordering::Release);
         if self.wait != WaitMode::Spin {
             self.wake_receiver();
         }
@@ -85,7 +80,7 @@ impl Ring {
     /// Not inlined, to keep the loops of those who spin short.
     #[inline(never)]
     fn wake_receiver(&self) {
-        // [sleep] First the header, then the mark; pairs with `sleep_for_message`.
+        // [sleep] First the tail, then the mark; pairs with `sleep_for_message`.
         fence(Ordering::SeqCst);
         let sleeper = &self.controls().receiver.sleeper;
         if sleeper.is_marked() {
@@ -93,21 +88,21 @@ impl Ring {
         }
     }
 
-    /// The header of the record at `at`, or zero if it is not there yet. For the receiver.
+    /// The tail. For the receiver, which owns all records before it once this has returned.
     #[inline]
-    pub(super) fn look(&self, at: u64) -> u64 {
-        // [record] Acquire: pairs with `publish`.
-        self.memory.word(at).load(Ordering::Acquire)
+    pub(super) fn tail(&self) -> u64 {
+        // [records] Acquire: pairs with `publish`.
+        self.controls().tail.tail.load(Ordering::Acquire)
     }
 
-    /// Sleeps until there is a record at `at`, something else happens, or for no reason.
+    /// Sleeps until the tail is no longer `seen`, something else happens, or for no reason.
     #[cold]
-    pub(super) fn sleep_for_message(&self, at: u64, timeout: Option<Duration>, is_over: impl FnOnce() -> bool) {
+    pub(super) fn sleep_for_message(&self, seen: u64, timeout: Option<Duration>, is_over: impl FnOnce() -> bool) {
         let sleeper = &self.controls().receiver.sleeper;
         sleeper.mark();
-        // [sleep] First the mark, then the header; pairs with `wake_receiver`.
+        // [sleep] First the mark, then the tail; pairs with `wake_receiver`.
         fence(Ordering::SeqCst);
-        if self.look(at) == 0 && !is_over() {
+        if self.tail() == seen && !is_over() {
             sleeper.wait(timeout);
         }
         sleeper.unmark();

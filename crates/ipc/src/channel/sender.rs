@@ -26,8 +26,6 @@ pub struct Sender {
     max_message: usize,
     peer: Peer,
     slip: Slip,
-    /// The limit when this end last waited.
-    waited_at: u64,
     pool: Pool,
     /// Where the large message lies that is being filled.
     reserved: Option<Announcement>,
@@ -38,7 +36,7 @@ pub struct Sender {
 impl Sender {
     pub(super) fn new(ring: Ring, peer: Peer, max_message: usize) -> Self {
         let limit = ring.capacity();
-        let max_plain = (ring.max_record() as usize - HEADER).min(max_message);
+        let max_plain = (ring.capacity() as usize - HEADER).min(max_message);
         Self {
             ring,
             tail: 0,
@@ -47,7 +45,6 @@ impl Sender {
             max_message,
             peer,
             slip: Slip::default(),
-            waited_at: 0,
             pool: Pool::default(),
             reserved: None,
             broken: None,
@@ -114,29 +111,24 @@ impl Sender {
     ///
     /// As [`loan`](Self::loan). The messages before the one that failed are sent.
     pub fn send_many<'a>(&mut self, messages: impl IntoIterator<Item = &'a [u8]>) -> Result<(), SendError> {
-        let mut first = None;
+        let begin = self.tail;
         for message in messages {
             if !self.has_space(message.len()) {
-                self.publish_prepared(first.take());
+                self.publish_from(begin);
                 self.send(message)?;
                 continue;
             }
             self.payload(message.len()).copy_from_slice(message);
-            let header = plain(message.len());
-            match first {
-                None => first = Some((self.tail, header)),
-                Some(_) => self.ring.prepare(self.tail, header),
-            }
-            self.tail += record_len(message.len()) as u64;
+            self.end_record(plain(message.len()), message.len());
         }
-        self.publish_prepared(first);
+        self.publish_from(begin);
         Ok(())
     }
 
-    /// Publishes the first of several records, and with it the others.
-    fn publish_prepared(&self, first: Option<(u64, u64)>) {
-        if let Some((at, header)) = first {
-            self.ring.publish(at, header, self.tail);
+    /// Publishes what was written since the tail was `begin`, if anything was.
+    fn publish_from(&self, begin: u64) {
+        if self.tail != begin {
+            self.ring.publish(self.tail);
         }
     }
 
@@ -156,7 +148,7 @@ impl Sender {
     #[inline]
     fn has_space(&self, len: usize) -> bool {
         len <= self.max_plain
-            && self.limit - self.tail >= record_len(len) as u64 + HEADER as u64
+            && self.limit - self.tail >= record_len(len) as u64
             && !self.peer.has_hung_up()
     }
 
@@ -172,11 +164,12 @@ impl Sender {
         }
         let is_large = len > self.max_plain;
         let inline = if is_large { Announcement::LEN } else { len };
+        self.slip.stand_back();
         loop {
             if let Some(ended) = self.peer.ended() {
                 return Err(ended.into());
             }
-            self.look_at_head()?;
+            self.look_at_head(record_len(inline) as u64)?;
             if self.has_space(inline) && (!is_large || self.reserve_large(len)?) {
                 break;
             }
@@ -189,9 +182,10 @@ impl Sender {
     }
 
     /// A head rises, and not above what was sent.
-    fn look_at_head(&mut self) -> Result<(), SendError> {
+    fn look_at_head(&mut self, record: u64) -> Result<(), SendError> {
         let head = self.ring.head();
         let capacity = self.ring.capacity();
+        self.slip.learn(head.wrapping_sub(self.limit - capacity), record, capacity);
         if head > self.tail || head < self.limit - capacity {
             self.broken = Some(Violation::Head { head });
             self.limit = self.tail;
@@ -207,24 +201,17 @@ impl Sender {
     }
 
     /// Waits until the head has moved far enough for a message, or at all.
-    fn wait(&mut self, len: usize) {
+    fn wait(&self, len: usize) {
         let (capacity, seen) = (self.ring.capacity(), self.limit - self.ring.capacity());
-        let record = record_len(len) as u64;
-        let need = record + HEADER as u64;
+        let need = record_len(len) as u64;
         // If there is space, a file of the pool is missing, and its return moves the head.
         let wanted = (self.tail + need).saturating_sub(capacity).max(seen + 1);
-        if self.ring.wait == crate::WaitMode::Spin {
-            self.slip.learn(self.limit - self.waited_at, record, capacity);
-            self.waited_at = self.limit;
-            self.slip.stand_back();
-        }
         let is_over = || self.peer.ended().is_some();
-        if self.ring.wait.spin(|| self.ring.head() >= wanted || is_over()) {
-            return;
+        if !self.ring.wait.spin(|| self.ring.head() >= wanted || is_over()) {
+            // Who sleeps is woken for more than one message, or it would be for each.
+            let several = (self.tail + need.max(capacity / 4)).saturating_sub(capacity);
+            self.ring.sleep_for_space(several.max(wanted).min(self.tail), is_over);
         }
-        // Who sleeps is woken for more than one message, or it would be for each.
-        let several = (self.tail + need.max(capacity / 4)).saturating_sub(capacity);
-        self.ring.sleep_for_space(several.max(wanted).min(self.tail), is_over);
     }
 
     /// Where the payload of the next record lies.
@@ -255,9 +242,15 @@ impl Sender {
         if len > self.max_plain {
             return self.announce();
         }
-        let at = self.tail;
+        self.end_record(plain(len), len);
+        self.ring.publish(self.tail);
+    }
+
+    /// Completes the next record, of which the payload was written.
+    #[inline]
+    fn end_record(&mut self, header: u64, len: usize) {
+        self.ring.set_header(self.tail, header);
         self.tail += record_len(len) as u64;
-        self.ring.publish(at, plain(len), self.tail);
     }
 
     #[cold]
@@ -265,9 +258,8 @@ impl Sender {
         let reserved = self.reserved.take().expect("a file of the pool");
         self.pool.occupy(&self.ring, reserved.file);
         self.payload(Announcement::LEN).copy_from_slice(&reserved.to_bytes());
-        let at = self.tail;
-        self.tail += record_len(Announcement::LEN) as u64;
-        self.ring.publish(at, large(), self.tail);
+        self.end_record(large(), Announcement::LEN);
+        self.ring.publish(self.tail);
     }
 }
 

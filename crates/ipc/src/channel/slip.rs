@@ -5,12 +5,12 @@
 //! runs ahead, and it finds many messages at once. This is *temporal slipping*, from FastForward
 //! (Giacomoni et al., PPoPP 2008), here by feedback.
 //!
-//! If one message only was found between two waits, as in a ping-pong, the slip is none, so that an
+//! If a look finds one message only, as in a ping-pong, the slip is none, so that an
 //! end stands back only within a stream.
 
 use crate::sync::spin_loop;
 
-/// How many pauses to stand back, learned from how many bytes were found between two waits.
+/// How many pauses to stand back, learned from what the looks find.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Slip {
     pauses: u32,
@@ -23,8 +23,8 @@ impl Slip {
     /// How many messages are enough to find at once.
     const ENOUGH: u64 = 32;
 
-    /// Learns that `bytes` bytes were found since the last wait, in messages of `record` bytes, in a
-    /// ring of `capacity` bytes.
+    /// Learns that a look found `bytes` bytes of messages or of space, where a message takes `record`
+    /// bytes and the ring `capacity`.
     #[inline]
     pub(super) fn learn(&mut self, bytes: u64, record: u64, capacity: u64) {
         self.pauses = match bytes {
