@@ -10,7 +10,6 @@ pub(super) const POOL: usize = 8;
 #[repr(C, align(128))]
 pub(super) struct ChannelControls {
     pub(super) front: FrontWords,
-    pub(super) tail: TailWord,
     pub(super) head: HeadWord,
     pub(super) receiver: ReceiverWords,
     pub(super) sender: SenderWords,
@@ -28,14 +27,6 @@ pub(super) struct FrontWords {
     pub(super) receiver_closed: AtomicU32,
     /// The files of the pool that hold a message. Set by the sender, cleared by the receiver.
     pub(super) pool: [AtomicU32; POOL],
-}
-
-/// Written by the sender, for each message or batch.
-#[derive(Debug)]
-#[repr(C, align(128))]
-pub(super) struct TailWord {
-    /// Everything before it is published.
-    pub(super) tail: AtomicU64,
 }
 
 /// Written by the receiver, now and then.
@@ -73,7 +64,6 @@ impl ChannelControls {
                 receiver_closed: zero(),
                 pool: std::array::from_fn(|_| zero()),
             },
-            tail: TailWord { tail: AtomicU64::new(0) },
             head: HeadWord { head: AtomicU64::new(0) },
             receiver: ReceiverWords { sleeper: Sleeper::new() },
             sender: SenderWords { sleeper: Sleeper::new(), wanted: AtomicU64::new(0) },

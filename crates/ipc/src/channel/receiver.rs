@@ -4,32 +4,33 @@ use std::fmt;
 use std::ops::Deref;
 use std::time::{Duration, Instant};
 
+use super::descriptor::{Announcement, Found};
 use super::error::RecvError;
-use super::flags::{Announcement, Found};
 use super::peer::Peer;
 use super::pool::Pool;
-use super::ring::{End, Ring};
+use super::ring::{End, Ring, stride};
 use super::slip::Slip;
 use crate::error::Violation;
 use crate::memory::Bytes;
-use crate::record::{HEADER, record_len};
 
 /// The end of a channel that receives. Dropping it closes the channel: the sender's next call says
 /// so.
 pub struct Receiver {
     ring: Ring,
-    /// Where the next record begins. Everything before it was released.
+    /// Where the next message begins. Everything before it was released.
     head: u64,
-    /// The tail when it was last looked at: everything before it is published.
-    tail: u64,
+    /// Its number.
+    index: u64,
+    /// The head when this end last waited.
+    waited_at: u64,
     /// The head that the sender was told.
     published: u64,
     /// How many released bytes the sender need not be told of yet.
     lag: u64,
     peer: Peer,
     slip: Slip,
-    /// The bytes of the last record that was given back.
-    last_record: u64,
+    /// The bytes that the last message took.
+    last_stride: u64,
     pool: Pool,
     /// The file of the pool that the message in hand lies in.
     in_hand: Option<usize>,
@@ -49,12 +50,13 @@ impl Receiver {
         Self {
             ring,
             head: 0,
-            tail: 0,
+            index: 0,
+            waited_at: 0,
             published: 0,
             lag,
             peer,
             slip: Slip::default(),
-            last_record: 0,
+            last_stride: 0,
             pool: Pool::default(),
             in_hand: None,
             lens: Vec::new(),
@@ -69,10 +71,11 @@ impl Receiver {
     /// [`RecvError`], once everything that was sent was received.
     #[inline]
     pub fn recv(&mut self) -> Result<Message<'_>, RecvError> {
-        if self.head == self.tail {
-            self.await_message()?;
-        }
-        self.message()
+        let descriptor = match self.ring.look(self.index) {
+            Some(descriptor) => descriptor,
+            None => self.await_message()?,
+        };
+        self.message(descriptor)
     }
 
     /// The next message, if there is one now.
@@ -82,10 +85,10 @@ impl Receiver {
     /// [`RecvError`], once everything that was sent was received.
     #[inline]
     pub fn try_recv(&mut self) -> Result<Option<Message<'_>>, RecvError> {
-        if self.head == self.tail && !self.await_message_for(Duration::ZERO)? {
-            return Ok(None);
+        match self.ring.look(self.index) {
+            Some(descriptor) => self.message(descriptor).map(Some),
+            None => self.recv_timeout(Duration::ZERO),
         }
-        self.message().map(Some)
     }
 
     /// The next message, once there is one, or none if there is none within the time.
@@ -94,10 +97,10 @@ impl Receiver {
     ///
     /// [`RecvError`], once everything that was sent was received.
     pub fn recv_timeout(&mut self, timeout: Duration) -> Result<Option<Message<'_>>, RecvError> {
-        if self.head == self.tail && !self.await_message_for(timeout)? {
-            return Ok(None);
+        match self.await_message_for(timeout)? {
+            Some(descriptor) => self.message(descriptor).map(Some),
+            None => Ok(None),
         }
-        self.message().map(Some)
     }
 
     /// The next messages, once there is one: as many as are there, up to `max`. A message that is
@@ -107,33 +110,33 @@ impl Receiver {
     ///
     /// [`RecvError`], once everything that was sent was received.
     pub fn recv_many(&mut self, max: usize) -> Result<Batch<'_>, RecvError> {
-        // More may have come since the last look.
-        if self.head == self.tail || !self.look()? {
-            self.await_message()?;
-        }
+        let mut next = Some(self.await_message()?);
+        let (capacity, mut end) = (self.ring.capacity(), self.head);
         self.lens.clear();
-        let mut end = self.head;
-        while end != self.tail && self.lens.len() < max.max(1) {
-            match Found::parse(self.ring.header(end), end, self.tail - end) {
+        while let Some(descriptor) = next {
+            match Found::parse(descriptor, end, capacity - (end - self.head)) {
                 Ok(Found::Plain(len)) => {
                     self.lens.push(len as u32);
-                    end += record_len(len) as u64;
+                    end += stride(len);
                 }
                 Ok(Found::Large) if self.lens.is_empty() => return self.large_batch(),
                 Ok(Found::Large) => break,
                 Err(violation) => return Err(self.close_with(violation)),
             }
+            let count = self.lens.len();
+            next = if count < max { self.ring.look(self.index + count as u64) } else { None };
         }
         // SAFETY: as in `message`, of several records.
         #[allow(unsafe_code)]
         let bytes = unsafe { self.ring.memory().bytes(self.head, (end - self.head) as usize) };
-        Ok(Batch { bytes, record: end - self.head, is_large: false, receiver: self })
+        Ok(Batch { bytes, stride: end - self.head, is_large: false, receiver: self })
     }
 
     fn large_batch(&mut self) -> Result<Batch<'_>, RecvError> {
-        let Message { bytes, record, receiver } = self.large_message()?;
+        let Message { bytes, stride, receiver } = self.large_message()?;
+        receiver.lens.clear();
         receiver.lens.push(bytes.len() as u32);
-        Ok(Batch { bytes, record, is_large: true, receiver })
+        Ok(Batch { bytes, stride, is_large: true, receiver })
     }
 
     /// Whether the sender is gone. What it had sent before is still there.
@@ -143,17 +146,17 @@ impl Receiver {
     }
 
     #[inline]
-    fn message(&mut self) -> Result<Message<'_>, RecvError> {
-        match Found::parse(self.ring.header(self.head), self.head, self.tail - self.head) {
+    fn message(&mut self, descriptor: u64) -> Result<Message<'_>, RecvError> {
+        match Found::parse(descriptor, self.head, self.ring.capacity()) {
             Ok(Found::Plain(len)) => {
                 // SAFETY: this is the ring's one receiver, and it is borrowed until the message is
-                // dropped or released. The sender wrote the record before it published a tail above,
+                // dropped or released. The sender wrote the message before it published the descriptor,
                 // which `look` acquired, and will write there again only once it has acquired a head
                 // above, which is not published before `release`. A sender of another process that
                 // lies is outside of this process.
                 #[allow(unsafe_code)]
-                let bytes = unsafe { self.ring.memory().bytes(self.head + HEADER as u64, len) };
-                Ok(Message { bytes, record: record_len(len) as u64, receiver: self })
+                let bytes = unsafe { self.ring.memory().bytes(self.head, len) };
+                Ok(Message { bytes, stride: stride(len), receiver: self })
             }
             Ok(Found::Large) => self.large_message(),
             Err(violation) => Err(self.close_with(violation)),
@@ -165,14 +168,14 @@ impl Receiver {
     fn large_message(&mut self) -> Result<Message<'_>, RecvError> {
         // SAFETY: as in `message`.
         #[allow(unsafe_code)]
-        let announcement = unsafe { self.ring.memory().bytes(self.head + HEADER as u64, Announcement::LEN) };
+        let announcement = unsafe { self.ring.memory().bytes(self.head, Announcement::LEN) };
         let announced = Announcement::from_bytes(*announcement.first_chunk().expect("as many bytes"));
         match self.pool.open(self.peer.socket(), announced) {
             Ok(bytes) => {
                 self.in_hand = Some(announced.file);
                 // The file is given back at once.
                 self.lag = 0;
-                Ok(Message { bytes, record: record_len(Announcement::LEN) as u64, receiver: self })
+                Ok(Message { bytes, stride: stride(Announcement::LEN), receiver: self })
             }
             Err(violation) => Err(self.close_with(violation)),
         }
@@ -184,77 +187,66 @@ impl Receiver {
         violation.into()
     }
 
-    /// Looks at the tail: true if there is a message.
-    fn look(&mut self) -> Result<bool, RecvError> {
-        self.accept(self.ring.tail())
-    }
-
-    /// A tail rises, and by no more than the ring holds.
-    #[inline]
-    fn accept(&mut self, tail: u64) -> Result<bool, RecvError> {
-        if tail.wrapping_sub(self.head) > self.ring.capacity() || tail < self.tail || !tail.is_multiple_of(8) {
-            return Err(self.close_with(Violation::Tail { tail }));
-        }
-        self.tail = tail;
-        Ok(self.head != tail)
-    }
-
-    /// Waits for a message. Not inlined: what a receiver's loop inlines must be short, or the
-    /// compiler inlines none of it.
+    /// Waits for a message, and returns its descriptor. Not inlined: what a receiver's loop inlines
+    /// must be short, or the compiler inlines none of it.
     #[inline(never)]
-    fn await_message(&mut self) -> Result<(), RecvError> {
+    fn await_message(&mut self) -> Result<u64, RecvError> {
+        self.slip.learn(self.head - self.waited_at, self.last_stride, self.ring.capacity());
+        self.waited_at = self.head;
         self.slip.stand_back();
-        while !self.look_and_wait(None)? {}
-        Ok(())
-    }
-
-    /// Waits for a message; false after the timeout.
-    #[inline(never)]
-    fn await_message_for(&mut self, timeout: Duration) -> Result<bool, RecvError> {
-        // A time too long to be added is no bound.
-        let deadline = Instant::now().checked_add(timeout);
-        while !self.look_and_wait(deadline)? {
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return Ok(false);
+        loop {
+            if let Some(descriptor) = self.look_and_wait(None)? {
+                return Ok(descriptor);
             }
         }
-        Ok(true)
     }
 
-    /// Looks for a message, and waits once if there is none. True if there is one.
-    fn look_and_wait(&mut self, deadline: Option<Instant>) -> Result<bool, RecvError> {
+    /// Waits for a message; none after the timeout.
+    #[inline(never)]
+    fn await_message_for(&mut self, timeout: Duration) -> Result<Option<u64>, RecvError> {
+        // A time too long to be added is no bound.
+        let deadline = Instant::now().checked_add(timeout);
+        loop {
+            let found = self.look_and_wait(deadline)?;
+            if found.is_some() || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Looks for a message, and waits once if there is none.
+    fn look_and_wait(&mut self, deadline: Option<Instant>) -> Result<Option<u64>, RecvError> {
         if let Some(violation) = self.broken {
             return Err(violation.into());
         }
         // First whether the sender ended: after that no message comes.
         let ended = self.peer.ended();
-        let mut tail = self.ring.tail();
-        if tail == self.tail {
-            if let Some(ended) = ended {
-                return Err(ended.into());
-            }
-            self.publish_head();
-            tail = self.wait(deadline);
+        let found = self.ring.look(self.index);
+        if found.is_some() {
+            return Ok(found);
         }
-        self.slip.learn(tail.wrapping_sub(self.tail), self.last_record, self.ring.capacity());
-        self.accept(tail)
+        if let Some(ended) = ended {
+            return Err(ended.into());
+        }
+        self.publish_head();
+        Ok(self.wait(deadline))
     }
 
-    /// Waits until the tail is another, and returns it, or until there is no use in waiting.
-    fn wait(&self, deadline: Option<Instant>) -> u64 {
-        let mut tail = self.tail;
+    /// Waits until a message is there, and returns its descriptor, or until there is no use in
+    /// waiting.
+    fn wait(&self, deadline: Option<Instant>) -> Option<u64> {
+        let mut found = None;
         let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
         let is_over = || self.peer.ended().is_some() || is_late();
         let is_ready = || {
-            // The line of the tail is looked at once only: the sender is about to write it.
-            tail = self.ring.tail();
-            tail != self.tail || is_over()
+            found = self.ring.look(self.index);
+            found.is_some() || is_over()
         };
         if !self.ring.wait.spin(is_ready) {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            self.ring.sleep_for_message(self.tail, left, is_over);
+            self.ring.sleep_for_message(self.index, left, is_over);
         }
-        tail
+        found
     }
 
     fn publish_head(&mut self) {
@@ -264,11 +256,12 @@ impl Receiver {
         }
     }
 
-    /// Gives the next `record` bytes back to the sender, who is told now and then.
+    /// Gives messages and their bytes back to the sender, who is told now and then.
     #[inline]
-    fn give_back(&mut self, record: u64) {
-        self.head += record;
-        self.last_record = record;
+    fn give_back(&mut self, messages: u64, stride: u64) {
+        self.head += stride;
+        self.index += messages;
+        self.last_stride = stride;
         if self.head - self.published >= self.lag {
             self.give_back_now();
         }
@@ -309,8 +302,8 @@ impl fmt::Debug for Receiver {
 #[must_use = "a message is given back by `release`"]
 pub struct Message<'a> {
     bytes: Bytes,
-    /// The bytes of its record.
-    record: u64,
+    /// The bytes it takes in the ring.
+    stride: u64,
     receiver: &'a mut Receiver,
 }
 
@@ -318,14 +311,14 @@ impl<'a> Message<'a> {
     /// Gives the message back: the sender may use its space.
     #[inline]
     pub fn release(self) {
-        let (record, receiver) = self.end_reading();
-        receiver.give_back(record);
+        let (stride, receiver) = self.end_reading();
+        receiver.give_back(1, stride);
     }
 
     /// Drops the bytes, which must be done before they are handed over.
     #[inline]
     fn end_reading(self) -> (u64, &'a mut Receiver) {
-        (self.record, self.receiver)
+        (self.stride, self.receiver)
     }
 }
 
@@ -349,7 +342,7 @@ impl fmt::Debug for Message<'_> {
 #[must_use = "messages are given back by `release`"]
 pub struct Batch<'a> {
     bytes: Bytes,
-    record: u64,
+    stride: u64,
     is_large: bool,
     receiver: &'a mut Receiver,
 }
@@ -370,16 +363,16 @@ impl Batch<'_> {
                 return rest;
             }
             let len = *len as usize;
-            let (record, behind) = rest.split_at(record_len(len));
+            let (lines, behind) = rest.split_at(stride(len) as usize);
             rest = behind;
-            &record[HEADER..HEADER + len]
+            &lines[..len]
         })
     }
 
     /// Gives the messages back: the sender may use their space.
     pub fn release(self) {
-        let Self { record, receiver, .. } = self;
-        receiver.give_back(record);
+        let Self { stride, receiver, .. } = self;
+        receiver.give_back(receiver.lens.len() as u64, stride);
     }
 }
 

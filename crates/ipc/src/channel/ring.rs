@@ -1,14 +1,20 @@
 //! The ring of a channel: what one end publishes and the other awaits.
 //!
-//! Lamport's ring with cached indices, of bytes: the sender publishes a tail, the receiver a head.
-//! Each keeps a copy of the other's, which it reads again only when the ring seems full or empty.
-//! Sources:
-//! - L. Lamport, *Specifying concurrent program modules*, TOPLAS 5(2), 1983: one index for each end.
+//! Messages lie in a ring of bytes, each at the start of a cache line. A second ring has a word for
+//! each message, its *descriptor*: how long the message is, and the lap, by which the receiver knows
+//! that it is there. There is no tail: the sender publishes a message by storing its descriptor, and
+//! the receiver looks at the next one. So eight messages and the news of them travel in nine cache
+//! lines, and neither end touches a line of messages while the other is at work there.
+//!
+//! The receiver publishes a head, now and then. The sender keeps a copy, which it reads again only
+//! when the ring seems full. Sources:
+//! - J. Giacomoni, T. Moseley, M. Vachharajani, *FastForward for efficient pipeline parallelism*,
+//!   PPoPP 2008: a slot says itself whether it is full, so that the ends share no index.
 //! - P. Lee, T. Bu, G. Chandranmenon, *A lock-free, cache-efficient shared ring buffer*, ANCS 2009
-//!   (MCRingBuffer): the cached copies, and a head that is published for many messages at once.
+//!   (MCRingBuffer): space is given back for many messages at once.
 //!
 //! All ordering of memory is here, in handshakes whose two sides carry the same name:
-//! - **\[records\]** who sees a tail sees the records before it;
+//! - **\[message\]** who sees a descriptor sees the message;
 //! - **\[space\]** who sees a head has the bytes before it for itself;
 //! - **\[sleep\]** who falls asleep has missed nothing, or else who published sees the sleeper
 //!   (Dekker's pattern);
@@ -25,7 +31,18 @@ use crate::wait::WaitMode;
 #[derive(Clone, Debug)]
 pub(super) struct Ring {
     memory: Memory<ChannelControls>,
+    /// The binary logarithm of the number of descriptors.
+    lap_shift: u32,
     pub(super) wait: WaitMode,
+}
+
+/// The bits of a descriptor that say its lap.
+pub(super) const LAPS: u64 = 0x7fff_ffff << 32;
+
+/// The bytes that a message takes in the ring: whole cache lines.
+#[inline]
+pub(super) fn stride(len: usize) -> u64 {
+    (len.max(1) as u64).next_multiple_of(64)
 }
 
 /// One of the two ends.
@@ -37,7 +54,8 @@ pub(super) enum End {
 
 impl Ring {
     pub(super) fn new(memory: Memory<ChannelControls>, wait: WaitMode) -> Self {
-        Self { memory, wait }
+        let lap_shift = memory.descriptors().trailing_zeros();
+        Self { memory, lap_shift, wait }
     }
 
     #[inline]
@@ -55,23 +73,16 @@ impl Ring {
         self.memory.capacity()
     }
 
-    /// Stores the header of a record that is not published yet. For the sender.
+    /// Publishes a message: stores its descriptor. For the sender.
     #[inline]
-    pub(super) fn set_header(&self, at: u64, header: u64) {
-        self.memory.word(at).store(header, Ordering::Relaxed);
+    pub(super) fn publish(&self, index: u64, descriptor: u64) {
+        // [message] Release: pairs with `look`.
+        self.memory.descriptor(index).store(descriptor | self.lap(index), Ordering::Release);
     }
 
-    /// The header of a published record. For the receiver.
+    /// Wakes the receiver if it sleeps. For the sender, after it has published.
     #[inline]
-    pub(super) fn header(&self, at: u64) -> u64 {
-        self.memory.word(at).load(Ordering::Relaxed)
-    }
-
-    /// Publishes all records before `tail`. For the sender.
-    #[inline]
-    pub(super) fn publish(&self, tail: u64) {
-        // [records] Release: pairs with `tail`.
-        self.controls().tail.tail.store(tail, Ordering::Release);
+    pub(super) fn notify(&self) {
         if self.wait != WaitMode::Spin {
             self.wake_receiver();
         }
@@ -80,7 +91,7 @@ impl Ring {
     /// Not inlined, to keep the loops of those who spin short.
     #[inline(never)]
     fn wake_receiver(&self) {
-        // [sleep] First the tail, then the mark; pairs with `sleep_for_message`.
+        // [sleep] First the descriptor, then the mark; pairs with `sleep_for_message`.
         fence(Ordering::SeqCst);
         let sleeper = &self.controls().receiver.sleeper;
         if sleeper.is_marked() {
@@ -88,21 +99,29 @@ impl Ring {
         }
     }
 
-    /// The tail. For the receiver, which owns all records before it once this has returned.
+    /// The descriptor of a message, if it is there. For the receiver.
     #[inline]
-    pub(super) fn tail(&self) -> u64 {
-        // [records] Acquire: pairs with `publish`.
-        self.controls().tail.tail.load(Ordering::Acquire)
+    pub(super) fn look(&self, index: u64) -> Option<u64> {
+        // [message] Acquire: pairs with `publish`.
+        let word = self.memory.descriptor(index).load(Ordering::Acquire);
+        (word & LAPS == self.lap(index)).then_some(word)
     }
 
-    /// Sleeps until the tail is no longer `seen`, something else happens, or for no reason.
+    /// The lap of a message: one more than how often the descriptors were all used before it. The
+    /// word that lies there until it is published has the lap before, or zero in the first one.
+    #[inline]
+    fn lap(&self, index: u64) -> u64 {
+        ((index >> self.lap_shift) + 1) << 32 & LAPS
+    }
+
+    /// Sleeps until a message is there, something else happens, or for no reason.
     #[cold]
-    pub(super) fn sleep_for_message(&self, seen: u64, timeout: Option<Duration>, is_over: impl FnOnce() -> bool) {
+    pub(super) fn sleep_for_message(&self, index: u64, timeout: Option<Duration>, is_over: impl FnOnce() -> bool) {
         let sleeper = &self.controls().receiver.sleeper;
         sleeper.mark();
-        // [sleep] First the mark, then the tail; pairs with `wake_receiver`.
+        // [sleep] First the mark, then the descriptor; pairs with `wake_receiver`.
         fence(Ordering::SeqCst);
-        if self.tail() == seen && !is_over() {
+        if self.look(index).is_none() && !is_over() {
             sleeper.wait(timeout);
         }
         sleeper.unmark();

@@ -3,23 +3,24 @@
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
+use super::descriptor::{Announcement, large, plain};
 use super::error::SendError;
-use super::flags::{Announcement, large, plain};
 use super::peer::Peer;
 use super::pool::Pool;
-use super::ring::{End, Ring};
+use super::ring::{End, Ring, stride};
 use super::slip::Slip;
 use crate::error::Violation;
 use crate::memory::BytesMut;
-use crate::record::{HEADER, record_len};
 
 /// The end of a channel that sends. Dropping it closes the channel: the receiver gets what was sent,
 /// then `Closed`.
 pub struct Sender {
     ring: Ring,
-    /// Where the next record begins.
+    /// Where the next message begins.
     tail: u64,
-    /// Records end at or below it: the head when it was last looked at, and the capacity.
+    /// Its number.
+    index: u64,
+    /// Messages end at or below it: the head when it was last looked at, and the capacity.
     limit: u64,
     /// The longest message that lies in the ring.
     max_plain: usize,
@@ -36,10 +37,11 @@ pub struct Sender {
 impl Sender {
     pub(super) fn new(ring: Ring, peer: Peer, max_message: usize) -> Self {
         let limit = ring.capacity();
-        let max_plain = (ring.capacity() as usize - HEADER).min(max_message);
+        let max_plain = (ring.capacity() as usize).min(max_message).min(u32::MAX as usize);
         Self {
             ring,
             tail: 0,
+            index: 0,
             limit,
             max_plain,
             max_message,
@@ -104,32 +106,24 @@ impl Sender {
         Ok(())
     }
 
-    /// Sends copies of messages, in order. They become visible all at once as far as there is space
-    /// for them in the ring, and the receiver is woken once.
+    /// Sends copies of messages, in order. The receiver is woken once, as far as there is space for
+    /// them in the ring.
     ///
     /// # Errors
     ///
     /// As [`loan`](Self::loan). The messages before the one that failed are sent.
     pub fn send_many<'a>(&mut self, messages: impl IntoIterator<Item = &'a [u8]>) -> Result<(), SendError> {
-        let begin = self.tail;
         for message in messages {
             if !self.has_space(message.len()) {
-                self.publish_from(begin);
+                self.ring.notify();
                 self.send(message)?;
                 continue;
             }
             self.payload(message.len()).copy_from_slice(message);
-            self.end_record(plain(message.len()), message.len());
+            self.publish_record(plain(message.len()), message.len());
         }
-        self.publish_from(begin);
+        self.ring.notify();
         Ok(())
-    }
-
-    /// Publishes what was written since the tail was `begin`, if anything was.
-    fn publish_from(&self, begin: u64) {
-        if self.tail != begin {
-            self.ring.publish(self.tail);
-        }
     }
 
     /// Whether the receiver is gone. What is sent from then on, nobody reads.
@@ -147,9 +141,7 @@ impl Sender {
     /// Whether a message fits now, and the receiver lives, as far as this end knows.
     #[inline]
     fn has_space(&self, len: usize) -> bool {
-        len <= self.max_plain
-            && self.limit - self.tail >= record_len(len) as u64
-            && !self.peer.has_hung_up()
+        len <= self.max_plain && self.limit - self.tail >= stride(len) && !self.peer.has_hung_up()
     }
 
     #[cold]
@@ -169,7 +161,7 @@ impl Sender {
             if let Some(ended) = self.peer.ended() {
                 return Err(ended.into());
             }
-            self.look_at_head(record_len(inline) as u64)?;
+            self.look_at_head(stride(inline))?;
             if self.has_space(inline) && (!is_large || self.reserve_large(len)?) {
                 break;
             }
@@ -182,10 +174,10 @@ impl Sender {
     }
 
     /// A head rises, and not above what was sent.
-    fn look_at_head(&mut self, record: u64) -> Result<(), SendError> {
+    fn look_at_head(&mut self, stride: u64) -> Result<(), SendError> {
         let head = self.ring.head();
         let capacity = self.ring.capacity();
-        self.slip.learn(head.wrapping_sub(self.limit - capacity), record, capacity);
+        self.slip.learn(head.wrapping_sub(self.limit - capacity), stride, capacity);
         if head > self.tail || head < self.limit - capacity {
             self.broken = Some(Violation::Head { head });
             self.limit = self.tail;
@@ -203,7 +195,7 @@ impl Sender {
     /// Waits until the head has moved far enough for a message, or at all.
     fn wait(&self, len: usize) {
         let (capacity, seen) = (self.ring.capacity(), self.limit - self.ring.capacity());
-        let need = record_len(len) as u64;
+        let need = stride(len);
         // If there is space, a file of the pool is missing, and its return moves the head.
         let wanted = (self.tail + need).saturating_sub(capacity).max(seen + 1);
         let is_over = || self.peer.ended().is_some();
@@ -214,16 +206,16 @@ impl Sender {
         }
     }
 
-    /// Where the payload of the next record lies.
+    /// Where the next message lies.
     #[inline]
     fn payload(&mut self, len: usize) -> BytesMut {
         // SAFETY: this is the ring's one sender, and it is borrowed or does not give the bytes away.
-        // The receiver reads only records that are published; what lay here, it had given back when
+        // The receiver reads only messages that are published; what lay here, it had given back when
         // it raised the head that `look_at_head` acquired. A peer of another process that lies about
         // it is outside of this process.
         #[allow(unsafe_code)]
         unsafe {
-            self.ring.memory().bytes_mut(self.tail + HEADER as u64, len)
+            self.ring.memory().bytes_mut(self.tail, len)
         }
     }
 
@@ -242,15 +234,16 @@ impl Sender {
         if len > self.max_plain {
             return self.announce();
         }
-        self.end_record(plain(len), len);
-        self.ring.publish(self.tail);
+        self.publish_record(plain(len), len);
+        self.ring.notify();
     }
 
-    /// Completes the next record, of which the payload was written.
+    /// Publishes the next message, which was written.
     #[inline]
-    fn end_record(&mut self, header: u64, len: usize) {
-        self.ring.set_header(self.tail, header);
-        self.tail += record_len(len) as u64;
+    fn publish_record(&mut self, descriptor: u64, len: usize) {
+        self.ring.publish(self.index, descriptor);
+        self.index += 1;
+        self.tail += stride(len);
     }
 
     #[cold]
@@ -258,8 +251,8 @@ impl Sender {
         let reserved = self.reserved.take().expect("a file of the pool");
         self.pool.occupy(&self.ring, reserved.file);
         self.payload(Announcement::LEN).copy_from_slice(&reserved.to_bytes());
-        self.end_record(large(), Announcement::LEN);
-        self.ring.publish(self.tail);
+        self.publish_record(large(), Announcement::LEN);
+        self.ring.notify();
     }
 }
 
