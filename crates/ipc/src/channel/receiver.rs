@@ -21,6 +21,12 @@ pub struct Receiver {
     head: u64,
     /// Its number.
     index: u64,
+    /// The descriptors of the next messages, as far as they were there at the last look. The line in
+    /// which they lie is looked at once, and then left to the sender, who writes the next ones there.
+    ready: [u64; LOOK],
+    /// Which of them is next, and how many there are.
+    next: usize,
+    count: usize,
     /// The head when this end last waited.
     waited_at: u64,
     /// The head that the sender was told.
@@ -44,6 +50,9 @@ pub struct Receiver {
 /// at once.
 const LAG: u64 = 8;
 
+/// How many descriptors are looked at at once: a cache line.
+const LOOK: usize = 8;
+
 impl Receiver {
     pub(super) fn new(ring: Ring, peer: Peer) -> Self {
         let lag = ring.capacity() / LAG;
@@ -51,6 +60,9 @@ impl Receiver {
             ring,
             head: 0,
             index: 0,
+            ready: [0; LOOK],
+            next: 0,
+            count: 0,
             waited_at: 0,
             published: 0,
             lag,
@@ -71,11 +83,10 @@ impl Receiver {
     /// [`RecvError`], once everything that was sent was received.
     #[inline]
     pub fn recv(&mut self) -> Result<Message<'_>, RecvError> {
-        let descriptor = match self.ring.look(self.index) {
-            Some(descriptor) => descriptor,
-            None => self.await_message()?,
-        };
-        self.message(descriptor)
+        if self.next == self.count && !self.look() {
+            self.await_message()?;
+        }
+        self.message()
     }
 
     /// The next message, if there is one now.
@@ -85,10 +96,10 @@ impl Receiver {
     /// [`RecvError`], once everything that was sent was received.
     #[inline]
     pub fn try_recv(&mut self) -> Result<Option<Message<'_>>, RecvError> {
-        match self.ring.look(self.index) {
-            Some(descriptor) => self.message(descriptor).map(Some),
-            None => self.recv_timeout(Duration::ZERO),
+        if self.next == self.count && !self.look() {
+            return self.recv_timeout(Duration::ZERO);
         }
+        self.message().map(Some)
     }
 
     /// The next message, once there is one, or none if there is none within the time.
@@ -97,10 +108,10 @@ impl Receiver {
     ///
     /// [`RecvError`], once everything that was sent was received.
     pub fn recv_timeout(&mut self, timeout: Duration) -> Result<Option<Message<'_>>, RecvError> {
-        match self.await_message_for(timeout)? {
-            Some(descriptor) => self.message(descriptor).map(Some),
-            None => Ok(None),
+        if self.next == self.count && !self.await_message_for(timeout)? {
+            return Ok(None);
         }
+        self.message().map(Some)
     }
 
     /// The next messages, once there is one: as many as are there, up to `max`. A message that is
@@ -110,7 +121,10 @@ impl Receiver {
     ///
     /// [`RecvError`], once everything that was sent was received.
     pub fn recv_many(&mut self, max: usize) -> Result<Batch<'_>, RecvError> {
-        let mut next = Some(self.await_message()?);
+        if self.next == self.count {
+            self.await_message()?;
+        }
+        let mut next = Some(self.ready[self.next % LOOK]);
         let (capacity, mut end) = (self.ring.capacity(), self.head);
         self.lens.clear();
         while let Some(descriptor) = next {
@@ -146,8 +160,8 @@ impl Receiver {
     }
 
     #[inline]
-    fn message(&mut self, descriptor: u64) -> Result<Message<'_>, RecvError> {
-        match Found::parse(descriptor, self.head, self.ring.capacity()) {
+    fn message(&mut self) -> Result<Message<'_>, RecvError> {
+        match Found::parse(self.ready[self.next % LOOK], self.head, self.ring.capacity()) {
             Ok(Found::Plain(len)) => {
                 // SAFETY: this is the ring's one receiver, and it is borrowed until the message is
                 // dropped or released. The sender wrote the message before it published the descriptor,
@@ -187,66 +201,71 @@ impl Receiver {
         violation.into()
     }
 
-    /// Waits for a message, and returns its descriptor. Not inlined: what a receiver's loop inlines
-    /// must be short, or the compiler inlines none of it.
+    /// Looks for messages behind those that are ready, of which none is left. Ends with the line of
+    /// the first one.
+    #[inline]
+    fn look(&mut self) -> bool {
+        self.next = (self.index % LOOK as u64) as usize;
+        self.count = self.next;
+        while self.count < LOOK {
+            let ahead = (self.count - self.next) as u64;
+            let Some(descriptor) = self.ring.look(self.index + ahead) else { break };
+            self.ready[self.count] = descriptor;
+            self.count += 1;
+        }
+        self.next != self.count
+    }
+
+    /// Waits for a message. Not inlined: what a receiver's loop inlines must be short, or the
+    /// compiler inlines none of it.
     #[inline(never)]
-    fn await_message(&mut self) -> Result<u64, RecvError> {
+    fn await_message(&mut self) -> Result<(), RecvError> {
         self.slip.learn(self.head - self.waited_at, self.last_stride, self.ring.capacity());
         self.waited_at = self.head;
         self.slip.stand_back();
-        loop {
-            if let Some(descriptor) = self.look_and_wait(None)? {
-                return Ok(descriptor);
-            }
-        }
+        while !self.look_and_wait(None)? {}
+        Ok(())
     }
 
-    /// Waits for a message; none after the timeout.
+    /// Waits for a message; false after the timeout.
     #[inline(never)]
-    fn await_message_for(&mut self, timeout: Duration) -> Result<Option<u64>, RecvError> {
+    fn await_message_for(&mut self, timeout: Duration) -> Result<bool, RecvError> {
         // A time too long to be added is no bound.
         let deadline = Instant::now().checked_add(timeout);
-        loop {
-            let found = self.look_and_wait(deadline)?;
-            if found.is_some() || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return Ok(found);
+        while !self.look_and_wait(deadline)? {
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(false);
             }
         }
+        Ok(true)
     }
 
-    /// Looks for a message, and waits once if there is none.
-    fn look_and_wait(&mut self, deadline: Option<Instant>) -> Result<Option<u64>, RecvError> {
+    /// Looks for a message, and waits once if there is none. True if there was one before that.
+    fn look_and_wait(&mut self, deadline: Option<Instant>) -> Result<bool, RecvError> {
         if let Some(violation) = self.broken {
             return Err(violation.into());
         }
         // First whether the sender ended: after that no message comes.
         let ended = self.peer.ended();
-        let found = self.ring.look(self.index);
-        if found.is_some() {
-            return Ok(found);
+        if self.look() {
+            return Ok(true);
         }
         if let Some(ended) = ended {
             return Err(ended.into());
         }
         self.publish_head();
-        Ok(self.wait(deadline))
+        self.wait(deadline);
+        Ok(false)
     }
 
-    /// Waits until a message is there, and returns its descriptor, or until there is no use in
-    /// waiting.
-    fn wait(&self, deadline: Option<Instant>) -> Option<u64> {
-        let mut found = None;
+    /// Waits until a message is there, or there is no use in waiting.
+    fn wait(&self, deadline: Option<Instant>) {
         let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
         let is_over = || self.peer.ended().is_some() || is_late();
-        let is_ready = || {
-            found = self.ring.look(self.index);
-            found.is_some() || is_over()
-        };
-        if !self.ring.wait.spin(is_ready) {
+        if !self.ring.wait.spin(|| self.ring.look(self.index).is_some() || is_over()) {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             self.ring.sleep_for_message(self.index, left, is_over);
         }
-        found
     }
 
     fn publish_head(&mut self) {
@@ -261,6 +280,8 @@ impl Receiver {
     fn give_back(&mut self, messages: u64, stride: u64) {
         self.head += stride;
         self.index += messages;
+        // A batch may hold more than was ready.
+        self.next = self.count.min(self.next + messages as usize);
         self.last_stride = stride;
         if self.head - self.published >= self.lag {
             self.give_back_now();
