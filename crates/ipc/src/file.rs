@@ -27,8 +27,8 @@ const VERSION: u64 = 1;
 /// Where the control words begin.
 pub(crate) const CONTROLS_AT: usize = 128;
 
-/// The most bytes of data: 4 GiB. More is a slip of the pen.
-pub(crate) const MAX_CAPACITY: usize = 4 << 30;
+/// The most bytes of data: 2 GiB, so that lengths have 32 bits. More is a slip of the pen.
+pub(crate) const MAX_CAPACITY: usize = 2 << 30;
 
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 

@@ -60,8 +60,8 @@ impl Options {
         Self { wait, ..self }
     }
 
-    /// The longest message, in bytes. Messages that are longer than the ring travel in memory of
-    /// their own, of which up to eight can be on their way.
+    /// The longest message, in bytes; what fits the ring may always be sent. Messages that are longer
+    /// than the ring travel in memory of their own, of which up to eight can be on their way.
     #[must_use]
     pub fn max_message(self, max_message: usize) -> Self {
         Self { max_message, ..self }

@@ -12,6 +12,8 @@ use super::ring::{End, Ring, stride};
 use super::slip::Slip;
 use crate::error::Violation;
 use crate::memory::Bytes;
+use crate::sync::spin_loop;
+use crate::wait::WaitMode;
 
 /// The end of a channel that receives. Dropping it closes the channel: the sender's next call says
 /// so.
@@ -24,10 +26,9 @@ pub struct Receiver {
     /// The descriptors of the next messages, as far as they were there at the last look. The line in
     /// which they lie is looked at once, and then left to the sender, who writes the next ones there.
     ready: [u64; LOOK],
-    /// Which of them is next, and how many there are.
-    next: usize,
-    count: usize,
-    /// The head when this end last waited.
+    /// The number of the message behind them.
+    ready_end: u64,
+    /// The number of the next message when this end last stood at the sender's heels.
     waited_at: u64,
     /// The head that the sender was told.
     published: u64,
@@ -35,8 +36,6 @@ pub struct Receiver {
     lag: u64,
     peer: Peer,
     slip: Slip,
-    /// The bytes that the last message took.
-    last_stride: u64,
     pool: Pool,
     /// The file of the pool that the message in hand lies in.
     in_hand: Option<usize>,
@@ -61,14 +60,12 @@ impl Receiver {
             head: 0,
             index: 0,
             ready: [0; LOOK],
-            next: 0,
-            count: 0,
+            ready_end: 0,
             waited_at: 0,
             published: 0,
             lag,
             peer,
-            slip: Slip::default(),
-            last_stride: 0,
+            slip: Slip::new(),
             pool: Pool::default(),
             in_hand: None,
             lens: Vec::new(),
@@ -83,7 +80,7 @@ impl Receiver {
     /// [`RecvError`], once everything that was sent was received.
     #[inline]
     pub fn recv(&mut self) -> Result<Message<'_>, RecvError> {
-        if self.next == self.count && !self.look() {
+        if self.index == self.ready_end {
             self.await_message()?;
         }
         self.message()
@@ -96,7 +93,7 @@ impl Receiver {
     /// [`RecvError`], once everything that was sent was received.
     #[inline]
     pub fn try_recv(&mut self) -> Result<Option<Message<'_>>, RecvError> {
-        if self.next == self.count && !self.look() {
+        if self.index == self.ready_end && !self.look() {
             return self.recv_timeout(Duration::ZERO);
         }
         self.message().map(Some)
@@ -108,7 +105,7 @@ impl Receiver {
     ///
     /// [`RecvError`], once everything that was sent was received.
     pub fn recv_timeout(&mut self, timeout: Duration) -> Result<Option<Message<'_>>, RecvError> {
-        if self.next == self.count && !self.await_message_for(timeout)? {
+        if self.index == self.ready_end && !self.await_message_for(timeout)? {
             return Ok(None);
         }
         self.message().map(Some)
@@ -121,10 +118,10 @@ impl Receiver {
     ///
     /// [`RecvError`], once everything that was sent was received.
     pub fn recv_many(&mut self, max: usize) -> Result<Batch<'_>, RecvError> {
-        if self.next == self.count {
+        if self.index == self.ready_end {
             self.await_message()?;
         }
-        let mut next = Some(self.ready[self.next % LOOK]);
+        let mut next = Some(self.ready[self.index as usize % LOOK]);
         let (capacity, mut end) = (self.ring.capacity(), self.head);
         self.lens.clear();
         while let Some(descriptor) = next {
@@ -161,7 +158,7 @@ impl Receiver {
 
     #[inline]
     fn message(&mut self) -> Result<Message<'_>, RecvError> {
-        match Found::parse(self.ready[self.next % LOOK], self.head, self.ring.capacity()) {
+        match Found::parse(self.ready[self.index as usize % LOOK], self.head, self.ring.capacity()) {
             Ok(Found::Plain(len)) => {
                 // SAFETY: this is the ring's one receiver, and it is borrowed until the message is
                 // dropped or released. The sender wrote the message before it published the descriptor,
@@ -205,26 +202,51 @@ impl Receiver {
     /// the first one.
     #[inline]
     fn look(&mut self) -> bool {
-        self.next = (self.index % LOOK as u64) as usize;
-        self.count = self.next;
-        while self.count < LOOK {
-            let ahead = (self.count - self.next) as u64;
-            let Some(descriptor) = self.ring.look(self.index + ahead) else { break };
-            self.ready[self.count] = descriptor;
-            self.count += 1;
+        let line_end = (self.index | (LOOK as u64 - 1)) + 1;
+        self.ready_end = self.index;
+        while self.ready_end < line_end {
+            let Some(descriptor) = self.ring.look(self.ready_end) else { break };
+            self.ready[self.ready_end as usize % LOOK] = descriptor;
+            self.ready_end += 1;
         }
-        self.next != self.count
+        self.index != self.ready_end
     }
 
     /// Waits for a message. Not inlined: what a receiver's loop inlines must be short, or the
     /// compiler inlines none of it.
     #[inline(never)]
     fn await_message(&mut self) -> Result<(), RecvError> {
-        self.slip.learn(self.head - self.waited_at, self.last_stride, self.ring.capacity());
-        self.waited_at = self.head;
-        self.slip.stand_back();
+        // Behind a line of messages that were all there, the next line may be read at once.
+        if self.index.is_multiple_of(LOOK as u64) && self.look() {
+            return Ok(());
+        }
+        if self.ring.wait != WaitMode::Block {
+            self.slip.learn(self.index - self.waited_at);
+            self.waited_at = self.index;
+            self.slip.stand_back();
+        }
+        if self.ring.wait == WaitMode::Spin && self.broken.is_none() {
+            return self.spin();
+        }
         while !self.look_and_wait(None)? {}
         Ok(())
+    }
+
+    /// Looks until there is a message. What comes after the look that finds one is short, as every
+    /// message of a ping-pong waits for it.
+    fn spin(&mut self) -> Result<(), RecvError> {
+        self.publish_head();
+        loop {
+            // First whether the sender ended: after that no message comes.
+            let ended = self.peer.ended();
+            if self.look() {
+                return Ok(());
+            }
+            if let Some(ended) = ended {
+                return Err(ended.into());
+            }
+            spin_loop();
+        }
     }
 
     /// Waits for a message; false after the timeout.
@@ -280,9 +302,6 @@ impl Receiver {
     fn give_back(&mut self, messages: u64, stride: u64) {
         self.head += stride;
         self.index += messages;
-        // A batch may hold more than was ready.
-        self.next = self.count.min(self.next + messages as usize);
-        self.last_stride = stride;
         if self.head - self.published >= self.lag {
             self.give_back_now();
         }
@@ -394,6 +413,8 @@ impl Batch<'_> {
     pub fn release(self) {
         let Self { stride, receiver, .. } = self;
         receiver.give_back(receiver.lens.len() as u64, stride);
+        // A batch may hold more than was ready.
+        receiver.ready_end = receiver.ready_end.max(receiver.index);
     }
 }
 

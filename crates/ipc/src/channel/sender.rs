@@ -37,16 +37,16 @@ pub struct Sender {
 impl Sender {
     pub(super) fn new(ring: Ring, peer: Peer, max_message: usize) -> Self {
         let limit = ring.capacity();
-        let max_plain = (ring.capacity() as usize).min(max_message).min(u32::MAX as usize);
+        let max_plain = ring.capacity() as usize;
         Self {
             ring,
             tail: 0,
             index: 0,
             limit,
             max_plain,
-            max_message,
+            max_message: max_message.max(max_plain),
             peer,
-            slip: Slip::default(),
+            slip: Slip::new(),
             pool: Pool::default(),
             reserved: None,
             broken: None,
@@ -177,7 +177,7 @@ impl Sender {
     fn look_at_head(&mut self, stride: u64) -> Result<(), SendError> {
         let head = self.ring.head();
         let capacity = self.ring.capacity();
-        self.slip.learn(head.wrapping_sub(self.limit - capacity), stride, capacity);
+        self.slip.learn_bytes(head.wrapping_sub(self.limit - capacity), stride, capacity);
         if head > self.tail || head < self.limit - capacity {
             self.broken = Some(Violation::Head { head });
             self.limit = self.tail;
