@@ -66,6 +66,8 @@ pub mod group;
 #[allow(unsafe_code)]
 mod memory;
 mod record;
+#[cfg(not(loom))]
+mod spin;
 mod sync;
 mod wait;
 

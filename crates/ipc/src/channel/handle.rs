@@ -141,7 +141,7 @@ impl Handle {
         }
         if options.wait == WaitMode::Adaptive {
             // Now, and not while the first message waits.
-            crate::wait::spin_time();
+            crate::spin::time();
         }
         let peer = Peer::watch(self.socket, ring.clone(), end)?;
         Ok((ring, peer, options.max_message))
