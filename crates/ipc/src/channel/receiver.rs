@@ -43,6 +43,8 @@ pub struct Receiver {
     lens: Vec<u32>,
     /// What the peer did. No message follows.
     broken: Option<Violation>,
+    /// Why the last wait was in vain.
+    ended: Option<RecvError>,
 }
 
 /// The part of the ring that the sender, who reads the head only when the ring seems full, finds free
@@ -70,6 +72,7 @@ impl Receiver {
             in_hand: None,
             lens: Vec::new(),
             broken: None,
+            ended: None,
         }
     }
 
@@ -80,8 +83,8 @@ impl Receiver {
     /// [`RecvError`], once everything that was sent was received.
     #[inline]
     pub fn recv(&mut self) -> Result<Message<'_>, RecvError> {
-        if self.index == self.ready_end {
-            self.await_message()?;
+        if self.index == self.ready_end && !self.await_message() {
+            return Err(self.end());
         }
         self.message()
     }
@@ -118,8 +121,8 @@ impl Receiver {
     ///
     /// [`RecvError`], once everything that was sent was received.
     pub fn recv_many(&mut self, max: usize) -> Result<Batch<'_>, RecvError> {
-        if self.index == self.ready_end {
-            self.await_message()?;
+        if self.index == self.ready_end && !self.await_message() {
+            return Err(self.end());
         }
         let mut next = Some(self.ready[self.index as usize % LOOK]);
         let (capacity, mut end) = (self.ring.capacity(), self.head);
@@ -192,6 +195,12 @@ impl Receiver {
         }
     }
 
+    /// Why `await_message` found none.
+    #[cold]
+    fn end(&mut self) -> RecvError {
+        self.ended.take().unwrap_or(RecvError::Closed)
+    }
+
     #[cold]
     fn close_with(&mut self, violation: Violation) -> RecvError {
         self.broken = Some(violation);
@@ -212,38 +221,45 @@ impl Receiver {
         self.index != self.ready_end
     }
 
-    /// Waits for a message. Not inlined: what a receiver's loop inlines must be short, or the
-    /// compiler inlines none of it.
+    /// Waits for a message; false if none comes, and `end` says why. Not inlined: what a receiver's
+    /// loop inlines must be short, or the compiler inlines none of it.
     #[inline(never)]
-    fn await_message(&mut self) -> Result<(), RecvError> {
+    fn await_message(&mut self) -> bool {
         // Behind a line of messages that were all there, the next line may be read at once.
         if self.index.is_multiple_of(LOOK as u64) && self.look() {
-            return Ok(());
+            return true;
         }
         if self.ring.wait != WaitMode::Block {
             self.slip.learn(self.index - self.waited_at);
             self.waited_at = self.index;
             self.slip.stand_back();
         }
-        if self.ring.wait == WaitMode::Spin && self.broken.is_none() {
-            return self.spin();
+        if self.ring.wait == WaitMode::Spin && self.broken.is_none() && self.spin() {
+            return true;
         }
-        while !self.look_and_wait(None)? {}
-        Ok(())
+        loop {
+            match self.look_and_wait(None) {
+                Ok(true) => return true,
+                Ok(false) => {}
+                Err(error) => {
+                    self.ended = Some(error);
+                    return false;
+                }
+            }
+        }
     }
 
-    /// Looks until there is a message. What comes after the look that finds one is short, as every
-    /// message of a ping-pong waits for it.
-    fn spin(&mut self) -> Result<(), RecvError> {
+    /// Looks until there is a message; false if the sender ended. What comes after the look that finds
+    /// one is short, as every message of a ping-pong waits for it.
+    fn spin(&mut self) -> bool {
         self.publish_head();
         loop {
-            // First whether the sender ended: after that no message comes.
-            let ended = self.peer.ended();
             if self.look() {
-                return Ok(());
+                return true;
             }
-            if let Some(ended) = ended {
-                return Err(ended.into());
+            if self.peer.ended().is_some() {
+                // Something may have been sent before the end.
+                return self.look();
             }
             spin_loop();
         }
