@@ -12,7 +12,10 @@ mod counters;
 mod engine;
 mod function;
 pub mod host;
+mod http;
+mod metrics;
 pub mod status;
 mod supervisor;
 
+pub use self::metrics::MetricsServer;
 pub use self::supervisor::{Options, Remote, Summary, Supervisor};
