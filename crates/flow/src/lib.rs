@@ -13,8 +13,11 @@ mod counters;
 mod engine;
 mod function;
 pub mod host;
+mod http;
+mod metrics;
 pub mod status;
 mod supervisor;
 
 pub use self::engine::check::Inspector;
+pub use self::metrics::MetricsServer;
 pub use self::supervisor::{Ended, Options, Remote, Summary, Supervisor};
