@@ -26,7 +26,7 @@ topics:
 ";
 
 /// The address at which a pipeline's source listens.
-fn address(pipeline: &Running) -> String {
+pub(crate) fn address(pipeline: &Running) -> String {
     let rest = pipeline.logged("listening at http://");
     rest.split('/').next().unwrap().to_owned()
 }
@@ -52,7 +52,7 @@ fn exchange(address: &str, bytes: &[u8]) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-fn post(address: &str, body: &[u8]) -> String {
+pub(crate) fn post(address: &str, body: &[u8]) -> String {
     exchange(address, &request("POST /in", body))
 }
 
