@@ -1,5 +1,6 @@
-//! A small HTTP/1.1 server that slow and hostile clients cannot hold up: connections, headers, bodies and times are
-//! bounded. It runs on one thread, and costs no processor time while nobody asks.
+//! A small HTTP/1.1 server that slow and hostile clients cannot hold up: connections, headers,
+//! bodies and times are bounded. It runs on one thread, and costs no processor time while nobody
+//! asks.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -84,7 +85,8 @@ impl Stopped {
     }
 }
 
-/// Opens a listener. Returns it with its address, where port 0 has become the one that the system chose.
+/// Opens a listener. Returns it with its address, where port 0 has become the one that the system
+/// chose.
 ///
 /// # Errors
 ///

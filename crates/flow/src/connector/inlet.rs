@@ -43,8 +43,8 @@ impl Inlet {
         self.max_message
     }
 
-    /// Hands over each message until the topic has ended or the sink is to stop. `flush` is called after each batch, and
-    /// only then are its messages acknowledged.
+    /// Hands over each message until the topic has ended or the sink is to stop. `flush` is called
+    /// after each batch, and only then are its messages acknowledged.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! Sources and sinks: threads of the supervisor that carry messages into the pipeline and out of it.
+//! Sources and sinks: threads of the supervisor that carry messages into the pipeline and out of
+//! it.
 //!
 //! | file | what it holds |
 //! |---|---|

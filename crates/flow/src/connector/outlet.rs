@@ -49,8 +49,8 @@ impl Stop {
         hooks.iter().for_each(|hook| hook());
     }
 
-    /// Has this done when it is set: at once, if it is set already. It may be done twice, from any thread, and must not
-    /// wait.
+    /// Has this done when it is set: at once, if it is set already. It may be done twice, from any
+    /// thread, and must not wait.
     pub(super) fn on_set(&self, hook: impl Fn() + Send + Sync + 'static) {
         let hook: Hook = Arc::new(hook);
         self.hooks().push(Arc::clone(&hook));
@@ -135,8 +135,8 @@ impl Outlet {
         self.outputs.iter().map(|output| output.max_message).min().unwrap_or(usize::MAX)
     }
 
-    /// Sends a message to each topic. Blocks while one is full and its policy is to block. A message that is too long is
-    /// reported and left out.
+    /// Sends a message to each topic. Blocks while one is full and its policy is to block. A
+    /// message that is too long is reported and left out.
     ///
     /// # Errors
     ///
@@ -146,8 +146,8 @@ impl Outlet {
         Ok(if self.stop.is_set() { Next::Stop } else { next })
     }
 
-    /// As [`Outlet::send`], but says only whether the message was accepted: `Stop` if a topic was still full when the source
-    /// was to stop.
+    /// As [`Outlet::send`], but says only whether the message was accepted: `Stop` if a topic was
+    /// still full when the source was to stop.
     ///
     /// # Errors
     ///

@@ -1,7 +1,8 @@
 //! The source that takes HTTP requests: the body of each POST is a message.
 //!
-//! A request is answered once every topic has accepted its message, so that clients wait while a topic is full. A client
-//! that hangs up before has its message left out. One that gets no answer does not know whether its message was accepted.
+//! A request is answered once every topic has accepted its message, so that clients wait while a
+//! topic is full. A client that hangs up before has its message left out. One that gets no answer
+//! does not know whether its message was accepted.
 
 use std::net::{SocketAddr, TcpListener};
 use std::thread;

@@ -160,8 +160,8 @@ fn phases(text: &mut Text, functions: &[Labelled<'_, FunctionStatus>]) {
     }
 }
 
-/// The names of queues. A reader with a copy of its own may have the name of a queue: it is numbered then, as no two samples
-/// may have the same labels.
+/// The names of queues. A reader with a copy of its own may have the name of a queue: it is
+/// numbered then, as no two samples may have the same labels.
 fn queues(edges: &[EdgeStatus]) -> Vec<String> {
     let mut seen: HashMap<(&str, &str), u32> = HashMap::new();
     let name = |edge| {

@@ -58,12 +58,14 @@ impl Debug for MetricsServer {
 }
 
 impl MetricsServer {
-    /// Serves at a loopback address; port 0 stands for any free one. `status` is asked for the pipeline's status, at most
-    /// four times a second, from a thread of the server's own; it may block. None says that the pipeline has ended.
+    /// Serves at a loopback address; port 0 stands for any free one. `status` is asked for the
+    /// pipeline's status, at most four times a second, from a thread of the server's own; it may
+    /// block. None says that the pipeline has ended.
     ///
     /// # Errors
     ///
-    /// If the address is not a loopback address, is taken, or the system is short of descriptors or threads.
+    /// If the address is not a loopback address, is taken, or the system is short of descriptors or
+    /// threads.
     pub fn start(
         listen: SocketAddr,
         status: impl Fn() -> Option<Status> + Send + Sync + 'static,

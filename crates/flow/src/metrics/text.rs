@@ -1,7 +1,7 @@
 //! The text format of Prometheus, version 0.0.4.
 //!
-//! Source: "Exposition formats", Prometheus documentation. All samples of a metric stand together behind its `HELP` and
-//! `TYPE`, and no two have the same labels.
+//! Source: "Exposition formats", Prometheus documentation. All samples of a metric stand together
+//! behind its `HELP` and `TYPE`, and no two have the same labels.
 
 use std::fmt::{Display, Formatter, Result, Write};
 

@@ -26,7 +26,7 @@ topics:
 ";
 
 /// The address at which a pipeline's source listens.
-fn address(pipeline: &Running) -> String {
+pub(crate) fn address(pipeline: &Running) -> String {
     let rest = pipeline.logged("listening at http://");
     rest.split('/').next().unwrap().to_owned()
 }
@@ -52,7 +52,7 @@ fn exchange(address: &str, bytes: &[u8]) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-fn post(address: &str, body: &[u8]) -> String {
+pub(crate) fn post(address: &str, body: &[u8]) -> String {
     exchange(address, &request("POST /in", body))
 }
 
@@ -164,7 +164,7 @@ fn an_address_that_is_taken_is_an_error_at_the_start() {
     let taken = TO_FILE.replace("127.0.0.1:0", &address(&first));
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("taken.yml");
-    std::fs::write(&path, taken).unwrap();
+    std::fs::write(&path, format!("functions: []\n{taken}")).unwrap();
     let pipeline = estafette_flow::config::check(&path, &Default::default()).pipeline.unwrap();
     let options = estafette_flow::Options { host_program: "unused".into(), drain_timeout: PATIENCE };
     let error = estafette_flow::Supervisor::new(pipeline, options).unwrap().run().unwrap_err();

@@ -28,7 +28,7 @@ impl Running {
     pub(crate) fn start(yaml: &str) -> Running {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pipeline.yml");
-        fs::write(&path, yaml).unwrap();
+        fs::write(&path, format!("functions: []\n{yaml}")).unwrap();
         let checked = config::check(&path, &config::Options::default());
         let pipeline = checked.pipeline.unwrap_or_else(|| panic!("{:?}", checked.diagnostics));
         let options = Options { host_program: PathBuf::from("unused"), drain_timeout: PATIENCE };

@@ -62,7 +62,8 @@ struct State {
 }
 
 impl Client {
-    /// Begins to connect. `name` is for logs, `max_message` in bytes; everything ends when `stop` is set.
+    /// Begins to connect. `name` is for logs, `max_message` in bytes; everything ends when `stop`
+    /// is set.
     ///
     /// # Errors
     ///
@@ -118,7 +119,8 @@ impl Client {
         Ok(Next::Continue)
     }
 
-    /// Sends a binary message. Waits until there is a connection and the system has accepted all of it.
+    /// Sends a binary message. Waits until there is a connection and the system has accepted all of
+    /// it.
     ///
     /// # Errors
     ///

@@ -1,13 +1,14 @@
 //! WebSocket clients: a source, a sink, and the stream that feeds a function and takes its answers.
 //!
-//! A thread of its own drives the connection and never waits for the pipeline, so that a full topic does not keep answers
-//! from being written. What arrives waits in a bounded buffer; beyond that, the connection is not read, and the server has
-//! to wait.
+//! A thread of its own drives the connection and never waits for the pipeline, so that a full topic
+//! does not keep answers from being written. What arrives waits in a bounded buffer; beyond that,
+//! the connection is not read, and the server has to wait.
 //!
-//! A connection that is lost is made again, for as long as the connector runs. Messages that are to be sent wait
-//! meanwhile. WebSocket has no acknowledgement: what the system has accepted, and the server had not read when the
-//! connection was lost, is lost with it. A message that was written in part is sent again. What has arrived, and no topic has
-//! accepted when the connector is to stop, is lost as well.
+//! A connection that is lost is made again, for as long as the connector runs. Messages that are to
+//! be sent wait meanwhile. WebSocket has no acknowledgement: what the system has accepted, and the
+//! server had not read when the connection was lost, is lost with it. A message that was written in
+//! part is sent again. What has arrived, and no topic has accepted when the connector is to stop,
+//! is lost as well.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -44,8 +45,8 @@ pub(super) fn run_sink(name: &str, url: &str, mut inlet: Inlet, stop: &Arc<Stop>
     client.close()
 }
 
-/// Feeds a function with what arrives, until the outlet's `Stop` is set; and sends its answers to the server until it has
-/// ended, or `stop` is set.
+/// Feeds a function with what arrives, until the outlet's `Stop` is set; and sends its answers to
+/// the server until it has ended, or `stop` is set.
 pub(super) fn run_stream(name: &str, url: &str, outlet: Outlet, mut inlet: Inlet, stop: &Arc<Stop>) -> Result<()> {
     let max_message = outlet.max_message().max(inlet.max_message());
     let drain = Arc::clone(&outlet.stop);

@@ -1,4 +1,5 @@
-//! The message that is being sent. There is one at a time, so that it is known which one a loss concerns.
+//! The message that is being sent. There is one at a time, so that it is known which one a loss
+//! concerns.
 
 /// What has become of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,8 +21,8 @@ impl Outbox {
         }
     }
 
-    /// The connection was lost, and so many bytes were not written. If it was none, the message was either written whole or
-    /// waits for the next connection: in neither case is it sent again.
+    /// The connection was lost, and so many bytes were not written. If it was none, the message was
+    /// either written whole or waits for the next connection: in neither case is it sent again.
     pub(super) fn on_lost(&mut self, unwritten: usize) {
         if *self == Outbox::Queued && unwritten > 0 {
             *self = Outbox::Unwritten;
