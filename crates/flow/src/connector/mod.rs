@@ -6,8 +6,10 @@
 //! | `inlet.rs` | how a sink receives |
 //! | `bytes.rs` | sources and sinks of bytes: standard input and output, files |
 //! | `timer.rs` | the source that sends at intervals |
+//! | `external.rs` | sources and sinks that somebody outside of the supervisor holds |
 
 mod bytes;
+mod external;
 mod inlet;
 mod outlet;
 mod timer;
@@ -136,6 +138,10 @@ impl Connector {
     /// What its thread does.
     fn work(&self, pipeline: &Pipeline, topology: &Topology, fabric: &Fabric) -> Result<Work> {
         match self.end {
+            end if is_external(end, pipeline) => {
+                let watch = external::Watch::open(end, topology, fabric, &self.stop, &self.counters)?;
+                Ok(Box::new(move || watch.run()))
+            }
             End::Source(at) => {
                 let outlet = Outlet::open(self.end, pipeline, topology, fabric, &self.stop, &self.counters)?;
                 source(&pipeline.sources[at], outlet)
@@ -146,6 +152,14 @@ impl Connector {
             }
             end => bail!("{end:?} is not a source or sink"),
         }
+    }
+}
+
+fn is_external(end: End, pipeline: &Pipeline) -> bool {
+    match end {
+        End::Source(at) => pipeline.sources[at].kind == SourceKind::External,
+        End::Sink(at) => pipeline.sinks[at].kind == SinkKind::External,
+        End::Function { .. } | End::Stream(_) => false,
     }
 }
 
