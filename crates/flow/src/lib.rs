@@ -11,6 +11,7 @@ mod control;
 #[allow(unsafe_code)]
 mod counters;
 mod engine;
+pub mod external;
 mod function;
 pub mod host;
 mod http;

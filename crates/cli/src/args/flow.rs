@@ -1,5 +1,6 @@
 //! The arguments of `flow`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -61,6 +62,10 @@ pub(crate) struct FlowRun {
     /// How long to work off what is under way after the first Ctrl-C (0s to 24h)
     #[arg(long, default_value = "30s", value_parser = parse_drain_timeout, value_name = "TIME")]
     pub(crate) drain_timeout: Duration,
+
+    /// Serve /metrics for Prometheus and /health at this loopback address: 127.0.0.1:9464
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) metrics: Option<SocketAddr>,
 
     /// How the log on stderr is written
     #[arg(long, value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT")]

@@ -38,6 +38,9 @@ pub enum SinkKind {
         /// `ws://` or `wss://`, a host, and maybe a port and a path.
         url: String,
     },
+    /// Whoever the program that runs the pipeline gives this end to, see [`crate::external`]. Not
+    /// in YAML.
+    External,
 }
 
 /// What is written for a message.

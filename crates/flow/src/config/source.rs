@@ -51,6 +51,9 @@ pub enum SourceKind {
         /// `ws://` or `wss://`, a host, and maybe a port and a path.
         url: String,
     },
+    /// Whoever the program that runs the pipeline gives this end to, see [`crate::external`]. Not
+    /// in YAML.
+    External,
 }
 
 /// How bytes become messages.

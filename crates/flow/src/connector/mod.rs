@@ -9,8 +9,10 @@
 //! | `timer.rs` | the source that sends at intervals |
 //! | `requests.rs` | the source that takes HTTP requests |
 //! | `websocket/` | WebSocket clients: a source, a sink, and streams |
+//! | `external.rs` | sources and sinks that somebody outside of the supervisor holds |
 
 mod bytes;
+mod external;
 mod inlet;
 mod outlet;
 mod requests;
@@ -155,6 +157,10 @@ impl Connector {
         let inlet = || Inlet::open(self.end, pipeline, topology, fabric, &self.stop, &self.counters);
         let outlet = |stop| Outlet::open(self.end, pipeline, topology, fabric, stop, &self.counters);
         match self.end {
+            end if is_external(end, pipeline) => {
+                let watch = external::Watch::open(end, topology, fabric, &self.stop, &self.counters)?;
+                Ok(Box::new(move || watch.run()))
+            }
             End::Source(at) => source(&pipeline.sources[at], outlet(&self.stop)?),
             End::Sink(at) => sink(&pipeline.sinks[at], inlet()?, &self.stop),
             End::Stream(at) => {
@@ -166,8 +172,17 @@ impl Connector {
     }
 }
 
+fn is_external(end: End, pipeline: &Pipeline) -> bool {
+    match end {
+        End::Source(at) => pipeline.sources[at].kind == SourceKind::External,
+        End::Sink(at) => pipeline.sinks[at].kind == SinkKind::External,
+        End::Function { .. } | End::Stream(_) => false,
+    }
+}
+
 fn source(source: &Source, mut outlet: Outlet) -> Result<Work> {
     Ok(match &source.kind {
+        SourceKind::External => bail!("an external source has no thread of its own"),
         SourceKind::Stdin(framing) => {
             let framing = *framing;
             Box::new(move || bytes::read_stdin(framing, &mut outlet))
@@ -193,6 +208,7 @@ fn source(source: &Source, mut outlet: Outlet) -> Result<Work> {
 
 fn sink(sink: &Sink, mut inlet: Inlet, stop: &Arc<Stop>) -> Result<Work> {
     Ok(match &sink.kind {
+        SinkKind::External => bail!("an external sink has no thread of its own"),
         SinkKind::Stdout(layout) => {
             let layout = *layout;
             Box::new(move || bytes::write_stdout(layout, &mut inlet))

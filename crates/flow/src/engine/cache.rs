@@ -62,12 +62,13 @@ impl Cache {
         Ok(Cache { folder: Some(folder.to_owned()) })
     }
 
-    /// The compiled code of a WASM binary, as a file to load it from. Compiles it unless it is kept here.
+    /// The compiled code of a WASM binary, as a file to load it from. Compiles it unless it is kept here, and logs that it
+    /// does so under the name `what`, since that may take a while.
     ///
     /// # Errors
     ///
     /// If the WASM is not valid, or there is neither disk nor memory for the code.
-    pub(crate) fn compiled(&self, engine: &Engine, abi: Abi, wasm: &[u8]) -> Result<File> {
+    pub(crate) fn compiled(&self, engine: &Engine, abi: Abi, wasm: &[u8], what: &str) -> Result<File> {
         let compile = || compile(engine, abi, wasm);
         let Some(folder) = &self.folder else { return in_memory(&compile()?) };
         let path = folder.join(format!("{}.cwasm", key(engine, abi, wasm)));
@@ -76,6 +77,7 @@ impl Cache {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => tracing::warn!("cannot read {}: {error}", path.display()),
         }
+        tracing::info!("compiling {what}, whose code is not kept yet");
         let code = compile()?;
         match keep(folder, &path, &code) {
             Ok(file) => Ok(file),
@@ -150,10 +152,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::at(&folder.path().join("a/b")).unwrap();
         let engine = crate::engine::engine(1).unwrap();
-        let first = cache.compiled(&engine, Abi::Batched, EMPTY).unwrap();
-        let again = cache.compiled(&engine, Abi::Batched, EMPTY).unwrap();
+        let first = cache.compiled(&engine, Abi::Batched, EMPTY, "a").unwrap();
+        let again = cache.compiled(&engine, Abi::Batched, EMPTY, "a").unwrap();
         assert_eq!(first.metadata().unwrap().ino(), again.metadata().unwrap().ino());
-        let other = cache.compiled(&engine, Abi::Batched, b"\0asm\x01\0\0\0\0\x02\x01a").unwrap();
+        let other = cache.compiled(&engine, Abi::Batched, b"\0asm\x01\0\0\0\0\x02\x01a", "b").unwrap();
         assert_ne!(first.metadata().unwrap().ino(), other.metadata().unwrap().ino());
         let files = fs::read_dir(folder.path().join("a/b")).unwrap().count();
         assert_eq!(files, 2, "nothing is left beside them");
@@ -169,6 +171,6 @@ mod tests {
     #[test]
     fn invalid_wasm_is_an_error() {
         let engine = crate::engine::engine(1).unwrap();
-        assert!(Cache { folder: None }.compiled(&engine, Abi::Batched, b"\0asm\x01\0\0\0\xff").is_err());
+        assert!(Cache { folder: None }.compiled(&engine, Abi::Batched, b"\0asm\x01\0\0\0\xff", "c").is_err());
     }
 }

@@ -4,15 +4,16 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Context, Result};
-use estafette_ipc::group::{BellFile, Claim, ClaimError, Interrupt, Member, Publisher, RingFile};
-use estafette_ipc::{OpenError, WaitMode};
+use anyhow::Result;
+use estafette_ipc::WaitMode;
+use estafette_ipc::group::{Claim, ClaimError, Interrupt, Member};
 use wasmtime::Engine;
 
-use crate::control::{self, End, Event, Start, Wait, now};
+use super::descriptors::Descriptors;
+use crate::control::{End, Event, Start, Wait, now};
 use crate::counters::{Counter, Counters};
 use crate::engine::inspect::Abi;
-use crate::function::{Failure, Function, Output, Outputs, Setup, StopSignal};
+use crate::function::{Failure, Function, Outputs, Setup, StopSignal};
 
 /// The most bytes that an instance takes at once, unless one message is longer: enough for a copy at full speed, and little
 /// enough to stay in a core's cache.
@@ -45,18 +46,14 @@ impl Instance {
         waits: Arc<Interrupt>,
         reload: Arc<Mutex<Option<Reload>>>,
     ) -> Result<Instance> {
-        let mut descriptors = Descriptors(descriptors.into_iter());
+        let mut descriptors = Descriptors::new(descriptors);
         let code = descriptors.next()?.into();
         let counters = Arc::new(Counters::open(descriptors.next()?)?);
         let (stdout, stderr) = (descriptors.next()?.into(), descriptors.next()?.into());
         let wait = wait_mode(start.wait);
         let member = match &start.input {
             None => None,
-            Some(input) => {
-                let bell = BellFile::from_fd(descriptors.next()?)?;
-                let rings: Vec<_> = (0..input.rings).map(|_| descriptors.ring()).collect::<Result<_>>()?;
-                Some(Member::open(rings, &bell, input.member, wait, Arc::clone(&waits))?)
-            }
+            Some(input) => Some(descriptors.member(input, wait, &waits)?),
         };
         let outputs = Outputs {
             all: start.outputs.iter().map(|output| descriptors.output(output, wait, &waits)).collect::<Result<_>>()?,
@@ -172,33 +169,5 @@ fn wait_mode(wait: Wait) -> WaitMode {
         Wait::Spin => WaitMode::Spin,
         Wait::Adaptive => WaitMode::Adaptive,
         Wait::Block => WaitMode::Block,
-    }
-}
-
-/// The descriptors that came with a request, taken one by one.
-struct Descriptors(std::vec::IntoIter<OwnedFd>);
-
-impl Descriptors {
-    fn next(&mut self) -> Result<OwnedFd> {
-        self.0.next().context("a request came with too few descriptors")
-    }
-
-    fn ring(&mut self) -> Result<RingFile> {
-        Ok(RingFile::from_fd(self.next()?)?)
-    }
-
-    fn output(&mut self, output: &control::Output, wait: WaitMode, waits: &Arc<Interrupt>) -> Result<Output> {
-        let mut groups = Vec::new();
-        for _ in 0..output.groups {
-            let ring = self.ring()?;
-            let bell = BellFile::from_fd(self.next()?)?;
-            match Publisher::open(&ring, &bell, wait, Arc::clone(waits)) {
-                Ok(publisher) => groups.push(publisher),
-                // Every reader of the group has ended.
-                Err(OpenError::Closed) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(Output { max_message: output.max_message, overflow: output.overflow, groups })
     }
 }

@@ -1,5 +1,6 @@
 //! A host: the process that runs function instances, one of its own each or several as threads, as the supervisor asks.
 
+mod descriptors;
 mod instance;
 
 use std::collections::HashMap;
@@ -12,6 +13,7 @@ use anyhow::{Context, Result};
 use estafette_ipc::group::Interrupt;
 use wasmtime::Engine;
 
+pub(crate) use self::descriptors::Descriptors;
 use self::instance::{Instance, Reload};
 use crate::control::{End, Event, InstanceId, Request, Socket, Start};
 use crate::engine;

@@ -60,7 +60,7 @@ fn compile(engine: &Engine, cache: &Cache, function: &Function) -> Result<(Abi, 
             function.module.display()
         );
         let started = std::time::Instant::now();
-        let file = cache.compiled(engine, inspection.abi, &wasm)?;
+        let file = cache.compiled(engine, inspection.abi, &wasm, &function.module.display().to_string())?;
         tracing::debug!(
             function = function.name,
             abi = inspection.abi.name(),

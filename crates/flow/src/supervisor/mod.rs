@@ -38,9 +38,10 @@ use self::code::Code;
 use self::host::{Host, Received};
 use self::instance::{Instance, Phase, Verdict};
 use self::poll::{MAILBOX, Poll, Token};
-use crate::config::{End, Exhausted, Isolation, Pipeline, Topology};
+use crate::config::{End, Exhausted, Isolation, Pipeline, SinkKind, SourceKind, Topology};
 use crate::connector::{ConnectorEvent, Connectors};
 use crate::control::{self, Event, Request};
+use crate::external::ExternalEnd;
 use crate::status::Status;
 
 pub(crate) use self::fabric::Fabric;
@@ -216,6 +217,34 @@ impl Supervisor {
         Remote(self.poll.mailbox())
     }
 
+    /// The end that is the source of this name, of the kind [`SourceKind::External`]: to be
+    /// [opened](crate::external) in this process or another. One sender at a time.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such source, or no descriptor is left.
+    pub fn external_source(&self, name: &str) -> Result<ExternalEnd> {
+        let mut sources = self.pipeline.sources.iter();
+        let at = sources.position(|source| source.name == name && source.kind == SourceKind::External);
+        self.external(End::Source(at.with_context(|| format!("no external source is called `{name}`"))?))
+    }
+
+    /// The end that is the sink of this name, of the kind [`SinkKind::External`]: to be [opened](crate::external) in this
+    /// process or another. One receiver at a time.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such sink, or no descriptor is left.
+    pub fn external_sink(&self, name: &str) -> Result<ExternalEnd> {
+        let mut sinks = self.pipeline.sinks.iter();
+        let at = sinks.position(|sink| sink.name == name && sink.kind == SinkKind::External);
+        self.external(End::Sink(at.with_context(|| format!("no external sink is called `{name}`"))?))
+    }
+
+    fn external(&self, end: End) -> Result<ExternalEnd> {
+        start::external(end, &self.pipeline, &self.topology, &self.fabric).context("no descriptor is left")
+    }
+
     /// Runs the pipeline until it has done all of its work, or was ended.
     ///
     /// # Errors
@@ -282,12 +311,13 @@ impl Supervisor {
             Message::Status(answer) => drop(answer.send(self.status())),
             Message::Reload(function, answer) => answer(self.reload(&function)),
             Message::Connector(event) => {
-                let producer = event.end;
+                let ended = event.end;
                 if let Some(failure) = self.connectors.on_event(event) {
                     tracing::error!("{failure}");
                     self.summary.failures.push(failure);
                 }
-                self.fabric.close_outputs(&self.topology, producer);
+                self.recover_end(ended);
+                self.close_ends(ended);
             }
         }
     }
@@ -510,36 +540,42 @@ impl Supervisor {
 
     /// Takes back what an instance had claimed, and wakes who waited for it.
     fn recover(&mut self, at: usize) {
-        let end = self.instances[at].end;
+        let discarded = self.recover_end(self.instances[at].end);
+        if discarded > 0 {
+            tracing::warn!(function = self.instances[at].name, messages = discarded, "messages were lost with it");
+        }
+    }
+
+    /// Takes back what an end had claimed. Returns how many messages were lost.
+    fn recover_end(&mut self, end: End) -> u64 {
+        let mut discarded = 0;
         if let Some(place) = self.topology.membership(end) {
             let feed = self.topology.groups[place.group].feed;
             let delivery = self.topology.policies(&self.pipeline, feed).delivery;
-            let recovered = self.fabric.recover(&self.topology, place.group, place.member, delivery);
-            self.summary.discarded += recovered.discarded;
-            if recovered.discarded > 0 {
-                tracing::warn!(
-                    function = self.instances[at].name,
-                    messages = recovered.discarded,
-                    "messages were lost with it"
-                );
-            }
+            discarded = self.fabric.recover(&self.topology, place.group, place.member, delivery).discarded;
+            self.summary.discarded += discarded;
         }
         self.fabric.wake_readers(&self.topology, end);
+        discarded
     }
 
-    /// An instance has ended for good: who reads from it need not wait for more, who sends to it need not wait for space.
+    /// An instance has ended for good.
     fn finish(&mut self, at: usize, ended: instance::Ended) {
         self.instances[at].phase = Phase::Ended(ended);
         let end = self.instances[at].end;
+        self.close_ends(end);
+        tracing::debug!(function = self.instances[at].name, "ended: {ended:?}");
+    }
+
+    /// Who reads from an end that has ended need not wait for more, who sends to it need not wait for space.
+    fn close_ends(&self, end: End) {
         self.fabric.close_outputs(&self.topology, end);
         if let Some(place) = self.topology.membership(end) {
             let members = &self.topology.groups[place.group].members;
-            let is_last = members.iter().all(|member| self.is_end_ended(*member));
-            if is_last {
+            if members.iter().all(|member| self.is_end_ended(*member)) {
                 self.fabric.close_inputs(&self.topology, place.group);
             }
         }
-        tracing::debug!(function = self.instances[at].name, "ended: {ended:?}");
     }
 
     fn is_end_ended(&self, end: End) -> bool {

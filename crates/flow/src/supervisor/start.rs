@@ -1,5 +1,6 @@
 //! What a host is sent to start an instance.
 
+use std::io;
 use std::os::fd::BorrowedFd;
 
 use super::code::Code;
@@ -8,6 +9,7 @@ use super::instance::Instance;
 use crate::config::{self, Delivery, End, Pipeline, Topology};
 use crate::control::{Input, Output, Overflow, Start, Wait};
 use crate::engine::wasi::{Directory, Grants};
+use crate::external;
 
 /// The request itself. Its descriptors are [`descriptors`].
 pub(super) fn request(
@@ -18,12 +20,7 @@ pub(super) fn request(
     code: &Code,
 ) -> Start {
     let function = &pipeline.functions[instance.function];
-    let input = topology.membership(instance.end).map(|place| {
-        let group = &topology.groups[place.group];
-        let policies = topology.policies(pipeline, group.feed);
-        let max_deliver = (policies.delivery == Delivery::AtLeastOnce).then_some(policies.max_deliver);
-        Input { member: place.member, rings: group.rings.len(), max_deliver }
-    });
+    let input = input(instance.end, pipeline, topology);
     let ends = Ends::of(topology, instance.end);
     Start {
         instance: instance.id,
@@ -39,6 +36,36 @@ pub(super) fn request(
         reply: ends.reply,
         dead_letter: ends.dead_letter,
     }
+}
+
+/// What feeds an end, unless nothing does.
+fn input(end: End, pipeline: &Pipeline, topology: &Topology) -> Option<Input> {
+    let place = topology.membership(end)?;
+    let group = &topology.groups[place.group];
+    let policies = topology.policies(pipeline, group.feed);
+    let max_deliver = (policies.delivery == Delivery::AtLeastOnce).then_some(policies.max_deliver);
+    Some(Input { member: place.member, rings: group.rings.len(), max_deliver })
+}
+
+/// What somebody outside of the pipeline needs to be one of its ends.
+///
+/// # Errors
+///
+/// If no descriptor is left.
+pub(super) fn external(
+    end: End,
+    pipeline: &Pipeline,
+    topology: &Topology,
+    fabric: &Fabric,
+) -> io::Result<external::ExternalEnd> {
+    let outputs = Ends::of(topology, end).outputs;
+    let plan = external::Plan {
+        input: input(end, pipeline, topology),
+        outputs: outputs.iter().map(|output| describe(output, pipeline, topology)).collect(),
+    };
+    let descriptors = descriptors(end, topology, fabric);
+    let descriptors = descriptors.iter().map(BorrowedFd::try_clone_to_owned).collect::<io::Result<_>>()?;
+    Ok(external::ExternalEnd::new(plan, descriptors))
 }
 
 fn describe(output: &config::Output, pipeline: &Pipeline, topology: &Topology) -> Output {

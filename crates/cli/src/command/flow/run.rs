@@ -7,7 +7,7 @@ use std::{fs, io, thread};
 
 use anyhow::{Context, Result};
 use estafette_flow::config::{self, Pipeline, check};
-use estafette_flow::{Ended, Inspector, Options, Remote, Summary, Supervisor, admin};
+use estafette_flow::{Ended, Inspector, MetricsServer, Options, Remote, Summary, Supervisor, admin};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -43,13 +43,18 @@ pub(crate) fn run(args: &FlowRun) -> Result<Exit> {
     if let Err(error) = admin::serve(&name, remote.clone()) {
         tracing::warn!("`flow status` and `flow reload` do not reach this pipeline: {error:#}");
     }
+    let metrics = args.metrics.map(|address| {
+        let remote = remote.clone();
+        MetricsServer::start(address, move || remote.status())
+    });
+    let metrics = metrics.transpose()?;
     if args.watch {
         let remote = remote.clone();
         thread::Builder::new().name("watch".into()).spawn(move || watch(modules, &remote))?;
     }
     let view = (screen.is_terminal() && !args.no_view).then(|| view::Live::start(&screen, remote));
     let summary = supervisor.run();
-    drop(view);
+    drop((view, metrics));
     let summary = summary?;
     report(&summary, args)?;
     Ok(exit(&summary))

@@ -1,0 +1,65 @@
+//! Sources and sinks that somebody outside of the supervisor holds: it only notes what they do, and when they end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use estafette_ipc::group::{Counters as RingCounters, RingControl};
+
+use super::outlet::{Stop, Waited};
+use crate::config::{End, Topology};
+use crate::counters::{Counter, Counters};
+use crate::supervisor::Fabric;
+
+/// How often the rings are looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A watch over the rings of an end.
+pub(super) struct Watch {
+    end: End,
+    rings: Vec<RingControl>,
+    stop: Arc<Stop>,
+    counters: Arc<Counters>,
+}
+
+impl Watch {
+    pub(super) fn open(
+        end: End,
+        topology: &Topology,
+        fabric: &Fabric,
+        stop: &Arc<Stop>,
+        counters: &Arc<Counters>,
+    ) -> Result<Watch> {
+        let rings: Vec<usize> = match topology.membership(end) {
+            Some(place) => topology.groups[place.group].rings.clone(),
+            None => (0..topology.rings.len()).filter(|ring| topology.rings[*ring].producer == end).collect(),
+        };
+        let control = |ring| RingControl::open(fabric.ring(ring), fabric.bell(topology.rings[ring].group));
+        let rings = rings.into_iter().map(control).collect::<Result<_, _>>()?;
+        Ok(Watch { end, rings, stop: Arc::clone(stop), counters: Arc::clone(counters) })
+    }
+
+    /// Waits until the end has ended: a source once all of its rings are closed, a sink once they are drained as well.
+    /// Either may be asked to stop before.
+    pub(super) fn run(&self) -> Result<()> {
+        let is_source = matches!(self.end, End::Source(_));
+        loop {
+            let waited = self.stop.wait(None, Some(LOOK))?;
+            let is_ended = self.rings.iter().all(|ring| ring.is_closed() && (is_source || ring.is_drained()));
+            self.count(is_source);
+            if is_ended || waited == Waited::Stopped {
+                return Ok(());
+            }
+        }
+    }
+
+    fn count(&self, is_source: bool) {
+        let of = |count: fn(&RingCounters) -> u64| self.rings.iter().map(move |ring| count(&ring.counters()));
+        if is_source {
+            // A message goes into the ring of every group.
+            self.counters.set(Counter::SentMessages, of(|ring| ring.published).max().unwrap_or(0));
+        } else {
+            self.counters.set(Counter::ReceivedMessages, of(|ring| ring.acked).sum());
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Ends of a pipeline that the program which runs it holds itself, or gives to another process.
+//!
+//! A source of the kind [`SourceKind::External`] and a sink of the kind [`SinkKind::External`] have
+//! no thread in the supervisor. [`Supervisor::external_source`] and [`Supervisor::external_sink`]
+//! give an [`ExternalEnd`]: descriptors, and a text that says what they are. They travel to another
+//! process as any others do. There, or in this one, they become a [`Sender`] or a [`Receiver`].
+//!
+//! A source ends when its sender [closes](Sender::close) it, a sink when everything that feeds it
+//! has ended and was received. [`Remote::end`] ends both: a sender then gets
+//! [`PublishError::Closed`], and what it sends meanwhile may be lost.
+//!
+//! [`SourceKind::External`]: crate::config::SourceKind::External
+//! [`SinkKind::External`]: crate::config::SinkKind::External
+//! [`Supervisor::external_source`]: crate::Supervisor::external_source
+//! [`Supervisor::external_sink`]: crate::Supervisor::external_sink
+//! [`Remote::end`]: crate::Remote::end
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use estafette_ipc::WaitMode;
+use estafette_ipc::group::{Claim, ClaimError, Interrupt, Member, PublishError};
+use serde::{Deserialize, Serialize};
+
+use crate::control::{Input, Output as OutputPlan, Overflow};
+use crate::counters::Counters;
+use crate::function::{Output, SendError, Sent};
+use crate::host::Descriptors;
+
+/// What the descriptors of an end are.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Plan {
+    pub(crate) input: Option<Input>,
+    pub(crate) outputs: Vec<OutputPlan>,
+}
+
+/// An end that is not opened yet.
+#[derive(Debug)]
+pub struct ExternalEnd {
+    plan: Plan,
+    descriptors: Vec<OwnedFd>,
+}
+
+impl ExternalEnd {
+    pub(crate) fn new(plan: Plan, descriptors: Vec<OwnedFd>) -> ExternalEnd {
+        ExternalEnd { plan, descriptors }
+    }
+
+    /// What its descriptors are: a text for [`ExternalEnd::from_parts`].
+    ///
+    /// # Errors
+    ///
+    /// Never, as far as is known.
+    pub fn description(&self) -> Result<String> {
+        Ok(serde_json::to_string(&self.plan)?)
+    }
+
+    /// Its descriptors, in order.
+    pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.descriptors.iter().map(AsFd::as_fd).collect()
+    }
+
+    /// The end whose description and descriptors have come from another process.
+    ///
+    /// # Errors
+    ///
+    /// If the text is no description. The descriptors are looked at when the end is opened.
+    pub fn from_parts(description: &str, descriptors: Vec<OwnedFd>) -> Result<ExternalEnd> {
+        let plan = serde_json::from_str(description).context("this does not describe an end of a pipeline")?;
+        Ok(ExternalEnd { plan, descriptors })
+    }
+
+    /// Opens a source's end. `wait` says how it waits while a topic is full.
+    ///
+    /// # Errors
+    ///
+    /// If the descriptors do not fit the description, or cannot be mapped.
+    pub fn sender(self, wait: WaitMode) -> Result<Sender> {
+        let (mut descriptors, interrupt) = (Descriptors::new(self.descriptors), Interrupt::new());
+        let outputs = self.plan.outputs.iter().map(|output| descriptors.output(output, wait, &interrupt));
+        let outputs = outputs.collect::<Result<Vec<_>>>()?;
+        Ok(Sender { outputs, counters: Counters::create()?.0, scratch: Vec::new(), _interrupt: interrupt })
+    }
+
+    /// Opens a sink's end. `wait` says how it waits for messages.
+    ///
+    /// # Errors
+    ///
+    /// If it is no sink's end, or the descriptors do not fit the description, or cannot be mapped.
+    pub fn receiver(self, wait: WaitMode) -> Result<Receiver> {
+        let input = self.plan.input.context("this end only sends")?;
+        let interrupt = Interrupt::new();
+        let member = Descriptors::new(self.descriptors).member(&input, wait, &interrupt)?;
+        Ok(Receiver { member, _interrupt: interrupt })
+    }
+}
+
+/// The end of a source, which sends into the pipeline. Blocks while a topic is full whose policy is
+/// to block.
+pub struct Sender {
+    outputs: Vec<Output>,
+    counters: Counters,
+    /// A message that is sent to several groups is made here.
+    scratch: Vec<u8>,
+    _interrupt: Arc<Interrupt>,
+}
+
+impl Sender {
+    /// Sends a message to each of the source's topics.
+    ///
+    /// # Errors
+    ///
+    /// [`PublishError::TooLong`] for a message that exceeds a topic's `max_message`, and
+    /// [`PublishError::Closed`] once nobody reads any of them, or the pipeline is ending.
+    pub fn send(&mut self, message: &[u8]) -> Result<(), PublishError> {
+        for output in &mut self.outputs {
+            send(output, &self.counters, message)?;
+        }
+        Ok(())
+    }
+
+    /// Sends a message of `len` bytes that `fill` writes. If it goes into one ring only it is written
+    /// there, without a copy. The bytes that `fill` is given are arbitrary.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Sender::send`].
+    #[inline]
+    pub fn send_with(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> Result<(), PublishError> {
+        if let [output] = &mut self.outputs[..]
+            && let [publisher] = &mut output.groups[..]
+            && output.overflow == Overflow::Block
+            && len <= output.max_message
+        {
+            let mut loan = publisher.reserve(len)?;
+            fill(&mut loan);
+            loan.send();
+            return Ok(());
+        }
+        let mut message = std::mem::take(&mut self.scratch);
+        message.resize(len, 0);
+        fill(&mut message);
+        let sent = self.send(&message);
+        self.scratch = message;
+        sent
+    }
+
+    /// Ends the source: no message follows. A sender that is dropped does not: another may go on.
+    pub fn close(self) {
+        for publisher in self.outputs.into_iter().flat_map(|output| output.groups) {
+            publisher.close();
+        }
+    }
+}
+
+fn send(output: &mut Output, counters: &Counters, message: &[u8]) -> Result<(), PublishError> {
+    let had_readers = !output.groups.is_empty();
+    match output.send_all(std::iter::once(message), counters) {
+        Ok(Sent::TooLong) => Err(PublishError::TooLong { len: message.len(), max: output.max_message }),
+        Ok(_) if had_readers && output.groups.is_empty() => Err(PublishError::Closed),
+        Ok(_) => Ok(()),
+        Err(SendError::Stopped) => Err(PublishError::Interrupted),
+        Err(SendError::Broken(error)) => Err(error),
+    }
+}
+
+impl std::fmt::Debug for Sender {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sender").field("topics", &self.outputs.len()).finish_non_exhaustive()
+    }
+}
+
+/// The end of a sink, which receives from the pipeline.
+#[derive(Debug)]
+pub struct Receiver {
+    member: Member,
+    _interrupt: Arc<Interrupt>,
+}
+
+impl Receiver {
+    /// Waits for messages, and takes as many as are there up to these limits, but at least one.
+    /// They are done once the claim is [acknowledged](Claim::ack).
+    ///
+    /// # Errors
+    ///
+    /// [`ClaimError::Closed`] once everything that feeds the sink has ended and was received.
+    #[inline]
+    pub fn claim(&mut self, max_bytes: usize, max_messages: usize) -> Result<Claim<'_>, ClaimError> {
+        self.member.claim(max_bytes, max_messages)
+    }
+
+    /// Hands each message over until everything that feeds the sink has ended. Messages are acknowledged
+    /// in batches, after `on_message` has returned.
+    ///
+    /// # Errors
+    ///
+    /// If a producer broke its ring.
+    pub fn for_each(&mut self, mut on_message: impl FnMut(&[u8])) -> Result<(), ClaimError> {
+        loop {
+            match self.claim(BATCH.0, BATCH.1) {
+                Ok(claim) => {
+                    claim.messages().for_each(|message| on_message(&message));
+                    claim.ack();
+                }
+                Err(ClaimError::Closed) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// The most bytes and messages of a batch.
+const BATCH: (usize, usize) = (256 << 10, 4096);
