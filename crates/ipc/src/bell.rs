@@ -1,14 +1,14 @@
 //! The bell of a group: members sleep on it while there is nothing to claim, whoever publishes
 //! rings.
 //!
-//! An eventcount. Each member has a futex of its own, and one bit in a mask that says that it sleeps.
-//! Publishing costs one look at the mask; a system call is made only if somebody sleeps, and wakes
-//! one. A member that claims only part of what is there wakes the next (see `member.rs`), so that a
-//! batch wakes as many as it needs.
+//! An eventcount. Each member has a futex of its own, and one bit in a mask that says that it
+//! sleeps. Publishing costs one look at the mask; a system call is made only if somebody sleeps,
+//! and wakes one. A member that claims only part of what is there wakes the next (see `member.rs`),
+//! so that a batch wakes as many as it needs.
 //!
-//! **\[sleep\]** The handshake is Dekker's: the member sets its bit, then looks for messages, with a
-//! full fence between; the publisher publishes, then looks for bits, with a full fence between. One
-//! of the two sees what the other wrote.
+//! **\[sleep\]** The handshake is Dekker's: the member sets its bit, then looks for messages, with
+//! a full fence between; the publisher publishes, then looks for bits, with a full fence between.
+//! One of the two sees what the other wrote.
 //!
 //! Whoever takes a bit off the mask owes its member a ring. A process that dies in between leaves a
 //! member asleep without a bit; one that dies asleep leaves a bit without a member. Therefore the

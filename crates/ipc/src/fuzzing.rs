@@ -1,6 +1,6 @@
-//! What must hold whatever a peer writes into shared memory: errors only. An input is a list of words
-//! to be written into a file, with something that an honest end does after each. The tests run some
-//! hundred inputs; `fuzz/` looks for worse ones.
+//! What must hold whatever a peer writes into shared memory: errors only. An input is a list of
+//! words to be written into a file, with something that an honest end does after each. The tests
+//! run some hundred inputs; `fuzz/` looks for worse ones.
 
 use std::os::fd::{AsFd, BorrowedFd};
 

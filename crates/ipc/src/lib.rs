@@ -35,11 +35,14 @@
 //! - **Order.** Messages arrive in the order in which they were sent.
 //! - **Loss.** None, as long as the receiver lives. What a sender that died had sent is received
 //!   before its death is reported. A message that it had not sent is never seen, whole or in part.
-//! - **Waiting.** [`Sender::loan`], [`Sender::send`] and [`Sender::send_many`] wait while the channel
-//!   is full, [`Receiver::recv`], [`Receiver::recv_timeout`] and [`Receiver::recv_many`] while it is
+//! - **Waiting.** [`Sender::loan`], [`Sender::send`] and [`Sender::send_many`] wait while the
+//!   channel
+//!   is full, [`Receiver::recv`], [`Receiver::recv_timeout`] and [`Receiver::recv_many`] while it
+//!   is
 //!   empty, as the channel's [`WaitMode`] says. Nothing else waits. An idle channel costs no time,
 //!   unless it spins.
-//! - **Peer death.** An end that waits, awake or asleep, is woken when the other's process dies, and
+//! - **Peer death.** An end that waits, awake or asleep, is woken when the other's process dies,
+//!   and
 //!   every later call says so: `PeerDied`, or `Closed` if the other end was dropped. A process that
 //!   was forked from one with an open end keeps that end alive.
 //! - **Cancelling.** A [`Loan`] that is dropped sends nothing. A [`Message`] or [`Batch`] that is
@@ -47,7 +50,8 @@
 //! - **Bounds.** The ring takes its capacity and some pages. Longer messages take eight files of
 //!   their length at most, which are kept for the next.
 //! - **Hostile peers.** Every word that the other end can write is read once and verified. What
-//!   cannot be is an error, which closes this end. It never leads this process outside of the shared
+//!   cannot be is an error, which closes this end. It never leads this process outside of the
+//!   shared
 //!   memory, nor to a panic. A peer can still change a message while it is read: who must not be
 //!   fooled copies it first.
 

@@ -1,13 +1,15 @@
 //! A shared file in this process's memory; all pointer arithmetic of the crate.
 //!
-//! The data is mapped twice in a row, so that what begins before its end and goes on at its start is
-//! contiguous here: a record needs no padding at the ring's end, and a batch of records is one slice.
+//! The data is mapped twice in a row, so that what begins before its end and goes on at its start
+//! is contiguous here: a record needs no padding at the ring's end, and a batch of records is one
+//! slice.
 //!
 //! What a hostile peer can do: every offset is masked and every length is verified against the
-//! mapping, so that no word in shared memory can lead outside of it. The file is sealed, so that its
-//! pages stay. The peer can change a message while it is read. To the letter, bytes that change
-//! beneath a reference are undefined behaviour whoever changes them; as with every such library, the
-//! ends are assumed to keep the protocol where that matters, and who must not be fooled copies first.
+//! mapping, so that no word in shared memory can lead outside of it. The file is sealed, so that
+//! its pages stay. The peer can change a message while it is read. To the letter, bytes that change
+//! beneath a reference are undefined behaviour whoever changes them; as with every such library,
+//! the ends are assumed to keep the protocol where that matters, and who must not be fooled copies
+//! first.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -44,8 +46,8 @@ pub(crate) struct Memory<C: Controls> {
 }
 
 // SAFETY: the pointers go where `mapping` goes, whose memory stays where it is. The control words
-// are atomics. The data is reached through atomics, and through `bytes` and `bytes_mut`, which leave
-// it to their callers that two threads do not collide there.
+// are atomics. The data is reached through atomics, and through `bytes` and `bytes_mut`, which
+// leave it to their callers that two threads do not collide there.
 unsafe impl<C: Controls> Send for Memory<C> {}
 // SAFETY: as above.
 unsafe impl<C: Controls> Sync for Memory<C> {}
@@ -70,8 +72,8 @@ impl<C: Controls> Memory<C> {
         let capacity = file.capacity();
         let mapping = Mapping::of(file)?;
         let start = mapping.start;
-        // Without data or descriptors any position leads to the first bytes of the file, which is as
-        // good as any.
+        // Without data or descriptors any position leads to the first bytes of the file, which is
+        // as good as any.
         let data_at = if capacity == 0 { 0 } else { file.data_at() };
         let (descriptors_at, count) = match file.kind().has_descriptors {
             true => (file.kind().controls_len(), descriptors(capacity) as u64),
@@ -114,8 +116,8 @@ impl<C: Controls> Memory<C> {
     /// A descriptor, by its index modulo their number.
     #[inline]
     pub(crate) fn descriptor(&self, index: u64) -> &AtomicU64 {
-        // SAFETY: the offset is below the number of descriptors, or zero; they lie in the mapping, at
-        // the start of a page, and any bits are valid.
+        // SAFETY: the offset is below the number of descriptors, or zero; they lie in the mapping,
+        // at the start of a page, and any bits are valid.
         unsafe { self.descriptors.add((index & self.descriptor_mask) as usize).as_ref() }
     }
 
@@ -124,8 +126,8 @@ impl<C: Controls> Memory<C> {
     pub(crate) fn word(&self, position: u64) -> &AtomicU64 {
         let offset = (position & self.mask) as usize & !(HEADER - 1);
         // SAFETY: the offset is below the capacity, or zero, and a multiple of eight, so that eight
-        // bytes from there lie in the mapping, aligned. Where the word is also part of a payload, only a reader
-        // that is too late for it looks at it, and discards what it sees.
+        // bytes from there lie in the mapping, aligned. Where the word is also part of a payload,
+        // only a reader that is too late for it looks at it, and discards what it sees.
         unsafe { self.data.add(offset).cast::<AtomicU64>().as_ref() }
     }
 
@@ -137,8 +139,8 @@ impl<C: Controls> Memory<C> {
     ///
     /// # Safety
     ///
-    /// Until the result is dropped, some handle of this memory must live, and nobody in this process
-    /// may write the bytes.
+    /// Until the result is dropped, some handle of this memory must live, and nobody in this
+    /// process may write the bytes.
     #[inline]
     pub(crate) unsafe fn bytes(&self, position: u64, len: usize) -> Bytes {
         Bytes(self.range(position, len))
@@ -162,15 +164,15 @@ impl<C: Controls> Memory<C> {
     #[inline]
     fn range(&self, position: u64, len: usize) -> NonNull<[u8]> {
         assert!(len <= self.capacity, "more bytes than the ring has");
-        // SAFETY: the offset is below the capacity, or zero, and the data lies there twice in a row,
-        // so that as many bytes as the capacity lie behind it.
+        // SAFETY: the offset is below the capacity, or zero, and the data lies there twice in a
+        // row, so that as many bytes as the capacity lie behind it.
         let start = unsafe { self.data.add((position & self.mask) as usize) };
         NonNull::slice_from_raw_parts(start, len)
     }
 }
 
-/// Bytes to be read. A pointer, since the reference it gives must end when the bytes are given back,
-/// not when a function it was passed to returns.
+/// Bytes to be read. A pointer, since the reference it gives must end when the bytes are given
+/// back, not when a function it was passed to returns.
 #[derive(Debug)]
 pub(crate) struct Bytes(NonNull<[u8]>);
 
@@ -239,13 +241,15 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Maps `len` bytes of the file from `offset` on over the reservation, `at` bytes behind its start.
+    /// Maps `len` bytes of the file from `offset` on over the reservation, `at` bytes behind its
+    /// start.
     fn place(&self, file: &SharedFile, at: usize, len: usize, offset: usize, flags: MapFlags) -> Result<(), OpenError> {
         assert!(at + len <= self.len, "a mapping beyond its reservation");
         let flags = flags | MapFlags::SHARED | MapFlags::FIXED;
         // SAFETY: within the reservation, by the assertion.
         let place = unsafe { self.start.add(at) }.as_ptr().cast::<c_void>();
-        // SAFETY: it replaces a part of the reservation, which is this value's and which nobody uses.
+        // SAFETY: it replaces a part of the reservation, which is this value's and which nobody
+        // uses.
         unsafe { mmap(place, len, ProtFlags::READ | ProtFlags::WRITE, flags, file.as_fd(), offset as u64) }
             .map_err(OpenError::system("map shared memory"))?;
         Ok(())

@@ -83,7 +83,8 @@ mod world {
             }
         }
 
-        /// Wakes the sleeper, whatever the mark says: who took it off may have died before the wake.
+        /// Wakes the sleeper, whatever the mark says: who took it off may have died before the
+        /// wake.
         pub(crate) fn wake_anyway(&self) {
             self.0.swap(0, Ordering::AcqRel);
             wake(&self.0);

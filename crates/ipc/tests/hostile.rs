@@ -1,8 +1,8 @@
 //! Peers that write random garbage to every shared word while an honest end works: errors, never a
 //! panic, a hang, or an access outside of the ring.
 //!
-//! The garbage goes through the memory file's descriptor, so that it needs no mapping. Each instance
-//! is short, as an end closes when it sees the first word that cannot be.
+//! The garbage goes through the memory file's descriptor, so that it needs no mapping. Each
+//! instance is short, as an end closes when it sees the first word that cannot be.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};

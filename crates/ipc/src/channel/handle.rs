@@ -47,8 +47,8 @@ impl Options {
         Self::default()
     }
 
-    /// The bytes of messages that the ring holds, rounded up to a power of two and a page. A message
-    /// takes whole cache lines: a multiple of 64 bytes, and 64 at least.
+    /// The bytes of messages that the ring holds, rounded up to a power of two and a page. A
+    /// message takes whole cache lines: a multiple of 64 bytes, and 64 at least.
     #[must_use]
     pub fn capacity(self, capacity: usize) -> Self {
         Self { capacity, ..self }
@@ -60,8 +60,9 @@ impl Options {
         Self { wait, ..self }
     }
 
-    /// The longest message, in bytes; what fits the ring may always be sent. Messages that are longer
-    /// than the ring travel in memory of their own, of which up to eight can be on their way.
+    /// The longest message, in bytes; what fits the ring may always be sent. Messages that are
+    /// longer than the ring travel in memory of their own, of which up to eight can be on their
+    /// way.
     #[must_use]
     pub fn max_message(self, max_message: usize) -> Self {
         Self { max_message, ..self }
@@ -89,8 +90,8 @@ impl Options {
     }
 }
 
-/// Makes a channel for two processes, and returns a handle of each end. Handles and channels have no
-/// name: they are gone with the last process that has them.
+/// Makes a channel for two processes, and returns a handle of each end. Handles and channels have
+/// no name: they are gone with the last process that has them.
 ///
 /// # Errors
 ///
@@ -198,8 +199,8 @@ impl SenderHandle {
     }
 }
 
-/// The receiving end of a channel, before it is opened. One that is dropped counts as a process that
-/// died.
+/// The receiving end of a channel, before it is opened. One that is dropped counts as a process
+/// that died.
 #[derive(Debug)]
 pub struct ReceiverHandle(Handle);
 

@@ -1,5 +1,5 @@
-//! Models of a channel: loom runs every order of events, and every value each load may see, for a few
-//! messages. A lost wake-up is a deadlock here, since the modelled futex has no time-out.
+//! Models of a channel: loom runs every order of events, and every value each load may see, for a
+//! few messages. A lost wake-up is a deadlock here, since the modelled futex has no time-out.
 //!
 //! The ends here are what the real ones are around `ring.rs`: messages of one byte, a line each.
 
@@ -85,7 +85,8 @@ fn all_arrive(capacity: u64, count: u8, wait: WaitMode) {
     sending.join().unwrap();
 }
 
-/// Space is handed over both ways, and the descriptors of a lap are not taken for those of the next.
+/// Space is handed over both ways, and the descriptors of a lap are not taken for those of the
+/// next.
 #[test]
 fn contents_are_handed_over() {
     model(None, || all_arrive(1, 2, WaitMode::Spin));

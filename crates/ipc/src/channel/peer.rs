@@ -1,8 +1,9 @@
 //! Whether the other end of a channel still lives.
 //!
-//! Each end has one end of a pair of sockets, on which nothing is sent but memory for large messages.
-//! However a process ends, the system closes its sockets. One thread for each process, started with
-//! the first channel, waits for that on all its sockets, sets a flag, and wakes the end if it sleeps.
+//! Each end has one end of a pair of sockets, on which nothing is sent but memory for large
+//! messages. However a process ends, the system closes its sockets. One thread for each process,
+//! started with the first channel, waits for that on all its sockets, sets a flag, and wakes the
+//! end if it sleeps.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

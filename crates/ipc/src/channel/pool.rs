@@ -1,8 +1,8 @@
 //! Memory files for messages that are longer than the ring.
 //!
-//! The sender makes a file when it has none free that is long enough, passes its descriptor over the
-//! socket once, and uses it again when the receiver has given it back. The receiver verifies that its
-//! size is sealed, as it does for the ring.
+//! The sender makes a file when it has none free that is long enough, passes its descriptor over
+//! the socket once, and uses it again when the receiver has given it back. The receiver verifies
+//! that its size is sealed, as it does for the ring.
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;
@@ -87,17 +87,17 @@ impl Pool {
         }
         let file = self.files.get(announced.file).ok_or(Violation::LargeMessage)?;
         match file {
-            // SAFETY: the pool keeps the memory while the receiver is borrowed, and replaces it only
-            // here. The sender does not write it before it is released; one of another process that
-            // lies is outside of this process.
+            // SAFETY: the pool keeps the memory while the receiver is borrowed, and replaces it
+            // only here. The sender does not write it before it is released; one of another process
+            // that lies is outside of this process.
             #[allow(unsafe_code)]
             Some(memory) if announced.len as u64 <= memory.capacity() => Ok(unsafe { memory.bytes(0, announced.len) }),
             _ => Err(Violation::LargeMessage),
         }
     }
 
-    /// Takes all files that the sender has passed. A message in a new one is announced only then, so
-    /// that there is nothing to wait for.
+    /// Takes all files that the sender has passed. A message in a new one is announced only then,
+    /// so that there is nothing to wait for.
     fn take_files(&mut self, socket: BorrowedFd<'_>) -> Result<(), Violation> {
         // One of each number at most, or a sender that announces none of what it passes.
         for _ in 0..2 * POOL {

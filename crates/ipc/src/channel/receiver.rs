@@ -23,8 +23,9 @@ pub struct Receiver {
     head: u64,
     /// Its number.
     index: u64,
-    /// The descriptors of the next messages, as far as they were there at the last look. The line in
-    /// which they lie is looked at once, and then left to the sender, who writes the next ones there.
+    /// The descriptors of the next messages, as far as they were there at the last look. The line
+    /// in which they lie is looked at once, and then left to the sender, who writes the next ones
+    /// there.
     ready: [u64; LOOK],
     /// The number of the message behind them.
     ready_end: u64,
@@ -47,8 +48,8 @@ pub struct Receiver {
     ended: Option<RecvError>,
 }
 
-/// The part of the ring that the sender, who reads the head only when the ring seems full, finds free
-/// at once.
+/// The part of the ring that the sender, who reads the head only when the ring seems full, finds
+/// free at once.
 const LAG: u64 = 8;
 
 /// How many descriptors are looked at at once: a cache line.
@@ -164,10 +165,10 @@ impl Receiver {
         match Found::parse(self.ready[self.index as usize % LOOK], self.head, self.ring.capacity()) {
             Ok(Found::Plain(len)) => {
                 // SAFETY: this is the ring's one receiver, and it is borrowed until the message is
-                // dropped or released. The sender wrote the message before it published the descriptor,
-                // which `look` acquired, and will write there again only once it has acquired a head
-                // above, which is not published before `release`. A sender of another process that
-                // lies is outside of this process.
+                // dropped or released. The sender wrote the message before it published the
+                // descriptor, which `look` acquired, and will write there again only once it has
+                // acquired a head above, which is not published before `release`. A sender of
+                // another process that lies is outside of this process.
                 #[allow(unsafe_code)]
                 let bytes = unsafe { self.ring.memory().bytes(self.head, len) };
                 Ok(Message { bytes, stride: stride(len), receiver: self })
@@ -249,8 +250,8 @@ impl Receiver {
         }
     }
 
-    /// Looks until there is a message; false if the sender ended. What comes after the look that finds
-    /// one is short, as every message of a ping-pong waits for it.
+    /// Looks until there is a message; false if the sender ended. What comes after the look that
+    /// finds one is short, as every message of a ping-pong waits for it.
     fn spin(&mut self) -> bool {
         self.publish_head();
         loop {
@@ -353,8 +354,8 @@ impl fmt::Debug for Receiver {
 /// A message, read where it lies. It is given back by [`release`](Self::release), or comes again if
 /// it is dropped.
 ///
-/// Dropping it does not release it, since a destructor has the compiler keep the message in memory for
-/// the case that its reader panics.
+/// Dropping it does not release it, since a destructor has the compiler keep the message in memory
+/// for the case that its reader panics.
 #[must_use = "a message is given back by `release`"]
 pub struct Message<'a> {
     bytes: Bytes,

@@ -1,10 +1,11 @@
 //! The ring of a channel: what one end publishes and the other awaits.
 //!
 //! Messages lie in a ring of bytes, each at the start of a cache line. A second ring has a word for
-//! each message, its *descriptor*: how long the message is, and the lap, by which the receiver knows
-//! that it is there. There is no tail: the sender publishes a message by storing its descriptor, and
-//! the receiver looks at the next one. So eight messages and the news of them travel in nine cache
-//! lines, and neither end touches a line of messages while the other is at work there.
+//! each message, its *descriptor*: how long the message is, and the lap, by which the receiver
+//! knows that it is there. There is no tail: the sender publishes a message by storing its
+//! descriptor, and the receiver looks at the next one. So eight messages and the news of them
+//! travel in nine cache lines, and neither end touches a line of messages while the other is at
+//! work there.
 //!
 //! The receiver publishes a head, now and then. The sender keeps a copy, which it reads again only
 //! when the ring seems full. Sources:

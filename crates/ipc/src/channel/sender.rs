@@ -12,8 +12,8 @@ use super::slip::Slip;
 use crate::error::Violation;
 use crate::memory::BytesMut;
 
-/// The end of a channel that sends. Dropping it closes the channel: the receiver gets what was sent,
-/// then `Closed`.
+/// The end of a channel that sends. Dropping it closes the channel: the receiver gets what was
+/// sent, then `Closed`.
 pub struct Sender {
     ring: Ring,
     /// Where the next message begins.
@@ -53,12 +53,13 @@ impl Sender {
         }
     }
 
-    /// Space for a message of `len` bytes, once there is as much. It holds whatever lay there before.
+    /// Space for a message of `len` bytes, once there is as much. It holds whatever lay there
+    /// before.
     ///
     /// # Errors
     ///
-    /// All of [`SendError`] but `Full`. That the receiver is gone is reported at once, not only when
-    /// the channel is full.
+    /// All of [`SendError`] but `Full`. That the receiver is gone is reported at once, not only
+    /// when the channel is full.
     #[inline]
     pub fn loan(&mut self, len: usize) -> Result<Loan<'_>, SendError> {
         if !self.has_space(len) {
@@ -120,7 +121,7 @@ impl Sender {
                 continue;
             }
             self.payload(message.len()).copy_from_slice(message);
-            self.publish_record(plain(message.len()), message.len());
+            self.publish_message(plain(message.len()), message.len());
         }
         self.ring.notify();
         Ok(())
@@ -209,10 +210,10 @@ impl Sender {
     /// Where the next message lies.
     #[inline]
     fn payload(&mut self, len: usize) -> BytesMut {
-        // SAFETY: this is the ring's one sender, and it is borrowed or does not give the bytes away.
-        // The receiver reads only messages that are published; what lay here, it had given back when
-        // it raised the head that `look_at_head` acquired. A peer of another process that lies about
-        // it is outside of this process.
+        // SAFETY: this is the ring's one sender, and it is borrowed or does not give the bytes
+        // away. The receiver reads only messages that are published; what lay here, it had given
+        // back when it raised the head that `look_at_head` acquired. A peer of another process that
+        // lies about it is outside of this process.
         #[allow(unsafe_code)]
         unsafe {
             self.ring.memory().bytes_mut(self.tail, len)
@@ -234,13 +235,13 @@ impl Sender {
         if len > self.max_plain {
             return self.announce();
         }
-        self.publish_record(plain(len), len);
+        self.publish_message(plain(len), len);
         self.ring.notify();
     }
 
     /// Publishes the next message, which was written.
     #[inline]
-    fn publish_record(&mut self, descriptor: u64, len: usize) {
+    fn publish_message(&mut self, descriptor: u64, len: usize) {
         self.ring.publish(self.index, descriptor);
         self.index += 1;
         self.tail += stride(len);
@@ -251,7 +252,7 @@ impl Sender {
         let reserved = self.reserved.take().expect("a file of the pool");
         self.pool.occupy(&self.ring, reserved.file);
         self.payload(Announcement::LEN).copy_from_slice(&reserved.to_bytes());
-        self.publish_record(large(), Announcement::LEN);
+        self.publish_message(large(), Announcement::LEN);
         self.ring.notify();
     }
 }

@@ -34,8 +34,8 @@ impl Slip {
         self.learn_of(messages, 1, Self::ENOUGH);
     }
 
-    /// Learns that so many bytes were found since the last wait, where a message takes `stride`, and
-    /// the ring has `capacity`.
+    /// Learns that so many bytes were found since the last wait, where a message takes `stride`,
+    /// and the ring has `capacity`.
     #[inline]
     pub(super) fn learn_bytes(&mut self, bytes: u64, stride: u64, capacity: u64) {
         self.learn_of(bytes, stride, Self::ENOUGH.saturating_mul(stride).min(capacity / 4));

@@ -1,29 +1,29 @@
 //! How members share a ring without a lock, so that any of them may be killed at any moment.
 //!
-//! The claim word says where the next claim begins, and which slot the last one is written in. Every
-//! member has [slots](super::slot) that say what it holds.
+//! The claim word says where the next claim begins, and which slot the last one is written in.
+//! Every member has [slots](super::slot) that say what it holds.
 //!
 //! **Claiming.** A member reads the claim word, and the headers of the records from there on. It
 //! writes the range as its *intent*, then moves the claim word to the range's end by
 //! compare-and-exchange. If that succeeds the range is its own, even if it dies at once: as long as
 //! the claim word names the slot and the end of its range, the intent counts. Therefore whoever
 //! claims next first *confirms* it, by marking that slot as claimed, and only then moves the word.
-//! Positions do not repeat (the word has 56 bits of multiples of eight bytes, two years at 10 GB/s),
-//! so that who was slow, and read records that were overwritten meanwhile, fails to move the word.
-//! A slot's state has a version, so that who confirms late fails as well.
+//! Positions do not repeat (the word has 56 bits of multiples of eight bytes, two years at 10
+//! GB/s), so that who was slow, and read records that were overwritten meanwhile, fails to move the
+//! word. A slot's state has a version, so that who confirms late fails as well.
 //!
 //! **Acknowledging.** The slot is emptied, then the head goes to the lowest position that anybody
 //! holds or may hold: the claim word's position, read first, or the start of a slot that is not
 //! empty. Any claim that was won before the word was read is seen in its slot, as its slot was
 //! written before. Any later one begins at that position or behind it.
 //!
-//! **\[release\]** Two members that empty their slots at the same time must not each see the other's
-//! still full, or nobody would move the head: each empties first and looks then, with a full fence
-//! between. For the same reason a member that gives up an intent looks, too.
+//! **\[release\]** Two members that empty their slots at the same time must not each see the
+//! other's still full, or nobody would move the head: each empties first and looks then, with a
+//! full fence between. For the same reason a member that gives up an intent looks, too.
 //!
-//! **Returned ranges** stay in the slot of the member that died, so that no look at the slots misses
-//! one on its way from slot to slot. Another member claims the slot as it is, by exchanging its
-//! state. If it takes only the first record, it cuts that off and returns the rest.
+//! **Returned ranges** stay in the slot of the member that died, so that no look at the slots
+//! misses one on its way from slot to slot. Another member claims the slot as it is, by exchanging
+//! its state. If it takes only the first record, it cuts that off and returns the rest.
 
 use super::ring::{Limits, MOST_LOOKS, Ring};
 use super::slot::{Phase, State};
@@ -32,8 +32,8 @@ use crate::error::Violation;
 use crate::record::Header;
 use crate::sync::{Ordering, fence};
 
-/// The claim word: the position of the next claim in units of eight bytes, modulo 2^56, and the slot
-/// of the last claim.
+/// The claim word: the position of the next claim in units of eight bytes, modulo 2^56, and the
+/// slot of the last claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Next(u64);
 
@@ -124,8 +124,8 @@ impl Ring {
             self.confirm(next, from);
             if self.exchange(next, Next::new(to, slot)) {
                 let claimed = state.in_phase(Phase::Claimed);
-                // Unless somebody else has confirmed it. An exchange, not a store: what is stored into
-                // the slot from now on comes after whatever that one did.
+                // Unless somebody else has confirmed it. An exchange, not a store: what is stored
+                // into the slot from now on comes after whatever that one did.
                 self.slots()[slot].replace(*state, claimed);
                 *state = claimed;
                 return Ok(Some(Held { slot, state: *state, from, to, end: to }));
@@ -213,8 +213,8 @@ impl Ring {
         counters.acked_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Raises the head as far as nobody holds anything, and wakes the producer if it waits for that.
-    /// For whoever has just emptied a slot, or cut it.
+    /// Raises the head as far as nobody holds anything, and wakes the producer if it waits for
+    /// that. For whoever has just emptied a slot, or cut it.
     pub(super) fn release(&self) {
         // [release] First the own slot, then the claim word and the others'.
         fence(Ordering::SeqCst);

@@ -28,8 +28,8 @@ pub struct Depth {
 
 /// What became of a ring's messages, since it was made.
 ///
-/// The numbers are read one after the other, so that they need not fit together while messages are on
-/// their way; and they may be off by what an end was doing when it was killed.
+/// The numbers are read one after the other, so that they need not fit together while messages are
+/// on their way; and they may be off by what an end was doing when it was killed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
@@ -57,9 +57,9 @@ impl RingControl {
         Ok(Self { ring: ring.map()?, bell: bell.map()? })
     }
 
-    /// Takes from a dead member what it held, and wakes whoever may wait for that. To be called once
-    /// the member's process or thread has ended, and before another of its number opens the ring;
-    /// also if it seems to have held nothing, since it may have died before it woke somebody.
+    /// Takes from a dead member what it held, and wakes whoever may wait for that. To be called
+    /// once the member's process or thread has ended, and before another of its number opens the
+    /// ring; also if it seems to have held nothing, since it may have died before it woke somebody.
     pub fn recover(&self, member: usize, recovery: Recovery) -> Recovered {
         if member >= self.ring.producer() {
             return Recovered::default();
@@ -107,8 +107,8 @@ impl RingControl {
         self.ring.is_drained()
     }
 
-    /// Closes the ring, as its publisher would: that one then gets `Closed`, and members get what is
-    /// in the ring before they do.
+    /// Closes the ring, as its publisher would: that one then gets `Closed`, and members get what
+    /// is in the ring before they do.
     pub fn close(&self) {
         self.ring.close();
         self.wake_all();

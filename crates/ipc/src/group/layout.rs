@@ -49,7 +49,7 @@ pub(super) struct HeadWord {
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(super) struct ClaimWord {
-    /// A [`Claim`](super::claims::Next).
+    /// Where the next claim begins: a [`Next`](super::claims::Next).
     pub(super) next: AtomicU64,
 }
 

@@ -82,8 +82,8 @@ impl Member {
     ///
     /// # Errors
     ///
-    /// If the memory cannot be mapped, a ring has no such member, or an earlier one left a claim that
-    /// was not recovered.
+    /// If the memory cannot be mapped, a ring has no such member, or an earlier one left a claim
+    /// that was not recovered.
     pub fn open(
         rings: Vec<RingFile>,
         bell: &BellFile,
@@ -122,8 +122,8 @@ impl Member {
     }
 
     /// Claims messages of one ring, once there are any: as many as are there, up to `max_messages`
-    /// and `max_bytes` bytes of records, but at least one. Those that a dead member left come first,
-    /// one at a time if the member may have died of them.
+    /// and `max_bytes` bytes of records, but at least one. Those that a dead member left come
+    /// first, one at a time if the member may have died of them.
     ///
     /// # Errors
     ///
@@ -143,8 +143,8 @@ impl Member {
         }
     }
 
-    /// Claims messages as [`claim`](Self::claim) does, if there are any now. It does not look at the
-    /// interrupt.
+    /// Claims messages as [`claim`](Self::claim) does, if there are any now. It does not look at
+    /// the interrupt.
     ///
     /// # Errors
     ///

@@ -1,10 +1,10 @@
 //! A ring that a group of competing members reads, each in a process of its own.
 //!
-//! One [`Publisher`] writes messages, in order. Each is [claimed](Member::claim) by one member of the
-//! group, and [acknowledged](Claim::ack) when it is done. A member may read the rings of several
-//! publishers. Nobody waits for a lock: any process may be killed at any moment, and the others go
-//! on. The supervisor holds the descriptors, so that the rings survive each of their ends, and
-//! [recovers](RingControl::recover) what a dead member had claimed.
+//! One [`Publisher`] writes messages, in order. Each is [claimed](Member::claim) by one member of
+//! the group, and [acknowledged](Claim::ack) when it is done. A member may read the rings of
+//! several publishers. Nobody waits for a lock: any process may be killed at any moment, and the
+//! others go on. The supervisor holds the descriptors, so that the rings survive each of their
+//! ends, and [recovers](RingControl::recover) what a dead member had claimed.
 //!
 //! ```
 //! use estafette_ipc::WaitMode;
@@ -36,14 +36,16 @@
 //! - **Order.** A member gets the messages of one publisher in order. Those that a dead member left
 //!   may come to another one later than newer ones.
 //! - **Loss.** A message that was published is lost only if it is dropped or discarded on demand
-//!   ([`Publisher::discard_oldest`], [`Recovery::Discard`]). A message of which `send` did not return
+//!   ([`Publisher::discard_oldest`], [`Recovery::Discard`]). A message of which `send` did not
+//!   return
 //!   is published whole or not at all.
 //! - **Doubles.** A message that was claimed and not acknowledged when a member died comes again,
 //!   with its attempts counted. Other messages come once.
 //! - **Waiting.** `reserve`, `send`, `send_batch` and `claim` wait; an [`Interrupt`] ends that.
 //!   Nothing else waits.
 //! - **Bounds.** A ring takes its capacity and some pages, whatever its ends do.
-//! - **Hostile peers.** What others wrote is read once and verified. What cannot be is an error, and
+//! - **Hostile peers.** What others wrote is read once and verified. What cannot be is an error,
+//!   and
 //!   closes the end that saw it. It never leads this process outside of the ring, nor to a panic.
 //!
 //! | file | what it holds |

@@ -1,5 +1,5 @@
-//! Models of a group's ring: loom runs every order of events, and every value each load may see, for
-//! a few messages. A lost wake-up is a deadlock here, since the modelled futex has no time-out.
+//! Models of a group's ring: loom runs every order of events, and every value each load may see,
+//! for a few messages. A lost wake-up is a deadlock here, since the modelled futex has no time-out.
 
 #![allow(unsafe_code)]
 
@@ -58,8 +58,8 @@ fn model(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     builder.check(model);
 }
 
-/// Two members claim and acknowledge at the same time: each message goes to one of them, and the head
-/// ends behind both, whoever comes last.
+/// Two members claim and acknowledge at the same time: each message goes to one of them, and the
+/// head ends behind both, whoever comes last.
 #[test]
 fn each_message_is_claimed_once_and_released() {
     model(3, || {
@@ -165,8 +165,8 @@ fn die(ring: &Ring, member: usize, death: Death) {
     }
 }
 
-/// A member dies while another claims, and is recovered while the other goes on: no message is lost,
-/// none comes twice, and everything is released.
+/// A member dies while another claims, and is recovered while the other goes on: no message is
+/// lost, none comes twice, and everything is released.
 #[test]
 fn what_a_dead_member_claimed_comes_back() {
     for death in [Death::Intent, Death::Exchanged] {

@@ -57,8 +57,8 @@ const MAX_POSITION: u64 = 1 << 62;
 
 /// The end of a ring that publishes. There is one at a time; when it is gone, another may go on.
 ///
-/// Messages are delivered in order to each member. What was published stays in the ring when this end
-/// dies. What was only reserved is never seen by anybody.
+/// Messages are delivered in order to each member. What was published stays in the ring when this
+/// end dies. What was only reserved is never seen by anybody.
 pub struct Publisher {
     ring: Ring,
     bell: Memory<Bell>,
@@ -122,7 +122,8 @@ impl Publisher {
         (self.ring.capacity() as usize - HEADER).min(u32::MAX as usize)
     }
 
-    /// Space for a message of `len` bytes, once there is as much. It holds whatever lay there before.
+    /// Space for a message of `len` bytes, once there is as much. It holds whatever lay there
+    /// before.
     ///
     /// # Errors
     ///
@@ -384,8 +385,8 @@ impl fmt::Debug for Publisher {
     }
 }
 
-/// Space for a message, to be filled. It is published by [`send`](Self::send), or not at all if it is
-/// dropped.
+/// Space for a message, to be filled. It is published by [`send`](Self::send), or not at all if it
+/// is dropped.
 #[must_use = "a message is published by `send`"]
 pub struct Loan<'a> {
     bytes: BytesMut,

@@ -1,7 +1,7 @@
 //! What a dead member held goes back to its group, or is discarded.
 //!
-//! Only the supervisor does this, once the process has ended: nothing the dead member began can then
-//! go on, and whatever it had begun is in one of the states that `claims.rs` describes.
+//! Only the supervisor does this, once the process has ended: nothing the dead member began can
+//! then go on, and whatever it had begun is in one of the states that `claims.rs` describes.
 
 use super::ring::{Limits, MOST_LOOKS, Ring};
 use super::slot::{Phase, Range, Slot, State};

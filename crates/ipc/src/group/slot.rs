@@ -3,13 +3,14 @@
 use crate::error::Violation;
 use crate::sync::{AtomicU64, Ordering};
 
-/// The slots of each member. One is enough but after a death: then one may hold what the dead member
-/// left, perhaps in the hands of another, while the restarted member needs one for its own claims.
+/// The slots of each member. One is enough but after a death: then one may hold what the dead
+/// member left, perhaps in the hands of another, while the restarted member needs one for its own
+/// claims.
 pub(super) const SLOTS_PER_MEMBER: usize = 2;
 
-/// One range of records, and who holds it. Written by its member; but a claim that the member won is
-/// confirmed by whoever comes next, what a dead member left is marked by the supervisor, and what is
-/// returned is claimed by anybody.
+/// One range of records, and who holds it. Written by its member; but a claim that the member won
+/// is confirmed by whoever comes next, what a dead member left is marked by the supervisor, and
+/// what is returned is claimed by anybody.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(super) struct Slot {

@@ -69,8 +69,8 @@ impl Drop for Process {
     }
 }
 
-/// What this process is started as: its role, the socket to who started it, and descriptors. None in
-/// the process that runs the tests.
+/// What this process is started as: its role, the socket to who started it, and descriptors. None
+/// in the process that runs the tests.
 pub(crate) fn role() -> Option<(String, UnixStream, Vec<OwnedFd>)> {
     let role = std::env::var(ROLE).ok()?;
     let socket = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().unwrap());
