@@ -15,7 +15,7 @@ root=$(cd ../.. && pwd)
 
 languages=(rust c go assemblyscript javascript python)
 declare -A functions=(
-    [rust]="send receive receive_checksum forward transform"
+    [rust]="send receive receive_checksum forward transform answer"
     [c]="send receive receive_checksum transform send_reference receive_reference"
     [go]="send receive receive_checksum transform"
     [assemblyscript]="send receive receive_checksum transform"

@@ -14,8 +14,11 @@ mod engine;
 pub mod external;
 mod function;
 pub mod host;
+mod http;
+mod metrics;
 pub mod status;
 mod supervisor;
 
 pub use self::engine::check::Inspector;
+pub use self::metrics::MetricsServer;
 pub use self::supervisor::{Ended, Options, Remote, Summary, Supervisor};

@@ -127,6 +127,21 @@ fn paths_of_the_reference_begin_in_the_working_folder_first() {
     assert_eq!(pipeline().functions[0].module, path("work/guest.wasm"));
 }
 
+#[test]
+fn one_large_file_is_not_read_a_thousand_times() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let args = "x, ".repeat(9_000);
+    let large = format!("{{name: f, module: {{path: large.yml}}, args: [{args}]}}");
+    fs::write(folder.path().join("large.yml"), large).expect("it can be written");
+    let entries = "- {name: f, config: large.yml}\n".repeat(1_000);
+    let list = folder.path().join("list.yml");
+    fs::write(&list, format!("functions:\n{entries}")).expect("it can be written");
+    let diagnostics = check(&list, &Options::default()).diagnostics;
+    let too_large = |found: &&Diagnostic| found.message.ends_with("the files of the pipeline are too large in all");
+    let first = diagnostics.iter().find(too_large).expect("it is said");
+    assert_eq!(first.line, 24, "it was read 22 times");
+}
+
 /// Finds something in every module.
 struct Picky;
 

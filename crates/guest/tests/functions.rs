@@ -1,4 +1,5 @@
-//! Functions in the harness: what they send, in which order, and what happens when the host refuses it.
+//! Functions in the harness: what they send, in which order, and what happens when the host refuses
+//! it.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 

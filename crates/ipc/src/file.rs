@@ -4,8 +4,8 @@
 //! them. Seals keep its size, so that no peer can take a page away beneath a reader.
 //!
 //! ```text
-//! 0        128                    controls                        controls + capacity
-//! | header | control words ...    | data ...                      |
+//! 0        128                 controls            + descriptors        + capacity
+//! | header | control words ... | descriptors ...   | data ...           |
 //! ```
 //!
 //! The header is written and read through the file, before anything is mapped.
@@ -27,10 +27,18 @@ const VERSION: u64 = 1;
 /// Where the control words begin.
 pub(crate) const CONTROLS_AT: usize = 128;
 
-/// The most bytes of data: 4 GiB. More is a slip of the pen.
-pub(crate) const MAX_CAPACITY: usize = 4 << 30;
+/// The most bytes of data: 2 GiB, so that lengths have 32 bits. More is a slip of the pen.
+pub(crate) const MAX_CAPACITY: usize = 2 << 30;
 
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
+
+/// The bytes of a cache line.
+pub(crate) const LINE: usize = 64;
+
+/// How many descriptors there are for so many bytes of data.
+pub(crate) fn descriptors(capacity: usize) -> usize {
+    capacity / LINE
+}
 
 /// What a file is, and how many bytes its control words take.
 #[derive(Clone, Copy, Debug)]
@@ -40,12 +48,19 @@ pub(crate) struct Kind {
     pub(crate) name: &'static str,
     pub(crate) magic: [u8; 8],
     pub(crate) controls: usize,
+    /// Whether there is a word, a descriptor, for each [`LINE`] of data.
+    pub(crate) has_descriptors: bool,
 }
 
 impl Kind {
-    /// The bytes before the data, whole pages.
+    /// The bytes before the descriptors, whole pages.
     pub(crate) fn controls_len(self) -> usize {
         (CONTROLS_AT + self.controls).next_multiple_of(page_size())
+    }
+
+    /// The bytes of the descriptors, whole pages.
+    fn descriptors_len(self, capacity: usize) -> usize {
+        if self.has_descriptors { (descriptors(capacity) * size_of::<u64>()).next_multiple_of(page_size()) } else { 0 }
     }
 
     fn not_ours(self, reason: impl Into<String>) -> OpenError {
@@ -127,7 +142,12 @@ impl SharedFile {
 
     /// The bytes of the whole file.
     pub(crate) fn len(&self) -> usize {
-        self.kind.controls_len() + self.capacity
+        self.data_at() + self.capacity
+    }
+
+    /// Where the data begins.
+    pub(crate) fn data_at(&self) -> usize {
+        self.kind.controls_len() + self.kind.descriptors_len(self.capacity)
     }
 
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
@@ -180,7 +200,8 @@ mod tests {
 
     use super::{HEADER_BYTES, Kind, MAX_CAPACITY, SharedFile, parse_header};
 
-    const KIND: Kind = Kind { what: "a test", name: "estafette-test", magic: *b"estafTT\0", controls: 256 };
+    const KIND: Kind =
+        Kind { what: "a test", name: "estafette-test", magic: *b"estafTT\0", controls: 256, has_descriptors: false };
 
     fn why(file: SharedFile) -> String {
         SharedFile::from_fd(KIND, file.into_fd()).unwrap_err().to_string()

@@ -61,11 +61,16 @@ mod error;
 pub mod fd_passing;
 #[cfg(not(loom))]
 mod file;
+#[cfg(all(any(test, fuzzing), not(loom)))]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod group;
 #[cfg_attr(loom, path = "modelled.rs")]
 #[allow(unsafe_code)]
 mod memory;
 mod record;
+#[cfg(not(loom))]
+mod spin;
 mod sync;
 mod wait;
 

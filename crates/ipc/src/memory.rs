@@ -19,7 +19,7 @@ use std::sync::atomic::AtomicU64;
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 use crate::error::OpenError;
-use crate::file::{CONTROLS_AT, SharedFile};
+use crate::file::{CONTROLS_AT, SharedFile, descriptors};
 use crate::record::HEADER;
 
 /// Control words that may lie in shared memory.
@@ -33,6 +33,9 @@ pub(crate) unsafe trait Controls: Sync + 'static {}
 /// A mapped file, of which there may be several handles.
 pub(crate) struct Memory<C: Controls> {
     controls: NonNull<C>,
+    descriptors: NonNull<AtomicU64>,
+    /// The number of descriptors less one; zero if there are none.
+    descriptor_mask: u64,
     data: NonNull<u8>,
     /// The bytes of data less one; zero if there are none.
     mask: u64,
@@ -67,13 +70,25 @@ impl<C: Controls> Memory<C> {
         let capacity = file.capacity();
         let mapping = Mapping::of(file)?;
         let start = mapping.start;
-        // SAFETY: the mapping has `controls_len() + 2 * capacity` bytes, and `controls_len()` is at
-        // least `CONTROLS_AT + size_of::<C>()`.
-        let (controls, data) = unsafe { (start.add(CONTROLS_AT), start.add(file.kind().controls_len())) };
-        // Without data any position leads to the first bytes of the file, which is as good as any.
-        let data = if capacity == 0 { start } else { data };
-        let mask = (capacity as u64).saturating_sub(1);
-        Ok(Self { controls: controls.cast(), data, mask, capacity, mapping: Arc::new(mapping) })
+        // Without data or descriptors any position leads to the first bytes of the file, which is as
+        // good as any.
+        let data_at = if capacity == 0 { 0 } else { file.data_at() };
+        let (descriptors_at, count) = match file.kind().has_descriptors {
+            true => (file.kind().controls_len(), descriptors(capacity) as u64),
+            false => (0, 0),
+        };
+        // SAFETY: the mapping has `data_at() + 2 * capacity` bytes, of which `data_at()` has the
+        // control words, from `CONTROLS_AT`, and then the descriptors.
+        let at = |offset| unsafe { start.add(offset) };
+        Ok(Self {
+            controls: at(CONTROLS_AT).cast(),
+            descriptors: at(descriptors_at).cast(),
+            descriptor_mask: count.saturating_sub(1),
+            data: at(data_at),
+            mask: (capacity as u64).saturating_sub(1),
+            capacity,
+            mapping: Arc::new(mapping),
+        })
     }
 
     /// The control words.
@@ -88,6 +103,20 @@ impl<C: Controls> Memory<C> {
     #[inline]
     pub(crate) fn capacity(&self) -> u64 {
         self.capacity as u64
+    }
+
+    /// The number of descriptors, a power of two, or one if there are none.
+    #[inline]
+    pub(crate) fn descriptors(&self) -> u64 {
+        self.descriptor_mask + 1
+    }
+
+    /// A descriptor, by its index modulo their number.
+    #[inline]
+    pub(crate) fn descriptor(&self, index: u64) -> &AtomicU64 {
+        // SAFETY: the offset is below the number of descriptors, or zero; they lie in the mapping, at
+        // the start of a page, and any bits are valid.
+        unsafe { self.descriptors.add((index & self.descriptor_mask) as usize).as_ref() }
     }
 
     /// The word at a position, rounded down to a multiple of eight.
@@ -205,8 +234,7 @@ impl Mapping {
         mapping.place(file, 0, file.len(), 0, MapFlags::POPULATE)?;
         if file.capacity() > 0 {
             // Without its pages, as few records lie there.
-            let controls = file.kind().controls_len();
-            mapping.place(file, file.len(), file.capacity(), controls, MapFlags::empty())?;
+            mapping.place(file, file.len(), file.capacity(), file.data_at(), MapFlags::empty())?;
         }
         Ok(mapping)
     }
@@ -249,7 +277,8 @@ mod tests {
     // SAFETY: atomics alone, of 256 bytes, as `KIND` says.
     unsafe impl Controls for Words {}
 
-    const KIND: Kind = Kind { what: "a test", name: "estafette-test", magic: *b"estafTT\0", controls: 256 };
+    const KIND: Kind =
+        Kind { what: "a test", name: "estafette-test", magic: *b"estafTT\0", controls: 256, has_descriptors: true };
 
     #[test]
     fn data_lies_twice_in_a_row() {
@@ -274,6 +303,12 @@ mod tests {
             // SAFETY: nobody else has the memory.
             assert_eq!(unsafe { memory.bytes(position, 4096) }.len(), 4096);
         }
+        assert_eq!(memory.descriptors(), 64);
+        for index in [0, 63, 64, u64::MAX] {
+            memory.descriptor(index).store(1, Ordering::Relaxed);
+        }
+        // SAFETY: as above.
+        assert!(unsafe { memory.bytes(8, 4080) }.iter().all(|byte| *byte == 0), "descriptors lie elsewhere");
         memory.controls().0[31].store(9, Ordering::Relaxed);
         assert_eq!(memory.clone().controls().0[31].load(Ordering::Relaxed), 9);
     }

@@ -59,14 +59,14 @@ fn messages_arrive_in_order() {
 fn a_full_channel_says_so() {
     each_mode(|mut sender, mut receiver| {
         let mut sent = 0;
-        while sender.try_send(&[1; 56]).is_ok() {
+        while sender.try_send(&[1; 64]).is_ok() {
             sent += 1;
         }
-        assert_eq!(sent, 63, "records of 64 bytes, and eight bytes that stay free");
-        assert!(matches!(sender.try_send(b""), Ok(()) | Err(SendError::Full)));
-        assert!(matches!(sender.try_loan(56), Err(SendError::Full)));
+        assert_eq!(sent, 64, "a cache line each");
+        assert!(matches!(sender.try_send(b""), Err(SendError::Full)));
+        assert!(matches!(sender.try_loan(64), Err(SendError::Full)));
         for _ in 0..sent {
-            assert_eq!(recv(&mut receiver), [1; 56]);
+            assert_eq!(recv(&mut receiver), [1; 64]);
         }
         while try_recv(&mut receiver).is_some() {}
         assert!(sender.try_send(&[2; 4000]).is_ok(), "an empty channel has space for all that fits");

@@ -1,6 +1,7 @@
 //! What is wrong with a pipeline's files: where, what, and what to do.
 
 use std::fmt::{self, Display, Formatter};
+use std::path::Path;
 
 use serde::Serialize;
 
@@ -69,6 +70,18 @@ pub(super) struct Place {
     pub(super) position: Position,
 }
 
+impl Place {
+    /// A file as a whole.
+    pub(super) fn of_file(file: FileId) -> Place {
+        Place { file, position: Position::default() }
+    }
+
+    /// The pipeline's own file as a whole.
+    pub(super) fn of_first_file() -> Place {
+        Place::of_file(FileId(0))
+    }
+}
+
 /// Collects what is wrong.
 #[derive(Debug, Default)]
 pub(super) struct Problems {
@@ -86,6 +99,14 @@ impl Problems {
     pub(super) fn file(&mut self, name: String) -> FileId {
         self.files.push(name);
         FileId(self.files.len() - 1)
+    }
+
+    /// A place in words, for a remedy at another place.
+    pub(super) fn seen_from(&self, here: Place, there: Place) -> String {
+        match here.file == there.file {
+            true => format!("line {}", there.position.line),
+            false => format!("{}:{}", self.files[there.file.0], there.position.line),
+        }
     }
 
     pub(super) fn error(&mut self, at: Place, message: impl Into<String>, help: impl Into<String>) {
@@ -115,6 +136,11 @@ impl Problems {
         self.found.iter().any(|(_, severity, ..)| *severity == Severity::Error)
     }
 
+    /// Whether there are more findings than are reported, so that no other file need be read.
+    pub(super) fn is_full(&self) -> bool {
+        self.found.len() > Problems::MAX
+    }
+
     /// The findings in the order of files and lines. Beyond a bound they are only counted.
     pub(super) fn into_diagnostics(mut self) -> Vec<Diagnostic> {
         self.found.sort();
@@ -129,7 +155,7 @@ impl Problems {
         let files = self.files;
         let mut diagnostics: Vec<_> = self.found.into_iter().map(|found| diagnostic(&files, found)).collect();
         if let (true, Some(last)) = (more > 0, diagnostics.last().cloned()) {
-            let message = format!("{more} more findings are left out");
+            let message = format!("more findings are left out, {more} at least");
             let help = String::from("correct these first");
             diagnostics.push(Diagnostic { severity: Severity::Warning, message, help, ..last });
         }
@@ -144,9 +170,17 @@ fn diagnostic(files: &[String], found: (Place, Severity, String, String)) -> Dia
 
 /// A text of a user's in an error: short, on one line, without what a terminal would act on.
 pub(super) fn quoted(text: &str) -> String {
-    const MAX: usize = 60;
-    let short: String = text.chars().take(MAX).flat_map(printable).collect();
-    if text.chars().nth(MAX).is_some() { format!("`{short}…`") } else { format!("`{short}`") }
+    shortened(text, 60)
+}
+
+/// A path in an error, as whole as can be.
+pub(super) fn quoted_path(path: &Path) -> String {
+    shortened(&path.display().to_string(), 400)
+}
+
+fn shortened(text: &str, max: usize) -> String {
+    let short: String = text.chars().take(max).flat_map(printable).collect();
+    if text.chars().nth(max).is_some() { format!("`{short}…`") } else { format!("`{short}`") }
 }
 
 /// A character, escaped if it is a control character.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::diagnostic::{FileId, Place, Problems, quoted};
+use super::diagnostic::{FileId, Place, Problems, quoted, quoted_path};
 use super::files::Files;
 use super::function::Function;
 use super::keys::{FUNCTION, PIPELINE};
@@ -17,6 +17,10 @@ use super::yaml::{self, Document, Node};
 
 /// The most functions of a pipeline.
 const MAX_FUNCTIONS: usize = 1000;
+/// The most bytes in all files of a pipeline: a list may refer to one large file many times.
+const MAX_BYTES: usize = 16 << 20;
+/// The most keys and values in all files of a pipeline.
+const MAX_NODES: usize = 200_000;
 
 /// An item and where it is written.
 pub(super) struct Draft<T> {
@@ -112,23 +116,35 @@ pub(super) struct Loader<'a> {
     pub(super) files: &'a dyn Files,
     pub(super) working_folder: &'a Path,
     pub(super) problems: &'a mut Problems,
+    /// How many bytes, and keys and values, all files may still have.
+    bytes: usize,
+    nodes: usize,
 }
 
-impl Loader<'_> {
+impl<'a> Loader<'a> {
+    pub(super) fn new(files: &'a dyn Files, working_folder: &'a Path, problems: &'a mut Problems) -> Loader<'a> {
+        Loader { files, working_folder, problems, bytes: MAX_BYTES, nodes: MAX_NODES }
+    }
+
     /// Reads the pipeline's file and those it refers to.
     pub(super) fn load(&mut self, path: &Path) -> Drafts {
         let mut drafts = Drafts { files: vec![path.to_owned()], ..Drafts::default() };
         let file = self.problems.file(path.display().to_string());
-        let bytes = self.files.read(path);
-        let root = bytes.map_err(|error| (format!("cannot read the file: {error}"), "name a pipeline's YAML file"));
-        let root = match root {
+        let root = match self.files.read(path) {
             Ok(bytes) => self.parse(file, &bytes),
-            Err((message, help)) => {
-                self.unreadable(itself(file), message, help);
+            Err(error) => {
+                let message = format!("cannot read the file: {error}");
+                self.unreadable(Place::of_file(file), message, "name a pipeline's YAML file");
                 None
             }
         };
         let Some(root) = root else { return drafts };
+        if let (Some(module), None) = (root.get("module"), root.get("functions")) {
+            let place = Place { file, position: module.position };
+            let message = String::from("this is the file of a function, not of a pipeline");
+            self.unreadable(place, message, "name the file that lists it under `functions`");
+            return drafts;
+        }
         validate(file, &root, &PIPELINE, self.problems);
         self.read(file, &root, folder(path), &mut drafts);
         drafts
@@ -143,7 +159,9 @@ impl Loader<'_> {
     /// The tree of a file, unless it has none, which is reported.
     fn parse(&mut self, file: FileId, bytes: &[u8]) -> Option<Node> {
         match yaml::parse(bytes) {
-            Ok(Document { root, duplicates }) => {
+            Ok(Document { root, nodes, duplicates }) => {
+                self.nodes = self.nodes.saturating_sub(nodes);
+                self.bytes = self.bytes.saturating_sub(bytes.len());
                 for duplicate in duplicates {
                     let place = Place { file, position: duplicate.position };
                     self.problems.error(place, duplicate.message, duplicate.help);
@@ -164,7 +182,7 @@ impl Loader<'_> {
         if let Some(over) = functions.get(MAX_FUNCTIONS) {
             let place = Place { file, position: over.position };
             let help = "split the pipeline, or use `replicas`";
-            self.problems.error(place, format!("more than {MAX_FUNCTIONS} functions"), help);
+            self.unreadable(place, format!("more than {MAX_FUNCTIONS} functions"), help);
         }
         for node in functions.iter().take(MAX_FUNCTIONS) {
             match node.get("config") {
@@ -192,6 +210,9 @@ impl Loader<'_> {
 
     /// Reads a function's own file, which an entry of the list refers to.
     fn referenced(&mut self, list: FileId, entry: &Node, folder_of_list: &Path, drafts: &mut Drafts) {
+        if self.problems.is_full() {
+            return self.problems.hide_wiring();
+        }
         let part = Part::new(entry);
         let Some(config) = part.get("config").text() else { return };
         let base = Base::Working { working: self.working_folder, file: folder_of_list, files: self.files };
@@ -201,6 +222,11 @@ impl Loader<'_> {
         let file = self.problems.file(path.display().to_string());
         drafts.files.push(path.clone());
         let Some(root) = self.parse(file, &bytes) else { return };
+        if let Some(functions) = root.get("functions") {
+            let place = Place { file, position: functions.position };
+            let message = String::from("this is the file of a pipeline, not of a function");
+            return self.unreadable(place, message, "name the file of one function; a pipeline cannot hold another");
+        }
         validate(file, &root, &FUNCTION, self.problems);
         let base = Base::Working { working: self.working_folder, file: folder(&path), files: self.files };
         let item = read::function(&root, &base);
@@ -215,22 +241,18 @@ impl Loader<'_> {
     /// The bytes of a function's own file.
     fn own_file(&mut self, path: &Path, place: Place) -> Option<Vec<u8>> {
         let why = match self.files.is_file(path) {
+            _ if self.bytes == 0 || self.nodes == 0 => String::from("the files of the pipeline are too large in all"),
             true => match self.files.read(path) {
                 Ok(bytes) => return Some(bytes),
                 Err(error) => error.to_string(),
             },
             false => String::from("there is no file"),
         };
-        let message = format!("cannot read the function's file {}: {why}", quoted(&path.display().to_string()));
+        let message = format!("cannot read the function's file {}: {why}", quoted_path(path));
         let help = "correct the path; it begins in the working folder, or else in the folder of this file";
         self.unreadable(place, message, help);
         None
     }
-}
-
-/// The place that stands for a whole file.
-fn itself(file: FileId) -> Place {
-    Place { file, position: super::diagnostic::Position::default() }
 }
 
 fn folder(path: &Path) -> &Path {

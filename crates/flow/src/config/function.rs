@@ -41,9 +41,9 @@ pub struct Function {
 }
 
 impl Function {
-    /// The most instances of a function, and of members in a queue group: a ring names a member by
-    /// one byte, and two values of it are taken.
-    pub const MAX_REPLICAS: u32 = 254;
+    /// The most instances of a function, and the most members of a queue group: a ring has space
+    /// for the claims of so many.
+    pub const MAX_REPLICAS: u32 = estafette_ipc::group::MAX_MEMBERS as u32;
 }
 
 /// What feeds a function.

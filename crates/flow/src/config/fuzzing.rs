@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use super::files::Files;
-use super::topology::{End, Feed, MAX_MEMBERS, Membership, Topology};
+use super::topology::{End, MAX_MEMBERS, Membership, Topology};
 use super::{Checked, Diagnostic, Options, Pipeline, check_files};
 
 /// A pipeline's file in memory, beside which is a function's file `receive.yml`, and every module.

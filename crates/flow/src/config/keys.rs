@@ -203,7 +203,7 @@ static DIRECTORY: Object = Object {
     help: "A folder that a function may open.",
     keys: &[
         Key::new("host", Shape::Path, "The folder on this machine.").required(),
-        Key::new("guest", Shape::GuestPath, "The path under which the function sees it; as `host` unless given."),
+        Key::new("guest", Shape::Path, "The path under which the function sees it; as `host` unless given."),
         Key::new("write", Shape::Flag, "Whether the function may change what is in it.").default("false"),
     ],
     one_of: &[],

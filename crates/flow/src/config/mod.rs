@@ -19,6 +19,7 @@
 //! message. Readers without a queue compete, sinks included: the reference's README says so, though
 //! its code copies to each. `queue: each` asks for a copy; the replicas of a function compete for
 //! it.
+#![forbid(unsafe_code)]
 
 mod diagnostic;
 mod draft;
@@ -39,6 +40,7 @@ mod sink;
 mod source;
 mod topic;
 mod topology;
+mod units;
 mod validate;
 mod value;
 mod yaml;
@@ -97,8 +99,7 @@ pub fn check(path: &Path, options: &Options) -> Checked {
 
 fn check_files(path: &Path, options: &Options, files: &dyn Files) -> Checked {
     let mut problems = Problems::default();
-    let loader = Loader { files, working_folder: &options.working_folder, problems: &mut problems };
-    let drafts = { loader }.load(path);
+    let drafts = Loader::new(files, &options.working_folder, &mut problems).load(path);
     rules::apply(&drafts, files, options.inspector, &mut problems);
     let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
     let pipeline = (!problems.has_errors()).then(|| drafts.into_pipeline(name));

@@ -3,10 +3,9 @@
 
 mod topics;
 
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::diagnostic::{Place, Problems, Severity, quoted};
+use super::diagnostic::{Place, Problems, Severity, quoted, quoted_path};
 use super::draft::{Draft, Drafts};
 use super::files::Files;
 use super::function::{Function, FunctionKind, Input, Queue};
@@ -25,6 +24,8 @@ pub(super) fn apply(drafts: &Drafts, files: &dyn Files, inspector: Option<&dyn M
     }
     drafts.sources.iter().for_each(|draft| source_file(draft, files, found));
     shared_sources(drafts, found);
+    instances(drafts, found);
+    rings(drafts, found);
     queues(drafts, found);
     topics::apply(drafts, found);
 }
@@ -38,17 +39,12 @@ fn names(drafts: &Drafts, found: &mut Problems) {
     for (what, name, place) in functions.chain(sources).chain(sinks).filter(|(_, name, _)| !name.is_empty()) {
         if let Some((first, at)) = seen.get(name) {
             let message = format!("the name {} of this {what} is taken", quoted(name));
-            let help =
-                format!("rename it; the other is the {first} in line {}{}", at.position.line, elsewhere(*at, place));
+            let help = format!("rename it; the other is the {first} in {}", found.seen_from(place, *at));
             found.error(place, message, help);
         } else {
             seen.insert(name, (what, place));
         }
     }
-}
-
-fn elsewhere(first: Place, second: Place) -> &'static str {
-    if first.file == second.file { "" } else { " of its own file" }
 }
 
 /// A function is fed by a topic, or by a stream, or by nothing.
@@ -93,17 +89,13 @@ fn module(draft: &Draft<Function>, files: &dyn Files, inspector: Option<&dyn Mod
     }
     let (place, path) = (draft.at(&["module", "path"]), draft.item.module.as_path());
     if !files.is_file(path) {
-        let message = format!("there is no file at {}", shown(path));
+        let message = format!("there is no file at {}", quoted_path(path));
         return found.error(place, message, format!("build the module, or correct the path; {}", draft.paths));
     }
     let findings = inspector.map(|inspector| inspector.inspect(path, &draft.item)).unwrap_or_default();
     for finding in findings {
-        found.add(finding.severity, place, format!("{}: {}", shown(path), finding.message), finding.help);
+        found.add(finding.severity, place, format!("{}: {}", quoted_path(path), finding.message), finding.help);
     }
-}
-
-fn shown(path: &Path) -> String {
-    quoted(&path.display().to_string())
 }
 
 /// A file that is to be read may still be made, so one that is missing is a warning.
@@ -111,7 +103,7 @@ fn source_file(draft: &Draft<Source>, files: &dyn Files, found: &mut Problems) {
     let SourceKind::File { path, .. } = &draft.item.kind else { return };
     if !path.as_os_str().is_empty() && !files.is_file(path) {
         let help = format!("make it before the pipeline runs, or correct the path; {}", draft.paths);
-        found.warning(draft.at(&["file", "path"]), format!("there is no file at {}", shown(path)), help);
+        found.warning(draft.at(&["file", "path"]), format!("there is no file at {}", quoted_path(path)), help);
     }
 }
 
@@ -132,6 +124,43 @@ fn shared_sources(drafts: &Drafts, found: &mut Problems) {
             let help = "keep one of the two; it may write several topics";
             found.error(draft.at(&[key]), format!("the source {} {what} already", quoted(first)), help);
         }
+    }
+}
+
+/// The most instances of functions in a pipeline.
+const MAX_INSTANCES: usize = 1024;
+/// The most rings of a pipeline: each is a file that the supervisor has open.
+const MAX_RINGS: usize = 2_000;
+
+fn instances(drafts: &Drafts, found: &mut Problems) {
+    let mut instances = 0;
+    for draft in &drafts.functions {
+        let before = instances;
+        instances += draft.item.replicas as usize;
+        if before <= MAX_INSTANCES && instances > MAX_INSTANCES {
+            let message = format!("more than {MAX_INSTANCES} instances of functions in the pipeline");
+            found.error(draft.at(&["replicas"]), message, "take fewer `replicas`");
+        }
+    }
+}
+
+/// What a pipeline takes of the machine is bounded: counted here without the topology, which is as
+/// large as what it says.
+fn rings(drafts: &Drafts, found: &mut Problems) {
+    let mut queues: BTreeMap<&str, BTreeSet<(&Queue, &str)>> = BTreeMap::new();
+    for Reader { name, input, .. } in readers(drafts) {
+        // Readers of a queue count once, those with one of their own each.
+        let name = if input.queue == Queue::Each { name } else { "" };
+        queues.entry(&input.topic).or_default().insert((&input.queue, name));
+    }
+    let count = |topic: &String| queues.get(topic.as_str()).map_or(0, BTreeSet::len);
+    let rings = |outputs: &[String]| outputs.iter().map(count).sum::<usize>();
+    let functions = drafts.functions.iter().map(|draft| draft.item.replicas as usize * rings(&draft.item.output));
+    let total: usize = functions.chain(drafts.sources.iter().map(|draft| rings(&draft.item.output))).sum();
+    if total > MAX_RINGS {
+        let message = format!("the pipeline takes {total} rings, one for each pair of an output and a queue");
+        let help = format!("at most {MAX_RINGS} are possible: take fewer `replicas`, or fewer queues on a topic");
+        found.error(Place::of_first_file(), message, help);
     }
 }
 

@@ -110,7 +110,7 @@ pub fn scaffold(folder: &Path, language: Language) -> Result<Vec<PathBuf>, Strin
 }
 
 /// The files of the example, by their paths in its folder.
-fn files(language: Language) -> [(String, String); 3] {
+pub(super) fn files(language: Language) -> [(String, String); 3] {
     let (source, text) = language.source();
     let module = if language == Language::Wat { source } else { "greet.wasm" };
     let pipeline = include_str!("../../templates/pipeline.yml").replace("{module}", module);

@@ -78,7 +78,7 @@ fn shape(shape: &Shape, definitions: &mut BTreeMap<&'static str, Value>) -> Valu
     match shape {
         Shape::Name => json!({ "type": "string", "minLength": 1, "maxLength": MAX_NAME }),
         Shape::Text => json!({ "type": ["string", "number", "boolean"] }),
-        Shape::Path | Shape::GuestPath => json!({ "type": "string", "minLength": 1 }),
+        Shape::Path => json!({ "type": "string", "minLength": 1 }),
         Shape::WebsocketUrl => json!({ "type": "string", "pattern": "^wss?://[^\\s/@]+(/\\S*)?" }),
         Shape::HostPort | Shape::Listen => json!({ "type": "string", "pattern": "^\\S+:[0-9]{1,5}$" }),
         Shape::HttpPath => json!({ "type": "string", "pattern": "^/[^\\s?#]*$" }),

@@ -10,10 +10,8 @@ pub(super) enum Shape {
     Name,
     /// Any text. Numbers and truth values count as what is written.
     Text,
-    /// A path of this machine.
+    /// A path of this machine, or as a guest sees it.
     Path,
-    /// A path as a guest sees it.
-    GuestPath,
     /// The URL of a WebSocket server.
     WebsocketUrl,
     /// A host and a port.

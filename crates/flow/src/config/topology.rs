@@ -14,8 +14,7 @@ use super::function::{Function, FunctionKind, Input, Queue};
 use super::pipeline::Pipeline;
 use super::topic::Topic;
 
-/// The most members of a group: a ring's claim names a member by one byte, and two values of it are
-/// taken.
+/// The most members of a group.
 pub const MAX_MEMBERS: usize = Function::MAX_REPLICAS as usize;
 
 /// Something that sends or receives messages.
@@ -131,7 +130,8 @@ pub struct Topology {
     /// The queue groups: those of topics in the order of topics, then those of streams and their
     /// answers.
     pub groups: Vec<Group>,
-    /// The producers: instances of functions, sources, streams, and sinks that have a dead-letter topic. Only those with an output.
+    /// The producers, sorted: instances of functions, sources, sinks that have a dead-letter topic,
+    /// streams. Only those with an output.
     pub producers: Vec<Producer>,
     /// The rings, by producer, then by group.
     pub rings: Vec<Ring>,
@@ -162,7 +162,8 @@ impl Topology {
 
     /// The producer that is this end, unless it sends nothing.
     pub fn producer(&self, end: End) -> Option<&Producer> {
-        self.producers.iter().find(|producer| producer.end == end)
+        let place = self.producers.binary_search_by_key(&end, |producer| producer.end).ok()?;
+        self.producers.get(place)
     }
 
     /// The group that this end is a member of, unless it receives nothing. No end is in two groups.
@@ -182,19 +183,16 @@ impl Topology {
 
     /// Adds a producer and the rings from it to every group of what it sends to.
     fn join(&mut self, end: End, sends: &Sends) {
-        let mut rings: BTreeMap<usize, usize> = BTreeMap::new();
+        let mut rings: BTreeMap<Feed, Vec<usize>> = sends.feeds().map(|feed| (feed, Vec::new())).collect();
         for (group, reads) in self.groups.iter_mut().enumerate() {
-            if sends.feeds().any(|feed| feed == reads.feed) {
+            if let Some(rings) = rings.get_mut(&reads.feed) {
                 let ring = self.rings.len();
                 self.rings.push(Ring { producer: end, group });
                 reads.rings.push(ring);
-                rings.insert(group, ring);
+                rings.push(ring);
             }
         }
-        let output = |feed: Feed| {
-            let of_feed = rings.iter().filter(|(group, _)| self.groups[**group].feed == feed);
-            Output { feed, rings: of_feed.map(|(_, ring)| *ring).collect() }
-        };
+        let output = |feed: Feed| Output { feed, rings: rings.get(&feed).cloned().unwrap_or_default() };
         let outputs = sends.topics.iter().copied().map(output).collect();
         let (answers, dead_letter) = (sends.answers.map(output), sends.dead_letter.map(output));
         if sends.feeds().next().is_some() {
@@ -289,13 +287,13 @@ fn producers(pipeline: &Pipeline, names: &Topology) -> Vec<(End, Sends)> {
     let only = |topics| Sends { topics, ..Sends::default() };
     let sources = pipeline.sources.iter().enumerate();
     producers.extend(sources.map(|(index, source)| (End::Source(index), only(topics(&source.output)))));
-    producers.extend(streamed(pipeline).map(|(index, _)| (End::Stream(index), only(vec![Feed::Stream(index)]))));
     let sinks = pipeline.sinks.iter().enumerate();
     producers.extend(
         sinks.map(|(index, sink)| {
             (End::Sink(index), Sends { dead_letter: dead_letter(&sink.input), ..Sends::default() })
         }),
     );
+    producers.extend(streamed(pipeline).map(|(index, _)| (End::Stream(index), only(vec![Feed::Stream(index)]))));
     producers
 }
 

@@ -179,7 +179,7 @@ fn expectation(shape: &Shape) -> (&'static str, String) {
         Shape::Time { .. } => ("a time", String::from("write a time such as 100ms")),
         Shape::Choice(words) => ("a word", format!("write {}", one_word(words))),
         Shape::WebsocketUrl => ("a URL", String::from("write ws://HOST:PORT/PATH")),
-        Shape::Path | Shape::GuestPath | Shape::HttpPath => ("a path", String::from("write a path")),
+        Shape::Path | Shape::HttpPath => ("a path", String::from("write a path")),
         Shape::HostPort | Shape::Listen => ("an address", String::from("write an address such as 127.0.0.1:8080")),
         _ => ("text", String::from("write a text")),
     }
@@ -202,7 +202,6 @@ fn checked(text: &str, shape: &Shape) -> Result<(), Wrong> {
     match shape {
         Shape::Name => value::name(text).map(drop),
         Shape::Path => value::path(text).map(drop),
-        Shape::GuestPath => value::guest_path(text).map(drop),
         Shape::WebsocketUrl => value::websocket_url(text).map(drop),
         Shape::HostPort => value::host_port(text).map(drop),
         Shape::Listen => value::listen(text).map(drop),

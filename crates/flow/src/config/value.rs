@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use estafette_measure::units;
+use super::units;
 
 use super::diagnostic::quoted;
 use super::function::HostPort;
@@ -39,20 +39,20 @@ pub(super) fn name(text: &str) -> Result<String, Wrong> {
 /// Reads a size in bytes, `64MiB`, within bounds.
 pub(super) fn size(text: &str, min: u64, max: u64) -> Result<u64, Wrong> {
     let example = "write a whole number and a unit: 100B, 64kB, 4MB, 64KiB, 4MiB, 1GiB";
-    let size = units::parse_size(text).map_err(|_| Wrong::new(format!("{} is not a size", quoted(text)), example))?;
-    let size = size as u64;
+    let size = units::parse_size(text).ok_or_else(|| Wrong::new(format!("{} is not a size", quoted(text)), example))?;
     if (min..=max).contains(&size) {
         return Ok(size);
     }
-    let unit = |bytes: u64| units::size(usize::try_from(bytes).unwrap_or(usize::MAX));
-    Err(Wrong::new(format!("{} is out of range", quoted(text)), format!("write {} to {}", unit(min), unit(max))))
+    Err(Wrong::new(
+        format!("{} is out of range", quoted(text)),
+        format!("write {} to {}", units::size(min), units::size(max)),
+    ))
 }
 
 /// Reads a time, `100ms`, within bounds.
 pub(super) fn time(text: &str, min: Duration, max: Duration) -> Result<Duration, Wrong> {
     let example = "write a whole number and a unit, one of ns, us, ms, s, min: 100ms";
-    let wrong = |_| Wrong::new(format!("{} is not a time", quoted(text)), example);
-    let time = units::parse_duration_ns(text).map(Duration::from_nanos).map_err(wrong)?;
+    let time = units::parse_time(text).ok_or_else(|| Wrong::new(format!("{} is not a time", quoted(text)), example))?;
     if (min..=max).contains(&time) {
         return Ok(time);
     }
@@ -147,7 +147,7 @@ pub(super) fn http_path(text: &str) -> Result<String, Wrong> {
     ))
 }
 
-/// Checks the path of a file or folder of this machine.
+/// Checks the path of a file or folder.
 pub(super) fn path(text: &str) -> Result<String, Wrong> {
     match text.is_empty() || text.contains('\0') {
         true => {
@@ -155,11 +155,6 @@ pub(super) fn path(text: &str) -> Result<String, Wrong> {
         }
         false => Ok(text.to_owned()),
     }
-}
-
-/// Checks the path under which a guest sees a folder.
-pub(super) fn guest_path(text: &str) -> Result<String, Wrong> {
-    path(text)
 }
 
 /// Checks the name of an environment variable.

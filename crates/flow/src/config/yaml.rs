@@ -137,6 +137,8 @@ impl Failure {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Document {
     pub(super) root: Node,
+    /// How many keys and values it took.
+    pub(super) nodes: usize,
     /// The keys that a map has twice. The tree has the first value of each.
     pub(super) duplicates: Vec<Failure>,
 }
@@ -160,7 +162,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Document, Failure> {
         let help = "write a pipeline, or have `estafette flow new` write an example";
         Failure::new(last, "the file is empty", help)
     })?;
-    Ok(Document { root, duplicates: builder.duplicates })
+    Ok(Document { root, nodes: builder.nodes, duplicates: builder.duplicates })
 }
 
 fn not_utf8(valid: &[u8]) -> Failure {

@@ -7,7 +7,7 @@ use estafette_ipc::WaitMode;
 use estafette_ipc::group::{ClaimError, Member};
 
 use super::outlet::Stop;
-use crate::config::{End, Topology};
+use crate::config::{End, Pipeline, Topology};
 use crate::counters::{Counter, Counters};
 use crate::supervisor::Fabric;
 
@@ -18,25 +18,33 @@ const BATCH: (usize, usize) = (256 << 10, 4096);
 pub(super) struct Inlet {
     member: Member,
     counters: Arc<Counters>,
+    max_message: usize,
 }
 
 impl Inlet {
     pub(super) fn open(
         end: End,
+        pipeline: &Pipeline,
         topology: &Topology,
         fabric: &Fabric,
         stop: &Arc<Stop>,
         counters: &Arc<Counters>,
     ) -> Result<Inlet> {
         let place = topology.membership(end).ok_or_else(|| anyhow::anyhow!("it reads nothing"))?;
-        let rings = &topology.groups[place.group].rings;
-        let rings = rings.iter().map(|ring| fabric.ring(*ring).try_clone()).collect::<Result<_, _>>()?;
+        let group = &topology.groups[place.group];
+        let max_message = topology.policies(pipeline, group.feed).max_message;
+        let rings = group.rings.iter().map(|ring| fabric.ring(*ring).try_clone()).collect::<Result<_, _>>()?;
         let member = Member::open(rings, fabric.bell(place.group), place.member, WaitMode::Block, stop.interrupt())?;
-        Ok(Inlet { member, counters: Arc::clone(counters) })
+        Ok(Inlet { member, counters: Arc::clone(counters), max_message })
     }
 
-    /// Hands over each message until the topic has ended or the sink is to stop. `flush` is called after each batch, and
-    /// only then are its messages acknowledged.
+    /// The longest message of its topic, in bytes.
+    pub(super) fn max_message(&self) -> usize {
+        self.max_message
+    }
+
+    /// Hands over each message until the topic has ended or the sink is to stop. `flush` is called
+    /// after each batch, and only then are its messages acknowledged.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! Sources and sinks: threads of the supervisor that carry messages into the pipeline and out of it.
+//! Sources and sinks: threads of the supervisor that carry messages into the pipeline and out of
+//! it.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -7,12 +8,16 @@
 //! | `bytes.rs` | sources and sinks of bytes: standard input and output, files |
 //! | `timer.rs` | the source that sends at intervals |
 //! | `external.rs` | sources and sinks that somebody outside of the supervisor holds |
+//! | `requests.rs` | the source that takes HTTP requests |
+//! | `websocket/` | WebSocket clients: a source, a sink, and streams |
 
 mod bytes;
 mod external;
 mod inlet;
 mod outlet;
+mod requests;
 mod timer;
+mod websocket;
 
 use std::sync::Arc;
 use std::thread;
@@ -21,7 +26,7 @@ use anyhow::{Context, Result, bail};
 
 use self::inlet::Inlet;
 use self::outlet::{Outlet, Stop};
-use crate::config::{End, Pipeline, Sink, SinkKind, Source, SourceKind, Topology};
+use crate::config::{End, Function, Pipeline, Sink, SinkKind, Source, SourceKind, Stream, Topology};
 use crate::counters::{Counter, Counters};
 use crate::status::ConnectorStatus;
 use crate::supervisor::{Fabric, Mailbox, Message};
@@ -42,6 +47,8 @@ struct Connector {
     end: End,
     name: String,
     stop: Arc<Stop>,
+    /// For a stream: nothing new is to come in, while answers still go out.
+    drain: Option<Arc<Stop>>,
     counters: Arc<Counters>,
     is_ended: bool,
 }
@@ -59,7 +66,9 @@ impl Connectors {
         let streams = functions.map(|(at, function)| (End::Stream(at), &function.name));
         let connector = |(end, name): (End, &String)| -> Result<Connector> {
             let counters = Arc::new(Counters::create()?.0);
-            Ok(Connector { end, name: name.clone(), stop: Arc::new(Stop::new()?), counters, is_ended: false })
+            let drain = matches!(end, End::Stream(_)).then(Stop::new).transpose()?.map(Arc::new);
+            let stop = Arc::new(Stop::new()?);
+            Ok(Connector { end, name: name.clone(), stop, drain, counters, is_ended: false })
         };
         Ok(Connectors { all: sources.chain(sinks).chain(streams).map(connector).collect::<Result<_>>()? })
     }
@@ -123,12 +132,20 @@ impl Connectors {
 
     /// Nothing new is to come in.
     pub(crate) fn stop_sources(&self) {
-        self.all.iter().filter(|connector| !matches!(connector.end, End::Sink(_))).for_each(|it| it.stop.set());
+        for connector in &self.all {
+            match connector.end {
+                End::Source(_) => connector.stop.set(),
+                _ => connector.drain.iter().for_each(|drain| drain.set()),
+            }
+        }
     }
 
     /// All are to end now.
     pub(crate) fn stop(&self) {
-        self.all.iter().for_each(|connector| connector.stop.set());
+        for connector in &self.all {
+            connector.stop.set();
+            connector.drain.iter().for_each(|drain| drain.set());
+        }
     }
 }
 
@@ -137,20 +154,20 @@ type Work = Box<dyn FnOnce() -> Result<()> + Send>;
 impl Connector {
     /// What its thread does.
     fn work(&self, pipeline: &Pipeline, topology: &Topology, fabric: &Fabric) -> Result<Work> {
+        let inlet = || Inlet::open(self.end, pipeline, topology, fabric, &self.stop, &self.counters);
+        let outlet = |stop| Outlet::open(self.end, pipeline, topology, fabric, stop, &self.counters);
         match self.end {
             end if is_external(end, pipeline) => {
                 let watch = external::Watch::open(end, topology, fabric, &self.stop, &self.counters)?;
                 Ok(Box::new(move || watch.run()))
             }
-            End::Source(at) => {
-                let outlet = Outlet::open(self.end, pipeline, topology, fabric, &self.stop, &self.counters)?;
-                source(&pipeline.sources[at], outlet)
+            End::Source(at) => source(&pipeline.sources[at], outlet(&self.stop)?),
+            End::Sink(at) => sink(&pipeline.sinks[at], inlet()?, &self.stop),
+            End::Stream(at) => {
+                let drain = self.drain.as_ref().unwrap_or(&self.stop);
+                stream(&pipeline.functions[at], outlet(drain)?, inlet()?, &self.stop)
             }
-            End::Sink(at) => {
-                let inlet = Inlet::open(self.end, topology, fabric, &self.stop, &self.counters)?;
-                sink(&pipeline.sinks[at], inlet)
-            }
-            end => bail!("{end:?} is not a source or sink"),
+            End::Function { .. } => bail!("a function is no connector"),
         }
     }
 }
@@ -177,11 +194,19 @@ fn source(source: &Source, mut outlet: Outlet) -> Result<Work> {
             let (every, count) = (*every, *count);
             Box::new(move || timer::run(every, count, &mut outlet))
         }
-        other => bail!("{other:?} is not a source of this build"),
+        SourceKind::Http { listen, path } => {
+            let server = requests::Server::bind(&source.name, *listen, path)?;
+            Box::new(move || server.run(outlet))
+        }
+        SourceKind::Websocket { url } => {
+            let (name, url) = (source.name.clone(), url.clone());
+            Box::new(move || websocket::run_source(&name, &url, outlet))
+        }
+        SourceKind::External => bail!("it is somebody else who sends"),
     })
 }
 
-fn sink(sink: &Sink, mut inlet: Inlet) -> Result<Work> {
+fn sink(sink: &Sink, mut inlet: Inlet, stop: &Arc<Stop>) -> Result<Work> {
     Ok(match &sink.kind {
         SinkKind::Stdout(layout) => {
             let layout = *layout;
@@ -192,6 +217,17 @@ fn sink(sink: &Sink, mut inlet: Inlet) -> Result<Work> {
             let layout = *layout;
             Box::new(move || bytes::write_file(file, layout, &mut inlet))
         }
-        other => bail!("{other:?} is not a sink of this build"),
+        SinkKind::Websocket { url } => {
+            let (name, url, stop) = (sink.name.clone(), url.clone(), Arc::clone(stop));
+            Box::new(move || websocket::run_sink(&name, &url, inlet, &stop))
+        }
+        SinkKind::External => bail!("it is somebody else who receives"),
     })
+}
+
+/// What feeds a function from outside, and takes its answers.
+fn stream(function: &Function, outlet: Outlet, inlet: Inlet, stop: &Arc<Stop>) -> Result<Work> {
+    let Some(Stream::Websocket { url }) = &function.stream else { bail!("`{}` has no stream", function.name) };
+    let (name, url, stop) = (function.name.clone(), url.clone(), Arc::clone(stop));
+    Ok(Box::new(move || websocket::run_stream(&name, &url, outlet, inlet, &stop)))
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -18,12 +18,15 @@ use crate::function::{Output, SendError, Sent};
 use crate::supervisor::Fabric;
 
 /// Asks a connector to stop, whether it waits for a ring or for the world outside.
-#[derive(Debug)]
 pub(super) struct Stop {
     interrupt: Arc<Interrupt>,
     /// Readable once it is set.
     event: OwnedFd,
+    hooks: Mutex<Vec<Hook>>,
 }
+
+/// Ends a wait of another kind.
+type Hook = Arc<dyn Fn() + Send + Sync>;
 
 /// What a wait for the world outside ended with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,12 +38,29 @@ pub(super) enum Waited {
 
 impl Stop {
     pub(super) fn new() -> io::Result<Stop> {
-        Ok(Stop { interrupt: Interrupt::new(), event: eventfd(0, EventfdFlags::CLOEXEC)? })
+        let event = eventfd(0, EventfdFlags::CLOEXEC)?;
+        Ok(Stop { interrupt: Interrupt::new(), event, hooks: Mutex::default() })
     }
 
     pub(super) fn set(&self) {
         self.interrupt.set();
         let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+        let hooks = self.hooks().clone();
+        hooks.iter().for_each(|hook| hook());
+    }
+
+    /// Has this done when it is set: at once, if it is set already. It may be done twice, from any
+    /// thread, and must not wait.
+    pub(super) fn on_set(&self, hook: impl Fn() + Send + Sync + 'static) {
+        let hook: Hook = Arc::new(hook);
+        self.hooks().push(Arc::clone(&hook));
+        if self.is_set() {
+            hook();
+        }
+    }
+
+    fn hooks(&self) -> MutexGuard<'_, Vec<Hook>> {
+        self.hooks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn is_set(&self) -> bool {
@@ -115,13 +135,24 @@ impl Outlet {
         self.outputs.iter().map(|output| output.max_message).min().unwrap_or(usize::MAX)
     }
 
-    /// Sends a message to each topic. Blocks while one is full and its policy is to block. A message that is too long is
-    /// reported and left out.
+    /// Sends a message to each topic. Blocks while one is full and its policy is to block. A
+    /// message that is too long is reported and left out.
     ///
     /// # Errors
     ///
     /// If a ring is broken.
     pub(super) fn send(&mut self, message: &[u8]) -> Result<Next> {
+        let next = self.offer(message)?;
+        Ok(if self.stop.is_set() { Next::Stop } else { next })
+    }
+
+    /// As [`Outlet::send`], but says only whether the message was accepted: `Stop` if a topic was
+    /// still full when the source was to stop.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Outlet::send`].
+    pub(super) fn offer(&mut self, message: &[u8]) -> Result<Next> {
         for output in &mut self.outputs {
             match output.send_all(std::iter::once(message), &self.counters) {
                 Ok(Sent::TooLong) => too_long(&self.counters, message.len()),
@@ -130,7 +161,12 @@ impl Outlet {
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(if self.stop.is_set() { Next::Stop } else { Next::Continue })
+        Ok(Next::Continue)
+    }
+
+    /// Says that nothing more comes, before the connector as a whole has ended.
+    pub(super) fn close(self) {
+        self.outputs.into_iter().flat_map(|output| output.groups).for_each(Publisher::close);
     }
 
     /// Reports a message that is longer than a topic allows.

@@ -53,6 +53,17 @@ enum SendError {
     TooLong(u32),
 }
 
+/// Why an answer was not sent.
+#[derive(Clone, Copy, Debug, ComponentType, Lift, Lower)]
+#[component(enum)]
+#[repr(u8)]
+enum ReplyError {
+    #[component(name = "no-stream")]
+    NoStream,
+    #[component(name = "too-long")]
+    TooLong,
+}
+
 impl Component {
     pub(super) fn load(setup: &Setup, outputs: Outputs) -> Result<Component, Failure> {
         let build = || -> wasmtime::Result<Component> {
@@ -66,12 +77,24 @@ impl Component {
             stop::watch(&mut store, &setup.stop);
             let mut linker = Linker::new(&setup.engine);
             wasmtime_wasi::p2::add_to_linker_sync(&mut linker)?;
-            linker.instance(TOPICS)?.func_wrap("send", |mut store: StoreContextMut<'_, State>, (messages,)| {
+            let mut topics = linker.instance(TOPICS)?;
+            topics.func_wrap("send", |mut store: StoreContextMut<'_, State>, (messages,)| {
                 let messages: Vec<Outgoing> = messages;
                 store.data().common.leave();
                 let sent = send(store.data_mut(), &messages);
                 store.data().common.enter();
                 Ok((sent?,))
+            })?;
+            topics.func_wrap("reply", |mut store: StoreContextMut<'_, State>, (message,)| {
+                let message: Vec<u8> = message;
+                store.data().common.leave();
+                let sent = store.data_mut().common.outputs.reply(&message);
+                store.data().common.enter();
+                Ok((match sent? {
+                    Sent::Yes => Ok(()),
+                    Sent::NoSuchTopic => Err(ReplyError::NoStream),
+                    Sent::TooLong => Err(ReplyError::TooLong),
+                },))
             })?;
             let instance = linker.instantiate(&mut store, &component)?;
             let (start, handle) = exports(&instance, &mut store)?;

@@ -17,8 +17,13 @@ use crate::file::{Kind, MAX_CAPACITY, SharedFile};
 use crate::memory::Memory;
 use crate::wait::WaitMode;
 
-const CHANNEL: Kind =
-    Kind { what: "a channel", name: "estafette-channel", magic: *b"estafCH\0", controls: size_of::<ChannelControls>() };
+const CHANNEL: Kind = Kind {
+    what: "a channel",
+    name: "estafette-channel",
+    magic: *b"estafCH\0",
+    controls: size_of::<ChannelControls>(),
+    has_descriptors: true,
+};
 
 /// What a channel is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,9 +47,8 @@ impl Options {
         Self::default()
     }
 
-    /// The bytes of records that the ring holds, rounded up to a power of two and a page. A record
-    /// is a message with a header of eight bytes, padded to a multiple of eight; the ring always
-    /// keeps eight bytes free.
+    /// The bytes of messages that the ring holds, rounded up to a power of two and a page. A message
+    /// takes whole cache lines: a multiple of 64 bytes, and 64 at least.
     #[must_use]
     pub fn capacity(self, capacity: usize) -> Self {
         Self { capacity, ..self }
@@ -56,8 +60,8 @@ impl Options {
         Self { wait, ..self }
     }
 
-    /// The longest message, in bytes. Messages that are longer than the ring travel in memory of
-    /// their own, of which up to eight can be on their way.
+    /// The longest message, in bytes; what fits the ring may always be sent. Messages that are longer
+    /// than the ring travel in memory of their own, of which up to eight can be on their way.
     #[must_use]
     pub fn max_message(self, max_message: usize) -> Self {
         Self { max_message, ..self }
@@ -137,7 +141,7 @@ impl Handle {
         }
         if options.wait == WaitMode::Adaptive {
             // Now, and not while the first message waits.
-            crate::wait::spin_time();
+            crate::spin::time();
         }
         let peer = Peer::watch(self.socket, ring.clone(), end)?;
         Ok((ring, peer, options.max_message))

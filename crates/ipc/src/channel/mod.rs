@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `ring.rs` | what one end publishes and the other awaits: all ordering of memory |
 //! | `layout.rs` | the words in shared memory |
-//! | `flags.rs` | what a record's header says |
+//! | `descriptor.rs` | what the word says that announces a message |
 //! | `sender.rs`, `receiver.rs` | the ends |
 //! | `slip.rs` | how long an end that spins stands back |
 //! | `peer.rs` | whether the other end still lives |
@@ -12,9 +12,9 @@
 //! | `handle.rs` | how a channel is made, handed on and opened |
 
 #[cfg(not(loom))]
-mod error;
+mod descriptor;
 #[cfg(not(loom))]
-mod flags;
+mod error;
 #[cfg(not(loom))]
 mod handle;
 mod layout;

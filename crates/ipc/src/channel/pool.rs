@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use rustix::net::{RecvFlags, SendFlags};
 
-use super::flags::Announcement;
+use super::descriptor::Announcement;
 use super::layout::POOL;
 use super::ring::Ring;
 use crate::error::{OpenError, Violation};
@@ -17,8 +17,13 @@ use crate::fd_passing::{recv_with, send_with};
 use crate::file::{Kind, SharedFile};
 use crate::memory::{Bytes, BytesMut, Controls, Memory};
 
-const FILE: Kind =
-    Kind { what: "memory for large messages", name: "estafette-large", magic: *b"estafLM\0", controls: 0 };
+const FILE: Kind = Kind {
+    what: "memory for large messages",
+    name: "estafette-large",
+    magic: *b"estafLM\0",
+    controls: 0,
+    has_descriptors: false,
+};
 
 /// There are no control words.
 #[derive(Debug)]

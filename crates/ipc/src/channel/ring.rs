@@ -1,17 +1,20 @@
 //! The ring of a channel: what one end publishes and the other awaits.
 //!
-//! There is no tail. The word at which the next record will begin is zero until it is there, then it
-//! is the record's header. The sender writes the payload, then a zero where the record after it will
-//! begin, and publishes the record by storing its header. The receiver looks at the word where it
-//! expects a record. So a message and the news of it travel in one cache line. Sources:
+//! Messages lie in a ring of bytes, each at the start of a cache line. A second ring has a word for
+//! each message, its *descriptor*: how long the message is, and the lap, by which the receiver knows
+//! that it is there. There is no tail: the sender publishes a message by storing its descriptor, and
+//! the receiver looks at the next one. So eight messages and the news of them travel in nine cache
+//! lines, and neither end touches a line of messages while the other is at work there.
+//!
+//! The receiver publishes a head, now and then. The sender keeps a copy, which it reads again only
+//! when the ring seems full. Sources:
 //! - J. Giacomoni, T. Moseley, M. Vachharajani, *FastForward for efficient pipeline parallelism*,
-//!   PPoPP 2008: the slot itself says whether it is full, so that the ends share no index.
+//!   PPoPP 2008: a slot says itself whether it is full, so that the ends share no index.
 //! - P. Lee, T. Bu, G. Chandranmenon, *A lock-free, cache-efficient shared ring buffer*, ANCS 2009
-//!   (MCRingBuffer): the receiver gives space back in large pieces, and the sender keeps a copy of
-//!   the head, which it reads again only when the ring seems full.
+//!   (MCRingBuffer): space is given back for many messages at once.
 //!
 //! All ordering of memory is here, in handshakes whose two sides carry the same name:
-//! - **\[record\]** who sees a header sees the payload, and the zero behind it;
+//! - **\[message\]** who sees a descriptor sees the message;
 //! - **\[space\]** who sees a head has the bytes before it for itself;
 //! - **\[sleep\]** who falls asleep has missed nothing, or else who published sees the sleeper
 //!   (Dekker's pattern);
@@ -21,7 +24,6 @@ use std::time::Duration;
 
 use super::layout::ChannelControls;
 use crate::memory::Memory;
-use crate::record::HEADER;
 use crate::sync::{AtomicU32, Ordering, Sleeper, fence};
 use crate::wait::WaitMode;
 
@@ -29,7 +31,19 @@ use crate::wait::WaitMode;
 #[derive(Clone, Debug)]
 pub(super) struct Ring {
     memory: Memory<ChannelControls>,
+    /// The binary logarithm of the number of descriptors.
+    lap_shift: u32,
     pub(super) wait: WaitMode,
+}
+
+/// The bits of a descriptor that say its lap.
+pub(super) const LAPS: u64 = 0x7fff_ffff << 32;
+
+/// The bytes that a message takes in the ring: whole cache lines.
+#[inline]
+pub(super) fn stride(len: usize) -> u64 {
+    // No overflow for any length, and 64 for none.
+    ((len as u64).saturating_sub(1) | 63).saturating_add(1)
 }
 
 /// One of the two ends.
@@ -41,7 +55,8 @@ pub(super) enum End {
 
 impl Ring {
     pub(super) fn new(memory: Memory<ChannelControls>, wait: WaitMode) -> Self {
-        Self { memory, wait }
+        let lap_shift = memory.descriptors().trailing_zeros();
+        Self { memory, lap_shift, wait }
     }
 
     #[inline]
@@ -59,24 +74,16 @@ impl Ring {
         self.memory.capacity()
     }
 
-    /// The longest record: the zero behind it must have a place, too.
+    /// Publishes a message: stores its descriptor. For the sender.
     #[inline]
-    pub(super) fn max_record(&self) -> u64 {
-        self.capacity() - HEADER as u64
+    pub(super) fn publish(&self, index: u64, descriptor: u64) {
+        // [message] Release: pairs with `look`.
+        self.memory.descriptor(index).store(descriptor | self.lap(index), Ordering::Release);
     }
 
-    /// Stores a header that is not published yet: behind one that is not, either.
+    /// Wakes the receiver if it sleeps. For the sender, after it has published.
     #[inline]
-    pub(super) fn prepare(&self, at: u64, header: u64) {
-        self.memory.word(at).store(header, Ordering::Relaxed);
-    }
-
-    /// Publishes the record at `at`, and those prepared between it and `end`. For the sender.
-    #[inline]
-    pub(super) fn publish(&self, at: u64, header: u64, end: u64) {
-        self.memory.word(end).store(0, Ordering::Relaxed);
-        // [record] Release: pairs with `look`.
-        self.memory.word(at).store(header, Ordering::Release);
+    pub(super) fn notify(&self) {
         if self.wait != WaitMode::Spin {
             self.wake_receiver();
         }
@@ -85,7 +92,7 @@ impl Ring {
     /// Not inlined, to keep the loops of those who spin short.
     #[inline(never)]
     fn wake_receiver(&self) {
-        // [sleep] First the header, then the mark; pairs with `sleep_for_message`.
+        // [sleep] First the descriptor, then the mark; pairs with `sleep_for_message`.
         fence(Ordering::SeqCst);
         let sleeper = &self.controls().receiver.sleeper;
         if sleeper.is_marked() {
@@ -93,21 +100,29 @@ impl Ring {
         }
     }
 
-    /// The header of the record at `at`, or zero if it is not there yet. For the receiver.
+    /// The descriptor of a message, if it is there. For the receiver.
     #[inline]
-    pub(super) fn look(&self, at: u64) -> u64 {
-        // [record] Acquire: pairs with `publish`.
-        self.memory.word(at).load(Ordering::Acquire)
+    pub(super) fn look(&self, index: u64) -> Option<u64> {
+        // [message] Acquire: pairs with `publish`.
+        let word = self.memory.descriptor(index).load(Ordering::Acquire);
+        (word & LAPS == self.lap(index)).then_some(word)
     }
 
-    /// Sleeps until there is a record at `at`, something else happens, or for no reason.
+    /// The lap of a message: one more than how often the descriptors were all used before it. The
+    /// word that lies there until it is published has the lap before, or zero in the first one.
+    #[inline]
+    fn lap(&self, index: u64) -> u64 {
+        ((index >> self.lap_shift) + 1) << 32 & LAPS
+    }
+
+    /// Sleeps until a message is there, something else happens, or for no reason.
     #[cold]
-    pub(super) fn sleep_for_message(&self, at: u64, timeout: Option<Duration>, is_over: impl FnOnce() -> bool) {
+    pub(super) fn sleep_for_message(&self, index: u64, timeout: Option<Duration>, is_over: impl FnOnce() -> bool) {
         let sleeper = &self.controls().receiver.sleeper;
         sleeper.mark();
-        // [sleep] First the mark, then the header; pairs with `wake_receiver`.
+        // [sleep] First the mark, then the descriptor; pairs with `wake_receiver`.
         fence(Ordering::SeqCst);
-        if self.look(at) == 0 && !is_over() {
+        if self.look(index).is_none() && !is_over() {
             sleeper.wait(timeout);
         }
         sleeper.unmark();

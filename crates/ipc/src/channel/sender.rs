@@ -3,31 +3,30 @@
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
+use super::descriptor::{Announcement, large, plain};
 use super::error::SendError;
-use super::flags::{Announcement, large, plain};
 use super::peer::Peer;
 use super::pool::Pool;
-use super::ring::{End, Ring};
+use super::ring::{End, Ring, stride};
 use super::slip::Slip;
 use crate::error::Violation;
 use crate::memory::BytesMut;
-use crate::record::{HEADER, record_len};
 
 /// The end of a channel that sends. Dropping it closes the channel: the receiver gets what was sent,
 /// then `Closed`.
 pub struct Sender {
     ring: Ring,
-    /// Where the next record begins.
+    /// Where the next message begins.
     tail: u64,
-    /// Records end at or below it: the head when it was last looked at, and the capacity.
+    /// Its number.
+    index: u64,
+    /// Messages end at or below it: the head when it was last looked at, and the capacity.
     limit: u64,
     /// The longest message that lies in the ring.
     max_plain: usize,
     max_message: usize,
     peer: Peer,
     slip: Slip,
-    /// The limit when this end last waited.
-    waited_at: u64,
     pool: Pool,
     /// Where the large message lies that is being filled.
     reserved: Option<Announcement>,
@@ -38,16 +37,16 @@ pub struct Sender {
 impl Sender {
     pub(super) fn new(ring: Ring, peer: Peer, max_message: usize) -> Self {
         let limit = ring.capacity();
-        let max_plain = (ring.max_record() as usize - HEADER).min(max_message);
+        let max_plain = ring.capacity() as usize;
         Self {
             ring,
             tail: 0,
+            index: 0,
             limit,
             max_plain,
-            max_message,
+            max_message: max_message.max(max_plain),
             peer,
-            slip: Slip::default(),
-            waited_at: 0,
+            slip: Slip::new(),
             pool: Pool::default(),
             reserved: None,
             broken: None,
@@ -107,37 +106,24 @@ impl Sender {
         Ok(())
     }
 
-    /// Sends copies of messages, in order. They become visible all at once as far as there is space
-    /// for them in the ring, and the receiver is woken once.
+    /// Sends copies of messages, in order. The receiver is woken once, as far as there is space for
+    /// them in the ring.
     ///
     /// # Errors
     ///
     /// As [`loan`](Self::loan). The messages before the one that failed are sent.
     pub fn send_many<'a>(&mut self, messages: impl IntoIterator<Item = &'a [u8]>) -> Result<(), SendError> {
-        let mut first = None;
         for message in messages {
             if !self.has_space(message.len()) {
-                self.publish_prepared(first.take());
+                self.ring.notify();
                 self.send(message)?;
                 continue;
             }
             self.payload(message.len()).copy_from_slice(message);
-            let header = plain(message.len());
-            match first {
-                None => first = Some((self.tail, header)),
-                Some(_) => self.ring.prepare(self.tail, header),
-            }
-            self.tail += record_len(message.len()) as u64;
+            self.publish_record(plain(message.len()), message.len());
         }
-        self.publish_prepared(first);
+        self.ring.notify();
         Ok(())
-    }
-
-    /// Publishes the first of several records, and with it the others.
-    fn publish_prepared(&self, first: Option<(u64, u64)>) {
-        if let Some((at, header)) = first {
-            self.ring.publish(at, header, self.tail);
-        }
     }
 
     /// Whether the receiver is gone. What is sent from then on, nobody reads.
@@ -155,9 +141,7 @@ impl Sender {
     /// Whether a message fits now, and the receiver lives, as far as this end knows.
     #[inline]
     fn has_space(&self, len: usize) -> bool {
-        len <= self.max_plain
-            && self.limit - self.tail >= record_len(len) as u64 + HEADER as u64
-            && !self.peer.has_hung_up()
+        len <= self.max_plain && self.limit - self.tail >= stride(len) && !self.peer.has_hung_up()
     }
 
     #[cold]
@@ -172,11 +156,12 @@ impl Sender {
         }
         let is_large = len > self.max_plain;
         let inline = if is_large { Announcement::LEN } else { len };
+        self.slip.stand_back();
         loop {
             if let Some(ended) = self.peer.ended() {
                 return Err(ended.into());
             }
-            self.look_at_head()?;
+            self.look_at_head(stride(inline))?;
             if self.has_space(inline) && (!is_large || self.reserve_large(len)?) {
                 break;
             }
@@ -189,9 +174,10 @@ impl Sender {
     }
 
     /// A head rises, and not above what was sent.
-    fn look_at_head(&mut self) -> Result<(), SendError> {
+    fn look_at_head(&mut self, stride: u64) -> Result<(), SendError> {
         let head = self.ring.head();
         let capacity = self.ring.capacity();
+        self.slip.learn_bytes(head.wrapping_sub(self.limit - capacity), stride, capacity);
         if head > self.tail || head < self.limit - capacity {
             self.broken = Some(Violation::Head { head });
             self.limit = self.tail;
@@ -207,36 +193,29 @@ impl Sender {
     }
 
     /// Waits until the head has moved far enough for a message, or at all.
-    fn wait(&mut self, len: usize) {
+    fn wait(&self, len: usize) {
         let (capacity, seen) = (self.ring.capacity(), self.limit - self.ring.capacity());
-        let record = record_len(len) as u64;
-        let need = record + HEADER as u64;
+        let need = stride(len);
         // If there is space, a file of the pool is missing, and its return moves the head.
         let wanted = (self.tail + need).saturating_sub(capacity).max(seen + 1);
-        if self.ring.wait == crate::WaitMode::Spin {
-            self.slip.learn(self.limit - self.waited_at, record, capacity);
-            self.waited_at = self.limit;
-            self.slip.stand_back();
-        }
         let is_over = || self.peer.ended().is_some();
-        if self.ring.wait.spin(|| self.ring.head() >= wanted || is_over()) {
-            return;
+        if !self.ring.wait.spin(|| self.ring.head() >= wanted || is_over()) {
+            // Who sleeps is woken for more than one message, or it would be for each.
+            let several = (self.tail + need.max(capacity / 4)).saturating_sub(capacity);
+            self.ring.sleep_for_space(several.max(wanted).min(self.tail), is_over);
         }
-        // Who sleeps is woken for more than one message, or it would be for each.
-        let several = (self.tail + need.max(capacity / 4)).saturating_sub(capacity);
-        self.ring.sleep_for_space(several.max(wanted).min(self.tail), is_over);
     }
 
-    /// Where the payload of the next record lies.
+    /// Where the next message lies.
     #[inline]
     fn payload(&mut self, len: usize) -> BytesMut {
         // SAFETY: this is the ring's one sender, and it is borrowed or does not give the bytes away.
-        // The receiver reads only records that are published; what lay here, it had given back when
+        // The receiver reads only messages that are published; what lay here, it had given back when
         // it raised the head that `look_at_head` acquired. A peer of another process that lies about
         // it is outside of this process.
         #[allow(unsafe_code)]
         unsafe {
-            self.ring.memory().bytes_mut(self.tail + HEADER as u64, len)
+            self.ring.memory().bytes_mut(self.tail, len)
         }
     }
 
@@ -255,9 +234,16 @@ impl Sender {
         if len > self.max_plain {
             return self.announce();
         }
-        let at = self.tail;
-        self.tail += record_len(len) as u64;
-        self.ring.publish(at, plain(len), self.tail);
+        self.publish_record(plain(len), len);
+        self.ring.notify();
+    }
+
+    /// Publishes the next message, which was written.
+    #[inline]
+    fn publish_record(&mut self, descriptor: u64, len: usize) {
+        self.ring.publish(self.index, descriptor);
+        self.index += 1;
+        self.tail += stride(len);
     }
 
     #[cold]
@@ -265,9 +251,8 @@ impl Sender {
         let reserved = self.reserved.take().expect("a file of the pool");
         self.pool.occupy(&self.ring, reserved.file);
         self.payload(Announcement::LEN).copy_from_slice(&reserved.to_bytes());
-        let at = self.tail;
-        self.tail += record_len(Announcement::LEN) as u64;
-        self.ring.publish(at, large(), self.tail);
+        self.publish_record(large(), Announcement::LEN);
+        self.ring.notify();
     }
 }
 

@@ -5,13 +5,13 @@
 //! runs ahead, and it finds many messages at once. This is *temporal slipping*, from FastForward
 //! (Giacomoni et al., PPoPP 2008), here by feedback.
 //!
-//! If one message only was found between two waits, as in a ping-pong, the slip is none, so that an
+//! If one message only was found, as in a ping-pong, the slip is none, so that an
 //! end stands back only within a stream.
 
 use crate::sync::spin_loop;
 
-/// How many pauses to stand back, learned from how many bytes were found between two waits.
-#[derive(Clone, Copy, Debug, Default)]
+/// How many pauses to stand back, learned from what is found between two waits.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Slip {
     pauses: u32,
 }
@@ -20,16 +20,31 @@ impl Slip {
     /// The most pauses, of some 15 to 40 ns each.
     const MOST: u32 = 8;
 
-    /// How many messages are enough to find at once.
+    /// How many messages are enough.
     const ENOUGH: u64 = 32;
 
-    /// Learns that `bytes` bytes were found since the last wait, in messages of `record` bytes, in a
-    /// ring of `capacity` bytes.
+    /// No slip yet.
+    pub(super) fn new() -> Self {
+        Self { pauses: 0 }
+    }
+
+    /// Learns that so many messages were found since the last wait.
     #[inline]
-    pub(super) fn learn(&mut self, bytes: u64, record: u64, capacity: u64) {
-        self.pauses = match bytes {
-            _ if bytes <= record => 0,
-            _ if bytes < (Self::ENOUGH.saturating_mul(record)).min(capacity / 4) => Self::MOST.min(self.pauses + 1),
+    pub(super) fn learn(&mut self, messages: u64) {
+        self.learn_of(messages, 1, Self::ENOUGH);
+    }
+
+    /// Learns that so many bytes were found since the last wait, where a message takes `stride`, and
+    /// the ring has `capacity`.
+    #[inline]
+    pub(super) fn learn_bytes(&mut self, bytes: u64, stride: u64, capacity: u64) {
+        self.learn_of(bytes, stride, Self::ENOUGH.saturating_mul(stride).min(capacity / 4));
+    }
+
+    fn learn_of(&mut self, found: u64, one: u64, enough: u64) {
+        self.pauses = match found {
+            _ if found <= one => 0,
+            _ if found < enough => Self::MOST.min(self.pauses + 1),
             _ => self.pauses.saturating_sub(1),
         };
     }
@@ -48,8 +63,8 @@ mod tests {
     use super::Slip;
 
     fn learned(found: impl IntoIterator<Item = u64>) -> u32 {
-        let mut slip = Slip::default();
-        found.into_iter().for_each(|messages| slip.learn(72 * messages, 72, 1 << 20));
+        let mut slip = Slip::new();
+        found.into_iter().for_each(|messages| slip.learn(messages));
         slip.pauses
     }
 
@@ -72,9 +87,17 @@ mod tests {
     }
 
     #[test]
+    fn space_for_a_quarter_of_a_tiny_ring_is_enough() {
+        let mut slip = Slip::new();
+        slip.learn_bytes(2048, 1024, 4096);
+        assert_eq!(slip.pauses, 0);
+    }
+
+    #[test]
     fn survives_a_lie() {
-        let mut slip = Slip::default();
-        slip.learn(u64::MAX, u64::MAX, 4096);
-        slip.learn(8, 0, 4096);
+        let mut slip = Slip::new();
+        slip.learn_bytes(u64::MAX, u64::MAX, 4096);
+        slip.learn_bytes(8, 0, 4096);
+        slip.learn(u64::MAX);
     }
 }

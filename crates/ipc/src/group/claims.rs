@@ -40,7 +40,7 @@ pub(super) struct Next(u64);
 impl Next {
     const UNITS: u64 = u64::MAX >> 8;
 
-    fn new(position: u64, slot: usize) -> Self {
+    pub(super) fn new(position: u64, slot: usize) -> Self {
         Self((position / 8) << 8 | (slot as u64 + 1))
     }
 
@@ -123,8 +123,11 @@ impl Ring {
             *state = self.slots()[slot].intend(*state, holder, from, to);
             self.confirm(next, from);
             if self.exchange(next, Next::new(to, slot)) {
-                *state = state.in_phase(Phase::Claimed);
-                self.slots()[slot].set_state(*state);
+                let claimed = state.in_phase(Phase::Claimed);
+                // Unless somebody else has confirmed it. An exchange, not a store: what is stored into
+                // the slot from now on comes after whatever that one did.
+                self.slots()[slot].replace(*state, claimed);
+                *state = claimed;
                 return Ok(Some(Held { slot, state: *state, from, to, end: to }));
             }
         }
@@ -132,7 +135,7 @@ impl Ring {
     }
 
     /// Release: who sees the word sees the slot. Acquire: and all slots of the words before.
-    fn exchange(&self, old: Next, new: Next) -> bool {
+    pub(super) fn exchange(&self, old: Next, new: Next) -> bool {
         let word = &self.controls().claim.next;
         word.compare_exchange(old.word(), new.word(), Ordering::AcqRel, Ordering::Acquire).is_ok()
     }

@@ -10,10 +10,21 @@ use crate::error::OpenError;
 use crate::file::{Kind, SharedFile};
 use crate::memory::Memory;
 
-const RING: Kind =
-    Kind { what: "a ring", name: "estafette-ring", magic: *b"estafGR\0", controls: size_of::<RingControls>() };
+const RING: Kind = Kind {
+    what: "a ring",
+    name: "estafette-ring",
+    magic: *b"estafGR\0",
+    controls: size_of::<RingControls>(),
+    has_descriptors: false,
+};
 
-const BELL: Kind = Kind { what: "a bell", name: "estafette-bell", magic: *b"estafBL\0", controls: size_of::<Bell>() };
+const BELL: Kind = Kind {
+    what: "a bell",
+    name: "estafette-bell",
+    magic: *b"estafBL\0",
+    controls: size_of::<Bell>(),
+    has_descriptors: false,
+};
 
 /// The memory of one producer's ring. It lives as long as somebody has a descriptor or a mapping.
 #[derive(Debug)]

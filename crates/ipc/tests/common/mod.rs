@@ -42,12 +42,18 @@ impl Process {
         self.child.wait().unwrap();
     }
 
+    /// Whether it has ended by itself; verifies that it was content.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        let status = self.child.try_wait().unwrap();
+        assert!(status.is_none_or(|status| status.success()), "{status:?}");
+        status.is_some()
+    }
+
     /// Waits until it ends by itself, and verifies that it was content.
     pub(crate) fn join(mut self) {
         let start = Instant::now();
         while start.elapsed() < PATIENCE {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                assert!(status.success(), "{status}");
+            if self.has_ended() {
                 return;
             }
             std::thread::sleep(Duration::from_millis(2));

@@ -75,7 +75,8 @@ fn word(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
 }
 
-/// Adds the entries of eight bytes: the first one has the table `first`, the next one that before it.
+/// Adds the entries of eight bytes: the first one has the table `first`, the next one that before
+/// it.
 fn crc_of_word(crc: u32, first: usize, word: u64) -> u32 {
     (0..8).fold(crc, |crc, index| crc ^ TABLES[first - index][(word >> (8 * index)) as usize & 0xFF])
 }

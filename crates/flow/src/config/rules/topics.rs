@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use estafette_measure::units;
+use crate::config::units;
 
 use super::super::diagnostic::{Place, Problems, quoted};
 use super::super::draft::{Drafts, TopicDraft};
@@ -64,9 +64,9 @@ fn sizes(topic: &TopicDraft, found: &mut Problems) {
     let Topic { capacity, max_message, .. } = topic.draft.item;
     let needed = max_message.checked_add(Topic::HEADER).and_then(|bytes| bytes.checked_next_multiple_of(8));
     if needed.is_none_or(|needed| needed > capacity) {
-        let (max, capacity) = (units::size(max_message), units::size(capacity));
+        let (max, capacity) = (units::size(max_message as u64), units::size(capacity as u64));
         let message = format!("a message of {max} and its header do not fit into a capacity of {capacity}");
-        let needed = units::size(needed.unwrap_or(usize::MAX));
+        let needed = units::size(needed.unwrap_or(usize::MAX) as u64);
         let help = format!("set `capacity` to {needed} or more, or `max_message` to less");
         let key = if topic.draft.has("max_message") { "max_message" } else { "capacity" };
         found.error(topic.draft.at(&[key]), message, help);

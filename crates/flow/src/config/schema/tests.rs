@@ -7,7 +7,7 @@ use super::super::diagnostic::Problems;
 use super::super::fuzzing::Text;
 use super::super::validate::validate;
 use super::super::yaml::{self, Node, Scalar, ScalarKind};
-use super::super::{Options, Pipeline, check_files};
+use super::super::{Language, Options, Pipeline, check_files, scaffold};
 use super::*;
 
 const PIPELINES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pipelines");
@@ -93,6 +93,39 @@ fn editors_agree_with_the_check() {
     assert!(refused >= 6, "some are bad");
 }
 
+/// The YAML files below a folder.
+fn yaml_files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for path in fs::read_dir(folder).into_iter().flatten().map(|entry| entry.expect("it can be read").path()) {
+        let is_yaml = path.extension().is_some_and(|extension| extension == "yml" || extension == "yaml");
+        match path.is_dir() {
+            true if path.ends_with("target") || path.ends_with("node_modules") => {}
+            true => yaml_files(&path, found),
+            false if is_yaml => found.push(path),
+            false => {}
+        }
+    }
+}
+
+#[test]
+fn editors_find_nothing_wrong_in_the_examples() {
+    let mut files = Vec::new();
+    yaml_files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples"), &mut files);
+    let mut texts: Vec<_> = files.iter().map(|path| (path.clone(), fs::read(path).expect("it can be read"))).collect();
+    let new = scaffold::files(Language::Wat).into_iter().find(|(name, _)| name == "pipeline.yml");
+    texts.extend(new.map(|(name, text)| (PathBuf::from(name), text.into_bytes())));
+    for (path, text) in texts {
+        let root = yaml::parse(&text).expect("it is YAML").root;
+        let object = match (root.get("functions"), root.get("module")) {
+            (Some(_), _) => &PIPELINE,
+            (None, Some(_)) => &FUNCTION,
+            (None, None) => continue,
+        };
+        let errors: Vec<_> =
+            validator(&schema(object)).iter_errors(&json(&root)).map(|error| error.to_string()).collect();
+        assert!(errors.is_empty(), "{}: {errors:#?}", path.display());
+    }
+}
+
 /// Whether a change of one value in a good file is refused by the schema, by the check.
 fn refusals(path: &[&str], value: &str) -> (bool, bool) {
     let text = fs::read(Path::new(PIPELINES).join("good/everything.yml")).expect("it is there");
@@ -118,7 +151,7 @@ fn editors_and_the_check_refuse_the_same_values() {
         (function("name"), &["a", "a:b.c", "'5'"], &["5", "true", "''", "[]", "null"]),
         (function("kind"), &["input"], &["inputs", "1", "{}"]),
         (function("args"), &["[]", "[1.5, x]"], &["x", "[[]]", "[null]", "{}"]),
-        (function("replicas"), &["254"], &["255", "0", "-1", "1.5", "'1'", "many"]),
+        (function("replicas"), &["64"], &["65", "0", "-1", "1.5", "'1'", "many"]),
         (vec!["functions", "0", "limits", "memory"], &["1MiB", "65536", "'65536'"], &["1.5MiB", "1mb", "-1", "true"]),
         (vec!["functions", "0", "limits", "call"], &["1s", "10 min"], &["1", "1.5s", "1h", "s"]),
         (vec!["functions", "0", "allow", "clocks"], &["true"], &["yes", "1", "'true'"]),

@@ -76,7 +76,7 @@ fn what_is_no_tree_says_where() {
 
 #[test]
 fn a_key_that_is_there_twice_is_found_and_the_rest_is_read() {
-    let Document { root, duplicates } = parse(b"a: 1\nb: 2\na: 3\n").unwrap();
+    let Document { root, duplicates, .. } = parse(b"a: 1\nb: 2\na: 3\n").unwrap();
     assert_eq!(shown(&root), "{a@1:1: 1@1:4, b@2:1: 2@2:4}@1:1");
     let [Failure { position, message, help }] = duplicates.as_slice() else { panic!("{duplicates:?}") };
     assert_eq!((position, message.as_str()), (&Position { line: 3, column: 1 }, "the key `a` is there twice"));

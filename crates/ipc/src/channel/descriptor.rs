@@ -1,26 +1,28 @@
-//! What the flags of a channel's records mean.
+//! What a descriptor says: that a message is there, how long it is, and where it lies.
+//!
+//! ```text
+//! bit 0            32          63
+//! | length         | lap       | large |
+//! ```
 
+use super::ring::{LAPS, stride};
 use crate::error::Violation;
-use crate::record::HEADER;
 
-/// A record is there. Without it the word would be zero for a message of no bytes.
-const PRESENT: u64 = 1 << 32;
+/// The message lies in a file of the pool; the ring has an [`Announcement`].
+const LARGE: u64 = 1 << 63;
 
-/// The message lies in a file of the pool; the payload says in which.
-const LARGE: u64 = 1 << 33;
-
-/// The header of a message that lies in the ring.
+/// A message of so many bytes that lies in the ring, without its lap.
 #[inline]
 pub(super) fn plain(len: usize) -> u64 {
-    (len as u64 | PRESENT).to_le()
+    len as u64
 }
 
-/// The header of a message that lies in the pool.
+/// A message that lies in the pool, without its lap.
 pub(super) fn large() -> u64 {
-    (Announcement::LEN as u64 | PRESENT | LARGE).to_le()
+    Announcement::LEN as u64 | LARGE
 }
 
-/// What a header says.
+/// What a descriptor says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     /// A message of so many bytes lies in the ring.
@@ -30,14 +32,13 @@ pub(super) enum Found {
 }
 
 impl Found {
-    /// Reads a header that is not zero, of a record at `position` that is no longer than `max`.
+    /// Reads a descriptor of a message at `position`, where the ring has `capacity` bytes.
     #[inline]
-    pub(super) fn parse(word: u64, position: u64, max: u64) -> Result<Self, Violation> {
-        let word = u64::from_le(word);
+    pub(super) fn parse(word: u64, position: u64, capacity: u64) -> Result<Self, Violation> {
         let len = word & u64::from(u32::MAX);
-        match word >> 32 {
-            1 if len + HEADER as u64 <= max => Ok(Self::Plain(len as usize)),
-            3 if len == Announcement::LEN as u64 => Ok(Self::Large),
+        match word & !LAPS & !u64::from(u32::MAX) {
+            0 if stride(len as usize) <= capacity => Ok(Self::Plain(len as usize)),
+            LARGE if len == Announcement::LEN as u64 => Ok(Self::Large),
             _ => Err(Violation::Record { len, position }),
         }
     }
@@ -76,21 +77,21 @@ impl Announcement {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Announcement, Found, large, plain};
+    use super::{Announcement, Found, LAPS, large, plain};
 
     proptest! {
         #[test]
-        fn any_word_is_an_error_or_fits(word: u64, position: u64, max in 64u64..1 << 33) {
-            if let Ok(Found::Plain(len)) = Found::parse(word, position, max) {
-                prop_assert!(len as u64 + 8 <= max);
+        fn any_word_is_an_error_or_fits(word: u64, position: u64, capacity in 64u64..1 << 33) {
+            if let Ok(Found::Plain(len)) = Found::parse(word, position, capacity) {
+                prop_assert!(len as u64 <= capacity);
             }
         }
 
         #[test]
-        fn a_header_is_read_as_written(len in 0usize..4000) {
-            prop_assert_eq!(Found::parse(plain(len), 0, 4088), Ok(Found::Plain(len)));
-            prop_assert_ne!(plain(len), 0);
-            prop_assert_eq!(Found::parse(large(), 0, 4088), Ok(Found::Large));
+        fn a_descriptor_is_read_as_written(len in 0usize..=4096, lap: u64) {
+            let lap = lap & LAPS;
+            prop_assert_eq!(Found::parse(plain(len) | lap, 0, 4096), Ok(Found::Plain(len)));
+            prop_assert_eq!(Found::parse(large() | lap, 0, 4096), Ok(Found::Large));
         }
 
         #[test]
