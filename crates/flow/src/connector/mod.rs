@@ -7,9 +7,9 @@
 //! | `inlet.rs` | how a sink receives |
 //! | `bytes.rs` | sources and sinks of bytes: standard input and output, files |
 //! | `timer.rs` | the source that sends at intervals |
+//! | `external.rs` | sources and sinks that somebody outside of the supervisor holds |
 //! | `requests.rs` | the source that takes HTTP requests |
 //! | `websocket/` | WebSocket clients: a source, a sink, and streams |
-//! | `external.rs` | sources and sinks that somebody outside of the supervisor holds |
 
 mod bytes;
 mod external;
@@ -203,6 +203,7 @@ fn source(source: &Source, mut outlet: Outlet) -> Result<Work> {
             let (name, url) = (source.name.clone(), url.clone());
             Box::new(move || websocket::run_source(&name, &url, outlet))
         }
+        SourceKind::External => bail!("it is somebody else who sends"),
     })
 }
 
@@ -222,6 +223,7 @@ fn sink(sink: &Sink, mut inlet: Inlet, stop: &Arc<Stop>) -> Result<Work> {
             let (name, url, stop) = (sink.name.clone(), url.clone(), Arc::clone(stop));
             Box::new(move || websocket::run_sink(&name, &url, inlet, &stop))
         }
+        SinkKind::External => bail!("it is somebody else who receives"),
     })
 }
 
