@@ -1,6 +1,7 @@
 //! A host: the process that runs function instances, one of its own each or several as threads, as the supervisor asks.
 
 mod instance;
+mod pace;
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,7 +10,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::{io, thread};
 
 use anyhow::{Context, Result};
-use estafette_ipc::group::Interrupt;
 use wasmtime::Engine;
 
 use self::instance::{Instance, Reload};
@@ -92,15 +92,14 @@ impl Host {
 
     fn start(&mut self, start: Start, descriptors: Vec<OwnedFd>) -> Result<()> {
         let id = start.instance;
-        let waits = Interrupt::new();
-        let stop = Arc::new(StopSignal::new(Arc::clone(&waits)));
+        let stop = Arc::new(StopSignal::new());
         let reload = Arc::new(Mutex::new(None));
         self.running.insert(id, Running { stop: Arc::clone(&stop), reload: Arc::clone(&reload) });
         let (engine, events) = (self.engine.clone(), Arc::clone(&self.events));
         let name: String = start.name.chars().take(15).collect();
         let run = move || {
             let report = |event: Event| report(&events, &event);
-            let run = || Instance::open(start, descriptors, engine, stop, waits, reload)?.run(report);
+            let run = || Instance::open(start, descriptors, engine, stop, reload)?.run(report);
             let end = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
             let end = match end {
                 Ok(Ok(end)) => end,
