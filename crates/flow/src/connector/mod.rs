@@ -114,6 +114,11 @@ impl Connectors {
         self.all.iter().all(|connector| connector.is_ended)
     }
 
+    /// Whether all sinks have ended.
+    pub(crate) fn are_sinks_ended(&self) -> bool {
+        self.all.iter().all(|connector| connector.is_ended || !matches!(connector.end, End::Sink(_)))
+    }
+
     /// Whether this one has ended.
     pub(crate) fn is_end_ended(&self, end: End) -> bool {
         self.all.iter().all(|connector| connector.end != end || connector.is_ended)
