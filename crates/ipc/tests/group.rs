@@ -249,6 +249,28 @@ fn what_a_dead_member_held_goes_back_one_at_a_time_first() {
 }
 
 #[test]
+fn each_message_of_a_batch_that_may_have_killed_comes_alone() {
+    let group = Group::new(1, 4096, 1);
+    let mut publisher = group.publisher(0);
+    for number in 0..4 {
+        publisher.send(&[number]).unwrap();
+    }
+    let die = |messages| {
+        let mut dead = group.member(0);
+        let seen: Vec<_> = dead.claim(ALL, messages).unwrap().messages().map(|message| message.attempts).collect();
+        drop(dead);
+        group.control(0).recover(0, Recovery::Return);
+        seen
+    };
+    assert_eq!(die(3), [0, 0, 0]);
+    assert_eq!(die(ALL), [1], "the second is not tried with the first again");
+    let mut member = group.member(0);
+    let rest: Vec<_> = std::iter::from_fn(|| take(&mut member, ALL)).collect();
+    assert_eq!(rest, [vec![(2, vec![0])], vec![(1, vec![1])], vec![(1, vec![2])], vec![(0, vec![3])]]);
+    assert!(group.control(0).is_drained());
+}
+
+#[test]
 fn attempts_are_counted() {
     let group = Group::new(1, 4096, 1);
     group.publisher(0).send(&[7]).unwrap();

@@ -125,6 +125,11 @@ impl Connectors {
         self.all.iter().all(|connector| connector.is_ended)
     }
 
+    /// Whether all sinks have ended.
+    pub(crate) fn are_sinks_ended(&self) -> bool {
+        self.all.iter().all(|connector| connector.is_ended || !matches!(connector.end, End::Sink(_)))
+    }
+
     /// Whether this one has ended.
     pub(crate) fn is_end_ended(&self, end: End) -> bool {
         self.all.iter().all(|connector| connector.end != end || connector.is_ended)
@@ -182,7 +187,6 @@ fn is_external(end: End, pipeline: &Pipeline) -> bool {
 
 fn source(source: &Source, mut outlet: Outlet) -> Result<Work> {
     Ok(match &source.kind {
-        SourceKind::External => bail!("an external source has no thread of its own"),
         SourceKind::Stdin(framing) => {
             let framing = *framing;
             Box::new(move || bytes::read_stdin(framing, &mut outlet))
@@ -209,7 +213,6 @@ fn source(source: &Source, mut outlet: Outlet) -> Result<Work> {
 
 fn sink(sink: &Sink, mut inlet: Inlet, stop: &Arc<Stop>) -> Result<Work> {
     Ok(match &sink.kind {
-        SinkKind::External => bail!("an external sink has no thread of its own"),
         SinkKind::Stdout(layout) => {
             let layout = *layout;
             Box::new(move || bytes::write_stdout(layout, &mut inlet))

@@ -134,8 +134,9 @@ impl Component {
     fn call<R>(&mut self, call: impl FnOnce(&mut Store<State>) -> wasmtime::Result<R>) -> Result<R, Failure> {
         self.store.data().common.enter();
         let result = call(&mut self.store);
-        self.store.data().common.leave();
-        result.map_err(failure)
+        let common = &self.store.data().common;
+        common.leave();
+        result.map_err(|error| common.failure(error))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Core modules, of the reference's ABI and of the batched one. `docs/flow-abi.md` specifies both.
 
 use estafette_ipc::group::Claim;
-use wasmtime::{Caller, Extern, Instance, Linker, Memory, Module, Store, TypedFunc};
+use wasmtime::{Caller, Instance, Linker, Memory, Module, Store, TypedFunc};
 use wasmtime_wasi::p1::{self, WasiP1Ctx};
 
 use super::{Common, Failure, Outputs, Sent, Setup, failure, stop};
@@ -29,8 +29,10 @@ pub(crate) struct CoreModule {
 struct State {
     common: Common,
     wasi: WasiP1Ctx,
-    /// Known from the first call on.
+    /// None until it is instantiated.
     memory: Option<Memory>,
+    /// Whether it may call its host: not from its start section, nor from `estafette_buffer`.
+    may_call: bool,
 }
 
 /// How it is given messages.
@@ -57,7 +59,7 @@ impl CoreModule {
             let wasi = wasi::context(&setup.grants, setup.stdout.try_clone()?, setup.stderr.try_clone()?)
                 .map_err(|error| wasmtime::Error::msg(format!("{error:#}")))?
                 .build_p1();
-            let state = State { common: Common::new(setup, outputs), wasi, memory: None };
+            let state = State { common: Common::new(setup, outputs), wasi, memory: None, may_call: false };
             let mut store = Store::new(&setup.engine, state);
             store.limiter(|state| &mut state.common);
             stop::watch(&mut store, &setup.stop);
@@ -69,6 +71,7 @@ impl CoreModule {
             let memory = instance.get_memory(&mut store, "memory");
             let memory = memory.ok_or_else(|| wasmtime::Error::msg("the module exports no memory"))?;
             store.data_mut().memory = Some(memory);
+            store.data_mut().may_call = true;
             Ok(CoreModule { store, instance, memory, receiver: Receiver::None })
         };
         let mut function = build().map_err(failure)?;
@@ -165,7 +168,8 @@ impl CoreModule {
             place.copy_from_slice(&message);
             self.store.data().common.enter();
             self.store.data().common.counters.add(Counter::Calls, 1);
-            on_message.call(&mut self.store, (buffer as u32, message.len() as u32)).map_err(failure)?;
+            let called = on_message.call(&mut self.store, (buffer as u32, message.len() as u32));
+            called.map_err(|error| self.store.data().common.failure(error))?;
             claim.progress(done + 1);
         }
         Ok(())
@@ -192,7 +196,9 @@ impl CoreModule {
         }
         let (grow, capacity) = (grow.clone(), len.max(BATCH_BUFFER).next_power_of_two());
         let wanted = u32::try_from(capacity).map_err(|_| Failure::Trapped("a batch exceeds its memory".into()))?;
+        self.store.data_mut().may_call = false;
         let address = self.call(|store| grow.call(store, wanted))? as usize;
+        self.store.data_mut().may_call = true;
         self.check_buffer(address, capacity, "estafette_buffer")?;
         let offered = Buffer { address, capacity };
         if let Receiver::Batched { buffer, .. } = &mut self.receiver {
@@ -217,8 +223,9 @@ impl CoreModule {
     fn call<R>(&mut self, call: impl FnOnce(&mut Store<State>) -> wasmtime::Result<R>) -> Result<R, Failure> {
         self.store.data().common.enter();
         let result = call(&mut self.store);
-        self.store.data().common.leave();
-        result.map_err(failure)
+        let common = &self.store.data().common;
+        common.leave();
+        result.map_err(|error| common.failure(error))
     }
 }
 
@@ -302,13 +309,9 @@ fn with_memory<R>(
     caller: &mut Caller<'_, State>,
     call: impl FnOnce(&[u8], &mut Outputs) -> wasmtime::Result<R>,
 ) -> wasmtime::Result<R> {
-    let memory = match caller.data().memory {
-        Some(memory) => memory,
-        // The module's start section calls before it is instantiated.
-        None => match caller.get_export("memory") {
-            Some(Extern::Memory(memory)) => memory,
-            _ => return Err(wasmtime::Error::msg("the module exports no memory")),
-        },
+    let state = caller.data();
+    let Some(memory) = state.memory.filter(|_| state.may_call) else {
+        return Err(wasmtime::Error::msg("it called its host from its start section or from `estafette_buffer`"));
     };
     let (memory, state) = memory.data_and_store_mut(caller);
     state.common.leave();

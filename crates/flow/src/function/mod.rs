@@ -137,11 +137,25 @@ struct Common {
     outputs: Outputs,
     counters: Arc<Counters>,
     memory_limit: usize,
+    /// How much memory it was refused, in bytes.
+    refused: Option<usize>,
 }
 
 impl Common {
     fn new(setup: &Setup, outputs: Outputs) -> Common {
-        Common { outputs, counters: Arc::clone(&setup.counters), memory_limit: setup.memory_limit }
+        let (counters, memory_limit) = (Arc::clone(&setup.counters), setup.memory_limit);
+        Common { outputs, counters, memory_limit, refused: None }
+    }
+
+    /// What an error of a call means. A function that gets no memory usually ends by a trap that does not say so.
+    fn failure(&self, error: wasmtime::Error) -> Failure {
+        match (failure(error), self.refused) {
+            (Failure::Trapped(reason), Some(wanted)) => Failure::Trapped(format!(
+                "{reason}\nit had asked for {wanted} bytes of memory; `limits.memory` is {} bytes",
+                self.memory_limit
+            )),
+            (failure, _) => failure,
+        }
     }
 
     /// Notes that the function's code runs from here on.
@@ -165,7 +179,7 @@ impl ResourceLimiter for Common {
             // Of several memories, all of them count against the limit together only as far as each does.
             self.counters.add(Counter::Memory, (desired - current) as u64);
         } else {
-            tracing::debug!(desired, limit = self.memory_limit, "refused more linear memory");
+            self.refused = Some(desired);
         }
         Ok(is_allowed)
     }

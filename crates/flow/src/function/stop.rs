@@ -21,7 +21,10 @@ enum Wanted {
 #[derive(Debug)]
 pub(crate) struct StopSignal {
     wanted: AtomicU8,
-    waits: Arc<Interrupt>,
+    /// Ends a wait for space: the instance stops.
+    sends: Arc<Interrupt>,
+    /// Ends a wait for messages: the instance stops, or its host wants something else of it.
+    claims: Arc<Interrupt>,
 }
 
 /// The error by which a call ends that was stopped.
@@ -38,14 +41,26 @@ impl std::error::Error for Stopped {}
 
 impl StopSignal {
     /// Nothing is to end yet.
-    pub(crate) fn new(waits: Arc<Interrupt>) -> StopSignal {
-        StopSignal { wanted: AtomicU8::new(Wanted::Nothing as u8), waits }
+    pub(crate) fn new() -> StopSignal {
+        let wanted = AtomicU8::new(Wanted::Nothing as u8);
+        StopSignal { wanted, sends: Interrupt::new(), claims: Interrupt::new() }
+    }
+
+    /// What ends the instance's waits for space.
+    pub(crate) fn sends(&self) -> &Arc<Interrupt> {
+        &self.sends
+    }
+
+    /// What ends its waits for messages.
+    pub(crate) fn claims(&self) -> &Arc<Interrupt> {
+        &self.claims
     }
 
     /// Ends the instance.
     pub(crate) fn stop(&self, engine: &Engine) {
         self.want(Wanted::Stop, engine);
-        self.waits.set();
+        self.sends.set();
+        self.claims.set();
     }
 
     /// Traps the call that runs now. For a call that takes too long.
@@ -53,16 +68,16 @@ impl StopSignal {
         self.want(Wanted::Interrupt, engine);
     }
 
-    /// Has the instance look for what else its host wants of it, if it waits for messages.
+    /// Has the instance look for what else its host wants of it, before it takes more messages.
     pub(crate) fn wake(&self) {
-        self.waits.set();
+        self.claims.set();
     }
 
     /// Takes notice of a [`StopSignal::wake`]: the next wait is a wait again.
     pub(crate) fn woke(&self) {
-        self.waits.clear();
+        self.claims.clear();
         if self.is_stopping() {
-            self.waits.set();
+            self.claims.set();
         }
     }
 

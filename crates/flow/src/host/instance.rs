@@ -1,15 +1,18 @@
 //! One function instance: takes messages from its topic, gives them to the function, acknowledges them.
 
 use std::fs::File;
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use anyhow::Result;
 use estafette_ipc::WaitMode;
-use estafette_ipc::group::{Claim, ClaimError, Interrupt, Member};
+use estafette_ipc::group::{Claim, ClaimError, Member};
 use wasmtime::Engine;
 
 use super::descriptors::Descriptors;
+use super::pace::Pace;
 use crate::control::{End, Event, Start, Wait, now};
 use crate::counters::{Counter, Counters};
 use crate::engine::inspect::Abi;
@@ -18,8 +21,6 @@ use crate::function::{Failure, Function, Outputs, Setup, StopSignal};
 /// The most bytes that an instance takes at once, unless one message is longer: enough for a copy at full speed, and little
 /// enough to stay in a core's cache.
 const BATCH_BYTES: usize = 128 << 10;
-/// The most messages that an instance takes at once.
-const BATCH_MESSAGES: usize = 4096;
 
 /// New code for a running instance.
 pub(super) struct Reload {
@@ -43,7 +44,6 @@ impl Instance {
         descriptors: Vec<OwnedFd>,
         engine: Engine,
         stop: Arc<StopSignal>,
-        waits: Arc<Interrupt>,
         reload: Arc<Mutex<Option<Reload>>>,
     ) -> Result<Instance> {
         let mut descriptors = Descriptors::new(descriptors);
@@ -53,10 +53,14 @@ impl Instance {
         let wait = wait_mode(start.wait);
         let member = match &start.input {
             None => None,
-            Some(input) => Some(descriptors.member(input, wait, &waits)?),
+            Some(input) => Some(descriptors.member(input, wait, stop.claims())?),
         };
         let outputs = Outputs {
-            all: start.outputs.iter().map(|output| descriptors.output(output, wait, &waits)).collect::<Result<_>>()?,
+            all: start
+                .outputs
+                .iter()
+                .map(|output| descriptors.output(output, wait, stop.sends()))
+                .collect::<Result<_>>()?,
             topics: start.topics.clone(),
             reply: start.reply,
             dead_letter: start.dead_letter,
@@ -79,12 +83,17 @@ impl Instance {
             Err(failure) => return Ok(end(failure)),
         };
         setup.counters.set(Counter::StartTime, now().saturating_sub(start.requested_at));
+        // A stop from before the code was loaded does not end its calls.
+        if setup.stop.is_stopping() {
+            return Ok(End::Stopped);
+        }
         if let Err(failure) = function.start() {
             return Ok(end(failure));
         }
         let max_deliver = start.input.as_ref().and_then(|input| input.max_deliver);
         report(Event::Ready { instance: start.instance });
         let Some(mut member) = member.filter(|_| function.can_receive()) else { return Ok(End::Finished) };
+        let mut pace = Pace::new();
         loop {
             if setup.stop.is_stopping() {
                 return Ok(End::Stopped);
@@ -92,17 +101,23 @@ impl Instance {
             if let Some(new) = reload.lock().unwrap_or_else(PoisonError::into_inner).take() {
                 let (next, error) = replace(function, &mut setup, new);
                 function = next;
+                pace = Pace::new();
                 report(Event::Reloaded { instance: start.instance, error });
             }
-            match member.claim(BATCH_BYTES, BATCH_MESSAGES) {
+            // One that may be tried only once is not tried together with others.
+            let messages = if max_deliver == Some(1) { 1 } else { pace.messages() };
+            match member.claim(BATCH_BYTES, messages) {
                 Ok(claim) => {
+                    let (count, started) = (claim.count(), Instant::now());
                     if let Err(failure) = handle(&mut function, claim, max_deliver)? {
                         return Ok(end(failure));
                     }
+                    pace.note(count, started.elapsed());
                 }
                 Err(ClaimError::Closed) => return Ok(End::Finished),
                 Err(ClaimError::Interrupted) => setup.stop.woke(),
-                Err(error) => tracing::error!("a producer broke its ring: {error}"),
+                // The supervisor logs it.
+                Err(error) => drop(writeln!(io::stderr(), "{}: a producer broke its ring: {error}", start.name)),
             }
         }
     }

@@ -2,6 +2,7 @@
 
 mod descriptors;
 mod instance;
+mod pace;
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,7 +11,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::{io, thread};
 
 use anyhow::{Context, Result};
-use estafette_ipc::group::Interrupt;
 use wasmtime::Engine;
 
 pub(crate) use self::descriptors::Descriptors;
@@ -94,15 +94,14 @@ impl Host {
 
     fn start(&mut self, start: Start, descriptors: Vec<OwnedFd>) -> Result<()> {
         let id = start.instance;
-        let waits = Interrupt::new();
-        let stop = Arc::new(StopSignal::new(Arc::clone(&waits)));
+        let stop = Arc::new(StopSignal::new());
         let reload = Arc::new(Mutex::new(None));
         self.running.insert(id, Running { stop: Arc::clone(&stop), reload: Arc::clone(&reload) });
         let (engine, events) = (self.engine.clone(), Arc::clone(&self.events));
         let name: String = start.name.chars().take(15).collect();
         let run = move || {
             let report = |event: Event| report(&events, &event);
-            let run = || Instance::open(start, descriptors, engine, stop, waits, reload)?.run(report);
+            let run = || Instance::open(start, descriptors, engine, stop, reload)?.run(report);
             let end = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
             let end = match end {
                 Ok(Ok(end)) => end,

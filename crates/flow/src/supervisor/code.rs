@@ -14,8 +14,12 @@ use crate::engine::inspect::{Abi, inspect, read};
 pub(super) struct Code {
     engine: Engine,
     cache: Cache,
-    functions: Vec<(Abi, File)>,
+    functions: Vec<Compiled>,
+    /// Of each function, the code that ran before a reload, until the new code has started once.
+    previous: Vec<Option<Compiled>>,
 }
+
+type Compiled = (Abi, File);
 
 impl Code {
     /// Compiles each function's module, or takes it from the cache.
@@ -27,8 +31,9 @@ impl Code {
         let engine = engine::engine(1).map_err(|error| anyhow::anyhow!("cannot run WASM here: {error:?}"))?;
         let cache = Cache::of_user();
         let functions = pipeline.functions.iter().map(|function| compile(&engine, &cache, function));
-        let functions = functions.collect::<Result<_>>()?;
-        Ok(Code { engine, cache, functions })
+        let functions = functions.collect::<Result<Vec<_>>>()?;
+        let previous = functions.iter().map(|_| None).collect();
+        Ok(Code { engine, cache, functions, previous })
     }
 
     /// Compiles a function's module again, from what its file holds now.
@@ -37,8 +42,23 @@ impl Code {
     ///
     /// Those of [`Code::compile`]; the code is what it was, then.
     pub(super) fn reload(&mut self, pipeline: &Pipeline, function: usize) -> Result<()> {
-        self.functions[function] = compile(&self.engine, &self.cache, &pipeline.functions[function])?;
+        let new = compile(&self.engine, &self.cache, &pipeline.functions[function])?;
+        let old = std::mem::replace(&mut self.functions[function], new);
+        // Code that has not started yet is nothing to go back to.
+        self.previous[function].get_or_insert(old);
         Ok(())
+    }
+
+    /// Notes that a function's code has started: later starts use it, too.
+    pub(super) fn confirm(&mut self, function: usize) {
+        self.previous[function] = None;
+    }
+
+    /// Goes back to the code before a reload, if the new code has never started.
+    pub(super) fn revert(&mut self, function: usize) {
+        if let Some(previous) = self.previous[function].take() {
+            self.functions[function] = previous;
+        }
     }
 
     pub(super) fn abi(&self, function: usize) -> Abi {
@@ -50,8 +70,8 @@ impl Code {
     }
 }
 
-fn compile(engine: &Engine, cache: &Cache, function: &Function) -> Result<(Abi, File)> {
-    let with = || -> Result<(Abi, File)> {
+fn compile(engine: &Engine, cache: &Cache, function: &Function) -> Result<Compiled> {
+    let with = || -> Result<Compiled> {
         let wasm = read(&function.module)?;
         let inspection = inspect(&wasm).with_context(|| format!("cannot use {}", function.module.display()))?;
         ensure!(

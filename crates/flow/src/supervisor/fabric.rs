@@ -75,6 +75,14 @@ impl Fabric {
         }
     }
 
+    /// Whether nothing comes any more for a group, and nothing waits for it.
+    pub(super) fn is_drained(&self, topology: &Topology, group: usize) -> bool {
+        topology.groups[group].rings.iter().all(|ring| {
+            let control = &self.rings[*ring].control;
+            control.is_closed() && control.is_drained()
+        })
+    }
+
     /// Takes back what a dead member of a group had claimed, and wakes who waited for it.
     pub(super) fn recover(&self, topology: &Topology, group: usize, member: usize, delivery: Delivery) -> Recovered {
         let recovery = match delivery {

@@ -41,6 +41,7 @@ use self::poll::{MAILBOX, Poll, Token};
 use crate::config::{End, Exhausted, Isolation, Pipeline, SinkKind, SourceKind, Topology};
 use crate::connector::{ConnectorEvent, Connectors};
 use crate::control::{self, Event, Request};
+use crate::counters::Counter;
 use crate::external::ExternalEnd;
 use crate::status::Status;
 
@@ -310,15 +311,33 @@ impl Supervisor {
             Message::End => self.end(),
             Message::Status(answer) => drop(answer.send(self.status())),
             Message::Reload(function, answer) => answer(self.reload(&function)),
-            Message::Connector(event) => {
-                let ended = event.end;
-                if let Some(failure) = self.connectors.on_event(event) {
-                    tracing::error!("{failure}");
-                    self.summary.failures.push(failure);
+            Message::Connector(event) => self.on_connector(event),
+        }
+    }
+
+    /// A source or a sink has ended.
+    fn on_connector(&mut self, event: ConnectorEvent) {
+        let end = event.end;
+        let failure = self.connectors.on_event(event);
+        let is_sink = matches!(end, End::Sink(_));
+        let is_early =
+            self.topology.membership(end).is_some_and(|place| !self.fabric.is_drained(&self.topology, place.group));
+        self.recover_end(end);
+        self.close(end);
+        match failure {
+            Some(failure) => {
+                tracing::error!("{failure}");
+                self.summary.failures.push(failure);
+                // What it cannot write, nobody else does.
+                if is_sink {
+                    self.stop();
                 }
-                self.recover_end(ended);
-                self.close_ends(ended);
             }
+            // As with `| head -1`: whoever reads what comes out has all of it that he wants.
+            None if is_sink && is_early && self.mode == Mode::Running && self.connectors.are_sinks_ended() => {
+                self.end()
+            }
+            None => {}
         }
     }
 
@@ -396,6 +415,9 @@ impl Supervisor {
         descriptors.extend(start::descriptors(instance.end, &self.topology, &self.fabric));
         instance.phase = Phase::Starting { host };
         instance.watch = instance::Watch::default();
+        // An instance that was killed left its own.
+        instance.counters.set(Counter::Busy, 0);
+        instance.counters.set(Counter::Memory, 0);
         if let Err(error) = self.hosts[&host].send(&Request::Start(Box::new(start)), &descriptors) {
             tracing::warn!(function = name, "cannot ask its host to start it: {error}");
         }
@@ -453,10 +475,15 @@ impl Supervisor {
         match event {
             Event::Ready { .. } => {
                 self.instances[at].phase = Phase::Running { host };
+                self.code.confirm(self.instances[at].function);
                 tracing::debug!(function = self.instances[at].name, "ready");
             }
-            Event::Reloaded { error: None, .. } => tracing::info!(function = self.instances[at].name, "reloaded"),
+            Event::Reloaded { error: None, .. } => {
+                self.code.confirm(self.instances[at].function);
+                tracing::info!(function = self.instances[at].name, "reloaded");
+            }
             Event::Reloaded { error: Some(reason), .. } => {
+                self.code.revert(self.instances[at].function);
                 tracing::error!(
                     function = self.instances[at].name,
                     "the new code does not start, the old goes on: {reason}"
@@ -512,8 +539,17 @@ impl Supervisor {
             }
             control::End::Failed { reason } => reason,
         };
-        if matches!(self.mode, Mode::Stopping { .. }) {
+        let is_over = match self.mode {
+            Mode::Running => false,
+            // What it would send anew is not under way.
+            Mode::Draining { .. } => self.is_sender(at),
+            Mode::Stopping { .. } => true,
+        };
+        if is_over {
             return self.finish(at, instance::Ended::Stopped);
+        }
+        if matches!(self.instances[at].phase, Phase::Starting { .. }) {
+            self.code.revert(self.instances[at].function);
         }
         let now = Instant::now();
         match self.instances[at].restarts.next(now) {
@@ -562,13 +598,12 @@ impl Supervisor {
     /// An instance has ended for good.
     fn finish(&mut self, at: usize, ended: instance::Ended) {
         self.instances[at].phase = Phase::Ended(ended);
-        let end = self.instances[at].end;
-        self.close_ends(end);
+        self.close(self.instances[at].end);
         tracing::debug!(function = self.instances[at].name, "ended: {ended:?}");
     }
 
-    /// Who reads from an end that has ended need not wait for more, who sends to it need not wait for space.
-    fn close_ends(&self, end: End) {
+    /// Closes what an end that has ended for good sends to and, if it was the last of its group, what it received.
+    fn close(&self, end: End) {
         self.fabric.close_outputs(&self.topology, end);
         if let Some(place) = self.topology.membership(end) {
             let members = &self.topology.groups[place.group].members;
@@ -597,8 +632,7 @@ impl Supervisor {
                 self.mode = Mode::Draining { since: Instant::now() };
                 self.connectors.stop_sources();
                 for at in 0..self.instances.len() {
-                    let is_sender = self.topology.membership(self.instances[at].end).is_none();
-                    if is_sender {
+                    if self.is_sender(at) {
                         self.stop_instance(at);
                     }
                 }
@@ -606,6 +640,11 @@ impl Supervisor {
             Mode::Draining { .. } => self.stop(),
             Mode::Stopping { .. } => self.kill_all(),
         }
+    }
+
+    /// Whether nothing feeds an instance.
+    fn is_sender(&self, at: usize) -> bool {
+        self.topology.membership(self.instances[at].end).is_none()
     }
 
     fn stop(&mut self) {

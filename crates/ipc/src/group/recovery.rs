@@ -12,8 +12,9 @@ use crate::sync::Ordering;
 /// What becomes of messages that a dead member had claimed and not acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recovery {
-    /// They go back to the group: at least once. The first of them, which may be what the member
-    /// died of, counts one attempt more.
+    /// They go back to the group: at least once. What the member may have died of counts one attempt
+    /// more, and comes alone from then on: the first message that was not done; and if the member
+    /// was done with none, all that it was given.
     Return,
     /// They are lost, and counted: at most once.
     Discard,
@@ -85,13 +86,30 @@ impl Ring {
             slot.set_state(claimed.in_phase(Phase::Empty));
             return Ok((messages, Recovery::Discard));
         }
-        let mut first = self.header(current);
-        first.attempts = first.attempts.saturating_add(1);
-        self.set_header(current, first);
+        // Who says of no message that it is done may have died of any of them.
+        self.count_attempts(current, to, current > from);
         slot.cut(current);
         slot.set_state(claimed.next(Phase::Returned, claimed.holder));
         self.controls().news.returns.fetch_add(1, Ordering::Release);
         Ok((messages, Recovery::Return))
+    }
+
+    /// Counts one attempt more of the record at `position`, and unless `only_first`, of those up to `to`
+    /// that it was given out with: one with attempts came alone, and ends a batch.
+    fn count_attempts(&self, mut position: u64, to: u64, only_first: bool) {
+        let mut header = self.header(position);
+        let came_alone = only_first || header.attempts > 0;
+        loop {
+            self.set_header(position, Header { attempts: header.attempts.saturating_add(1), ..header });
+            position += header.record();
+            if came_alone || position >= to {
+                return;
+            }
+            header = self.header(position);
+            if header.attempts > 0 {
+                return;
+            }
+        }
     }
 
     /// The headers of the records between two positions, which must be where records begin.
