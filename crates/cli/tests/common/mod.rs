@@ -3,6 +3,8 @@
 // Each test program uses its part of this.
 #![allow(dead_code)]
 
+pub(crate) mod pipeline;
+
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
