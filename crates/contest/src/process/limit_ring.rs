@@ -12,7 +12,8 @@ use super::handed;
 use crate::limit_ring::{Consumer, Producer, create_shared, open_consumer, open_producer};
 use crate::ring_ends::{shape, wait};
 
-pub(super) struct LimitRing;
+/// `process/limit-ring`, and what `sandbox/limit-ring` is made of.
+pub(crate) struct LimitRing;
 
 impl Mechanism for LimitRing {
     fn spec(&self) -> Spec {

@@ -30,7 +30,7 @@ mod interprocess;
 mod io_uring;
 mod io_uring_msg;
 mod ipc_channel;
-mod limit_ring;
+pub(crate) mod limit_ring;
 #[cfg(feature = "mqtt")]
 mod mqtt;
 #[cfg(any(feature = "mqtt", feature = "nats", feature = "redis"))]

@@ -33,10 +33,7 @@ impl Mechanism for WatEcho {
     }
 
     fn roles(&self, case: &Case) -> Vec<Role> {
-        match case.pattern {
-            Pattern::PingPong => vec![Role::Broker, Role::Producer(0)],
-            _ => vec![Role::Broker, Role::Consumer(0), Role::Producer(0)],
-        }
+        super::roles(case)
     }
 
     fn broker(&self, case: &Case, meet: &mut Rendezvous) -> Result<Usage> {
