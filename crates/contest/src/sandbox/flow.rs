@@ -62,21 +62,21 @@ pub(super) const ROWS: [Flow; 4] = [
         guest: include_str!("../../../guest/wat/forward.wat"),
         isolation: Isolation::Thread,
         stands_on: "the same, the function in a thread of a process that others may share",
-        joins: Joins::Standard,
+        joins: Joins::Suite,
     },
     Flow {
         name: "sandbox/flow-reference",
         guest: include_str!("../../../guest/wat/forward_reference.wat"),
         isolation: Isolation::Process,
         stands_on: "the same in a process, the ABI of wasm-pipeline-throughput: a call for each message",
-        joins: Joins::Overview,
+        joins: Joins::Suite,
     },
     Flow {
         name: "sandbox/flow-component",
         guest: include_str!("../../../guest/wat/forward_component.wat"),
         isolation: Isolation::Process,
         stands_on: "the same in a process, a component: a call for many messages, a copy for each",
-        joins: Joins::Overview,
+        joins: Joins::Suite,
     },
 ];
 

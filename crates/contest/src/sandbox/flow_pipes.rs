@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use anyhow::{Context, Result, ensure};
 use estafette_measure::case::{Case, Pattern, Role};
+use estafette_measure::spec::Joins;
 use estafette_measure::usage::Usage;
 use estafette_measure::{Carries, Ends, Mechanism, Party, Raw, Rendezvous, Spec};
 use wasmtime::{Caller, Engine, Extern, Linker, Memory, Module, Store, TypedFunc};
@@ -31,6 +32,7 @@ impl Mechanism for FlowPipes {
             .version(concat!("wasmtime ", env!("LOCKED_WASMTIME")))
             .stands_on("the function of `sandbox/flow` in a process, pipes in and out")
             .max_message(MAX_MESSAGE)
+            .joins(Joins::Suite)
     }
 
     fn roles(&self, case: &Case) -> Vec<Role> {
