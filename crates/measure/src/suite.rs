@@ -359,7 +359,8 @@ pub fn net(profile: Profile) -> Vec<Cell> {
 /// The lengths of the reference's messages.
 const FLOW_SIZES: [usize; 3] = [1_000, 10_000, 100_000];
 
-/// The cells of the race through functions at a profile: verified streams of the reference's lengths, and a round trip.
+/// The cells of the race through functions at a profile: verified streams of the reference's
+/// lengths, and a round trip.
 pub fn flow(profile: Profile) -> Vec<Cell> {
     let sandbox = |pattern, size| cell(Scope::Sandbox, pattern, Payload::Bytes(size));
     let asking = sandbox(Pattern::PingPong, 64);

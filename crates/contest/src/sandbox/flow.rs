@@ -1,8 +1,9 @@
-//! Pipelines of estafette-flow: a producer, a topic, a function that passes each message on, a topic, a consumer.
+//! Pipelines of estafette-flow: a producer, a topic, a function that passes each message on, a
+//! topic, a consumer.
 //!
-//! The broker is the supervisor, and starts a host for the function as `estafette flow run` does. The parties hold the
-//! pipeline's ends: messages go from the producer's process to the host and on to the consumer's, through rings in shared
-//! memory. In a ping-pong the asker holds both ends.
+//! The broker is the supervisor, and starts a host for the function as `estafette flow run` does.
+//! The parties hold the pipeline's ends: messages go from the producer's process to the host and on
+//! to the consumer's, through rings in shared memory. In a ping-pong the asker holds both ends.
 
 use std::collections::BTreeMap;
 use std::env::current_exe;

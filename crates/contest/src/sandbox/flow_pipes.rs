@@ -1,4 +1,5 @@
-//! The function of `sandbox/flow` between two pipes: what estafette-flow's rings and supervisor are held against.
+//! The function of `sandbox/flow` between two pipes: what estafette-flow's rings and supervisor are
+//! held against.
 //!
 //! The broker is its host. It reads as many messages as the pipe has, lays them into the guest's memory as the batched ABI of
 //! `docs/flow-abi.md` has it, and writes what the guest sends in one system call.

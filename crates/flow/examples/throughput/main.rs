@@ -1,11 +1,15 @@
-//! The race of the reference's three pipelines: each of its rows does the same work, in turn, round after round.
+//! The race of the reference's three pipelines: each of its rows does the same work, in turn, round
+//! after round.
 //!
-//! `cargo run --release --example throughput -- [ROW...] [ROUNDS] [MESSAGES] [SIZE...]`; 5 rounds of 100,000 messages of 1,000, 10,000
-//! and 100,000 bytes by default, but no more than 1 GB a run. Of the rows, those whose names begin with one of the words.
+//! `cargo run --release --example throughput -- [ROW...] [ROUNDS] [MESSAGES] [SIZE...]`
 //!
-//! The bound is a native pair of processes over the same ring: the sender copies one buffer into it over and over, the
-//! receiver copies each message out. A row's figure is the time from the first message to the last, as its receiver prints
-//! it. The ratio is that to the native pair of the same round; shown are the median and the span over the rounds.
+//! Without arguments: 5 rounds of 100,000 messages of 1,000, 10,000 and 100,000 bytes, but no more
+//! than 1 GB a run, of all rows; with words, of those whose names begin with one of them.
+//!
+//! The bound is a native pair of processes over the same ring: the sender copies one buffer into it
+//! over and over, the receiver copies each message out. A row's figure is the time from the first
+//! message to the last, as its receiver prints it. The ratio is that to the native pair of the same
+//! round; shown are the median and the span over the rounds.
 
 mod native;
 mod pipelines;
@@ -39,7 +43,8 @@ struct Load {
 #[derive(Clone, Copy, Debug)]
 enum Row {
     Native,
-    /// Guests of this ABI, by the end of their files' names; in threads of one process, or in processes.
+    /// Guests of this ABI, by the end of their files' names; in threads of one process, or in
+    /// processes.
     Guests {
         abi: &'static str,
         in_threads: bool,
@@ -71,7 +76,8 @@ const PUBLISHED: [Published; 3] = [
 const SIZES: [usize; 3] = [1_000, 10_000, 100_000];
 const MOST_BYTES: u64 = 1_000_000_000;
 
-/// The native pair, and the rows whose names begin with one of these words; all of them where there is none.
+/// The native pair, and the rows whose names begin with one of these words; all of them where there
+/// is none.
 fn rows(words: &[String]) -> Vec<(String, Row)> {
     let mut rows = vec![("native pair".to_owned(), Row::Native)];
     for (name, abi) in [("batched", ""), ("reference", "_reference"), ("component", "_component")] {

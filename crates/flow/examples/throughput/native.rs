@@ -1,4 +1,5 @@
-//! The native pair: two or three processes that do the guests' work over the same ring, without a sandbox.
+//! The native pair: two or three processes that do the guests' work over the same ring, without a
+//! sandbox.
 
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,8 +11,8 @@ use estafette_ipc::group::{BellFile, ClaimError, Interrupt, Member, Publisher, R
 
 use super::{Error, Load, Receiver};
 
-/// The argument after which the program is one of the native processes: the ring is its standard input, the bell its standard
-/// output.
+/// The argument after which the program is one of the native processes: the ring is its standard
+/// input, the bell its standard output.
 pub(super) const ARGUMENT: &str = "native";
 
 /// The capacity of a topic, and the most that a receiver takes at once, as a pipeline has them.
@@ -86,7 +87,8 @@ fn send(ring: &RingFile, bell: &BellFile, load: Load) -> Result<(), Error> {
     Ok(())
 }
 
-/// Copies each message into its own memory, and prints to stderr how many there were, and the milliseconds if it had the last.
+/// Copies each message into its own memory, and prints to stderr how many there were, and the
+/// milliseconds if it had the last.
 fn receive(ring: RingFile, bell: &BellFile, member: usize, crc: Option<&Crc>) -> Result<(), Error> {
     let mut member = Member::open(vec![ring], bell, member, WaitMode::Adaptive, Interrupt::new())?;
     let (mut own, mut count, mut start, mut ms) = (vec![0; BATCH.0], 0u64, None, String::from("-"));

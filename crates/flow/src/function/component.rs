@@ -38,7 +38,8 @@ impl WasiView for State {
     }
 }
 
-/// A message that a component returns. What it returns is gone before it could be sent, so that it is copied.
+/// A message that a component returns. What it returns is gone before it could be sent, so that it
+/// is copied.
 #[derive(Clone, Debug, ComponentType, Lift, Lower)]
 #[component(record)]
 struct Outgoing {
