@@ -53,7 +53,7 @@ pub(crate) enum Command {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Bench {
-    /// A suite (overview, channels, ipc, ipc-typed, net) or mechanisms, by name or pattern such as 'process/*'
+    /// A suite (overview, channels, ipc, ipc-typed, net, flow) or mechanisms, by name or pattern such as 'process/*'
     #[arg(value_name = "SUITE|MECHANISM")]
     pub(crate) what: Vec<String>,
 

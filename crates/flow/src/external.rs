@@ -120,8 +120,8 @@ impl Sender {
         Ok(())
     }
 
-    /// Sends a message of `len` bytes that `fill` writes. If it goes into one ring only it is written
-    /// there, without a copy. The bytes that `fill` is given are arbitrary.
+    /// Sends a message of `len` bytes that `fill` writes. If it goes into one ring only it is
+    /// written there, without a copy. The bytes that `fill` is given are arbitrary.
     ///
     /// # Errors
     ///
@@ -190,8 +190,8 @@ impl Receiver {
         self.member.claim(max_bytes, max_messages)
     }
 
-    /// Hands each message over until everything that feeds the sink has ended. Messages are acknowledged
-    /// in batches, after `on_message` has returned.
+    /// Hands each message over until everything that feeds the sink has ended. Messages are
+    /// acknowledged in batches, after `on_message` has returned.
     ///
     /// # Errors
     ///

@@ -16,6 +16,8 @@ pub enum Suite {
     IpcTyped,
     /// Through the network stack, in the axes of `message-io-performance`.
     Net,
+    /// Through functions in WASM sandboxes, in the axes of `wasm-pipeline-throughput`.
+    Flow,
 }
 
 crate::spec::names!(
@@ -25,12 +27,14 @@ crate::spec::names!(
     Channels = "channels",
     Ipc = "ipc",
     IpcTyped = "ipc-typed",
-    Net = "net"
+    Net = "net",
+    Flow = "flow"
 );
 
 impl Suite {
     /// All of them.
-    pub const ALL: [Suite; 5] = [Suite::Overview, Suite::Channels, Suite::Ipc, Suite::IpcTyped, Suite::Net];
+    pub const ALL: [Suite; 6] =
+        [Suite::Overview, Suite::Channels, Suite::Ipc, Suite::IpcTyped, Suite::Net, Suite::Flow];
 
     /// Its cells at a profile.
     pub fn cells(self, profile: Profile) -> Vec<Cell> {
@@ -40,6 +44,7 @@ impl Suite {
             Suite::Ipc => ipc(profile),
             Suite::IpcTyped => ipc_typed(profile),
             Suite::Net => net(profile),
+            Suite::Flow => flow(profile),
         }
     }
 
@@ -351,6 +356,24 @@ pub fn net(profile: Profile) -> Vec<Cell> {
     cells
 }
 
+/// The lengths of the reference's messages.
+const FLOW_SIZES: [usize; 3] = [1_000, 10_000, 100_000];
+
+/// The cells of the race through functions at a profile: verified streams of the reference's
+/// lengths, and a round trip.
+pub fn flow(profile: Profile) -> Vec<Cell> {
+    let sandbox = |pattern, size| cell(Scope::Sandbox, pattern, Payload::Bytes(size));
+    let asking = sandbox(Pattern::PingPong, 64);
+    let mut cells = vec![asking.clone()];
+    cells.extend(FLOW_SIZES.map(|size| sandbox(Pattern::Stream, size)));
+    if profile == Profile::Standard {
+        cells.extend([Wait::Adaptive, Wait::Spin].map(|wait| Cell { wait, ..asking.clone() }));
+        cells.extend(FLOW_SIZES.map(|size| sandbox(Pattern::PingPong, size)));
+        cells.push(sandbox(Pattern::Stream, 64));
+    }
+    cells
+}
+
 /// Puts the user's values in the place of the suite's.
 pub fn replace(cells: Vec<Cell>, axes: &Axes) -> Vec<Cell> {
     let mut cells = cells;
@@ -428,9 +451,9 @@ mod tests {
         let both = Spec::new("process/both").payloads(&[PayloadKind::Bytes, PayloadKind::Message]);
         let cell = cell(Scope::Process, Pattern::Stream, Payload::Message(1024));
         let takes = |spec| Suite::ALL.map(|suite| suite.takes(Profile::Quick, &cell, spec, &Axes::default()));
-        assert_eq!(takes(&typed), [false, false, false, true, false]);
-        assert_eq!(takes(&both), [true; 5]);
-        assert_eq!(takes(&Spec::new("process/pipe")), [true, true, true, false, true]);
+        assert_eq!(takes(&typed), [false, false, false, true, false, false]);
+        assert_eq!(takes(&both), [true; 6]);
+        assert_eq!(takes(&Spec::new("process/pipe")), [true, true, true, false, true, true]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use anyhow::{Context, Result};
 use estafette_ipc::{Options, Receiver, ReceiverHandle, RecvError, SendError, Sender, SenderHandle, WaitMode, channel};
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::{Ownership, Wait};
+use estafette_measure::spec::{Joins, Ownership, Wait};
 use estafette_measure::{Carries, Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
 
 use super::handed;
@@ -38,7 +38,7 @@ impl Mechanism for Loaned {
 
 impl Mechanism for Copied {
     fn spec(&self) -> Spec {
-        spec("process/estafette-copied", "copied in and out", Ownership::Borrowed)
+        spec("process/estafette-copied", "copied in and out", Ownership::Borrowed).joins(Joins::Suite)
     }
 }
 

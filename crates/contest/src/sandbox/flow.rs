@@ -1,8 +1,9 @@
-//! Pipelines of estafette-flow: a producer, a topic, a function that passes each message on, a topic, a consumer.
+//! Pipelines of estafette-flow: a producer, a topic, a function that passes each message on, a
+//! topic, a consumer.
 //!
-//! The broker is the supervisor, and starts a host for the function as `estafette flow run` does. The parties hold the
-//! pipeline's ends: messages go from the producer's process to the host and on to the consumer's, through rings in shared
-//! memory. In a ping-pong the asker holds both ends.
+//! The broker is the supervisor, and starts a host for the function as `estafette flow run` does.
+//! The parties hold the pipeline's ends: messages go from the producer's process to the host and on
+//! to the consumer's, through rings in shared memory. In a ping-pong the asker holds both ends.
 
 use std::collections::BTreeMap;
 use std::env::current_exe;
@@ -62,21 +63,21 @@ pub(super) const ROWS: [Flow; 4] = [
         guest: include_str!("../../../guest/wat/forward.wat"),
         isolation: Isolation::Thread,
         stands_on: "the same, the function in a thread of a process that others may share",
-        joins: Joins::Standard,
+        joins: Joins::Suite,
     },
     Flow {
         name: "sandbox/flow-reference",
         guest: include_str!("../../../guest/wat/forward_reference.wat"),
         isolation: Isolation::Process,
         stands_on: "the same in a process, the ABI of wasm-pipeline-throughput: a call for each message",
-        joins: Joins::Overview,
+        joins: Joins::Suite,
     },
     Flow {
         name: "sandbox/flow-component",
         guest: include_str!("../../../guest/wat/forward_component.wat"),
         isolation: Isolation::Process,
         stands_on: "the same in a process, a component: a call for many messages, a copy for each",
-        joins: Joins::Overview,
+        joins: Joins::Suite,
     },
 ];
 

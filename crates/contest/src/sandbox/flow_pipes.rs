@@ -1,4 +1,5 @@
-//! The function of `sandbox/flow` between two pipes: what estafette-flow's rings and supervisor are held against.
+//! The function of `sandbox/flow` between two pipes: what estafette-flow's rings and supervisor are
+//! held against.
 //!
 //! The broker is its host. It reads as many messages as the pipe has, lays them into the guest's memory as the batched ABI of
 //! `docs/flow-abi.md` has it, and writes what the guest sends in one system call.
@@ -8,6 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use anyhow::{Context, Result, ensure};
 use estafette_measure::case::{Case, Pattern, Role};
+use estafette_measure::spec::Joins;
 use estafette_measure::usage::Usage;
 use estafette_measure::{Carries, Ends, Mechanism, Party, Raw, Rendezvous, Spec};
 use wasmtime::{Caller, Engine, Extern, Linker, Memory, Module, Store, TypedFunc};
@@ -31,6 +33,7 @@ impl Mechanism for FlowPipes {
             .version(concat!("wasmtime ", env!("LOCKED_WASMTIME")))
             .stands_on("the function of `sandbox/flow` in a process, pipes in and out")
             .max_message(MAX_MESSAGE)
+            .joins(Joins::Suite)
     }
 
     fn roles(&self, case: &Case) -> Vec<Role> {

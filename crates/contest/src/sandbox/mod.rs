@@ -18,7 +18,8 @@ pub fn enrol(registry: Registry) -> Registry {
     registry.enrol(bytes(flow_pipes::FlowPipes))
 }
 
-/// The children of an instance whose broker holds the sandbox. Messages of a ping-pong come back to the asker.
+/// The children of an instance whose broker holds the sandbox. Messages of a ping-pong come back to
+/// the asker.
 fn roles(case: &Case) -> Vec<Role> {
     match case.pattern {
         Pattern::PingPong => vec![Role::Broker, Role::Producer(0)],

@@ -10,6 +10,7 @@ use std::os::unix::net::UnixStream;
 
 use anyhow::{Context, Result, bail};
 use estafette_measure::case::{Case, Pattern, Role};
+use estafette_measure::spec::Joins;
 use estafette_measure::usage::Usage;
 use estafette_measure::{Carries, Ends, Mechanism, Party, Raw, Rendezvous, Spec};
 use wasmtime::{Engine, Instance, Memory, Module, Store, TypedFunc};
@@ -30,6 +31,7 @@ impl Mechanism for WatEcho {
             .version(concat!("wasmtime ", env!("LOCKED_WASMTIME")))
             .stands_on("a WAT function in wasmtime, UNIX stream sockets in and out")
             .max_message(MAX_MESSAGE)
+            .joins(Joins::Suite)
     }
 
     fn roles(&self, case: &Case) -> Vec<Role> {

@@ -7,15 +7,15 @@
 //! | `inlet.rs` | how a sink receives |
 //! | `bytes.rs` | sources and sinks of bytes: standard input and output, files |
 //! | `timer.rs` | the source that sends at intervals |
-//! | `external.rs` | sources and sinks that somebody outside of the supervisor holds |
+//! | `ring_watch.rs` | sources and sinks that somebody outside of the supervisor holds |
 //! | `requests.rs` | the source that takes HTTP requests |
 //! | `websocket/` | WebSocket clients: a source, a sink, and streams |
 
 mod bytes;
-mod external;
 mod inlet;
 mod outlet;
 mod requests;
+mod ring_watch;
 mod timer;
 mod websocket;
 
@@ -26,6 +26,7 @@ use anyhow::{Context, Result, bail};
 
 use self::inlet::Inlet;
 use self::outlet::{Outlet, Stop};
+use self::ring_watch::RingWatch;
 use crate::config::{End, Function, Pipeline, Sink, SinkKind, Source, SourceKind, Stream, Topology};
 use crate::counters::{Counter, Counters};
 use crate::status::ConnectorStatus;
@@ -163,7 +164,7 @@ impl Connector {
         let outlet = |stop| Outlet::open(self.end, pipeline, topology, fabric, stop, &self.counters);
         match self.end {
             end if is_external(end, pipeline) => {
-                let watch = external::Watch::open(end, topology, fabric, &self.stop, &self.counters)?;
+                let watch = RingWatch::open(end, topology, fabric, &self.stop, &self.counters)?;
                 Ok(Box::new(move || watch.run()))
             }
             End::Source(at) => source(&pipeline.sources[at], outlet(&self.stop)?),

@@ -1,7 +1,9 @@
 //! Components of the world `estafette:flow/function`, whose text is `wit/flow.wit`.
 
+use std::sync::Arc;
+
 use estafette_ipc::group::Claim;
-use wasmtime::component::{ComponentType, Instance, Lift, Linker, Lower, ResourceTable, TypedFunc};
+use wasmtime::component::{ComponentType, Func, Instance, Lift, Linker, Lower, ResourceTable, TypedFunc, WasmList};
 use wasmtime::{Store, StoreContextMut};
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
@@ -17,11 +19,12 @@ pub(crate) struct Component {
     store: Store<State>,
     args: Vec<String>,
     start: Option<Start>,
-    handle: Handle,
+    handle: Func,
 }
 
 type Start = TypedFunc<(Vec<String>,), (Result<(), String>,)>;
-type Handle = TypedFunc<(Vec<Vec<u8>>,), (Result<Vec<Outgoing>, String>,)>;
+/// With messages where they lie.
+type Handle<'m> = TypedFunc<(Vec<&'m [u8]>,), (Result<Vec<Outgoing>, String>,)>;
 
 struct State {
     common: Common,
@@ -35,12 +38,21 @@ impl WasiView for State {
     }
 }
 
-/// A message that a component sends.
+/// A message that a component returns. What it returns is gone before it could be sent, so that it
+/// is copied.
 #[derive(Clone, Debug, ComponentType, Lift, Lower)]
 #[component(record)]
 struct Outgoing {
     topic: u32,
     data: Vec<u8>,
+}
+
+/// A message that a component sends, in the component's memory.
+#[derive(ComponentType, Lift)]
+#[component(record)]
+struct Sending {
+    topic: u32,
+    data: WasmList<u8>,
 }
 
 /// Why nothing of a list was sent: the index of the first message that cannot be.
@@ -79,9 +91,15 @@ impl Component {
             wasmtime_wasi::p2::add_to_linker_sync(&mut linker)?;
             let mut topics = linker.instance(TOPICS)?;
             topics.func_wrap("send", |mut store: StoreContextMut<'_, State>, (messages,)| {
-                let messages: Vec<Outgoing> = messages;
+                let messages: Vec<Sending> = messages;
                 store.data().common.leave();
-                let sent = send(store.data_mut(), &messages);
+                // Apart from the store, whose memory the messages lie in.
+                let none = Outputs::none(Arc::clone(&store.data().common.counters));
+                let mut outputs = std::mem::replace(&mut store.data_mut().common.outputs, none);
+                let messages: Vec<_> =
+                    messages.iter().map(|message| (message.topic, message.data.as_le_slice(&store))).collect();
+                let sent = send(&mut outputs, &messages);
+                store.data_mut().common.outputs = outputs;
                 store.data().common.enter();
                 Ok((sent?,))
             })?;
@@ -117,14 +135,15 @@ impl Component {
     }
 
     pub(super) fn deliver(&mut self, claim: &Claim<'_>) -> Result<(), Failure> {
-        let messages: Vec<Vec<u8>> = claim.messages().map(|message| message.to_vec()).collect();
-        let handle = self.handle;
+        let messages: Vec<&[u8]> = claim.messages().map(|message| message.data).collect();
+        let handle: Handle<'_> = self.handle.typed(&self.store).map_err(failure)?;
         self.store.data().common.counters.add(Counter::Calls, 1);
         let sends = match self.call(|store| handle.call(store, (messages,)))?.0 {
             Ok(sends) => sends,
             Err(reason) => return Err(Failure::Trapped(format!("`handle` returned an error: {reason}"))),
         };
-        match send(self.store.data_mut(), &sends).map_err(failure)? {
+        let sends: Vec<_> = sends.iter().map(|message| (message.topic, &message.data[..])).collect();
+        match send(self.outputs(), &sends).map_err(failure)? {
             Ok(()) => Ok(()),
             Err(error) => Err(Failure::Trapped(format!("`handle` returned messages that cannot be sent: {error:?}"))),
         }
@@ -140,26 +159,29 @@ impl Component {
     }
 }
 
-fn exports(instance: &Instance, store: &mut Store<State>) -> wasmtime::Result<(Option<Start>, Handle)> {
+fn exports(instance: &Instance, store: &mut Store<State>) -> wasmtime::Result<(Option<Start>, Func)> {
     let start = match instance.get_func(&mut *store, "start") {
         Some(start) => Some(start.typed(&mut *store)?),
         None => None,
     };
-    Ok((start, instance.get_typed_func(&mut *store, "handle")?))
+    let handle = instance.get_func(&mut *store, "handle");
+    let handle = handle.ok_or_else(|| wasmtime::Error::msg("the component exports no `handle`"))?;
+    // Its type is checked here once, for whoever calls it.
+    let _: Handle<'_> = handle.typed(&mut *store)?;
+    Ok((start, handle))
 }
 
 /// Sends messages to their topics, or none of them.
-fn send(state: &mut State, messages: &[Outgoing]) -> wasmtime::Result<Result<(), SendError>> {
-    let outputs = &mut state.common.outputs;
-    for (index, message) in (0..).zip(messages) {
-        match outputs.check(message.topic, message.data.len()) {
+fn send(outputs: &mut Outputs, messages: &[(u32, &[u8])]) -> wasmtime::Result<Result<(), SendError>> {
+    for (index, (topic, message)) in (0..).zip(messages) {
+        match outputs.check(*topic, message.len()) {
             Sent::Yes => {}
             Sent::NoSuchTopic => return Ok(Err(SendError::NoSuchTopic(index))),
             Sent::TooLong => return Ok(Err(SendError::TooLong(index))),
         }
     }
-    for run in messages.chunk_by(|a, b| a.topic == b.topic) {
-        outputs.send_all(run[0].topic, run.iter().map(|message| &message.data[..]))?;
+    for run in messages.chunk_by(|a, b| a.0 == b.0) {
+        outputs.send_all(run[0].0, run.iter().map(|(_, message)| *message))?;
     }
     Ok(Ok(()))
 }

@@ -1,4 +1,5 @@
-//! The descriptors of an end's rings and bells, taken one by one, in the order that [`control::Start`] says.
+//! The descriptors of an end's rings and bells, taken one by one, in the order that
+//! [`control::Start`] says.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

@@ -12,11 +12,13 @@
 //! | `code.rs` | modules, from file to compiled code |
 //! | `log.rs` | what functions print |
 //! | `poll.rs` | waiting, by epoll |
+//! | `handover.rs` | the ends that the embedding program holds |
 //! | `start.rs` | what a host is sent to start an instance |
 //! | `survey.rs` | the status of everything, for whoever asks |
 
 mod code;
 mod fabric;
+mod handover;
 mod host;
 mod instance;
 mod log;
@@ -38,11 +40,10 @@ use self::code::Code;
 use self::host::{Host, Received};
 use self::instance::{Instance, Phase, Verdict};
 use self::poll::{MAILBOX, Poll, Token};
-use crate::config::{End, Exhausted, Isolation, Pipeline, SinkKind, SourceKind, Topology};
+use crate::config::{End, Exhausted, Isolation, Pipeline, Topology};
 use crate::connector::{ConnectorEvent, Connectors};
 use crate::control::{self, Event, Request};
 use crate::counters::Counter;
-use crate::external::ExternalEnd;
 use crate::status::Status;
 
 pub(crate) use self::fabric::Fabric;
@@ -216,34 +217,6 @@ impl Supervisor {
     /// By which other threads ask it for something while it runs.
     pub fn remote(&self) -> Remote {
         Remote(self.poll.mailbox())
-    }
-
-    /// The end that is the source of this name, of the kind [`SourceKind::External`]: to be
-    /// [opened](crate::external) in this process or another. One sender at a time.
-    ///
-    /// # Errors
-    ///
-    /// If there is no such source, or no descriptor is left.
-    pub fn external_source(&self, name: &str) -> Result<ExternalEnd> {
-        let mut sources = self.pipeline.sources.iter();
-        let at = sources.position(|source| source.name == name && source.kind == SourceKind::External);
-        self.external(End::Source(at.with_context(|| format!("no external source is called `{name}`"))?))
-    }
-
-    /// The end that is the sink of this name, of the kind [`SinkKind::External`]: to be [opened](crate::external) in this
-    /// process or another. One receiver at a time.
-    ///
-    /// # Errors
-    ///
-    /// If there is no such sink, or no descriptor is left.
-    pub fn external_sink(&self, name: &str) -> Result<ExternalEnd> {
-        let mut sinks = self.pipeline.sinks.iter();
-        let at = sinks.position(|sink| sink.name == name && sink.kind == SinkKind::External);
-        self.external(End::Sink(at.with_context(|| format!("no external sink is called `{name}`"))?))
-    }
-
-    fn external(&self, end: End) -> Result<ExternalEnd> {
-        start::external(end, &self.pipeline, &self.topology, &self.fabric).context("no descriptor is left")
     }
 
     /// Runs the pipeline until it has done all of its work, or was ended.

@@ -1,4 +1,5 @@
-//! Sources and sinks that somebody outside of the supervisor holds: it only notes what they do, and when they end.
+//! Sources and sinks that somebody outside of the supervisor holds: it only notes what they do, and
+//! when they end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,32 +16,32 @@ use crate::supervisor::Fabric;
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A watch over the rings of an end.
-pub(super) struct Watch {
+pub(super) struct RingWatch {
     end: End,
     rings: Vec<RingControl>,
     stop: Arc<Stop>,
     counters: Arc<Counters>,
 }
 
-impl Watch {
+impl RingWatch {
     pub(super) fn open(
         end: End,
         topology: &Topology,
         fabric: &Fabric,
         stop: &Arc<Stop>,
         counters: &Arc<Counters>,
-    ) -> Result<Watch> {
+    ) -> Result<RingWatch> {
         let rings: Vec<usize> = match topology.membership(end) {
             Some(place) => topology.groups[place.group].rings.clone(),
             None => (0..topology.rings.len()).filter(|ring| topology.rings[*ring].producer == end).collect(),
         };
         let control = |ring| RingControl::open(fabric.ring(ring), fabric.bell(topology.rings[ring].group));
         let rings = rings.into_iter().map(control).collect::<Result<_, _>>()?;
-        Ok(Watch { end, rings, stop: Arc::clone(stop), counters: Arc::clone(counters) })
+        Ok(RingWatch { end, rings, stop: Arc::clone(stop), counters: Arc::clone(counters) })
     }
 
-    /// Waits until the end has ended: a source once all of its rings are closed, a sink once they are drained as well.
-    /// Either may be asked to stop before.
+    /// Waits until the end has ended: a source once all of its rings are closed, a sink once they
+    /// are drained as well. Either may be asked to stop before.
     pub(super) fn run(&self) -> Result<()> {
         let is_source = matches!(self.end, End::Source(_));
         loop {

@@ -1,0 +1,37 @@
+//! Gives away the ends that the embedding program holds.
+
+use anyhow::{Context, Result};
+
+use super::{Supervisor, start};
+use crate::config::{End, SinkKind, SourceKind};
+use crate::external::ExternalEnd;
+
+impl Supervisor {
+    /// The end that is the source of this name, of the kind [`SourceKind::External`]: to be
+    /// [opened](crate::external) in this process or another. One sender at a time.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such source, or no descriptor is left.
+    pub fn external_source(&self, name: &str) -> Result<ExternalEnd> {
+        let mut sources = self.pipeline.sources.iter();
+        let at = sources.position(|source| source.name == name && source.kind == SourceKind::External);
+        self.external(End::Source(at.with_context(|| format!("no external source is called `{name}`"))?))
+    }
+
+    /// The end that is the sink of this name, of the kind [`SinkKind::External`]: to be
+    /// [opened](crate::external) in this process or another. One receiver at a time.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such sink, or no descriptor is left.
+    pub fn external_sink(&self, name: &str) -> Result<ExternalEnd> {
+        let mut sinks = self.pipeline.sinks.iter();
+        let at = sinks.position(|sink| sink.name == name && sink.kind == SinkKind::External);
+        self.external(End::Sink(at.with_context(|| format!("no external sink is called `{name}`"))?))
+    }
+
+    fn external(&self, end: End) -> Result<ExternalEnd> {
+        start::external(end, &self.pipeline, &self.topology, &self.fabric).context("no descriptor is left")
+    }
+}
