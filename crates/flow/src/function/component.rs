@@ -81,7 +81,7 @@ impl Component {
     }
 
     pub(super) fn start(&mut self) -> Result<(), Failure> {
-        let Some(start) = self.start.clone() else { return Ok(()) };
+        let Some(start) = self.start else { return Ok(()) };
         let args = self.args.clone();
         match self.call(|store| start.call(store, (args,)))?.0 {
             Ok(()) => Ok(()),
@@ -95,7 +95,7 @@ impl Component {
 
     pub(super) fn deliver(&mut self, claim: &Claim<'_>) -> Result<(), Failure> {
         let messages: Vec<Vec<u8>> = claim.messages().map(|message| message.to_vec()).collect();
-        let handle = self.handle.clone();
+        let handle = self.handle;
         self.store.data().common.counters.add(Counter::Calls, 1);
         let sends = match self.call(|store| handle.call(store, (messages,)))?.0 {
             Ok(sends) => sends,

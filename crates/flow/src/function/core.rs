@@ -244,7 +244,7 @@ fn link_reference(linker: &mut Linker<State>) -> wasmtime::Result<()> {
         "send_message_to_topic_idx",
         |mut caller: Caller<'_, State>, topic: u32, pointer: u32, len: u32| match with_memory(
             &mut caller,
-            |memory, outputs| Ok(outputs.send(topic, slice(memory, pointer, len)?)?),
+            |memory, outputs| outputs.send(topic, slice(memory, pointer, len)?),
         )? {
             Sent::Yes => Ok(()),
             Sent::NoSuchTopic => Err(wasmtime::Error::msg(format!("it sent to topic {topic}, which it does not have"))),
@@ -254,7 +254,7 @@ fn link_reference(linker: &mut Linker<State>) -> wasmtime::Result<()> {
         },
     )?;
     linker.func_wrap("io", "send_websocket_message", |mut caller: Caller<'_, State>, pointer: u32, len: u32| {
-        match with_memory(&mut caller, |memory, outputs| Ok(outputs.reply(slice(memory, pointer, len)?)?))? {
+        match with_memory(&mut caller, |memory, outputs| outputs.reply(slice(memory, pointer, len)?))? {
             Sent::Yes => Ok(()),
             Sent::NoSuchTopic => Err(wasmtime::Error::msg("it answered on a stream, but none feeds it")),
             Sent::TooLong => Err(wasmtime::Error::msg(format!("it answered with {len} bytes, which is too long"))),
@@ -266,7 +266,7 @@ fn link_reference(linker: &mut Linker<State>) -> wasmtime::Result<()> {
 /// The imports of the batched ABI.
 fn link_batched(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     linker.func_wrap("estafette", "send", |mut caller: Caller<'_, State>, topic: u32, pointer: u32, len: u32| {
-        let sent = with_memory(&mut caller, |memory, outputs| Ok(outputs.send(topic, slice(memory, pointer, len)?)?))?;
+        let sent = with_memory(&mut caller, |memory, outputs| outputs.send(topic, slice(memory, pointer, len)?))?;
         wasmtime::Result::Ok(sent.code())
     })?;
     linker.func_wrap("estafette", "send_batch", |mut caller: Caller<'_, State>, list: u32, count: u32| {
@@ -274,7 +274,7 @@ fn link_batched(linker: &mut Linker<State>) -> wasmtime::Result<()> {
         wasmtime::Result::Ok(sent.code())
     })?;
     linker.func_wrap("estafette", "reply", |mut caller: Caller<'_, State>, pointer: u32, len: u32| {
-        let sent = with_memory(&mut caller, |memory, outputs| Ok(outputs.reply(slice(memory, pointer, len)?)?))?;
+        let sent = with_memory(&mut caller, |memory, outputs| outputs.reply(slice(memory, pointer, len)?))?;
         wasmtime::Result::Ok(sent.code())
     })?;
     Ok(())
