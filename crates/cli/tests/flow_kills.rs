@@ -59,11 +59,12 @@ fn feed(mut stdin: impl Write, goes_on: &AtomicBool, fed: &AtomicUsize) -> usize
     next
 }
 
-/// The processes of all instances. None while one has no process or does not receive.
+/// The processes of all instances. None while one has no process, or does not receive, or was killed and not missed yet.
 fn hosts(status: &Value) -> Option<Vec<Pid>> {
     let host = |function: &Value| {
         let is_running = function["phase"] == "running";
-        Pid::from_raw(function["pid"].as_u64().filter(|_| is_running)? as i32)
+        let pid = Pid::from_raw(function["pid"].as_u64().filter(|_| is_running)? as i32)?;
+        (!is_gone(pid)).then_some(pid)
     };
     functions(status).iter().map(host).collect()
 }
