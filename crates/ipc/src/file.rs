@@ -14,7 +14,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{
-    FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals, fstat, memfd_create,
+    FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create,
 };
 use rustix::io::{fcntl_dupfd_cloexec, pread, pwrite, retry_on_intr};
 use rustix::param::page_size;
@@ -50,6 +50,17 @@ pub(crate) struct Kind {
     pub(crate) controls: usize,
     /// Whether there is a word, a descriptor, for each [`LINE`] of data.
     pub(crate) has_descriptors: bool,
+    pub(crate) pages: Pages,
+}
+
+/// When a file gets its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pages {
+    /// All of it when it is made and mapped: the first message does not wait for it, and a lack of
+    /// memory shows at once.
+    AtOnce,
+    /// Page by page as it is first written: for what there may be hundreds of.
+    AsTouched,
 }
 
 impl Kind {
@@ -91,9 +102,11 @@ impl SharedFile {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let fd = memfd_create(kind.name, flags).map_err(OpenError::system("create a memory file"))?;
         let file = Self { fd, kind, capacity, parameter };
-        // Not `ftruncate`: if there is not as much memory, that shows here, not as a SIGBUS later.
-        retry_on_intr(|| fallocate(&file.fd, FallocateFlags::empty(), 0, file.len() as u64))
-            .map_err(OpenError::system("allocate shared memory"))?;
+        let allocate = || match kind.pages {
+            Pages::AtOnce => fallocate(&file.fd, FallocateFlags::empty(), 0, file.len() as u64),
+            Pages::AsTouched => ftruncate(&file.fd, file.len() as u64),
+        };
+        retry_on_intr(allocate).map_err(OpenError::system("allocate shared memory"))?;
         let written = pwrite(&file.fd, &file.header(), 0).map_err(OpenError::system("write a header"))?;
         if written != HEADER_BYTES {
             return Err(kind.not_ours("its header was written in part only"));
@@ -200,8 +213,14 @@ mod tests {
 
     use super::{HEADER_BYTES, Kind, MAX_CAPACITY, SharedFile, parse_header};
 
-    const KIND: Kind =
-        Kind { what: "a test", name: "estafette-test", magic: *b"estafTT\0", controls: 256, has_descriptors: false };
+    const KIND: Kind = Kind {
+        what: "a test",
+        name: "estafette-test",
+        magic: *b"estafTT\0",
+        controls: 256,
+        has_descriptors: false,
+        pages: Pages::AtOnce,
+    };
 
     fn why(file: SharedFile) -> String {
         SharedFile::from_fd(KIND, file.into_fd()).unwrap_err().to_string()

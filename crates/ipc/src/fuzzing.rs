@@ -79,7 +79,7 @@ pub fn run_group(input: &[u8]) {
             0..=2 => drop(publisher.try_send(&vec![1; usize::from(step.action) * 8])),
             3 => drop(publisher.send_dropping_oldest(&[2; 300])),
             4 | 5 => {
-                if let Ok(Some(mut claim)) = member.try_claim(usize::from(step.action) * 32, 9) {
+                if let Ok(Some(claim)) = member.try_claim(usize::from(step.action) * 32, 9) {
                     assert!(claim.messages().count() == claim.count());
                     claim.progress(1);
                     claim.ack();

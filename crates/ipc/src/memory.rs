@@ -21,7 +21,7 @@ use std::sync::atomic::AtomicU64;
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 use crate::error::OpenError;
-use crate::file::{CONTROLS_AT, SharedFile, descriptors};
+use crate::file::{CONTROLS_AT, Pages, SharedFile, descriptors};
 use crate::record::HEADER;
 
 /// Control words that may lie in shared memory.
@@ -232,8 +232,11 @@ impl Mapping {
         let start = reserve().map_err(OpenError::system("reserve addresses"))?;
         let start = NonNull::new(start.cast::<u8>()).expect("a mapping is never at address zero");
         let mapping = Self { start, len };
-        // All pages now: the first message should not wait for them.
-        mapping.place(file, 0, file.len(), 0, MapFlags::POPULATE)?;
+        let flags = match file.kind().pages {
+            Pages::AtOnce => MapFlags::POPULATE,
+            Pages::AsTouched => MapFlags::empty(),
+        };
+        mapping.place(file, 0, file.len(), 0, flags)?;
         if file.capacity() > 0 {
             // Without its pages, as few records lie there.
             mapping.place(file, file.len(), file.capacity(), file.data_at(), MapFlags::empty())?;
@@ -272,7 +275,7 @@ unsafe impl Sync for Mapping {}
 #[cfg(test)]
 mod tests {
     use super::{Controls, Memory};
-    use crate::file::{Kind, SharedFile};
+    use crate::file::{Kind, Pages, SharedFile};
     use std::sync::atomic::{AtomicU64, Ordering};
 
     #[repr(C)]
@@ -281,8 +284,14 @@ mod tests {
     // SAFETY: atomics alone, of 256 bytes, as `KIND` says.
     unsafe impl Controls for Words {}
 
-    const KIND: Kind =
-        Kind { what: "a test", name: "estafette-test", magic: *b"estafTT\0", controls: 256, has_descriptors: true };
+    const KIND: Kind = Kind {
+        what: "a test",
+        name: "estafette-test",
+        magic: *b"estafTT\0",
+        controls: 256,
+        has_descriptors: true,
+        pages: Pages::AtOnce,
+    };
 
     #[test]
     fn data_lies_twice_in_a_row() {

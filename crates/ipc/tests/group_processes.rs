@@ -46,7 +46,7 @@ fn claim(mut socket: UnixStream, fds: Vec<OwnedFd>, index: usize) {
     let (rings, bell) = open(fds);
     let mut member = Member::open(rings, &bell, index, WaitMode::Adaptive, Interrupt::new()).unwrap();
     loop {
-        let mut claim = match member.claim(4096, 16) {
+        let claim = match member.claim(4096, 16) {
             Ok(claim) => claim,
             Err(ClaimError::Closed) => return,
             Err(error) => panic!("{error}"),

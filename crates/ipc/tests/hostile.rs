@@ -160,7 +160,7 @@ fn a_group_survives_scribbling_peers() {
                 let _ = publisher.try_send(&[3; 100]);
                 let _ = publisher.send_dropping_oldest(&[4; 500]);
                 for member in &mut members {
-                    if let Ok(Some(mut claim)) = member.try_claim(1000, round % 5) {
+                    if let Ok(Some(claim)) = member.try_claim(1000, round % 5) {
                         let bytes: u64 =
                             claim.messages().flat_map(|message| message.data).map(|byte| u64::from(*byte)).sum();
                         std::hint::black_box(bytes);

@@ -13,7 +13,7 @@ use super::ring::{End, Ring};
 use super::sender::Sender;
 use crate::error::OpenError;
 use crate::fd_passing::{recv_fds, send_fds};
-use crate::file::{Kind, MAX_CAPACITY, SharedFile};
+use crate::file::{Kind, MAX_CAPACITY, Pages, SharedFile};
 use crate::memory::Memory;
 use crate::wait::WaitMode;
 
@@ -23,6 +23,7 @@ const CHANNEL: Kind = Kind {
     magic: *b"estafCH\0",
     controls: size_of::<ChannelControls>(),
     has_descriptors: true,
+    pages: Pages::AtOnce,
 };
 
 /// What a channel is like.

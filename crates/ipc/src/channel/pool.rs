@@ -14,7 +14,7 @@ use super::layout::POOL;
 use super::ring::Ring;
 use crate::error::{OpenError, Violation};
 use crate::fd_passing::{recv_with, send_with};
-use crate::file::{Kind, SharedFile};
+use crate::file::{Kind, Pages, SharedFile};
 use crate::memory::{Bytes, BytesMut, Controls, Memory};
 
 const FILE: Kind = Kind {
@@ -23,6 +23,7 @@ const FILE: Kind = Kind {
     magic: *b"estafLM\0",
     controls: 0,
     has_descriptors: false,
+    pages: Pages::AtOnce,
 };
 
 /// There are no control words.

@@ -7,7 +7,7 @@ use super::layout::RingControls;
 use super::ring::Ring;
 use crate::bell::{Bell, MAX_MEMBERS};
 use crate::error::OpenError;
-use crate::file::{Kind, SharedFile};
+use crate::file::{Kind, Pages, SharedFile};
 use crate::memory::Memory;
 
 const RING: Kind = Kind {
@@ -16,6 +16,7 @@ const RING: Kind = Kind {
     magic: *b"estafGR\0",
     controls: size_of::<RingControls>(),
     has_descriptors: false,
+    pages: Pages::AsTouched,
 };
 
 const BELL: Kind = Kind {
@@ -24,6 +25,7 @@ const BELL: Kind = Kind {
     magic: *b"estafBL\0",
     controls: size_of::<Bell>(),
     has_descriptors: false,
+    pages: Pages::AtOnce,
 };
 
 /// The memory of one producer's ring. It lives as long as somebody has a descriptor or a mapping.
