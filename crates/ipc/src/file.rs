@@ -211,7 +211,7 @@ mod tests {
     use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
     use rustix::io::pwrite;
 
-    use super::{HEADER_BYTES, Kind, MAX_CAPACITY, SharedFile, parse_header};
+    use super::{HEADER_BYTES, Kind, MAX_CAPACITY, Pages, SharedFile, parse_header};
 
     const KIND: Kind = Kind {
         what: "a test",
