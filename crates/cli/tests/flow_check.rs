@@ -17,11 +17,16 @@ sources:
   - { name: clock, timer: { every: 1s }, output: { topics: [numbers] } }
 ";
 
+/// A function that takes messages and does nothing with them.
+const MODULE: &str = r#"(module (memory (export "memory") 1)
+    (func (export "estafette_buffer") (param i32) (result i32) i32.const 8)
+    (func (export "estafette_batch") (param i32 i32 i32)))"#;
+
 /// A ground with a pipeline, whose module is there.
 fn ground(pipeline: &str) -> Ground {
     let ground = Ground::new();
     fs::write(ground.path("pipeline.yml"), pipeline).expect("it can be written");
-    fs::write(ground.path("greet.wat"), "(module)").expect("it can be written");
+    fs::write(ground.path("greet.wat"), MODULE).expect("it can be written");
     ground
 }
 

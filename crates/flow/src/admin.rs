@@ -50,7 +50,12 @@ pub fn serve(pipeline: &str, remote: Remote) -> Result<()> {
     let address = SocketAddr::from_abstract_name(name).context("the pipeline's name is too long for a socket")?;
     let listener = UnixListener::bind_addr(&address).context("cannot listen for requests")?;
     let serve = move || {
-        for stream in listener.incoming().flatten() {
+        for stream in listener.incoming() {
+            let Ok(stream) = stream else {
+                // No descriptor is left: trying again at once would only take the processor.
+                thread::sleep(Duration::from_millis(100));
+                continue;
+            };
             let remote = remote.clone();
             // One that hangs keeps nobody else waiting.
             let _ = thread::Builder::new().name("admin".into()).spawn(move || {
@@ -67,6 +72,7 @@ pub fn serve(pipeline: &str, remote: Remote) -> Result<()> {
 fn answer(stream: &UnixStream, remote: &Remote) -> Result<()> {
     check_peer(stream)?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    stream.set_write_timeout(Some(Duration::from_secs(10)))?;
     let request: Request = read_line(stream)?;
     let answer = match request {
         Request::Status => match remote.status() {

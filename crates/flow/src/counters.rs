@@ -14,7 +14,7 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat,
 /// What is counted, by its place in the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counter {
-    /// Grows at each call of the function and at each call that it makes: an instance that is busy and makes no
+    /// Grows at each call of the function and at each of its sends: an instance that is busy for long and makes no
     /// progress is in an endless loop.
     Progress,
     /// 1 while the function's code runs, 0 while its host waits for messages.

@@ -176,7 +176,7 @@ fn findings_are_data_too() {
     let json = serde_json::to_value(&diagnostics[0]).expect("it is data");
     assert_eq!(json["severity"], "error");
     assert_eq!(json["line"], 4);
-    assert_eq!(json["column"], 90);
+    assert_eq!(json["column"], 89);
     assert!(json["file"].as_str().is_some_and(|file| file.ends_with("queues.yml")));
     assert!(json["message"].is_string() && json["help"].is_string());
 }

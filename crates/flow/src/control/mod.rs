@@ -56,6 +56,18 @@ pub(crate) enum End {
     Failed { reason: String },
 }
 
+/// The longest reason that is reported, in bytes.
+const MAX_REASON: usize = 4096;
+
+/// A reason short enough to be reported: it may quote the function.
+pub(crate) fn shorten(mut reason: String) -> String {
+    if reason.len() > MAX_REASON {
+        reason.truncate(reason.floor_char_boundary(MAX_REASON));
+        reason.push('…');
+    }
+    reason
+}
+
 /// An instance to start.
 ///
 /// The descriptors: the compiled code, the counters, stdout, stderr; of an input its bell and each of its rings; for each

@@ -6,11 +6,12 @@
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair, sockopt,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -58,6 +59,15 @@ impl Socket {
     /// If no descriptor is left.
     pub(crate) fn try_clone(&self) -> io::Result<Socket> {
         Ok(Socket::new(self.socket.try_clone()?))
+    }
+
+    /// Bounds how long [`Socket::send`] blocks.
+    ///
+    /// # Errors
+    ///
+    /// If the system refuses.
+    pub(crate) fn set_send_timeout(&self, timeout: Duration) -> io::Result<()> {
+        Ok(sockopt::set_socket_timeout(&self.socket, sockopt::Timeout::Send, Some(timeout))?)
     }
 
     /// The descriptor beneath, without what this end keeps of packets.
@@ -116,7 +126,7 @@ impl Socket {
         }
     }
 
-    /// One packet: a message, the end, or nothing yet, as it brought descriptors.
+    /// One packet: a message or the end. `None`: the packet held only descriptors.
     #[expect(clippy::type_complexity, reason = "the message or the end, or neither")]
     fn recv_packet<T: DeserializeOwned>(&mut self, flags: RecvFlags) -> io::Result<Option<Option<(T, Vec<OwnedFd>)>>> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_A_PACKET))];

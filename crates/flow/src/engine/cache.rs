@@ -72,7 +72,7 @@ impl Cache {
         let compile = || compile(engine, abi, wasm);
         let Some(folder) = &self.folder else { return in_memory(&compile()?) };
         let path = folder.join(format!("{}.cwasm", key(engine, abi, wasm)));
-        match File::open(&path) {
+        match open_own(&path) {
             Ok(file) => return Ok(file),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => tracing::warn!("cannot read {}: {error}", path.display()),
@@ -129,7 +129,18 @@ fn keep(folder: &Path, path: &Path, code: &[u8]) -> io::Result<File> {
     if result.is_err() {
         let _ = fs::remove_file(&beside);
     }
-    result.and_then(|()| File::open(path))
+    result.and_then(|()| open_own(path))
+}
+
+/// Opens a file that nobody but this user can have written.
+fn open_own(path: &Path) -> io::Result<File> {
+    let file = File::open(path)?;
+    let about = file.metadata()?;
+    let is_own = about.uid() == rustix::process::geteuid().as_raw() && about.mode() & 0o022 == 0;
+    match is_own && about.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("others can write it")),
+    }
 }
 
 fn in_memory(code: &[u8]) -> Result<File> {

@@ -114,7 +114,11 @@ impl Component {
                     Sent::TooLong => Err(ReplyError::TooLong),
                 },))
             })?;
-            let instance = linker.instantiate(&mut store, &component)?;
+            // The module's start section runs here.
+            store.data().common.enter();
+            let instance = linker.instantiate(&mut store, &component);
+            store.data().common.leave();
+            let instance = instance?;
             let (start, handle) = exports(&instance, &mut store)?;
             Ok(Component { store, args: setup.grants.args.clone(), start, handle })
         };

@@ -67,7 +67,11 @@ impl CoreModule {
             p1::add_to_linker_sync(&mut linker, |state: &mut State| &mut state.wasi)?;
             link_reference(&mut linker)?;
             link_batched(&mut linker)?;
-            let instance = linker.instantiate(&mut store, &module)?;
+            // The module's start section runs here.
+            store.data().common.enter();
+            let instance = linker.instantiate(&mut store, &module);
+            store.data().common.leave();
+            let instance = instance?;
             let memory = instance.get_memory(&mut store, "memory");
             let memory = memory.ok_or_else(|| wasmtime::Error::msg("the module exports no memory"))?;
             store.data_mut().memory = Some(memory);

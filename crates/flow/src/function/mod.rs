@@ -137,6 +137,8 @@ struct Common {
     outputs: Outputs,
     counters: Arc<Counters>,
     memory_limit: usize,
+    /// The bytes of all of its memories.
+    memory: usize,
     /// How much memory it was refused, in bytes.
     refused: Option<usize>,
 }
@@ -144,7 +146,7 @@ struct Common {
 impl Common {
     fn new(setup: &Setup, outputs: Outputs) -> Common {
         let (counters, memory_limit) = (Arc::clone(&setup.counters), setup.memory_limit);
-        Common { outputs, counters, memory_limit, refused: None }
+        Common { outputs, counters, memory_limit, memory: 0, refused: None }
     }
 
     /// What an error of a call means. A function that gets no memory usually ends by a trap that does not say so.
@@ -174,10 +176,11 @@ impl Common {
 
 impl ResourceLimiter for Common {
     fn memory_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
-        let is_allowed = desired <= self.memory_limit;
+        let more = desired.saturating_sub(current);
+        let is_allowed = self.memory.saturating_add(more) <= self.memory_limit;
         if is_allowed {
-            // Of several memories, all of them count against the limit together only as far as each does.
-            self.counters.add(Counter::Memory, (desired - current) as u64);
+            self.memory += more;
+            self.counters.add(Counter::Memory, more as u64);
         } else {
             self.refused = Some(desired);
         }

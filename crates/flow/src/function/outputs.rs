@@ -1,5 +1,6 @@
 //! The topics that an instance sends to: for each, a ring for each queue group that reads it.
 
+use std::io::{self, Write};
 use std::sync::Arc;
 
 use estafette_ipc::group::{PublishError, Publisher};
@@ -107,7 +108,9 @@ impl Outputs {
     pub(crate) fn send_dead_letter(&mut self, message: &[u8]) -> Result<(), SendError> {
         self.counters.add(Counter::DeadLetters, 1);
         if self.send_to(self.dead_letter, std::iter::once(message))? == Sent::TooLong {
-            tracing::warn!(bytes = message.len(), "a message is longer than its dead-letter topic allows");
+            // The supervisor reads it from there into its log.
+            let _ =
+                writeln!(io::stderr(), "a message of {} bytes is too long for its dead-letter topic", message.len());
         }
         Ok(())
     }
@@ -160,7 +163,7 @@ impl From<SendError> for anyhow::Error {
 }
 
 impl Output {
-    /// Sends messages to every group. Those that are too long end it.
+    /// Sends messages to every group. If one message is too long, none is sent.
     #[inline]
     pub(crate) fn send_all<'m>(
         &mut self,

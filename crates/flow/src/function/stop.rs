@@ -65,7 +65,10 @@ impl StopSignal {
 
     /// Traps the call that runs now. For a call that takes too long.
     pub(crate) fn interrupt(&self, engine: &Engine) {
-        self.want(Wanted::Interrupt, engine);
+        let (nothing, interrupt) = (Wanted::Nothing as u8, Wanted::Interrupt as u8);
+        // A stop outranks it.
+        let _ = self.wanted.compare_exchange(nothing, interrupt, Ordering::AcqRel, Ordering::Relaxed);
+        engine.increment_epoch();
     }
 
     /// Has the instance look for what else its host wants of it, before it takes more messages.

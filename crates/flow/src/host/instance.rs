@@ -13,7 +13,7 @@ use wasmtime::Engine;
 
 use super::descriptors::Descriptors;
 use super::pace::Pace;
-use crate::control::{End, Event, Start, Wait, now};
+use crate::control::{End, Event, Start, Wait, now, shorten};
 use crate::counters::{Counter, Counters};
 use crate::engine::inspect::Abi;
 use crate::function::{Failure, Function, Outputs, Setup, StopSignal};
@@ -167,7 +167,7 @@ fn replace(mut old: Function, setup: &mut Setup, new: Reload) -> (Function, Opti
         Err(failure) => {
             (setup.abi, setup.code) = (abi, code);
             setup.counters.set(Counter::Memory, memory);
-            (old, Some(failure.to_string()))
+            (old, Some(shorten(failure.to_string())))
         }
     }
 }
@@ -175,7 +175,7 @@ fn replace(mut old: Function, setup: &mut Setup, new: Reload) -> (Function, Opti
 fn end(failure: Failure) -> End {
     match failure {
         Failure::Stopped => End::Stopped,
-        failure => End::Trapped { reason: failure.to_string() },
+        failure => End::Trapped { reason: shorten(failure.to_string()) },
     }
 }
 

@@ -15,7 +15,7 @@ use wasmtime::Engine;
 
 pub(crate) use self::descriptors::Descriptors;
 use self::instance::{Instance, Reload};
-use crate::control::{End, Event, InstanceId, Request, Socket, Start};
+use crate::control::{End, Event, InstanceId, Request, Socket, Start, shorten};
 use crate::engine;
 use crate::function::StopSignal;
 
@@ -105,7 +105,7 @@ impl Host {
             let end = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
             let end = match end {
                 Ok(Ok(end)) => end,
-                Ok(Err(error)) => End::Failed { reason: format!("{error:#}") },
+                Ok(Err(error)) => End::Failed { reason: shorten(format!("{error:#}")) },
                 Err(_) => End::Failed { reason: "the host panicked; its log says where".into() },
             };
             report(Event::Ended { instance: id, end });
@@ -115,8 +115,10 @@ impl Host {
     }
 }
 
-/// Tells the supervisor. If it is gone, the control loop ends the host.
+/// Reports an event. A host that cannot report is of no use: it ends, which the supervisor notices.
 fn report(events: &Mutex<Socket>, event: &Event) {
     let events = events.lock().unwrap_or_else(PoisonError::into_inner);
-    let _ = events.send(event, &[]);
+    if events.send(event, &[]).is_err() {
+        std::process::exit(2);
+    }
 }

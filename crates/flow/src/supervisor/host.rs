@@ -7,11 +7,15 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
 use crate::control::{Event, Request, Socket};
 use crate::host;
+
+/// How long a host may take to make space for a request.
+const SEND_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A host process. Dropping it kills the process.
 pub(super) struct Host {
@@ -37,6 +41,8 @@ impl Host {
             .process_group(0)
             .spawn()
             .with_context(|| format!("cannot start {} as the host of a function", program.display()))?;
+        // A host that reads no requests must not hold up the supervisor.
+        ours.set_send_timeout(SEND_TIMEOUT)?;
         let stderr = child.stderr.take().context("the host has no stderr")?;
         Ok((Host { child, socket: ours }, File::from(OwnedFd::from(stderr))))
     }

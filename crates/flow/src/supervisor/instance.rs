@@ -91,7 +91,7 @@ impl Instance {
 }
 
 /// How long a call that was interrupted may go on before its host is killed.
-const MERCY: Duration = Duration::from_secs(2);
+const KILL_DELAY: Duration = Duration::from_secs(2);
 
 /// The watch over endless loops: a function that is busy and calls nothing makes no progress.
 #[derive(Debug, Default)]
@@ -121,7 +121,7 @@ impl Watch {
             return Verdict::Fine;
         }
         let elapsed = self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
-        if elapsed > limit.saturating_add(MERCY) {
+        if elapsed > limit.saturating_add(KILL_DELAY) {
             Verdict::Kill
         } else if elapsed > limit && !self.is_interrupted {
             self.is_interrupted = true;

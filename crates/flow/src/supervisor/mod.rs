@@ -10,6 +10,10 @@
 //! | `instance.rs` | an instance's phases, and the watch over endless loops |
 //! | `restart.rs` | when an instance that failed is started again |
 //! | `code.rs` | modules, from file to compiled code |
+//! | `launch.rs` | starting hosts and instances |
+//! | `events.rs` | what hosts report, and the ends of hosts and instances |
+//! | `shutdown.rs` | ending a pipeline |
+//! | `reload.rs` | replacing a function's code |
 //! | `log.rs` | what functions print |
 //! | `poll.rs` | waiting, by epoll |
 //! | `handover.rs` | the ends that the embedding program holds |
@@ -17,19 +21,22 @@
 //! | `survey.rs` | the status of everything, for whoever asks |
 
 mod code;
+mod events;
 mod fabric;
 mod handover;
 mod host;
 mod instance;
+mod launch;
 mod log;
 mod poll;
+mod reload;
 mod restart;
+mod shutdown;
 mod start;
 mod survey;
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
@@ -37,13 +44,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use self::code::Code;
-use self::host::{Host, Received};
+use self::host::Host;
 use self::instance::{Instance, Phase, Verdict};
 use self::poll::{MAILBOX, Poll, Token};
-use crate::config::{End, Exhausted, Isolation, Pipeline, Topology};
+use crate::config::{End, Pipeline, Topology};
 use crate::connector::{ConnectorEvent, Connectors};
-use crate::control::{self, Event, Request};
-use crate::counters::Counter;
+use crate::control::Request;
 use crate::status::Status;
 
 pub(crate) use self::fabric::Fabric;
@@ -226,7 +232,7 @@ impl Supervisor {
     /// If the supervisor itself fails. What fails in the pipeline is in the summary.
     pub fn run(mut self) -> Result<Summary> {
         self.connectors.start(&self.pipeline, &self.topology, &self.fabric, &self.poll.mailbox())?;
-        self.start_due(Instant::now())?;
+        self.start_due(Instant::now());
         while !self.is_done() {
             let timeout = self.next_look(Instant::now());
             for token in self.poll.wait(timeout).context("cannot wait for events")? {
@@ -325,7 +331,7 @@ impl Supervisor {
             Mode::Stopping { since } if now.saturating_duration_since(since) > STOP_TIMEOUT => self.kill_all(),
             Mode::Draining { .. } | Mode::Stopping { .. } => {}
         }
-        self.start_due(now)?;
+        self.start_due(now);
         for at in 0..self.instances.len() {
             self.watch(at, now);
         }
@@ -341,346 +347,13 @@ impl Supervisor {
             Verdict::Fine => {}
             Verdict::Interrupt => {
                 let request = Request::Interrupt { instance: instance.id };
-                let _ = self.hosts[&host].send(&request, &[]);
+                let _ = self.hosts.get(&host).map(|host| host.send(&request, &[]));
             }
             Verdict::Kill => {
                 tracing::error!(function = instance.name, "it cannot be interrupted; its process is killed");
-                self.end_host(host, None);
+                self.end_host(host, "it could not be interrupted");
             }
         }
-    }
-}
-
-// Starting.
-impl Supervisor {
-    /// Starts every instance whose time has come.
-    fn start_due(&mut self, now: Instant) -> Result<()> {
-        for at in 0..self.instances.len() {
-            if matches!(self.instances[at].phase, Phase::Waiting { until } if until <= now) {
-                match self.mode {
-                    Mode::Stopping { .. } => self.finish(at, instance::Ended::Stopped),
-                    Mode::Running | Mode::Draining { .. } => self.start(at)?,
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn start(&mut self, at: usize) -> Result<()> {
-        let requested_at = control::now();
-        let function = &self.pipeline.functions[self.instances[at].function];
-        let host = match function.isolation {
-            Isolation::Process => self.spawn_host(1, &function.name.clone())?,
-            Isolation::Thread => match self.shared_host {
-                Some(host) => host,
-                None => {
-                    let host = self.spawn_host(self.instances.len(), "threads")?;
-                    *self.shared_host.insert(host)
-                }
-            },
-        };
-        let name = self.instances[at].name.clone();
-        let (stdout, stderr) = (self.log(&name, false)?, self.log(&name, true)?);
-        let instance = &mut self.instances[at];
-        let start = start::request(instance, requested_at, &self.pipeline, &self.topology, &self.code);
-        let code = self.code.file(instance.function);
-        let mut descriptors = vec![code.as_fd(), instance.counters_file.as_fd(), stdout.as_fd(), stderr.as_fd()];
-        descriptors.extend(start::descriptors(instance.end, &self.topology, &self.fabric));
-        instance.phase = Phase::Starting { host };
-        instance.watch = instance::Watch::default();
-        // An instance that was killed left its own.
-        instance.counters.set(Counter::Busy, 0);
-        instance.counters.set(Counter::Memory, 0);
-        if let Err(error) = self.hosts[&host].send(&Request::Start(Box::new(start)), &descriptors) {
-            tracing::warn!(function = name, "cannot ask its host to start it: {error}");
-        }
-        Ok(())
-    }
-
-    fn spawn_host(&mut self, instances: usize, name: &str) -> Result<usize> {
-        let (host, stderr) = Host::spawn(&self.options.host_program, instances)?;
-        let number = self.next_host;
-        self.next_host += 1;
-        self.poll.add(&host, number as Token).context("cannot wait for a host")?;
-        self.hosts.insert(number, host);
-        self.add_log(stderr, &format!("host of {name}"), true)?;
-        Ok(number)
-    }
-
-    /// A pipe for a function's output; the end it writes to.
-    fn log(&mut self, name: &str, is_error: bool) -> Result<OwnedFd> {
-        let (reader, writer) =
-            rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).context("cannot make a pipe")?;
-        self.add_log(File::from(reader), name, is_error)?;
-        Ok(writer)
-    }
-
-    fn add_log(&mut self, pipe: File, name: &str, is_error: bool) -> Result<()> {
-        rustix::io::ioctl_fionbio(&pipe, true)?;
-        let token = self.next_log;
-        self.next_log += 1;
-        self.poll.add(&pipe, token).context("cannot wait for a function's output")?;
-        self.logs.insert(token, log::Stream::new(pipe, name, is_error));
-        Ok(())
-    }
-}
-
-// Events of hosts.
-impl Supervisor {
-    fn on_host(&mut self, number: usize) {
-        loop {
-            let Some(host) = self.hosts.get_mut(&number) else { return };
-            match host.try_recv() {
-                Received::Nothing => return,
-                Received::Event(event) => self.on_event(number, event),
-                Received::End(error) => return self.end_host(number, error),
-            }
-        }
-    }
-
-    fn on_event(&mut self, host: usize, event: Event) {
-        let (Event::Ready { instance } | Event::Reloaded { instance, .. } | Event::Ended { instance, .. }) = event;
-        let at = instance as usize;
-        // A host may only speak of what it runs.
-        if self.instances.get(at).and_then(Instance::host) != Some(host) {
-            return;
-        }
-        match event {
-            Event::Ready { .. } => {
-                self.instances[at].phase = Phase::Running { host };
-                self.code.confirm(self.instances[at].function);
-                tracing::debug!(function = self.instances[at].name, "ready");
-            }
-            Event::Reloaded { error: None, .. } => {
-                self.code.confirm(self.instances[at].function);
-                tracing::info!(function = self.instances[at].name, "reloaded");
-            }
-            Event::Reloaded { error: Some(reason), .. } => {
-                self.code.revert(self.instances[at].function);
-                tracing::error!(
-                    function = self.instances[at].name,
-                    "the new code does not start, the old goes on: {reason}"
-                );
-            }
-            Event::Ended { end, .. } => {
-                if self.is_own_host(at) {
-                    self.remove_host(host);
-                }
-                self.on_end(at, end);
-            }
-        }
-    }
-
-    fn is_own_host(&self, at: usize) -> bool {
-        self.pipeline.functions[self.instances[at].function].isolation == Isolation::Process
-    }
-
-    /// A host is gone, or has to go, and with it all that it ran.
-    fn end_host(&mut self, number: usize, error: Option<std::io::Error>) {
-        let status = self.remove_host(number);
-        let reason = match (error, status) {
-            (Some(error), _) => format!("its host sent nonsense: {error}"),
-            (None, Some(status)) => format!("its host ended: {status}"),
-            (None, None) => "its host ended".into(),
-        };
-        for at in 0..self.instances.len() {
-            if self.instances[at].host() == Some(number) {
-                self.on_end(at, control::End::Failed { reason: reason.clone() });
-            }
-        }
-    }
-
-    fn remove_host(&mut self, number: usize) -> Option<std::process::ExitStatus> {
-        if self.shared_host == Some(number) {
-            self.shared_host = None;
-        }
-        let mut host = self.hosts.remove(&number)?;
-        self.poll.remove(&host);
-        host.kill()
-    }
-
-    /// An instance has ended; its thread or process is no more.
-    fn on_end(&mut self, at: usize, end: control::End) {
-        self.recover(at);
-        let name = self.instances[at].name.clone();
-        let reason = match end {
-            control::End::Finished => return self.finish(at, instance::Ended::Finished),
-            control::End::Stopped => return self.finish(at, instance::Ended::Stopped),
-            control::End::Trapped { reason } => {
-                self.instances[at].traps += 1;
-                reason
-            }
-            control::End::Failed { reason } => reason,
-        };
-        let is_over = match self.mode {
-            Mode::Running => false,
-            // What it would send anew is not under way.
-            Mode::Draining { .. } => self.is_sender(at),
-            Mode::Stopping { .. } => true,
-        };
-        if is_over {
-            return self.finish(at, instance::Ended::Stopped);
-        }
-        if matches!(self.instances[at].phase, Phase::Starting { .. }) {
-            self.code.revert(self.instances[at].function);
-        }
-        let now = Instant::now();
-        match self.instances[at].restarts.next(now) {
-            Some(until) => {
-                let delay = restart::Restarts::delay(until, now);
-                tracing::warn!(function = name, "failed and is restarted in {delay:?}: {reason}");
-                self.instances[at].phase = Phase::Waiting { until };
-            }
-            None => self.give_up(at, &name, &reason),
-        }
-    }
-
-    fn give_up(&mut self, at: usize, name: &str, reason: &str) {
-        let function = &self.pipeline.functions[self.instances[at].function];
-        let failure = format!("the function `{name}` failed and has no restart left: {reason}");
-        tracing::error!("{failure}");
-        self.summary.failures.push(failure);
-        let then = function.restart.then;
-        self.finish(at, instance::Ended::Failed);
-        if then == Exhausted::Stop {
-            self.stop();
-        }
-    }
-
-    /// Takes back what an instance had claimed, and wakes who waited for it.
-    fn recover(&mut self, at: usize) {
-        let discarded = self.recover_end(self.instances[at].end);
-        if discarded > 0 {
-            tracing::warn!(function = self.instances[at].name, messages = discarded, "messages were lost with it");
-        }
-    }
-
-    /// Takes back what an end had claimed. Returns how many messages were lost.
-    fn recover_end(&mut self, end: End) -> u64 {
-        let mut discarded = 0;
-        if let Some(place) = self.topology.membership(end) {
-            let feed = self.topology.groups[place.group].feed;
-            let delivery = self.topology.policies(&self.pipeline, feed).delivery;
-            discarded = self.fabric.recover(&self.topology, place.group, place.member, delivery).discarded;
-            self.summary.discarded += discarded;
-        }
-        self.fabric.wake_readers(&self.topology, end);
-        discarded
-    }
-
-    /// An instance has ended for good.
-    fn finish(&mut self, at: usize, ended: instance::Ended) {
-        self.instances[at].phase = Phase::Ended(ended);
-        self.close(self.instances[at].end);
-        tracing::debug!(function = self.instances[at].name, "ended: {ended:?}");
-    }
-
-    /// Closes what an end that has ended for good sends to and, if it was the last of its group, what it received.
-    fn close(&self, end: End) {
-        self.fabric.close_outputs(&self.topology, end);
-        if let Some(place) = self.topology.membership(end) {
-            let members = &self.topology.groups[place.group].members;
-            if members.iter().all(|member| self.is_end_ended(*member)) {
-                self.fabric.close_inputs(&self.topology, place.group);
-            }
-        }
-    }
-
-    fn is_end_ended(&self, end: End) -> bool {
-        match end {
-            End::Function { .. } => self.instances.iter().all(|instance| instance.end != end || instance.is_ended()),
-            end => self.connectors.is_end_ended(end),
-        }
-    }
-}
-
-// Ending.
-impl Supervisor {
-    /// Ends the pipeline: drains it, or stops it if that was asked for before.
-    fn end(&mut self) {
-        match self.mode {
-            Mode::Running => {
-                self.summary.ended = Ended::Drained;
-                tracing::info!("draining; once more stops at once");
-                self.mode = Mode::Draining { since: Instant::now() };
-                self.connectors.stop_sources();
-                for at in 0..self.instances.len() {
-                    if self.is_sender(at) {
-                        self.stop_instance(at);
-                    }
-                }
-            }
-            Mode::Draining { .. } => self.stop(),
-            Mode::Stopping { .. } => self.kill_all(),
-        }
-    }
-
-    /// Whether nothing feeds an instance.
-    fn is_sender(&self, at: usize) -> bool {
-        self.topology.membership(self.instances[at].end).is_none()
-    }
-
-    fn stop(&mut self) {
-        if matches!(self.mode, Mode::Stopping { .. }) {
-            return;
-        }
-        self.summary.ended = Ended::Stopped;
-        self.mode = Mode::Stopping { since: Instant::now() };
-        self.connectors.stop();
-        for at in 0..self.instances.len() {
-            self.stop_instance(at);
-        }
-    }
-
-    fn stop_instance(&mut self, at: usize) {
-        match self.instances[at].phase {
-            Phase::Waiting { .. } => self.finish(at, instance::Ended::Stopped),
-            Phase::Starting { host } | Phase::Running { host } => {
-                let _ = self.hosts[&host].send(&Request::Stop { instance: self.instances[at].id }, &[]);
-            }
-            Phase::Ended(_) => {}
-        }
-    }
-
-    fn kill_all(&mut self) {
-        let hosts: Vec<_> = self.hosts.keys().copied().collect();
-        for host in hosts {
-            self.end_host(host, None);
-        }
-    }
-
-    fn read_last_lines(&mut self) {
-        for log in self.logs.values_mut() {
-            // The hosts are gone, so what is left is in the pipes.
-            for _ in 0..32 {
-                if log.read() == log::Progress::Ended {
-                    break;
-                }
-            }
-            log.end();
-        }
-    }
-
-    /// Replaces a function's code. Returns how many instances were asked to take the new one.
-    fn reload(&mut self, name: &str) -> Result<usize> {
-        let known =
-            || self.pipeline.functions.iter().map(|function| function.name.as_str()).collect::<Vec<_>>().join(", ");
-        let at = self.pipeline.functions.iter().position(|function| function.name == name);
-        let at = at.with_context(|| format!("there is no function `{name}`; the pipeline has {}", known()))?;
-        anyhow::ensure!(
-            self.pipeline.functions[at].input.is_some() || self.pipeline.functions[at].stream.is_some(),
-            "`{name}` receives nothing, so there is no moment between two batches; stop the pipeline and start it again"
-        );
-        self.code.reload(&self.pipeline, at)?;
-        let mut asked = 0;
-        for instance in self.instances.iter().filter(|instance| instance.function == at) {
-            if let Some(host) = instance.host() {
-                let request = Request::Reload { instance: instance.id, abi: self.code.abi(at) };
-                self.hosts[&host].send(&request, &[self.code.file(at).as_fd()])?;
-                asked += 1;
-            }
-        }
-        Ok(asked)
     }
 }
 

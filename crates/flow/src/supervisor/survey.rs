@@ -13,7 +13,7 @@ use crate::status::{EdgeStatus, FunctionStatus, ModeStatus, PhaseStatus, Status}
 /// How many moments are remembered of a ring: at two a second, an age of some minutes is known.
 const MAX_MOMENTS: usize = 512;
 
-/// When how many messages had been published to a ring: tells how old its oldest message is.
+/// When how many messages had been published to a ring: shows how old its oldest message is.
 #[derive(Debug, Default)]
 pub(super) struct Ages {
     moments: VecDeque<(Instant, u64)>,
@@ -21,11 +21,11 @@ pub(super) struct Ages {
 
 impl Ages {
     /// Remembers this moment.
-    pub(super) fn look(&mut self, now: Instant, published: u64, acked: u64) {
-        while self.moments.front().is_some_and(|(_, count)| *count <= acked) {
+    pub(super) fn look(&mut self, now: Instant, published: u64, gone: u64) {
+        while self.moments.front().is_some_and(|(_, count)| *count <= gone) {
             self.moments.pop_front();
         }
-        let is_news = published > acked && self.moments.back().is_none_or(|(_, count)| *count < published);
+        let is_news = published > gone && self.moments.back().is_none_or(|(_, count)| *count < published);
         if is_news && self.moments.len() < MAX_MOMENTS {
             self.moments.push_back((now, published));
         }
@@ -42,7 +42,8 @@ impl Supervisor {
     pub(super) fn look_at_rings(&mut self, now: Instant) {
         for (ring, ages) in self.ages.iter_mut().enumerate() {
             let counters = self.fabric.counters(ring);
-            ages.look(now, counters.published, counters.acked);
+            let gone = counters.acked.wrapping_add(counters.dropped).wrapping_add(counters.discarded);
+            ages.look(now, counters.published, gone);
         }
     }
 

@@ -1,0 +1,181 @@
+//! What hosts report, and the ends of hosts and instances.
+
+use std::time::Instant;
+
+use super::host::Received;
+use super::instance::{self, Instance, Phase};
+use super::{Mode, Supervisor, restart};
+use crate::config::{End, Exhausted, Isolation};
+use crate::control::{self, Event};
+
+/// How many events of a host are read before others have their turn.
+const EVENTS_AT_ONCE: usize = 64;
+
+impl Supervisor {
+    pub(super) fn on_host(&mut self, number: usize) {
+        for _ in 0..EVENTS_AT_ONCE {
+            let Some(host) = self.hosts.get_mut(&number) else { return };
+            match host.try_recv() {
+                Received::Nothing => return,
+                Received::Event(event) => self.on_event(number, event),
+                Received::End(None) => return self.end_host(number, ""),
+                Received::End(Some(error)) => return self.end_host(number, &format!("it sent nonsense: {error}")),
+            }
+        }
+    }
+
+    pub(super) fn on_event(&mut self, host: usize, event: Event) {
+        let (Event::Ready { instance } | Event::Reloaded { instance, .. } | Event::Ended { instance, .. }) = event;
+        let at = instance as usize;
+        // A host may only speak of what it runs.
+        if self.instances.get(at).and_then(Instance::host) != Some(host) {
+            return;
+        }
+        match event {
+            Event::Ready { .. } => {
+                self.instances[at].phase = Phase::Running { host };
+                self.code.confirm(self.instances[at].function);
+                tracing::debug!(function = self.instances[at].name, "ready");
+            }
+            Event::Reloaded { error: None, .. } => {
+                self.code.confirm(self.instances[at].function);
+                tracing::info!(function = self.instances[at].name, "reloaded");
+            }
+            Event::Reloaded { error: Some(reason), .. } => {
+                self.code.revert(self.instances[at].function);
+                tracing::error!(
+                    function = self.instances[at].name,
+                    "the new code does not start, the old goes on: {reason}"
+                );
+            }
+            Event::Ended { end, .. } => {
+                if self.is_own_host(at) {
+                    self.remove_host(host);
+                }
+                self.on_end(at, end);
+            }
+        }
+    }
+
+    pub(super) fn is_own_host(&self, at: usize) -> bool {
+        self.pipeline.functions[self.instances[at].function].isolation == Isolation::Process
+    }
+
+    /// A host is gone, or has to go for a reason, and with it all that it ran.
+    pub(super) fn end_host(&mut self, number: usize, reason: &str) {
+        let status = self.remove_host(number);
+        let reason = match (reason, status) {
+            ("", Some(status)) => format!("its host ended: {status}"),
+            ("", None) => "its host ended".into(),
+            (reason, _) => format!("its host was ended: {reason}"),
+        };
+        for at in 0..self.instances.len() {
+            if self.instances[at].host() == Some(number) {
+                self.on_end(at, control::End::Failed { reason: reason.clone() });
+            }
+        }
+    }
+
+    pub(super) fn remove_host(&mut self, number: usize) -> Option<std::process::ExitStatus> {
+        if self.shared_host == Some(number) {
+            self.shared_host = None;
+        }
+        let mut host = self.hosts.remove(&number)?;
+        self.poll.remove(&host);
+        host.kill()
+    }
+
+    /// An instance has ended; its thread or process is no more.
+    pub(super) fn on_end(&mut self, at: usize, end: control::End) {
+        self.recover(at);
+        let name = self.instances[at].name.clone();
+        let reason = match end {
+            control::End::Finished => return self.finish(at, instance::Ended::Finished),
+            control::End::Stopped => return self.finish(at, instance::Ended::Stopped),
+            control::End::Trapped { reason } => {
+                self.instances[at].traps += 1;
+                reason
+            }
+            control::End::Failed { reason } => reason,
+        };
+        let is_over = match self.mode {
+            Mode::Running => false,
+            // A sender is not restarted while the pipeline drains.
+            Mode::Draining { .. } => self.is_sender(at),
+            Mode::Stopping { .. } => true,
+        };
+        if is_over {
+            return self.finish(at, instance::Ended::Stopped);
+        }
+        if matches!(self.instances[at].phase, Phase::Starting { .. }) {
+            self.code.revert(self.instances[at].function);
+        }
+        let now = Instant::now();
+        match self.instances[at].restarts.next(now) {
+            Some(until) => {
+                let delay = restart::Restarts::delay(until, now);
+                tracing::warn!(function = name, "failed and is restarted in {delay:?}: {reason}");
+                self.instances[at].phase = Phase::Waiting { until };
+            }
+            None => self.give_up(at, &name, &reason),
+        }
+    }
+
+    pub(super) fn give_up(&mut self, at: usize, name: &str, reason: &str) {
+        let function = &self.pipeline.functions[self.instances[at].function];
+        let failure = format!("the function `{name}` failed and has no restart left: {reason}");
+        tracing::error!("{failure}");
+        self.summary.failures.push(failure);
+        let then = function.restart.then;
+        self.finish(at, instance::Ended::Failed);
+        if then == Exhausted::Stop {
+            self.stop();
+        }
+    }
+
+    /// Takes back what an instance had claimed, and wakes who waited for it.
+    pub(super) fn recover(&mut self, at: usize) {
+        let discarded = self.recover_end(self.instances[at].end);
+        if discarded > 0 {
+            tracing::warn!(function = self.instances[at].name, messages = discarded, "messages were lost with it");
+        }
+    }
+
+    /// Takes back what an end had claimed. Returns how many messages were lost.
+    pub(super) fn recover_end(&mut self, end: End) -> u64 {
+        let mut discarded = 0;
+        if let Some(place) = self.topology.membership(end) {
+            let feed = self.topology.groups[place.group].feed;
+            let delivery = self.topology.policies(&self.pipeline, feed).delivery;
+            discarded = self.fabric.recover(&self.topology, place.group, place.member, delivery).discarded;
+            self.summary.discarded += discarded;
+        }
+        self.fabric.wake_readers(&self.topology, end);
+        discarded
+    }
+
+    /// An instance has ended for good.
+    pub(super) fn finish(&mut self, at: usize, ended: instance::Ended) {
+        self.instances[at].phase = Phase::Ended(ended);
+        self.close(self.instances[at].end);
+        tracing::debug!(function = self.instances[at].name, "ended: {ended:?}");
+    }
+
+    /// Closes what an end that has ended for good sends to and, if it was the last of its group, what it received.
+    pub(super) fn close(&self, end: End) {
+        self.fabric.close_outputs(&self.topology, end);
+        if let Some(place) = self.topology.membership(end) {
+            let members = &self.topology.groups[place.group].members;
+            if members.iter().all(|member| self.is_end_ended(*member)) {
+                self.fabric.close_inputs(&self.topology, place.group);
+            }
+        }
+    }
+
+    pub(super) fn is_end_ended(&self, end: End) -> bool {
+        match end {
+            End::Function { .. } => self.instances.iter().all(|instance| instance.end != end || instance.is_ended()),
+            end => self.connectors.is_end_ended(end),
+        }
+    }
+}
