@@ -176,7 +176,7 @@ fn plan(registry: &Registry, args: &Bench) -> Result<Plan> {
     }
     let (window, rounds, most) = match args.profile {
         Profile::Quick => (time(100_000_000), 6, 50),
-        Profile::Standard => (time(250_000_000), 12, 300),
+        Profile::Standard => (time(250_000_000), 12, 320),
         // The slowest of these rows takes a thousand times as long as the fastest.
         Profile::Full if played == Some(Suite::IpcTyped) => (time(1_000_000_000), 12, 10_000),
         // As many round trips as people ask a benchmark of such a kind for.
