@@ -215,10 +215,10 @@ impl CoreModule {
         let len = self.memory.data_size(&self.store);
         let is_inside = address.checked_add(capacity).is_some_and(|end| end <= len);
         if address == 0 || !is_inside || (name == "estafette_buffer" && !address.is_multiple_of(8)) {
-            return Err(Failure::Trapped(format!(
+            return Err(self.store.data().common.failure(wasmtime::Error::msg(format!(
                 "`{name}` returned {address:#x}: it must be an address of {capacity} bytes within the {len} bytes of memory, \
                  for a batch a multiple of 8"
-            )));
+            ))));
         }
         Ok(())
     }

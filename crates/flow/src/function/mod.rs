@@ -152,8 +152,9 @@ impl Common {
     /// What an error of a call means. A function that gets no memory usually ends by a trap that does not say so.
     fn failure(&self, error: wasmtime::Error) -> Failure {
         match (failure(error), self.refused) {
+            // First, as the rest may be long and is cut.
             (Failure::Trapped(reason), Some(wanted)) => Failure::Trapped(format!(
-                "{reason}\nit had asked for {wanted} bytes of memory; `limits.memory` is {} bytes",
+                "it asked for {wanted} bytes of memory, and `limits.memory` is {} bytes: {reason}",
                 self.memory_limit
             )),
             (failure, _) => failure,
@@ -199,6 +200,7 @@ fn failure(error: wasmtime::Error) -> Failure {
     } else if let Some(I32Exit(status)) = error.downcast_ref() {
         Failure::Exited(*status)
     } else {
-        Failure::Trapped(format!("{error:?}"))
+        // Without the backtrace of this program, which `{:?}` adds where RUST_BACKTRACE is set.
+        Failure::Trapped(format!("{error:#}"))
     }
 }
