@@ -33,7 +33,7 @@ declare -A how=(
 )
 componentize_py=0.25.1
 
-# Each `has_LANGUAGE` tells whether its tools are here.
+# Each `has_LANGUAGE` checks whether its tools are here.
 
 has_rust() { find_rustc >/dev/null; }
 build_rust() {

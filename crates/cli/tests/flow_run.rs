@@ -104,7 +104,7 @@ fn readers_of_one_queue_compete_and_each_queue_gets_all() {
 }
 
 /// The example pipelines in the reference's form, unchanged, with functions where they point to. The sender sends a
-/// thousandth of what it is told.
+/// thousandth of what it is given.
 #[test]
 fn the_reference_s_files_run_unchanged() {
     let ground = Ground::new();

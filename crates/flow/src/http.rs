@@ -58,7 +58,7 @@ const ACCEPT_DELAY: Duration = Duration::from_millis(200);
 #[derive(Clone, Debug)]
 pub(crate) struct Stopper(watch::Sender<bool>);
 
-/// Tells that the server is to stop.
+/// Notifies the server that it is to stop.
 #[derive(Clone, Debug)]
 pub(crate) struct Stopped(watch::Receiver<bool>);
 

@@ -39,7 +39,7 @@ impl WaitMode {
     }
 }
 
-/// Sleeps on a bell unless there is a reason not to, once `announce` has told others to ring it.
+/// Sleeps on a bell unless there is a reason not to, once `announce` has marked this end as a sleeper.
 ///
 /// The ticket comes first, then the announcement, then the last look: who changes what `is_ready`
 /// looks at, and then sees the announcement, rings after the ticket was taken.

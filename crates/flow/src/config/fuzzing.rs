@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     /// Bytes and words that mean something somewhere.
-    const TELLING: &[&str] = &[
+    const TYPICAL: &[&str] = &[
         "\n",
         "\n  ",
         ": ",
@@ -154,7 +154,7 @@ mod tests {
         match rng.u8(..6) {
             0 => drop(input.drain(some)),
             1 => input.insert(at, rng.u8(..)),
-            2 | 3 => input.splice(at..at, rng.choice(TELLING).expect("there are some").bytes()).for_each(drop),
+            2 | 3 => input.splice(at..at, rng.choice(TYPICAL).expect("there are some").bytes()).for_each(drop),
             4 => {
                 let from = rng.usize(..=other.len());
                 input.splice(some, other[from..].iter().take(rng.usize(..60)).copied()).for_each(drop);

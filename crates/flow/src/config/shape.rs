@@ -36,7 +36,7 @@ pub(super) enum Shape {
     Map { key: MapKey, value: &'static Shape },
     /// A map with known keys.
     Object(&'static Object),
-    /// A map of one of two kinds: `if_key` there tells which.
+    /// A map of one of two kinds: the presence of `if_key` decides which.
     Either { if_key: &'static str, then: &'static Object, otherwise: &'static Object },
 }
 

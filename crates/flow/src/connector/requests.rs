@@ -27,7 +27,7 @@ pub(super) struct Server {
 /// A message that waits for the topics.
 struct Waiting {
     body: Bytes,
-    /// Told whether they have accepted it.
+    /// Receives whether they have accepted it.
     answer: oneshot::Sender<bool>,
 }
 

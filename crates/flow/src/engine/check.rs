@@ -5,7 +5,7 @@ use std::path::Path;
 use super::inspect::{inspect, read};
 use crate::config::{Finding, Function, ModuleInspector};
 
-/// Reads a module and tells whether it does what its function needs.
+/// Reads a module and reports whether it does what its function needs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Inspector;
 

@@ -1,4 +1,4 @@
-//! Which ABI a WASM file speaks, told from what it exports and imports, without compiling it.
+//! Which ABI a WASM file uses, found from its exports and imports without compiling it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -56,7 +56,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     Ok(wasm.into_owned())
 }
 
-/// Tells which ABI a WASM binary speaks.
+/// Finds which ABI a WASM binary uses.
 ///
 /// # Errors
 ///

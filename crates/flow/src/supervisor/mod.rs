@@ -95,7 +95,7 @@ impl Remote {
     }
 }
 
-/// What other threads tell the supervisor.
+/// Messages from other threads to the supervisor.
 pub(crate) enum Message {
     End,
     Reload(String, Box<dyn FnOnce(Result<usize>) + Send>),

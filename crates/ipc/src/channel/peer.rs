@@ -54,7 +54,7 @@ impl Peer {
     /// How the other end ended, if it did. To be asked before a last look at what it published.
     #[inline]
     pub(super) fn ended(&self) -> Option<Ended> {
-        // First whether it hung up: an end closes before it hangs up.
+        // First the state of the socket: an end closes the channel before it closes the socket.
         let hung_up = self.has_hung_up();
         match self.state.ring.is_closed(self.state.end.other()) {
             true => Some(Ended::Closed),

@@ -31,9 +31,9 @@ pub struct Receiver {
     ready_end: u64,
     /// The number of the next message when this end last stood at the sender's heels.
     waited_at: u64,
-    /// The head that the sender was told.
+    /// The head that was last published to the sender.
     published: u64,
-    /// How many released bytes the sender need not be told of yet.
+    /// How many released bytes may stay unpublished.
     lag: u64,
     peer: Peer,
     slip: Slip,
@@ -314,7 +314,7 @@ impl Receiver {
         }
     }
 
-    /// Gives messages and their bytes back to the sender, who is told now and then.
+    /// Releases messages and their bytes. The head is published to the sender now and then.
     #[inline]
     fn give_back(&mut self, messages: u64, stride: u64) {
         self.head += stride;

@@ -11,7 +11,7 @@ use crate::record::HEADER;
 /// Messages that one member has, until it [acknowledges](Self::ack) them.
 ///
 /// A claim that is dropped is not acknowledged: the member's next claim is the same once more. If
-/// the member dies, the supervisor decides what becomes of it (see [`Recovery`](super::Recovery)).
+/// the member dies, the supervisor returns it to the group or discards it (see [`Recovery`](super::Recovery)).
 #[must_use = "a claim is given back by `ack`"]
 pub struct Claim<'a> {
     bytes: Bytes,

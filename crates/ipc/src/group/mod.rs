@@ -51,7 +51,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `claims.rs` | how members share a ring without a lock |
-//! | `recovery.rs` | what becomes of what a dead member held |
+//! | `recovery.rs` | recovery of the claims of a dead member |
 //! | `ring.rs` | positions, records, space |
 //! | `slot.rs` | what each member says that it holds |
 //! | `layout.rs` | the words in shared memory |

@@ -9,7 +9,7 @@ use crate::error::Violation;
 use crate::record::Header;
 use crate::sync::Ordering;
 
-/// What becomes of messages that a dead member had claimed and not acknowledged.
+/// What the supervisor does with messages that a dead member had claimed and not acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recovery {
     /// They go back to the group: at least once. What the member may have died of counts one attempt

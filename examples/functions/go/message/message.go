@@ -26,7 +26,7 @@ func SetMark(message []byte, mark byte) {
 	}
 }
 
-// HasChecksum tells whether a message ends with the checksum of what is before it.
+// HasChecksum reports whether a message ends with the checksum of what is before it.
 func HasChecksum(message []byte) bool {
 	content := len(message) - checksum
 	return content > 0 && binary.LittleEndian.Uint32(message[content:]) == crc32.ChecksumIEEE(message[:content])

@@ -75,7 +75,7 @@ fn is_valid(root: &Node, object: &'static Object) -> bool {
     !problems.has_errors()
 }
 
-/// Out of what is wrong in a file alone, editors are told everything but the range of values with a
+/// Out of what is wrong in a file alone, the schema shows editors everything but the range of values with a
 /// unit.
 #[test]
 fn editors_agree_with_the_check() {
