@@ -11,7 +11,7 @@ use crate::engine::wasi;
 
 /// The length of the reference's buffer for a message, in bytes.
 const REFERENCE_BUFFER: usize = 1 << 20;
-/// How much room for a batch a function is asked for at first, in bytes.
+/// The capacity of the first batch buffer that a function is asked for, in bytes.
 const BATCH_BUFFER: usize = 256 << 10;
 /// The most messages of one `send_batch`.
 const MAX_SEND_BATCH: usize = 1 << 20;
@@ -45,7 +45,7 @@ enum Receiver {
     Batched { buffer: Option<Buffer>, grow: TypedFunc<u32, u32>, batch: TypedFunc<(u32, u32, u32), ()> },
 }
 
-/// Room in linear memory for a batch.
+/// A buffer in linear memory for a batch.
 #[derive(Clone, Copy)]
 struct Buffer {
     address: usize,
@@ -190,7 +190,7 @@ impl CoreModule {
         self.call(|store| batch.call(store, arguments))
     }
 
-    /// Room for so many bytes; the function is asked for more if it has offered less.
+    /// A buffer of at least so many bytes. The function is asked for a larger one if needed.
     fn batch_buffer(&mut self, len: usize) -> Result<Buffer, Failure> {
         let Receiver::Batched { buffer, grow, .. } = &self.receiver else {
             return Err(Failure::Trapped("it takes no batches".into()));
