@@ -44,7 +44,7 @@ impl Default for Limits {
             connections: 256,
             header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
-            stop_timeout: Duration::from_millis(500),
+            stop_timeout: Duration::from_secs(2),
         }
     }
 }

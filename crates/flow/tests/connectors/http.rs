@@ -47,7 +47,13 @@ fn exchange(address: &str, bytes: &[u8]) -> String {
     let mut client = connect(address);
     // The server may have answered and left before all of it is written.
     client.write_all(bytes).ok();
+    answer(client)
+}
+
+/// All that is answered until the end of the connection.
+fn answer(mut client: TcpStream) -> String {
     let mut answer = Vec::new();
+    // A connection that is reset after the answer is an error.
     client.read_to_end(&mut answer).ok();
     String::from_utf8_lossy(&answer).into_owned()
 }
@@ -139,12 +145,27 @@ fn slow_clients_hold_up_neither_others_nor_the_end() {
     }
 }
 
+/// A client whose request the server is known to have read, but for its body.
+fn begun(address: &str, body: &[u8]) -> TcpStream {
+    let head = "POST /in HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: 100-continue\r\n";
+    let mut client = connect(address);
+    write!(client, "{head}Content-Length: {}\r\n\r\n", body.len()).unwrap();
+    let mut answer = [0; b"HTTP/1.1 100 Continue\r\n\r\n".len()];
+    client.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 100 Continue\r\n\r\n");
+    client
+}
+
 #[test]
 fn clients_wait_while_a_topic_is_full_and_are_told_when_it_ends() {
     let pipeline = Running::start(TO_NOBODY);
     let address = address(&pipeline);
-    let client = |address: String| move || post(&address, &[b'x'; 1000]);
-    let clients: Vec<_> = (0..12).map(|_| thread::spawn(client(address.clone()))).collect();
+    let body = [b'x'; 1000];
+    let clients: Vec<_> = (0..12).map(|_| begun(&address, &body)).collect();
+    for mut client in &clients {
+        client.write_all(&body).unwrap();
+    }
+    let clients: Vec<_> = clients.into_iter().map(|client| thread::spawn(|| answer(client))).collect();
     // The ring takes some, and one or more of the others wait.
     until(|| clients.iter().any(thread::JoinHandle::is_finished).then_some(()));
     assert!(!clients.iter().all(thread::JoinHandle::is_finished));

@@ -28,6 +28,7 @@ pub(super) fn apply(drafts: &Drafts, found: &mut Problems) {
         delivery(topic, found);
     }
     dead_letter_cycles(drafts, found);
+    dead_letter_sizes(drafts, found);
     if !found.hides_wiring() {
         let uses = uses(drafts);
         unknown_dead_letters(drafts, &uses, found);
@@ -87,6 +88,22 @@ fn delivery(topic: &TopicDraft, found: &mut Problems) {
     for key in ["max_deliver", "dead_letter"].into_iter().filter(|key| draft.has(key)) {
         let help = format!("add `delivery: at-least-once`, or remove `{key}`");
         found.error(draft.at(&[key]), format!("`{key}` without `delivery: at-least-once`"), help);
+    }
+}
+
+/// A dead-letter topic takes the longest message of the topics that send to it.
+fn dead_letter_sizes(drafts: &Drafts, found: &mut Problems) {
+    for topic in &drafts.topics {
+        let Some(name) = &topic.draft.item.dead_letter else { continue };
+        let listed = drafts.topics.iter().find(|other| other.name == *name);
+        let allowed = listed.map_or(Topic::MAX_MESSAGE, |other| other.draft.item.max_message);
+        let longest = topic.draft.item.max_message;
+        if allowed < longest {
+            let (allowed, longest) = (units::size(allowed as u64), units::size(longest as u64));
+            let message = format!("{} takes messages of {allowed}, this topic of {longest}", quoted(name));
+            let help = format!("set `max_message` of {} to {longest} or more", quoted(name));
+            found.error(topic.draft.at(&["dead_letter"]), message, help);
+        }
     }
 }
 
