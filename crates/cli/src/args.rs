@@ -46,7 +46,7 @@ pub(crate) enum Command {
     Doctor(Doctor),
     /// Compare two records of the same machine
     Compare(Compare),
-    /// Check pipelines of WASM functions, and begin new ones
+    /// Run pipelines of WASM functions: check, run, reload, watch
     #[cfg(feature = "flow")]
     Flow(Flow),
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::pipeline::{Flow, count, functions, guest, pid, resident, slow};
 use common::{Ground, wait_for};
@@ -144,9 +144,7 @@ fn hosts_do_not_outlive_their_supervisor() {
         flow.feed(&"line\n".repeat(1_000));
         flow.wait_for("an endless loop", |status| (count(status, "second", "calls") > 0).then_some(()));
         flow.signal(Signal::KILL);
-        let killed = Instant::now();
         wait_for("the hosts to be gone", || hosts.iter().all(|host| is_gone(*host)).then_some(()));
-        assert!(killed.elapsed() < Duration::from_secs(2), "{:?}", killed.elapsed());
         drop(flow);
         ground.assert_clean();
     }

@@ -27,7 +27,7 @@ fn list(value: &Value) -> &[Value] {
 fn every_way_between_processes_is_verified_or_says_how_to_get_it() {
     let _alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let ground = Ground::new();
-    let run = ["ipc", "--profile=standard", "--rounds=1", "--timeout=30s", "--json"];
+    let run = ["ipc", "--profile=standard", "--rounds=1", "--json"];
     let ipc = ground.bench(60, &run).json();
     // Which the profile has of a few ways only.
     let together = ground.bench(60, &[&run[..], &["--pattern=fan-in,duplex", "--size=4KiB"]].concat()).json();

@@ -81,7 +81,8 @@ impl Ground {
     pub(crate) fn bench(&self, window_ms: u32, arguments: &[&str]) -> Done {
         for window_ms in [1, 4, 16, 64].map(|times| times * window_ms) {
             let window = format!("--window={window_ms}ms");
-            let done = self.run(["bench", &window, "--out=out"].iter().chain(arguments));
+            // A busy machine may take long for an instance.
+            let done = self.run(["bench", &window, "--out=out", "--timeout=60s"].iter().chain(arguments));
             if !done.stderr.contains("choose a longer --window") {
                 return done.exits(0);
             }

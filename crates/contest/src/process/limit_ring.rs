@@ -1,29 +1,70 @@
-//! The limit ring between processes, in a sealed memory file: the least that can be written, for the others to be held
-//! against.
+//! The limit ring between processes, in a sealed memory file: the least code that passes a message. The other mechanisms
+//! are compared with it.
+//!
+//! One row fills and checks messages where they lie. The other copies them in and out, as a mechanism must whose messages
+//! begin and end in buffers of the program: it shows what the copies alone cost.
 
+use std::future::{Future, ready};
+use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 
 use anyhow::Result;
 use estafette_measure::case::{Case, Role};
-use estafette_measure::spec::{Ownership, Standing, Wait};
-use estafette_measure::{Carries, Ends, Mechanism, Raw, Rendezvous, Spec};
+use estafette_measure::spec::{Joins, Ownership, Standing, Wait};
+use estafette_measure::{Carries, Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
 
 use super::handed;
-use crate::limit_ring::{Consumer, Producer, create_shared, open_consumer, open_producer};
+use crate::limit_ring::{Closed, Consumer, Producer, create_shared, open_consumer, open_producer};
 use crate::ring_ends::{shape, wait};
 
 /// `process/limit-ring`, and what `sandbox/limit-ring` is made of.
 pub(crate) struct LimitRing;
 
+/// `process/limit-ring-copied`.
+pub(super) struct Copied;
+
+fn spec(name: &str, data: &str, ownership: Ownership) -> Spec {
+    Spec::new(name)
+        .version(env!("CARGO_PKG_VERSION"))
+        .stands_on(&format!("a ring of slots in a memfd, {data}; polled, or a futex"))
+        .waits(&[Wait::Spin, Wait::Block])
+        .ownership(ownership)
+}
+
 impl Mechanism for LimitRing {
     fn spec(&self) -> Spec {
-        Spec::new("process/limit-ring")
-            .version(env!("CARGO_PKG_VERSION"))
-            .stands_on("a ring of slots in a memfd, filled and checked in place; polled, or a futex")
-            .waits(&[Wait::Spin, Wait::Block])
-            .ownership(Ownership::Loaned)
-            .standing(Standing::Limit)
+        spec("process/limit-ring", "filled and checked in place", Ownership::Loaned).standing(Standing::Limit)
     }
+}
+
+impl Mechanism for Copied {
+    fn spec(&self) -> Spec {
+        spec("process/limit-ring-copied", "copied in and out", Ownership::Borrowed).joins(Joins::Standard)
+    }
+}
+
+/// Opens a party's ends, and makes of each what the row has.
+fn open<T, R>(
+    case: &Case,
+    role: Role,
+    meet: &mut Rendezvous,
+    tx: impl Fn(Producer) -> T,
+    rx: impl Fn(Consumer) -> R,
+) -> Result<Ends<T, R>> {
+    let (shape, wait) = (shape(case)?, wait(case));
+    let there = || -> Result<(OwnedFd, R)> {
+        let ring = create_shared(shape, wait)?;
+        let consumer = open_consumer(&ring, shape, wait)?;
+        Ok((ring, rx(consumer)))
+    };
+    let back = || -> Result<(OwnedFd, T)> {
+        let ring = create_shared(shape, wait)?;
+        let producer = open_producer(&ring, shape, wait)?;
+        Ok((ring, tx(producer)))
+    };
+    let open_tx = |ring: OwnedFd| Ok(tx(open_producer(&ring, shape, wait)?));
+    let open_rx = |ring: OwnedFd| Ok(rx(open_consumer(&ring, shape, wait)?));
+    handed::open(case, role, meet, there, back, open_tx, open_rx)
 }
 
 impl Carries<Raw> for LimitRing {
@@ -31,14 +72,63 @@ impl Carries<Raw> for LimitRing {
     type Rx = Consumer;
 
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Producer, Consumer>> {
-        let (shape, wait) = (shape(case)?, wait(case));
-        let make = || create_shared(shape, wait).map_err(anyhow::Error::from);
-        let there =
-            || make().and_then(|ring| open_consumer(&ring, shape, wait).map(|rx| (ring, rx)).map_err(Into::into));
-        let back =
-            || make().and_then(|ring| open_producer(&ring, shape, wait).map(|tx| (ring, tx)).map_err(Into::into));
-        let tx = |ring: OwnedFd| open_producer(&ring, shape, wait).map_err(Into::into);
-        let rx = |ring: OwnedFd| open_consumer(&ring, shape, wait).map_err(Into::into);
-        handed::open(case, role, meet, there, back, tx, rx)
+        open(case, role, meet, |producer| producer, |consumer| consumer)
+    }
+}
+
+impl Carries<Raw> for Copied {
+    type Tx = CopiedTx;
+    type Rx = CopiedRx;
+
+    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<CopiedTx, CopiedRx>> {
+        let buffer = || vec![0; case.payload.len()];
+        let tx = |producer| CopiedTx { producer, buffer: buffer() };
+        open(case, role, meet, tx, |consumer| CopiedRx { consumer, buffer: buffer() })
+    }
+}
+
+pub(super) struct CopiedTx {
+    producer: Producer,
+    buffer: Vec<u8>,
+}
+
+impl CopiedTx {
+    #[inline(always)]
+    fn send(&mut self, next: &mut Generator) -> Result<(), Closed> {
+        next.fill(&mut self.buffer);
+        let mut slot = self.producer.wait_slot()?;
+        slot.copy_from_slice(&self.buffer);
+        slot.commit();
+        Ok(())
+    }
+}
+
+impl Tx for CopiedTx {
+    #[inline(always)]
+    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.send(next).map_err(|_| ErrorKind::BrokenPipe.into()))
+    }
+}
+
+pub(super) struct CopiedRx {
+    consumer: Consumer,
+    buffer: Vec<u8>,
+}
+
+impl CopiedRx {
+    #[inline(always)]
+    fn receive(&mut self, seen: &mut Verifier) -> Result<(), Closed> {
+        let message = self.consumer.wait_message()?;
+        self.buffer.copy_from_slice(&message);
+        message.release();
+        seen.bytes(&self.buffer);
+        Ok(())
+    }
+}
+
+impl Rx for CopiedRx {
+    #[inline(always)]
+    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.receive(seen).map_err(|_| ErrorKind::UnexpectedEof.into()))
     }
 }

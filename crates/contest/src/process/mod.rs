@@ -107,6 +107,7 @@ pub fn enrol(registry: Registry) -> Registry {
         .enrol(bytes(interprocess::Interprocess));
     let registry = ipc_channel::enrol(registry)
         .enrol(bytes(limit_ring::LimitRing))
+        .enrol(bytes(limit_ring::Copied))
         .enrol(bytes(estafette::Loaned))
         .enrol(bytes(estafette::Copied))
         .enrol(bytes(eventfd::Eventfd))
