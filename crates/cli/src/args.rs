@@ -63,7 +63,7 @@ pub(crate) struct Bench {
     pub(crate) profile: Profile,
 
     /// Instead of the suite's: ping-pong, stream, duplex, fan-in, writers, connections, request-reply, pub-sub, merge,
-    /// mpmc, cancel, burst, codec, one-thread
+    /// mpmc, cancel, burst, codec, one-thread; and pipelines of functions: send-receive, send-checksum, send-compete
     #[arg(long, value_delimiter = ',', value_name = "PATTERN")]
     pub(crate) pattern: Vec<Pattern>,
 

@@ -13,9 +13,11 @@ use estafette_measure::window::Window;
 use crate::columns::{Left, Right, columns};
 use crate::table::{caveats, percent};
 
+mod flow;
 mod network;
 mod typed;
 
+pub(crate) use self::flow::tables as flow;
 pub(crate) use self::network::tables as network;
 pub(crate) use self::typed::tables as typed;
 

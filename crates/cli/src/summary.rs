@@ -59,6 +59,9 @@ fn winners(rankings: &[Ranking]) -> String {
             (Pattern::PubSub, "publishing"),
             (Pattern::Codec, "encoding and decoding"),
             (Pattern::OneThread, "sending and receiving in one thread"),
+            (Pattern::SendReceive, "pipelines"),
+            (Pattern::SendChecksum, "pipelines with a checksum"),
+            (Pattern::SendCompete, "pipelines with two that compete"),
         ] {
             let contested = |ranking: &&Ranking| {
                 let cell = &ranking.cell;
@@ -156,6 +159,7 @@ fn doing(ranking: &Ranking) -> &'static str {
         Pattern::PubSub => "messages published",
         Pattern::Codec => "messages encoded and decoded",
         Pattern::OneThread => "messages sent and received by one thread",
+        Pattern::SendReceive | Pattern::SendChecksum | Pattern::SendCompete => "messages of a pipeline",
         Pattern::Cancel => "messages of a stream with dropped receives",
     }
 }

@@ -78,6 +78,38 @@ fn a_pattern_that_means_baselines_only_runs_them() {
 }
 
 #[test]
+fn pipelines_of_functions_stand_beside_the_native_pair() {
+    let _alone = alone();
+    let ground = Ground::new();
+    let patterns = ["--pattern", "send-receive,send-checksum,send-compete", "--size", "1000", "--rounds", "1"];
+    let run = |more: &[&str]| ground.bench(1, &[&["flow"], &patterns[..], more].concat());
+    let json = run(&["--json"]).json();
+    let mechanisms = json["mechanisms"].as_array().unwrap();
+    let names: BTreeSet<_> = mechanisms.iter().map(|spec| spec["name"].as_str().unwrap()).collect();
+    for row in ["native-pair", "flow", "flow-thread", "flow-reference", "flow-component", "flow-pipes"] {
+        assert!(names.contains(&*format!("sandbox/{row}")), "{row} is not in {names:?}");
+    }
+    let instances = json["instances"].as_array().unwrap();
+    // Six rows and the control, in three pipelines.
+    assert_eq!(instances.len(), 3 * 7, "{names:?}");
+    for instance in instances {
+        let figures = &instance["outcome"]["measured"];
+        let (offered, delivered) = (figures["offered"].as_u64(), figures["delivered"].as_u64());
+        assert!(offered > Some(1) && offered == delivered, "{instance}");
+        assert!(figures["cpu_ns_per_message"].as_f64() > Some(0.0), "{instance}");
+    }
+    let text = run(&[]).stdout;
+    fits(&text);
+    for said in
+        ["send → receive, 1,000 bytes", "send → checksum", "of the native pair", "216 MiB/s", "limit: native pair"]
+    {
+        assert!(text.contains(said), "`{said}` is not in {text}");
+    }
+    ground.run(["bench", "flow", "--pattern", "send-receive", "--wait", "spin"]).exits(2);
+    ground.assert_clean();
+}
+
+#[test]
 fn what_was_started_before_is_left_alone() {
     let _alone = alone();
     let ground = Ground::new();

@@ -132,7 +132,7 @@
     (func $report_end
       (call $report_count)
       (call $text (i32.const 32) (i32.const 4))
-      (call $number (call $milliseconds_since (global.get $start)))
+      (call $milliseconds (i64.sub (call $now) (global.get $start)))
       (call $text (i32.const 48) (i32.const 3))
       (call $write_line))
 
@@ -174,9 +174,15 @@
 
     (global $stdout (mut i32) (i32.const -1))
 
-    ;; Whole milliseconds since `start`.
-    (func $milliseconds_since (param $start i64) (result i64)
-      (i64.div_u (i64.sub (call $now) (local.get $start)) (i64.const 1000000)))
+    ;; Appends nanoseconds as milliseconds, with three digits after the point.
+    (func $milliseconds (param $ns i64)
+      (local $us i64)
+      (local.set $us (i64.div_u (local.get $ns) (i64.const 1000)))
+      (call $number (i64.div_u (local.get $us) (i64.const 1000)))
+      ;; A point and the three digits: a 1 before them keeps their zeros, the point takes its place.
+      (call $number
+        (i64.add (i64.const 1000) (i64.rem_u (local.get $us) (i64.const 1000))))
+      (i32.store8 (i32.sub (global.get $line_end) (i32.const 4)) (i32.const 46)))
   )
   (core instance $function (instantiate $Function
     (with "host" (instance

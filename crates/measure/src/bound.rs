@@ -91,6 +91,10 @@ pub fn bind(cell: &Cell, limits: &Limits, ring_ns: Option<f64>, handling: &[Hand
         // A copy of the bytes and a look at them; what that takes is what the row says that does no more.
         return bound("copying and looking", ring_ns?);
     }
+    if cell.pattern.is_pipeline() {
+        // What two processes need that do the same without a sandbox.
+        return bound("native pair", ring_ns?);
+    }
     if let Some(ns) = ring_ns {
         return bound("limit ring", ns);
     }

@@ -47,6 +47,12 @@ pub enum Pattern {
     Codec,
     /// One thread sends a message and receives it, over and over: what it takes where nobody has to be woken.
     OneThread,
+    /// A pipeline: its sender sends so many messages to its receiver, which counts them.
+    SendReceive,
+    /// A pipeline: its receiver computes the CRC-32 of each message and compares it with the one in the message.
+    SendChecksum,
+    /// A pipeline: two receivers compete for the messages and count them.
+    SendCompete,
 }
 
 /// How many messages a burst has.
@@ -71,7 +77,10 @@ names!(
     RequestReply = "request-reply",
     PubSub = "pub-sub",
     Codec = "codec",
-    OneThread = "one-thread"
+    OneThread = "one-thread",
+    SendReceive = "send-receive",
+    SendChecksum = "send-checksum",
+    SendCompete = "send-compete"
 );
 
 impl Pattern {
@@ -100,6 +109,12 @@ impl Pattern {
     /// Whether one process sends all of several streams, by threads that share a connection or from one connection to the next.
     pub fn in_one_process(self) -> bool {
         matches!(self, Pattern::Writers | Pattern::Connections)
+    }
+
+    /// Whether it is a pipeline, whose own functions make, check, count and time the messages; see [`crate::pipeline`]. They
+    /// wait in their own way, on cores of the scheduler's choice.
+    pub fn is_pipeline(self) -> bool {
+        matches!(self, Pattern::SendReceive | Pattern::SendChecksum | Pattern::SendCompete)
     }
 
     /// Whether mechanisms are ranked by how fast they are.
@@ -365,7 +380,7 @@ impl Cell {
     pub fn consumers(&self) -> usize {
         match self.pattern {
             Pattern::Mpmc | Pattern::PubSub => self.producers,
-            Pattern::Duplex => 2,
+            Pattern::Duplex | Pattern::SendCompete => 2,
             _ => 1,
         }
     }
@@ -378,8 +393,8 @@ impl fmt::Display for Cell {
             write!(f, " {}→{}", self.senders(), self.consumers())?;
         }
         write!(f, " · {}", self.payload)?;
-        // One thread waits for nobody.
-        if !self.pattern.in_one_thread() {
+        // One thread waits for nobody, and the processes of a pipeline in their own way.
+        if !self.pattern.in_one_thread() && !self.pattern.is_pipeline() {
             write!(f, " · {}", self.wait)?;
         }
         match (self.runtime, self.place) {

@@ -10,14 +10,14 @@ use glob::Pattern as Glob;
 use crate::case::{BURST, Case, Load, Pattern, Payload, Place, Role};
 use crate::codec::{Codec, Coding};
 use crate::descriptors;
-use crate::driver::{Ctx, drive};
+use crate::driver::{Ctx, delegate, drive};
 use crate::mechanism::{Carries, Mechanism, Raw};
 use crate::message::{Inline, MAX_PRODUCERS, Message, Shared};
 use crate::protocol::Report;
 use crate::spec::{Loss, Ordering, Runtime, Spec, Wait};
 
-/// Something that can be measured. Mechanisms become entries through [`bytes()`], [`messages`] and [`values`], codecs
-/// through [`codec`]; what does not fit their form, such as a program in another language or a hand-written loop, implements this itself.
+/// Something that can be measured. Mechanisms become entries through [`bytes()`], [`messages`], [`values`] and [`pipelines`],
+/// codecs through [`codec`]; what does not fit their form, such as a program in another language or a hand-written loop, implements this itself.
 pub trait Entry: Send + Sync {
     /// Its description.
     fn spec(&self) -> &Spec;
@@ -99,6 +99,11 @@ pub fn bytes<M: Carries<Raw>>(mechanism: M) -> impl Entry {
 /// Makes an entry of a mechanism that carries messages of a topic and data.
 pub fn messages<M: Carries<Message>>(mechanism: M) -> impl Entry {
     Enrolled::new(mechanism, drive::<M, Message>)
+}
+
+/// Makes an entry of a mechanism that plays pipelines alone.
+pub fn pipelines<M: Mechanism>(mechanism: M) -> impl Entry {
+    Enrolled::new(mechanism, delegate::<M>)
 }
 
 /// Makes an entry of a codec.
@@ -221,6 +226,8 @@ const MAX_WRITERS: usize = 256;
 const MAX_BURST_LEN: usize = 1024;
 /// The longest message that a thread sends before it receives it.
 const MAX_ONE_THREAD: usize = 64 << 10;
+/// The shortest message of a pipeline.
+const LEAST_OF_PIPELINE: usize = 8;
 /// How often in a second a producer's turn comes in an open loop, at the least.
 const LEAST_TURNS: u64 = 100;
 
@@ -260,7 +267,7 @@ pub fn can_run(entry: &dyn Entry, case: &Case, cores: usize) -> Result<(), Strin
     let has = |what: &str, known: bool| if known { Ok(()) } else { Err(what.to_owned()) };
     has(&format!("has no {} pattern", case.pattern), spec.patterns.contains(&case.pattern))?;
     has(&format!("does not carry {}", case.payload), spec.payloads.contains(&case.payload.kind()))?;
-    has(&format!("has no wait mode {}", case.wait), spec.waits.contains(&case.wait))?;
+    has(&format!("has no wait mode {}", case.wait), case.pattern.is_pipeline() || spec.waits.contains(&case.wait))?;
     has(&format!("does not run on {}", case.runtime), spec.runtimes.contains(&case.runtime))?;
     if matches!(case.payload, Payload::Message(len) if len < 8) {
         return Err(String::from("a message says in the first 8 bytes of its data which it is: use 8 or more"));
@@ -318,6 +325,16 @@ pub fn can_run(entry: &dyn Entry, case: &Case, cores: usize) -> Result<(), Strin
         return Err(format!("one process reports on each of its writers: choose at most {MAX_WRITERS} producers"));
     }
     descriptors::suffice(case)?;
+    if case.pattern.is_pipeline() && case.payload.len() < LEAST_OF_PIPELINE {
+        return Err(format!(
+            "a message of a pipeline has a mark and a checksum: use {LEAST_OF_PIPELINE} bytes or more"
+        ));
+    }
+    if case.pattern.is_pipeline() && case.place == Place::OtherCore {
+        return Err(String::from(
+            "a pipeline's processes are not pinned one by one: use --place free, or same-core for all of them",
+        ));
+    }
     if case.pattern == Pattern::OneThread && case.place != Place::SameCore {
         return Err(format!("one thread is on one core: use --place {}", Place::SameCore));
     }

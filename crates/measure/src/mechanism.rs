@@ -12,6 +12,7 @@ use crate::batch::blocking::block;
 use crate::case::{Case, Pattern, Role};
 use crate::executor::{Executor, Threads};
 use crate::message::{Generator, Verifier};
+use crate::pipeline::PipelineEnd;
 use crate::rendezvous::Rendezvous;
 use crate::spec::Spec;
 use crate::usage::Usage;
@@ -246,6 +247,17 @@ pub trait Mechanism: Send + Sync + 'static {
     fn broker(&self, case: &Case, meet: &mut Rendezvous) -> Result<Usage> {
         let _ = meet;
         bail!("{} has no broker", case.mechanism)
+    }
+
+    /// Plays a role of a pipeline ([`Pattern::is_pipeline`]), all ends of it where that is [`Role::All`]: prepares it, waits at
+    /// the barrier ([`Rendezvous::ready`]), then sends or receives `messages` and one more, which is marked as the last. Returns
+    /// what its ends have done. Processes that it starts must have been waited for by then.
+    ///
+    /// # Errors
+    /// When it cannot.
+    fn pipeline(&self, case: &Case, role: Role, messages: u64, meet: &mut Rendezvous) -> Result<Vec<PipelineEnd>> {
+        let _ = (role, messages, meet);
+        bail!("{} has no {}", case.mechanism, case.pattern)
     }
 
     /// The server it stands on and its version, asked when somebody wants to know.

@@ -201,9 +201,11 @@ fn figures(spec: &Spec, case: &Case, window: Window, measured: &Measured) -> Res
     // A server knows how many requests there were; how long one took, its clients.
     let served = case.pattern == Pattern::RequestReply;
     let asker = parties().find(|party| party.latency.is_some() && !served);
-    // Of several, the one that got most: another may have got nothing.
-    let consumer =
-        parties().filter(|party| matches!(party.role, Role::Consumer(_))).rev().max_by_key(|party| party.messages);
+    // Of several, the one that got most: another may have got nothing. In a pipeline the one that got the last has the time.
+    let consumer = parties()
+        .filter(|party| matches!(party.role, Role::Consumer(_)))
+        .rev()
+        .max_by_key(|party| (case.pattern.is_pipeline() && party.window_ns > 0, party.messages));
     // What is lost to a receive that may not be dropped is what the pattern is there to show.
     let excused = case.pattern == Pattern::Cancel && spec.cancel != Cancel::Safe;
     let breach = breach(spec, if excused { Faults { lost: 0, ..measured.faults } } else { measured.faults });
@@ -240,11 +242,14 @@ fn figures(spec: &Spec, case: &Case, window: Window, measured: &Measured) -> Res
     let delivered = if several { of_all(&total) } else { total(lead) };
     let by_time = matches!(window, Window::Time { .. });
     // In an open loop producers spend their time on waiting for it, and so do those that look for the highest rate.
-    let spent =
-        if open_loop || spec.is_paced(case.pattern) { None } else { spent(measured, lead, messages, delivered) };
+    let spent = match open_loop || spec.is_paced(case.pattern) {
+        true => None,
+        false => spent(measured, case.pattern, lead, messages, delivered),
+    };
     Ok(Figures {
         messages,
-        window_ns: lead.window_ns,
+        // None, where the last message of a pipeline was lost.
+        window_ns: lead.window_ns.max(1),
         latency,
         cpu_ns_per_message: spent.map(|spent| spent.cpu_ns),
         sender_cpu_ns: spent.and_then(|spent| spent.sender_cpu_ns),
@@ -299,9 +304,9 @@ struct Spent {
 }
 
 /// Processor time and context switches a message, of all children; none where their windows are too far apart. Each
-/// child's are of its own window and held against the messages of that window; a broker's are of the whole instance and
-/// held against all messages.
-fn spent(measured: &Measured, lead: &PartyReport, messages: u64, delivered: u64) -> Option<Spent> {
+/// child's are of its own window and held against the messages of that window; those of a broker and of a pipeline are of the
+/// whole instance and held against all messages.
+fn spent(measured: &Measured, pattern: Pattern, lead: &PartyReport, messages: u64, delivered: u64) -> Option<Spent> {
     let mut spent = Spent::default();
     for (role, report) in &measured.reports {
         let Usage { cpu_ns, voluntary_switches, involuntary_switches } = report.usage?;
@@ -311,6 +316,7 @@ fn spent(measured: &Measured, lead: &PartyReport, messages: u64, delivered: u64)
         // The lead's messages are the unit; a child with a slightly longer window spent proportionally more.
         let handled = match (role, window) {
             (Role::Broker, _) | (_, None) => delivered as f64,
+            _ if pattern.is_pipeline() => delivered as f64,
             (_, Some(window_ns)) => {
                 let part = window_ns as f64 / lead.window_ns as f64;
                 if (part - 1.0).abs() > WINDOWS_APART {
@@ -412,12 +418,12 @@ mod tests {
         let measured = |reports| Measured { reports, faults: Faults::default(), steal: 0.0, calls: None };
         let both = measured(vec![child(receiver, 2_000, 1_000), child(sender, 4_200, 1_050)]);
         let lead = |measured: &Measured| measured.reports[0].1.parties[0].clone();
-        let spent = super::spent(&both, &lead(&both), 100, 100).unwrap();
+        let spent = super::spent(&both, Pattern::Stream, &lead(&both), 100, 100).unwrap();
         // The sender's window was a twentieth longer.
         assert_eq!((spent.sender_cpu_ns, spent.receiver_cpu_ns), (Some(40.0), Some(20.0)));
         assert_eq!(spent.cpu_ns, 60.0);
         let one = measured(vec![child(Role::All, 6_000, 1_000)]);
-        let spent = super::spent(&one, &lead(&one), 100, 100).unwrap();
+        let spent = super::spent(&one, Pattern::Stream, &lead(&one), 100, 100).unwrap();
         assert_eq!((spent.cpu_ns, spent.sender_cpu_ns, spent.receiver_cpu_ns), (60.0, None, None));
     }
 

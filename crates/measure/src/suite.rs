@@ -121,6 +121,8 @@ fn cell(scope: Scope, pattern: Pattern, payload: Payload) -> Cell {
         Scope::Task => (Runtime::TokioMulti, Wait::Block, Place::Free),
         // There is one thread only.
         _ if pattern.in_one_thread() => (Runtime::Thread, Wait::Block, Place::SameCore),
+        // Its processes wait in their own way, wherever the scheduler puts them.
+        _ if pattern.is_pipeline() => (Runtime::Thread, Wait::Adaptive, Place::Free),
         // On one core they would take turns, and not meet.
         _ if pattern == Pattern::Writers => (Runtime::Thread, Wait::Block, Place::Free),
         Scope::Thread => (Runtime::Thread, Wait::Spin, Place::OtherCore),
@@ -359,13 +361,23 @@ pub fn net(profile: Profile) -> Vec<Cell> {
 /// The lengths of the reference's messages.
 const FLOW_SIZES: [usize; 3] = [1_000, 10_000, 100_000];
 
-/// The cells of the race through functions at a profile: verified streams of the reference's
-/// lengths, and a round trip.
+/// The cells of the race through functions at a profile: the reference's three pipelines, verified
+/// streams of its lengths, and a round trip. `Quick` has all lengths of the first pipeline only.
 pub fn flow(profile: Profile) -> Vec<Cell> {
+    use Pattern::{SendChecksum, SendCompete, SendReceive};
     let sandbox = |pattern, size| cell(Scope::Sandbox, pattern, Payload::Bytes(size));
+    let [short, middle, _] = FLOW_SIZES;
     let asking = sandbox(Pattern::PingPong, 64);
-    let mut cells = vec![asking.clone()];
-    cells.extend(FLOW_SIZES.map(|size| sandbox(Pattern::Stream, size)));
+    let mut cells = FLOW_SIZES.map(|size| sandbox(SendReceive, size)).to_vec();
+    if profile == Profile::Quick {
+        cells.extend([SendChecksum, SendCompete].map(|pattern| sandbox(pattern, middle)));
+        cells.extend([asking, sandbox(Pattern::Stream, short)]);
+        return cells;
+    }
+    for pattern in [SendChecksum, SendCompete, Pattern::Stream] {
+        cells.extend(FLOW_SIZES.map(|size| sandbox(pattern, size)));
+    }
+    cells.push(asking.clone());
     if profile == Profile::Standard {
         cells.extend([Wait::Adaptive, Wait::Spin].map(|wait| Cell { wait, ..asking.clone() }));
         cells.extend(FLOW_SIZES.map(|size| sandbox(Pattern::PingPong, size)));
@@ -377,21 +389,19 @@ pub fn flow(profile: Profile) -> Vec<Cell> {
 /// Puts the user's values in the place of the suite's.
 pub fn replace(cells: Vec<Cell>, axes: &Axes) -> Vec<Cell> {
     let mut cells = cells;
-    expand(&mut cells, &axes.patterns, |cell, &pattern| {
-        // What goes with another pattern does not go with this one.
-        let Cell { runtime, wait, place, .. } = *cell;
-        let [before, usual] = [cell.pattern, pattern].map(|pattern| self::cell(cell.scope, pattern, cell.payload));
-        // One thread is on one core, and others are not.
-        let stays = place != before.place && pattern.in_one_thread() == cell.pattern.in_one_thread();
-        let place = if stays { place } else { usual.place };
-        match cell.pattern == pattern {
-            true => cell.clone(),
-            false => Cell { runtime, wait, place, ..usual },
-        }
-    });
+    if !axes.patterns.is_empty() {
+        cells = cells.iter().flat_map(|cell| axes.patterns.iter().filter_map(|pattern| with(cell, *pattern))).collect();
+    }
+    let waits_as_told = |cell: &Cell| !cell.pattern.is_pipeline();
     expand(&mut cells, &axes.payloads, |cell, &payload| Cell { payload, ..cell.clone() });
-    expand(&mut cells, &axes.capacities, |cell, &capacity| Cell { capacity, ..cell.clone() });
-    expand(&mut cells, &axes.waits, |cell, &wait| Cell { wait, ..cell.clone() });
+    expand(&mut cells, &axes.capacities, |cell, &capacity| match waits_as_told(cell) {
+        true => Cell { capacity, ..cell.clone() },
+        false => cell.clone(),
+    });
+    expand(&mut cells, &axes.waits, |cell, &wait| match waits_as_told(cell) {
+        true => Cell { wait, ..cell.clone() },
+        false => cell.clone(),
+    });
     expand(&mut cells, &axes.runtimes, |cell, &runtime| Cell { runtime, ..cell.clone() });
     expand(&mut cells, &axes.places, |cell, &place| Cell { place, ..cell.clone() });
     expand(&mut cells, &axes.loads, |cell, &load| match cell.pattern {
@@ -403,6 +413,23 @@ pub fn replace(cells: Vec<Cell>, axes: &Axes) -> Vec<Cell> {
         false => cell.clone(),
     });
     distinct(cells)
+}
+
+/// A cell with another pattern. A pipeline is no variation of another pattern, nor the other way round.
+fn with(cell: &Cell, pattern: Pattern) -> Option<Cell> {
+    if pattern == cell.pattern {
+        return Some(cell.clone());
+    }
+    if pattern.is_pipeline() != cell.pattern.is_pipeline() {
+        return None;
+    }
+    // What goes with another pattern does not go with this one.
+    let Cell { runtime, wait, place, .. } = *cell;
+    let [before, usual] = [cell.pattern, pattern].map(|pattern| self::cell(cell.scope, pattern, cell.payload));
+    // One thread is on one core, and others are not.
+    let stays = place != before.place && pattern.in_one_thread() == cell.pattern.in_one_thread();
+    let place = if stays { place } else { usual.place };
+    Some(Cell { runtime, wait, place, ..usual })
 }
 
 fn expand<T>(cells: &mut Vec<Cell>, values: &[T], with: impl Fn(&Cell, &T) -> Cell) {
@@ -481,6 +508,32 @@ mod tests {
         assert!(takes_fan_in(&Axes { patterns: vec![Pattern::FanIn], ..Axes::default() }));
         assert!(!takes_fan_in(&Axes::default()));
         assert!(takes(1024, &Axes { payloads: vec![Payload::Bytes(1024)], ..Axes::default() }));
+    }
+
+    #[test]
+    fn the_full_race_through_functions_has_the_references_pipelines() {
+        let cells = flow(Profile::Full);
+        for pattern in [Pattern::SendReceive, Pattern::SendChecksum, Pattern::SendCompete] {
+            let like = cells.iter().filter(|cell| cell.pattern == pattern);
+            assert!(like.map(|cell| cell.payload).eq(FLOW_SIZES.map(Payload::Bytes)), "{pattern}");
+        }
+        let quick = flow(Profile::Quick);
+        assert!(quick.iter().all(|cell| cells.contains(cell)));
+        assert_eq!(distinct(cells.clone()), cells);
+    }
+
+    #[test]
+    fn a_pipeline_is_no_variation_of_another_pattern() {
+        let of = |patterns: &[Pattern]| {
+            let axes = Axes { patterns: patterns.to_vec(), waits: vec![Wait::Spin], ..Axes::default() };
+            replace(flow(Profile::Quick), &axes)
+        };
+        let pipelines = of(&[Pattern::SendReceive]);
+        assert!(pipelines.iter().all(|cell| cell.pattern.is_pipeline() && cell.wait == Wait::Adaptive));
+        assert_eq!(pipelines.len(), FLOW_SIZES.len());
+        let streams = of(&[Pattern::Stream]);
+        assert!(streams.iter().all(|cell| cell.pattern == Pattern::Stream && cell.wait == Wait::Spin));
+        assert_eq!(of(&[Pattern::SendReceive, Pattern::Stream]).len(), pipelines.len() + streams.len());
     }
 
     #[test]

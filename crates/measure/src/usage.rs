@@ -34,6 +34,18 @@ impl Usage {
         }
     }
 
+    /// Of the processes that this one has started and waited for, and of theirs, since they started.
+    pub fn of_children() -> Usage {
+        let Ok(usage) = getrusage(UsageWho::RUSAGE_CHILDREN) else { return Usage::default() };
+        let count = |count: nix::libc::c_long| u64::try_from(count).unwrap_or(0);
+        let times = [usage.user_time(), usage.system_time()];
+        Usage {
+            cpu_ns: times.iter().map(|time| count(time.tv_sec()) * 1_000_000_000 + count(time.tv_usec()) * 1_000).sum(),
+            voluntary_switches: count(usage.voluntary_context_switches()),
+            involuntary_switches: count(usage.involuntary_context_switches()),
+        }
+    }
+
     /// Of another process since it started, its threads that still run.
     ///
     /// # Errors

@@ -90,6 +90,20 @@ fn messages_of_two_writers_that_get_into_each_other_are_damaged_and_end_the_inst
 }
 
 #[test]
+fn a_message_that_a_pipeline_loses_is_lost() {
+    let _alone = CORES.lock().unwrap_or_else(PoisonError::into_inner);
+    let patterns = "send-receive,send-checksum,send-compete";
+    let run = bench(PROGRAM, &["sandbox/short", "--pattern", patterns, "--size", "1000", "--window", "1ms"]);
+    let cases = run.cases();
+    let played: BTreeSet<_> = cases.iter().map(|case| case.pattern.as_str()).collect();
+    assert_eq!(played.len(), 3, "{played:?}");
+    for outcome in cases.iter().flat_map(|case| &case.outcomes) {
+        assert_eq!(*outcome, Some(Caught::Breach("messages 1 lost".to_owned())), "{}", run.stderr);
+    }
+    assert_eq!((run.code, run.survivors), (Some(4), Vec::new()), "{}", run.stderr);
+}
+
+#[test]
 fn a_message_that_keeps_everybody_waiting_is_late() {
     all_catch("late", 2, &[], |caught| {
         failure(caught, &["late: ", " saw no message for 1.", " s, where the limit is 1 s"])

@@ -107,6 +107,7 @@ fn report(record: &Record, json: bool) -> Result<()> {
     text.push_str(&reference::channels(record, &grid));
     text.push_str(&reference::typed(record, &rankings));
     text.push_str(&reference::network(&rankings));
+    text.push_str(&reference::flow(record, &rankings));
     text.push_str(&table::fairness(&rankings));
     text.push_str(&table::system_calls(&rankings));
     text.push_str(&table::refusals(record));
@@ -175,12 +176,16 @@ fn plan(registry: &Registry, args: &Bench) -> Result<Plan> {
         bail!("nothing to measure; no mechanism can do what was asked for:\n  {}", reasons.join("\n  "));
     }
     let (window, rounds, most) = match args.profile {
-        Profile::Quick => (time(100_000_000), 6, 50),
+        Profile::Quick => (time(100_000_000), 6, 60),
         Profile::Standard => (time(250_000_000), 12, 320),
         // The slowest of these rows takes a thousand times as long as the fastest.
         Profile::Full if played == Some(Suite::IpcTyped) => (time(1_000_000_000), 12, 10_000),
         // As many round trips as people ask a benchmark of such a kind for.
         Profile::Full if played == Some(Suite::Ipc) => (Window::Count { warmup: 1_000, messages: 10_000 }, 6, 10_000),
+        // As many as the reference sends.
+        Profile::Full if played == Some(Suite::Flow) => {
+            (Window::Count { warmup: 10_000, messages: 1_000_000 }, 6, 10_000)
+        }
         Profile::Full => (Window::Count { warmup: 65_536, messages: 1 << 20 }, 6, 10_000),
     };
     if entrants.len() > most {
@@ -220,6 +225,14 @@ fn options_apply(args: &Bench, entrants: &[Entrant]) -> Result<()> {
     }
     if !args.load.is_empty() && !any(|cell| !cell.pattern.asks()) {
         bail!("--load is not for ping-pong, which sends one message at a time: add --pattern stream or fan-in");
+    }
+    let has_no_ends = !any(|cell| !cell.pattern.is_pipeline());
+    for (option, is_given) in [("--wait", !args.wait.is_empty()), ("--capacity", !args.capacity.is_empty())] {
+        if is_given && has_no_ends {
+            bail!(
+                "{option} is not for pipelines, whose functions and topics are as the pattern has them: leave it out"
+            );
+        }
     }
     if let (Some(kind @ (PayloadKind::None | PayloadKind::U64 | PayloadKind::Inline)), false) =
         (args.payload, args.size.is_empty())

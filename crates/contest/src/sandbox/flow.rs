@@ -1,5 +1,5 @@
 //! Pipelines of estafette-flow: a producer, a topic, a function that passes each message on, a
-//! topic, a consumer.
+//! topic, a consumer. Those of the reference, whose functions do all of it, are in [`super::flow_pipelines`].
 //!
 //! The broker is the supervisor, and starts a host for the function as `estafette flow run` does.
 //! The parties hold the pipeline's ends: messages go from the producer's process to the host and on
@@ -27,8 +27,12 @@ use estafette_ipc::WaitMode;
 use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::spec::{Joins, Ownership, Wait};
 use estafette_measure::usage::Usage;
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+use estafette_measure::{
+    Carries, Ends, Generator, Mechanism, Party, PipelineEnd, Raw, Rendezvous, Rx, Spec, Tx, Verifier,
+};
 
+use super::flow_pipelines::{self, BATCHED, COMPONENT, Functions, REFERENCE};
+use super::{ALL, MAX_MESSAGE};
 use crate::ring_ends;
 
 /// How long the function may take until it receives messages.
@@ -37,13 +41,12 @@ const START_TIMEOUT: Duration = Duration::from_secs(8);
 const NAP: Duration = Duration::from_millis(2);
 /// The most bytes that a consumer takes at once, as a function does.
 const BATCH_BYTES: usize = 128 << 10;
-/// The longest message: the reference's functions have a buffer of so many bytes.
-const MAX_MESSAGE: usize = 1 << 20;
 
-/// A row: a guest that passes each message on, and where it runs.
+/// A row: a guest that passes each message on, those of pipelines, and where they run.
 pub(super) struct Flow {
     name: &'static str,
     guest: &'static str,
+    functions: Functions,
     isolation: Isolation,
     stands_on: &'static str,
     joins: Joins,
@@ -54,6 +57,7 @@ pub(super) const ROWS: [Flow; 4] = [
     Flow {
         name: "sandbox/flow",
         guest: include_str!("../../../guest/wat/forward.wat"),
+        functions: BATCHED,
         isolation: Isolation::Process,
         stands_on: "estafette-flow: a function of the batched ABI in a process, shared-memory rings in and out",
         joins: Joins::Overview,
@@ -61,6 +65,7 @@ pub(super) const ROWS: [Flow; 4] = [
     Flow {
         name: "sandbox/flow-thread",
         guest: include_str!("../../../guest/wat/forward.wat"),
+        functions: BATCHED,
         isolation: Isolation::Thread,
         stands_on: "the same, the function in a thread of a process that others may share",
         joins: Joins::Suite,
@@ -68,6 +73,7 @@ pub(super) const ROWS: [Flow; 4] = [
     Flow {
         name: "sandbox/flow-reference",
         guest: include_str!("../../../guest/wat/forward_reference.wat"),
+        functions: REFERENCE,
         isolation: Isolation::Process,
         stands_on: "the same in a process, the ABI of wasm-pipeline-throughput: a call for each message",
         joins: Joins::Suite,
@@ -75,6 +81,7 @@ pub(super) const ROWS: [Flow; 4] = [
     Flow {
         name: "sandbox/flow-component",
         guest: include_str!("../../../guest/wat/forward_component.wat"),
+        functions: COMPONENT,
         isolation: Isolation::Process,
         stands_on: "the same in a process, a component: a call for many messages, a copy for each",
         joins: Joins::Suite,
@@ -87,6 +94,7 @@ impl Mechanism for &'static Flow {
             .version(concat!(env!("CARGO_PKG_VERSION"), ", wasmtime ", env!("LOCKED_WASMTIME")))
             .stands_on(self.stands_on)
             .waits(&[Wait::Spin, Wait::Adaptive, Wait::Block])
+            .patterns(&ALL)
             .ownership(Ownership::Loaned)
             .max_message(MAX_MESSAGE)
             .joins(self.joins)
@@ -105,7 +113,11 @@ impl Mechanism for &'static Flow {
     }
 
     fn roles(&self, case: &Case) -> Vec<Role> {
-        super::roles(case)
+        if case.pattern.is_pipeline() { vec![Role::All] } else { super::roles(case) }
+    }
+
+    fn pipeline(&self, case: &Case, _: Role, messages: u64, meet: &mut Rendezvous) -> Result<Vec<PipelineEnd>> {
+        flow_pipelines::run(self.functions, self.isolation, case, messages, meet)
     }
 
     fn broker(&self, case: &Case, meet: &mut Rendezvous) -> Result<Usage> {

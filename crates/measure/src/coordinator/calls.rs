@@ -21,7 +21,7 @@ const LEAST: u64 = 32;
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How many system calls the children of a case make for one message, or round trip, all of them together. None where this
-/// machine forbids to trace, where an instance failed, for ends in one process, which ask the kernel for little, and where
+/// machine forbids to trace, where an instance failed, for ends in one process, which ask the kernel for little, for pipelines, and where
 /// the consumer must tell its producers how fast to send: those calls would be ours.
 ///
 /// # Errors
@@ -34,7 +34,8 @@ pub fn calls(
     interrupt: &mut Interrupt,
 ) -> Result<Option<f64>, Failure> {
     let Some(entry) = registry.get(&case.mechanism).filter(|_| !case.scope.in_process()) else { return Ok(None) };
-    if entry.spec().is_paced(case.pattern) {
+    // How a pipeline's processes start, and what they collect before they call, is not a matter of one message.
+    if entry.spec().is_paced(case.pattern) || case.pattern.is_pipeline() {
         return Ok(None);
     }
     let mut of = |messages| {

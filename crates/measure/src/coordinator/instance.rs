@@ -16,6 +16,7 @@ use crate::clock::now_ns;
 use crate::entry::Entry;
 use crate::limits::ends;
 use crate::message::{Faults, StreamCount, digest};
+use crate::pipeline;
 use crate::protocol::{self, Assignment, Offer, Report, ToChild, ToCoordinator};
 use crate::usage::Steal;
 use crate::window::Window;
@@ -210,6 +211,9 @@ impl Instance {
             if !begun && self.ready.iter().all(|ready| *ready) {
                 begun = true;
                 let window = match setup.window {
+                    _ if setup.case.pattern.is_pipeline() => {
+                        pipeline::timeout(&setup.case, setup.window, setup.count_timeout)
+                    }
                     Window::Time { .. } => Duration::from_nanos(setup.window.length_ns()),
                     Window::Count { .. } => setup.count_timeout,
                 };
@@ -419,6 +423,10 @@ impl Instance {
             let heard = consumers().flat_map(|party| &party.received).filter(|count| count.producer == index);
             if case.pattern == Pattern::Mpmc {
                 faults.add(shared_out(index, sender.sent, heard));
+                continue;
+            }
+            if case.pattern.is_pipeline() {
+                faults.add(pipeline::account(sender.sent, heard));
                 continue;
             }
             // What a consumer cannot know where the end mark was lost.

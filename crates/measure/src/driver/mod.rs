@@ -16,9 +16,10 @@ use crate::case::{BURST, Case, Pattern, Place, Role};
 use crate::descriptors;
 use crate::executor::{Executor, Job, Work};
 use crate::limits::pin_to;
-use crate::mechanism::{Carries, Ends};
+use crate::mechanism::{Carries, Ends, Mechanism};
 use crate::pace::{Feedback, Pacer};
 use crate::parts::{Part, parts};
+use crate::pipeline;
 use crate::protocol::{PartyReport, Report};
 use crate::rendezvous::Rendezvous;
 use crate::spec::{Loss, Runtime};
@@ -43,18 +44,10 @@ pub struct Ctx {
 /// # Errors
 /// Whatever keeps the mechanism from being opened or its messages from being moved.
 pub fn drive<M: Carries<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &mut Ctx) -> Result<Report> {
-    descriptors::raise(case, role);
-    if let [Some(cpu), others @ ..] = &ctx.cpus[..]
-        && others.iter().all(|other| *other == Some(*cpu))
-    {
-        let cpu = *cpu;
-        // Before anything is opened: what a mechanism starts, threads of its own or a server, stays with its parties.
-        pin_to(cpu).with_context(|| format!("pinning to core {cpu}"))?;
+    if role == Role::Broker || case.pattern.is_pipeline() {
+        return delegate(mechanism, case, role, ctx);
     }
-    if role == Role::Broker {
-        let elsewhere = mechanism.broker(case, &mut ctx.meet)?;
-        return Ok(Report { parties: Vec::new(), usage: Some(ctx.meet.spent().and(&elsewhere)) });
-    }
+    prepare(case, role, ctx)?;
     let bursts = case.pattern == Pattern::Burst;
     let before = if bursts { resident()? } else { 0 };
     let Ends(parties) = mechanism.open(case, role, &mut ctx.meet).context("opening")?;
@@ -79,6 +72,30 @@ pub fn drive<M: Carries<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &mut
         starts.push(Start { role, cpu, run });
     }
     play(case, role, ctx, executor, starts, mechanism.spec().loss == Loss::Counted, burst)
+}
+
+/// Has a mechanism play what the instrument has no loop for: a broker, or a role of a pipeline.
+///
+/// # Errors
+/// Whatever keeps the mechanism from it.
+pub(crate) fn delegate<M: Mechanism>(mechanism: &M, case: &Case, role: Role, ctx: &mut Ctx) -> Result<Report> {
+    prepare(case, role, ctx)?;
+    if role != Role::Broker {
+        return pipeline::play(mechanism, case, role, ctx);
+    }
+    let elsewhere = mechanism.broker(case, &mut ctx.meet)?;
+    Ok(Report { parties: Vec::new(), usage: Some(ctx.meet.spent().and(&elsewhere)) })
+}
+
+/// What comes before anything is opened: what a mechanism starts, threads of its own or a server, stays with its parties.
+fn prepare(case: &Case, role: Role, ctx: &Ctx) -> Result<()> {
+    descriptors::raise(case, role);
+    if let [Some(cpu), others @ ..] = &ctx.cpus[..]
+        && others.iter().all(|other| *other == Some(*cpu))
+    {
+        pin_to(*cpu).with_context(|| format!("pinning to core {cpu}"))?;
+    }
+    Ok(())
 }
 
 /// What a party does with its state: one dynamic call an instance, none a message.

@@ -1,0 +1,149 @@
+//! Pipelines: a sender, and one or two receivers, that make, check, count and time the messages themselves.
+//!
+//! The instrument's own loops take no part, as what is measured is a whole pipeline of functions, in the way of
+//! `wasm-pipeline-throughput`. It gives every mechanism of a cell the same number of messages, holds what arrived against what
+//! was sent, and counts the processor time of all processes. The time is the receiver's: from its first message to the last of
+//! all.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::case::{Case, Cell, Pattern, Role};
+use crate::driver::Ctx;
+use crate::mechanism::Mechanism;
+use crate::message::{Faults, StreamCount};
+use crate::protocol::{PartyReport, Report};
+use crate::usage::Usage;
+use crate::window::Window;
+
+/// What one end of a pipeline has done.
+#[derive(Clone, Copy, Debug)]
+pub struct PipelineEnd {
+    role: Role,
+    messages: u64,
+    damaged: u64,
+    time: Option<Duration>,
+}
+
+impl PipelineEnd {
+    /// The sender, which has sent so many messages, the last one included.
+    pub fn sender(messages: u64) -> PipelineEnd {
+        PipelineEnd { role: Role::Producer(0), messages, damaged: 0, time: None }
+    }
+
+    /// The receiver of this number. `time` is from its first message to the last of all, where it received that one.
+    pub fn receiver(index: usize, messages: u64, time: Option<Duration>) -> PipelineEnd {
+        PipelineEnd { role: Role::Consumer(index), messages, damaged: 0, time }
+    }
+
+    /// Received so many messages with another checksum than they were sent with.
+    #[must_use]
+    pub fn damaged(self, damaged: u64) -> PipelineEnd {
+        PipelineEnd { damaged, ..self }
+    }
+
+    fn report(self) -> PartyReport {
+        let PipelineEnd { role, messages, damaged, time } = self;
+        let report = PartyReport::new(role);
+        if let Role::Producer(_) = role {
+            return PartyReport { sent: messages, ..report };
+        }
+        let count = StreamCount { producer: 0, received: messages, announced: None, digest: 0 };
+        // A window has a length.
+        let window_ns = time.map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1));
+        let faults = Faults { damaged, ..Faults::default() };
+        PartyReport { received: vec![count], faults, messages, window_ns, ..report }
+    }
+}
+
+/// Plays one role of a pipeline.
+///
+/// # Errors
+/// Whatever keeps the mechanism from it.
+pub(crate) fn play<M: Mechanism>(mechanism: &M, case: &Case, role: Role, ctx: &mut Ctx) -> Result<Report> {
+    let messages = messages(case, ctx.window);
+    let ends = mechanism.pipeline(case, role, messages, &mut ctx.meet)?;
+    let usage = ctx.meet.spent().and(&Usage::of_children());
+    Ok(Report { parties: ends.into_iter().map(PipelineEnd::report).collect(), usage: Some(usage) })
+}
+
+/// What went wrong between a sender and the receivers of a pipeline, by their counts.
+pub(crate) fn account<'a>(sent: u64, received: impl Iterator<Item = &'a StreamCount>) -> Faults {
+    let received: u64 = received.map(|count| count.received).sum();
+    Faults { lost: sent.saturating_sub(received), duplicated: received.saturating_sub(sent), ..Faults::default() }
+}
+
+/// How many messages an instance has before the last one. Where the window is a time, as many as two processes without a
+/// sandbox pass on in about that time: it is the same number for every mechanism of a cell.
+pub(crate) fn messages(cell: &Cell, window: Window) -> u64 {
+    match window {
+        Window::Time { measure_ns, .. } => ((measure_ns as f64 / nominal_ns(cell)) as u64).max(1),
+        Window::Count { messages, .. } => messages,
+    }
+}
+
+/// About what a message takes two processes, in nanoseconds: so much for itself, and so much for each byte.
+fn nominal_ns(cell: &Cell) -> f64 {
+    const MESSAGE_NS: f64 = 50.0;
+    let byte_ns = if cell.pattern == Pattern::SendChecksum { 0.4 } else { 0.05 };
+    MESSAGE_NS + byte_ns * cell.payload.len() as f64
+}
+
+/// How long an instance may take, start and end left out: `least`, or as long as the bytes take at the slowest rate that is
+/// still waited for.
+pub(crate) fn timeout(cell: &Cell, window: Window, least: Duration) -> Duration {
+    const SLOWEST_BYTES_PER_SECOND: f64 = 50e6;
+    let bytes = messages(cell, window) as f64 * cell.payload.len() as f64;
+    least.max(Duration::from_secs_f64(bytes / SLOWEST_BYTES_PER_SECOND))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite;
+
+    const TIME: Window = Window::Time { warmup_ns: 0, measure_ns: 100_000_000 };
+    const COUNT: Window = Window::Count { warmup: 10, messages: 1_000_000 };
+
+    fn cell(pattern: Pattern, len: usize) -> Cell {
+        let cells = suite::flow(suite::Profile::Full);
+        let cell = cells.into_iter().find(|cell| cell.pattern == pattern).unwrap();
+        Cell { payload: crate::case::Payload::Bytes(len), ..cell }
+    }
+
+    #[test]
+    fn a_pipeline_has_as_many_messages_as_fit_a_window_or_as_are_asked_for() {
+        assert_eq!(messages(&cell(Pattern::SendReceive, 1_000), TIME), 1_000_000);
+        assert_eq!(messages(&cell(Pattern::SendReceive, 1 << 20), Window::Time { warmup_ns: 0, measure_ns: 1 }), 1);
+        let checked = messages(&cell(Pattern::SendChecksum, 100_000), TIME);
+        assert!(checked < messages(&cell(Pattern::SendReceive, 100_000), TIME), "{checked}");
+        assert_eq!(messages(&cell(Pattern::SendReceive, 1_000), COUNT), 1_000_000);
+    }
+
+    #[test]
+    fn many_long_messages_have_more_time() {
+        let least = Duration::from_secs(300);
+        assert_eq!(timeout(&cell(Pattern::SendReceive, 1_000), TIME, least), least);
+        assert_eq!(timeout(&cell(Pattern::SendReceive, 100_000), COUNT, least), Duration::from_secs(2_000));
+    }
+
+    #[test]
+    fn what_receivers_have_together_is_held_against_what_was_sent() {
+        let count = |received| StreamCount { producer: 0, received, announced: None, digest: 0 };
+        let faults = |counts: &[StreamCount]| account(100, counts.iter());
+        assert_eq!(faults(&[count(60), count(40)]), Faults::default());
+        assert_eq!(faults(&[count(60), count(39)]), Faults { lost: 1, ..Faults::default() });
+        assert_eq!(faults(&[count(101)]), Faults { duplicated: 1, ..Faults::default() });
+        assert_eq!(faults(&[]), Faults { lost: 100, ..Faults::default() });
+    }
+
+    #[test]
+    fn only_the_receiver_of_the_last_message_has_a_window() {
+        let last = PipelineEnd::receiver(1, 40, Some(Duration::from_micros(7))).damaged(2).report();
+        assert_eq!((last.role, last.messages, last.window_ns, last.faults.damaged), (Role::Consumer(1), 40, 7_000, 2));
+        let other = PipelineEnd::receiver(0, 60, None).report();
+        assert_eq!((other.messages, other.window_ns), (60, 0));
+        assert_eq!(PipelineEnd::sender(100).report().sent, 100);
+    }
+}
