@@ -1,8 +1,8 @@
 //! Pipelines: a sender, and one or two receivers, that make, check, count and time the messages themselves.
 //!
 //! The instrument's own loops take no part, as what is measured is a whole pipeline of functions, in the way of
-//! `wasm-pipeline-throughput`. It gives every mechanism of a cell the same number of messages, holds what arrived against what
-//! was sent, and counts the processor time of all processes. The time is the receiver's: from its first message to the last of
+//! `wasm-pipeline-throughput`. It gives every mechanism of a cell the same number of messages, compares the numbers sent and
+//! received, and counts the processor time of all processes. The time is the receiver's: from its first message to the last of
 //! all.
 
 use std::time::Duration;

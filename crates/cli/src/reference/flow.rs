@@ -3,7 +3,7 @@
 //!
 //! Beside them stands what part of the native pair's speed that is, round by round: the median, the least and the most. For the
 //! first pipeline the reference has published figures of another machine. Its text divides by more time than it prints, so both
-//! readings are shown; ours are held against the higher one, by its milliseconds.
+//! readings are shown; ours are compared with the higher one, by its milliseconds.
 
 use estafette_measure::case::Pattern;
 use estafette_measure::ranking::{Ranking, Row, log_ratios};
