@@ -415,22 +415,22 @@ impl Instance {
             let Role::Producer(index) = sender.role else { continue };
             if case.pattern == Pattern::Connections {
                 // One has sent on all of them; that each stream was whole its own end mark has said.
-                let heard = consumers().flat_map(|party| &party.received);
-                let announced: u64 = heard.filter_map(|count| count.announced).sum();
+                let counts = consumers().flat_map(|party| &party.received);
+                let announced: u64 = counts.filter_map(|count| count.announced).sum();
                 faults.damaged += u64::from(announced != sender.sent);
                 continue;
             }
-            let heard = consumers().flat_map(|party| &party.received).filter(|count| count.producer == index);
+            let counts = consumers().flat_map(|party| &party.received).filter(|count| count.producer == index);
             if case.pattern == Pattern::Mpmc {
-                faults.add(shared_out(index, sender.sent, heard));
+                faults.add(shared_out(index, sender.sent, counts));
                 continue;
             }
             if case.pattern.is_pipeline() {
-                faults.add(pipeline::account(sender.sent, heard));
+                faults.add(pipeline::account(sender.sent, counts));
                 continue;
             }
             // What a consumer cannot know where the end mark was lost.
-            for count in heard {
+            for count in counts {
                 if count.announced.is_none() {
                     faults.lost += sender.sent.saturating_sub(count.received);
                 } else if count.announced != Some(sender.sent) {
