@@ -7,6 +7,41 @@ use std::time::Duration;
 use common::pipeline::{Flow, connector, count, function, guest, marking, numbered, poisonable};
 use common::{Done, Ground};
 
+/// A sleep counts, and cannot be trapped; a wait for space is no time of the function's.
+#[test]
+fn a_sleep_counts_as_time_of_a_call() {
+    let ground = Ground::new();
+    let yaml = "functions:
+  - { name: slow, module: { path: slow.wat }, input: { topic: in }, output: { topics: [out] }, limits: { call: 300ms }, restart: { max: 0 } }
+sources:
+  - { name: lines, stdin: lines, output: { topics: [in] } }
+sinks:
+  - { name: print, input: { topic: out }, stdout: lines }
+";
+    ground.pipeline(yaml, &[("slow.wat", common::pipeline::slow(600_000))]);
+    let done = Flow::run(&ground, &[], "1\n").exits(2);
+    assert!(done.stderr.contains("it could not be interrupted"), "{}", done.stderr);
+    ground.assert_clean();
+}
+
+#[test]
+fn a_send_that_waits_for_space_does_not_count_as_time_of_a_call() {
+    let ground = Ground::new();
+    // The ring holds one message. The third send waits for as long as the receiver sleeps at the first.
+    let yaml = "functions:
+  - { name: send, module: { path: send.wat }, args: [4, 3000], output: { topics: [in] }, limits: { call: 2s }, restart: { max: 0 } }
+  - { name: slow, module: { path: slow.wat }, input: { topic: in }, output: { topics: [out] }, limits: { call: 10min } }
+sinks:
+  - { name: keep, input: { topic: out }, file: { path: /dev/null, layout: raw } }
+topics:
+  in: { capacity: 4KiB, max_message: 3KiB }
+";
+    ground.pipeline(yaml, &[("send.wat", guest("send")), ("slow.wat", common::pipeline::slow(5_000))]);
+    let done = Flow::run(&ground, &[], "").exits(0);
+    assert!(!done.stderr.contains("limits.call") && !done.stderr.contains("interrupted"), "{}", done.stderr);
+    ground.assert_clean();
+}
+
 /// A function that goes wrong, and beside it one that does not. Both get each line.
 fn beside(name: &str, more: &str) -> Ground {
     let ground = Ground::new();

@@ -2,8 +2,15 @@
 
 mod common;
 
-use common::pipeline::{Flow, connector, count, function, guest, marking, numbered, slow};
-use common::{Ground, wait_for};
+use std::fs;
+use std::process::Child;
+
+use common::pipeline::{
+    Flow, connector, count, each_message, function, functions, guest, marking, numbered, pid, slow,
+};
+use common::{Done, Ground, PROGRAM, wait_for};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::process::{Signal, kill_process};
 
 const YAML: &str = "functions:
   - { name: mark, module: { path: mark.wat }, input: { topic: in }, output: { topics: [out] } }
@@ -64,7 +71,7 @@ fn new_code_takes_over_between_two_messages_and_none_is_lost() {
     flow.wait_for("the old code", |status| (connector(status, "print", "received_messages") == 500).then_some(()));
     ground.write("mark.wat", marking('b'));
     let done = flow.reload("mark").exits(0);
-    assert_eq!(done.stdout, "`mark` of `pipeline`: 1 instance take the new code\n");
+    assert_eq!(done.stdout, "`mark` of `pipeline`: 1 instance runs the new code\n");
     let count = feed_until(&mut flow, 500, "reloaded");
     flow.close_stdin();
     let done = flow.end().exits(0);
@@ -90,7 +97,7 @@ fn code_that_is_broken_or_does_not_start_changes_nothing() {
     // It is fine as far as can be seen, and traps as it starts.
     let start = "(func (export \"_start\") (unreachable)) (func (export \"estafette_batch\")";
     ground.write("mark.wat", marking('b').replacen("(func (export \"estafette_batch\")", start, 1));
-    flow.reload("mark").exits(0);
+    refused("mark", "the new code does not start in `mark`, and the old code goes on: ");
     let mut count = feed_until(&mut flow, 0, "the new code does not start, the old goes on");
     // A restart does not take the code that never started either.
     let host = flow.wait_for("its process", |status| common::pipeline::pid(status, "mark"));
@@ -144,4 +151,183 @@ fn a_module_that_changes_is_reloaded_by_watch() {
     let count = feed_until(&mut flow, 10, "reloaded");
     flow.close_stdin();
     assert_eq!(check_switch(&flow.end().exits(0).stdout, count, 'a', 'b'), 10);
+}
+
+/// Starts `flow reload mark`, and does not wait for its end.
+fn start_reload(ground: &Ground, flow: &Flow<'_>) -> Child {
+    let pid = flow.pid().as_raw_nonzero().to_string();
+    ground.command(["flow", "reload", "mark", "--pipeline", &pid]).spawn().expect("the command starts")
+}
+
+fn end_of(child: Child) -> Done {
+    Done::from(child.wait_with_output().expect("it is ours"))
+}
+
+/// Kills the process of a function's first instance, and waits until another one runs in its place.
+fn kill_and_wait(flow: &Flow<'_>, name: &str) {
+    let old = flow.wait_for("its process", |status| pid(status, name));
+    kill_process(old, Signal::KILL).expect("it runs");
+    flow.wait_for("the restart", |status| {
+        let is_running = function(status, name)["phase"] == "running";
+        (is_running && pid(status, name).is_some_and(|new| new != old)).then_some(())
+    });
+}
+
+/// A module that is a FIFO keeps its compilation waiting for as long as the test likes.
+#[test]
+fn functions_are_supervised_while_new_code_is_compiled_and_a_second_reload_waits() {
+    let ground = ground('a');
+    let mut flow = Flow::start(&ground, &[]);
+    flow.wait_for("messages", |status| (function(status, "mark")["phase"] == "running").then_some(()));
+    let module = ground.path("mark.wat");
+    fs::remove_file(&module).expect("the module");
+    mknodat(CWD, &module, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a FIFO");
+    let first = start_reload(&ground, &flow);
+    // A writer can be opened once the compilation waits for what the module holds.
+    let writer = fs::OpenOptions::new().write(true).open(&module).expect("the FIFO");
+    kill_and_wait(&flow, "mark");
+    flow.feed("0\n");
+    flow.wait_for("the old code", |status| (connector(status, "print", "received_messages") == 1).then_some(()));
+    let second = start_reload(&ground, &flow);
+    std::io::Write::write_all(&mut &writer, marking('b').as_bytes()).expect("a reader");
+    drop(writer);
+    end_of(first).exits(0);
+    flow.feed("1\n");
+    // The second reads the module anew.
+    fs::write(&module, marking('c')).expect("a reader");
+    end_of(second).exits(0);
+    flow.feed("2\n");
+    flow.close_stdin();
+    let stdout = flow.end().exits(0).stdout;
+    assert!(["a0\nb1\nc2\n", "a0\nc1\nc2\n"].contains(&&stdout[..]), "{stdout}");
+    ground.assert_clean();
+}
+
+#[test]
+fn a_pipeline_ends_while_new_code_is_compiled() {
+    let ground = ground('a');
+    let mut flow = Flow::start(&ground, &[]);
+    flow.wait_for("messages", |status| (function(status, "mark")["phase"] == "running").then_some(()));
+    let module = ground.path("mark.wat");
+    fs::remove_file(&module).expect("the module");
+    mknodat(CWD, &module, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a FIFO");
+    let reload = start_reload(&ground, &flow);
+    let _writer = fs::OpenOptions::new().write(true).open(&module).expect("the FIFO");
+    flow.feed(&numbered(100));
+    flow.close_stdin();
+    assert_eq!(flow.end().exits(0).stdout.lines().count(), 100);
+    let done = end_of(reload).exits(2);
+    assert!(done.stderr.contains("has ended"), "{}", done.stderr);
+    ground.assert_clean();
+}
+
+/// Sleeps at a message that begins with S, and passes each on behind a letter.
+fn sleepy(letter: char, ms: u32) -> String {
+    marking(letter).replacen(
+        "(func $on_message (param $at i32) (param $len i32) ",
+        &format!(
+            "(func $on_message (param $at i32) (param $len i32)
+             (if (i32.eq (i32.load8_u (local.get $at)) (i32.const 83)) (then (call $sleep (i64.const {ms}))))"
+        ),
+        1,
+    )
+}
+
+#[test]
+fn a_reload_waits_for_the_call_under_way_until_its_time_is_up() {
+    let ground = ground('a');
+    let yaml = YAML.replace("topics: [out] } }", "topics: [out] }, limits: { call: 10min } }");
+    ground.pipeline(&yaml, &[("mark.wat", sleepy('a', 3_000))]);
+    let mut flow = Flow::start(&ground, &[]);
+    flow.feed("S\n");
+    flow.wait_for("the call", |status| (count(status, "mark", "calls") == 1).then_some(()));
+    ground.write("mark.wat", marking('b'));
+    let pid = flow.pid().as_raw_nonzero().to_string();
+    let done = ground.run(["flow", "reload", "mark", "--pipeline", &pid, "--timeout", "1ms"]).exits(2);
+    assert!(done.stderr.contains("not all instances of `mark` run the new code"), "{}", done.stderr);
+    flow.reload("mark").exits(0);
+    // By then it has been logged.
+    assert!(flow.stderr().contains("reloaded"), "{}", flow.stderr());
+    flow.feed("1\n");
+    flow.close_stdin();
+    assert_eq!(flow.end().exits(0).stdout, "aS\nb1\n");
+    ground.assert_clean();
+}
+
+/// An instance that starts with the old code while a reload is under way says nothing of the new code.
+#[test]
+fn an_instance_that_starts_with_old_code_does_not_confirm_the_new() {
+    let ground = ground('a');
+    let start = |what: &str| format!("(func (export \"_start\") {what}) (func (export \"estafette_batch\")");
+    let code = |letter, what: &str| marking(letter).replacen("(func (export \"estafette_batch\")", &start(what), 1);
+    ground.write("mark.wat", code('a', "(call $sleep (i64.const 1500))"));
+    let mut flow = Flow::start(&ground, &[]);
+    flow.wait_for("its start", |status| (function(status, "mark")["phase"] == "starting").then_some(()));
+    ground.write("mark.wat", code('b', "(unreachable)"));
+    let done = flow.reload("mark").exits(2);
+    assert!(done.stderr.contains("the old code goes on"), "{}", done.stderr);
+    kill_and_wait(&flow, "mark");
+    flow.feed("1\n");
+    flow.close_stdin();
+    assert_eq!(flow.end().exits(0).stdout, "a1\n");
+    ground.assert_clean();
+}
+
+/// The new code prints that it starts, and then sleeps, so that its host is killed amid the switch.
+#[test]
+fn a_shared_host_that_is_killed_during_a_reload_by_watch_fails_its_instances_once() {
+    let ground = ground('a');
+    let mark = "input: { topic: in }, output: { topics: [out] }, replicas: 2, isolation: thread, limits: { call: 10min }, \
+                restart: { max: 0, then: continue }";
+    let yaml = YAML.replace("input: { topic: in }, output: { topics: [out] }", mark);
+    ground.pipeline(&yaml, &[]);
+    let mut flow = Flow::start(&ground, &["--watch"]);
+    let host = flow.wait_for("both to run", |status| {
+        let mut marks = functions(status).iter().filter(|function| function["function"] == "mark");
+        marks.all(|mark| mark["phase"] == "running").then(|| pid(status, "mark")).flatten()
+    });
+    let starts = r#"(data (i32.const 256) "\08\01\00\00\0a\00\00\00new starts\n")
+      (func (export "_start")
+        (i32.store (i32.const 256) (i32.const 264))
+        (i32.store (i32.const 260) (i32.const 11))
+        (drop (call $write (i32.const 1) (i32.const 256) (i32.const 1) (i32.const 128)))
+        (call $sleep (i64.const 600000)))
+      (func (export "estafette_batch")"#;
+    let write = r#"(module (import "wasi_snapshot_preview1" "fd_write"
+      (func $write (param i32 i32 i32 i32) (result i32)))"#;
+    let module = each_message("", "").replacen("(module", write, 1);
+    ground.write("mark.wat", module.replacen("(func (export \"estafette_batch\")", starts, 1));
+    flow.wait_for_log("new starts");
+    kill_process(host, Signal::KILL).expect("it runs");
+    flow.wait_for_log("the changed module cannot be used");
+    flow.close_stdin();
+    let done = flow.end().exits(2);
+    for instance in ["mark.0", "mark.1"] {
+        let failed = format!("function `{instance}` failed and has no restart left");
+        assert!(done.stderr.contains(&failed), "{instance}: {}", done.stderr);
+    }
+    assert!(!done.stderr.contains("is restarted"), "{}", done.stderr);
+    ground.assert_clean();
+}
+
+#[test]
+fn a_restart_runs_the_same_program_after_its_file_was_replaced() {
+    let ground = ground('a');
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder beside the program");
+    let program = folder.path().join("estafette");
+    // As a package does: the new file takes the name of the old one.
+    fs::hard_link(PROGRAM, &program).expect("a second name");
+    let mut flow = Flow::start_program(&ground, program.to_str().expect("UTF-8"), &[]);
+    flow.wait_for("messages", |status| (function(status, "mark")["phase"] == "running").then_some(()));
+    let other = folder.path().join("new");
+    fs::write(&other, "#!/bin/sh\nexit 1\n").expect("a file");
+    fs::set_permissions(&other, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("it is ours");
+    fs::rename(&other, &program).expect("the same folder");
+    kill_and_wait(&flow, "mark");
+    fs::remove_file(&program).expect("the file");
+    kill_and_wait(&flow, "mark");
+    flow.feed("1\n");
+    flow.close_stdin();
+    assert_eq!(flow.end().exits(0).stdout, "a1\n");
+    ground.assert_clean();
 }

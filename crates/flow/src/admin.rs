@@ -4,10 +4,10 @@
 //! processes of the same user are answered. A request and its answer are a line of JSON each.
 
 use std::fs;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 use crate::status::Status;
 use crate::supervisor::Remote;
 
-/// How long an answer may take: a reload compiles the module.
-const TIMEOUT: Duration = Duration::from_secs(120);
+/// How long an answer may take, beside what a request itself allows.
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest request and answer.
 const MAX_LINE: u64 = 16 << 20;
 
@@ -27,7 +27,11 @@ const MAX_LINE: u64 = 16 << 20;
 #[serde(rename_all = "kebab-case")]
 enum Request {
     Status,
-    Reload { function: String },
+    Reload {
+        function: String,
+        /// How long to wait until all instances run the new code, in milliseconds.
+        timeout: u64,
+    },
 }
 
 /// What it answers.
@@ -35,8 +39,8 @@ enum Request {
 #[serde(rename_all = "kebab-case")]
 enum Answer {
     Status(Box<Status>),
-    /// How many instances take the new code.
-    Reloading(usize),
+    /// How many instances run the new code.
+    Reloaded(usize),
     Error(String),
 }
 
@@ -79,13 +83,18 @@ fn answer(stream: &UnixStream, remote: &Remote) -> Result<()> {
             Some(status) => Answer::Status(Box::new(status)),
             None => Answer::Error("the pipeline has ended".into()),
         },
-        Request::Reload { function } => {
+        Request::Reload { function, timeout } => {
             let (sender, receiver) = channel();
             remote.reload(&function, move |result| drop(sender.send(result)));
-            match receiver.recv_timeout(TIMEOUT) {
-                Ok(Ok(instances)) => Answer::Reloading(instances),
+            let timeout = Duration::from_millis(timeout);
+            match receiver.recv_timeout(timeout) {
+                Ok(Ok(instances)) => Answer::Reloaded(instances),
                 Ok(Err(error)) => Answer::Error(format!("{error:#}")),
-                Err(_) => Answer::Error("the pipeline has ended".into()),
+                Err(RecvTimeoutError::Timeout) => Answer::Error(format!(
+                    "after {timeout:?} not all instances of `{function}` run the new code: it is being compiled or started, or a \
+                     call has not returned yet; the reload goes on, and the log of the pipeline says how it ends"
+                )),
+                Err(RecvTimeoutError::Disconnected) => Answer::Error("the pipeline has ended".into()),
             }
         }
     };
@@ -128,30 +137,33 @@ impl Running {
     ///
     /// If it has ended, or does not answer.
     pub fn status(&self) -> Result<Status> {
-        match self.ask(&Request::Status)? {
+        match self.ask(&Request::Status, TIMEOUT)? {
             Answer::Status(status) => Ok(*status),
             answer => bail!("{}", reason(answer)),
         }
     }
 
-    /// Has it replace a function's code by what its module's file holds now. Returns how many instances take the new code:
-    /// each does so between two batches, and keeps the old code if the new does not start.
+    /// Has it replace a function's code by what its module's file holds now. Each instance takes the new code between two
+    /// batches. Returns how many instances run it, once all of them do.
     ///
     /// # Errors
     ///
-    /// If there is no such function, the module cannot be used, or the pipeline has ended.
-    pub fn reload(&self, function: &str) -> Result<usize> {
-        match self.ask(&Request::Reload { function: function.to_owned() })? {
-            Answer::Reloading(instances) => Ok(instances),
+    /// If there is no such function, the module cannot be used, the new code does not start in one of the instances (then
+    /// all go back to the old code), or the pipeline has ended. If it takes longer than `timeout`: the reload goes on then.
+    pub fn reload(&self, function: &str, timeout: Duration) -> Result<usize> {
+        let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+        let request = Request::Reload { function: function.to_owned(), timeout: millis };
+        match self.ask(&request, timeout.saturating_add(TIMEOUT))? {
+            Answer::Reloaded(instances) => Ok(instances),
             answer => bail!("{}", reason(answer)),
         }
     }
 
-    fn ask(&self, request: &Request) -> Result<Answer> {
+    fn ask(&self, request: &Request, timeout: Duration) -> Result<Answer> {
         let ask = || -> Result<Answer> {
             let stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(&self.socket)?)?;
             check_peer(&stream)?;
-            stream.set_read_timeout(Some(TIMEOUT))?;
+            stream.set_read_timeout(Some(timeout))?;
             write_line(&stream, request)?;
             read_line(&stream)
         };
@@ -187,6 +199,6 @@ fn write_line(mut stream: &UnixStream, value: &impl Serialize) -> Result<()> {
 fn read_line<T: for<'de> Deserialize<'de>>(stream: &UnixStream) -> Result<T> {
     let mut line = Vec::new();
     BufReader::new(stream.take(MAX_LINE)).read_until(b'\n', &mut line)?;
-    ensure!(line.ends_with(b"\n"), io::Error::from(io::ErrorKind::UnexpectedEof));
+    ensure!(line.ends_with(b"\n"), "the process at the other end has ended");
     Ok(serde_json::from_slice(&line)?)
 }

@@ -7,6 +7,11 @@ use std::time::Duration;
 use clap::{Subcommand, ValueEnum, ValueHint};
 use estafette_flow::config::Language;
 
+const RELOAD_EXIT_CODES: &str = "\
+Exit codes:
+  0  every instance of the function runs the new code
+  2  the old code goes on, and the reason is on stderr; or the time is up, and the reload goes on";
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct Flow {
     #[command(subcommand)]
@@ -19,7 +24,7 @@ pub(crate) enum FlowCommand {
     Run(FlowRun),
     /// Check a pipeline: report all that is wrong, where, and what to do
     Check(FlowCheck),
-    /// Replace a function's code in a running pipeline, between two batches
+    /// Replace a function's code in a running pipeline, between two batches, and wait until all its instances run it
     Reload(FlowReload),
     /// Show what a running pipeline is doing
     Status(FlowStatus),
@@ -60,7 +65,7 @@ pub(crate) struct FlowRun {
     pub(crate) watch: bool,
 
     /// How long to work off what is under way after the first Ctrl-C (0s to 24h)
-    #[arg(long, default_value = "30s", value_parser = parse_drain_timeout, value_name = "TIME")]
+    #[arg(long, default_value = "30s", value_parser = parse_time, value_name = "TIME")]
     pub(crate) drain_timeout: Duration,
 
     /// Serve /metrics for Prometheus and /health at this loopback address: 127.0.0.1:9464
@@ -94,6 +99,7 @@ pub(crate) enum LogFormat {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = RELOAD_EXIT_CODES)]
 pub(crate) struct FlowReload {
     /// The function
     #[arg(value_name = "NAME")]
@@ -102,6 +108,10 @@ pub(crate) struct FlowReload {
     /// The pipeline, by name or process number, where several run
     #[arg(long, value_name = "NAME|PID")]
     pub(crate) pipeline: Option<String>,
+
+    /// How long to wait until all instances run the new code (0s to 24h); the reload goes on after that
+    #[arg(long, default_value = "60s", value_parser = parse_time, value_name = "TIME")]
+    pub(crate) timeout: Duration,
 }
 
 #[derive(Debug, clap::Args)]
@@ -115,7 +125,7 @@ pub(crate) struct FlowStatus {
     pub(crate) json: bool,
 }
 
-fn parse_drain_timeout(text: &str) -> Result<Duration, String> {
+fn parse_time(text: &str) -> Result<Duration, String> {
     let time: Duration =
         humantime::parse_duration(text).map_err(|_| String::from("write a number and a unit: 30s, 5min"))?;
     if time <= Duration::from_secs(24 * 3600) { Ok(time) } else { Err(String::from("choose 0s to 24h")) }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use super::{Done, Ground, wait_for};
+use super::{Done, Ground, PROGRAM, wait_for};
 
 /// The text of a function of `crates/guest/wat`.
 pub(crate) fn guest(name: &str) -> String {
@@ -115,10 +115,15 @@ pub(crate) struct Flow<'g> {
 impl<'g> Flow<'g> {
     /// Starts `pipeline.yml` with a stdin that stays open. One at a time on a ground.
     pub(crate) fn start(ground: &'g Ground, arguments: &[&str]) -> Flow<'g> {
+        Flow::start_program(ground, PROGRAM, arguments)
+    }
+
+    /// As [`Flow::start`], by another name of the command.
+    pub(crate) fn start_program(ground: &'g Ground, program: &str, arguments: &[&str]) -> Flow<'g> {
         let printed = [ground.path("stdout"), ground.path("stderr")];
         let [stdout, stderr] = printed.clone().map(|path| File::create(path).expect("a file to print to"));
         let mut child = ground
-            .command(["flow", "run", "pipeline.yml"].iter().chain(arguments))
+            .program(program, ["flow", "run", "pipeline.yml"].iter().chain(arguments))
             .env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"))
             .stdin(Stdio::piped())
             .stdout(stdout)

@@ -154,7 +154,7 @@ static LIMITS: Object = Object {
         Key::new(
             "call",
             Shape::Time { min: MS, max: HOUR },
-            "The longest time without a call to the host, after which it is taken for an endless loop.",
+            "The longest that a call may go on without sending or returning. Calls of WASI, such as a sleep, count; a send that waits for space does not.",
         )
         .default("5s"),
     ],

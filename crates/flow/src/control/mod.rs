@@ -15,18 +15,25 @@ use crate::engine::wasi::Grants;
 /// The number of a function instance within its pipeline.
 pub(crate) type InstanceId = u32;
 
+/// The number of a compilation of a function: what a host reports of new code is about one of them. Never 0.
+pub(crate) type Generation = u64;
+
 /// What the supervisor asks of a host.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Request {
     /// Start an instance. The descriptors that come with it are listed at [`Start`].
     Start(Box<Start>),
-    /// Replace an instance's code between two batches. With it comes the compiled code.
-    Reload { instance: InstanceId, abi: Abi },
+    /// Replace an instance's code between two batches, unless it runs this generation. With it comes the compiled code.
+    /// It replaces a request that the instance has not met yet.
+    Reload { instance: InstanceId, generation: Generation, abi: Abi },
     /// End an instance as soon as it is between two calls, or trap its call.
     Stop { instance: InstanceId },
-    /// Trap an instance's call: it is in an endless loop.
-    Interrupt { instance: InstanceId },
+    /// Trap an instance's call, which takes too long. `call` is the count of [`Counter::Progress`] that has stood still: once
+    /// the function has gone on, the request is void.
+    ///
+    /// [`Counter::Progress`]: crate::counters::Counter::Progress
+    Interrupt { instance: InstanceId, call: u64 },
 }
 
 /// What a host reports.
@@ -35,8 +42,8 @@ pub(crate) enum Request {
 pub(crate) enum Event {
     /// The instance's start function has returned, and it receives messages.
     Ready { instance: InstanceId },
-    /// The code was replaced, or the old code goes on because of this error.
-    Reloaded { instance: InstanceId, error: Option<String> },
+    /// The instance runs this generation of its code, or goes on with what it ran before because of this error.
+    Reloaded { instance: InstanceId, generation: Generation, error: Option<String> },
     /// The instance is gone. Its host lives on.
     Ended { instance: InstanceId, end: End },
 }
@@ -78,6 +85,7 @@ pub(crate) struct Start {
     /// `name`, or `name.2` of several replicas.
     pub(crate) name: String,
     pub(crate) abi: Abi,
+    pub(crate) generation: Generation,
     /// When the supervisor asked for it, by [`now`].
     pub(crate) requested_at: u64,
     pub(crate) grants: Grants,

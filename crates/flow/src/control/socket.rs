@@ -27,29 +27,41 @@ const MAX_JSON: usize = 128 << 10;
 const JSON: u8 = b'J';
 const DESCRIPTORS: u8 = b'D';
 
+/// What an end takes of the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Accepts {
+    /// Messages with or without descriptors.
+    Descriptors,
+    /// Messages without descriptors: one that comes with some is an error, and they are closed by the kernel.
+    JsonOnly,
+}
+
 /// One end of the socket.
 #[derive(Debug)]
 pub(crate) struct Socket {
     socket: OwnedFd,
+    accepts: Accepts,
     /// Descriptors that came before the message they belong to.
     received: Vec<OwnedFd>,
     buffer: Vec<u8>,
 }
 
 impl Socket {
-    /// Both ends.
+    /// The supervisor's end and the host's. Descriptors travel from the first to the second only.
     ///
     /// # Errors
     ///
     /// If no descriptor is left.
     pub(crate) fn pair() -> io::Result<(Socket, Socket)> {
         let (a, b) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-        Ok((Socket::new(a), Socket::new(b)))
+        let supervisor = Socket { accepts: Accepts::JsonOnly, ..Socket::new(a) };
+        Ok((supervisor, Socket::new(b)))
     }
 
-    /// An end that was inherited.
+    /// A host's end, which was inherited.
     pub(crate) fn new(socket: OwnedFd) -> Socket {
-        Socket { socket, received: Vec::new(), buffer: vec![0; MAX_JSON + 1] }
+        let (accepts, buffer) = (Accepts::Descriptors, vec![0; MAX_JSON + 1]);
+        Socket { socket, accepts, received: Vec::new(), buffer }
     }
 
     /// The same end once more, to send on from another thread.
@@ -130,7 +142,10 @@ impl Socket {
     #[expect(clippy::type_complexity, reason = "the message or the end, or neither")]
     fn recv_packet<T: DeserializeOwned>(&mut self, flags: RecvFlags) -> io::Result<Option<Option<(T, Vec<OwnedFd>)>>> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_A_PACKET))];
-        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let mut ancillary = match self.accepts {
+            Accepts::Descriptors => RecvAncillaryBuffer::new(&mut space),
+            Accepts::JsonOnly => RecvAncillaryBuffer::default(),
+        };
         let mut slices = [IoSliceMut::new(&mut self.buffer)];
         let flags = flags | RecvFlags::CMSG_CLOEXEC;
         let packet = match retry_on_intr(|| recvmsg(&self.socket, &mut slices, &mut ancillary, flags)) {
@@ -142,13 +157,17 @@ impl Socket {
                 self.received.extend(descriptors);
             }
         }
+        let is_json_only = self.accepts == Accepts::JsonOnly;
         let invalid = |what: &str| io::Error::new(ErrorKind::InvalidData, what.to_owned());
+        if is_json_only && packet.flags.contains(ReturnFlags::CTRUNC) {
+            return Err(invalid("descriptors, which a host never sends"));
+        }
         if packet.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) || self.received.len() > MAX_DESCRIPTORS {
             return Err(invalid("a control message is too long, or no descriptor is left for it"));
         }
         match self.buffer[..packet.bytes].split_first() {
             None => Ok(Some(None)),
-            Some((&DESCRIPTORS, _)) => Ok(None),
+            Some((&DESCRIPTORS, _)) if !is_json_only => Ok(None),
             Some((&JSON, json)) => {
                 let message = serde_json::from_slice(json).map_err(|error| invalid(&error.to_string()))?;
                 Ok(Some(Some((message, std::mem::take(&mut self.received)))))
@@ -189,6 +208,22 @@ mod tests {
             a.send_packet(bytes, &mut SendAncillaryBuffer::default()).unwrap();
             assert_eq!(b.recv::<String>().unwrap_err().kind(), ErrorKind::InvalidData, "{bytes:?}");
         }
+    }
+
+    #[test]
+    fn a_supervisor_takes_no_descriptors_of_a_host() {
+        let (mut supervisor, host) = Socket::pair().unwrap();
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        host.send(&"event", &[writer.as_fd()]).unwrap();
+        drop(writer);
+        let error = supervisor.try_recv::<String>().unwrap_err();
+        assert!(error.kind() == ErrorKind::InvalidData && error.to_string().contains("descriptors"), "{error}");
+        // The writer that was sent is closed, so the pipe has ended.
+        assert_eq!(rustix::io::read(&reader, &mut [0]).unwrap(), 0);
+        // A packet that only says so is no message either: a flood of them would be read for ever.
+        let (mut supervisor, host) = Socket::pair().unwrap();
+        host.send_packet(&[DESCRIPTORS], &mut SendAncillaryBuffer::default()).unwrap();
+        assert_eq!(supervisor.try_recv::<String>().unwrap_err().kind(), ErrorKind::InvalidData);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::hash::{Hash, Hasher};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result, ensure};
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -118,7 +119,10 @@ fn key(engine: &Engine, abi: Abi, wasm: &[u8]) -> String {
 
 /// Writes the code beside its place and moves it there, so that nobody ever loads half of it.
 fn keep(folder: &Path, path: &Path, code: &[u8]) -> io::Result<File> {
-    let beside = folder.join(format!(".{}.{}", std::process::id(), path.file_name().unwrap_or_default().display()));
+    /// Two functions may have the same module, and be compiled at the same time.
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let (process, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+    let beside = folder.join(format!(".{process}.{count}.{}", path.file_name().unwrap_or_default().display()));
     let write = || {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
         file.write_all(code)?;

@@ -86,7 +86,7 @@ impl Component {
             let state = State { common: Common::new(setup, outputs), wasi, table: ResourceTable::new() };
             let mut store = Store::new(&setup.engine, state);
             store.limiter(|state| &mut state.common);
-            stop::watch(&mut store, &setup.stop);
+            stop::watch(&mut store, &setup.stop, &setup.counters);
             let mut linker = Linker::new(&setup.engine);
             wasmtime_wasi::p2::add_to_linker_sync(&mut linker)?;
             let mut topics = linker.instance(TOPICS)?;

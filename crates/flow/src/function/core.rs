@@ -62,7 +62,7 @@ impl CoreModule {
             let state = State { common: Common::new(setup, outputs), wasi, memory: None, may_call: false };
             let mut store = Store::new(&setup.engine, state);
             store.limiter(|state| &mut state.common);
-            stop::watch(&mut store, &setup.stop);
+            stop::watch(&mut store, &setup.stop, &setup.counters);
             let mut linker = Linker::new(&setup.engine);
             p1::add_to_linker_sync(&mut linker, |state: &mut State| &mut state.wasi)?;
             link_reference(&mut linker)?;

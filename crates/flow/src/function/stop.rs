@@ -1,26 +1,20 @@
-//! How a call is ended from outside: by a flag that code compiled with epoch checks looks at once the epoch moves on.
+//! How a call is ended from outside: by a signal that code compiled with epoch checks looks at once the epoch moves on.
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use estafette_ipc::group::Interrupt;
 use wasmtime::{Engine, Store, UpdateDeadline};
 
-/// Why a call is to end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wanted {
-    Nothing,
-    /// The pipeline, or the instance, stops.
-    Stop,
-    /// The call took too long.
-    Interrupt,
-}
+use crate::counters::{Counter, Counters};
 
 /// Ends what one instance does, whether its code runs or its host waits.
 #[derive(Debug)]
 pub(crate) struct StopSignal {
-    wanted: AtomicU8,
+    is_stopping: AtomicBool,
+    /// The call that took too long, by its count of [`Counter::Progress`]. 0 is that of no call.
+    interrupted: AtomicU64,
     /// Ends a wait for space: the instance stops.
     sends: Arc<Interrupt>,
     /// Ends a wait for messages: the instance stops, or its host wants something else of it.
@@ -42,8 +36,8 @@ impl std::error::Error for Stopped {}
 impl StopSignal {
     /// Nothing is to end yet.
     pub(crate) fn new() -> StopSignal {
-        let wanted = AtomicU8::new(Wanted::Nothing as u8);
-        StopSignal { wanted, sends: Interrupt::new(), claims: Interrupt::new() }
+        let (is_stopping, interrupted) = (AtomicBool::new(false), AtomicU64::new(0));
+        StopSignal { is_stopping, interrupted, sends: Interrupt::new(), claims: Interrupt::new() }
     }
 
     /// What ends the instance's waits for space.
@@ -58,16 +52,16 @@ impl StopSignal {
 
     /// Ends the instance.
     pub(crate) fn stop(&self, engine: &Engine) {
-        self.want(Wanted::Stop, engine);
+        self.is_stopping.store(true, Ordering::Release);
+        engine.increment_epoch();
         self.sends.set();
         self.claims.set();
     }
 
-    /// Traps the call that runs now. For a call that takes too long.
-    pub(crate) fn interrupt(&self, engine: &Engine) {
-        let (nothing, interrupt) = (Wanted::Nothing as u8, Wanted::Interrupt as u8);
-        // A stop outranks it.
-        let _ = self.wanted.compare_exchange(nothing, interrupt, Ordering::AcqRel, Ordering::Relaxed);
+    /// Traps the call that took too long at this count of [`Counter::Progress`]. If the function has gone on since then, with
+    /// this call or the next, nothing happens.
+    pub(crate) fn interrupt(&self, engine: &Engine, call: u64) {
+        self.interrupted.store(call, Ordering::Release);
         engine.increment_epoch();
     }
 
@@ -86,28 +80,55 @@ impl StopSignal {
 
     /// Whether the instance is to end.
     pub(crate) fn is_stopping(&self) -> bool {
-        self.wanted.load(Ordering::Acquire) == Wanted::Stop as u8
-    }
-
-    fn want(&self, wanted: Wanted, engine: &Engine) {
-        self.wanted.store(wanted as u8, Ordering::Release);
-        engine.increment_epoch();
+        self.is_stopping.load(Ordering::Acquire)
     }
 }
 
 /// Has the code of a store look at the signal when the epoch moves on, which it does for any instance of the process.
-pub(super) fn watch<T>(store: &mut Store<T>, signal: &Arc<StopSignal>) {
-    let signal = Arc::clone(signal);
+pub(super) fn watch<T>(store: &mut Store<T>, signal: &Arc<StopSignal>, counters: &Arc<Counters>) {
+    let (signal, counters) = (Arc::clone(signal), Arc::clone(counters));
     store.set_epoch_deadline(1);
     store.epoch_deadline_callback(move |_| {
-        let wanted = signal.wanted.load(Ordering::Acquire);
-        if wanted == Wanted::Stop as u8 {
+        if signal.is_stopping() {
             Err(wasmtime::Error::new(Stopped))
-        } else if wanted == Wanted::Interrupt as u8 {
-            let _ = signal.wanted.compare_exchange(wanted, Wanted::Nothing as u8, Ordering::AcqRel, Ordering::Relaxed);
+        } else if signal.interrupted.load(Ordering::Acquire) == counters.get(Counter::Progress) {
             Err(wasmtime::Error::msg("the call took longer than its limit `limits.call`: an endless loop?"))
         } else {
             Ok(UpdateDeadline::Continue(1))
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use wasmtime::{Instance, Module};
+
+    use super::*;
+    use crate::engine::engine;
+
+    /// Calls a function that checks the epoch, as call number `progress`, after interrupts for these calls.
+    fn call(progress: u64, interrupts: &[u64]) -> Result<(), String> {
+        let engine = engine(1).unwrap();
+        let (signal, counters) = (Arc::new(StopSignal::new()), Arc::new(Counters::create().unwrap().0));
+        let mut store = Store::new(&engine, ());
+        watch(&mut store, &signal, &counters);
+        let module = Module::new(&engine, r#"(module (func (export "run")))"#).unwrap();
+        let instance = Instance::new(&mut store, &module, &[]).unwrap();
+        let run = instance.get_typed_func::<(), ()>(&mut store, "run").unwrap();
+        interrupts.iter().for_each(|call| signal.interrupt(&engine, *call));
+        counters.set(Counter::Progress, progress);
+        run.call(&mut store, ()).map_err(|error| format!("{error:#}"))
+    }
+
+    #[test]
+    fn an_interrupt_ends_the_call_it_was_meant_for() {
+        assert!(call(3, &[3]).unwrap_err().contains("limits.call"));
+        assert!(call(4, &[3, 4]).unwrap_err().contains("limits.call"));
+    }
+
+    #[test]
+    fn a_late_interrupt_does_not_end_the_next_call() {
+        assert_eq!(call(1, &[]), Ok(()));
+        assert_eq!(call(4, &[3]), Ok(()));
+    }
 }

@@ -13,7 +13,7 @@ use wasmtime::Engine;
 
 use super::descriptors::Descriptors;
 use super::pace::Pace;
-use crate::control::{End, Event, Start, Wait, now, shorten};
+use crate::control::{End, Event, Generation, Start, Wait, now, shorten};
 use crate::counters::{Counter, Counters};
 use crate::engine::inspect::Abi;
 use crate::function::{Failure, Function, Outputs, Setup, StopSignal};
@@ -24,6 +24,7 @@ const BATCH_BYTES: usize = 128 << 10;
 
 /// New code for a running instance.
 pub(super) struct Reload {
+    pub(super) generation: Generation,
     pub(super) abi: Abi,
     pub(super) code: File,
 }
@@ -93,16 +94,22 @@ impl Instance {
         let max_deliver = start.input.as_ref().and_then(|input| input.max_deliver);
         report(Event::Ready { instance: start.instance });
         let Some(mut member) = member.filter(|_| function.can_receive()) else { return Ok(End::Finished) };
-        let mut pace = Pace::new();
+        let (mut pace, mut generation) = (Pace::new(), start.generation);
         loop {
             if setup.stop.is_stopping() {
                 return Ok(End::Stopped);
             }
             if let Some(new) = reload.lock().unwrap_or_else(PoisonError::into_inner).take() {
-                let (next, error) = replace(function, &mut setup, new);
-                function = next;
-                pace = Pace::new();
-                report(Event::Reloaded { instance: start.instance, error });
+                let wanted = new.generation;
+                let mut error = None;
+                if wanted != generation {
+                    (function, error) = replace(function, &mut setup, new);
+                    pace = Pace::new();
+                }
+                if error.is_none() {
+                    generation = wanted;
+                }
+                report(Event::Reloaded { instance: start.instance, generation: wanted, error });
             }
             // One that may be tried only once is not tried together with others.
             let messages = if max_deliver == Some(1) { 1 } else { pace.messages() };

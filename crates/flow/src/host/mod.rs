@@ -26,6 +26,8 @@ pub const ARGUMENT: &str = "estafette-flow-host";
 /// Serves as a host until the supervisor is gone. The program's arguments after [`ARGUMENT`] say for how many instances.
 pub fn serve(mut arguments: impl Iterator<Item = std::ffi::OsString>) -> ExitCode {
     let instances = arguments.next().and_then(|count| count.to_str()?.parse().ok()).unwrap_or(1);
+    // The program is started by the number of a descriptor, which would be its name.
+    let _ = rustix::thread::set_name(c"estafette-host");
     match serve_on_stdin(instances) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -74,16 +76,16 @@ impl Host {
                     running.stop.stop(&self.engine);
                 }
             }
-            Request::Interrupt { instance } => {
+            Request::Interrupt { instance, call } => {
                 if let Some(running) = self.running.get(&instance) {
-                    running.stop.interrupt(&self.engine);
+                    running.stop.interrupt(&self.engine, call);
                 }
             }
-            Request::Reload { instance, abi } => {
+            Request::Reload { instance, generation, abi } => {
                 let code = descriptors.into_iter().next().context("a reload came without code")?;
                 if let Some(running) = self.running.get(&instance) {
                     let mut reload = running.reload.lock().unwrap_or_else(PoisonError::into_inner);
-                    *reload = Some(Reload { abi, code: code.into() });
+                    *reload = Some(Reload { generation, abi, code: code.into() });
                     drop(reload);
                     running.stop.wake();
                 }

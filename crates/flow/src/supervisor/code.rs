@@ -1,11 +1,16 @@
 //! Modules, from file to compiled code.
+//!
+//! Each compilation of a function gets a number, its generation. What a host reports of a reload counts only for the
+//! generation that it names.
 
 use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use wasmtime::Engine;
 
 use crate::config::{Function, Pipeline};
+use crate::control::Generation;
 use crate::engine;
 use crate::engine::cache::Cache;
 use crate::engine::inspect::{Abi, inspect, read};
@@ -14,12 +19,27 @@ use crate::engine::inspect::{Abi, inspect, read};
 pub(super) struct Code {
     engine: Engine,
     cache: Cache,
-    functions: Vec<Compiled>,
-    /// Of each function, the code that ran before a reload, until the new code has started once.
-    previous: Vec<Option<Compiled>>,
+    functions: Vec<Generations>,
+    last: Generation,
 }
 
-type Compiled = (Abi, File);
+/// What a compilation yields.
+pub(super) type Compiled = (Abi, File);
+
+/// One generation of a function's code.
+pub(super) struct Loaded {
+    pub(super) generation: Generation,
+    pub(super) abi: Abi,
+    pub(super) file: File,
+}
+
+/// The code of one function.
+struct Generations {
+    /// The code that the function ran before a reload: it is put back if the candidate does not start.
+    proven: Loaded,
+    /// The code of a reload that is under way.
+    candidate: Option<Loaded>,
+}
 
 impl Code {
     /// Compiles each function's module, or takes it from the cache.
@@ -30,43 +50,53 @@ impl Code {
     pub(super) fn compile(pipeline: &Pipeline) -> Result<Code> {
         let engine = engine::engine(1).map_err(|error| anyhow::anyhow!("cannot run WASM here: {error:?}"))?;
         let cache = Cache::of_user();
-        let functions = pipeline.functions.iter().map(|function| compile(&engine, &cache, function));
-        let functions = functions.collect::<Result<Vec<_>>>()?;
-        let previous = functions.iter().map(|_| None).collect();
-        Ok(Code { engine, cache, functions, previous })
+        let mut functions = Vec::new();
+        let mut last = 0;
+        for function in &pipeline.functions {
+            let (abi, file) = compile(&engine, &cache, function)?;
+            last += 1;
+            functions.push(Generations { proven: Loaded { generation: last, abi, file }, candidate: None });
+        }
+        Ok(Code { engine, cache, functions, last })
     }
 
-    /// Compiles a function's module again, from what its file holds now.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Code::compile`]; the code is what it was, then.
-    pub(super) fn reload(&mut self, pipeline: &Pipeline, function: usize) -> Result<()> {
-        let new = compile(&self.engine, &self.cache, &pipeline.functions[function])?;
-        let old = std::mem::replace(&mut self.functions[function], new);
-        // Code that has not started yet is nothing to go back to.
-        self.previous[function].get_or_insert(old);
-        Ok(())
-    }
-
-    /// Notes that a function's code has started: later starts use it, too.
-    pub(super) fn confirm(&mut self, function: usize) {
-        self.previous[function] = None;
-    }
-
-    /// Goes back to the code before a reload, if the new code has never started.
-    pub(super) fn revert(&mut self, function: usize) {
-        if let Some(previous) = self.previous[function].take() {
-            self.functions[function] = previous;
+    /// The compilation of what a function's file holds when it is called: for a thread of its own, since it may take long.
+    pub(super) fn compilation(&self, function: &Function) -> impl FnOnce() -> Result<Compiled> + Send + use<> {
+        let (engine, cache, function) = (self.engine.clone(), self.cache.clone(), function.clone());
+        move || match catch_unwind(AssertUnwindSafe(|| compile(&engine, &cache, &function))) {
+            Ok(result) => result,
+            Err(_) => bail!("function `{}`: the compiler panicked; the log says where", function.name),
         }
     }
 
-    pub(super) fn abi(&self, function: usize) -> Abi {
-        self.functions[function].0
+    /// Takes new code for a function, to be tried.
+    pub(super) fn offer(&mut self, function: usize, (abi, file): Compiled) {
+        self.last += 1;
+        self.functions[function].candidate = Some(Loaded { generation: self.last, abi, file });
     }
 
-    pub(super) fn file(&self, function: usize) -> &File {
-        &self.functions[function].1
+    /// The generation that is being tried.
+    pub(super) fn candidate(&self, function: usize) -> Option<Generation> {
+        Some(self.functions[function].candidate.as_ref()?.generation)
+    }
+
+    /// Every instance runs the candidate.
+    pub(super) fn accept(&mut self, function: usize) {
+        let function = &mut self.functions[function];
+        if let Some(candidate) = function.candidate.take() {
+            function.proven = candidate;
+        }
+    }
+
+    /// The candidate does not start.
+    pub(super) fn reject(&mut self, function: usize) {
+        self.functions[function].candidate = None;
+    }
+
+    /// The code that an instance is to run now.
+    pub(super) fn current(&self, function: usize) -> &Loaded {
+        let function = &self.functions[function];
+        function.candidate.as_ref().unwrap_or(&function.proven)
     }
 }
 

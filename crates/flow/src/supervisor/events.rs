@@ -34,20 +34,10 @@ impl Supervisor {
         match event {
             Event::Ready { .. } => {
                 self.instances[at].phase = Phase::Running { host };
-                self.code.confirm(self.instances[at].function);
                 tracing::debug!(function = self.instances[at].name, "ready");
+                self.check_reload(self.instances[at].function);
             }
-            Event::Reloaded { error: None, .. } => {
-                self.code.confirm(self.instances[at].function);
-                tracing::info!(function = self.instances[at].name, "reloaded");
-            }
-            Event::Reloaded { error: Some(reason), .. } => {
-                self.code.revert(self.instances[at].function);
-                tracing::error!(
-                    function = self.instances[at].name,
-                    "the new code does not start, the old goes on: {reason}"
-                );
-            }
+            Event::Reloaded { generation, error, .. } => self.on_reloaded(at, generation, error),
             Event::Ended { end, .. } => {
                 if self.is_own_host(at) {
                     self.remove_host(host);
@@ -98,6 +88,9 @@ impl Supervisor {
             }
             control::End::Failed { reason } => reason,
         };
+        let (is_trying, now) = (self.is_trying(at), Instant::now());
+        // It has no host any more.
+        self.instances[at].phase = Phase::Waiting { until: now };
         let is_over = match self.mode {
             Mode::Running => false,
             // A sender is not restarted while the pipeline drains.
@@ -107,10 +100,9 @@ impl Supervisor {
         if is_over {
             return self.finish(at, instance::Ended::Stopped);
         }
-        if matches!(self.instances[at].phase, Phase::Starting { .. }) {
-            self.code.revert(self.instances[at].function);
+        if is_trying {
+            self.reject_reload(at, &reason);
         }
-        let now = Instant::now();
         match self.instances[at].restarts.next(now) {
             Some(until) => {
                 let delay = restart::Restarts::delay(until, now);
@@ -159,6 +151,7 @@ impl Supervisor {
         self.instances[at].phase = Phase::Ended(ended);
         self.close(self.instances[at].end);
         tracing::debug!(function = self.instances[at].name, "ended: {ended:?}");
+        self.check_reload(self.instances[at].function);
     }
 
     /// Closes what an end that has ended for good sends to and, if it was the last of its group, what it received.

@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use super::restart::Restarts;
 use crate::config::{End, Function};
-use crate::control::InstanceId;
+use crate::control::{Generation, InstanceId};
 use crate::counters::{Counter, Counters};
 
 /// A function instance.
@@ -21,6 +21,8 @@ pub(super) struct Instance {
     /// The function's name, with the instance's number where there are several.
     pub(super) name: String,
     pub(super) phase: Phase,
+    /// The code that it runs, or was started with last. 0 before its first start.
+    pub(super) generation: Generation,
     pub(super) counters: Arc<Counters>,
     /// By which a host maps the counters. They go on over restarts.
     pub(super) counters_file: OwnedFd,
@@ -68,6 +70,7 @@ impl Instance {
             end: End::Function { function: at, replica },
             name,
             phase: Phase::Waiting { until: Instant::now() },
+            generation: 0,
             counters: Arc::new(counters),
             counters_file,
             restarts: Restarts::new(function.restart),
@@ -90,22 +93,29 @@ impl Instance {
     }
 }
 
-/// How long a call that was interrupted may go on before its host is killed.
+/// How long a call may go on after it was interrupted before its host is killed.
 const KILL_DELAY: Duration = Duration::from_secs(2);
 
-/// The watch over endless loops: a function that is busy and calls nothing makes no progress.
+/// The watch over endless loops: a function that is busy and neither sends nor returns makes no progress.
 #[derive(Debug, Default)]
-pub(super) struct Watch {
-    progress: u64,
-    since: Option<Instant>,
-    is_interrupted: bool,
+pub(super) enum Watch {
+    /// The function waits for messages or for space, or nobody has looked yet.
+    #[default]
+    Idle,
+    /// A call that has made this progress, and when that was first seen.
+    Busy { progress: u64, since: Instant },
+    /// A call whose host was asked to interrupt it, and when.
+    Interrupted { progress: u64, at: Instant },
 }
 
 /// What to do about a call.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Fine,
-    Interrupt,
+    /// Interrupt the call that has made this progress, then call [`Watch::interrupted`].
+    Interrupt {
+        call: u64,
+    },
     Kill,
 }
 
@@ -115,20 +125,27 @@ impl Watch {
         self.judge(counters.get(Counter::Busy) != 0, counters.get(Counter::Progress), limit, now)
     }
 
-    fn judge(&mut self, is_busy: bool, progress: u64, limit: Duration, now: Instant) -> Verdict {
-        if !is_busy || progress != self.progress || self.since.is_none() {
-            *self = Watch { progress, since: Some(now), is_interrupted: false };
-            return Verdict::Fine;
+    /// Notes that the host has been asked to interrupt a call.
+    pub(super) fn interrupted(&mut self, call: u64, at: Instant) {
+        *self = Watch::Interrupted { progress: call, at };
+    }
+
+    fn judge(&mut self, is_busy: bool, now_at: u64, limit: Duration, now: Instant) -> Verdict {
+        match *self {
+            _ if !is_busy => *self = Watch::Idle,
+            Watch::Busy { progress, since } if progress == now_at => {
+                if now.saturating_duration_since(since) > limit {
+                    return Verdict::Interrupt { call: progress };
+                }
+            }
+            Watch::Interrupted { progress, at } if progress == now_at => {
+                if now.saturating_duration_since(at) > KILL_DELAY {
+                    return Verdict::Kill;
+                }
+            }
+            _ => *self = Watch::Busy { progress: now_at, since: now },
         }
-        let elapsed = self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
-        if elapsed > limit.saturating_add(KILL_DELAY) {
-            Verdict::Kill
-        } else if elapsed > limit && !self.is_interrupted {
-            self.is_interrupted = true;
-            Verdict::Interrupt
-        } else {
-            Verdict::Fine
-        }
+        Verdict::Fine
     }
 }
 
@@ -136,20 +153,49 @@ impl Watch {
 mod tests {
     use super::*;
 
+    const LIMIT: Duration = Duration::from_secs(1);
+
     #[test]
     fn only_a_busy_call_without_progress_is_interrupted() {
-        let (mut watch, start, limit) = (Watch::default(), Instant::now(), Duration::from_secs(1));
-        let mut at = |is_busy, progress, seconds| {
-            watch.judge(is_busy, progress, limit, start + Duration::from_millis((seconds * 1000.0) as u64))
+        let (mut watch, start) = (Watch::default(), Instant::now());
+        let mut at = |is_busy, progress, ms| {
+            let now = start + Duration::from_millis(ms);
+            let verdict = watch.judge(is_busy, progress, LIMIT, now);
+            if let Verdict::Interrupt { call } = verdict {
+                watch.interrupted(call, now);
+            }
+            verdict
         };
-        assert_eq!(at(true, 1, 0.0), Verdict::Fine);
-        assert_eq!(at(true, 2, 2.0), Verdict::Fine, "it makes progress");
-        assert_eq!(at(true, 2, 2.5), Verdict::Fine);
-        assert_eq!(at(true, 2, 3.5), Verdict::Interrupt);
-        assert_eq!(at(true, 2, 3.6), Verdict::Fine, "once");
-        assert_eq!(at(true, 2, 5.5), Verdict::Kill);
-        assert_eq!(at(false, 2, 9.0), Verdict::Fine, "it waits");
-        assert_eq!(at(false, 2, 19.0), Verdict::Fine);
-        assert_eq!(at(true, 3, 19.1), Verdict::Fine);
+        assert_eq!(at(true, 1, 0), Verdict::Fine);
+        assert_eq!(at(true, 2, 2_000), Verdict::Fine, "it makes progress");
+        assert_eq!(at(true, 2, 2_500), Verdict::Fine);
+        assert_eq!(at(true, 2, 3_500), Verdict::Interrupt { call: 2 });
+        assert_eq!(at(true, 2, 3_600), Verdict::Fine, "once");
+        assert_eq!(at(true, 2, 5_600), Verdict::Kill);
+        assert_eq!(at(false, 2, 9_000), Verdict::Fine, "it waits");
+        assert_eq!(at(false, 2, 19_000), Verdict::Fine);
+        assert_eq!(at(true, 3, 19_100), Verdict::Fine);
+    }
+
+    /// The supervisor itself may have been kept from looking.
+    #[test]
+    fn a_call_has_its_time_after_the_interrupt_however_late_that_came() {
+        let (mut watch, start) = (Watch::default(), Instant::now());
+        let after = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(watch.judge(true, 1, LIMIT, start), Verdict::Fine);
+        assert_eq!(watch.judge(true, 1, LIMIT, after(30)), Verdict::Interrupt { call: 1 });
+        // To ask took five seconds.
+        watch.interrupted(1, after(35));
+        assert_eq!(watch.judge(true, 1, LIMIT, after(36)), Verdict::Fine);
+        assert_eq!(watch.judge(true, 1, LIMIT, after(38)), Verdict::Kill);
+    }
+
+    #[test]
+    fn the_call_after_an_interrupted_one_has_all_of_its_time() {
+        let (mut watch, start) = (Watch::default(), Instant::now());
+        watch.interrupted(1, start);
+        let after = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(watch.judge(true, 2, LIMIT, after(9)), Verdict::Fine);
+        assert_eq!(watch.judge(true, 2, LIMIT, after(11)), Verdict::Interrupt { call: 2 });
     }
 }

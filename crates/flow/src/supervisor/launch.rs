@@ -65,8 +65,9 @@ impl Supervisor {
         let (stdout, stderr) = (self.log(&name, false)?, self.log(&name, true)?);
         let instance = &mut self.instances[at];
         let start = start::request(instance, requested_at, &self.pipeline, &self.topology, &self.code);
-        let code = self.code.file(instance.function);
-        let mut descriptors = vec![code.as_fd(), instance.counters_file.as_fd(), stdout.as_fd(), stderr.as_fd()];
+        let code = self.code.current(instance.function);
+        instance.generation = code.generation;
+        let mut descriptors = vec![code.file.as_fd(), instance.counters_file.as_fd(), stdout.as_fd(), stderr.as_fd()];
         descriptors.extend(start::descriptors(instance.end, &self.topology, &self.fabric));
         instance.watch = instance::Watch::default();
         // An instance that was killed left its own.
@@ -79,7 +80,7 @@ impl Supervisor {
     }
 
     pub(super) fn spawn_host(&mut self, instances: usize, name: &str) -> Result<usize> {
-        let (host, stderr) = Host::spawn(&self.options.host_program, instances)?;
+        let (host, stderr) = Host::spawn(&self.host_program, instances)?;
         let number = self.next_host;
         self.next_host += 1;
         self.poll.add(&host, number as Token).context("cannot wait for a host")?;

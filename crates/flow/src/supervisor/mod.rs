@@ -43,10 +43,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use self::code::Code;
-use self::host::Host;
+use self::code::{Code, Compiled};
+use self::host::{Host, HostProgram};
 use self::instance::{Instance, Phase, Verdict};
 use self::poll::{MAILBOX, Poll, Token};
+use self::reload::{Answer, Reloads};
 use crate::config::{End, Pipeline, Topology};
 use crate::connector::{ConnectorEvent, Connectors};
 use crate::control::Request;
@@ -59,7 +60,11 @@ pub(crate) use self::poll::Mailbox;
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The program that is started as a host: it calls [`crate::host::serve`] when its first argument is
-    /// [`crate::host::ARGUMENT`].
+    /// [`crate::host::ARGUMENT`]. `/proc/self/exe` is the program that runs now.
+    ///
+    /// It is opened when the [`Supervisor`] is made, and hosts are started from the opened file: all of them are the same
+    /// program, whatever becomes of the file's name. A file that cannot be opened then is started by its name. It is a
+    /// binary: the interpreter of a script would find no name to open.
     pub host_program: PathBuf,
     /// How long a pipeline may take to work off what is under way once it is asked to drain; then it is stopped.
     pub drain_timeout: Duration,
@@ -89,7 +94,8 @@ impl Remote {
     }
 
     /// Replaces a function's code by what its module's file holds now, between two batches. The answer comes by the
-    /// callback: how many instances were asked to, or why none was.
+    /// callback, from the supervisor's thread: how many instances run the new code once all do, or why the old code goes on.
+    /// The callback is dropped if the pipeline ends before.
     pub fn reload(&self, function: &str, answer: impl FnOnce(Result<usize>) + Send + 'static) {
         self.0.send(Message::Reload(function.to_owned(), Box::new(answer)));
     }
@@ -98,7 +104,9 @@ impl Remote {
 /// Messages from other threads to the supervisor.
 pub(crate) enum Message {
     End,
-    Reload(String, Box<dyn FnOnce(Result<usize>) + Send>),
+    Reload(String, Answer),
+    /// The code of a function was compiled anew, or cannot be.
+    Compiled(usize, Result<Compiled>),
     Status(Sender<Status>),
     Connector(ConnectorEvent),
 }
@@ -136,7 +144,10 @@ pub struct Supervisor {
     topology: Topology,
     fabric: Fabric,
     code: Code,
+    /// Of each function.
+    reloads: Vec<Reloads>,
     options: Options,
+    host_program: HostProgram,
     poll: Poll<Message>,
     instances: Vec<Instance>,
     hosts: HashMap<usize, Host>,
@@ -197,14 +208,18 @@ impl Supervisor {
             }
         }
         let ages = topology.rings.iter().map(|_| survey::Ages::default()).collect();
+        let reloads = pipeline.functions.iter().map(|_| Reloads::default()).collect();
         let poll = Poll::new().context("cannot wait for events")?;
         let connectors = Connectors::new(&pipeline)?;
+        let host_program = HostProgram::open(&options.host_program);
         Ok(Supervisor {
             pipeline,
             topology,
             fabric,
             code,
+            reloads,
             options,
+            host_program,
             poll,
             instances,
             hosts: HashMap::new(),
@@ -289,7 +304,8 @@ impl Supervisor {
         match message {
             Message::End => self.end(),
             Message::Status(answer) => drop(answer.send(self.status())),
-            Message::Reload(function, answer) => answer(self.reload(&function)),
+            Message::Reload(function, answer) => self.reload(&function, answer),
+            Message::Compiled(function, result) => self.on_compiled(function, result),
             Message::Connector(event) => self.on_connector(event),
         }
     }
@@ -345,9 +361,10 @@ impl Supervisor {
         let limit = self.pipeline.functions[instance.function].limits.call;
         match instance.watch.look(&instance.counters, limit, now) {
             Verdict::Fine => {}
-            Verdict::Interrupt => {
-                let request = Request::Interrupt { instance: instance.id };
+            Verdict::Interrupt { call } => {
+                let request = Request::Interrupt { instance: instance.id, call };
                 let _ = self.hosts.get(&host).map(|host| host.send(&request, &[]));
+                instance.watch.interrupted(call, Instant::now());
             }
             Verdict::Kill => {
                 tracing::error!(function = instance.name, "it cannot be interrupted; its process is killed");

@@ -1,34 +1,216 @@
 //! Replacing a function's code while the pipeline runs.
+//!
+//! 1. A thread compiles what the module's file holds. The supervisor goes on meanwhile.
+//! 2. The new code is the candidate: instances that run are asked to take it between two batches, those that start
+//!    start with it.
+//! 3. Once every instance runs it, the reload is done. If it does not start in one of them, all go back to the code before.
+//!
+//! A function has one reload under way. Requests that come meanwhile wait, and are answered together by one more reload.
 
 use std::os::fd::AsFd;
+use std::thread;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow, ensure};
 
-use super::Supervisor;
-use crate::control::Request;
+use super::code::Compiled;
+use super::instance::{Ended, Phase};
+use super::{Message, Supervisor};
+use crate::control::{Generation, Request};
+
+/// Told how a reload ended: how many instances run the new code, or why they do not.
+pub(super) type Answer = Box<dyn FnOnce(Result<usize>) + Send>;
+
+/// The reloads of one function.
+#[derive(Default)]
+pub(super) struct Reloads {
+    /// Who asked for the one that is under way. None if there is none.
+    current: Option<Vec<Answer>>,
+    /// Who asked for another one since then.
+    next: Vec<Answer>,
+}
+
+/// How far instances are with a generation of their function's code.
+#[derive(Debug, PartialEq, Eq)]
+enum Progress {
+    /// Some do not run it yet.
+    Pending,
+    /// All that are left run it. How many took it.
+    Done(usize),
+    /// None is left, and none took it.
+    Gone,
+}
 
 impl Supervisor {
-    /// Replaces a function's code. Returns how many instances were asked to take the new one.
-    pub(super) fn reload(&mut self, name: &str) -> Result<usize> {
-        let known =
-            || self.pipeline.functions.iter().map(|function| function.name.as_str()).collect::<Vec<_>>().join(", ");
-        let at = self.pipeline.functions.iter().position(|function| function.name == name);
+    /// Begins to replace a function's code, or notes that it is to be done again after the reload that is under way.
+    pub(super) fn reload(&mut self, name: &str, answer: Answer) {
+        match self.reloadable(name) {
+            Err(error) => answer(Err(error)),
+            Ok(function) if self.reloads[function].current.is_some() => self.reloads[function].next.push(answer),
+            Ok(function) => self.begin_reload(function, vec![answer]),
+        }
+    }
+
+    /// The function of this name, if its code can be replaced.
+    fn reloadable(&self, name: &str) -> Result<usize> {
+        let functions = &self.pipeline.functions;
+        let known = || functions.iter().map(|function| function.name.as_str()).collect::<Vec<_>>().join(", ");
+        let at = functions.iter().position(|function| function.name == name);
         let at = at.with_context(|| format!("there is no function `{name}`; the pipeline has {}", known()))?;
-        anyhow::ensure!(
-            self.pipeline.functions[at].input.is_some() || self.pipeline.functions[at].stream.is_some(),
+        ensure!(
+            functions[at].input.is_some() || functions[at].stream.is_some(),
             "`{name}` receives nothing, so there is no moment between two batches; stop the pipeline and start it again"
         );
-        self.code.reload(&self.pipeline, at)?;
-        let mut asked = 0;
-        for instance in self.instances.iter().filter(|instance| instance.function == at) {
-            if let Some(host) = instance.host() {
-                let request = Request::Reload { instance: instance.id, abi: self.code.abi(at) };
-                if let Some(host) = self.hosts.get(&host) {
-                    host.send(&request, &[self.code.file(at).as_fd()])?;
-                    asked += 1;
-                }
+        Ok(at)
+    }
+
+    fn begin_reload(&mut self, function: usize, answers: Vec<Answer>) {
+        let compile = self.code.compilation(&self.pipeline.functions[function]);
+        let mailbox = self.poll.mailbox();
+        let run = move || mailbox.send(Message::Compiled(function, compile()));
+        self.reloads[function].current = Some(answers);
+        if let Err(error) = thread::Builder::new().name("compile".into()).spawn(run) {
+            self.end_reload(function, Err(anyhow!("cannot start a thread to compile the module: {error}")));
+        }
+    }
+
+    /// A compilation has ended.
+    pub(super) fn on_compiled(&mut self, function: usize, result: Result<Compiled>) {
+        match result {
+            Ok(compiled) => {
+                self.code.offer(function, compiled);
+                self.ask_to_reload(function);
+                self.check_reload(function);
+            }
+            Err(error) => self.end_reload(function, Err(error)),
+        }
+    }
+
+    /// Asks a function's instances to take the code that is current now. One that runs it already goes on.
+    fn ask_to_reload(&mut self, function: usize) {
+        let code = self.code.current(function);
+        let mut lost = Vec::new();
+        for instance in self.instances.iter().filter(|instance| instance.function == function) {
+            let Some(number) = instance.host() else { continue };
+            let Some(host) = self.hosts.get(&number) else { continue };
+            let request = Request::Reload { instance: instance.id, generation: code.generation, abi: code.abi };
+            if host.send(&request, &[code.file.as_fd()]).is_err() {
+                lost.push(number);
             }
         }
-        Ok(asked)
+        for host in lost {
+            self.end_host(host, "it could not be asked to take new code");
+        }
+    }
+
+    /// An instance has taken, or refused, a generation of its code.
+    pub(super) fn on_reloaded(&mut self, at: usize, generation: Generation, error: Option<String>) {
+        let function = self.instances[at].function;
+        match error {
+            None if self.instances[at].generation == generation => {}
+            None => {
+                self.instances[at].generation = generation;
+                tracing::info!(function = self.instances[at].name, "reloaded");
+            }
+            Some(reason) if self.code.candidate(function) == Some(generation) => self.reject_reload(at, &reason),
+            Some(reason) => {
+                tracing::error!(
+                    function = self.instances[at].name,
+                    "it does not take the code before either: {reason}"
+                );
+            }
+        }
+        self.check_reload(function);
+    }
+
+    /// The new code does not start in an instance: all go back to the code before.
+    pub(super) fn reject_reload(&mut self, at: usize, reason: &str) {
+        let (function, name) = (self.instances[at].function, self.instances[at].name.clone());
+        tracing::error!(function = name, "the new code does not start, the old goes on: {reason}");
+        self.code.reject(function);
+        self.ask_to_reload(function);
+        let reason = format!("the new code does not start in `{name}`, and the old code goes on: {reason}");
+        self.end_reload(function, Err(anyhow!(reason)));
+    }
+
+    /// Whether an instance ended as it started for the first time with code that is being tried.
+    pub(super) fn is_trying(&self, at: usize) -> bool {
+        let instance = &self.instances[at];
+        let is_starting = matches!(instance.phase, Phase::Starting { .. });
+        is_starting && self.code.candidate(instance.function) == Some(instance.generation)
+    }
+
+    /// Ends a function's reload if all of its instances run the new code, or none is left.
+    pub(super) fn check_reload(&mut self, function: usize) {
+        let Some(candidate) = self.code.candidate(function) else { return };
+        let instances = self.instances.iter().filter(|instance| instance.function == function);
+        match progress(candidate, instances.map(|instance| (instance.phase, instance.generation))) {
+            Progress::Pending => {}
+            Progress::Done(count) => {
+                self.code.accept(function);
+                self.end_reload(function, Ok(count));
+            }
+            Progress::Gone => {
+                self.code.reject(function);
+                let name = &self.pipeline.functions[function].name;
+                let error = anyhow!("`{name}` has ended, and did not take the new code");
+                self.end_reload(function, Err(error));
+            }
+        }
+    }
+
+    /// Answers whoever asked, and begins the reload that was asked for meanwhile.
+    fn end_reload(&mut self, function: usize, result: Result<usize>) {
+        let reloads = &mut self.reloads[function];
+        for answer in reloads.current.take().into_iter().flatten() {
+            answer(match &result {
+                Ok(count) => Ok(*count),
+                Err(error) => Err(anyhow!("{error:#}")),
+            });
+        }
+        let next = std::mem::take(&mut self.reloads[function].next);
+        if !next.is_empty() {
+            self.begin_reload(function, next);
+        }
+    }
+}
+
+fn progress(candidate: Generation, instances: impl Iterator<Item = (Phase, Generation)>) -> Progress {
+    let mut count = 0;
+    for (phase, generation) in instances {
+        match phase {
+            Phase::Ended(Ended::Failed) => {}
+            Phase::Running { .. } | Phase::Ended(_) if generation == candidate => count += 1,
+            Phase::Ended(_) => {}
+            Phase::Waiting { .. } | Phase::Starting { .. } | Phase::Running { .. } => return Progress::Pending,
+        }
+    }
+    if count > 0 { Progress::Done(count) } else { Progress::Gone }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn a_reload_is_done_once_every_instance_that_is_left_runs_its_generation() {
+        let (running, starting) = (Phase::Running { host: 0 }, Phase::Starting { host: 0 });
+        let waiting = Phase::Waiting { until: Instant::now() };
+        let (finished, failed) = (Phase::Ended(Ended::Finished), Phase::Ended(Ended::Failed));
+        let check = |instances: &[(Phase, Generation)], expected: Progress| {
+            assert_eq!(progress(7, instances.iter().copied()), expected, "{instances:?}");
+        };
+        check(&[(running, 7), (running, 7)], Progress::Done(2));
+        check(&[(running, 7), (running, 6)], Progress::Pending);
+        // One that has become ready with older code proves nothing of this generation, nor does a newer one.
+        check(&[(running, 6)], Progress::Pending);
+        check(&[(running, 8)], Progress::Pending);
+        check(&[(starting, 7)], Progress::Pending);
+        check(&[(running, 7), (waiting, 7)], Progress::Pending);
+        check(&[(running, 7), (failed, 6)], Progress::Done(1));
+        check(&[(running, 7), (finished, 6)], Progress::Done(1));
+        check(&[(finished, 7)], Progress::Done(1));
+        check(&[(failed, 7), (finished, 6)], Progress::Gone);
     }
 }

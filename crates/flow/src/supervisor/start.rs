@@ -22,10 +22,12 @@ pub(super) fn request(
     let function = &pipeline.functions[instance.function];
     let input = input(instance.end, pipeline, topology);
     let ends = Ends::of(topology, instance.end);
+    let code = code.current(instance.function);
     Start {
         instance: instance.id,
         name: instance.name.clone(),
-        abi: code.abi(instance.function),
+        abi: code.abi,
+        generation: code.generation,
         requested_at,
         grants: grants(function),
         wait: wait(function.wait),

@@ -11,9 +11,9 @@ use crate::{print, print_json};
 /// Runs `flow reload`.
 pub(crate) fn reload(args: &FlowReload) -> Result<Exit> {
     let running = find(args.pipeline.as_deref())?;
-    let instances = running.reload(&args.function)?;
-    let plural = if instances == 1 { "" } else { "s" };
-    print(&format!("`{}` of `{}`: {instances} instance{plural} take the new code\n", args.function, running.name))?;
+    let instances = running.reload(&args.function, args.timeout)?;
+    let run = if instances == 1 { "instance runs" } else { "instances run" };
+    print(&format!("`{}` of `{}`: {instances} {run} the new code\n", args.function, running.name))?;
     Ok(Exit::Fine)
 }
 

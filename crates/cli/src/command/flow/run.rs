@@ -31,10 +31,7 @@ pub(crate) fn run(args: &FlowRun) -> Result<Exit> {
         tell(&diagnostic.to_string());
     }
     let Some(pipeline) = checked.pipeline else { return Ok(Exit::Usage) };
-    let options = Options {
-        host_program: std::env::current_exe().context("cannot find this program, to start it as a host")?,
-        drain_timeout: args.drain_timeout,
-    };
+    let options = Options { host_program: PathBuf::from("/proc/self/exe"), drain_timeout: args.drain_timeout };
     let name = pipeline.name.clone();
     let modules = watched(&pipeline);
     let supervisor = Supervisor::new(pipeline, options)?;
@@ -106,7 +103,7 @@ fn watch(modules: Vec<(String, PathBuf)>, remote: &Remote) {
                 known[at] = now;
                 let name = function.clone();
                 remote.reload(function, move |result| match result {
-                    Ok(_) => tracing::info!(function = name, "its module has changed"),
+                    Ok(_) => tracing::info!(function = name, "it runs the changed module"),
                     Err(error) => tracing::error!(function = name, "the changed module cannot be used: {error:#}"),
                 });
             }
