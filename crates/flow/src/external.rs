@@ -5,9 +5,16 @@
 //! give an [`ExternalEnd`]: descriptors, and a text that says what they are. They travel to another
 //! process as any others do. There, or in this one, they become a [`Sender`] or a [`Receiver`].
 //!
-//! A source ends when its sender [closes](Sender::close) it, a sink when everything that feeds it
-//! has ended and was received. [`Remote::end`] ends both: a sender then gets
-//! [`PublishError::Closed`], and what it sends meanwhile may be lost.
+//! Each end is given away once. It ends when its [`Sender`] or [`Receiver`] is dropped, and a sink
+//! also when everything that feeds it has ended and was received. [`Remote::end`] ends both: a sender
+//! then gets [`PublishError::Closed`], and what it sends meanwhile may be lost. A receiver that is
+//! present then keeps what it has claimed, and gets what is left.
+//!
+//! An end whose process dies has failed, which the pipeline reports. The messages that a dead
+//! receiver had claimed return to its queue, or are lost and counted, as the topic's `delivery` says;
+//! the other readers of the queue go on, and if there is none the pipeline stops. The supervisor
+//! notices a death when the last copy of the end's descriptors is closed: whoever sends them to
+//! another process drops its own [`ExternalEnd`].
 //!
 //! [`SourceKind::External`]: crate::config::SourceKind::External
 //! [`SinkKind::External`]: crate::config::SinkKind::External
@@ -15,18 +22,22 @@
 //! [`Supervisor::external_sink`]: crate::Supervisor::external_sink
 //! [`Remote::end`]: crate::Remote::end
 
+mod lease;
+
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use estafette_ipc::WaitMode;
-use estafette_ipc::group::{Claim, ClaimError, Interrupt, Member, PublishError};
+use estafette_ipc::group::{Claim, ClaimError, Interrupt, Member, PublishError, Publisher};
 use serde::{Deserialize, Serialize};
 
 use crate::control::{Input, Output as OutputPlan, Overflow};
 use crate::counters::Counters;
 use crate::function::{Output, SendError, Sent};
 use crate::host::Descriptors;
+
+pub(crate) use self::lease::{Holder, Lease, LeaseWatch};
 
 /// What the descriptors of an end are.
 #[derive(Debug, Serialize, Deserialize)]
@@ -39,11 +50,13 @@ pub(crate) struct Plan {
 #[derive(Debug)]
 pub struct ExternalEnd {
     plan: Plan,
+    /// The lease, then the bells and rings.
     descriptors: Vec<OwnedFd>,
 }
 
 impl ExternalEnd {
-    pub(crate) fn new(plan: Plan, descriptors: Vec<OwnedFd>) -> ExternalEnd {
+    pub(crate) fn new(plan: Plan, lease: Lease, rings: Vec<OwnedFd>) -> ExternalEnd {
+        let descriptors = std::iter::once(lease.into()).chain(rings).collect();
         ExternalEnd { plan, descriptors }
     }
 
@@ -78,9 +91,10 @@ impl ExternalEnd {
     /// If the descriptors do not fit the description, or cannot be mapped.
     pub fn sender(self, wait: WaitMode) -> Result<Sender> {
         let (mut descriptors, interrupt) = (Descriptors::new(self.descriptors), Interrupt::new());
+        let lease = descriptors.next()?.into();
         let outputs = self.plan.outputs.iter().map(|output| descriptors.output(output, wait, &interrupt));
         let outputs = outputs.collect::<Result<Vec<_>>>()?;
-        Ok(Sender { outputs, counters: Counters::create()?.0, scratch: Vec::new(), _interrupt: interrupt })
+        Ok(Sender { outputs, counters: Counters::create()?.0, scratch: Vec::new(), lease, _interrupt: interrupt })
     }
 
     /// Opens a sink's end. `wait` says how it waits for messages.
@@ -90,19 +104,22 @@ impl ExternalEnd {
     /// If it is no sink's end, or the descriptors do not fit the description, or cannot be mapped.
     pub fn receiver(self, wait: WaitMode) -> Result<Receiver> {
         let input = self.plan.input.context("this end only sends")?;
-        let interrupt = Interrupt::new();
-        let member = Descriptors::new(self.descriptors).member(&input, wait, &interrupt)?;
-        Ok(Receiver { member, _interrupt: interrupt })
+        let (mut descriptors, interrupt) = (Descriptors::new(self.descriptors), Interrupt::new());
+        let lease = descriptors.next()?.into();
+        let member = descriptors.member(&input, wait, &interrupt)?;
+        Ok(Receiver { member, lease, _interrupt: interrupt })
     }
 }
 
 /// The end of a source, which sends into the pipeline. Blocks while a topic is full whose policy is
-/// to block.
+/// to block. Dropping it ends the source: no message follows. If the thread panics meanwhile, the
+/// source has failed.
 pub struct Sender {
     outputs: Vec<Output>,
     counters: Counters,
     /// A message that is sent to several groups is made here.
     scratch: Vec<u8>,
+    lease: Lease,
     _interrupt: Arc<Interrupt>,
 }
 
@@ -112,7 +129,8 @@ impl Sender {
     /// # Errors
     ///
     /// [`PublishError::TooLong`] for a message that exceeds a topic's `max_message`, and
-    /// [`PublishError::Closed`] once nobody reads any of them, or the pipeline is ending.
+    /// [`PublishError::Closed`] if nobody reads any of them any more, or the pipeline is ending: at
+    /// the latest when a topic has no space left.
     pub fn send(&mut self, message: &[u8]) -> Result<(), PublishError> {
         for output in &mut self.outputs {
             send(output, &self.counters, message)?;
@@ -146,10 +164,16 @@ impl Sender {
         sent
     }
 
-    /// Ends the source: no message follows. A sender that is dropped does not: another may go on.
-    pub fn close(self) {
-        for publisher in self.outputs.into_iter().flat_map(|output| output.groups) {
-            publisher.close();
+    /// Ends the source, as dropping the sender does.
+    pub fn close(self) {}
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let outputs = std::mem::take(&mut self.outputs);
+            outputs.into_iter().flat_map(|output| output.groups).for_each(Publisher::close);
+            self.lease.close();
         }
     }
 }
@@ -171,10 +195,13 @@ impl std::fmt::Debug for Sender {
     }
 }
 
-/// The end of a sink, which receives from the pipeline.
+/// The end of a sink, which receives from the pipeline. Dropping it ends the sink: what it has not
+/// acknowledged is treated as if its process had died. If the thread panics meanwhile, the sink has
+/// failed.
 #[derive(Debug)]
 pub struct Receiver {
     member: Member,
+    lease: Lease,
     _interrupt: Arc<Interrupt>,
 }
 
@@ -206,6 +233,18 @@ impl Receiver {
                 Err(ClaimError::Closed) => return Ok(()),
                 Err(error) => return Err(error),
             }
+        }
+    }
+
+    /// Ends the sink, as dropping the receiver does.
+    pub fn close(self) {}
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        // The member is still mapped, but nothing uses it any more.
+        if !std::thread::panicking() {
+            self.lease.close();
         }
     }
 }

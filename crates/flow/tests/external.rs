@@ -1,36 +1,53 @@
 //! Ends of a pipeline that the embedding program holds.
 
 use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use estafette_flow::config::{Input, Pipeline, Queue, Sink, SinkKind, Source, SourceKind, Topic};
-use estafette_flow::external::ExternalEnd;
+use estafette_flow::config::{Delivery, Input, Pipeline, Queue, Sink, SinkKind, Source, SourceKind, Topic};
+use estafette_flow::external::{ExternalEnd, Sender};
 use estafette_flow::{Ended, Options, Supervisor};
 use estafette_ipc::WaitMode;
-use estafette_ipc::group::PublishError;
+use estafette_ipc::fd_passing::{recv_fds, send_fds};
+use estafette_ipc::group::{ClaimError, PublishError};
 
-/// A source, a topic, and a sink for each queue.
-fn pipeline(queues: &[&str]) -> Pipeline {
+/// A source, a topic, and sinks, each with its name and its queue.
+fn pipeline(sinks: &[(&str, &str)], delivery: Delivery) -> Pipeline {
     let source = Source { name: "in".into(), kind: SourceKind::External, output: vec!["topic".into()] };
-    let sinks = queues.iter().map(|queue| Sink {
-        name: (*queue).into(),
+    let sinks = sinks.iter().map(|(name, queue)| Sink {
+        name: (*name).into(),
         input: Input { topic: "topic".into(), queue: Queue::Named((*queue).into()) },
         kind: SinkKind::External,
     });
+    let topic = Topic { max_message: 1000, delivery, ..Topic::default() };
     Pipeline {
         name: "external".into(),
         sources: vec![source],
         sinks: sinks.collect(),
-        topics: BTreeMap::from([("topic".into(), Topic { max_message: 1000, ..Topic::default() })]),
+        topics: BTreeMap::from([("topic".into(), topic)]),
         ..Pipeline::default()
     }
 }
 
-fn supervisor(queues: &[&str]) -> Supervisor {
-    // There is no function, so nothing is started.
+/// The supervisor of a pipeline without functions, so that it starts no process.
+fn supervise(pipeline: Pipeline) -> Supervisor {
     let options = Options { host_program: "/nowhere".into(), drain_timeout: Duration::from_secs(10) };
-    Supervisor::new(pipeline(queues), options).unwrap()
+    Supervisor::new(pipeline, options).unwrap()
+}
+
+/// A pipeline with a sink for each queue, of the queue's name.
+fn supervisor(queues: &[&str]) -> Supervisor {
+    let sinks: Vec<_> = queues.iter().map(|queue| (*queue, *queue)).collect();
+    supervise(pipeline(&sinks, Delivery::AtMostOnce))
+}
+
+/// A pipeline with two sinks that compete.
+fn competing(delivery: Delivery) -> Supervisor {
+    supervise(pipeline(&[("one", "work"), ("two", "work")], delivery))
 }
 
 /// As if it came from another process.
@@ -42,7 +59,7 @@ fn sent(end: &ExternalEnd) -> ExternalEnd {
 #[test]
 fn every_queue_gets_every_message_until_the_sender_closes() {
     for queues in [&["one"][..], &["one", "two"]] {
-        let supervisor = supervisor(queues);
+        let mut supervisor = supervisor(queues);
         let source = sent(&supervisor.external_source("in").unwrap());
         let sinks = queues.iter().map(|queue| sent(&supervisor.external_sink(queue).unwrap()));
         let receivers: Vec<_> = sinks
@@ -74,7 +91,7 @@ fn every_queue_gets_every_message_until_the_sender_closes() {
 
 #[test]
 fn the_pipeline_ends_when_it_is_asked_to() {
-    let supervisor = supervisor(&["one"]);
+    let mut supervisor = supervisor(&["one"]);
     let mut receiver = supervisor.external_sink("one").unwrap().receiver(WaitMode::Block).unwrap();
     let receiving = thread::spawn(move || receiver.for_each(|_| {}));
     let remote = supervisor.remote();
@@ -85,10 +102,192 @@ fn the_pipeline_ends_when_it_is_asked_to() {
 }
 
 #[test]
-fn only_external_ends_are_given_away() {
-    let supervisor = supervisor(&["one"]);
+fn only_external_ends_are_given_away_and_once() {
+    let mut supervisor = supervisor(&["one"]);
     assert!(supervisor.external_source("one").unwrap_err().to_string().contains("no external source"));
     assert!(supervisor.external_sink("in").is_err());
     assert!(supervisor.external_source("in").unwrap().receiver(WaitMode::Block).is_err());
+    let again = supervisor.external_source("in").unwrap_err().to_string();
+    assert!(again.contains("`in` was given away before"), "{again}");
     assert!(ExternalEnd::from_parts("{}", Vec::new()).is_err());
+}
+
+#[test]
+fn a_sink_that_is_closed_early_ends_the_pipeline() {
+    let mut supervisor = supervisor(&["one"]);
+    let mut sender = supervisor.external_source("in").unwrap().sender(WaitMode::Block).unwrap();
+    let mut receiver = supervisor.external_sink("one").unwrap().receiver(WaitMode::Block).unwrap();
+    let running = thread::spawn(move || supervisor.run().unwrap());
+    sender.send(b"enough").unwrap();
+    receiver.claim(1000, 1).unwrap().ack();
+    sender.send(b"too much").unwrap();
+    receiver.close();
+    let summary = running.join().unwrap();
+    assert_eq!((summary.failures, summary.ended), (Vec::new(), Ended::Drained));
+    assert_eq!(send_until_refused(&mut sender), PublishError::Closed);
+}
+
+#[test]
+fn a_receiver_that_is_present_when_the_pipeline_stops_keeps_what_it_claimed() {
+    for delivery in [Delivery::AtLeastOnce, Delivery::AtMostOnce] {
+        let mut supervisor = supervise(pipeline(&[("one", "one")], delivery));
+        let mut sender = supervisor.external_source("in").unwrap().sender(WaitMode::Block).unwrap();
+        let mut receiver = supervisor.external_sink("one").unwrap().receiver(WaitMode::Block).unwrap();
+        (0..3u8).for_each(|number| sender.send(&[number]).unwrap());
+        let claim = receiver.claim(1000, 1).unwrap();
+        let remote = supervisor.remote();
+        let running = thread::spawn(move || supervisor.run().unwrap());
+        remote.end();
+        remote.end();
+        let summary = running.join().unwrap();
+        assert_eq!((summary.ended, summary.discarded), (Ended::Stopped, 0));
+        assert!(claim.messages().map(|message| message.data).eq([[0]]));
+        claim.ack();
+        let mut rest = Vec::new();
+        receiver.for_each(|message| rest.extend_from_slice(message)).unwrap();
+        assert_eq!(rest, [1, 2], "each once");
+    }
+}
+
+/// Sends until it is refused: a sender learns that its topic is closed when there is no space left.
+fn send_until_refused(sender: &mut Sender) -> PublishError {
+    let refused = (0..Topic::CAPACITY / 1000 + 1).find_map(|_| sender.send(&[0; 1000]).err());
+    refused.expect("a closed topic takes no more than its capacity")
+}
+
+/// The environment variable that makes this program a holder of an end: what the end is.
+const END: &str = "ESTAFETTE_FLOW_TEST_END";
+
+/// Another process with an end of the pipeline, which claims what it is told to.
+struct Holder {
+    child: Child,
+    socket: UnixStream,
+}
+
+impl Holder {
+    /// Gives the end away.
+    fn start(end: ExternalEnd) -> Holder {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["holder", "--exact", "--nocapture", "--test-threads=1"])
+            .env(END, end.description().unwrap())
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        send_fds(&ours, &end.descriptors()).unwrap();
+        Holder { child, socket: ours }
+    }
+
+    /// Returns once it has done what it does.
+    fn await_done(&mut self) {
+        self.socket.read_exact(&mut [0]).unwrap();
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What a process of [`Holder`] does: claims two messages or sends one, and hangs.
+#[test]
+fn holder() {
+    let Ok(description) = std::env::var(END) else { return };
+    let mut socket = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().unwrap());
+    let end = ExternalEnd::from_parts(&description, recv_fds(&socket).unwrap()).unwrap();
+    let is_sink = description.contains(r#""member""#);
+    let mut receiver = None;
+    let mut sender = None;
+    if is_sink {
+        let claim = receiver.insert(end.receiver(WaitMode::Block).unwrap()).claim(1000, 2).unwrap();
+        assert_eq!(claim.count(), 2);
+    } else {
+        sender.insert(end.sender(WaitMode::Block).unwrap()).send(b"half of it").unwrap();
+    }
+    socket.write_all(b"d").unwrap();
+    // Until it is killed, or whoever started it is gone.
+    let _ = socket.read(&mut [0]);
+    std::process::abort();
+}
+
+/// Sends four messages, of which a process claims two and is killed. Returns the messages that the
+/// other receiver gets with their attempts, and the summary.
+fn kill_a_receiver(delivery: Delivery) -> (Vec<(u8, u8)>, estafette_flow::Summary) {
+    let mut supervisor = competing(delivery);
+    let mut sender = supervisor.external_source("in").unwrap().sender(WaitMode::Block).unwrap();
+    let mut receiver = supervisor.external_sink("two").unwrap().receiver(WaitMode::Block).unwrap();
+    (0..4u8).for_each(|number| sender.send(&[number]).unwrap());
+    sender.close();
+    let mut holder = Holder::start(supervisor.external_sink("one").unwrap());
+    holder.await_done();
+    let running = thread::spawn(move || supervisor.run().unwrap());
+    holder.kill();
+    let mut messages = Vec::new();
+    loop {
+        // Waits for what the other has claimed, until it is acknowledged, returned or discarded.
+        match receiver.claim(1000, 1) {
+            Ok(claim) => {
+                messages.extend(claim.messages().map(|message| (message.data[0], message.attempts)));
+                claim.ack();
+            }
+            Err(ClaimError::Closed) => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    messages.sort_unstable();
+    (messages, running.join().unwrap())
+}
+
+#[test]
+fn what_a_killed_receiver_had_claimed_returns_to_its_queue() {
+    let (messages, summary) = kill_a_receiver(Delivery::AtLeastOnce);
+    assert_eq!(messages, [(0, 1), (1, 1), (2, 0), (3, 0)]);
+    assert_eq!((summary.ended, summary.discarded), (Ended::Finished, 0));
+    assert_eq!(summary.failures.len(), 1, "{:?}", summary.failures);
+    assert!(summary.failures[0].starts_with("`one` failed: the process"), "{:?}", summary.failures);
+}
+
+#[test]
+fn what_a_killed_receiver_had_claimed_is_counted_as_lost() {
+    let (messages, summary) = kill_a_receiver(Delivery::AtMostOnce);
+    assert_eq!(messages, [(2, 0), (3, 0)]);
+    assert_eq!((summary.ended, summary.discarded), (Ended::Finished, 2));
+    assert_eq!(summary.failures.len(), 1, "{:?}", summary.failures);
+}
+
+#[test]
+fn a_pipeline_stops_when_the_only_receiver_of_a_queue_is_killed() {
+    let mut supervisor = supervisor(&["one"]);
+    let mut sender = supervisor.external_source("in").unwrap().sender(WaitMode::Block).unwrap();
+    (0..2u8).for_each(|number| sender.send(&[number]).unwrap());
+    let mut holder = Holder::start(supervisor.external_sink("one").unwrap());
+    holder.await_done();
+    let running = thread::spawn(move || supervisor.run().unwrap());
+    holder.kill();
+    let summary = running.join().unwrap();
+    assert_eq!((summary.ended, summary.discarded, summary.failures.len()), (Ended::Stopped, 2, 1));
+    assert_eq!(send_until_refused(&mut sender), PublishError::Closed);
+}
+
+#[test]
+fn what_a_killed_sender_had_sent_is_received_and_its_death_reported() {
+    let mut supervisor = supervisor(&["one"]);
+    let mut receiver = supervisor.external_sink("one").unwrap().receiver(WaitMode::Block).unwrap();
+    let mut holder = Holder::start(supervisor.external_source("in").unwrap());
+    holder.await_done();
+    let running = thread::spawn(move || supervisor.run().unwrap());
+    holder.kill();
+    let mut messages = Vec::new();
+    receiver.for_each(|message| messages.push(message.to_vec())).unwrap();
+    assert_eq!(messages, [b"half of it"]);
+    let summary = running.join().unwrap();
+    assert_eq!((summary.ended, summary.failures.len()), (Ended::Finished, 1));
 }

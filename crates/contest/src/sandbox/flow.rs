@@ -124,7 +124,7 @@ impl Mechanism for &'static Flow {
         let module = meet.dir().join("function.wat");
         fs::write(&module, self.guest).context("writing the function")?;
         let options = Options { host_program: current_exe()?, drain_timeout: Duration::ZERO };
-        let supervisor = Supervisor::new(pipeline(case, module, self.isolation)?, options)?;
+        let mut supervisor = Supervisor::new(pipeline(case, module, self.isolation)?, options)?;
         offer(meet, "in", &supervisor.external_source("in")?)?;
         offer(meet, "out", &supervisor.external_sink("out")?)?;
         let remote = supervisor.remote();
@@ -206,7 +206,8 @@ fn offer(meet: &mut Rendezvous, name: &str, end: &ExternalEnd) -> Result<()> {
 }
 
 fn want(meet: &mut Rendezvous, name: &str) -> Result<ExternalEnd> {
-    let descriptors: [OwnedFd; 2] = meet.want_descriptors(name)?;
+    // The lease, a ring and its bell.
+    let descriptors: [OwnedFd; 3] = meet.want_descriptors(name)?;
     ExternalEnd::from_parts(&meet.want(&described(name))?, descriptors.into())
 }
 

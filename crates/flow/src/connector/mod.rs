@@ -20,7 +20,7 @@ mod timer;
 mod websocket;
 
 use std::sync::Arc;
-use std::thread;
+use std::{io, thread};
 
 use anyhow::{Context, Result, bail};
 
@@ -29,6 +29,7 @@ use self::outlet::{Outlet, Stop};
 use self::ring_watch::RingWatch;
 use crate::config::{End, Function, Pipeline, Sink, SinkKind, Source, SourceKind, Stream, Topology};
 use crate::counters::{Counter, Counters};
+use crate::external::{Holder, Lease, LeaseWatch};
 use crate::status::ConnectorStatus;
 use crate::supervisor::{Fabric, Mailbox, Message};
 
@@ -51,7 +52,23 @@ struct Connector {
     /// For a stream: nothing new is to come in, while answers still go out.
     drain: Option<Arc<Stop>>,
     counters: Arc<Counters>,
+    /// For an external end.
+    external: Option<External>,
     is_ended: bool,
+}
+
+/// Whether somebody holds an external end.
+struct External {
+    /// Until the end is given away.
+    lease: Option<Lease>,
+    watch: Arc<LeaseWatch>,
+}
+
+impl External {
+    fn new() -> io::Result<External> {
+        let (lease, watch) = Lease::new()?;
+        Ok(External { lease: Some(lease), watch: Arc::new(watch) })
+    }
 }
 
 impl Connectors {
@@ -69,7 +86,8 @@ impl Connectors {
             let counters = Arc::new(Counters::create()?.0);
             let drain = matches!(end, End::Stream(_)).then(Stop::new).transpose()?.map(Arc::new);
             let stop = Arc::new(Stop::new()?);
-            Ok(Connector { end, name: name.clone(), stop, drain, counters, is_ended: false })
+            let external = is_external(end, pipeline).then(External::new).transpose()?;
+            Ok(Connector { end, name: name.clone(), stop, drain, counters, external, is_ended: false })
         };
         Ok(Connectors { all: sources.chain(sinks).chain(streams).map(connector).collect::<Result<_>>()? })
     }
@@ -99,6 +117,18 @@ impl Connectors {
             thread::Builder::new().name(name).spawn(run).context("cannot start a thread")?;
         }
         Ok(())
+    }
+
+    /// The lease of an external end, for whoever holds the end from now on. None if it was given away
+    /// before.
+    pub(crate) fn take_lease(&mut self, end: End) -> Option<Lease> {
+        self.all.iter_mut().find(|connector| connector.end == end)?.external.as_mut()?.lease.take()
+    }
+
+    /// Whether somebody outside of the supervisor holds this end, and has not closed it.
+    pub(crate) fn is_held(&self, end: End) -> bool {
+        let external = self.all.iter().filter(|connector| connector.end == end).find_map(|it| it.external.as_ref());
+        external.is_some_and(|external| external.watch.holder() == Holder::Present)
     }
 
     /// Takes notice of an end. Returns what failed, if it was not asked to stop.
@@ -162,11 +192,11 @@ impl Connector {
     fn work(&self, pipeline: &Pipeline, topology: &Topology, fabric: &Fabric) -> Result<Work> {
         let inlet = || Inlet::open(self.end, pipeline, topology, fabric, &self.stop, &self.counters);
         let outlet = |stop| Outlet::open(self.end, pipeline, topology, fabric, stop, &self.counters);
+        if let Some(external) = &self.external {
+            let watch = RingWatch::open(self.end, &external.watch, topology, fabric, &self.stop, &self.counters)?;
+            return Ok(Box::new(move || watch.run()));
+        }
         match self.end {
-            end if is_external(end, pipeline) => {
-                let watch = RingWatch::open(end, topology, fabric, &self.stop, &self.counters)?;
-                Ok(Box::new(move || watch.run()))
-            }
             End::Source(at) => source(&pipeline.sources[at], outlet(&self.stop)?),
             End::Sink(at) => sink(&pipeline.sinks[at], inlet()?, &self.stop),
             End::Stream(at) => {

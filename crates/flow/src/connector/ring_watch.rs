@@ -4,20 +4,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use estafette_ipc::group::{Counters as RingCounters, RingControl};
 
 use super::outlet::{Stop, Waited};
 use crate::config::{End, Topology};
 use crate::counters::{Counter, Counters};
+use crate::external::{Holder, LeaseWatch};
 use crate::supervisor::Fabric;
 
 /// How often the rings are looked at.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A watch over the rings of an end.
+/// A watch over the rings of an end, and whoever holds it.
 pub(super) struct RingWatch {
     end: End,
+    lease: Arc<LeaseWatch>,
     rings: Vec<RingControl>,
     stop: Arc<Stop>,
     counters: Arc<Counters>,
@@ -26,6 +28,7 @@ pub(super) struct RingWatch {
 impl RingWatch {
     pub(super) fn open(
         end: End,
+        lease: &Arc<LeaseWatch>,
         topology: &Topology,
         fabric: &Fabric,
         stop: &Arc<Stop>,
@@ -37,19 +40,31 @@ impl RingWatch {
         };
         let control = |ring| RingControl::open(fabric.ring(ring), fabric.bell(topology.rings[ring].group));
         let rings = rings.into_iter().map(control).collect::<Result<_, _>>()?;
-        Ok(RingWatch { end, rings, stop: Arc::clone(stop), counters: Arc::clone(counters) })
+        let lease = Arc::clone(lease);
+        Ok(RingWatch { end, lease, rings, stop: Arc::clone(stop), counters: Arc::clone(counters) })
     }
 
     /// Waits until the end has ended: a source once all of its rings are closed, a sink once they
-    /// are drained as well. Either may be asked to stop before.
+    /// are drained as well; either when it is asked to stop, or its holder closes it.
+    ///
+    /// # Errors
+    ///
+    /// If the holder is gone and has not closed it.
     pub(super) fn run(&self) -> Result<()> {
         let is_source = matches!(self.end, End::Source(_));
         loop {
-            let waited = self.stop.wait(None, Some(LOOK))?;
+            let waited = self.stop.wait(Some(&self.lease), Some(LOOK))?;
+            // First the holder: what it did before it went is seen in the rings.
+            let holder = self.lease.holder();
             let is_ended = self.rings.iter().all(|ring| ring.is_closed() && (is_source || ring.is_drained()));
             self.count(is_source);
             if is_ended || waited == Waited::Stopped {
                 return Ok(());
+            }
+            match holder {
+                Holder::Present => {}
+                Holder::Closed => return Ok(()),
+                Holder::Dead => bail!("the process that held it is gone and did not close it"),
             }
         }
     }

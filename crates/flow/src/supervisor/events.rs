@@ -133,10 +133,13 @@ impl Supervisor {
         }
     }
 
-    /// Takes back what an end had claimed. Returns how many messages were lost.
+    /// Takes back what an end had claimed, unless somebody outside of the pipeline still works on it.
+    /// Returns how many messages were lost.
     pub(super) fn recover_end(&mut self, end: End) -> u64 {
         let mut discarded = 0;
-        if let Some(place) = self.topology.membership(end) {
+        if let Some(place) = self.topology.membership(end)
+            && !self.connectors.is_held(end)
+        {
             let feed = self.topology.groups[place.group].feed;
             let delivery = self.topology.policies(&self.pipeline, feed).delivery;
             discarded = self.fabric.recover(&self.topology, place.group, place.member, delivery).discarded;
@@ -157,12 +160,16 @@ impl Supervisor {
     /// Closes what an end that has ended for good sends to and, if it was the last of its group, what it received.
     pub(super) fn close(&self, end: End) {
         self.fabric.close_outputs(&self.topology, end);
-        if let Some(place) = self.topology.membership(end) {
-            let members = &self.topology.groups[place.group].members;
-            if members.iter().all(|member| self.is_end_ended(*member)) {
-                self.fabric.close_inputs(&self.topology, place.group);
-            }
+        if let Some(place) = self.topology.membership(end)
+            && self.is_group_ended(place.group)
+        {
+            self.fabric.close_inputs(&self.topology, place.group);
         }
+    }
+
+    /// Whether nobody reads a group's rings any more.
+    pub(super) fn is_group_ended(&self, group: usize) -> bool {
+        self.topology.groups[group].members.iter().all(|member| self.is_end_ended(*member))
     }
 
     pub(super) fn is_end_ended(&self, end: End) -> bool {

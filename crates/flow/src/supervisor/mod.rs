@@ -315,16 +315,19 @@ impl Supervisor {
         let end = event.end;
         let failure = self.connectors.on_event(event);
         let is_sink = matches!(end, End::Sink(_));
-        let is_early =
-            self.topology.membership(end).is_some_and(|place| !self.fabric.is_drained(&self.topology, place.group));
-        self.recover_end(end);
+        let group = self.topology.membership(end).map(|place| place.group);
+        let is_early = group.is_some_and(|group| !self.fabric.is_drained(&self.topology, group));
+        let discarded = self.recover_end(end);
+        if discarded > 0 {
+            tracing::warn!(messages = discarded, "messages were lost with the end of a sink");
+        }
         self.close(end);
         match failure {
             Some(failure) => {
                 tracing::error!("{failure}");
                 self.summary.failures.push(failure);
-                // What it cannot write, nobody else does.
-                if is_sink {
+                // What it cannot write, nobody else does, unless others compete with it.
+                if is_sink && group.is_none_or(|group| self.is_group_ended(group)) {
                     self.stop();
                 }
             }

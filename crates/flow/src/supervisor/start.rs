@@ -1,7 +1,7 @@
 //! What a host is sent to start an instance.
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use super::code::Code;
 use super::fabric::Fabric;
@@ -49,7 +49,8 @@ fn input(end: End, pipeline: &Pipeline, topology: &Topology) -> Option<Input> {
     Some(Input { member: place.member, rings: group.rings.len(), max_deliver })
 }
 
-/// What somebody outside of the pipeline needs to be one of its ends.
+/// What somebody outside of the pipeline needs to be one of its ends: what the end is, and the bells
+/// and rings.
 ///
 /// # Errors
 ///
@@ -59,15 +60,14 @@ pub(super) fn external(
     pipeline: &Pipeline,
     topology: &Topology,
     fabric: &Fabric,
-) -> io::Result<external::ExternalEnd> {
+) -> io::Result<(external::Plan, Vec<OwnedFd>)> {
     let outputs = Ends::of(topology, end).outputs;
     let plan = external::Plan {
         input: input(end, pipeline, topology),
         outputs: outputs.iter().map(|output| describe(output, pipeline, topology)).collect(),
     };
-    let descriptors = descriptors(end, topology, fabric);
-    let descriptors = descriptors.iter().map(BorrowedFd::try_clone_to_owned).collect::<io::Result<_>>()?;
-    Ok(external::ExternalEnd::new(plan, descriptors))
+    let rings = descriptors(end, topology, fabric);
+    Ok((plan, rings.iter().map(BorrowedFd::try_clone_to_owned).collect::<io::Result<_>>()?))
 }
 
 fn describe(output: &config::Output, pipeline: &Pipeline, topology: &Topology) -> Output {
