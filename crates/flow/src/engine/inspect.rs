@@ -64,6 +64,9 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
 pub(crate) fn inspect(wasm: &[u8]) -> Result<Inspection> {
     let surface = Surface::parse(wasm)?;
     if surface.is_component {
+        let problems: Vec<_> =
+            surface.component_imports.iter().filter_map(|name| component_import_problem(name)).collect();
+        ensure!(problems.is_empty(), "{}", problems.join("\n"));
         let can_receive = surface.component_exports.iter().any(|name| name == "handle");
         ensure!(can_receive, "the component exports no `handle`; build it for the world of wit/flow.wit");
         return Ok(Inspection { abi: Abi::Component, can_receive });
@@ -87,6 +90,7 @@ pub(crate) fn inspect(wasm: &[u8]) -> Result<Inspection> {
 #[derive(Default)]
 struct Surface {
     is_component: bool,
+    component_imports: Vec<String>,
     component_exports: Vec<String>,
     imports: Vec<(String, String, Option<FuncType>)>,
     exports: BTreeMap<String, Option<FuncType>>,
@@ -124,6 +128,11 @@ impl Surface {
                 }
                 Payload::Version { .. } => depth += 1,
                 Payload::End(_) => depth = depth.saturating_sub(1),
+                Payload::ComponentImportSection(section) if depth == 1 => {
+                    for import in section {
+                        surface.component_imports.push(import?.name.name.to_owned());
+                    }
+                }
                 Payload::ComponentExportSection(section) if depth == 1 => {
                     for export in section {
                         surface.component_exports.push(export?.name.name.to_owned());
@@ -227,6 +236,26 @@ fn import_problem(module: &str, name: &str, found: Option<&FuncType>) -> Option<
     }
 }
 
+/// The packages of WASI 0.2 that components may import.
+const WASI_PACKAGES: [&str; 6] =
+    ["wasi:cli", "wasi:clocks", "wasi:filesystem", "wasi:io", "wasi:random", "wasi:sockets"];
+
+/// `import` is the name of an interface, such as `wasi:random/random@0.2.0`.
+fn component_import_problem(import: &str) -> Option<String> {
+    let (path, version) = import.split_once('@').unwrap_or((import, ""));
+    let package = path.split('/').next().unwrap_or_default();
+    let is_wasi = WASI_PACKAGES.contains(&package);
+    if path == "estafette:flow/topics" && version.starts_with("0.1.") || is_wasi && version.starts_with("0.2.") {
+        return None;
+    }
+    let remedy = if is_wasi {
+        "build the component for WASI 0.2, such as the target wasm32-wasip2"
+    } else {
+        "the host offers `estafette:flow/topics@0.1.0` and of WASI 0.2 cli, clocks, filesystem, io, random and sockets"
+    };
+    Some(format!("it imports `{import}`, which the host does not offer; {remedy}"))
+}
+
 /// A function's type, as text: `(i32, i32) -> i32`.
 fn ty(params: &[ValType], results: &[ValType]) -> String {
     let list = |types: &[ValType]| types.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
@@ -270,6 +299,29 @@ mod tests {
         assert_eq!(lines.len(), 5, "{problems}");
         for part in ["`on_message` is not a function", "`env.print`", "(i32, i32)", "no memory", "`buffer_pointer`"] {
             assert!(problems.contains(part), "{part}: {problems}");
+        }
+    }
+
+    #[test]
+    fn a_component_imports_only_what_the_host_offers() {
+        let importing = |name: &str| {
+            inspected(&format!(
+                r#"(component (import "{name}" (instance)) (core module $m (func (export "f")))
+                (core instance $i (instantiate $m)) (func $f (canon lift (core func $i "f"))) (export "handle" (func $f)))"#
+            ))
+        };
+        for name in ["estafette:flow/topics@0.1.0", "wasi:random/random@0.2.0", "wasi:io/streams@0.2.12"] {
+            importing(name).unwrap();
+        }
+        let refused = [
+            ("wasi:random/random@0.3.0", "WASI 0.2, such as"),
+            ("wasi:http/types@0.2.0", "the host offers"),
+            ("estafette:flow/topics@0.2.0", "the host offers"),
+            ("env", "the host offers"),
+        ];
+        for (name, remedy) in refused {
+            let problem = importing(name).unwrap_err().to_string();
+            assert!(problem.contains(name) && problem.contains(remedy), "{problem}");
         }
     }
 
