@@ -20,5 +20,8 @@ pub mod status;
 mod supervisor;
 
 pub use self::engine::check::Inspector;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub use self::function::guest_calls;
 pub use self::metrics::MetricsServer;
 pub use self::supervisor::{Ended, Options, Remote, Summary, Supervisor};

@@ -132,6 +132,11 @@ impl CoreModule {
         &mut self.store.data_mut().common.outputs
     }
 
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn memory(&self) -> &[u8] {
+        self.memory.data(&self.store)
+    }
+
     pub(super) fn deliver(&mut self, claim: &Claim<'_>) -> Result<(), Failure> {
         match &self.receiver {
             Receiver::None => Err(Failure::Trapped("it exports nothing that receives messages".into())),

@@ -6,9 +6,12 @@
 //! | `component.rs` | components of the world `estafette:flow/function` |
 //! | `outputs.rs` | the topics it sends to |
 //! | `stop.rs` | how a call is ended from outside |
+//! | `guest_calls/` | what must hold of a guest's calls, for tests and `fuzz/` |
 
 mod component;
 mod core;
+#[cfg(any(test, fuzzing))]
+pub mod guest_calls;
 mod outputs;
 mod stop;
 
@@ -120,6 +123,15 @@ impl Function {
         match self {
             Function::Core(function) => function.deliver(claim),
             Function::Component(function) => function.deliver(claim),
+        }
+    }
+
+    /// The linear memory of a core module.
+    #[cfg(any(test, fuzzing))]
+    fn memory(&self) -> &[u8] {
+        match self {
+            Function::Core(function) => function.memory(),
+            Function::Component(_) => &[],
         }
     }
 

@@ -1,0 +1,335 @@
+//! What must come of a script: its messages, its log, its memory, and how each call ends. By plain loops over a copy of
+//! the memory, as `docs/flow-abi.md` says it.
+
+use std::ops::Range;
+
+use super::script::{
+    BUFFER, LIST, LIST_BYTES, MAX_MESSAGES, MAX_PAGES, MESSAGE, OFFERED, PAGE, PAGES, PATTERN, START, START_SECTION,
+    STEP_BYTES, STEPS, Script, Step,
+};
+use crate::control::Overflow;
+use crate::engine::inspect::Abi;
+
+/// The most messages of one `send_batch`.
+const MAX_SEND_BATCH: u32 = 1 << 20;
+/// The buffer of the reference's ABI, and the first one of the batched ABI.
+const REFERENCE_BUFFER: usize = 1 << 20;
+const BATCH_BUFFER: usize = 256 << 10;
+
+/// How a call fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// It waits for space in a topic, and is stopped there.
+    Stopped,
+    Exited(i32),
+    /// With a reason that holds this text.
+    Trapped(&'static str),
+}
+
+const WRONG_TIME: Fault = Fault::Trapped("from its start section or from `estafette_buffer`");
+const OUTSIDE: Fault = Fault::Trapped("outside of its memory");
+const OUT_OF_BOUNDS: Fault = Fault::Trapped("out of bounds memory access");
+
+/// What the batched ABI's calls return.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Refusal {
+    NoSuchTopic = 1,
+    TooLong = 2,
+}
+
+/// A topic, and what its readers must get.
+pub(super) struct Topic {
+    max_message: usize,
+    pub(super) overflow: Overflow,
+    pub(super) groups: Vec<Group>,
+}
+
+/// A queue group that reads a topic.
+pub(super) struct Group {
+    pub(super) capacity: usize,
+    used: usize,
+    /// What was sent since it was last read. With `drop-oldest` only the newest of it may be left.
+    pub(super) messages: Vec<Vec<u8>>,
+}
+
+impl Topic {
+    pub(super) fn new(at: usize, overflow: Overflow, capacities: &[usize]) -> Topic {
+        let group = |capacity: &usize| Group { capacity: *capacity, used: 0, messages: Vec::new() };
+        Topic { max_message: MAX_MESSAGES[at], overflow, groups: capacities.iter().map(group).collect() }
+    }
+}
+
+pub(super) struct Model {
+    abi: Abi,
+    pub(super) memory: Vec<u8>,
+    /// Those that it can send to, and behind them that of the answers.
+    pub(super) topics: Vec<Topic>,
+    has_stream: bool,
+    may_call: bool,
+    /// The next step of each list.
+    next: [u32; 4],
+    /// Address and capacity of the guest's buffer.
+    buffer: Option<Range<usize>>,
+    pub(super) log: Vec<u8>,
+    /// Messages sent or dropped, with their bytes, and how many were dropped.
+    pub(super) sent: [u64; 3],
+}
+
+impl Model {
+    pub(super) fn new(script: &Script, topics: Vec<Topic>, pattern: &[u8]) -> Model {
+        let mut memory = vec![0; (PAGES * PAGE) as usize];
+        memory[PATTERN as usize..][..pattern.len()].copy_from_slice(pattern);
+        memory[STEPS as usize..][..script.steps.len()].copy_from_slice(&script.steps);
+        Model {
+            abi: script.abi,
+            memory,
+            topics,
+            has_stream: script.has_stream,
+            may_call: false,
+            next: [START_SECTION, START, BUFFER, MESSAGE],
+            buffer: None,
+            log: Vec::new(),
+            sent: [0; 3],
+        }
+    }
+
+    /// The module is instantiated.
+    pub(super) fn load(&mut self) -> Result<(), Fault> {
+        self.call(START_SECTION)?;
+        self.may_call = true;
+        Ok(())
+    }
+
+    /// `_start`, and in the reference's ABI `buffer_pointer`.
+    pub(super) fn start(&mut self) -> Result<(), Fault> {
+        match self.call(START) {
+            Ok(_) | Err(Fault::Exited(0)) => {}
+            Err(fault) => return Err(fault),
+        }
+        if self.abi == Abi::Reference {
+            let address = self.call(BUFFER)? as usize;
+            let end = address + REFERENCE_BUFFER;
+            if address == 0 || end > self.memory.len() {
+                return Err(Fault::Trapped("`buffer_pointer` returned"));
+            }
+            self.buffer = Some(address..end);
+        }
+        Ok(())
+    }
+
+    /// One call for each message.
+    pub(super) fn deliver_message(&mut self, message: &[u8]) -> Result<(), Fault> {
+        let buffer = self.buffer.clone().expect("the function has started");
+        if message.len() > buffer.len() {
+            return Err(Fault::Trapped("does not fit its buffer"));
+        }
+        self.memory[buffer][..message.len()].copy_from_slice(message);
+        self.call(MESSAGE).map(drop)
+    }
+
+    /// One call for all, before which the guest may be asked for a larger buffer.
+    pub(super) fn deliver_batch(&mut self, records: &[u8]) -> Result<(), Fault> {
+        if self.buffer.as_ref().is_none_or(|buffer| buffer.len() < records.len()) {
+            let capacity = records.len().max(BATCH_BUFFER).next_power_of_two();
+            self.may_call = false;
+            let address = self.call(BUFFER)? as usize;
+            self.may_call = true;
+            let end = address + capacity;
+            if address == 0 || !address.is_multiple_of(8) || end > self.memory.len() {
+                return Err(Fault::Trapped("`estafette_buffer` returned"));
+            }
+            self.buffer = Some(address..end);
+        }
+        let buffer = self.buffer.clone().expect("there is one by now");
+        self.memory[buffer][..records.len()].copy_from_slice(records);
+        self.call(MESSAGE).map(drop)
+    }
+
+    /// A call takes the steps of its list.
+    fn call(&mut self, list: u32) -> Result<u32, Fault> {
+        let at = ((list - STEPS) / LIST_BYTES) as usize;
+        while self.next[at] < list + LIST_BYTES {
+            let step = self.next[at];
+            let [code, a, b, c] = [0, 4, 8, 12].map(|word| self.word(step + word));
+            let result = match Step::from_byte(code as u8) {
+                Step::End => {
+                    self.next[at] += STEP_BYTES;
+                    return Ok(OFFERED);
+                }
+                Step::Return => {
+                    self.next[at] += STEP_BYTES;
+                    return Ok(a);
+                }
+                other => self.take(other, code >> 8 & 0xff, [a, b, c])?,
+            };
+            self.store(step, result)?;
+            self.next[at] += STEP_BYTES;
+        }
+        Ok(OFFERED)
+    }
+
+    /// Takes a step that does not end the call. `number` is that of an entry.
+    fn take(&mut self, step: Step, number: u32, [a, b, c]: [u32; 3]) -> Result<u32, Fault> {
+        match step {
+            Step::Send => self.send(a, b, c),
+            Step::SendBatch => self.send_batch(a, b),
+            Step::Reply => self.reply(a, b),
+            Step::Grow => Ok(self.grow(a)),
+            Step::Log => self.log(a, b),
+            Step::Trap => Err(Fault::Trapped("unreachable")),
+            Step::Exit if a < 126 => Err(Fault::Exited(a as i32)),
+            Step::Exit => Err(Fault::Trapped("invalid exit status")),
+            Step::Store => self.store(a, b),
+            Step::Fill => {
+                let range = self.range(a, c).ok_or(OUT_OF_BOUNDS)?;
+                self.memory[range].fill(b as u8);
+                Ok(0)
+            }
+            Step::Entry => {
+                for (at, word) in (0..).step_by(4).zip([a, b, c]) {
+                    self.store(LIST + 12 * number + at, word)?;
+                }
+                Ok(0)
+            }
+            Step::End | Step::Return => unreachable!("they end the call"),
+        }
+    }
+
+    fn send(&mut self, topic: u32, address: u32, len: u32) -> Result<u32, Fault> {
+        self.check_time()?;
+        let message = self.range(address, len).ok_or(OUTSIDE)?;
+        let refusal = self.check(topic, message.len());
+        match (self.abi, refusal) {
+            (_, None) => self.publish(topic as usize, vec![message]).map(|()| 0),
+            (Abi::Reference, Some(Refusal::NoSuchTopic)) => Err(Fault::Trapped("which it does not have")),
+            (Abi::Reference, Some(Refusal::TooLong)) => Err(Fault::Trapped("more than the topic's `max_message`")),
+            (_, Some(refusal)) => Ok(refusal as u32),
+        }
+    }
+
+    fn reply(&mut self, address: u32, len: u32) -> Result<u32, Fault> {
+        self.check_time()?;
+        let message = self.range(address, len).ok_or(OUTSIDE)?;
+        let answers = self.topics.len() - 1;
+        match self.abi {
+            Abi::Reference if !self.has_stream => Err(Fault::Trapped("but none feeds it")),
+            Abi::Reference if message.len() > self.topics[answers].max_message => Err(Fault::Trapped("too long")),
+            _ if !self.has_stream => Ok(Refusal::NoSuchTopic as u32),
+            _ if message.len() > self.topics[answers].max_message => Ok(Refusal::TooLong as u32),
+            _ => self.publish(answers, vec![message]).map(|()| 0),
+        }
+    }
+
+    fn send_batch(&mut self, list: u32, count: u32) -> Result<u32, Fault> {
+        if self.abi == Abi::Reference {
+            return Err(Fault::Trapped("unreachable"));
+        }
+        self.check_time()?;
+        if count > MAX_SEND_BATCH {
+            return Err(Fault::Trapped("at once; the most is"));
+        }
+        self.range(list, count * 12).ok_or(OUTSIDE)?;
+        let mut messages: Vec<(u32, Range<usize>)> = Vec::new();
+        for entry in (0..count).map(|at| list + 12 * at) {
+            let [topic, address, len] = [0, 4, 8].map(|word| self.word(entry + word));
+            let message = self.range(address, len).ok_or(OUTSIDE)?;
+            if let Some(refusal) = self.check(topic, message.len()) {
+                return Ok(refusal as u32);
+            }
+            messages.push((topic, message));
+        }
+        for run in messages.chunk_by(|a, b| a.0 == b.0) {
+            self.publish(run[0].0 as usize, run.iter().map(|(_, message)| message.clone()).collect())?;
+        }
+        Ok(0)
+    }
+
+    fn check_time(&self) -> Result<(), Fault> {
+        if self.may_call { Ok(()) } else { Err(WRONG_TIME) }
+    }
+
+    /// The topics that the function can send to are all but that of the answers.
+    fn check(&self, topic: u32, len: usize) -> Option<Refusal> {
+        match self.topics[..self.topics.len() - 1].get(topic as usize) {
+            None => Some(Refusal::NoSuchTopic),
+            Some(topic) if len > topic.max_message => Some(Refusal::TooLong),
+            Some(_) => None,
+        }
+    }
+
+    /// Every group gets the messages, as far as there is space.
+    fn publish(&mut self, topic: usize, messages: Vec<Range<usize>>) -> Result<(), Fault> {
+        let Topic { overflow, groups, .. } = &mut self.topics[topic];
+        let (mut dropped, mut is_stopped) = (0, false);
+        for group in groups {
+            for message in &messages {
+                let record = (8 + message.len()).next_multiple_of(8);
+                if *overflow != Overflow::DropOldest && group.used + record > group.capacity {
+                    if *overflow == Overflow::Block {
+                        is_stopped = true;
+                        break;
+                    }
+                    dropped += 1;
+                    continue;
+                }
+                group.used += record;
+                group.messages.push(self.memory[message.clone()].to_vec());
+            }
+        }
+        if is_stopped {
+            return Err(Fault::Stopped);
+        }
+        let bytes: usize = messages.iter().map(Range::len).sum();
+        for (counter, more) in self.sent.iter_mut().zip([messages.len() as u64, bytes as u64, dropped]) {
+            *counter += more;
+        }
+        Ok(())
+    }
+
+    /// What the groups of each topic have to get now. They have it afterwards.
+    pub(super) fn read_topics(&mut self) -> Vec<Vec<Vec<Vec<u8>>>> {
+        let read = |group: &mut Group| {
+            group.used = 0;
+            std::mem::take(&mut group.messages)
+        };
+        self.topics.iter_mut().map(|topic| topic.groups.iter_mut().map(read).collect()).collect()
+    }
+
+    fn grow(&mut self, pages: u32) -> u32 {
+        let old = self.memory.len() as u32 / PAGE;
+        match old.checked_add(pages).filter(|new| *new <= MAX_PAGES) {
+            None => u32::MAX,
+            Some(new) => {
+                self.memory.resize((new * PAGE) as usize, 0);
+                old
+            }
+        }
+    }
+
+    /// Prints: `fd_write` with one part, of which 16 says where it is. It writes the length to 24.
+    fn log(&mut self, address: u32, len: u32) -> Result<u32, Fault> {
+        self.store(16, address)?;
+        self.store(20, len)?;
+        if len > 0 {
+            let printed = self.range(address, len).ok_or(Fault::Trapped("Pointer"))?;
+            self.log.extend_from_slice(&self.memory[printed]);
+        }
+        self.store(24, len)
+    }
+
+    fn word(&self, address: u32) -> u32 {
+        let bytes = self.memory[address as usize..].first_chunk().expect("it lies in memory");
+        u32::from_le_bytes(*bytes)
+    }
+
+    fn store(&mut self, address: u32, word: u32) -> Result<u32, Fault> {
+        let range = self.range(address, 4).ok_or(OUT_OF_BOUNDS)?;
+        self.memory[range].copy_from_slice(&word.to_le_bytes());
+        Ok(0)
+    }
+
+    fn range(&self, address: u32, len: u32) -> Option<Range<usize>> {
+        let range = address as usize..address as usize + len as usize;
+        (range.end <= self.memory.len()).then_some(range)
+    }
+}
