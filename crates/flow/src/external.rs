@@ -180,7 +180,7 @@ impl Drop for Sender {
 
 fn send(output: &mut Output, counters: &Counters, message: &[u8]) -> Result<(), PublishError> {
     let had_readers = !output.groups.is_empty();
-    match output.send_all(std::iter::once(message), counters) {
+    match output.send(message, counters) {
         Ok(Sent::TooLong) => Err(PublishError::TooLong { len: message.len(), max: output.max_message }),
         Ok(_) if had_readers && output.groups.is_empty() => Err(PublishError::Closed),
         Ok(_) => Ok(()),

@@ -154,7 +154,7 @@ impl Outlet {
     /// Those of [`Outlet::send`].
     pub(super) fn offer(&mut self, message: &[u8]) -> Result<Next> {
         for output in &mut self.outputs {
-            match output.send_all(std::iter::once(message), &self.counters) {
+            match output.send(message, &self.counters) {
                 Ok(Sent::TooLong) => too_long(&self.counters, message.len()),
                 Ok(_) => {}
                 Err(SendError::Stopped) => return Ok(Next::Stop),

@@ -177,16 +177,18 @@ fn exports(instance: &Instance, store: &mut Store<State>) -> wasmtime::Result<(O
 
 /// Sends messages to their topics, or none of them.
 fn send(outputs: &mut Outputs, messages: &[(u32, &[u8])]) -> wasmtime::Result<Result<(), SendError>> {
+    let mut bytes = 0;
     for (index, (topic, message)) in (0..).zip(messages) {
         match outputs.check(*topic, message.len()) {
-            Sent::Yes => {}
+            Sent::Yes => bytes += message.len() as u64,
             Sent::NoSuchTopic => return Ok(Err(SendError::NoSuchTopic(index))),
             Sent::TooLong => return Ok(Err(SendError::TooLong(index))),
         }
     }
     for run in messages.chunk_by(|a, b| a.0 == b.0) {
-        outputs.send_all(run[0].0, run.iter().map(|(_, message)| *message))?;
+        outputs.send_checked(run[0].0, run.iter().map(|(_, message)| *message))?;
     }
+    outputs.count(messages.len() as u64, bytes);
     Ok(Ok(()))
 }
 

@@ -298,17 +298,19 @@ fn send_batch(memory: &[u8], outputs: &mut Outputs, list: u32, count: u32) -> wa
     let word =
         |entry: &[u8; ENTRY], at: usize| u32::from_le_bytes([entry[at], entry[at + 1], entry[at + 2], entry[at + 3]]);
     // All of the list is checked before any of it is sent.
+    let mut bytes = 0;
     for entry in entries {
         let (topic, message) = (word(entry, 0), slice(memory, word(entry, 4), word(entry, 8))?);
         match outputs.check(topic, message.len()) {
-            Sent::Yes => {}
+            Sent::Yes => bytes += message.len() as u64,
             refused => return Ok(refused),
         }
     }
     for run in entries.chunk_by(|a, b| word(a, 0) == word(b, 0)) {
         let messages = run.iter().map(|entry| slice(memory, word(entry, 4), word(entry, 8)).unwrap_or_default());
-        outputs.send_all(word(&run[0], 0), messages)?;
+        outputs.send_checked(word(&run[0], 0), messages)?;
     }
+    outputs.count(entries.len() as u64, bytes);
     Ok(Sent::Yes)
 }
 

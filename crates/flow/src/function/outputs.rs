@@ -61,8 +61,7 @@ impl Outputs {
     pub(super) fn check(&self, topic: u32, len: usize) -> Sent {
         match self.topics.get(topic as usize).and_then(|at| self.all.get(*at)) {
             None => Sent::NoSuchTopic,
-            Some(output) if len > output.max_message => Sent::TooLong,
-            Some(_) => Sent::Yes,
+            Some(output) => output.check(len),
         }
     }
 
@@ -73,22 +72,30 @@ impl Outputs {
     /// If the instance is stopped meanwhile, or a ring is broken.
     #[inline]
     pub(super) fn send(&mut self, topic: u32, message: &[u8]) -> wasmtime::Result<Sent> {
-        self.send_all(topic, std::iter::once(message))
+        let output = self.topics.get(topic as usize).copied();
+        Ok(self.send_to(output, message)?)
     }
 
-    /// Sends messages to one topic.
+    /// Sends messages to one topic, each of which [`Outputs::check`] has passed. [`Outputs::count`] is left to the caller,
+    /// who knows how many there are and how long from the check.
     ///
     /// # Errors
     ///
     /// Those of [`Outputs::send`].
     #[inline]
-    pub(super) fn send_all<'m>(
+    pub(super) fn send_checked<'m>(
         &mut self,
         topic: u32,
         messages: impl Iterator<Item = &'m [u8]> + Clone,
-    ) -> wasmtime::Result<Sent> {
-        let output = self.topics.get(topic as usize).copied();
-        Ok(self.send_to(output, messages)?)
+    ) -> wasmtime::Result<()> {
+        let output = self.topics.get(topic as usize).and_then(|at| self.all.get_mut(*at));
+        output.map_or(Ok(()), |output| Ok(output.publish(messages, &self.counters)?))
+    }
+
+    /// Counts messages that were sent.
+    #[inline]
+    pub(super) fn count(&self, messages: u64, bytes: u64) {
+        count(&self.counters, messages, bytes);
     }
 
     /// Answers on the stream that feeds the function.
@@ -97,7 +104,7 @@ impl Outputs {
     ///
     /// Those of [`Outputs::send`].
     pub(super) fn reply(&mut self, message: &[u8]) -> wasmtime::Result<Sent> {
-        Ok(self.send_to(self.reply, std::iter::once(message))?)
+        Ok(self.send_to(self.reply, message)?)
     }
 
     /// Passes on a message that was delivered too often, and counts it.
@@ -107,7 +114,7 @@ impl Outputs {
     /// Those of [`Outputs::send`].
     pub(crate) fn send_dead_letter(&mut self, message: &[u8]) -> Result<(), SendError> {
         self.counters.add(Counter::DeadLetters, 1);
-        if self.send_to(self.dead_letter, std::iter::once(message))? == Sent::TooLong {
+        if self.send_to(self.dead_letter, message)? == Sent::TooLong {
             // The supervisor reads it from there into its log.
             let _ =
                 writeln!(io::stderr(), "a message of {} bytes is too long for its dead-letter topic", message.len());
@@ -116,14 +123,10 @@ impl Outputs {
     }
 
     #[inline]
-    fn send_to<'m>(
-        &mut self,
-        output: Option<usize>,
-        messages: impl Iterator<Item = &'m [u8]> + Clone,
-    ) -> Result<Sent, SendError> {
+    fn send_to(&mut self, output: Option<usize>, message: &[u8]) -> Result<Sent, SendError> {
         match output.and_then(|at| self.all.get_mut(at)) {
             None => Ok(Sent::NoSuchTopic),
-            Some(output) => output.send_all(messages, &self.counters),
+            Some(output) => output.send(message, &self.counters),
         }
     }
 }
@@ -163,21 +166,29 @@ impl From<SendError> for anyhow::Error {
 }
 
 impl Output {
-    /// Sends messages to every group. If one message is too long, none is sent.
+    /// Sends a message to every group, unless it is too long.
     #[inline]
-    pub(crate) fn send_all<'m>(
+    pub(crate) fn send(&mut self, message: &[u8], counters: &Counters) -> Result<Sent, SendError> {
+        let checked = self.check(message.len());
+        if checked == Sent::Yes {
+            self.publish(std::iter::once(message), counters)?;
+            count(counters, 1, message.len() as u64);
+        }
+        Ok(checked)
+    }
+
+    #[inline]
+    fn check(&self, len: usize) -> Sent {
+        if len > self.max_message { Sent::TooLong } else { Sent::Yes }
+    }
+
+    /// Sends messages to every group. None of them is too long.
+    #[inline]
+    fn publish<'m>(
         &mut self,
         messages: impl Iterator<Item = &'m [u8]> + Clone,
         counters: &Counters,
-    ) -> Result<Sent, SendError> {
-        let (mut count, mut bytes) = (0, 0);
-        for message in messages.clone() {
-            if message.len() > self.max_message {
-                return Ok(Sent::TooLong);
-            }
-            count += 1;
-            bytes += message.len() as u64;
-        }
+    ) -> Result<(), SendError> {
         let mut dropped = 0;
         let overflow = self.overflow;
         let mut error = None;
@@ -196,11 +207,15 @@ impl Output {
         if let Some(error) = error {
             return Err(error.into());
         }
-        counters.add(Counter::SentMessages, count);
-        counters.add(Counter::SentBytes, bytes);
         counters.add(Counter::Dropped, dropped);
-        Ok(Sent::Yes)
+        Ok(())
     }
+}
+
+#[inline]
+fn count(counters: &Counters, messages: u64, bytes: u64) {
+    counters.add(Counter::SentMessages, messages);
+    counters.add(Counter::SentBytes, bytes);
 }
 
 /// Sends messages to one group. Returns how many were dropped.

@@ -200,7 +200,7 @@ impl Model {
         let message = self.range(address, len).ok_or(OUTSIDE)?;
         let refusal = self.check(topic, message.len());
         match (self.abi, refusal) {
-            (_, None) => self.publish(topic as usize, vec![message]).map(|()| 0),
+            (_, None) => self.send_all(&[(topic as usize, message)]),
             (Abi::Reference, Some(Refusal::NoSuchTopic)) => Err(Fault::Trapped("which it does not have")),
             (Abi::Reference, Some(Refusal::TooLong)) => Err(Fault::Trapped("more than the topic's `max_message`")),
             (_, Some(refusal)) => Ok(refusal as u32),
@@ -216,7 +216,7 @@ impl Model {
             Abi::Reference if message.len() > self.topics[answers].max_message => Err(Fault::Trapped("too long")),
             _ if !self.has_stream => Ok(Refusal::NoSuchTopic as u32),
             _ if message.len() > self.topics[answers].max_message => Ok(Refusal::TooLong as u32),
-            _ => self.publish(answers, vec![message]).map(|()| 0),
+            _ => self.send_all(&[(answers, message)]),
         }
     }
 
@@ -229,18 +229,26 @@ impl Model {
             return Err(Fault::Trapped("at once; the most is"));
         }
         self.range(list, count * 12).ok_or(OUTSIDE)?;
-        let mut messages: Vec<(u32, Range<usize>)> = Vec::new();
+        let mut messages = Vec::new();
         for entry in (0..count).map(|at| list + 12 * at) {
             let [topic, address, len] = [0, 4, 8].map(|word| self.word(entry + word));
             let message = self.range(address, len).ok_or(OUTSIDE)?;
             if let Some(refusal) = self.check(topic, message.len()) {
                 return Ok(refusal as u32);
             }
-            messages.push((topic, message));
+            messages.push((topic as usize, message));
         }
+        self.send_all(&messages)
+    }
+
+    /// Sends messages to their topics. A call that is stopped counts none of them.
+    fn send_all(&mut self, messages: &[(usize, Range<usize>)]) -> Result<u32, Fault> {
         for run in messages.chunk_by(|a, b| a.0 == b.0) {
-            self.publish(run[0].0 as usize, run.iter().map(|(_, message)| message.clone()).collect())?;
+            self.publish(run[0].0, run.iter().map(|(_, message)| message.clone()).collect())?;
         }
+        let bytes: usize = messages.iter().map(|(_, message)| message.len()).sum();
+        self.sent[0] += messages.len() as u64;
+        self.sent[1] += bytes as u64;
         Ok(0)
     }
 
@@ -279,10 +287,7 @@ impl Model {
         if is_stopped {
             return Err(Fault::Stopped);
         }
-        let bytes: usize = messages.iter().map(Range::len).sum();
-        for (counter, more) in self.sent.iter_mut().zip([messages.len() as u64, bytes as u64, dropped]) {
-            *counter += more;
-        }
+        self.sent[2] += dropped;
         Ok(())
     }
 
