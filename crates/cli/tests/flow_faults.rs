@@ -78,14 +78,14 @@ fn a_function_that_goes_wrong_harms_no_other_and_is_reported() {
         ("trap", "unreachable"),
         ("out_of_bounds", "out of bounds memory access"),
         ("recurse", "call stack exhausted"),
-        ("bad_pointer", "outside of its memory"),
+        ("bad_pointer", "to `send`, outside of its memory"),
         ("wrapping_pointer", "outside of its memory"),
-        ("bad_list", "at once; the most is"),
-        ("bad_entry", "outside of its memory"),
+        ("bad_list", "to `send_batch` at once; the most is"),
+        ("bad_entry", "to `send_batch`, outside of its memory"),
         ("no_buffer", "`estafette_buffer` returned 0x0"),
         ("buffer_out_of_bounds", "`estafette_buffer` returned"),
         ("buffer_not_aligned", "`estafette_buffer` returned 0x1004"),
-        ("send_in_buffer", "called its host from its start section or from `estafette_buffer`"),
+        ("send_in_buffer", "it called `send` from its start section or from `estafette_buffer`"),
         ("exit_in_batch", "it ended itself with the exit status 0"),
     ];
     for (at, (name, reason)) in faults.into_iter().enumerate() {
@@ -134,7 +134,7 @@ fn a_start_function_that_goes_wrong_is_reported() {
     let faults = [
         ("exit", "it ended itself with the exit status 3"),
         ("loop_in_start", "longer than its limit `limits.call`"),
-        ("send_in_start_section", "called its host from its start section"),
+        ("send_in_start_section", "it called `send` from its start section"),
         // These three are seen before anything runs.
         ("no_memory_export", "memory"),
         ("unknown_import", "launch"),

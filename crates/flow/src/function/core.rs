@@ -1,7 +1,7 @@
 //! Core modules, of the reference's ABI and of the batched one. `docs/flow-abi.md` specifies both.
 
 use estafette_ipc::group::Claim;
-use wasmtime::{Caller, Instance, Linker, Memory, Module, Store, TypedFunc};
+use wasmtime::{Caller, Instance, Linker, Module, Store, TypedFunc};
 use wasmtime_wasi::p1::{self, WasiP1Ctx};
 
 use super::{Common, Failure, Outputs, Sent, Setup, failure, stop};
@@ -22,7 +22,7 @@ const ENTRY: usize = 12;
 pub(crate) struct CoreModule {
     store: Store<State>,
     instance: Instance,
-    memory: Memory,
+    memory: wasmtime::Memory,
     receiver: Receiver,
 }
 
@@ -30,7 +30,7 @@ struct State {
     common: Common,
     wasi: WasiP1Ctx,
     /// None until it is instantiated.
-    memory: Option<Memory>,
+    memory: Option<wasmtime::Memory>,
     /// Whether it may call its host: not from its start section, nor from `estafette_buffer`.
     may_call: bool,
 }
@@ -253,7 +253,8 @@ fn link_reference(linker: &mut Linker<State>) -> wasmtime::Result<()> {
         "send_message_to_topic_idx",
         |mut caller: Caller<'_, State>, topic: u32, pointer: u32, len: u32| match with_memory(
             &mut caller,
-            |memory, outputs| outputs.send(topic, slice(memory, pointer, len)?),
+            "send_message_to_topic_idx",
+            |memory, outputs| outputs.send(topic, memory.slice(pointer, len)?),
         )? {
             Sent::Yes => Ok(()),
             Sent::NoSuchTopic => Err(wasmtime::Error::msg(format!("it sent to topic {topic}, which it does not have"))),
@@ -263,7 +264,8 @@ fn link_reference(linker: &mut Linker<State>) -> wasmtime::Result<()> {
         },
     )?;
     linker.func_wrap("io", "send_websocket_message", |mut caller: Caller<'_, State>, pointer: u32, len: u32| {
-        match with_memory(&mut caller, |memory, outputs| outputs.reply(slice(memory, pointer, len)?))? {
+        let reply = |memory: Memory<'_>, outputs: &mut Outputs| outputs.reply(memory.slice(pointer, len)?);
+        match with_memory(&mut caller, "send_websocket_message", reply)? {
             Sent::Yes => Ok(()),
             Sent::NoSuchTopic => Err(wasmtime::Error::msg("it answered on a stream, but none feeds it")),
             Sent::TooLong => Err(wasmtime::Error::msg(format!("it answered with {len} bytes, which is too long"))),
@@ -275,70 +277,88 @@ fn link_reference(linker: &mut Linker<State>) -> wasmtime::Result<()> {
 /// The imports of the batched ABI.
 fn link_batched(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     linker.func_wrap("estafette", "send", |mut caller: Caller<'_, State>, topic: u32, pointer: u32, len: u32| {
-        let sent = with_memory(&mut caller, |memory, outputs| outputs.send(topic, slice(memory, pointer, len)?))?;
+        let send = |memory: Memory<'_>, outputs: &mut Outputs| outputs.send(topic, memory.slice(pointer, len)?);
+        let sent = with_memory(&mut caller, "send", send)?;
         wasmtime::Result::Ok(sent.code())
     })?;
     linker.func_wrap("estafette", "send_batch", |mut caller: Caller<'_, State>, list: u32, count: u32| {
-        let sent = with_memory(&mut caller, |memory, outputs| send_batch(memory, outputs, list, count))?;
+        let sent = with_memory(&mut caller, "send_batch", |memory, outputs| send_batch(memory, outputs, list, count))?;
         wasmtime::Result::Ok(sent.code())
     })?;
     linker.func_wrap("estafette", "reply", |mut caller: Caller<'_, State>, pointer: u32, len: u32| {
-        let sent = with_memory(&mut caller, |memory, outputs| outputs.reply(slice(memory, pointer, len)?))?;
+        let reply = |memory: Memory<'_>, outputs: &mut Outputs| outputs.reply(memory.slice(pointer, len)?);
+        let sent = with_memory(&mut caller, "reply", reply)?;
         wasmtime::Result::Ok(sent.code())
     })?;
     Ok(())
 }
 
-fn send_batch(memory: &[u8], outputs: &mut Outputs, list: u32, count: u32) -> wasmtime::Result<Sent> {
+fn send_batch(memory: Memory<'_>, outputs: &mut Outputs, list: u32, count: u32) -> wasmtime::Result<Sent> {
     let count = count as usize;
     if count > MAX_SEND_BATCH {
-        return Err(wasmtime::Error::msg(format!("it sent {count} messages at once; the most is {MAX_SEND_BATCH}")));
+        return Err(wasmtime::Error::msg(format!(
+            "it passed {count} messages to `send_batch` at once; the most is {MAX_SEND_BATCH}"
+        )));
     }
-    let entries = slice(memory, list, (count * ENTRY) as u32)?.as_chunks::<ENTRY>().0;
+    let entries = memory.slice(list, (count * ENTRY) as u32)?.as_chunks::<ENTRY>().0;
     let word =
         |entry: &[u8; ENTRY], at: usize| u32::from_le_bytes([entry[at], entry[at + 1], entry[at + 2], entry[at + 3]]);
     // All of the list is checked before any of it is sent.
     let mut bytes = 0;
     for entry in entries {
-        let (topic, message) = (word(entry, 0), slice(memory, word(entry, 4), word(entry, 8))?);
+        let (topic, message) = (word(entry, 0), memory.slice(word(entry, 4), word(entry, 8))?);
         match outputs.check(topic, message.len()) {
             Sent::Yes => bytes += message.len() as u64,
             refused => return Ok(refused),
         }
     }
     for run in entries.chunk_by(|a, b| word(a, 0) == word(b, 0)) {
-        let messages = run.iter().map(|entry| slice(memory, word(entry, 4), word(entry, 8)).unwrap_or_default());
+        let messages = run.iter().map(|entry| memory.slice(word(entry, 4), word(entry, 8)).unwrap_or_default());
         outputs.send_checked(word(&run[0], 0), messages)?;
     }
     outputs.count(entries.len() as u64, bytes);
     Ok(Sent::Yes)
 }
 
-/// Calls with the linear memory, as it is now, and the topics.
+/// Runs what an import does, with the linear memory, as it is now, and the topics.
 #[inline]
 fn with_memory<R>(
     caller: &mut Caller<'_, State>,
-    call: impl FnOnce(&[u8], &mut Outputs) -> wasmtime::Result<R>,
+    import: &'static str,
+    run: impl FnOnce(Memory<'_>, &mut Outputs) -> wasmtime::Result<R>,
 ) -> wasmtime::Result<R> {
     let state = caller.data();
     let Some(memory) = state.memory.filter(|_| state.may_call) else {
-        return Err(wasmtime::Error::msg("it called its host from its start section or from `estafette_buffer`"));
+        return Err(wasmtime::Error::msg(format!(
+            "it called `{import}` from its start section or from `estafette_buffer`"
+        )));
     };
-    let (memory, state) = memory.data_and_store_mut(caller);
+    let (bytes, state) = memory.data_and_store_mut(caller);
     state.common.leave();
-    let result = call(memory, &mut state.common.outputs);
+    let result = run(Memory { bytes, import }, &mut state.common.outputs);
     state.common.enter();
     result
 }
 
-/// A message in linear memory.
-#[inline]
-fn slice(memory: &[u8], pointer: u32, len: u32) -> wasmtime::Result<&[u8]> {
-    let (pointer, len) = (pointer as usize, len as usize);
-    memory.get(pointer..pointer + len).ok_or_else(|| {
-        wasmtime::Error::msg(format!(
-            "it passed {len} bytes at {pointer:#x}, outside of its memory of {} bytes",
-            memory.len()
-        ))
-    })
+/// The linear memory, as an import reads it.
+#[derive(Clone, Copy)]
+struct Memory<'m> {
+    bytes: &'m [u8],
+    /// The import's name, for its errors.
+    import: &'static str,
+}
+
+impl<'m> Memory<'m> {
+    /// A message, or a list of messages.
+    #[inline]
+    fn slice(self, pointer: u32, len: u32) -> wasmtime::Result<&'m [u8]> {
+        let (pointer, len) = (pointer as usize, len as usize);
+        self.bytes.get(pointer..pointer + len).ok_or_else(|| {
+            wasmtime::Error::msg(format!(
+                "it passed {len} bytes at {pointer:#x} to `{}`, outside of its memory of {} bytes",
+                self.import,
+                self.bytes.len()
+            ))
+        })
+    }
 }

@@ -66,18 +66,18 @@ pub fn run(input: &[u8]) -> Ended {
 fn both(script: &Script, host: &mut Host, model: &mut Model) -> Result<(), Fault> {
     let expected = model.load();
     let loaded = Function::load(&host.setup, host.outputs.take().expect("nobody took them"));
-    assert_same(&loaded.as_ref().map(drop), expected);
+    assert_same(&loaded.as_ref().map(drop), &expected);
     expected?;
     let mut function = loaded.expect("it was as expected");
     let expected = model.start();
-    assert_same(&function.start().as_ref().map(drop), expected);
+    assert_same(&function.start().as_ref().map(drop), &expected);
     host.assert_effects(&function, model);
     expected?;
     for lengths in &script.deliveries {
         let mut member = host.publish(lengths);
         while let Some(claim) = member.try_claim(BATCH_BYTES, usize::MAX).expect("the ring is sound") {
             let expected = deliver(script.abi, model, &claim);
-            assert_same(&function.deliver(&claim).as_ref().map(drop), expected);
+            assert_same(&function.deliver(&claim).as_ref().map(drop), &expected);
             host.assert_effects(&function, model);
             expected?;
             claim.ack();
@@ -93,11 +93,11 @@ fn deliver(abi: Abi, model: &mut Model, claim: &Claim<'_>) -> Result<(), Fault> 
     }
 }
 
-fn assert_same(actual: &Result<(), &Failure>, expected: Result<(), Fault>) {
+fn assert_same(actual: &Result<(), &Failure>, expected: &Result<(), Fault>) {
     let is_same = match (actual, expected) {
         (Ok(()), Ok(())) | (Err(Failure::Stopped), Err(Fault::Stopped)) => true,
-        (Err(Failure::Exited(actual)), Err(Fault::Exited(expected))) => *actual == expected,
-        (Err(Failure::Trapped(reason)), Err(Fault::Trapped(part))) => reason.contains(part),
+        (Err(Failure::Exited(actual)), Err(Fault::Exited(expected))) => actual == expected,
+        (Err(Failure::Trapped(reason)), Err(Fault::Trapped(part))) => reason.contains(&**part),
         _ => false,
     };
     assert!(is_same, "{actual:?} instead of {expected:?}");

@@ -17,18 +17,22 @@ const REFERENCE_BUFFER: usize = 1 << 20;
 const BATCH_BUFFER: usize = 256 << 10;
 
 /// How a call fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     /// It waits for space in a topic, and is stopped there.
     Stopped,
     Exited(i32),
-    /// With a reason that holds this text.
-    Trapped(&'static str),
+    /// For a reason that holds this text.
+    Trapped(String),
 }
 
-const WRONG_TIME: Fault = Fault::Trapped("from its start section or from `estafette_buffer`");
-const OUTSIDE: Fault = Fault::Trapped("outside of its memory");
-const OUT_OF_BOUNDS: Fault = Fault::Trapped("out of bounds memory access");
+fn trapped(reason: impl Into<String>) -> Fault {
+    Fault::Trapped(reason.into())
+}
+
+fn out_of_bounds() -> Fault {
+    trapped("out of bounds memory access")
+}
 
 /// What the batched ABI's calls return.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -110,7 +114,7 @@ impl Model {
             let address = self.call(BUFFER)? as usize;
             let end = address + REFERENCE_BUFFER;
             if address == 0 || end > self.memory.len() {
-                return Err(Fault::Trapped("`buffer_pointer` returned"));
+                return Err(trapped("`buffer_pointer` returned"));
             }
             self.buffer = Some(address..end);
         }
@@ -121,7 +125,7 @@ impl Model {
     pub(super) fn deliver_message(&mut self, message: &[u8]) -> Result<(), Fault> {
         let buffer = self.buffer.clone().expect("the function has started");
         if message.len() > buffer.len() {
-            return Err(Fault::Trapped("does not fit its buffer"));
+            return Err(trapped("does not fit its buffer"));
         }
         self.memory[buffer][..message.len()].copy_from_slice(message);
         self.call(MESSAGE).map(drop)
@@ -136,7 +140,7 @@ impl Model {
             self.may_call = true;
             let end = address + capacity;
             if address == 0 || !address.is_multiple_of(8) || end > self.memory.len() {
-                return Err(Fault::Trapped("`estafette_buffer` returned"));
+                return Err(trapped("`estafette_buffer` returned"));
             }
             self.buffer = Some(address..end);
         }
@@ -176,12 +180,12 @@ impl Model {
             Step::Reply => self.reply(a, b),
             Step::Grow => Ok(self.grow(a)),
             Step::Log => self.log(a, b),
-            Step::Trap => Err(Fault::Trapped("unreachable")),
+            Step::Trap => Err(trapped("unreachable")),
             Step::Exit if a < 126 => Err(Fault::Exited(a as i32)),
-            Step::Exit => Err(Fault::Trapped("invalid exit status")),
+            Step::Exit => Err(trapped("invalid exit status")),
             Step::Store => self.store(a, b),
             Step::Fill => {
-                let range = self.range(a, c).ok_or(OUT_OF_BOUNDS)?;
+                let range = self.range(a, c).ok_or_else(out_of_bounds)?;
                 self.memory[range].fill(b as u8);
                 Ok(0)
             }
@@ -196,24 +200,26 @@ impl Model {
     }
 
     fn send(&mut self, topic: u32, address: u32, len: u32) -> Result<u32, Fault> {
-        self.check_time()?;
-        let message = self.range(address, len).ok_or(OUTSIDE)?;
+        let import = if self.abi == Abi::Batched { "send" } else { "send_message_to_topic_idx" };
+        self.check_time(import)?;
+        let message = self.passed(import, address, len)?;
         let refusal = self.check(topic, message.len());
         match (self.abi, refusal) {
             (_, None) => self.send_all(&[(topic as usize, message)]),
-            (Abi::Reference, Some(Refusal::NoSuchTopic)) => Err(Fault::Trapped("which it does not have")),
-            (Abi::Reference, Some(Refusal::TooLong)) => Err(Fault::Trapped("more than the topic's `max_message`")),
+            (Abi::Reference, Some(Refusal::NoSuchTopic)) => Err(trapped("which it does not have")),
+            (Abi::Reference, Some(Refusal::TooLong)) => Err(trapped("more than the topic's `max_message`")),
             (_, Some(refusal)) => Ok(refusal as u32),
         }
     }
 
     fn reply(&mut self, address: u32, len: u32) -> Result<u32, Fault> {
-        self.check_time()?;
-        let message = self.range(address, len).ok_or(OUTSIDE)?;
+        let import = if self.abi == Abi::Batched { "reply" } else { "send_websocket_message" };
+        self.check_time(import)?;
+        let message = self.passed(import, address, len)?;
         let answers = self.topics.len() - 1;
         match self.abi {
-            Abi::Reference if !self.has_stream => Err(Fault::Trapped("but none feeds it")),
-            Abi::Reference if message.len() > self.topics[answers].max_message => Err(Fault::Trapped("too long")),
+            Abi::Reference if !self.has_stream => Err(trapped("but none feeds it")),
+            Abi::Reference if message.len() > self.topics[answers].max_message => Err(trapped("too long")),
             _ if !self.has_stream => Ok(Refusal::NoSuchTopic as u32),
             _ if message.len() > self.topics[answers].max_message => Ok(Refusal::TooLong as u32),
             _ => self.send_all(&[(answers, message)]),
@@ -222,17 +228,17 @@ impl Model {
 
     fn send_batch(&mut self, list: u32, count: u32) -> Result<u32, Fault> {
         if self.abi == Abi::Reference {
-            return Err(Fault::Trapped("unreachable"));
+            return Err(trapped("unreachable"));
         }
-        self.check_time()?;
+        self.check_time("send_batch")?;
         if count > MAX_SEND_BATCH {
-            return Err(Fault::Trapped("at once; the most is"));
+            return Err(trapped("to `send_batch` at once; the most is"));
         }
-        self.range(list, count * 12).ok_or(OUTSIDE)?;
+        self.passed("send_batch", list, count * 12)?;
         let mut messages = Vec::new();
         for entry in (0..count).map(|at| list + 12 * at) {
             let [topic, address, len] = [0, 4, 8].map(|word| self.word(entry + word));
-            let message = self.range(address, len).ok_or(OUTSIDE)?;
+            let message = self.passed("send_batch", address, len)?;
             if let Some(refusal) = self.check(topic, message.len()) {
                 return Ok(refusal as u32);
             }
@@ -252,8 +258,14 @@ impl Model {
         Ok(0)
     }
 
-    fn check_time(&self) -> Result<(), Fault> {
-        if self.may_call { Ok(()) } else { Err(WRONG_TIME) }
+    fn check_time(&self, import: &str) -> Result<(), Fault> {
+        if self.may_call { Ok(()) } else { Err(trapped(format!("it called `{import}` from its start section"))) }
+    }
+
+    /// What the guest passes to the host.
+    fn passed(&self, import: &str, address: u32, len: u32) -> Result<Range<usize>, Fault> {
+        let outside = || trapped(format!("it passed {len} bytes at {address:#x} to `{import}`, outside of its memory"));
+        self.range(address, len).ok_or_else(outside)
     }
 
     /// The topics that the function can send to are all but that of the answers.
@@ -316,7 +328,7 @@ impl Model {
         self.store(16, address)?;
         self.store(20, len)?;
         if len > 0 {
-            let printed = self.range(address, len).ok_or(Fault::Trapped("Pointer"))?;
+            let printed = self.range(address, len).ok_or_else(|| trapped("Pointer"))?;
             self.log.extend_from_slice(&self.memory[printed]);
         }
         self.store(24, len)
@@ -328,7 +340,7 @@ impl Model {
     }
 
     fn store(&mut self, address: u32, word: u32) -> Result<u32, Fault> {
-        let range = self.range(address, 4).ok_or(OUT_OF_BOUNDS)?;
+        let range = self.range(address, 4).ok_or_else(out_of_bounds)?;
         self.memory[range].copy_from_slice(&word.to_le_bytes());
         Ok(0)
     }
