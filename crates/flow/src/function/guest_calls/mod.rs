@@ -7,7 +7,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `script.rs` | what a guest is told to do, from any bytes |
+//! | `script.rs` | what a guest does, decoded from any bytes |
 //! | `model.rs` | what must come of it |
 //! | `batched.wat`, `reference.wat`, `interpreter.wat` | the guest |
 

@@ -1,4 +1,4 @@
-//! What a guest is told to do: four lists of steps, and the messages that it is given.
+//! What a guest does: four lists of steps, and the messages that it is given.
 //!
 //! | a list's steps are taken | batched ABI | reference's ABI |
 //! |---|---|---|
