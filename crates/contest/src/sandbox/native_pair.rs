@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use estafette_ipc::WaitMode;
 use estafette_ipc::group::{BellFile, ClaimError, Interrupt, Member, Publisher, RingFile};
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::{Ownership, Standing};
+use estafette_measure::spec::Standing;
 use estafette_measure::{Mechanism, PipelineEnd, Rendezvous, Spec};
 
 use super::crc::Crc;
@@ -36,8 +36,6 @@ impl Mechanism for NativePair {
             .version(env!("CARGO_PKG_VERSION"))
             .stands_on("processes that do the functions' work over the same ring, no sandbox")
             .patterns(&PIPELINES)
-            // That of the rows whose bound it is.
-            .ownership(Ownership::Loaned)
             .standing(Standing::Limit)
             .max_message(MAX_MESSAGE)
     }
