@@ -260,6 +260,13 @@ pub trait Mechanism: Send + Sync + 'static {
         bail!("{} has no {}", case.mechanism, case.pattern)
     }
 
+    /// How many times as long as two processes without a sandbox it takes for a message of a pipeline, roughly. Where an instance
+    /// lasts for a time, it has so many times fewer messages.
+    fn pipeline_slowness(&self, case: &Case) -> u64 {
+        let _ = case;
+        1
+    }
+
     /// The server it stands on and its version, asked when somebody wants to know.
     fn server(&self) -> Option<String> {
         None

@@ -1,9 +1,9 @@
 //! Pipelines: a sender, and one or two receivers, that make, check, count and time the messages themselves.
 //!
 //! The instrument's own loops take no part, as what is measured is a whole pipeline of functions, in the way of
-//! `wasm-pipeline-throughput`. It gives every mechanism of a cell the same number of messages, compares the numbers sent and
-//! received, and counts the processor time of all processes. The time is the receiver's: from its first message to the last of
-//! all.
+//! `wasm-pipeline-throughput`. It gives every mechanism of a cell the same number of messages, but fewer to slow ones where an
+//! instance lasts for a time, compares the numbers sent and received, and counts the processor time of all processes. The time
+//! is the receiver's: from its first message to the last of all.
 
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ impl PipelineEnd {
 /// # Errors
 /// Whatever keeps the mechanism from it.
 pub(crate) fn play<M: Mechanism>(mechanism: &M, case: &Case, role: Role, ctx: &mut Ctx) -> Result<Report> {
-    let messages = messages(case, ctx.window);
+    let messages = messages(case, ctx.window, mechanism.pipeline_slowness(case));
     let ends = mechanism.pipeline(case, role, messages, &mut ctx.meet)?;
     let usage = ctx.meet.spent().and(&Usage::of_children());
     Ok(Report { parties: ends.into_iter().map(PipelineEnd::report).collect(), usage: Some(usage) })
@@ -75,18 +75,18 @@ pub(crate) fn account<'a>(sent: u64, received: impl Iterator<Item = &'a StreamCo
 }
 
 /// How many messages an instance has before the last one. Where the window is a time, as many as two processes without a
-/// sandbox pass on in about that time: it is the same number for every mechanism of a cell.
-pub(crate) fn messages(cell: &Cell, window: Window) -> u64 {
+/// sandbox pass on in at most about that time; `slowness` times fewer of a mechanism that takes so much longer.
+fn messages(cell: &Cell, window: Window, slowness: u64) -> u64 {
     match window {
-        Window::Time { measure_ns, .. } => ((measure_ns as f64 / nominal_ns(cell)) as u64).max(1),
+        Window::Time { measure_ns, .. } => ((measure_ns as f64 / nominal_ns(cell)) as u64 / slowness).max(1),
         Window::Count { messages, .. } => messages,
     }
 }
 
-/// About what a message takes two processes, in nanoseconds: so much for itself, and so much for each byte.
+/// About what a message takes two processes on a fast machine, in nanoseconds: so much for itself, and so much for each byte.
 fn nominal_ns(cell: &Cell) -> f64 {
-    const MESSAGE_NS: f64 = 50.0;
-    let byte_ns = if cell.pattern == Pattern::SendChecksum { 0.4 } else { 0.05 };
+    const MESSAGE_NS: f64 = 25.0;
+    let byte_ns = if cell.pattern == Pattern::SendChecksum { 0.2 } else { 0.025 };
     MESSAGE_NS + byte_ns * cell.payload.len() as f64
 }
 
@@ -94,7 +94,7 @@ fn nominal_ns(cell: &Cell) -> f64 {
 /// still waited for.
 pub(crate) fn timeout(cell: &Cell, window: Window, least: Duration) -> Duration {
     const SLOWEST_BYTES_PER_SECOND: f64 = 50e6;
-    let bytes = messages(cell, window) as f64 * cell.payload.len() as f64;
+    let bytes = messages(cell, window, 1) as f64 * cell.payload.len() as f64;
     least.max(Duration::from_secs_f64(bytes / SLOWEST_BYTES_PER_SECOND))
 }
 
@@ -114,11 +114,20 @@ mod tests {
 
     #[test]
     fn a_pipeline_has_as_many_messages_as_fit_a_window_or_as_are_asked_for() {
-        assert_eq!(messages(&cell(Pattern::SendReceive, 1_000), TIME), 1_000_000);
-        assert_eq!(messages(&cell(Pattern::SendReceive, 1 << 20), Window::Time { warmup_ns: 0, measure_ns: 1 }), 1);
-        let checked = messages(&cell(Pattern::SendChecksum, 100_000), TIME);
-        assert!(checked < messages(&cell(Pattern::SendReceive, 100_000), TIME), "{checked}");
-        assert_eq!(messages(&cell(Pattern::SendReceive, 1_000), COUNT), 1_000_000);
+        let messages = |cell, window| messages(&cell, window, 1);
+        assert_eq!(messages(cell(Pattern::SendReceive, 1_000), TIME), 2_000_000);
+        assert_eq!(messages(cell(Pattern::SendReceive, 1 << 20), Window::Time { warmup_ns: 0, measure_ns: 1 }), 1);
+        let checked = messages(cell(Pattern::SendChecksum, 100_000), TIME);
+        assert!(checked < messages(cell(Pattern::SendReceive, 100_000), TIME), "{checked}");
+        assert_eq!(messages(cell(Pattern::SendReceive, 1_000), COUNT), 1_000_000);
+    }
+
+    #[test]
+    fn a_slow_mechanism_has_fewer_messages_unless_they_are_counted() {
+        let cell = cell(Pattern::SendReceive, 1_000);
+        assert_eq!(messages(&cell, TIME, 8), 250_000);
+        assert_eq!(messages(&cell, Window::Time { warmup_ns: 0, measure_ns: 100 }, 1_000), 1);
+        assert_eq!(messages(&cell, COUNT, 8), 1_000_000);
     }
 
     #[test]
