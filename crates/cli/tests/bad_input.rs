@@ -147,7 +147,7 @@ fn what_no_mechanism_can_do() {
     refused(
         &ground,
         &["bench", "--size", "1,2,3,4,5,6,7,8,9,10"],
-        &["cases are too many", "quick", "70", "fewer values", "--profile"],
+        &["cases are too many", "quick", "80", "fewer values", "--profile"],
     );
 }
 

@@ -8,6 +8,7 @@
 mod common;
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
@@ -82,6 +83,50 @@ fn a_killed_process_costs_one_instance() {
 #[ignore = "takes some minutes: see the head of this file"]
 fn two_hundred_killed_processes_cost_an_instance_each() {
     kill_processes(200);
+}
+
+#[test]
+fn a_pipeline_whose_server_is_killed_fails_and_leaves_nothing() {
+    let _alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let ground = Ground::new();
+    let listed = ground.run(["list", "--json"]).json();
+    if !list(&listed).iter().any(|one| one["name"] == "sandbox/flow-nats" && one["absent"].is_null()) {
+        println!("sandbox/flow-nats is not in this build, or its server is not here");
+        return;
+    }
+    // Messages for minutes: without the kill it would go on.
+    let run = ["bench", "sandbox/flow-nats", "--pattern=send-compete", "--size=1000", "--rounds=1", "--window=60s"];
+    let mut run = Running::start(&ground, &[&run[..], &["--out=out", "--json"]].concat());
+    let mut killed = 0;
+    while !run.has_ended() {
+        let busy = ground.processes().into_iter().find_map(|process| {
+            let number = process.strip_suffix(" nats-server")?.parse().ok()?;
+            (cpu_ticks(number)? > 40).then_some(number)
+        });
+        if let Some(server) = busy.and_then(Pid::from_raw) {
+            killed += usize::from(kill_process(server, Signal::KILL).is_ok());
+        }
+        sleep(Duration::from_millis(20));
+    }
+    let done = run.end();
+    ground.assert_clean();
+    let record = done.json();
+    let instances = list(&record["instances"]);
+    assert!(killed > 0 && !instances.is_empty(), "{killed} killed: {record}");
+    for instance in instances {
+        assert!(instance["outcome"]["failed"]["why"].is_string(), "{instance}");
+    }
+    done.exits(2);
+}
+
+/// The processor time that a process has spent, in ticks of about 10 ms: a server that has messages to pass on spends more than
+/// it takes to start.
+fn cpu_ticks(process: i32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name, in brackets, is the second of them.
+    let (_, after_name) = stat.rsplit_once(") ")?;
+    let user_and_system = after_name.split(' ').skip(11).take(2);
+    user_and_system.map(|ticks| ticks.parse::<u64>().ok()).sum()
 }
 
 /// Kills random processes of runs at random moments, so many in all: children, servers, what counts system calls.

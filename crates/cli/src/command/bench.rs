@@ -176,7 +176,7 @@ fn plan(registry: &Registry, args: &Bench) -> Result<Plan> {
         bail!("nothing to measure; no mechanism can do what was asked for:\n  {}", reasons.join("\n  "));
     }
     let (window, rounds, most) = match args.profile {
-        Profile::Quick => (time(100_000_000), 6, 70),
+        Profile::Quick => (time(100_000_000), 6, 80),
         Profile::Standard => (time(250_000_000), 12, 320),
         // The slowest of these rows takes a thousand times as long as the fastest.
         Profile::Full if played == Some(Suite::IpcTyped) => (time(1_000_000_000), 12, 10_000),

@@ -33,24 +33,40 @@ pub(crate) struct Refund {
     handful: usize,
 }
 
-/// How many messages are taken and given back at a time, so that the cost of counting is shared by many.
-fn handful(case: &Case) -> usize {
-    (slots(case) / (HANDFULS * case.senders())).max(1)
+/// How many messages are taken and given back at a time, so that the cost of counting is shared by many: of credit for so many
+/// `messages`, which so many producers, or consumers, share.
+fn handful(messages: usize, parties: usize) -> usize {
+    (messages / (HANDFULS * parties)).max(1)
 }
 
 impl Refund {
     /// Opens the end of the consumer of this number, and offers the producers theirs.
     pub(crate) fn open(case: &Case, consumer: usize, meet: &mut Rendezvous) -> Result<Refund> {
-        let (theirs, refund) = Refund::filled(case)?;
+        let (theirs, refund) = Refund::filled(slots(case), case.senders())?;
         meet.offer_descriptors(&format!("credit:{consumer}"), &[theirs.as_fd()])?;
         Ok(refund)
     }
 
-    /// A pipe that holds all of the case's credit.
-    fn filled(case: &Case) -> io::Result<(PipeReader, Refund)> {
+    /// Opens the end of the consumer of this number, of several that compete for what one producer sends: they share credit for
+    /// `messages`.
+    #[cfg(all(feature = "nats", feature = "wasm"))]
+    pub(crate) fn open_shared(messages: usize, case: &Case, consumer: usize, meet: &mut Rendezvous) -> Result<Refund> {
+        let consumers = case.consumers();
+        if consumer > 0 {
+            let [credit]: [OwnedFd; 1] = meet.want_descriptors("refund")?;
+            return Ok(Refund { credit: credit.into(), held: 0, handful: handful(messages, consumers) });
+        }
+        let (theirs, refund) = Refund::filled(messages, consumers)?;
+        meet.offer_descriptors("credit", &[theirs.as_fd()])?;
+        meet.offer_descriptors("refund", &[refund.credit.as_fd()])?;
+        Ok(refund)
+    }
+
+    /// A pipe that holds credit for so many messages.
+    pub(crate) fn filled(messages: usize, parties: usize) -> io::Result<(PipeReader, Refund)> {
         let (theirs, mut credit) = pipe()?;
-        let handful = handful(case);
-        credit.write_all(&vec![0; slots(case) / handful])?;
+        let handful = handful(messages, parties);
+        credit.write_all(&vec![0; messages / handful])?;
         Ok((theirs, Refund { credit, held: 0, handful }))
     }
 
@@ -79,7 +95,14 @@ impl Spend {
             let [credit]: [OwnedFd; 1] = meet.want_descriptors(&format!("credit:{consumer}"))?;
             credits.push(credit.into());
         }
-        Ok(Spend { credits, held: 0, handful: handful(case) })
+        Ok(Spend { credits, held: 0, handful: handful(slots(case), case.senders()) })
+    }
+
+    /// Opens the end of the only producer, where its consumers share credit for `messages` ([`Refund::open_shared`]).
+    #[cfg(all(feature = "nats", feature = "wasm"))]
+    pub(crate) fn open_shared(messages: usize, case: &Case, meet: &mut Rendezvous) -> Result<Spend> {
+        let [credit]: [OwnedFd; 1] = meet.want_descriptors("credit")?;
+        Ok(Spend { credits: vec![credit.into()], held: 0, handful: handful(messages, case.consumers()) })
     }
 
     /// Takes credit for one message; waits for it where there is none.
@@ -123,9 +146,10 @@ mod tests {
     fn no_more_is_under_way_than_there_is_credit_and_all_comes_back() {
         for (capacity, producers) in [(1, 1), (1, 3), (7, 2), (64, 1), (1024, 8), (65_536, 32)] {
             let case = case(capacity, producers);
-            let (credit, mut refund) = Refund::filled(&case).unwrap();
+            let (credit, mut refund) = Refund::filled(slots(&case), producers).unwrap();
             ioctl_fionbio(&credit, true).unwrap();
-            let spend = || Spend { credits: vec![credit.try_clone().unwrap()], held: 0, handful: handful(&case) };
+            let handful = handful(slots(&case), producers);
+            let spend = || Spend { credits: vec![credit.try_clone().unwrap()], held: 0, handful };
             let mut spends: Vec<_> = (0..producers).map(|_| spend()).collect();
             for _ in 0..3 {
                 let mut under_way = 0;
@@ -141,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_producer_that_has_gone_needs_no_credit() {
-        let (credit, mut refund) = Refund::filled(&case(1, 1)).unwrap();
+        let (credit, mut refund) = Refund::filled(1, 1).unwrap();
         drop(credit);
         refund.give().unwrap();
     }

@@ -38,7 +38,7 @@ mod names;
 #[cfg(feature = "nanomsg")]
 mod nanomsg;
 #[cfg(feature = "nats")]
-mod nats;
+pub(crate) mod nats;
 #[cfg(feature = "nng")]
 pub(crate) mod nng;
 #[cfg(feature = "nng")]

@@ -24,7 +24,7 @@ use super::names::{self, Names};
 use super::server::{self, CONFIG, Server};
 use super::slots;
 
-const SERVER: Server =
+pub(crate) const SERVER: Server =
     Server { program: "nats-server", package: "nats-server", arguments: &["-c", CONFIG], asked: "--version" };
 
 /// Any free port, written to a file; the longest message that the server takes without a warning; and room for what may
@@ -64,7 +64,7 @@ impl Mechanism for Nats {
     }
 
     fn broker(&self, _: &Case, meet: &mut Rendezvous) -> Result<Usage> {
-        SERVER.serve(CONFIGURATION, meet, listens)
+        serve(meet)
     }
 
     fn server(&self) -> Option<String> {
@@ -74,6 +74,11 @@ impl Mechanism for Nats {
     fn present(&self) -> Result<(), String> {
         SERVER.present()
     }
+}
+
+/// Plays the broker: a server of the instance's own.
+pub(crate) fn serve(meet: &mut Rendezvous) -> Result<Usage> {
+    SERVER.serve(CONFIGURATION, meet, listens)
 }
 
 /// How many messages a subscriber has room for; what it has none for the client drops. Where each waits for its answer no credit
@@ -101,8 +106,7 @@ impl Carries<Raw> for Nats {
     type Rx = Receiving;
 
     fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
-        let address = server::address(meet)?;
-        let connection = Connection::open(&address, room(case))?;
+        let connection = Connection::open(meet, room(case))?;
         let tx = |subjects, credit| Ok(Sending { connection: connection.clone(), subjects, credit });
         names::open(case, role, meet, tx, |subject, credit| connection.clone().receiving(subject, credit))
     }
@@ -110,13 +114,15 @@ impl Carries<Raw> for Nats {
 
 /// A client and what it runs on: one for both ends of a party.
 #[derive(Clone)]
-struct Connection {
-    runtime: Arc<Runtime>,
-    client: Client,
+pub(crate) struct Connection {
+    pub(crate) runtime: Arc<Runtime>,
+    pub(crate) client: Client,
 }
 
 impl Connection {
-    fn open(address: &str, room: usize) -> Result<Connection> {
+    /// Connects to the instance's server. Each subscription keeps `room` messages that its reader has not taken.
+    pub(crate) fn open(meet: &mut Rendezvous, room: usize) -> Result<Connection> {
+        let address = server::address(meet)?;
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         // A server that has gone does not come back: what was under way is lost, and the instance has failed.
         let options = ConnectOptions::new().subscription_capacity(room).max_reconnects(1);
@@ -132,7 +138,7 @@ impl Connection {
 
     /// Sends itself a message. The server reads what comes on a connection in order: when that arrives, it has read
     /// everything before it.
-    fn round_trip(&self) -> Result<()> {
+    pub(crate) fn round_trip(&self) -> Result<()> {
         let Connection { runtime, client } = self;
         let ourselves = Subject::from(client.new_inbox());
         runtime.block_on(async {

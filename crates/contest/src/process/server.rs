@@ -32,7 +32,7 @@ pub(super) const CONFIG: &str = "config";
 pub(super) const SOCKET: &str = "socket";
 
 /// A server program.
-pub(super) struct Server {
+pub(crate) struct Server {
     /// What it is called.
     pub(super) program: &'static str,
     /// The package that has it in Debian and Ubuntu.
@@ -69,7 +69,7 @@ pub(super) fn address(meet: &mut Rendezvous) -> Result<String> {
 
 impl Server {
     /// Whether it is installed.
-    pub(super) fn present(&self) -> Result<(), String> {
+    pub(crate) fn present(&self) -> Result<(), String> {
         match self.find() {
             Some(_) => Ok(()),
             None => Err(format!("needs the program `{}`: apt install {}", self.program, self.package)),
@@ -77,7 +77,7 @@ impl Server {
     }
 
     /// Its name and version, where it is installed: it is asked.
-    pub(super) fn version(&self) -> Option<String> {
+    pub(crate) fn version(&self) -> Option<String> {
         let said = Command::new(self.find()?).arg(self.asked).stdin(Stdio::null()).output().ok()?;
         Some(format!("{} {}", self.program, version(&String::from_utf8_lossy(&said.stdout))?))
     }

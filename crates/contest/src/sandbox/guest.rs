@@ -7,7 +7,7 @@
 use std::io;
 use std::time::Instant;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use wasmtime::{Caller, Engine, Extern, Instance, Linker, Memory, Module, Store, TypedFunc};
 
 use super::printed::{self, Last};
@@ -102,11 +102,17 @@ pub(super) struct Receiver<O: 'static> {
 impl<O: Outlet> Receiver<O> {
     /// Gives the guest messages, which lie back to back, in one call.
     pub(super) fn deliver(&mut self, messages: &[u8]) -> Result<()> {
-        let (record, count) = (record(self.len), messages.len() / self.len);
+        self.deliver_each(messages.chunks_exact(self.len))
+    }
+
+    /// Gives the guest messages in one call, wherever each of them lies.
+    pub(super) fn deliver_each<'a>(&mut self, messages: impl ExactSizeIterator<Item = &'a [u8]>) -> Result<()> {
+        let (record, count) = (record(self.len), messages.len());
         let memory = self.memory.data_mut(&mut self.store);
         let place = memory.get_mut(self.buffer..self.buffer + count * record);
         let place = place.context("the guest's buffer lies outside of its memory")?;
-        for (place, message) in place.chunks_exact_mut(record).zip(messages.chunks_exact(self.len)) {
+        for (place, message) in place.chunks_exact_mut(record).zip(messages) {
+            ensure!(message.len() == self.len, "a message has {} bytes, not {}", message.len(), self.len);
             place[..HEADER].copy_from_slice(&(self.len as u64).to_le_bytes());
             place[HEADER..HEADER + self.len].copy_from_slice(message);
         }
@@ -245,7 +251,7 @@ fn fd_write<O>(mut caller: Caller<'_, State<O>>, _: u32, list: u32, count: u32, 
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::flow_pipelines::BATCHED;
     use super::*;
 
@@ -260,7 +266,7 @@ mod tests {
     }
 
     /// What the sender sends: so many messages of 1000 bytes and one more.
-    fn sent(messages: u64) -> Vec<u8> {
+    pub(in super::super) fn sent(messages: u64) -> Vec<u8> {
         let args = [messages.to_string(), String::from("1000")];
         let mut sender = Guest::new(BATCHED.send, &args, Kept::default()).unwrap();
         sender.call("_start").unwrap();

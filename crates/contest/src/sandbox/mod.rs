@@ -6,6 +6,8 @@ use estafette_measure::entry::{bytes, pipelines};
 
 mod crc;
 mod flow;
+#[cfg(feature = "nats")]
+mod flow_nats;
 mod flow_pipelines;
 mod flow_pipes;
 mod guest;
@@ -22,7 +24,10 @@ pub fn enrol(registry: Registry) -> Registry {
     let registry = registry.enrol(bytes(limit_ring::NoSandbox)).enrol(pipelines(NativePair));
     let registry = registry.enrol(bytes(wat_echo::WatEcho));
     let registry = flow::ROWS.iter().fold(registry, |registry, row| registry.enrol(bytes(row)));
-    registry.enrol(bytes(flow_pipes::FlowPipes))
+    let registry = registry.enrol(bytes(flow_pipes::FlowPipes));
+    #[cfg(feature = "nats")]
+    let registry = registry.enrol(pipelines(flow_nats::FlowNats));
+    registry
 }
 
 /// The patterns that are pipelines.
