@@ -67,18 +67,21 @@ pub fn run_channel(input: &[u8]) {
 
 /// All ends of a group's ring whose memory is written by somebody else.
 pub fn run_group(input: &[u8]) {
-    let (Ok(ring), Ok(bell)) = (RingFile::create(4096, 1), BellFile::create()) else { return };
+    let (Ok(ring), Ok(bell)) = (RingFile::create(4096, 2), BellFile::create()) else { return };
     let Ok(clone) = ring.try_clone() else { return };
     let interrupt = Interrupt::new();
     let open = |ring: &RingFile| Publisher::open(ring, &bell, WaitMode::Block, interrupt.clone());
     let (Ok(mut publisher), Ok(control)) = (open(&ring), RingControl::open(&ring, &bell)) else { return };
     let Ok(mut member) = Member::open(vec![clone], &bell, 0, WaitMode::Block, interrupt.clone()) else { return };
+    let copying = ring.try_clone().map(|ring| Member::open(vec![ring], &bell, 1, WaitMode::Block, interrupt.clone()));
+    let Ok(Ok(mut copying)) = copying.map(|member| member.map(Member::with_copies)) else { return };
     for step in steps(input) {
         write(ring.as_fd(), CONTROLS_AT, &step);
         match step.action % 8 {
             0..=2 => drop(publisher.try_send(&vec![1; usize::from(step.action) * 8])),
             3 => drop(publisher.send_dropping_oldest(&[2; 300])),
             4 | 5 => {
+                let member = if step.action % 8 == 4 { &mut member } else { &mut copying };
                 if let Ok(Some(claim)) = member.try_claim(usize::from(step.action) * 32, 9) {
                     assert!(claim.messages().count() == claim.count());
                     claim.progress(1);
@@ -87,7 +90,7 @@ pub fn run_group(input: &[u8]) {
             }
             6 => {
                 let recovery = if step.action < 128 { Recovery::Return } else { Recovery::Discard };
-                control.recover(0, recovery);
+                control.recover(usize::from(step.action / 8 % 2), recovery);
             }
             _ => {
                 let _ = (control.depth(), control.is_drained(), open(&ring).map(drop));

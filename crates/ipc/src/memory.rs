@@ -9,14 +9,14 @@
 //! its pages stay. The peer can change a message while it is read. To the letter, bytes that change
 //! beneath a reference are undefined behaviour whoever changes them; as with every such library,
 //! the ends are assumed to keep the protocol where that matters, and who must not be fooled copies
-//! first.
+//! first. A copy of what may be overwritten meanwhile is read by atomics, and discarded if it was.
 
 use std::ffi::c_void;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
@@ -159,6 +159,23 @@ impl<C: Controls> Memory<C> {
     #[inline]
     pub(crate) unsafe fn bytes_mut(&self, position: u64, len: usize) -> BytesMut {
         BytesMut(self.range(position, len))
+    }
+
+    /// Copies the bytes from a position, both multiples of eight, while somebody may write them. Who
+    /// calls this discards the copy if somebody has.
+    ///
+    /// # Panics
+    ///
+    /// If there are more than the capacity.
+    pub(crate) fn copy(&self, position: u64, to: &mut [u8]) {
+        let from = self.range(position & !(HEADER as u64 - 1), to.len());
+        // SAFETY: `range` has as many bytes, in the mapping, which `self` keeps alive, and aligned, as
+        // the data begins at the start of a page. Any bits are valid. As with `word`, the writer does
+        // not write atomically: a reader that comes too late discards what it sees.
+        let words = unsafe { std::slice::from_raw_parts(from.cast::<AtomicU64>().as_ptr(), to.len() / HEADER) };
+        for (place, word) in to.as_chunks_mut().0.iter_mut().zip(words) {
+            *place = word.load(Ordering::Relaxed).to_ne_bytes();
+        }
     }
 
     #[inline]

@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 
 use loom::cell::{ConstPtr, MutPtr, UnsafeCell};
 use loom::sync::Arc;
-use loom::sync::atomic::AtomicU64;
+use loom::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) struct Memory<C>(Arc<Parts<C>>);
 
@@ -74,6 +74,13 @@ impl<C> Memory<C> {
     /// Until the result is dropped, some handle of this memory must live. loom verifies the rest.
     pub(crate) unsafe fn bytes_mut(&self, position: u64, _len: usize) -> BytesMut {
         BytesMut(self.cell(position).get_mut())
+    }
+
+    /// The words, which stand for the payload as well.
+    pub(crate) fn copy(&self, position: u64, to: &mut [u8]) {
+        for (index, place) in to.as_chunks_mut().0.iter_mut().enumerate() {
+            *place = self.word(position + 8 * index as u64).load(Ordering::Relaxed).to_ne_bytes();
+        }
     }
 
     fn cell(&self, position: u64) -> &UnsafeCell<[u8; 1]> {

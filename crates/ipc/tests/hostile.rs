@@ -152,7 +152,7 @@ fn a_group_survives_scribbling_peers() {
         let (ring, bell) = (RingFile::create(4096, 2).unwrap(), BellFile::create().unwrap());
         let wait = WAITS[seed as usize % 3];
         let open = |index| Member::open(vec![ring.try_clone().unwrap()], &bell, index, wait, Interrupt::new()).unwrap();
-        let mut members = [0, 1].map(open);
+        let mut members = [open(0), open(1).with_copies()];
         let mut publisher = Publisher::open(&ring, &bell, wait, Interrupt::new()).unwrap();
         let control = RingControl::open(&ring, &bell).unwrap();
         while_scribbling(&[ring.as_fd(), bell.as_fd()], seed, || {

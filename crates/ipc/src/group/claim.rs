@@ -4,7 +4,10 @@ use std::cell::Cell;
 use std::fmt;
 use std::ops::Deref;
 
-use super::member::Member;
+use super::claims::Held;
+use super::copies::Copied;
+use super::member::{Holding, Member};
+use super::ring::Ring;
 use crate::memory::Bytes;
 use crate::record::HEADER;
 
@@ -14,7 +17,8 @@ use crate::record::HEADER;
 /// the member dies, the supervisor returns it to the group or discards it (see [`Recovery`](super::Recovery)).
 #[must_use = "a claim is given back by `ack`"]
 pub struct Claim<'a> {
-    bytes: Bytes,
+    /// Where the records lie in the ring; none if the member has copied them.
+    lent: Option<Bytes>,
     /// How many messages are done, and the bytes of their records.
     done: Cell<(usize, u64)>,
     member: &'a mut Member,
@@ -23,14 +27,22 @@ pub struct Claim<'a> {
 impl<'a> Claim<'a> {
     /// What the member holds.
     pub(super) fn new(member: &'a mut Member) -> Self {
-        let (index, held) = member.held.expect("something is held");
+        let lent = match member.held.expect("something is held") {
+            (_, Holding::Copied) => None,
+            (ring, Holding::Lent(held)) => Some(Self::lend(member.ring(ring), held)),
+        };
+        Self { lent, done: Cell::new((0, 0)), member }
+    }
+
+    fn lend(ring: &Ring, held: Held) -> Bytes {
         // SAFETY: this process does not write the bytes, but where it is the producer, and then
         // through another mapping and not before they are acknowledged, which ends this claim: the
         // head is not raised above a slot that is not empty. A peer of another process that lies is
         // outside of this process.
         #[allow(unsafe_code)]
-        let bytes = unsafe { member.ring(index).memory().bytes(held.from, (held.to - held.from) as usize) };
-        Self { bytes, done: Cell::new((0, 0)), member }
+        unsafe {
+            ring.memory().bytes(held.from, (held.to - held.from) as usize)
+        }
     }
 
     /// The records, back to back: a header of eight bytes, the payload, padding to eight bytes.
@@ -39,7 +51,10 @@ impl<'a> Claim<'a> {
     /// who hands the bytes on to somebody that trusts them uses [`messages`](Self::messages).
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        &self.bytes
+        match &self.lent {
+            Some(bytes) => bytes,
+            None => self.member.copied.as_ref().map_or(&[], Copied::bytes),
+        }
     }
 
     /// How many messages there are: one at least.
@@ -57,7 +72,7 @@ impl<'a> Claim<'a> {
     /// The messages, in order.
     pub fn messages(&self) -> impl Iterator<Item = Message<'_>> {
         // By the lengths that were read once and verified, whatever lies in the ring by now.
-        let mut rest: &[u8] = &self.bytes;
+        let mut rest = self.bytes();
         self.member.headers.iter().map(move |header| {
             let (record, behind) = rest.split_at(header.record() as usize);
             rest = behind;
@@ -66,27 +81,31 @@ impl<'a> Claim<'a> {
     }
 
     /// Says that the first `messages` messages are done. If the member dies now, only the others go
-    /// back to the group. It is no acknowledgement: the ring keeps them.
+    /// back to the group, or are lost. It is no acknowledgement: a ring that lends them keeps them.
     pub fn progress(&self, messages: usize) {
-        let Some((ring, held)) = self.member.held else { return };
+        let Some((ring, holding)) = self.member.held else { return };
         let (known, bytes) = self.done.get();
         let (known, bytes) = if messages < known { (0, 0) } else { (known, bytes) };
         let more = self.member.headers.get(known..messages.min(self.count())).unwrap_or_default();
         let done = bytes + more.iter().map(|header| header.record()).sum::<u64>();
         self.done.set((known + more.len(), done));
-        self.member.ring(ring).progress(&held, held.from + done);
+        let ring = self.member.ring(ring);
+        match holding {
+            Holding::Lent(held) => ring.progress(&held, held.from + done),
+            Holding::Copied => ring.count_copies_done(self.member.index(), known + more.len()),
+        }
     }
 
     /// Gives the messages back, as done: the ring has space for others.
     pub fn ack(self) {
-        let Self { bytes, member, .. } = self;
-        end_reading(bytes);
+        let Self { lent, member, .. } = self;
+        end_reading(lent);
         member.ack();
     }
 }
 
 /// Ends the reference before the bytes are given back.
-fn end_reading(_: Bytes) {}
+fn end_reading(_: Option<Bytes>) {}
 
 impl fmt::Debug for Claim<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -44,6 +44,11 @@ impl Next {
         Self((position / 8) << 8 | (slot as u64 + 1))
     }
 
+    /// After a claim that holds nothing.
+    pub(super) fn unheld(position: u64) -> Self {
+        Self((position / 8) << 8)
+    }
+
     #[inline]
     pub(super) fn from_word(word: u64) -> Self {
         Self(word)
@@ -53,7 +58,7 @@ impl Next {
         self.0
     }
 
-    /// The slot of the last claim, if there was one.
+    /// The slot of the last claim, if there was one and it holds something.
     pub(super) fn slot(self) -> Option<usize> {
         (self.0 as u8 as usize).checked_sub(1)
     }
@@ -114,7 +119,10 @@ impl Ring {
             if from == tail {
                 return Ok(None);
             }
-            let to = match self.walk(from, tail, limits, headers) {
+            let walked = self.walk(from, tail, limits, headers);
+            // [copy] First the headers, then the claim word; pairs with `head_to_overwrite`.
+            fence(Ordering::Acquire);
+            let to = match walked {
                 Ok(to) => to,
                 // Somebody else claimed the records, and they were overwritten meanwhile.
                 Err(_) if self.load_next() != next => continue,
@@ -193,6 +201,11 @@ impl Ring {
     /// Gives back what is held, as done. True if the rest of the range is now claimable.
     pub(super) fn ack(&self, held: Held, headers: &[Header]) -> bool {
         self.count_acked(headers);
+        self.give_back(held)
+    }
+
+    /// As [`ack`](Self::ack), without counting.
+    pub(super) fn give_back(&self, held: Held) -> bool {
         let slot = &self.slots()[held.slot];
         let rest = held.to < held.end;
         if rest {
@@ -214,7 +227,8 @@ impl Ring {
     }
 
     /// Raises the head as far as nobody holds anything, and wakes the producer if it waits for
-    /// that. For whoever has just emptied a slot, or cut it.
+    /// that. For whoever has just emptied a slot, cut it, or moved the claim word and holds nothing; and
+    /// for the producer, as one of those may have stopped before it did.
     pub(super) fn release(&self) {
         // [release] First the own slot, then the claim word and the others'.
         fence(Ordering::SeqCst);
@@ -228,6 +242,11 @@ impl Ring {
             self.controls().head.head.fetch_max(lowest, Ordering::AcqRel);
             self.wake_producer();
         }
+    }
+
+    /// Whether anybody holds records in the ring.
+    pub(super) fn is_held(&self) -> bool {
+        self.slots().iter().any(|slot| slot.state().phase != Phase::Empty)
     }
 
     /// Wakes all members if the ring is closed and drained, which those who wait await.

@@ -43,6 +43,8 @@ pub struct Counters {
     pub acked_bytes: u64,
     /// Messages that the publisher dropped for newer ones.
     pub dropped: u64,
+    /// Messages that the publisher dropped instead of publishing them, as the ring was full.
+    pub dropped_new: u64,
     /// Messages that were discarded when a member died.
     pub discarded: u64,
 }
@@ -91,6 +93,7 @@ impl RingControl {
             acked: load(&words.counters.acked),
             acked_bytes: load(&words.counters.acked_bytes),
             dropped: load(&words.counters.dropped),
+            dropped_new: load(&words.counters.dropped_new),
             discarded: load(&words.counters.discarded),
         }
     }
@@ -104,7 +107,8 @@ impl RingControl {
     /// Whether everything that was published was acknowledged.
     #[must_use]
     pub fn is_drained(&self) -> bool {
-        self.ring.is_drained()
+        // In this order: what has left the ring has been counted.
+        self.ring.is_drained() && !(0..self.ring.producer()).any(|member| self.ring.has_copies(member))
     }
 
     /// Closes the ring, as its publisher would: that one then gets `Closed`, and members get what

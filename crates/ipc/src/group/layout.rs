@@ -80,6 +80,7 @@ pub(super) struct CounterWords {
     pub(super) acked: AtomicU64,
     pub(super) acked_bytes: AtomicU64,
     pub(super) dropped: AtomicU64,
+    pub(super) dropped_new: AtomicU64,
     pub(super) discarded: AtomicU64,
 }
 
@@ -93,7 +94,13 @@ impl RingControls {
             claim: ClaimWord { next: zero() },
             news: NewsWords { returns: zero(), closed: AtomicU32::new(0) },
             space: SpaceWords { wanted: zero(), bell: Doorbell::new() },
-            counters: CounterWords { acked: zero(), acked_bytes: zero(), dropped: zero(), discarded: zero() },
+            counters: CounterWords {
+                acked: zero(),
+                acked_bytes: zero(),
+                dropped: zero(),
+                dropped_new: zero(),
+                discarded: zero(),
+            },
             slots: (0..members * SLOTS_PER_MEMBER + 1).map(|_| Slot::new()).collect(),
         }
     }

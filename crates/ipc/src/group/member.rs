@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use super::claim::Claim;
 use super::claims::Held;
+use super::copies::Copied;
 use super::files::{BellFile, RingFile};
 use super::interrupt::{Interrupt, Wake};
 use super::ring::{Limits, Ring};
@@ -49,11 +50,22 @@ pub struct Member {
     /// The ring to look at first.
     turn: usize,
     /// What was claimed and not acknowledged, and of which ring.
-    pub(super) held: Option<(usize, Held)>,
+    pub(super) held: Option<(usize, Holding)>,
     /// The headers of the records that are held.
     pub(super) headers: Vec<Header>,
+    /// The records that were last copied out of a ring, if claims are copied.
+    pub(super) copied: Option<Copied>,
     /// Registered with `interrupt`.
     _wake: Arc<WakeMember>,
+}
+
+/// Where messages are that a member has claimed.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Holding {
+    /// In the ring.
+    Lent(Held),
+    /// In this process.
+    Copied,
 }
 
 /// A ring, and what this member knows of it.
@@ -95,13 +107,33 @@ impl Member {
         let wake = Arc::new(WakeMember { bell: bell.clone(), index });
         let end: Weak<WakeMember> = Arc::downgrade(&wake);
         interrupt.register(end);
-        let (sources, headers) = (Vec::new(), Vec::new());
-        let mut member =
-            Self { rings: sources, bell, index, wait, interrupt, turn: 0, held: None, headers, _wake: wake };
+        let mut member = Self {
+            rings: Vec::new(),
+            bell,
+            index,
+            wait,
+            interrupt,
+            turn: 0,
+            held: None,
+            headers: Vec::new(),
+            copied: None,
+            _wake: wake,
+        };
         for ring in rings {
             member.add_ring(&ring)?;
         }
         Ok(member)
+    }
+
+    /// Has claims copied out of the ring, for a publisher that
+    /// [drops the oldest](super::Publisher::send_dropping_oldest): the space is free at once, however
+    /// long the member takes, so that the publisher always finds something old to drop.
+    ///
+    /// If the member dies, what it had copied and not acknowledged is lost, and counted as discarded,
+    /// whatever the [`Recovery`](super::Recovery).
+    #[must_use]
+    pub fn with_copies(self) -> Self {
+        Self { copied: Some(Copied::default()), ..self }
     }
 
     /// Takes one more ring, of the same group.
@@ -163,10 +195,10 @@ impl Member {
         for offset in 0..count {
             let index = (self.turn + offset) % count;
             let source = &mut self.rings[index];
-            match source.claim(self.index, limits, &mut self.headers) {
+            match source.claim(self.index, limits, &mut self.headers, self.copied.as_mut()) {
                 Ok(None) => {}
-                Ok(Some(held)) => {
-                    self.held = Some((index, held));
+                Ok(Some(holding)) => {
+                    self.held = Some((index, holding));
                     self.turn = (index + 1) % count;
                     self.pass_on();
                     return Ok(true);
@@ -196,12 +228,21 @@ impl Member {
 
     /// Gives back what is held, as done.
     pub(super) fn ack(&mut self) {
-        let Some((index, held)) = self.held.take() else { return };
+        let Some((index, holding)) = self.held.take() else { return };
         let ring = &self.rings[index].ring;
-        if ring.ack(held, &self.headers) {
-            self.bell.controls().notify_one();
+        match holding {
+            Holding::Copied => ring.ack_copies(self.index, &self.headers),
+            Holding::Lent(held) => {
+                if ring.ack(held, &self.headers) {
+                    self.bell.controls().notify_one();
+                }
+            }
         }
         ring.report_drained(self.bell.controls());
+    }
+
+    pub(super) fn index(&self) -> usize {
+        self.index
     }
 
     pub(super) fn ring(&self, index: usize) -> &Ring {
@@ -210,19 +251,32 @@ impl Member {
 }
 
 impl Source {
-    fn claim(&mut self, member: usize, limits: Limits, headers: &mut Vec<Header>) -> Result<Option<Held>, Violation> {
+    /// Claims messages: copied if there is somewhere to copy them to.
+    fn claim(
+        &mut self,
+        member: usize,
+        limits: Limits,
+        headers: &mut Vec<Header>,
+        copied: Option<&mut Copied>,
+    ) -> Result<Option<Holding>, Violation> {
         if self.finished {
             return Ok(None);
         }
         let returns = self.ring.returns();
         if returns != self.seen_returns {
             if let Some(held) = self.ring.claim_returned(member, limits, headers)? {
-                return Ok(Some(held));
+                let Some(copied) = copied else { return Ok(Some(Holding::Lent(held))) };
+                self.ring.copy_held(member, held, headers, copied);
+                return Ok(Some(Holding::Copied));
             }
             self.seen_returns = returns;
         }
-        if let Some(held) = self.ring.claim_next(member, limits, headers)? {
-            return Ok(Some(held));
+        let next = match copied {
+            None => self.ring.claim_next(member, limits, headers)?.map(Holding::Lent),
+            Some(copied) => self.ring.take_next(member, limits, headers, copied)?.then_some(Holding::Copied),
+        };
+        if next.is_some() {
+            return Ok(next);
         }
         // First whether it is closed: after that no message comes.
         self.finished = self.ring.is_closed() && self.ring.is_drained();

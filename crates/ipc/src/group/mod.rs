@@ -40,9 +40,12 @@
 //!   return
 //!   is published whole or not at all.
 //! - **Doubles.** A message that was claimed and not acknowledged when a member died comes again,
-//!   with its attempts counted. Other messages come once.
+//!   with its attempts counted, unless the member had copied it. Other messages come once.
 //! - **Waiting.** `reserve`, `send`, `send_batch` and `claim` wait; an [`Interrupt`] ends that.
 //!   Nothing else waits.
+//! - **Overflow.** A publisher may wait, drop the message it has, or drop the oldest ones
+//!   ([`Publisher::send_dropping_oldest`]). The last takes members that copy
+//!   ([`Member::with_copies`]), as a claim that lends keeps its space and all behind it.
 //! - **Bounds.** A ring takes its capacity and some pages, whatever its ends do.
 //! - **Hostile peers.** What others wrote is read once and verified. What cannot be is an error,
 //!   and
@@ -51,6 +54,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `claims.rs` | how members share a ring without a lock |
+//! | `copies.rs` | how a member copies messages out of a ring |
 //! | `recovery.rs` | recovery of the claims of a dead member |
 //! | `ring.rs` | positions, records, space |
 //! | `slot.rs` | what each member says that it holds |
@@ -64,6 +68,7 @@ mod claim;
 mod claims;
 #[cfg(not(loom))]
 mod control;
+mod copies;
 #[cfg(not(loom))]
 mod files;
 #[cfg(not(loom))]

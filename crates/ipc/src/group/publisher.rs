@@ -48,7 +48,7 @@ pub enum PublishError {
 pub struct Dropped {
     /// Older messages, which nobody had claimed.
     pub older: u64,
-    /// The message itself: members hold so much that there was no space even so.
+    /// The message itself: what members hold in the ring was in the way.
     pub this: bool,
 }
 
@@ -106,7 +106,7 @@ impl Publisher {
         let wake = Arc::new(WakePublisher(ring.clone()));
         let end: Weak<WakePublisher> = Arc::downgrade(&wake);
         interrupt.register(end);
-        let (tail, head) = (ring.tail(), ring.head());
+        let (tail, head) = (ring.tail(), ring.head_to_overwrite());
         let mut publisher =
             Self { ring, bell, wait, interrupt, tail, head: 0, broken: None, headers: Vec::new(), _wake: wake };
         if tail > MAX_POSITION || !tail.is_multiple_of(HEADER as u64) {
@@ -173,6 +173,20 @@ impl Publisher {
         Ok(())
     }
 
+    /// Publishes a copy of a message if there is space now, or else drops and counts it. True if it
+    /// was published.
+    ///
+    /// # Errors
+    ///
+    /// All of [`PublishError`] but `Full` and `Interrupted`.
+    pub fn send_or_drop(&mut self, message: &[u8]) -> Result<bool, PublishError> {
+        let is_sent = self.try_or_full(message)?;
+        if !is_sent {
+            self.ring.controls().counters.dropped_new.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(is_sent)
+    }
+
     /// Publishes copies of messages, in order, all at once as far as there is space for them.
     ///
     /// # Errors
@@ -234,10 +248,14 @@ impl Publisher {
         Ok(messages)
     }
 
-    /// Publishes a copy of a message without waiting. If the ring is full, older messages that no
-    /// member has claimed are dropped for it. Where what members hold is in the way all the same,
-    /// all but the newer half of the ring is dropped, for the time when they are done, and the
-    /// message itself.
+    /// Publishes a copy of a message without waiting. If the ring is full, the oldest messages that no
+    /// member has claimed are dropped for it.
+    ///
+    /// Space becomes free in the order of the messages. Therefore a member that holds a claim in the
+    /// ring is in the way. Then all but the newer half of the ring is dropped, for the time when the
+    /// member is done, and the message itself. Members that [copy](super::Member::with_copies) hold
+    /// nothing in the ring, but for the moments in which one that was overtaken several times in a row
+    /// copies its next messages.
     ///
     /// # Errors
     ///
@@ -250,21 +268,27 @@ impl Publisher {
         let (_, next, tail) = self.ring.next().map_err(|violation| self.close_with(violation))?;
         let unclaimed = tail - next;
         let half = self.ring.capacity() / 2;
-        let wanted = match self.ring.head() == next {
-            true => (record_len(message.len()) as u64).max(self.ring.capacity() / 8),
-            false => unclaimed.saturating_sub(half),
+        let wanted = match self.ring.is_held() {
+            true => unclaimed.saturating_sub(half),
+            false => (record_len(message.len()) as u64).max(self.ring.capacity() / 8),
         };
         dropped.older = self.discard_oldest(wanted as usize)?;
-        dropped.this = !self.try_or_full(message)?;
+        dropped.this = !self.send_or_drop(message)?;
         Ok(dropped)
     }
 
+    /// Publishes a copy of a message if there is space.
     fn try_or_full(&mut self, message: &[u8]) -> Result<bool, PublishError> {
-        match self.try_send(message) {
-            Ok(()) => Ok(true),
-            Err(PublishError::Full) => Ok(false),
-            Err(error) => Err(error),
+        for is_last in [false, true] {
+            match self.try_send(message) {
+                Ok(()) => return Ok(true),
+                // A member that has copied messages may have stopped before it did this.
+                Err(PublishError::Full) if !is_last => self.ring.release(),
+                Err(PublishError::Full) => {}
+                Err(error) => return Err(error),
+            }
         }
+        Ok(false)
     }
 
     /// Says that no message follows. Members get what is in the ring, then `Closed`.
@@ -299,7 +323,7 @@ impl Publisher {
 
     fn look_for_space(&mut self, need: u64) -> Result<bool, PublishError> {
         if !self.has_space(need) {
-            self.accept_head(self.ring.head())?;
+            self.accept_head(self.ring.head_to_overwrite())?;
         }
         match self.has_space(need) {
             false if self.ring.is_closed() => Err(PublishError::Closed),

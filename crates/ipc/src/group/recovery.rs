@@ -12,7 +12,8 @@ use crate::sync::Ordering;
 /// What the supervisor does with messages that a dead member had claimed and not acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recovery {
-    /// They go back to the group: at least once. What the member may have died of counts one attempt
+    /// They go back to the group: at least once, but for those that the member had
+    /// [copied](super::Member::with_copies), which are lost. What the member may have died of counts one attempt
     /// more, and comes alone from then on: the first message that was not done; and if the member
     /// was done with none, all that it was given.
     Return,
@@ -51,6 +52,7 @@ impl Ring {
                 }
             }
         }
+        recovered.discarded += self.recover_copies(holder);
         self.controls().counters.discarded.fetch_add(recovered.discarded, Ordering::Relaxed);
         self.release();
         recovered
@@ -122,12 +124,12 @@ impl Ring {
         Ok(headers)
     }
 
-    /// Whether a holder's slots are free of claims that nobody has recovered.
+    /// Whether a holder has no claims that nobody has recovered.
     pub(super) fn is_recovered(&self, holder: usize) -> bool {
         let held = |slot: &Slot| {
             let state = slot.state();
             state.holder == holder && matches!(state.phase, Phase::Intent | Phase::Claimed)
         };
-        !self.slots().iter().any(held)
+        !self.has_copies(holder) && !self.slots().iter().any(held)
     }
 }

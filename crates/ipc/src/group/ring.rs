@@ -77,6 +77,15 @@ impl Ring {
         self.controls().head.head.load(Ordering::Acquire)
     }
 
+    /// The head, for the producer, which then writes before it.
+    pub(super) fn head_to_overwrite(&self) -> u64 {
+        let head = self.head();
+        // [copy] First the claim word was moved, which the head shows, then records are written. Who
+        // copies one of those sees that the claim word has moved.
+        fence(Ordering::Release);
+        head
+    }
+
     /// The position of the next claim, from its word. None if that cannot be, with this tail.
     #[inline]
     pub(super) fn position(&self, next: Next, tail: u64) -> Option<u64> {

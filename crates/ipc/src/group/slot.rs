@@ -22,6 +22,10 @@ pub(super) struct Slot {
     to: AtomicU64,
     /// Everything before it is done, though not acknowledged.
     current: AtomicU64,
+    /// How many messages the member has copied out of the ring and not acknowledged, and how many of
+    /// them are done. In a member's first slot only, and whatever the slot's state.
+    pub(super) copies: AtomicU64,
+    pub(super) copies_done: AtomicU64,
 }
 
 /// The records of a slot: those up to `current` are done.
@@ -96,7 +100,7 @@ impl Slot {
     #[cfg(loom)]
     pub(super) fn new() -> Self {
         let zero = || AtomicU64::new(0);
-        Self { state: zero(), from: zero(), to: zero(), current: zero() }
+        Self { state: zero(), from: zero(), to: zero(), current: zero(), copies: zero(), copies_done: zero() }
     }
 
     /// Acquire: who sees a state sees the range it was stored with, or a later one.
