@@ -112,6 +112,8 @@ pub struct EdgeStatus {
     pub oldest_seconds: f64,
     /// Messages that were dropped for newer ones.
     pub dropped: u64,
+    /// Messages that were dropped as they were sent, since there was no space.
+    pub dropped_new: u64,
     /// Messages that were lost with a reader that failed.
     pub discarded: u64,
 }

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use estafette_flow::config::{Delivery, Input, Pipeline, Queue, Sink, SinkKind, Source, SourceKind, Topic};
+use estafette_flow::config::{Delivery, Input, Overflow, Pipeline, Queue, Sink, SinkKind, Source, SourceKind, Topic};
 use estafette_flow::external::{ExternalEnd, Sender};
 use estafette_flow::{Ended, Options, Supervisor};
 use estafette_ipc::WaitMode;
@@ -87,6 +87,33 @@ fn every_queue_gets_every_message_until_the_sender_closes() {
             assert_eq!(receiver.join().unwrap().unwrap(), [&b"a"[..], b"bc"]);
         }
     }
+}
+
+/// A receiver that is slow with one message: the newest ones come next, and the new ones are never dropped.
+#[test]
+fn what_a_receiver_works_on_keeps_no_space_from_newer_messages() {
+    let mut pipeline = pipeline(&[("one", "one")], Delivery::AtMostOnce);
+    let topic = Topic { capacity: 4096, max_message: 1000, overflow: Overflow::DropOldest, ..Topic::default() };
+    pipeline.topics = BTreeMap::from([("topic".into(), topic)]);
+    let mut supervisor = supervise(pipeline);
+    let mut receiver = sent(&supervisor.external_sink("one").unwrap()).receiver(WaitMode::Block).unwrap();
+    let mut sender = sent(&supervisor.external_source("in").unwrap()).sender(WaitMode::Block).unwrap();
+    let running = thread::spawn(move || supervisor.run().unwrap());
+    sender.send(&[0; 1000]).unwrap();
+    let claim = receiver.claim(usize::MAX, usize::MAX).unwrap();
+    for number in 1..=200 {
+        sender.send(&[number; 1000]).unwrap();
+    }
+    assert_eq!(claim.messages().map(|message| message[0]).collect::<Vec<_>>(), [0]);
+    sender.close();
+    claim.ack();
+    let mut messages = Vec::new();
+    receiver.for_each(|message| messages.push(message[0])).unwrap();
+    assert_eq!(messages, [197, 198, 199, 200]);
+    let summary = running.join().unwrap();
+    assert_eq!(summary.ended, Ended::Finished);
+    let edge = &summary.status.edges[0];
+    assert_eq!((edge.published_messages, edge.dropped, edge.dropped_new, edge.discarded), (201, 196, 0, 0));
 }
 
 #[test]

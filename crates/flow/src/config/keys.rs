@@ -327,7 +327,7 @@ static TOPIC: Object = Object {
 
 const OVERFLOWS: &[Word] = &[
     Word { word: "block", help: "The sender waits." },
-    Word { word: "drop-oldest", help: "The oldest unclaimed messages are dropped and counted." },
+    Word { word: "drop-oldest", help: "The oldest messages that nobody has taken yet are dropped and counted." },
     Word { word: "drop-new", help: "The message that is sent is dropped and counted." },
 ];
 

@@ -40,6 +40,13 @@ impl Topic {
     pub fn default_max_message(capacity: usize) -> usize {
         Topic::MAX_MESSAGE.min(capacity / 4)
     }
+
+    /// Whether receivers copy messages out of its rings before they work on them. Where the oldest
+    /// messages are dropped, what a receiver works on must not keep the space. What is delivered at
+    /// least once must stay.
+    pub(crate) fn is_copied(&self) -> bool {
+        self.overflow == Overflow::DropOldest && self.delivery == Delivery::AtMostOnce
+    }
 }
 
 impl Default for Topic {
@@ -63,7 +70,7 @@ pub enum Overflow {
     /// The sender waits: back-pressure down to its call. The default.
     #[default]
     Block,
-    /// The oldest messages that nobody has claimed are dropped and counted.
+    /// The oldest messages that nobody has taken yet are dropped and counted.
     DropOldest,
     /// The message that is sent is dropped and counted.
     DropNew,

@@ -32,9 +32,11 @@ impl Inlet {
     ) -> Result<Inlet> {
         let place = topology.membership(end).ok_or_else(|| anyhow::anyhow!("it reads nothing"))?;
         let group = &topology.groups[place.group];
-        let max_message = topology.policies(pipeline, group.feed).max_message;
+        let policies = topology.policies(pipeline, group.feed);
+        let max_message = policies.max_message;
         let rings = group.rings.iter().map(|ring| fabric.ring(*ring).try_clone()).collect::<Result<_, _>>()?;
         let member = Member::open(rings, fabric.bell(place.group), place.member, WaitMode::Block, stop.interrupt())?;
+        let member = if policies.is_copied() { member.with_copies() } else { member };
         Ok(Inlet { member, counters: Arc::clone(counters), max_message })
     }
 

@@ -118,6 +118,9 @@ pub(crate) struct Input {
     pub(crate) rings: usize,
     /// How often a message may be delivered before it is a dead letter; none for at-most-once delivery.
     pub(crate) max_deliver: Option<u8>,
+    /// Whether it copies messages out of the rings before it works on them: where the oldest are dropped, what it works
+    /// on must not keep the space.
+    pub(crate) copies: bool,
 }
 
 /// A topic that an instance sends to.

@@ -230,11 +230,7 @@ fn send_to_group<'m>(
         Overflow::Block => group.send_batch(messages)?,
         Overflow::DropNew => {
             for message in messages {
-                match group.try_send(message) {
-                    Ok(()) => {}
-                    Err(PublishError::Full) => dropped += 1,
-                    Err(error) => return Err(error),
-                }
+                dropped += u64::from(!group.send_or_drop(message)?);
             }
         }
         Overflow::DropOldest => {

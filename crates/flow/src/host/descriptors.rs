@@ -36,7 +36,8 @@ impl Descriptors {
     ) -> Result<Member> {
         let bell = BellFile::from_fd(self.next()?)?;
         let rings: Vec<_> = (0..input.rings).map(|_| self.ring()).collect::<Result<_>>()?;
-        Ok(Member::open(rings, &bell, input.member, wait, Arc::clone(interrupt))?)
+        let member = Member::open(rings, &bell, input.member, wait, Arc::clone(interrupt))?;
+        Ok(if input.copies { member.with_copies() } else { member })
     }
 
     /// The ends that send to one topic: a ring and a bell for each group that reads it.

@@ -73,6 +73,12 @@ const EDGES: &[Family<EdgeStatus>] = &[
     ("estafette_topic_dropped_messages_total", Counter, "Messages that were dropped for newer ones.", |it| {
         count(it.dropped)
     }),
+    (
+        "estafette_topic_dropped_new_messages_total",
+        Counter,
+        "Messages that were dropped as they were sent, since there was no space.",
+        |it| count(it.dropped_new),
+    ),
     ("estafette_topic_discarded_messages_total", Counter, "Messages that were lost with a reader that failed.", |it| {
         count(it.discarded)
     }),
@@ -189,6 +195,7 @@ mod tests {
             capacity_bytes: 4096,
             oldest_seconds: 0.5,
             dropped: 0,
+            dropped_new: 0,
             discarded: 0,
         }
     }

@@ -46,7 +46,7 @@ fn input(end: End, pipeline: &Pipeline, topology: &Topology) -> Option<Input> {
     let group = &topology.groups[place.group];
     let policies = topology.policies(pipeline, group.feed);
     let max_deliver = (policies.delivery == Delivery::AtLeastOnce).then_some(policies.max_deliver);
-    Some(Input { member: place.member, rings: group.rings.len(), max_deliver })
+    Some(Input { member: place.member, rings: group.rings.len(), max_deliver, copies: policies.is_copied() })
 }
 
 /// What somebody outside of the pipeline needs to be one of its ends: what the end is, and the bells

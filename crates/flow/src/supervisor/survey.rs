@@ -119,6 +119,7 @@ impl Supervisor {
             capacity_bytes: 0,
             oldest_seconds: 0.0,
             dropped: 0,
+            dropped_new: 0,
             discarded: 0,
         };
         let now = Instant::now();
@@ -130,6 +131,7 @@ impl Supervisor {
             edge.depth_bytes += depth.bytes;
             edge.capacity_bytes += self.fabric.ring(*ring).capacity() as u64;
             edge.dropped += counters.dropped;
+            edge.dropped_new += counters.dropped_new;
             edge.discarded += counters.discarded;
             if depth.bytes > 0 {
                 edge.oldest_seconds = edge.oldest_seconds.max(self.ages[*ring].oldest(now));

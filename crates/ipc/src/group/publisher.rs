@@ -181,9 +181,7 @@ impl Publisher {
     /// All of [`PublishError`] but `Full` and `Interrupted`.
     pub fn send_or_drop(&mut self, message: &[u8]) -> Result<bool, PublishError> {
         let is_sent = self.try_or_full(message)?;
-        if !is_sent {
-            self.ring.controls().counters.dropped_new.fetch_add(1, Ordering::Relaxed);
-        }
+        count_dropped_new(&self.ring, !is_sent);
         Ok(is_sent)
     }
 
@@ -262,7 +260,7 @@ impl Publisher {
     /// All of [`PublishError`] but `Full` and `Interrupted`.
     pub fn send_dropping_oldest(&mut self, message: &[u8]) -> Result<Dropped, PublishError> {
         let mut dropped = Dropped::default();
-        if self.try_or_full(message)? {
+        if self.try_or_release(message)? {
             return Ok(dropped);
         }
         let (_, next, tail) = self.ring.next().map_err(|violation| self.close_with(violation))?;
@@ -273,22 +271,28 @@ impl Publisher {
             false => (record_len(message.len()) as u64).max(self.ring.capacity() / 8),
         };
         dropped.older = self.discard_oldest(wanted as usize)?;
-        dropped.this = !self.send_or_drop(message)?;
+        dropped.this = !self.try_or_release(message)?;
+        count_dropped_new(&self.ring, dropped.this);
         Ok(dropped)
     }
 
     /// Publishes a copy of a message if there is space.
     fn try_or_full(&mut self, message: &[u8]) -> Result<bool, PublishError> {
-        for is_last in [false, true] {
-            match self.try_send(message) {
-                Ok(()) => return Ok(true),
-                // A member that has copied messages may have stopped before it did this.
-                Err(PublishError::Full) if !is_last => self.ring.release(),
-                Err(PublishError::Full) => {}
-                Err(error) => return Err(error),
-            }
+        match self.try_send(message) {
+            Ok(()) => Ok(true),
+            Err(PublishError::Full) => Ok(false),
+            Err(error) => Err(error),
         }
-        Ok(false)
+    }
+
+    /// As [`try_or_full`](Self::try_or_full), where members may copy: one that stopped after it had
+    /// taken messages has not raised the head.
+    fn try_or_release(&mut self, message: &[u8]) -> Result<bool, PublishError> {
+        if self.try_or_full(message)? {
+            return Ok(true);
+        }
+        self.ring.release();
+        self.try_or_full(message)
     }
 
     /// Says that no message follows. Members get what is in the ring, then `Closed`.
@@ -395,6 +399,12 @@ struct Batch {
 
 fn count_dropped(ring: &Ring, messages: u64) {
     ring.controls().counters.dropped.fetch_add(messages, Ordering::Relaxed);
+}
+
+fn count_dropped_new(ring: &Ring, is_dropped: bool) {
+    if is_dropped {
+        ring.controls().counters.dropped_new.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 impl fmt::Debug for Publisher {
