@@ -101,9 +101,9 @@ pub enum Violation {
         /// Its end.
         to: u64,
     },
-    /// Words that change faster than any correct peer can change them.
-    #[error("a peer changes shared words without end")]
-    Restless,
+    /// A shared word that changed at every retry, more often than a correct peer changes it.
+    #[error("a peer changed a shared word at every retry")]
+    TooManyChanges,
     /// A descriptor for a large message that is not what was announced.
     #[error("a peer announced a large message without memory for it")]
     LargeMessage,

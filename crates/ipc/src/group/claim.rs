@@ -4,9 +4,9 @@ use std::cell::Cell;
 use std::fmt;
 use std::ops::Deref;
 
-use super::claims::Held;
+use super::claims::ClaimedRange;
 use super::copies::Copied;
-use super::member::{Holding, Member};
+use super::member::{Claimed, Member};
 use super::ring::Ring;
 use crate::memory::Bytes;
 use crate::record::HEADER;
@@ -25,23 +25,23 @@ pub struct Claim<'a> {
 }
 
 impl<'a> Claim<'a> {
-    /// What the member holds.
+    /// What the member has claimed.
     pub(super) fn new(member: &'a mut Member) -> Self {
-        let lent = match member.held.expect("something is held") {
-            (_, Holding::Copied) => None,
-            (ring, Holding::Lent(held)) => Some(Self::lend(member.ring(ring), held)),
+        let lent = match member.claimed.expect("find() has claimed something") {
+            (_, Claimed::Copied) => None,
+            (ring, Claimed::InRing(range)) => Some(Self::lend(member.ring(ring), range)),
         };
         Self { lent, done: Cell::new((0, 0)), member }
     }
 
-    fn lend(ring: &Ring, held: Held) -> Bytes {
+    fn lend(ring: &Ring, range: ClaimedRange) -> Bytes {
         // SAFETY: this process does not write the bytes, but where it is the producer, and then
         // through another mapping and not before they are acknowledged, which ends this claim: the
         // head is not raised above a slot that is not empty. A peer of another process that lies is
         // outside of this process.
         #[allow(unsafe_code)]
         unsafe {
-            ring.memory().bytes(held.from, (held.to - held.from) as usize)
+            ring.memory().bytes(range.from, (range.to - range.from) as usize)
         }
     }
 
@@ -66,7 +66,7 @@ impl<'a> Claim<'a> {
     /// The index of the ring they are from, in the order in which the member got its rings.
     #[must_use]
     pub fn ring(&self) -> usize {
-        self.member.held.map_or(0, |(ring, _)| ring)
+        self.member.claimed.map_or(0, |(ring, _)| ring)
     }
 
     /// The messages, in order.
@@ -81,18 +81,18 @@ impl<'a> Claim<'a> {
     }
 
     /// Says that the first `messages` messages are done. If the member dies now, only the others go
-    /// back to the group, or are lost. It is no acknowledgement: a ring that lends them keeps them.
+    /// back to the group, or are lost. It is no acknowledgement: the space is not freed.
     pub fn progress(&self, messages: usize) {
-        let Some((ring, holding)) = self.member.held else { return };
+        let Some((ring, claimed)) = self.member.claimed else { return };
         let (known, bytes) = self.done.get();
         let (known, bytes) = if messages < known { (0, 0) } else { (known, bytes) };
         let more = self.member.headers.get(known..messages.min(self.count())).unwrap_or_default();
         let done = bytes + more.iter().map(|header| header.record()).sum::<u64>();
         self.done.set((known + more.len(), done));
         let ring = self.member.ring(ring);
-        match holding {
-            Holding::Lent(held) => ring.progress(&held, held.from + done),
-            Holding::Copied => ring.count_copies_done(self.member.index(), known + more.len()),
+        match claimed {
+            Claimed::InRing(range) => ring.progress(&range, range.from + done),
+            Claimed::Copied => ring.count_copies_done(self.member.index(), known + more.len()),
         }
     }
 

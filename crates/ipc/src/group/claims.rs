@@ -1,7 +1,7 @@
 //! How members share a ring without a lock, so that any of them may be killed at any moment.
 //!
 //! The claim word says where the next claim begins, and which slot the last one is written in.
-//! Every member has [slots](super::slot) that say what it holds.
+//! Every member has [slots](super::slot), which record what it has claimed.
 //!
 //! **Claiming.** A member reads the claim word, and the headers of the records from there on. It
 //! writes the range as its *intent*, then moves the claim word to the range's end by
@@ -13,7 +13,7 @@
 //! word. A slot's state has a version, so that who confirms late fails as well.
 //!
 //! **Acknowledging.** The slot is emptied, then the head goes to the lowest position that anybody
-//! holds or may hold: the claim word's position, read first, or the start of a slot that is not
+//! has claimed or may claim: the claim word's position, read first, or the start of a slot that is not
 //! empty. Any claim that was won before the word was read is seen in its slot, as its slot was
 //! written before. Any later one begins at that position or behind it.
 //!
@@ -25,7 +25,7 @@
 //! misses one on its way from slot to slot. Another member claims the slot as it is, by exchanging
 //! its state. If it takes only the first record, it cuts that off and returns the rest.
 
-use super::ring::{Limits, MOST_LOOKS, Ring};
+use super::ring::{Limits, MAX_RETRIES, Ring};
 use super::slot::{Phase, State};
 use crate::bell::Bell;
 use crate::error::Violation;
@@ -44,8 +44,8 @@ impl Next {
         Self((position / 8) << 8 | (slot as u64 + 1))
     }
 
-    /// After a claim that holds nothing.
-    pub(super) fn unheld(position: u64) -> Self {
+    /// After messages that were copied, for which there is no slot.
+    pub(super) fn without_slot(position: u64) -> Self {
         Self((position / 8) << 8)
     }
 
@@ -58,7 +58,7 @@ impl Next {
         self.0
     }
 
-    /// The slot of the last claim, if there was one and it holds something.
+    /// The slot of the last claim, if there was one and it has a slot.
     pub(super) fn slot(self) -> Option<usize> {
         (self.0 as u8 as usize).checked_sub(1)
     }
@@ -70,9 +70,9 @@ impl Next {
     }
 }
 
-/// What an end holds: whole records of one slot's range.
+/// What an end has claimed: whole records of one slot's range.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Held {
+pub(super) struct ClaimedRange {
     pub(super) slot: usize,
     state: State,
     pub(super) from: u64,
@@ -88,7 +88,7 @@ impl Ring {
         holder: usize,
         limits: Limits,
         headers: &mut Vec<Header>,
-    ) -> Result<Option<Held>, Violation> {
+    ) -> Result<Option<ClaimedRange>, Violation> {
         if self.load_next().units_to(self.tail()) == 0 {
             return Ok(None);
         }
@@ -113,8 +113,8 @@ impl Ring {
         holder: usize,
         limits: Limits,
         headers: &mut Vec<Header>,
-    ) -> Result<Option<Held>, Violation> {
-        for _ in 0..MOST_LOOKS {
+    ) -> Result<Option<ClaimedRange>, Violation> {
+        for _ in 0..MAX_RETRIES {
             let (next, from, tail) = self.next()?;
             if from == tail {
                 return Ok(None);
@@ -136,10 +136,10 @@ impl Ring {
                 // into the slot from now on comes after whatever that one did.
                 self.slots()[slot].replace(*state, claimed);
                 *state = claimed;
-                return Ok(Some(Held { slot, state: *state, from, to, end: to }));
+                return Ok(Some(ClaimedRange { slot, state: *state, from, to, end: to }));
             }
         }
-        Err(Violation::Restless)
+        Err(Violation::TooManyChanges)
     }
 
     /// Release: who sees the word sees the slot. Acquire: and all slots of the words before.
@@ -169,7 +169,7 @@ impl Ring {
         holder: usize,
         limits: Limits,
         headers: &mut Vec<Header>,
-    ) -> Result<Option<Held>, Violation> {
+    ) -> Result<Option<ClaimedRange>, Violation> {
         for (index, slot) in self.slots().iter().enumerate() {
             let returned = slot.state();
             let claimed = returned.next(Phase::Claimed, holder);
@@ -180,7 +180,13 @@ impl Ring {
             let part = range.and_then(|range| Ok((range, self.walk(range.current, range.to, limits, headers)?)));
             match part {
                 Ok((range, to)) if range.current < to => {
-                    return Ok(Some(Held { slot: index, state: claimed, from: range.current, to, end: range.to }));
+                    return Ok(Some(ClaimedRange {
+                        slot: index,
+                        state: claimed,
+                        from: range.current,
+                        to,
+                        end: range.to,
+                    }));
                 }
                 part => {
                     slot.set_state(claimed.in_phase(Phase::Empty));
@@ -192,28 +198,28 @@ impl Ring {
         Ok(None)
     }
 
-    /// Says that everything held before `position` is done, for the case that the holder dies.
+    /// Records that the claimed messages before `position` are done, for the case that the holder dies.
     #[inline]
-    pub(super) fn progress(&self, held: &Held, position: u64) {
-        self.slots()[held.slot].set_current(position.clamp(held.from, held.to));
+    pub(super) fn progress(&self, range: &ClaimedRange, position: u64) {
+        self.slots()[range.slot].set_current(position.clamp(range.from, range.to));
     }
 
-    /// Gives back what is held, as done. True if the rest of the range is now claimable.
-    pub(super) fn ack(&self, held: Held, headers: &[Header]) -> bool {
+    /// Acknowledges a claim. True if the rest of the range is now claimable.
+    pub(super) fn ack(&self, range: ClaimedRange, headers: &[Header]) -> bool {
         self.count_acked(headers);
-        self.give_back(held)
+        self.give_back(range)
     }
 
-    /// As [`ack`](Self::ack), without counting.
-    pub(super) fn give_back(&self, held: Held) -> bool {
-        let slot = &self.slots()[held.slot];
-        let rest = held.to < held.end;
+    /// Gives a claim back, as [`ack`](Self::ack) does, without counting.
+    pub(super) fn give_back(&self, range: ClaimedRange) -> bool {
+        let slot = &self.slots()[range.slot];
+        let rest = range.to < range.end;
         if rest {
-            slot.cut(held.to);
-            slot.set_state(held.state.next(Phase::Returned, held.state.holder));
+            slot.cut(range.to);
+            slot.set_state(range.state.next(Phase::Returned, range.state.holder));
             self.controls().news.returns.fetch_add(1, Ordering::Release);
         } else {
-            slot.set_state(held.state.in_phase(Phase::Empty));
+            slot.set_state(range.state.in_phase(Phase::Empty));
         }
         self.release();
         rest
@@ -226,8 +232,8 @@ impl Ring {
         counters.acked_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Raises the head as far as nobody holds anything, and wakes the producer if it waits for
-    /// that. For whoever has just emptied a slot, cut it, or moved the claim word and holds nothing; and
+    /// Raises the head up to the first record that is claimed or unclaimed, and wakes the producer if it waits for
+    /// that. For whoever has just emptied a slot, cut it, or moved the claim word behind records it had copied; and
     /// for the producer, as one of those may have stopped before it did.
     pub(super) fn release(&self) {
         // [release] First the own slot, then the claim word and the others'.
@@ -244,8 +250,8 @@ impl Ring {
         }
     }
 
-    /// Whether anybody holds records in the ring.
-    pub(super) fn is_held(&self) -> bool {
+    /// Whether anybody has claimed records that are still in the ring.
+    pub(super) fn has_claims(&self) -> bool {
         self.slots().iter().any(|slot| slot.state().phase != Phase::Empty)
     }
 
@@ -258,14 +264,14 @@ impl Ring {
 
     /// Whether a member that has looked through the returned ranges at a count may find something.
     #[inline]
-    pub(super) fn has_messages(&self, seen_returns: u64) -> bool {
-        self.load_next().units_to(self.tail()) != 0 || self.returns() != seen_returns
+    pub(super) fn has_messages(&self, checked_returns: u64) -> bool {
+        self.load_next().units_to(self.tail()) != 0 || self.returns() != checked_returns
     }
 
     /// Whether such a member would find something to claim, or the end.
     #[inline]
-    pub(super) fn has_news(&self, seen_returns: u64) -> bool {
-        self.has_messages(seen_returns) || self.is_closed() && self.is_drained()
+    pub(super) fn has_news(&self, checked_returns: u64) -> bool {
+        self.has_messages(checked_returns) || self.is_closed() && self.is_drained()
     }
 }
 

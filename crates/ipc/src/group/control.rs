@@ -8,7 +8,7 @@ use crate::error::OpenError;
 use crate::memory::Memory;
 use crate::sync::{AtomicU64, Ordering};
 
-/// The end of whoever watches over the others: it recovers what a dead member held, closes, and
+/// The end of whoever watches over the others: it recovers what a dead member had claimed, closes, and
 /// counts. There may be several, but only one process may recover.
 #[derive(Debug)]
 pub struct RingControl {
@@ -59,9 +59,9 @@ impl RingControl {
         Ok(Self { ring: ring.map()?, bell: bell.map()? })
     }
 
-    /// Takes from a dead member what it held, and wakes whoever may wait for that. To be called
+    /// Takes from a dead member what it had claimed, and wakes whoever may wait for that. To be called
     /// once the member's process or thread has ended, and before another of its number opens the
-    /// ring; also if it seems to have held nothing, since it may have died before it woke somebody.
+    /// ring; also if it seems to have claimed nothing, since it may have died before it woke somebody.
     pub fn recover(&self, member: usize, recovery: Recovery) -> Recovered {
         if member >= self.ring.producer() {
             return Recovered::default();

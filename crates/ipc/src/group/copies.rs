@@ -1,14 +1,14 @@
 //! How a member copies messages out of a ring, so that what it works on keeps no space there.
 //!
-//! A claim that lends keeps its space until it is acknowledged. The head stays before it, and with
+//! A claim of records in the ring keeps their space until it is acknowledged. The head stays before it, and with
 //! it everything that lies behind, claimed or not: a producer that drops old messages for new ones
 //! gains nothing by that. Where the producer drops the oldest, members copy.
 //!
 //! **Copying** is what the reader of a seqlock does. The member reads the claim word, copies the
 //! records from there on, and then moves the claim word behind them by compare-and-exchange. Whoever
 //! overwrites records has moved the claim word past them before, so that an exchange that succeeds
-//! proves the copy whole. The member needs no slot, as it holds nothing, and the head follows the
-//! claim word at once. A member that stops at any point stands in nobody's way.
+//! proves the copy whole. The member needs no slot, as it keeps nothing in the ring, and the head follows the
+//! claim word at once. A member that stops at any point blocks nobody.
 //!
 //! **\[copy\]** The copy is read before the claim word is exchanged, and the claim word was moved
 //! before the records are overwritten: a fence at either end keeps these orders.
@@ -20,7 +20,7 @@
 //! **Deaths.** How many messages a member has copied and not acknowledged is counted in its slot, so
 //! that whoever recovers it knows how many are lost.
 
-use super::claims::{Held, Next};
+use super::claims::{ClaimedRange, Next};
 use super::layout::RingControls;
 use super::ring::{Limits, Ring};
 use crate::error::Violation;
@@ -28,8 +28,8 @@ use crate::memory::Memory;
 use crate::record::{HEADER, Header};
 use crate::sync::{Ordering, fence};
 
-/// How often a member copies before it claims first. Once is enough to model both.
-const MOST_COPIES: usize = if cfg!(loom) { 1 } else { 4 };
+/// How often a member tries to copy before it claims the records first. The models try once.
+const MAX_COPY_ATTEMPTS: usize = if cfg!(loom) { 1 } else { 4 };
 
 /// Records that were copied out of a ring, back to back. It keeps its memory for the next ones.
 #[derive(Debug, Default)]
@@ -63,7 +63,7 @@ impl Ring {
         headers: &mut Vec<Header>,
         copied: &mut Copied,
     ) -> Result<bool, Violation> {
-        for _ in 0..MOST_COPIES {
+        for _ in 0..MAX_COPY_ATTEMPTS {
             let (next, from, tail) = self.next()?;
             if from == tail {
                 return Ok(false);
@@ -82,8 +82,8 @@ impl Ring {
                 Err(violation) => return Err(violation),
             }
         }
-        let Some(held) = self.claim_next(holder, limits, headers)? else { return Ok(false) };
-        self.copy_held(holder, held, headers, copied);
+        let Some(range) = self.claim_next(holder, limits, headers)? else { return Ok(false) };
+        self.copy_claimed(holder, range, headers, copied);
         Ok(true)
     }
 
@@ -92,7 +92,7 @@ impl Ring {
         // First how many, then the exchange: what is gone from the ring has been counted.
         self.count_copied(holder, messages);
         self.confirm(next, from);
-        let is_taken = self.exchange(next, Next::unheld(to));
+        let is_taken = self.exchange(next, Next::without_slot(to));
         if is_taken {
             self.release();
         } else {
@@ -101,11 +101,11 @@ impl Ring {
         is_taken
     }
 
-    /// Copies what is held out of the ring, and gives it back.
-    pub(super) fn copy_held(&self, holder: usize, held: Held, headers: &[Header], copied: &mut Copied) {
-        copied.fill(self.memory(), held.from, held.to);
+    /// Copies claimed records out of the ring, and gives the claim back.
+    pub(super) fn copy_claimed(&self, holder: usize, range: ClaimedRange, headers: &[Header], copied: &mut Copied) {
+        copied.fill(self.memory(), range.from, range.to);
         self.count_copied(holder, headers.len());
-        self.give_back(held);
+        self.give_back(range);
     }
 
     /// Says how many messages a member has copied and not acknowledged.

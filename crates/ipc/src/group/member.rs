@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use thiserror::Error;
 
 use super::claim::Claim;
-use super::claims::Held;
+use super::claims::ClaimedRange;
 use super::copies::Copied;
 use super::files::{BellFile, RingFile};
 use super::interrupt::{Interrupt, Wake};
@@ -50,8 +50,8 @@ pub struct Member {
     /// The ring to look at first.
     turn: usize,
     /// What was claimed and not acknowledged, and of which ring.
-    pub(super) held: Option<(usize, Holding)>,
-    /// The headers of the records that are held.
+    pub(super) claimed: Option<(usize, Claimed)>,
+    /// The headers of the claimed records.
     pub(super) headers: Vec<Header>,
     /// The records that were last copied out of a ring, if claims are copied.
     pub(super) copied: Option<Copied>,
@@ -61,9 +61,9 @@ pub struct Member {
 
 /// Where messages are that a member has claimed.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Holding {
+pub(super) enum Claimed {
     /// In the ring.
-    Lent(Held),
+    InRing(ClaimedRange),
     /// In this process.
     Copied,
 }
@@ -72,7 +72,7 @@ pub(super) enum Holding {
 struct Source {
     ring: Ring,
     /// The count of returned ranges at which none was found.
-    seen_returns: u64,
+    checked_returns: u64,
     /// It was closed and drained, or a peer broke the protocol.
     finished: bool,
 }
@@ -114,7 +114,7 @@ impl Member {
             wait,
             interrupt,
             turn: 0,
-            held: None,
+            claimed: None,
             headers: Vec::new(),
             copied: None,
             _wake: wake,
@@ -149,7 +149,7 @@ impl Member {
         if !ring.is_recovered(self.index) {
             return Err(OpenError::NotRecovered { member: self.index });
         }
-        self.rings.push(Source { ring, seen_returns: 0, finished: false });
+        self.rings.push(Source { ring, checked_returns: 0, finished: false });
         Ok(())
     }
 
@@ -186,9 +186,9 @@ impl Member {
         Ok(if self.find(limits)? { Some(Claim::new(self)) } else { None })
     }
 
-    /// Whether something is held now, perhaps from before.
+    /// Whether something is claimed now, perhaps from before.
     fn find(&mut self, limits: Limits) -> Result<bool, ClaimError> {
-        if self.held.is_some() {
+        if self.claimed.is_some() {
             return Ok(true);
         }
         let count = self.rings.len();
@@ -197,8 +197,8 @@ impl Member {
             let source = &mut self.rings[index];
             match source.claim(self.index, limits, &mut self.headers, self.copied.as_mut()) {
                 Ok(None) => {}
-                Ok(Some(holding)) => {
-                    self.held = Some((index, holding));
+                Ok(Some(claimed)) => {
+                    self.claimed = Some((index, claimed));
                     self.turn = (index + 1) % count;
                     self.pass_on();
                     return Ok(true);
@@ -226,14 +226,14 @@ impl Member {
         }
     }
 
-    /// Gives back what is held, as done.
+    /// Acknowledges what is claimed.
     pub(super) fn ack(&mut self) {
-        let Some((index, holding)) = self.held.take() else { return };
+        let Some((index, claimed)) = self.claimed.take() else { return };
         let ring = &self.rings[index].ring;
-        match holding {
-            Holding::Copied => ring.ack_copies(self.index, &self.headers),
-            Holding::Lent(held) => {
-                if ring.ack(held, &self.headers) {
+        match claimed {
+            Claimed::Copied => ring.ack_copies(self.index, &self.headers),
+            Claimed::InRing(range) => {
+                if ring.ack(range, &self.headers) {
                     self.bell.controls().notify_one();
                 }
             }
@@ -258,22 +258,22 @@ impl Source {
         limits: Limits,
         headers: &mut Vec<Header>,
         copied: Option<&mut Copied>,
-    ) -> Result<Option<Holding>, Violation> {
+    ) -> Result<Option<Claimed>, Violation> {
         if self.finished {
             return Ok(None);
         }
         let returns = self.ring.returns();
-        if returns != self.seen_returns {
-            if let Some(held) = self.ring.claim_returned(member, limits, headers)? {
-                let Some(copied) = copied else { return Ok(Some(Holding::Lent(held))) };
-                self.ring.copy_held(member, held, headers, copied);
-                return Ok(Some(Holding::Copied));
+        if returns != self.checked_returns {
+            if let Some(range) = self.ring.claim_returned(member, limits, headers)? {
+                let Some(copied) = copied else { return Ok(Some(Claimed::InRing(range))) };
+                self.ring.copy_claimed(member, range, headers, copied);
+                return Ok(Some(Claimed::Copied));
             }
-            self.seen_returns = returns;
+            self.checked_returns = returns;
         }
         let next = match copied {
-            None => self.ring.claim_next(member, limits, headers)?.map(Holding::Lent),
-            Some(copied) => self.ring.take_next(member, limits, headers, copied)?.then_some(Holding::Copied),
+            None => self.ring.claim_next(member, limits, headers)?.map(Claimed::InRing),
+            Some(copied) => self.ring.take_next(member, limits, headers, copied)?.then_some(Claimed::Copied),
         };
         if next.is_some() {
             return Ok(next);
@@ -284,22 +284,22 @@ impl Source {
     }
 
     fn has_news(&self) -> bool {
-        !self.finished && self.ring.has_news(self.seen_returns)
+        !self.finished && self.ring.has_news(self.checked_returns)
     }
 
     fn has_messages(&self) -> bool {
-        !self.finished && self.ring.has_messages(self.seen_returns)
+        !self.finished && self.ring.has_messages(self.checked_returns)
     }
 }
 
 impl fmt::Debug for Member {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { index, wait, rings, held, .. } = self;
+        let Self { index, wait, rings, claimed, .. } = self;
         f.debug_struct("Member")
             .field("index", index)
             .field("wait", wait)
             .field("rings", &rings.len())
-            .field("held", held)
+            .field("claimed", claimed)
             .finish_non_exhaustive()
     }
 }

@@ -37,19 +37,17 @@
 //!   may come to another one later than newer ones.
 //! - **Loss.** A message that was published is lost only if it is dropped or discarded on demand
 //!   ([`Publisher::discard_oldest`], [`Recovery::Discard`]). A message of which `send` did not
-//!   return
-//!   is published whole or not at all.
+//!   return is published whole or not at all.
 //! - **Doubles.** A message that was claimed and not acknowledged when a member died comes again,
 //!   with its attempts counted, unless the member had copied it. Other messages come once.
 //! - **Waiting.** `reserve`, `send`, `send_batch` and `claim` wait; an [`Interrupt`] ends that.
 //!   Nothing else waits.
 //! - **Overflow.** A publisher may wait, drop the message it has, or drop the oldest ones
 //!   ([`Publisher::send_dropping_oldest`]). The last takes members that copy
-//!   ([`Member::with_copies`]), as a claim that lends keeps its space and all behind it.
+//!   ([`Member::with_copies`]), as a claim of records in the ring keeps their space and all behind it.
 //! - **Bounds.** A ring takes its capacity and some pages, whatever its ends do.
 //! - **Hostile peers.** What others wrote is read once and verified. What cannot be is an error,
-//!   and
-//!   closes the end that saw it. It never leads this process outside of the ring, nor to a panic.
+//!   and closes the end that saw it. It never leads this process outside of the ring, nor to a panic.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -57,7 +55,7 @@
 //! | `copies.rs` | how a member copies messages out of a ring |
 //! | `recovery.rs` | recovery of the claims of a dead member |
 //! | `ring.rs` | positions, records, space |
-//! | `slot.rs` | what each member says that it holds |
+//! | `slot.rs` | what each member has claimed |
 //! | `layout.rs` | the words in shared memory |
 //! | `publisher.rs`, `member.rs`, `claim.rs`, `control.rs` | the ends |
 //! | `interrupt.rs` | ends an end's waiting from another thread |

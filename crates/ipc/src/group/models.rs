@@ -7,7 +7,7 @@ use loom::model::Builder;
 use loom::sync::Arc;
 use loom::thread;
 
-use super::claims::{Held, Next};
+use super::claims::{ClaimedRange, Next};
 use super::copies::Copied;
 use super::layout::RingControls;
 use super::recovery::Recovery;
@@ -36,21 +36,21 @@ fn publish(ring: &Ring, index: u64) {
     ring.publish(at + RECORD, 1, 1);
 }
 
-/// The number of the message that is held, verified.
-fn read(ring: &Ring, held: &Held) -> u64 {
+/// The number of the message that was claimed, verified.
+fn read(ring: &Ring, range: &ClaimedRange) -> u64 {
     // SAFETY: the ring lives; loom verifies the rest.
-    let byte = unsafe { ring.memory().bytes(held.from + HEADER as u64, 1) }[0];
-    assert_eq!(u64::from(byte), held.from / RECORD + 1);
-    held.from / RECORD
+    let byte = unsafe { ring.memory().bytes(range.from + HEADER as u64, 1) }[0];
+    assert_eq!(u64::from(byte), range.from / RECORD + 1);
+    range.from / RECORD
 }
 
 /// Claims and acknowledges whatever there is, once.
 fn take(ring: &Ring, member: usize) -> Option<u64> {
     let mut headers = Vec::new();
     let returned = ring.claim_returned(member, ONE, &mut headers).unwrap();
-    let held = returned.or_else(|| ring.claim_next(member, ONE, &mut headers).unwrap())?;
-    let number = read(ring, &held);
-    ring.ack(held, &headers);
+    let range = returned.or_else(|| ring.claim_next(member, ONE, &mut headers).unwrap())?;
+    let number = read(ring, &range);
+    ring.ack(range, &headers);
     Some(number)
 }
 
@@ -75,9 +75,9 @@ fn publish_dropping_oldest(ring: &Ring, index: u64) -> bool {
         ring.release();
     }
     if !has_space()
-        && let Some(held) = ring.claim_next(ring.producer(), ONE, &mut Vec::new()).unwrap()
+        && let Some(range) = ring.claim_next(ring.producer(), ONE, &mut Vec::new()).unwrap()
     {
-        ring.ack(held, &[]);
+        ring.ack(range, &[]);
     }
     let has_space = has_space();
     if has_space {
@@ -89,9 +89,9 @@ fn publish_dropping_oldest(ring: &Ring, index: u64) -> bool {
 /// Claims and acknowledges the next message, once, and returns its number.
 fn claim_words(ring: &Ring, member: usize) -> Option<u64> {
     let mut headers = Vec::new();
-    let held = ring.claim_next(member, ONE, &mut headers).unwrap()?;
-    ring.ack(held, &headers);
-    Some(held.from / LONG)
+    let range = ring.claim_next(member, ONE, &mut headers).unwrap()?;
+    ring.ack(range, &headers);
+    Some(range.from / LONG)
 }
 
 /// Copies the next message, once, and returns its number.

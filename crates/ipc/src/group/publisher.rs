@@ -235,11 +235,11 @@ impl Publisher {
         let (mut messages, mut freed) = (0, 0);
         while freed < bytes as u64 {
             let limits = Limits { bytes: bytes - freed as usize, messages: usize::MAX };
-            let held = self.ring.claim_next(self.ring.producer(), limits, &mut self.headers);
-            let Some(held) = held.map_err(|violation| self.close_with(violation))? else { break };
-            freed += held.to - held.from;
+            let range = self.ring.claim_next(self.ring.producer(), limits, &mut self.headers);
+            let Some(range) = range.map_err(|violation| self.close_with(violation))? else { break };
+            freed += range.to - range.from;
             messages += self.headers.len() as u64;
-            self.ring.ack(held, &[]);
+            self.ring.ack(range, &[]);
         }
         count_dropped(&self.ring, messages);
         self.ring.report_drained(self.bell.controls());
@@ -266,7 +266,7 @@ impl Publisher {
         let (_, next, tail) = self.ring.next().map_err(|violation| self.close_with(violation))?;
         let unclaimed = tail - next;
         let half = self.ring.capacity() / 2;
-        let wanted = match self.ring.is_held() {
+        let wanted = match self.ring.has_claims() {
             true => unclaimed.saturating_sub(half),
             false => (record_len(message.len()) as u64).max(self.ring.capacity() / 8),
         };

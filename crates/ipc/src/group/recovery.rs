@@ -1,9 +1,9 @@
-//! What a dead member held goes back to its group, or is discarded.
+//! What a dead member had claimed goes back to its group, or is discarded.
 //!
 //! Only the supervisor does this, once the process has ended: nothing the dead member began can
 //! then go on, and whatever it had begun is in one of the states that `claims.rs` describes.
 
-use super::ring::{Limits, MOST_LOOKS, Ring};
+use super::ring::{Limits, MAX_RETRIES, Ring};
 use super::slot::{Phase, Range, Slot, State};
 use crate::error::Violation;
 use crate::record::Header;
@@ -21,7 +21,7 @@ pub enum Recovery {
     Discard,
 }
 
-/// What a dead member had held.
+/// What became of the claims of a dead member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recovered {
@@ -36,7 +36,7 @@ pub struct Recovered {
 const ALL: Limits = Limits { bytes: usize::MAX, messages: usize::MAX };
 
 impl Ring {
-    /// Takes from a dead holder what it held, in all slots.
+    /// Takes from a dead holder what it had claimed, in all slots.
     pub(super) fn recover(&self, holder: usize, recovery: Recovery) -> Recovered {
         let mut recovered = Recovered::default();
         for (index, slot) in self.slots().iter().enumerate() {
@@ -60,7 +60,7 @@ impl Ring {
 
     /// Decides whether a dead holder's intent counts. The slot's state if it holds a claim.
     fn settle(&self, index: usize, slot: &Slot, holder: usize) -> Option<State> {
-        for _ in 0..MOST_LOOKS {
+        for _ in 0..MAX_RETRIES {
             let state = slot.state();
             match state.phase {
                 _ if state.holder != holder => return None,
@@ -78,7 +78,7 @@ impl Ring {
         None
     }
 
-    /// How many messages the slot held, and what became of them.
+    /// How many messages were claimed by the slot, and what became of them.
     fn recover_slot(&self, slot: &Slot, claimed: State, recovery: Recovery) -> Result<(u64, Recovery), Violation> {
         let Range { from, current, to } = slot.range(self.head(), self.tail(), self.capacity())?;
         let done = self.headers(from, current)?;
@@ -126,10 +126,10 @@ impl Ring {
 
     /// Whether a holder has no claims that nobody has recovered.
     pub(super) fn is_recovered(&self, holder: usize) -> bool {
-        let held = |slot: &Slot| {
+        let is_claimed = |slot: &Slot| {
             let state = slot.state();
             state.holder == holder && matches!(state.phase, Phase::Intent | Phase::Claimed)
         };
-        !self.has_copies(holder) && !self.slots().iter().any(held)
+        !self.has_copies(holder) && !self.slots().iter().any(is_claimed)
     }
 }

@@ -10,9 +10,9 @@ use crate::memory::Memory;
 use crate::record::Header;
 use crate::sync::{Ordering, fence};
 
-/// How often an end looks again when a word changes beneath it. A correct peer changes a word only
-/// when it gets something done; so often in a row only one does that means no good.
-pub(super) const MOST_LOOKS: usize = 100_000;
+/// How often an end retries when another end changed a word meanwhile. A correct peer changes a word only
+/// when it makes progress, so this many changes in a row come from a hostile one.
+pub(super) const MAX_RETRIES: usize = 100_000;
 
 /// A handle of a ring's memory.
 #[derive(Clone, Debug)]
@@ -99,7 +99,7 @@ impl Ring {
     ///
     /// If the words do not fit together, and not because they changed in between.
     pub(super) fn next(&self) -> Result<(Next, u64, u64), Violation> {
-        for _ in 0..MOST_LOOKS {
+        for _ in 0..MAX_RETRIES {
             let next = self.load_next();
             let tail = self.tail();
             match self.position(next, tail) {
@@ -108,7 +108,7 @@ impl Ring {
                 None => {}
             }
         }
-        Err(Violation::Restless)
+        Err(Violation::TooManyChanges)
     }
 
     #[inline]
