@@ -174,8 +174,9 @@ fn a_run_of_every_healthy_mechanism_is_fine() {
     let channels = ground.bench(10, &["channels", "--profile=standard", "--rounds=1", "--json"]);
     // Every shape of a message, and every codec. The slowest take milliseconds for one.
     let typed = ground.bench(80, &["ipc-typed", "--profile=standard", "--rounds=1", "--json"]);
-    // Functions of each ABI.
-    let sandboxes = ground.bench(60, &["flow", "--rounds=1", "--json"]);
+    // Functions of each ABI. In a build for tests a component takes long for a message, so pipelines have few.
+    let sandboxes = ground.bench(60, &["flow", "--pattern=stream,ping-pong", "--rounds=1", "--json"]);
+    let pipelines = ground.bench(1, &["flow", "--pattern=send-receive", "--size=1000", "--rounds=1", "--json"]);
     let baselines = ["process/*-c", "thread/rtrb-by-hand", "--rounds=1", "--json"];
     // More than the quick profile takes, and both ways to wait.
     let network = [
@@ -194,6 +195,7 @@ fn a_run_of_every_healthy_mechanism_is_fine() {
         channels.json(),
         typed.json(),
         sandboxes.json(),
+        pipelines.json(),
         ground.bench(60, &baselines).json(),
         ground.bench(30, &[&["network/[!m]*", "network/message-io-[!f]*"], &network[..]].concat()).json(),
         // Some 90 ms are a round trip of its frames.

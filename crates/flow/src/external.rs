@@ -128,14 +128,21 @@ impl Sender {
     ///
     /// # Errors
     ///
-    /// [`PublishError::TooLong`] for a message that exceeds a topic's `max_message`, and
-    /// [`PublishError::Closed`] if nobody reads any of them any more, or the pipeline is ending: at
-    /// the latest when a topic has no space left.
+    /// [`PublishError::TooLong`] for a message that exceeds a topic's `max_message`: it is sent to
+    /// none. [`PublishError::Closed`] if nobody reads any of the topics any more, or the pipeline is
+    /// ending: at the latest when a topic has no space left.
     pub fn send(&mut self, message: &[u8]) -> Result<(), PublishError> {
+        let max = self.outputs.iter().map(|output| output.max_message).min().unwrap_or(usize::MAX);
+        if message.len() > max {
+            return Err(PublishError::TooLong { len: message.len(), max });
+        }
         for output in &mut self.outputs {
             send(output, &self.counters, message)?;
         }
-        Ok(())
+        match self.outputs.iter().all(|output| output.groups.is_empty()) {
+            true => Err(PublishError::Closed),
+            false => Ok(()),
+        }
     }
 
     /// Sends a message of `len` bytes that `fill` writes. If it goes into one ring only it is
@@ -179,10 +186,8 @@ impl Drop for Sender {
 }
 
 fn send(output: &mut Output, counters: &Counters, message: &[u8]) -> Result<(), PublishError> {
-    let had_readers = !output.groups.is_empty();
     match output.send(message, counters) {
         Ok(Sent::TooLong) => Err(PublishError::TooLong { len: message.len(), max: output.max_message }),
-        Ok(_) if had_readers && output.groups.is_empty() => Err(PublishError::Closed),
         Ok(_) => Ok(()),
         Err(SendError::Stopped) => Err(PublishError::Interrupted),
         Err(SendError::Broken(error)) => Err(error),

@@ -89,6 +89,35 @@ fn every_queue_gets_every_message_until_the_sender_closes() {
     }
 }
 
+/// A topic whose readers have ended takes nothing more, and keeps nothing from the other topics of the source.
+#[test]
+fn a_sender_is_refused_once_nobody_reads_any_of_its_topics() {
+    let mut pipeline = pipeline(&[("one", "one"), ("two", "two")], Delivery::AtMostOnce);
+    let topic = Topic { capacity: 4096, max_message: 1000, ..Topic::default() };
+    pipeline.topics = BTreeMap::from([("topic".into(), topic.clone()), ("other".into(), topic)]);
+    pipeline.sources[0].output.push("other".into());
+    pipeline.sinks[1].input.topic = "other".into();
+    let mut supervisor = supervise(pipeline);
+    let mut sender = supervisor.external_source("in").unwrap().sender(WaitMode::Block).unwrap();
+    supervisor.external_sink("one").unwrap().receiver(WaitMode::Block).unwrap().close();
+    let mut receiver = supervisor.external_sink("two").unwrap().receiver(WaitMode::Block).unwrap();
+    let running = thread::spawn(move || supervisor.run().unwrap());
+    let receiving = thread::spawn(move || {
+        for number in 0..100u8 {
+            let claim = receiver.claim(1000, 1).unwrap();
+            assert!(claim.messages().all(|message| message.data[0] == number));
+            claim.ack();
+        }
+    });
+    // More than the first topic holds.
+    (0..100u8).for_each(|number| sender.send(&[number; 1000]).unwrap());
+    receiving.join().unwrap();
+    assert_eq!(send_until_refused(&mut sender), PublishError::Closed);
+    assert_eq!(sender.send(b"again"), Err(PublishError::Closed));
+    drop(sender);
+    assert_eq!(running.join().unwrap().failures, Vec::<String>::new());
+}
+
 /// A receiver that is slow with one message: the newest ones come next, and the new ones are never dropped.
 #[test]
 fn what_a_receiver_works_on_keeps_no_space_from_newer_messages() {
@@ -279,7 +308,7 @@ fn what_a_killed_receiver_had_claimed_returns_to_its_queue() {
     assert_eq!(messages, [(0, 1), (1, 1), (2, 0), (3, 0)]);
     assert_eq!((summary.ended, summary.discarded), (Ended::Finished, 0));
     assert_eq!(summary.failures.len(), 1, "{:?}", summary.failures);
-    assert!(summary.failures[0].starts_with("`one` failed: the process"), "{:?}", summary.failures);
+    assert!(summary.failures[0].starts_with("`one` failed: its holder"), "{:?}", summary.failures);
 }
 
 #[test]

@@ -260,8 +260,8 @@ pub trait Mechanism: Send + Sync + 'static {
         bail!("{} has no {}", case.mechanism, case.pattern)
     }
 
-    /// How many times as long as two processes without a sandbox it takes for a message of a pipeline, roughly. Where an instance
-    /// lasts for a time, it has so many times fewer messages.
+    /// About how many times longer a message of a pipeline takes than between two native processes. Where an instance lasts for a
+    /// time, it has so many times fewer messages.
     fn pipeline_slowness(&self, case: &Case) -> u64 {
         let _ = case;
         1

@@ -10,7 +10,7 @@ use estafette_flow::config::Language;
 const RELOAD_EXIT_CODES: &str = "\
 Exit codes:
   0  every instance of the function runs the new code
-  2  the old code goes on, and the reason is on stderr; or the time is up, and the reload goes on";
+  2  the old code goes on, or the pipeline has ended, and the reason is on stderr; or the time is up, and the reload goes on";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Flow {

@@ -10,6 +10,7 @@ use std::env::current_exe;
 use std::fs;
 use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
+use std::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::thread;
@@ -125,8 +126,10 @@ impl Mechanism for &'static Flow {
         fs::write(&module, self.guest).context("writing the function")?;
         let options = Options { host_program: current_exe()?, drain_timeout: Duration::ZERO };
         let mut supervisor = Supervisor::new(pipeline(case, module, self.isolation)?, options)?;
-        offer(meet, "in", &supervisor.external_source("in")?)?;
-        offer(meet, "out", &supervisor.external_sink("out")?)?;
+        // Kept, with their leases, so that the function goes on until it is known what it has spent.
+        let ends = [supervisor.external_source("in")?, supervisor.external_sink("out")?];
+        offer(meet, "in", &ends[0])?;
+        offer(meet, "out", &ends[1])?;
         let remote = supervisor.remote();
         let pipeline = thread::spawn(move || supervisor.run());
         let host = await_function(&remote)?;
@@ -138,6 +141,7 @@ impl Mechanism for &'static Flow {
         remote.end();
         remote.end();
         let summary = pipeline.join().map_err(|_| anyhow!("the supervisor panicked"))??;
+        drop(ends);
         ensure!(summary.failures.is_empty(), "{}", summary.failures.join("; "));
         spent.context("reading from /proc what the host has spent")
     }
@@ -227,18 +231,19 @@ impl Carries<Raw> for &'static Flow {
         };
         let (mut tx, mut rx) = (None, None);
         if let Role::Producer(_) = role {
-            tx = Some(FlowTx { sender: want(meet, "in")?.sender(wait)?, len: case.payload.len() });
+            let sender = ManuallyDrop::new(want(meet, "in")?.sender(wait)?);
+            tx = Some(FlowTx { sender, len: case.payload.len() });
         }
         if case.pattern == Pattern::PingPong || matches!(role, Role::Consumer(_)) {
-            rx = Some(FlowRx(want(meet, "out")?.receiver(wait)?));
+            rx = Some(FlowRx(ManuallyDrop::new(want(meet, "out")?.receiver(wait)?)));
         }
         Ok(Ends(vec![Party { role, tx, rx }]))
     }
 }
 
-/// Fills messages in the topic's ring.
+/// Fills messages in the topic's ring. It does not close the source: the broker ends the pipeline.
 pub(super) struct FlowTx {
-    sender: Sender,
+    sender: ManuallyDrop<Sender>,
     len: usize,
 }
 
@@ -250,8 +255,8 @@ impl Tx for FlowTx {
     }
 }
 
-/// Checks messages in the topic's ring.
-pub(super) struct FlowRx(Receiver);
+/// Checks messages in the topic's ring. It does not close the sink.
+pub(super) struct FlowRx(ManuallyDrop<Receiver>);
 
 impl FlowRx {
     /// Receives what is there, up to so many messages. Returns how many.

@@ -1,9 +1,9 @@
-//! The pipelines of `sandbox/flow` with NATS between the hosts: what estafette-flow's rings are held against where people
+//! The pipelines of `sandbox/flow` with NATS between the hosts: what estafette-flow is compared with where people
 //! would otherwise join processes by a broker.
 //!
 //! The broker is a `nats-server` of the instance's own, as that of `process/nats` is. The sender's host publishes each message
-//! to one subject; receivers subscribe to it in one queue group, so that each message has one of them. Core NATS drops what
-//! a slow subscriber has no room for: credit, which the receivers share, caps what is under way.
+//! to one subject; receivers subscribe to it in one queue group, so that each message has one of them. Core NATS drops
+//! messages that a slow subscriber does not read in time. Credit, which the receivers share, limits the messages under way.
 //!
 //! The end is a message to a subject of its own, to which each receiver subscribes. The server reads what a client publishes in
 //! order, and writes it to a subscriber in that order: when the end has come, all messages before it have.
@@ -81,12 +81,12 @@ impl Mechanism for FlowNats {
 }
 
 /// How many messages may be under way.
-fn room(len: usize) -> usize {
+fn capacity_messages(len: usize) -> usize {
     (CAPACITY / len).max(1)
 }
 
 /// How many messages are given to a function at once, at the most.
-fn most(len: usize) -> usize {
+fn max_batch(len: usize) -> usize {
     (BATCH_BYTES / len).max(1)
 }
 
@@ -94,7 +94,7 @@ fn most(len: usize) -> usize {
 fn send(case: &Case, messages: u64, meet: &mut Rendezvous) -> Result<PipelineEnd> {
     let len = case.payload.len();
     let connection = Connection::open(meet, 1)?;
-    let credit = Spend::open_shared(room(len), case, meet)?;
+    let credit = Spend::open_shared(capacity_messages(len), case, meet)?;
     let args = [messages.to_string(), len.to_string()];
     let subject = Subject::from_static(MESSAGES);
     let outlet = Publishing { connection: connection.clone(), subject, credit, len };
@@ -132,13 +132,13 @@ impl Outlet for Publishing {
 /// A receiver of a pipeline.
 fn receive(case: &Case, index: usize, meet: &mut Rendezvous) -> Result<PipelineEnd> {
     let len = case.payload.len();
-    let connection = Connection::open(meet, room(len))?;
+    let connection = Connection::open(meet, capacity_messages(len))?;
     let input = subscribe(&connection).context("subscribing")?;
-    let credit = Refund::open_shared(room(len), case, index, meet)?;
-    let function = Guest::new(BATCHED.receiver(case.pattern), &[], Nowhere)?.receiver(len, most(len))?;
+    let credit = Refund::open_shared(capacity_messages(len), case, index, meet)?;
+    let function = Guest::new(BATCHED.receiver(case.pattern), &[], Nowhere)?.receiver(len, max_batch(len))?;
     let mut receiving = Receiving { function, credit, count: 0, is_damaged: false };
     meet.ready()?;
-    pass_on(&connection, input, most(len), &mut receiving)?;
+    pass_on(&connection, input, max_batch(len), &mut receiving)?;
     let Receiving { function, count, is_damaged, .. } = receiving;
     let end = PipelineEnd::receiver(index, count, function.last().map(|last| last.time));
     Ok(end.damaged(u64::from(is_damaged)))

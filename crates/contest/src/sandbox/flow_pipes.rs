@@ -1,5 +1,5 @@
 //! The function of `sandbox/flow` between two pipes: what estafette-flow's rings and supervisor are
-//! held against.
+//! compared with.
 //!
 //! The broker is its host. It reads as many messages as the pipe has, gives them to the guest in one call, and writes what the
 //! guest sends in one system call. In a pipeline the ends are hosts of guests, too, and nobody is between.

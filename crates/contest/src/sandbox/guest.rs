@@ -1,4 +1,4 @@
-//! A function of the batched ABI outside of estafette-flow: what other ways between hosts are held against its rings with.
+//! A function of the batched ABI outside of estafette-flow: what other ways between hosts run in the comparison.
 //!
 //! The host of `docs/flow-abi.md` with as little as it takes: messages are laid into the guest's memory, many a call, and those
 //! that it sends are gathered and handed to the way that they go. Of WASI preview 1 it has what the guests of

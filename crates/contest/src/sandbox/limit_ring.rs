@@ -1,5 +1,5 @@
 //! The limit ring between two processes, with no sandbox between: what a hop through a function is
-//! held against.
+//! compared with.
 
 use anyhow::Result;
 use estafette_measure::case::{Case, Role};

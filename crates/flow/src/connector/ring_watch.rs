@@ -64,7 +64,7 @@ impl RingWatch {
             match holder {
                 Holder::Present => {}
                 Holder::Closed => return Ok(()),
-                Holder::Dead => bail!("the process that held it is gone and did not close it"),
+                Holder::Dead => bail!("its holder is gone and did not close it"),
             }
         }
     }

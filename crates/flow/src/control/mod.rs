@@ -29,11 +29,11 @@ pub(crate) enum Request {
     Reload { instance: InstanceId, generation: Generation, abi: Abi },
     /// End an instance as soon as it is between two calls, or trap its call.
     Stop { instance: InstanceId },
-    /// Trap an instance's call, which takes too long. `call` is the count of [`Counter::Progress`] that has stood still: once
-    /// the function has gone on, the request is void.
+    /// Trap an instance's call, which takes too long. `progress` is the count of [`Counter::Progress`] that has stood still: once
+    /// the function has gone on, the request has no effect.
     ///
     /// [`Counter::Progress`]: crate::counters::Counter::Progress
-    Interrupt { instance: InstanceId, call: u64 },
+    Interrupt { instance: InstanceId, progress: u64 },
 }
 
 /// What a host reports.

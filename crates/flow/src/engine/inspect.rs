@@ -6,7 +6,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
-use wasmtime::wasmparser::{CompositeInnerType, Encoding, ExternalKind, FuncType, Parser, Payload, TypeRef, ValType};
+use wasmtime::wasmparser::{
+    ComponentTypeRef, CompositeInnerType, Encoding, ExternalKind, FuncType, Parser, Payload, TypeRef, ValType,
+};
 
 /// The largest file that is read as a function, in bytes.
 const MAX_FILE: u64 = 256 << 20;
@@ -130,7 +132,11 @@ impl Surface {
                 Payload::End(_) => depth = depth.saturating_sub(1),
                 Payload::ComponentImportSection(section) if depth == 1 => {
                     for import in section {
-                        surface.component_imports.push(import?.name.name.to_owned());
+                        let import = import?;
+                        // A type is a name for one of an interface.
+                        if !matches!(import.ty, ComponentTypeRef::Type(_)) {
+                            surface.component_imports.push(import.name.name.to_owned());
+                        }
                     }
                 }
                 Payload::ComponentExportSection(section) if depth == 1 => {
@@ -313,6 +319,12 @@ mod tests {
         for name in ["estafette:flow/topics@0.1.0", "wasi:random/random@0.2.0", "wasi:io/streams@0.2.12"] {
             importing(name).unwrap();
         }
+        let naming_a_type = r#"(component (import "estafette:flow/topics@0.1.0" (instance $topics
+            (type $outgoing (record (field "topic" u32))) (export "outgoing" (type (eq $outgoing)))))
+            (alias export $topics "outgoing" (type $outgoing)) (import "outgoing" (type (eq $outgoing)))
+            (core module $m (func (export "f"))) (core instance $i (instantiate $m))
+            (func $f (canon lift (core func $i "f"))) (export "handle" (func $f)))"#;
+        inspected(naming_a_type).unwrap();
         let refused = [
             ("wasi:random/random@0.3.0", "WASI 0.2, such as"),
             ("wasi:http/types@0.2.0", "the host offers"),

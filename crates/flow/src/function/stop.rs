@@ -60,8 +60,8 @@ impl StopSignal {
 
     /// Traps the call that took too long at this count of [`Counter::Progress`]. If the function has gone on since then, with
     /// this call or the next, nothing happens.
-    pub(crate) fn interrupt(&self, engine: &Engine, call: u64) {
-        self.interrupted.store(call, Ordering::Release);
+    pub(crate) fn interrupt(&self, engine: &Engine, progress: u64) {
+        self.interrupted.store(progress, Ordering::Release);
         engine.increment_epoch();
     }
 

@@ -76,9 +76,9 @@ impl Host {
                     running.stop.stop(&self.engine);
                 }
             }
-            Request::Interrupt { instance, call } => {
+            Request::Interrupt { instance, progress } => {
                 if let Some(running) = self.running.get(&instance) {
-                    running.stop.interrupt(&self.engine, call);
+                    running.stop.interrupt(&self.engine, progress);
                 }
             }
             Request::Reload { instance, generation, abi } => {

@@ -11,6 +11,14 @@ use crate::control::{self, Event};
 /// How many events of a host are read before others have their turn.
 const EVENTS_AT_ONCE: usize = 64;
 
+/// Whose failure it is that an instance has ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    Instance,
+    /// That of its host, which may have died of another function.
+    SharedHost,
+}
+
 impl Supervisor {
     pub(super) fn on_host(&mut self, number: usize) {
         for _ in 0..EVENTS_AT_ONCE {
@@ -61,7 +69,8 @@ impl Supervisor {
         };
         for at in 0..self.instances.len() {
             if self.instances[at].host() == Some(number) {
-                self.on_end(at, control::End::Failed { reason: reason.clone() });
+                let cause = if self.is_own_host(at) { Cause::Instance } else { Cause::SharedHost };
+                self.on_end_by(at, control::End::Failed { reason: reason.clone() }, cause);
             }
         }
     }
@@ -75,8 +84,12 @@ impl Supervisor {
         host.kill()
     }
 
-    /// An instance has ended; its thread or process is no more.
+    /// An instance has ended by itself; its thread or process is no more.
     pub(super) fn on_end(&mut self, at: usize, end: control::End) {
+        self.on_end_by(at, end, Cause::Instance);
+    }
+
+    fn on_end_by(&mut self, at: usize, end: control::End, cause: Cause) {
         self.recover(at);
         let name = self.instances[at].name.clone();
         let reason = match end {
@@ -88,7 +101,7 @@ impl Supervisor {
             }
             control::End::Failed { reason } => reason,
         };
-        let (is_trying, now) = (self.is_trying(at), Instant::now());
+        let (is_rejected, now) = (cause == Cause::Instance && self.is_trying(at), Instant::now());
         // It has no host any more.
         self.instances[at].phase = Phase::Waiting { until: now };
         let is_over = match self.mode {
@@ -100,8 +113,9 @@ impl Supervisor {
         if is_over {
             return self.finish(at, instance::Ended::Stopped);
         }
-        if is_trying {
-            self.reject_reload(at, &reason);
+        if is_rejected {
+            // It starts again at once with the code before, which is no restart.
+            return self.reject_reload(at, &reason);
         }
         match self.instances[at].restarts.next(now) {
             Some(until) => {

@@ -75,11 +75,11 @@ impl Fabric {
         }
     }
 
-    /// Whether nothing comes any more for a group, and nothing waits for it.
-    pub(super) fn is_drained(&self, topology: &Topology, group: usize) -> bool {
+    /// Whether nothing comes any more for a group, and nothing waits for it. Members may still work on messages.
+    pub(super) fn is_exhausted(&self, topology: &Topology, group: usize) -> bool {
         topology.groups[group].rings.iter().all(|ring| {
             let control = &self.rings[*ring].control;
-            control.is_closed() && control.is_drained()
+            control.is_closed() && control.is_empty()
         })
     }
 

@@ -114,7 +114,7 @@ pub(super) enum Verdict {
     Fine,
     /// Interrupt the call that has made this progress, then call [`Watch::interrupted`].
     Interrupt {
-        call: u64,
+        progress: u64,
     },
     Kill,
 }
@@ -126,8 +126,8 @@ impl Watch {
     }
 
     /// Notes that the host has been asked to interrupt a call.
-    pub(super) fn interrupted(&mut self, call: u64, at: Instant) {
-        *self = Watch::Interrupted { progress: call, at };
+    pub(super) fn interrupted(&mut self, progress: u64, at: Instant) {
+        *self = Watch::Interrupted { progress, at };
     }
 
     fn judge(&mut self, is_busy: bool, now_at: u64, limit: Duration, now: Instant) -> Verdict {
@@ -135,7 +135,7 @@ impl Watch {
             _ if !is_busy => *self = Watch::Idle,
             Watch::Busy { progress, since } if progress == now_at => {
                 if now.saturating_duration_since(since) > limit {
-                    return Verdict::Interrupt { call: progress };
+                    return Verdict::Interrupt { progress };
                 }
             }
             Watch::Interrupted { progress, at } if progress == now_at => {
@@ -161,15 +161,15 @@ mod tests {
         let mut at = |is_busy, progress, ms| {
             let now = start + Duration::from_millis(ms);
             let verdict = watch.judge(is_busy, progress, LIMIT, now);
-            if let Verdict::Interrupt { call } = verdict {
-                watch.interrupted(call, now);
+            if let Verdict::Interrupt { progress } = verdict {
+                watch.interrupted(progress, now);
             }
             verdict
         };
         assert_eq!(at(true, 1, 0), Verdict::Fine);
         assert_eq!(at(true, 2, 2_000), Verdict::Fine, "it makes progress");
         assert_eq!(at(true, 2, 2_500), Verdict::Fine);
-        assert_eq!(at(true, 2, 3_500), Verdict::Interrupt { call: 2 });
+        assert_eq!(at(true, 2, 3_500), Verdict::Interrupt { progress: 2 });
         assert_eq!(at(true, 2, 3_600), Verdict::Fine, "once");
         assert_eq!(at(true, 2, 5_600), Verdict::Kill);
         assert_eq!(at(false, 2, 9_000), Verdict::Fine, "it waits");
@@ -183,7 +183,7 @@ mod tests {
         let (mut watch, start) = (Watch::default(), Instant::now());
         let after = |seconds| start + Duration::from_secs(seconds);
         assert_eq!(watch.judge(true, 1, LIMIT, start), Verdict::Fine);
-        assert_eq!(watch.judge(true, 1, LIMIT, after(30)), Verdict::Interrupt { call: 1 });
+        assert_eq!(watch.judge(true, 1, LIMIT, after(30)), Verdict::Interrupt { progress: 1 });
         // To ask took five seconds.
         watch.interrupted(1, after(35));
         assert_eq!(watch.judge(true, 1, LIMIT, after(36)), Verdict::Fine);
@@ -196,6 +196,6 @@ mod tests {
         watch.interrupted(1, start);
         let after = |seconds| start + Duration::from_secs(seconds);
         assert_eq!(watch.judge(true, 2, LIMIT, after(9)), Verdict::Fine);
-        assert_eq!(watch.judge(true, 2, LIMIT, after(11)), Verdict::Interrupt { call: 2 });
+        assert_eq!(watch.judge(true, 2, LIMIT, after(11)), Verdict::Interrupt { progress: 2 });
     }
 }

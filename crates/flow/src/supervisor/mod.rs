@@ -316,7 +316,7 @@ impl Supervisor {
         let failure = self.connectors.on_event(event);
         let is_sink = matches!(end, End::Sink(_));
         let group = self.topology.membership(end).map(|place| place.group);
-        let is_early = group.is_some_and(|group| !self.fabric.is_drained(&self.topology, group));
+        let is_early = group.is_some_and(|group| !self.fabric.is_exhausted(&self.topology, group));
         let discarded = self.recover_end(end);
         if discarded > 0 {
             tracing::warn!(messages = discarded, "messages were lost with the end of a sink");
@@ -364,10 +364,10 @@ impl Supervisor {
         let limit = self.pipeline.functions[instance.function].limits.call;
         match instance.watch.look(&instance.counters, limit, now) {
             Verdict::Fine => {}
-            Verdict::Interrupt { call } => {
-                let request = Request::Interrupt { instance: instance.id, call };
+            Verdict::Interrupt { progress } => {
+                let request = Request::Interrupt { instance: instance.id, progress };
                 let _ = self.hosts.get(&host).map(|host| host.send(&request, &[]));
-                instance.watch.interrupted(call, Instant::now());
+                instance.watch.interrupted(progress, Instant::now());
             }
             Verdict::Kill => {
                 tracing::error!(function = instance.name, "it cannot be interrupted; its process is killed");

@@ -31,7 +31,7 @@ pub(super) struct Reloads {
 
 /// How far instances are with a generation of their function's code.
 #[derive(Debug, PartialEq, Eq)]
-enum Progress {
+enum ReloadProgress {
     /// Some do not run it yet.
     Pending,
     /// All that are left run it. How many took it.
@@ -91,7 +91,7 @@ impl Supervisor {
         let mut lost = Vec::new();
         for instance in self.instances.iter().filter(|instance| instance.function == function) {
             let Some(number) = instance.host() else { continue };
-            let Some(host) = self.hosts.get(&number) else { continue };
+            let Some(host) = self.hosts.get(&number).filter(|_| !lost.contains(&number)) else { continue };
             let request = Request::Reload { instance: instance.id, generation: code.generation, abi: code.abi };
             if host.send(&request, &[code.file.as_fd()]).is_err() {
                 lost.push(number);
@@ -112,12 +112,14 @@ impl Supervisor {
                 tracing::info!(function = self.instances[at].name, "reloaded");
             }
             Some(reason) if self.code.candidate(function) == Some(generation) => self.reject_reload(at, &reason),
-            Some(reason) => {
+            Some(reason) if self.code.current(function).generation == generation => {
                 tracing::error!(
                     function = self.instances[at].name,
-                    "it does not take the code before either: {reason}"
+                    "it does not take the code before either, and goes on with what it has: {reason}"
                 );
             }
+            // Another instance has refused it before.
+            Some(_) => {}
         }
         self.check_reload(function);
     }
@@ -144,12 +146,12 @@ impl Supervisor {
         let Some(candidate) = self.code.candidate(function) else { return };
         let instances = self.instances.iter().filter(|instance| instance.function == function);
         match progress(candidate, instances.map(|instance| (instance.phase, instance.generation))) {
-            Progress::Pending => {}
-            Progress::Done(count) => {
+            ReloadProgress::Pending => {}
+            ReloadProgress::Done(count) => {
                 self.code.accept(function);
                 self.end_reload(function, Ok(count));
             }
-            Progress::Gone => {
+            ReloadProgress::Gone => {
                 self.code.reject(function);
                 let name = &self.pipeline.functions[function].name;
                 let error = anyhow!("`{name}` has ended, and did not take the new code");
@@ -174,17 +176,17 @@ impl Supervisor {
     }
 }
 
-fn progress(candidate: Generation, instances: impl Iterator<Item = (Phase, Generation)>) -> Progress {
+fn progress(candidate: Generation, instances: impl Iterator<Item = (Phase, Generation)>) -> ReloadProgress {
     let mut count = 0;
     for (phase, generation) in instances {
         match phase {
             Phase::Ended(Ended::Failed) => {}
-            Phase::Running { .. } | Phase::Ended(_) if generation == candidate => count += 1,
+            Phase::Running { .. } | Phase::Ended(Ended::Finished) if generation == candidate => count += 1,
             Phase::Ended(_) => {}
-            Phase::Waiting { .. } | Phase::Starting { .. } | Phase::Running { .. } => return Progress::Pending,
+            Phase::Waiting { .. } | Phase::Starting { .. } | Phase::Running { .. } => return ReloadProgress::Pending,
         }
     }
-    if count > 0 { Progress::Done(count) } else { Progress::Gone }
+    if count > 0 { ReloadProgress::Done(count) } else { ReloadProgress::Gone }
 }
 
 #[cfg(test)]
@@ -198,19 +200,20 @@ mod tests {
         let (running, starting) = (Phase::Running { host: 0 }, Phase::Starting { host: 0 });
         let waiting = Phase::Waiting { until: Instant::now() };
         let (finished, failed) = (Phase::Ended(Ended::Finished), Phase::Ended(Ended::Failed));
-        let check = |instances: &[(Phase, Generation)], expected: Progress| {
+        let check = |instances: &[(Phase, Generation)], expected: ReloadProgress| {
             assert_eq!(progress(7, instances.iter().copied()), expected, "{instances:?}");
         };
-        check(&[(running, 7), (running, 7)], Progress::Done(2));
-        check(&[(running, 7), (running, 6)], Progress::Pending);
+        check(&[(running, 7), (running, 7)], ReloadProgress::Done(2));
+        check(&[(running, 7), (running, 6)], ReloadProgress::Pending);
         // One that has become ready with older code proves nothing of this generation, nor does a newer one.
-        check(&[(running, 6)], Progress::Pending);
-        check(&[(running, 8)], Progress::Pending);
-        check(&[(starting, 7)], Progress::Pending);
-        check(&[(running, 7), (waiting, 7)], Progress::Pending);
-        check(&[(running, 7), (failed, 6)], Progress::Done(1));
-        check(&[(running, 7), (finished, 6)], Progress::Done(1));
-        check(&[(finished, 7)], Progress::Done(1));
-        check(&[(failed, 7), (finished, 6)], Progress::Gone);
+        check(&[(running, 6)], ReloadProgress::Pending);
+        check(&[(running, 8)], ReloadProgress::Pending);
+        check(&[(starting, 7)], ReloadProgress::Pending);
+        check(&[(running, 7), (waiting, 7)], ReloadProgress::Pending);
+        check(&[(running, 7), (failed, 6)], ReloadProgress::Done(1));
+        check(&[(running, 7), (finished, 6)], ReloadProgress::Done(1));
+        check(&[(finished, 7)], ReloadProgress::Done(1));
+        check(&[(failed, 7), (finished, 6)], ReloadProgress::Gone);
+        check(&[(Phase::Ended(Ended::Stopped), 7)], ReloadProgress::Gone);
     }
 }

@@ -123,16 +123,18 @@ impl Supervisor {
             discarded: 0,
         };
         let now = Instant::now();
+        // The counters lie in memory that hosts write.
+        let add = |sum: &mut u64, count: u64| *sum = sum.saturating_add(count);
         for ring in &group.rings {
             let (depth, counters) = (self.fabric.depth(*ring), self.fabric.counters(*ring));
-            edge.published_messages += counters.published;
-            edge.published_bytes += counters.published_bytes;
-            edge.depth_messages += depth.messages;
+            add(&mut edge.published_messages, counters.published);
+            add(&mut edge.published_bytes, counters.published_bytes);
+            add(&mut edge.depth_messages, depth.messages);
             edge.depth_bytes += depth.bytes;
             edge.capacity_bytes += self.fabric.ring(*ring).capacity() as u64;
-            edge.dropped += counters.dropped;
-            edge.dropped_new += counters.dropped_new;
-            edge.discarded += counters.discarded;
+            add(&mut edge.dropped, counters.dropped);
+            add(&mut edge.dropped_new, counters.dropped_new);
+            add(&mut edge.discarded, counters.discarded);
             if depth.bytes > 0 {
                 edge.oldest_seconds = edge.oldest_seconds.max(self.ages[*ring].oldest(now));
             }

@@ -16,7 +16,8 @@ pub struct RingControl {
     bell: Memory<Bell>,
 }
 
-/// What lies in a ring and was not acknowledged.
+/// What was published and not acknowledged, dropped or discarded. Messages that members have copied count in
+/// `messages`, and not in `bytes`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Depth {
@@ -72,7 +73,7 @@ impl RingControl {
         recovered
     }
 
-    /// What lies in the ring and was not acknowledged.
+    /// What was published and not acknowledged, dropped or discarded.
     #[must_use]
     pub fn depth(&self) -> Depth {
         let head = self.ring.head();
@@ -104,7 +105,13 @@ impl RingControl {
         self.ring.is_closed()
     }
 
-    /// Whether everything that was published was acknowledged.
+    /// Whether no message is left in the ring. Members that [copy](super::Member::with_copies) may still work on some.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ring.is_drained()
+    }
+
+    /// Whether everything that was published was acknowledged, dropped or discarded.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         // In this order: what has left the ring has been counted.

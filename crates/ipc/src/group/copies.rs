@@ -5,9 +5,9 @@
 //! gains nothing by that. Where the producer drops the oldest, members copy.
 //!
 //! **Copying** is what the reader of a seqlock does. The member reads the claim word, copies the
-//! records from there on, and then moves the claim word behind them by compare-and-exchange. Whoever
-//! overwrites records has moved the claim word past them before, so that an exchange that succeeds
-//! proves the copy whole. The member needs no slot, as it keeps nothing in the ring, and the head follows the
+//! records from there on, and then moves the claim word behind them by compare-and-exchange. The publisher
+//! moves the claim word past records before it overwrites them. So if the exchange succeeds, nothing
+//! was overwritten during the copy. The member needs no slot, as it keeps nothing in the ring, and the head follows the
 //! claim word at once. A member that stops at any point blocks nobody.
 //!
 //! **\[copy\]** The copy is read before the claim word is exchanged, and the claim word was moved
@@ -109,7 +109,7 @@ impl Ring {
     }
 
     /// Says how many messages a member has copied and not acknowledged.
-    fn count_copied(&self, holder: usize, messages: usize) {
+    pub(super) fn count_copied(&self, holder: usize, messages: usize) {
         let slot = &self.slots()[self.own_slots(holder).start];
         slot.copies_done.store(0, Ordering::Relaxed);
         slot.copies.store(messages as u64, Ordering::Release);

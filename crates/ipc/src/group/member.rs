@@ -21,8 +21,8 @@ use crate::wait::WaitMode;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ClaimError {
-    /// All rings are closed, and everything in them was acknowledged.
-    #[error("all rings are closed and drained")]
+    /// All rings are closed and empty.
+    #[error("all rings are closed and empty")]
     Closed,
     /// The [`Interrupt`] is set.
     #[error("interrupted")]
@@ -195,7 +195,10 @@ impl Member {
         for offset in 0..count {
             let index = (self.turn + offset) % count;
             let source = &mut self.rings[index];
+            let was_finished = source.finished;
             match source.claim(self.index, limits, &mut self.headers, self.copied.as_mut()) {
+                // Another member may have acknowledged the last message before this one gave up its intent, and sleep since.
+                Ok(None) if source.has_just_finished(was_finished) => source.ring.report_drained(self.bell.controls()),
                 Ok(None) => {}
                 Ok(Some(claimed)) => {
                     self.claimed = Some((index, claimed));
@@ -281,6 +284,10 @@ impl Source {
         // First whether it is closed: after that no message comes.
         self.finished = self.ring.is_closed() && self.ring.is_drained();
         Ok(None)
+    }
+
+    fn has_just_finished(&self, was_finished: bool) -> bool {
+        self.finished && !was_finished
     }
 
     fn has_news(&self) -> bool {

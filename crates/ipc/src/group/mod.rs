@@ -36,14 +36,14 @@
 //! - **Order.** A member gets the messages of one publisher in order. Those that a dead member left
 //!   may come to another one later than newer ones.
 //! - **Loss.** A message that was published is lost only if it is dropped or discarded on demand
-//!   ([`Publisher::discard_oldest`], [`Recovery::Discard`]). A message of which `send` did not
+//!   ([`Publisher::discard_oldest`], [`Recovery::Discard`]), or if a member dies that had copied it. A message of which `send` did not
 //!   return is published whole or not at all.
 //! - **Doubles.** A message that was claimed and not acknowledged when a member died comes again,
 //!   with its attempts counted, unless the member had copied it. Other messages come once.
 //! - **Waiting.** `reserve`, `send`, `send_batch` and `claim` wait; an [`Interrupt`] ends that.
 //!   Nothing else waits.
 //! - **Overflow.** A publisher may wait, drop the message it has, or drop the oldest ones
-//!   ([`Publisher::send_dropping_oldest`]). The last takes members that copy
+//!   ([`Publisher::send_dropping_oldest`]). The last needs members that copy
 //!   ([`Member::with_copies`]), as a claim of records in the ring keeps their space and all behind it.
 //! - **Bounds.** A ring takes its capacity and some pages, whatever its ends do.
 //! - **Hostile peers.** What others wrote is read once and verified. What cannot be is an error,

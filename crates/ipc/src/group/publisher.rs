@@ -100,8 +100,7 @@ impl Publisher {
             return Err(OpenError::Closed);
         }
         // An earlier publisher may have died while it discarded.
-        let discarded = ring.recover(ring.producer(), Recovery::Discard).discarded;
-        count_dropped(&ring, discarded);
+        ring.recover(ring.producer(), Recovery::Discard);
         ring.controls().space.wanted.store(0, Ordering::Relaxed);
         let wake = Arc::new(WakePublisher(ring.clone()));
         let end: Weak<WakePublisher> = Arc::downgrade(&wake);

@@ -38,9 +38,10 @@ const ALL: Limits = Limits { bytes: usize::MAX, messages: usize::MAX };
 impl Ring {
     /// Takes from a dead holder what it had claimed, in all slots.
     pub(super) fn recover(&self, holder: usize, recovery: Recovery) -> Recovered {
-        let mut recovered = Recovered::default();
+        let (mut recovered, mut has_claim) = (Recovered::default(), false);
         for (index, slot) in self.slots().iter().enumerate() {
             if let Some(claimed) = self.settle(index, slot, holder) {
+                has_claim = true;
                 match self.recover_slot(slot, claimed, recovery) {
                     Ok((0, _)) => {}
                     Ok((messages, Recovery::Return)) => recovered.returned += messages,
@@ -52,8 +53,16 @@ impl Ring {
                 }
             }
         }
-        recovered.discarded += self.recover_copies(holder);
-        self.controls().counters.discarded.fetch_add(recovered.discarded, Ordering::Relaxed);
+        if has_claim {
+            // It was copying what it had claimed: the same messages.
+            self.count_copied(holder, 0);
+        } else {
+            recovered.discarded += self.recover_copies(holder);
+        }
+        let counters = &self.controls().counters;
+        // What the publisher had claimed, it was dropping.
+        let counter = if holder == self.producer() { &counters.dropped } else { &counters.discarded };
+        counter.fetch_add(recovered.discarded, Ordering::Relaxed);
         self.release();
         recovered
     }

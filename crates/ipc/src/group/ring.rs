@@ -174,7 +174,7 @@ impl Ring {
         self.controls().news.closed.store(1, Ordering::SeqCst);
     }
 
-    /// Whether everything published was acknowledged. It stays so if the ring was closed before.
+    /// Whether no message is left in the ring. It stays so if the ring was closed before.
     pub(super) fn is_drained(&self) -> bool {
         let head = self.head();
         head >= self.tail()

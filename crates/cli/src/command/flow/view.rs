@@ -109,7 +109,7 @@ fn row_of_edge(
         units::grouped(edge.depth_messages),
         format!("{:.0} %", 100.0 * edge.depth_bytes as f64 / edge.capacity_bytes.max(1) as f64),
         format!("{:.1} s", edge.oldest_seconds),
-        units::grouped(edge.dropped + edge.dropped_new),
+        units::grouped(edge.dropped.saturating_add(edge.dropped_new)),
         units::grouped(edge.discarded),
     ]
 }
