@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use estafette_ipc::WaitMode;
 use estafette_ipc::group::{BellFile, ClaimError, Interrupt, Member, Publisher, RingFile};
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::Standing;
+use estafette_measure::spec::{Joins, Standing};
 use estafette_measure::{Mechanism, PipelineEnd, Rendezvous, Spec};
 
 use super::crc::Crc;
@@ -38,6 +38,7 @@ impl Mechanism for NativePair {
             .patterns(&PIPELINES)
             .standing(Standing::Limit)
             .max_message(MAX_MESSAGE)
+            .joins(Joins::Suite)
     }
 
     fn roles(&self, case: &Case) -> Vec<Role> {
