@@ -3,6 +3,7 @@
 mod common;
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Child;
 
 use common::pipeline::{
@@ -174,14 +175,19 @@ fn kill_and_wait(flow: &Flow<'_>, name: &str) {
 }
 
 /// A module that is a FIFO keeps its compilation waiting for as long as the test likes.
+fn replace_module_with_fifo(ground: &Ground) -> PathBuf {
+    let module = ground.path("mark.wat");
+    fs::remove_file(&module).expect("the module");
+    mknodat(CWD, &module, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a FIFO");
+    module
+}
+
 #[test]
 fn functions_are_supervised_while_new_code_is_compiled_and_a_second_reload_waits() {
     let ground = ground('a');
     let mut flow = Flow::start(&ground, &[]);
     flow.wait_for("messages", |status| (function(status, "mark")["phase"] == "running").then_some(()));
-    let module = ground.path("mark.wat");
-    fs::remove_file(&module).expect("the module");
-    mknodat(CWD, &module, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a FIFO");
+    let module = replace_module_with_fifo(&ground);
     let first = start_reload(&ground, &flow);
     // A writer can be opened once the compilation waits for what the module holds.
     let writer = fs::OpenOptions::new().write(true).open(&module).expect("the FIFO");
@@ -208,9 +214,7 @@ fn a_pipeline_ends_while_new_code_is_compiled() {
     let ground = ground('a');
     let mut flow = Flow::start(&ground, &[]);
     flow.wait_for("messages", |status| (function(status, "mark")["phase"] == "running").then_some(()));
-    let module = ground.path("mark.wat");
-    fs::remove_file(&module).expect("the module");
-    mknodat(CWD, &module, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a FIFO");
+    let module = replace_module_with_fifo(&ground);
     let reload = start_reload(&ground, &flow);
     let _writer = fs::OpenOptions::new().write(true).open(&module).expect("the FIFO");
     flow.feed(&numbered(100));

@@ -214,7 +214,7 @@ fn send_until_refused(sender: &mut Sender) -> PublishError {
 /// The environment variable that makes this program a holder of an end: what the end is.
 const END: &str = "ESTAFETTE_FLOW_TEST_END";
 
-/// Another process with an end of the pipeline, which claims what it is told to.
+/// Another process with an end of the pipeline. See [`holder`] for what it does.
 struct Holder {
     child: Child,
     socket: UnixStream,

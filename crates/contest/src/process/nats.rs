@@ -120,12 +120,12 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Connects to the instance's server. Each subscription keeps `room` messages that its reader has not taken.
-    pub(crate) fn open(meet: &mut Rendezvous, room: usize) -> Result<Connection> {
+    /// Connects to the instance's server. Each subscription buffers up to `capacity` messages.
+    pub(crate) fn open(meet: &mut Rendezvous, capacity: usize) -> Result<Connection> {
         let address = server::address(meet)?;
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         // A server that has gone does not come back: what was under way is lost, and the instance has failed.
-        let options = ConnectOptions::new().subscription_capacity(room).max_reconnects(1);
+        let options = ConnectOptions::new().subscription_capacity(capacity).max_reconnects(1);
         let client = runtime.block_on(options.connect(address)).context("connecting to nats-server")?;
         Ok(Connection { runtime: Arc::new(runtime), client })
     }

@@ -17,7 +17,7 @@ use super::instance::{Ended, Phase};
 use super::{Message, Supervisor};
 use crate::control::{Generation, Request};
 
-/// Told how a reload ended: how many instances run the new code, or why they do not.
+/// Called once with how a reload ended: how many instances run the new code, or why they do not.
 pub(super) type Answer = Box<dyn FnOnce(Result<usize>) + Send>;
 
 /// The reloads of one function.

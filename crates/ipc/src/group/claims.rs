@@ -232,9 +232,9 @@ impl Ring {
         counters.acked_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Raises the head up to the first record that is claimed or unclaimed, and wakes the producer if it waits for
-    /// that. For whoever has just emptied a slot, cut it, or moved the claim word behind records it had copied; and
-    /// for the producer, as one of those may have stopped before it did.
+    /// Raises the head to the first record that is still needed, and wakes the producer if it waits
+    /// for that. For whoever has just emptied a slot, cut it, or moved the claim word behind records
+    /// that it had copied; and for the producer, as one of those may have stopped before it did.
     pub(super) fn release(&self) {
         // [release] First the own slot, then the claim word and the others'.
         fence(Ordering::SeqCst);

@@ -16,8 +16,8 @@ pub struct RingControl {
     bell: Memory<Bell>,
 }
 
-/// What was published and not acknowledged, dropped or discarded. Messages that members have copied count in
-/// `messages`, and not in `bytes`.
+/// What was published and not acknowledged, dropped or discarded. Messages that members have copied
+/// count in `messages`, and not in `bytes`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Depth {
@@ -105,7 +105,8 @@ impl RingControl {
         self.ring.is_closed()
     }
 
-    /// Whether no message is left in the ring. Members that [copy](super::Member::with_copies) may still work on some.
+    /// Whether no message is left in the ring. Members that [copy](super::Member::with_copies) may still
+    /// work on some.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ring.is_drained()

@@ -1,14 +1,14 @@
 //! How a member copies messages out of a ring, so that what it works on keeps no space there.
 //!
-//! A claim of records in the ring keeps their space until it is acknowledged. The head stays before it, and with
-//! it everything that lies behind, claimed or not: a producer that drops old messages for new ones
-//! gains nothing by that. Where the producer drops the oldest, members copy.
+//! A claim of records in the ring keeps their space until it is acknowledged. The head stays before
+//! it, and with it everything that lies behind, claimed or not: a producer that drops old messages for
+//! new ones gains nothing by that. Where the producer drops the oldest, members copy.
 //!
 //! **Copying** is what the reader of a seqlock does. The member reads the claim word, copies the
-//! records from there on, and then moves the claim word behind them by compare-and-exchange. The publisher
-//! moves the claim word past records before it overwrites them. So if the exchange succeeds, nothing
-//! was overwritten during the copy. The member needs no slot, as it keeps nothing in the ring, and the head follows the
-//! claim word at once. A member that stops at any point blocks nobody.
+//! records from there on, and then moves the claim word behind them by compare-and-exchange. The
+//! publisher moves the claim word past records before it overwrites them. So if the exchange succeeds,
+//! nothing was overwritten during the copy. The member needs no slot, as it keeps nothing in the ring,
+//! and the head follows the claim word at once. A member that stops at any point blocks nobody.
 //!
 //! **\[copy\]** The copy is read before the claim word is exchanged, and the claim word was moved
 //! before the records are overwritten: a fence at either end keeps these orders.

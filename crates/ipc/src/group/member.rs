@@ -197,7 +197,8 @@ impl Member {
             let source = &mut self.rings[index];
             let was_finished = source.finished;
             match source.claim(self.index, limits, &mut self.headers, self.copied.as_mut()) {
-                // Another member may have acknowledged the last message before this one gave up its intent, and sleep since.
+                // Another member may have acknowledged the last message before this one gave up its
+                // intent, and sleep since.
                 Ok(None) if source.has_just_finished(was_finished) => source.ring.report_drained(self.bell.controls()),
                 Ok(None) => {}
                 Ok(Some(claimed)) => {

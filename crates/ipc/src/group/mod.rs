@@ -36,8 +36,8 @@
 //! - **Order.** A member gets the messages of one publisher in order. Those that a dead member left
 //!   may come to another one later than newer ones.
 //! - **Loss.** A message that was published is lost only if it is dropped or discarded on demand
-//!   ([`Publisher::discard_oldest`], [`Recovery::Discard`]), or if a member dies that had copied it. A message of which `send` did not
-//!   return is published whole or not at all.
+//!   ([`Publisher::discard_oldest`], [`Recovery::Discard`]), or if a member dies that had
+//!   copied it. A message of which `send` did not return is published whole or not at all.
 //! - **Doubles.** A message that was claimed and not acknowledged when a member died comes again,
 //!   with its attempts counted, unless the member had copied it. Other messages come once.
 //! - **Waiting.** `reserve`, `send`, `send_batch` and `claim` wait; an [`Interrupt`] ends that.

@@ -1,4 +1,4 @@
-;; A function of the batched ABI that does what a script tells it. See script.rs.
+;; A function of the batched ABI whose calls are read from a script in its memory. See script.rs.
 (module
   (import "wasi_snapshot_preview1" "args_get" (func $args_get (param i32 i32) (result i32)))
   (import "wasi_snapshot_preview1" "fd_write" (func $fd_write (param i32 i32 i32 i32) (result i32)))
