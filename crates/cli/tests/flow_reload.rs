@@ -12,6 +12,7 @@ use common::pipeline::{
 use common::{Done, Ground, PROGRAM, wait_for};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Signal, kill_process};
+use serde_json::Value;
 
 const YAML: &str = "functions:
   - { name: mark, module: { path: mark.wat }, input: { topic: in }, output: { topics: [out] } }
@@ -311,6 +312,49 @@ fn a_shared_host_that_is_killed_during_a_reload_by_watch_fails_its_instances_onc
         assert!(done.stderr.contains(&failed), "{instance}: {}", done.stderr);
     }
     assert!(!done.stderr.contains("is restarted"), "{}", done.stderr);
+    ground.assert_clean();
+}
+
+/// The new code starts in one instance only. The old code does not start in that one's place, as it does in a fresh instance.
+#[test]
+fn an_instance_that_cannot_go_back_to_the_old_code_is_restarted_with_it() {
+    let ground = ground('a');
+    let mark = "input: { topic: in }, output: { topics: [out] }, replicas: 2, isolation: thread, \
+                allow: { directories: [{ host: shared, guest: shared, write: true }] }";
+    fs::create_dir(ground.path("shared")).expect("a folder");
+    ground.write("pipeline.yml", YAML.replace("input: { topic: in }, output: { topics: [out] }", mark));
+    let code = |letter, start: &str| {
+        let imports = r#"(module
+          (import "wasi_snapshot_preview1" "path_open"
+            (func $open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
+          (import "wasi_snapshot_preview1" "path_unlink_file" (func $unlink (param i32 i32 i32) (result i32)))"#;
+        let start = format!(
+            "(data (i32.const 256) \"taken\") (func (export \"_start\") {start}) (func (export \"estafette_batch\")"
+        );
+        let module = marking(letter).replacen("(module", imports, 1);
+        module.replacen("(func (export \"estafette_batch\")", &start, 1)
+    };
+    // It traps if there is a file to remove.
+    let old = "(if (i32.eqz (call $unlink (i32.const 3) (i32.const 256) (i32.const 5))) (then (unreachable)))";
+    // It traps unless it is the one that makes the file.
+    let new = "(if (call $open (i32.const 3) (i32.const 0) (i32.const 256) (i32.const 5) (i32.const 5)
+                 (i64.const 64) (i64.const 64) (i32.const 0) (i32.const 128)) (then (unreachable)))";
+    ground.write("mark.wat", code('a', old));
+    let mut flow = Flow::start(&ground, &[]);
+    let marks = |status: &Value| -> Vec<Value> {
+        functions(status).iter().filter(|function| function["function"] == "mark").cloned().collect()
+    };
+    let are_running = |status: &Value| marks(status).iter().all(|mark| mark["phase"] == "running");
+    flow.wait_for("both to run", |status| are_running(status).then_some(()));
+    ground.write("mark.wat", code('b', new));
+    let done = flow.reload("mark").exits(2);
+    assert!(done.stderr.contains("the old code goes on"), "{}", done.stderr);
+    let restarts = |status: &Value| marks(status).iter().map(|mark| mark["restarts"].as_u64()).sum::<Option<u64>>();
+    flow.wait_for("the restart", |status| (restarts(status) == Some(1) && are_running(status)).then_some(()));
+    flow.feed(&numbered(100));
+    flow.close_stdin();
+    let stdout = flow.end().exits(0).stdout;
+    assert!(stdout.lines().count() == 100 && stdout.lines().all(|line| line.starts_with('a')), "{stdout}");
     ground.assert_clean();
 }
 

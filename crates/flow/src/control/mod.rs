@@ -25,8 +25,9 @@ pub(crate) enum Request {
     /// Start an instance. The descriptors that come with it are listed at [`Start`].
     Start(Box<Start>),
     /// Replace an instance's code between two batches, unless it runs this generation. With it comes the compiled code.
-    /// It replaces a request that the instance has not met yet.
-    Reload { instance: InstanceId, generation: Generation, abi: Abi },
+    /// It replaces a request that the instance has not met yet. An instance that cannot take the code goes on with what it runs, or
+    /// ends if that is not `optional`.
+    Reload { instance: InstanceId, generation: Generation, abi: Abi, optional: bool },
     /// End an instance as soon as it is between two calls, or trap its call.
     Stop { instance: InstanceId },
     /// Trap an instance's call, which takes too long. `progress` is the count of [`Counter::Progress`] that has stood still: once

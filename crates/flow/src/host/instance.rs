@@ -26,6 +26,8 @@ const BATCH_BYTES: usize = 128 << 10;
 pub(super) struct Reload {
     pub(super) generation: Generation,
     pub(super) abi: Abi,
+    /// Whether the instance may go on with what it runs if it cannot take this.
+    pub(super) optional: bool,
     pub(super) code: File,
 }
 
@@ -100,14 +102,16 @@ impl Instance {
                 return Ok(End::Stopped);
             }
             if let Some(new) = reload.lock().unwrap_or_else(PoisonError::into_inner).take() {
-                let wanted = new.generation;
+                let (wanted, optional) = (new.generation, new.optional);
                 let mut error = None;
                 if wanted != generation {
                     (function, error) = replace(function, &mut setup, new);
                     pace = Pace::new();
                 }
-                if error.is_none() {
-                    generation = wanted;
+                match &error {
+                    None => generation = wanted,
+                    Some(reason) if !optional => return Ok(End::Trapped { reason: reason.clone() }),
+                    Some(_) => {}
                 }
                 report(Event::Reloaded { instance: start.instance, generation: wanted, error });
             }

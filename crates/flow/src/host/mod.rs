@@ -81,11 +81,11 @@ impl Host {
                     running.stop.interrupt(&self.engine, progress);
                 }
             }
-            Request::Reload { instance, generation, abi } => {
+            Request::Reload { instance, generation, abi, optional } => {
                 let code = descriptors.into_iter().next().context("a reload came without code")?;
                 if let Some(running) = self.running.get(&instance) {
                     let mut reload = running.reload.lock().unwrap_or_else(PoisonError::into_inner);
-                    *reload = Some(Reload { generation, abi, code: code.into() });
+                    *reload = Some(Reload { generation, abi, optional, code: code.into() });
                     drop(reload);
                     running.stop.wake();
                 }

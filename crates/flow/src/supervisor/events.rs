@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::host::Received;
+use super::host::{Host, Received};
 use super::instance::{self, Instance, Phase};
 use super::{Mode, Supervisor, restart};
 use crate::config::{End, Exhausted, Isolation};
@@ -61,6 +61,7 @@ impl Supervisor {
 
     /// A host is gone, or has to go for a reason, and with it all that it ran.
     pub(super) fn end_host(&mut self, number: usize, reason: &str) {
+        self.read_last_events(number);
         let status = self.remove_host(number);
         let reason = match (reason, status) {
             ("", Some(status)) => format!("its host ended: {status}"),
@@ -72,6 +73,17 @@ impl Supervisor {
                 let cause = if self.is_own_host(at) { Cause::Instance } else { Cause::SharedHost };
                 self.on_end_by(at, control::End::Failed { reason: reason.clone() }, cause);
             }
+        }
+    }
+
+    /// Ends a host's process, and reads what it reported before: an instance may have finished its work.
+    fn read_last_events(&mut self, number: usize) {
+        if let Some(host) = self.hosts.get_mut(&number) {
+            host.kill();
+        }
+        // Nobody writes any more, so this ends.
+        while let Some(Received::Event(event)) = self.hosts.get_mut(&number).map(Host::try_recv) {
+            self.on_event(number, event);
         }
     }
 

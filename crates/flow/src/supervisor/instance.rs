@@ -95,6 +95,9 @@ impl Instance {
 
 /// How long a call may go on after it was interrupted before its host is killed.
 const KILL_DELAY: Duration = Duration::from_secs(2);
+/// After how long the host is asked again. A call can miss an interrupt: wasmtime sets the next epoch that the code looks for
+/// after its callback has returned, and an interrupt in between is overlooked.
+const INTERRUPT_AGAIN: Duration = Duration::from_millis(500);
 
 /// The watch over endless loops: a function that is busy and neither sends nor returns makes no progress.
 #[derive(Debug, Default)]
@@ -104,8 +107,8 @@ pub(super) enum Watch {
     Idle,
     /// A call that has made this progress, and when that was first seen.
     Busy { progress: u64, since: Instant },
-    /// A call whose host was asked to interrupt it, and when.
-    Interrupted { progress: u64, at: Instant },
+    /// A call whose host was asked to interrupt it, and when that was first and last.
+    Interrupted { progress: u64, first: Instant, last: Instant },
 }
 
 /// What to do about a call.
@@ -127,7 +130,11 @@ impl Watch {
 
     /// Notes that the host has been asked to interrupt a call.
     pub(super) fn interrupted(&mut self, progress: u64, at: Instant) {
-        *self = Watch::Interrupted { progress, at };
+        let first = match *self {
+            Watch::Interrupted { progress: before, first, .. } if before == progress => first,
+            _ => at,
+        };
+        *self = Watch::Interrupted { progress, first, last: at };
     }
 
     fn judge(&mut self, is_busy: bool, now_at: u64, limit: Duration, now: Instant) -> Verdict {
@@ -138,9 +145,12 @@ impl Watch {
                     return Verdict::Interrupt { progress };
                 }
             }
-            Watch::Interrupted { progress, at } if progress == now_at => {
-                if now.saturating_duration_since(at) > KILL_DELAY {
+            Watch::Interrupted { progress, first, last } if progress == now_at => {
+                if now.saturating_duration_since(first) > KILL_DELAY {
                     return Verdict::Kill;
+                }
+                if now.saturating_duration_since(last) > INTERRUPT_AGAIN {
+                    return Verdict::Interrupt { progress };
                 }
             }
             _ => *self = Watch::Busy { progress: now_at, since: now },
@@ -170,8 +180,10 @@ mod tests {
         assert_eq!(at(true, 2, 2_000), Verdict::Fine, "it makes progress");
         assert_eq!(at(true, 2, 2_500), Verdict::Fine);
         assert_eq!(at(true, 2, 3_500), Verdict::Interrupt { progress: 2 });
-        assert_eq!(at(true, 2, 3_600), Verdict::Fine, "once");
-        assert_eq!(at(true, 2, 5_600), Verdict::Kill);
+        assert_eq!(at(true, 2, 3_600), Verdict::Fine, "it has time to end");
+        assert_eq!(at(true, 2, 4_100), Verdict::Interrupt { progress: 2 }, "it may have missed the first");
+        assert_eq!(at(true, 2, 4_500), Verdict::Fine);
+        assert_eq!(at(true, 2, 5_600), Verdict::Kill, "counted from the first interrupt");
         assert_eq!(at(false, 2, 9_000), Verdict::Fine, "it waits");
         assert_eq!(at(false, 2, 19_000), Verdict::Fine);
         assert_eq!(at(true, 3, 19_100), Verdict::Fine);
@@ -186,7 +198,8 @@ mod tests {
         assert_eq!(watch.judge(true, 1, LIMIT, after(30)), Verdict::Interrupt { progress: 1 });
         // To ask took five seconds.
         watch.interrupted(1, after(35));
-        assert_eq!(watch.judge(true, 1, LIMIT, after(36)), Verdict::Fine);
+        assert_eq!(watch.judge(true, 1, LIMIT, after(36)), Verdict::Interrupt { progress: 1 });
+        watch.interrupted(1, after(36));
         assert_eq!(watch.judge(true, 1, LIMIT, after(38)), Verdict::Kill);
     }
 

@@ -23,7 +23,7 @@ pub(super) struct Stream<R> {
 
 /// What became of a stream.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(super) enum StreamState {
     /// It is still open; there may be more to read.
     Open,
     /// Nobody writes it any more.
@@ -43,17 +43,17 @@ impl<R: Read> Stream<R> {
     }
 
     /// Reads what is there, up to a bound, so that a flood keeps nobody else waiting, and logs its lines.
-    pub(super) fn read(&mut self) -> Progress {
+    pub(super) fn read(&mut self) -> StreamState {
         let mut buffer = [0; 64 << 10];
         match self.pipe.read(&mut buffer) {
             Ok(count) if count > 0 => {
                 self.take(&buffer[..count]);
-                Progress::Open
+                StreamState::Open
             }
-            Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => Progress::Open,
+            Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => StreamState::Open,
             _ => {
                 self.end();
-                Progress::Ended
+                StreamState::Ended
             }
         }
     }

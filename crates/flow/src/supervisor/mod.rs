@@ -290,7 +290,7 @@ impl Supervisor {
                 self.on_message(message);
             }
         } else if let Some(log) = self.logs.get_mut(&token) {
-            if log.read() == log::Progress::Ended {
+            if log.read() == log::StreamState::Ended {
                 self.poll.remove(log.pipe());
                 self.logs.remove(&token);
             }

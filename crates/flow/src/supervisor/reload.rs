@@ -3,7 +3,8 @@
 //! 1. A thread compiles what the module's file holds. The supervisor goes on meanwhile.
 //! 2. The new code is the candidate: instances that run are asked to take it between two batches, those that start
 //!    start with it.
-//! 3. Once every instance runs it, the reload is done. If it does not start in one of them, all go back to the code before.
+//! 3. Once every instance runs it, the reload is done. If it does not start in one of them, all go back to the code before. One
+//!    that cannot go back ends, and is restarted with that code.
 //!
 //! A function has one reload under way. Requests that come meanwhile wait, and are answered together by one more reload.
 
@@ -87,12 +88,13 @@ impl Supervisor {
 
     /// Asks a function's instances to take the code that is current now. One that runs it already goes on.
     fn ask_to_reload(&mut self, function: usize) {
-        let code = self.code.current(function);
+        let (code, optional) = (self.code.current(function), self.code.candidate(function).is_some());
         let mut lost = Vec::new();
         for instance in self.instances.iter().filter(|instance| instance.function == function) {
             let Some(number) = instance.host() else { continue };
             let Some(host) = self.hosts.get(&number).filter(|_| !lost.contains(&number)) else { continue };
-            let request = Request::Reload { instance: instance.id, generation: code.generation, abi: code.abi };
+            let request =
+                Request::Reload { instance: instance.id, generation: code.generation, abi: code.abi, optional };
             if host.send(&request, &[code.file.as_fd()]).is_err() {
                 lost.push(number);
             }
@@ -112,12 +114,6 @@ impl Supervisor {
                 tracing::info!(function = self.instances[at].name, "reloaded");
             }
             Some(reason) if self.code.candidate(function) == Some(generation) => self.reject_reload(at, &reason),
-            Some(reason) if self.code.current(function).generation == generation => {
-                tracing::error!(
-                    function = self.instances[at].name,
-                    "it does not take the code before either, and goes on with what it has: {reason}"
-                );
-            }
             // Another instance has refused it before.
             Some(_) => {}
         }

@@ -65,7 +65,7 @@ impl Supervisor {
         for log in self.logs.values_mut() {
             // The hosts are gone, so what is left is in the pipes.
             for _ in 0..32 {
-                if log.read() == log::Progress::Ended {
+                if log.read() == log::StreamState::Ended {
                     break;
                 }
             }
