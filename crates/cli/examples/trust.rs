@@ -17,7 +17,7 @@ use estafette_measure::clock::{cost_ns, now_ns};
 use estafette_measure::coordinator::{Interrupt, Scratch};
 use estafette_measure::entry::bytes;
 use estafette_measure::limits::available_cpus;
-use estafette_measure::plan::{COUNT_TIMEOUT, Entrant, Plan, TIMEOUT, enter};
+use estafette_measure::plan::{COUNT_TIMEOUT, Entrant, Plan, SLICE, TIMEOUT, enter};
 use estafette_measure::ranking::log_ratios;
 use estafette_measure::record::Record;
 use estafette_measure::run::{self, End, Observer};
@@ -31,6 +31,8 @@ use estafette_measure::{Carries, Ends, Mechanism, Party, Raw, Registry, Rendezvo
 
 /// The part of a message's own time that is added to it.
 const DELAY: f64 = 0.10;
+/// No message takes so long by itself.
+const LONGEST_NS: f64 = 500_000.0;
 
 fn main() -> ExitCode {
     let registry = estafette_contest::registry().enrol(bytes(Delayed));
@@ -73,7 +75,8 @@ fn measure(
     let cpus = available_cpus();
     let seed = fastrand::u64(..1 << 53);
     let (timeout, count_timeout) = (TIMEOUT, COUNT_TIMEOUT);
-    let plan = Plan { window, rounds, seed, entrants, refusals: Vec::new(), cpus, timeout, count_timeout };
+    let (refusals, slice) = (Vec::new(), Some(SLICE));
+    let plan = Plan { window, rounds, seed, entrants, refusals, cpus, slice, timeout, count_timeout };
     let mut record = run::blank(registry, &plan, None);
     match run::run(registry, &plan, &mut record, &mut Scratch::new()?, interrupt, &mut Quiet)? {
         End::Complete => Ok(record),
@@ -241,7 +244,10 @@ impl<E> Slow<E> {
     fn delay(&mut self) {
         let ended_ns = now_ns();
         let took_ns = (ended_ns - self.resumed_ns) as f64 - self.clock_ns;
-        self.usual_ns += (took_ns - self.usual_ns) / 1024.0;
+        // A pause between two turns is no message's time.
+        if took_ns < LONGEST_NS {
+            self.usual_ns += (took_ns - self.usual_ns) / 1024.0;
+        }
         // Half a reading lies before and half a one after the delay; its end is seen half a reading late.
         let until_ns = ended_ns as f64 + self.usual_ns * DELAY - 1.5 * self.clock_ns;
         self.resumed_ns = now_ns();

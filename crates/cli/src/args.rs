@@ -113,6 +113,11 @@ pub(crate) struct Bench {
     #[arg(long, value_parser = parse_window, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) window: Option<u64>,
 
+    /// How long the slices are in which the mechanisms of a table take turns (1ms to 100ms), or `off`: then each is measured in one
+    /// piece, which follows the drift of a busy machine less closely
+    #[arg(long, value_parser = parse_slice, default_value = "2ms", value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) slice: Slice,
+
     /// How long an instance may take beyond its window before it is taken for hung (100ms to 10min)
     #[arg(long, value_parser = parse_timeout, default_value = "5s", value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) timeout: Duration,
@@ -244,6 +249,20 @@ fn parse_count(text: &str, most: usize) -> Result<usize, String> {
 
 fn parse_window(text: &str) -> Result<u64, String> {
     parse_time(text, "1ms", "60s")
+}
+
+/// Whether mechanisms take turns, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Slice {
+    Off,
+    Of(Duration),
+}
+
+fn parse_slice(text: &str) -> Result<Slice, String> {
+    match text {
+        "off" => Ok(Slice::Off),
+        _ => parse_time(text, "1ms", "100ms").map(Duration::from_nanos).map(Slice::Of),
+    }
 }
 
 fn parse_timeout(text: &str) -> Result<Duration, String> {

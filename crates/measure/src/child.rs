@@ -9,6 +9,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use crate::driver::Ctx;
 use crate::entry::Registry;
 use crate::executor::panicked;
+use crate::pauses::Pauses;
 use crate::protocol::{self, Assignment, Report, ToChild, ToCoordinator};
 use crate::rendezvous::Rendezvous;
 
@@ -41,9 +42,9 @@ fn connect() -> Result<OwnedFd> {
 
 /// Whether the role was played to its end and reported.
 fn serve_on(registry: &Registry, socket: OwnedFd) -> bool {
-    let assignment = loop {
+    let (assignment, descriptors) = loop {
         match protocol::receive(&socket) {
-            Ok(Some((ToChild::Assignment(assignment), _))) => break assignment,
+            Ok(Some((ToChild::Assignment(assignment), descriptors))) => break (assignment, descriptors),
             Ok(Some((ToChild::Room(case), _))) => {
                 let tried = catch_unwind(AssertUnwindSafe(|| registry.get(&case.mechanism)?.room(&case)));
                 let room = tried.unwrap_or_default();
@@ -59,7 +60,7 @@ fn serve_on(registry: &Registry, socket: OwnedFd) -> bool {
         }
     };
     let Ok(copy) = socket.try_clone() else { return fail(&socket, "no descriptor left") };
-    let played = catch_unwind(AssertUnwindSafe(|| play(registry, *assignment, copy)));
+    let played = catch_unwind(AssertUnwindSafe(|| play(registry, *assignment, descriptors, copy)));
     match played.unwrap_or_else(|panic| Err(panicked(&*panic))) {
         Ok((report, _still_open)) => {
             if let Err(error) = protocol::send(&socket, &ToCoordinator::Report(report), &[]) {
@@ -79,13 +80,19 @@ fn serve_on(registry: &Registry, socket: OwnedFd) -> bool {
     }
 }
 
-fn play(registry: &Registry, assignment: Assignment, socket: OwnedFd) -> Result<(Report, Ctx)> {
+fn play(
+    registry: &Registry,
+    assignment: Assignment,
+    descriptors: Vec<OwnedFd>,
+    socket: OwnedFd,
+) -> Result<(Report, Ctx)> {
     let Assignment { protocol, case, role, window, seed, dir, cpus } = assignment;
     if protocol != protocol::VERSION {
         bail!("the coordinator speaks protocol {protocol}, this child {}", protocol::VERSION);
     }
     let entry = registry.get(&case.mechanism).with_context(|| format!("no mechanism `{}`", case.mechanism))?;
-    let mut ctx = Ctx { meet: Rendezvous::new(socket, dir), window, seed, cpus };
+    let pauses = descriptors.into_iter().next().map_or_else(Pauses::default, Pauses::new);
+    let mut ctx = Ctx { meet: Rendezvous::new(socket, dir), window, seed, cpus, pauses };
     let report = entry.run(&case, role, &mut ctx)?;
     Ok((report, ctx))
 }

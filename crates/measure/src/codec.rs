@@ -111,7 +111,7 @@ fn run<C: Codec>(case: &Case, ctx: &mut Ctx) -> Result<Report> {
     let mut codec = C::default();
     let (mut next, mut seen) = (Generator::new(ctx.seed, 0, len), Verifier::new(ctx.seed, 1, len));
     let slot = |next: &mut Generator| Slot::<C> { message: C::make(next), encoded: C::Encoded::default() };
-    let mut meter = Meter::new(ctx.window, ctx.meet.ready()?, false);
+    let mut meter = Meter::new(ctx.window, ctx.meet.ready()?, false, ctx.pauses.clone());
     let mut slots: Vec<Slot<C>> = (0..count).map(|_| slot(&mut next)).collect();
     let (mut handled, mut bytes) = (0, 0);
     let (mut encodes, mut decodes) = (histogram()?, histogram()?);

@@ -44,6 +44,9 @@ pub struct Refusal {
 
 /// How long an instance may take beyond its window, where nobody says otherwise.
 pub const TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a slice is, where nobody says otherwise. Longer ones follow the drift of the machine less closely; of shorter ones
+/// more is lost to stopping and starting.
+pub const SLICE: Duration = Duration::from_millis(2);
 /// How long a window by count may take, where nobody says otherwise.
 pub const COUNT_TIMEOUT: Duration = Duration::from_secs(300);
 
@@ -62,6 +65,8 @@ pub struct Plan {
     pub refusals: Vec<Refusal>,
     /// The cores that may be used.
     pub cpus: Vec<usize>,
+    /// How long the slices are in which the mechanisms of a cell take turns; none where each is measured in one piece.
+    pub slice: Option<Duration>,
     /// How long an instance may take beyond its window before it is taken for hung.
     pub timeout: Duration,
     /// How long its window may take where it is given by count.

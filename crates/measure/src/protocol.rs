@@ -22,6 +22,7 @@ use crate::burst::Held;
 use crate::case::{Case, Role};
 use crate::codec::CodecFigures;
 use crate::message::{Faults, StreamCount};
+use crate::slices::SliceCounts;
 use crate::usage::Usage;
 use crate::window::Window;
 
@@ -32,7 +33,8 @@ pub const MAX_PACKET: usize = 160 * 1024;
 /// The most descriptors in one packet.
 pub const MAX_DESCRIPTORS: usize = 16;
 
-/// What a child is to do: the first packet it receives.
+/// What a child is to do: the first packet it receives. Where the instance takes turns with others, a descriptor comes with it:
+/// a file of two native 64-bit numbers, the turn under way and how many nanoseconds the instance has been stopped until then.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Assignment {
     /// [`VERSION`].
@@ -161,6 +163,9 @@ pub struct PartyReport {
     /// The longest time without progress, in nanoseconds, as far as it was noticed.
     #[serde(default)]
     pub longest_stall_ns: u64,
+    /// What it counted in each turn, where the instance took turns with others; only of a side that receives.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slices: Vec<SliceCounts>,
     /// Round-trip times; only of the side that asks in a ping-pong.
     pub latency: Option<LatencyCounts>,
 }
@@ -182,6 +187,7 @@ impl PartyReport {
             lost: 0,
             window_ns: 0,
             longest_stall_ns: 0,
+            slices: Vec::new(),
             latency: None,
         }
     }

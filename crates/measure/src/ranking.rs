@@ -6,7 +6,7 @@ use crate::bound::{Bound, bind};
 use crate::burst::Held;
 use crate::case::{Cell, Pattern};
 use crate::codec::CodecFigures;
-use crate::record::{Figures, Outcome, Record};
+use crate::record::{FEWEST_LAPS, Figures, InstanceRecord, Outcome, Record};
 use crate::spec::{Ownership, Spec, Standing};
 use crate::stats::{
     CONFIDENCE, Interval, Margins, Verdict, log_ratio_sd, median, median_interval, noise_floor, verdict,
@@ -84,19 +84,32 @@ pub struct RowResult {
     pub verdict: Option<Verdict>,
 }
 
-/// The pairs of one mechanism's figure and another's in the same round, as ln ratios, positive where `b` is better.
+/// The pairs of one mechanism's figure and another's in the same round, as ln ratios, positive where `b` is better. Where the two
+/// took turns, a round's pair is the median over the laps of their heat.
 pub fn log_ratios(record: &Record, a: usize, b: usize) -> Vec<f64> {
-    let metrics = |entrant| {
-        valid(record, entrant).map(|(round, figures)| (round, figures.metric_ns())).collect::<BTreeMap<_, _>>()
-    };
-    let (a, b) = (metrics(a), metrics(b));
-    a.iter().filter_map(|(round, a)| Some((a / b.get(round)?).ln())).collect()
+    let by_round = |entrant| valid(record, entrant).map(|(instance, figures)| (instance.round, (instance, figures)));
+    let a: BTreeMap<_, _> = by_round(a).collect();
+    let b: BTreeMap<_, _> = by_round(b).collect();
+    a.iter().filter_map(|(round, a)| Some(log_ratio(*a, *b.get(round)?))).collect()
 }
 
-fn valid(record: &Record, entrant: usize) -> impl Iterator<Item = (usize, &Figures)> {
+fn log_ratio((a, figures_a): (&InstanceRecord, &Figures), (b, figures_b): (&InstanceRecord, &Figures)) -> f64 {
+    if a.heat.is_some() && a.heat == b.heat {
+        let laps: BTreeMap<u64, f64> = figures_b.slices.iter().map(|slice| (slice.lap, slice.ns)).collect();
+        let ratios = figures_a.slices.iter().filter_map(|slice| Some((slice.ns / laps.get(&slice.lap)?).ln()));
+        let ratios: Vec<f64> = ratios.collect();
+        if let Some(median) = median(&ratios).filter(|_| ratios.len() >= FEWEST_LAPS) {
+            return median;
+        }
+    }
+    (figures_a.metric_ns() / figures_b.metric_ns()).ln()
+}
+
+/// The instances of an entrant whose figures count.
+fn valid(record: &Record, entrant: usize) -> impl Iterator<Item = (&InstanceRecord, &Figures)> {
     record.instances.iter().filter(move |instance| instance.entrant == entrant).filter_map(|instance| {
         match &instance.outcome {
-            Outcome::Measured(figures) if figures.void.is_none() => Some((instance.round, figures.as_ref())),
+            Outcome::Measured(figures) if figures.void.is_none() => Some((instance, figures.as_ref())),
             _ => None,
         }
     })
@@ -284,6 +297,54 @@ fn ring_ns(record: &Record, cell: &Cell) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::Faults;
+    use crate::record::SliceFigure;
+
+    /// An instance that took so long a message as a whole, and in laps 1, 2, ...
+    fn measured(heat: Option<usize>, whole_ns: u64, laps: &[f64]) -> (InstanceRecord, Figures) {
+        let slices = (1..).zip(laps).map(|(lap, &ns)| SliceFigure { lap, ns }).collect();
+        let figures = Figures {
+            messages: 1,
+            window_ns: whole_ns,
+            latency: None,
+            cpu_ns_per_message: None,
+            sender_cpu_ns: None,
+            receiver_cpu_ns: None,
+            switches_per_message: None,
+            fairness: None,
+            dropped_receives: 0,
+            codec: None,
+            held: None,
+            offered: 1,
+            delivered: 1,
+            lost_in_window: 0,
+            faults: Faults::default(),
+            breach: None,
+            steal: 0.0,
+            void: None,
+            slices,
+        };
+        let outcome = Outcome::Measured(Box::new(figures.clone()));
+        (InstanceRecord { round: 0, entrant: 0, line_ns: None, heat, outcome }, figures)
+    }
+
+    #[test]
+    fn those_that_took_turns_are_compared_lap_by_lap() {
+        let ratio = |(a, b): (&(InstanceRecord, Figures), &(InstanceRecord, Figures))| {
+            log_ratio((&a.0, &a.1), (&b.0, &b.1)).exp()
+        };
+        // The machine becomes ten times slower in the middle; one lap of `b` is disturbed.
+        let a = measured(Some(1), 5, &[10.0, 10.0, 10.0, 10.0, 100.0, 100.0, 100.0, 100.0, 100.0]);
+        let mut laps = [5.0, 5.0, 5.0, 5.0, 50.0, 50.0, 50.0, 50.0, 999.0];
+        let b = measured(Some(1), 1, &laps);
+        assert!((ratio((&a, &b)) - 2.0).abs() < 1e-9);
+        // Too few laps, or another heat: as a whole.
+        let few = measured(Some(1), 1, &laps[..4]);
+        assert!((ratio((&measured(Some(1), 5, &[1.0]), &few)) - 5.0).abs() < 1e-9);
+        laps.reverse();
+        let elsewhere = measured(Some(2), 1, &laps);
+        assert!((ratio((&a, &elsewhere)) - 100.0 / 50.0).abs() < 1e-9, "by the medians of their own turns");
+    }
 
     #[test]
     fn best_is_who_is_beaten_by_nobody_and_of_a_circle_who_is_beaten_by_least() {

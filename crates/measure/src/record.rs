@@ -29,6 +29,8 @@ pub const REPEATS: usize = 2;
 /// Cells that lack an instance even so are measured this many times more, at the most. Their rounds are numbered on from
 /// [`Record::rounds_planned`].
 pub const MAKE_UP_ROUNDS: usize = 3;
+/// Instances that took turns are compared slice by slice if they have so many laps in common.
+pub const FEWEST_LAPS: usize = 8;
 /// The columns of the CSV table.
 const COLUMNS: [&str; 39] = [
     "round",
@@ -93,6 +95,10 @@ pub struct Record {
     pub seed: u64,
     /// What each instance measured.
     pub window: Window,
+    /// How long the slices were in which the mechanisms of a cell took turns, in nanoseconds; none where each was measured in one
+    /// piece. Slices of long messages are longer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slice_ns: Option<u64>,
     /// Rounds that were planned.
     pub rounds_planned: usize,
     /// Rounds that were completed.
@@ -124,8 +130,20 @@ pub struct InstanceRecord {
     /// round: in a virtual machine it tells when the host has moved them.
     #[serde(default)]
     pub line_ns: Option<f64>,
+    /// The heat in which it took turns with others, numbered from 1; none where it was measured by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heat: Option<usize>,
     /// What came of it.
     pub outcome: Outcome,
+}
+
+/// What a mechanism needed in one of its turns.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SliceFigure {
+    /// The turn's number within its heat; every other instance of the heat has had its own in between.
+    pub lap: u64,
+    /// Nanoseconds a message, or the median round trip.
+    pub ns: f64,
 }
 
 /// What came of an instance.
@@ -189,6 +207,9 @@ pub struct Figures {
     pub steal: f64,
     /// Why its pairs are left out, on a signal declared beforehand.
     pub void: Option<String>,
+    /// What it needed in each of its turns, but for those in which time was stolen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slices: Vec<SliceFigure>,
 }
 
 /// The round-trip times of an instance in nanoseconds.
@@ -409,8 +430,14 @@ impl Figures {
     }
 
     /// The cell's metric in nanoseconds: the median round trip, the 99th percentile of an open loop, what a codec takes there
-    /// and back, otherwise the time a message takes. Less is better each time.
+    /// and back, otherwise the time a message takes. Less is better each time. Where it took turns with others, the median of its
+    /// turns.
     pub fn metric_ns(&self) -> f64 {
+        if self.slices.len() >= FEWEST_LAPS {
+            let mut slices: Vec<f64> = self.slices.iter().map(|slice| slice.ns).collect();
+            let middle = slices.len() / 2;
+            return *slices.select_nth_unstable_by(middle, f64::total_cmp).1;
+        }
         match (&self.latency, &self.codec) {
             (Some(latency), _) if latency.open_loop => latency.p99_ns as f64,
             (Some(latency), _) => latency.p50_ns as f64,

@@ -4,27 +4,29 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
-use hdrhistogram::Histogram;
-use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 
 use crate::bound::Handling;
-use crate::case::{Case, Cell, Load, Pattern, Role};
-use crate::coordinator::{Failure, FailureKind, Instance, Interrupt, Measured, Scratch, Setup};
-use crate::entry::Registry;
+use crate::case::{Case, Cell, Load, Pattern};
+use crate::coordinator::heat::{self, Runner};
+use crate::coordinator::{Failure, FailureKind, Instance, Interrupt, Scratch, Setup};
+use crate::entry::{Entry, Registry};
+use crate::figures::figures;
 use crate::fingerprint::Fingerprint;
 use crate::limits::{Limits, ends, line_round_trip_ns};
-use crate::message::Faults;
-use crate::plan::{Entrant, Plan, shuffled};
-use crate::protocol::{LatencyCounts, PartyReport};
-use crate::record::{self, Figures, InstanceRecord, Latency, Outcome, Record};
-use crate::spec::{Cancel, Loss, Ordering, Spec};
-use crate::usage::Usage;
-use crate::window::Window;
+use crate::plan::{Entrant, Plan, SLICE, shuffled};
+use crate::record::{self, Figures, InstanceRecord, Outcome, Record};
+use crate::spec::Spec;
 
 /// How long the cache line is watched before a cell's turn.
 const LINE_TIME: Duration = Duration::from_millis(2);
 /// Steal above this voids an instance.
 pub const MAX_STEAL: f64 = 0.01;
+/// The most instances that are open together.
+const MAX_ALIVE: usize = 32;
+/// The most bytes that the capacities of all of them may hold.
+const MAX_ALIVE_BYTES: usize = 1 << 30;
+/// An instance of more processes than this takes no turns.
+const MAX_CHILDREN: usize = 16;
 
 /// Is told how a run goes on, between instances only.
 pub trait Observer {
@@ -69,6 +71,7 @@ pub fn blank(registry: &Registry, plan: &Plan, limits: Option<Limits>) -> Record
         started: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
         seed: plan.seed,
         window: plan.window,
+        slice_ns: plan.slice.map(|slice| slice.as_nanos() as u64),
         rounds_planned: plan.rounds,
         rounds: 0,
         fingerprint: Fingerprint::take(),
@@ -96,54 +99,195 @@ pub fn run(
 ) -> Result<End> {
     let mut random = fastrand::Rng::with_seed(plan.seed);
     // Of its own, so that the order of what follows does not depend on what was repeated.
-    let mut seeds = random.fork();
-    let mut repeats = plan.rounds * plan.entrants.len() / 2;
-    let ends = ends(&plan.cpus);
+    let seeds = random.fork();
+    let repeats = plan.rounds * plan.entrants.len() / 2;
+    let mut rounds = Rounds { registry, plan, record, scratch, interrupt, observer, seeds, repeats, heats: 0 };
     for round in 0..plan.rounds + record::MAKE_UP_ROUNDS {
         let order = if round < plan.rounds {
             shuffled(&plan.entrants, &mut random)
         } else {
-            make_up(plan, record, &mut random)
+            make_up(plan, rounds.record, &mut random)
         };
         if order.is_empty() {
             break;
         }
-        let (mut cell, mut line_ns) = (None, None);
-        let later = plan.rounds.saturating_sub(round + 1) * plan.entrants.len();
-        for (nth, &at) in order.iter().enumerate() {
-            let (entrant, done) = (&plan.entrants[at], record.instances.len());
-            observer.instance(done, done + order.len() - nth + later, entrant);
-            if cell != Some(&entrant.case.cell) {
-                cell = Some(&entrant.case.cell);
-                line_ns = line_round_trip_ns(&ends, LINE_TIME);
-            }
-            for again in 0..=record::REPEATS {
-                // JSON numbers are exact up to 2^53.
-                let seed = seeds.u64(..1 << 53);
-                let outcome = match instance(registry, plan, entrant, seed, scratch, interrupt)? {
-                    Err(Failure { kind: FailureKind::Interrupted, .. }) => return Ok(End::Interrupted),
-                    Err(failure) => {
-                        observer.trouble(entrant, &failure.text);
-                        Outcome::Failed { why: failure.text }
-                    }
-                    Ok(figures) => {
-                        if let Some(breach) = &figures.breach {
-                            observer.trouble(entrant, breach);
-                        }
-                        Outcome::Measured(Box::new(figures))
-                    }
-                };
-                record.instances.push(InstanceRecord { round, entrant: at, line_ns, outcome });
-                if again == record::REPEATS || repeats == 0 || !record.instances.last().is_some_and(stolen) {
-                    break;
-                }
-                repeats -= 1;
-            }
+        if rounds.play(round, &order)? == End::Interrupted {
+            return Ok(End::Interrupted);
         }
-        record.rounds = (round + 1).min(plan.rounds);
-        observer.round(record)?;
+        rounds.record.rounds = (round + 1).min(plan.rounds);
+        rounds.observer.round(rounds.record)?;
     }
     Ok(End::Complete)
+}
+
+/// The rounds of a run.
+struct Rounds<'a> {
+    registry: &'a Registry,
+    plan: &'a Plan,
+    record: &'a mut Record,
+    scratch: &'a mut Scratch,
+    interrupt: &'a mut Interrupt,
+    observer: &'a mut dyn Observer,
+    seeds: fastrand::Rng,
+    /// How many instances may still be measured again at once.
+    repeats: usize,
+    heats: usize,
+}
+
+/// Where an instance stands in its run.
+#[derive(Clone, Copy)]
+struct Position {
+    round: usize,
+    line_ns: Option<f64>,
+    heat: Option<usize>,
+}
+
+impl Rounds<'_> {
+    /// One round: cell by cell, those in turns that can be, the others one after the other.
+    fn play(&mut self, round: usize, order: &[usize]) -> Result<End> {
+        let plan = self.plan;
+        let ends = ends(&plan.cpus);
+        let later = plan.rounds.saturating_sub(round + 1) * plan.entrants.len();
+        let mut left = order.len() + later;
+        for cell in order.chunk_by(|a, b| plan.entrants[*a].case.cell == plan.entrants[*b].case.cell) {
+            let line_ns = line_round_trip_ns(&ends, LINE_TIME);
+            let (mut turns, mut alone) = (Vec::new(), Vec::new());
+            for &at in cell {
+                let is_sliced = self.takes_turns(&plan.entrants[at])?;
+                if is_sliced { turns.push(at) } else { alone.push(at) }
+            }
+            if turns.len() < 2 {
+                alone.append(&mut turns);
+            }
+            for heat in heats(&turns, most_alive(&plan.entrants[cell[0]].case.cell)) {
+                self.heats += 1;
+                let position = Position { round, line_ns, heat: Some(self.heats) };
+                if self.in_turns(heat, position, left)? == End::Interrupted {
+                    return Ok(End::Interrupted);
+                }
+                left -= heat.len();
+            }
+            for at in alone {
+                if self.alone(at, Position { round, line_ns, heat: None }, left)? == End::Interrupted {
+                    return Ok(End::Interrupted);
+                }
+                left -= 1;
+            }
+        }
+        Ok(End::Complete)
+    }
+
+    /// Whether an instance can be stopped and go on again without a difference to what is measured. One that keeps to times may
+    /// not, what the instrument does not drive must not, and a program of its own does not know how.
+    fn takes_turns(&self, entrant: &Entrant) -> Result<bool> {
+        let case = &entrant.case;
+        let entry = entry(self.registry, case)?;
+        let is_driven = !case.pattern.is_pipeline() && !matches!(case.pattern, Pattern::Burst | Pattern::Codec);
+        if self.plan.slice.is_none()
+            || !is_driven
+            || case.load != Load::Saturated
+            || entry.spec().is_paced(case.pattern)
+        {
+            return Ok(false);
+        }
+        let roles = entry.roles(case);
+        for role in roles.iter().take(MAX_CHILDREN) {
+            if entry.program(case, *role)?.is_some() {
+                return Ok(false);
+            }
+        }
+        Ok(roles.len() <= MAX_CHILDREN)
+    }
+
+    /// Measures the instances of a cell in turns.
+    fn in_turns(&mut self, heat: &[usize], position: Position, left: usize) -> Result<End> {
+        let (registry, plan) = (self.registry, self.plan);
+        let mut runners = Vec::new();
+        for &at in heat {
+            let seed = self.seeds.u64(..1 << 53);
+            let case = &plan.entrants[at].case;
+            runners.push(Runner { entry: entry(registry, case)?.as_ref(), setup: setup(plan, case, seed, registry)? });
+        }
+        let mut random = self.seeds.fork();
+        let (observer, done) = (&mut *self.observer, self.record.instances.len());
+        let is_opening = |nth: usize| observer.instance(done + nth, done + left, &plan.entrants[heat[nth]]);
+        let result = match heat::run(
+            &runners,
+            plan.slice.unwrap_or(SLICE),
+            &mut random,
+            self.scratch,
+            self.interrupt,
+            is_opening,
+        ) {
+            Ok(result) => result,
+            Err(_) => return Ok(End::Interrupted),
+        };
+        for ((&at, runner), measured) in heat.iter().zip(&runners).zip(result.measured) {
+            let entrant = &plan.entrants[at];
+            let (spec, window) = (runner.entry.spec(), runner.setup.window);
+            let outcome =
+                measured.and_then(|measured| figures(spec, &entrant.case, window, &measured, &result.stolen_laps));
+            self.note(at, position, outcome);
+        }
+        Ok(End::Complete)
+    }
+
+    /// Measures one instance, and again at once where its time was stolen.
+    fn alone(&mut self, at: usize, position: Position, left: usize) -> Result<End> {
+        let (plan, entrant) = (self.plan, &self.plan.entrants[at]);
+        let done = self.record.instances.len();
+        self.observer.instance(done, done + left, entrant);
+        for again in 0..=record::REPEATS {
+            // JSON numbers are exact up to 2^53.
+            let seed = self.seeds.u64(..1 << 53);
+            let outcome = instance(self.registry, plan, entrant, seed, self.scratch, self.interrupt)?;
+            if matches!(&outcome, Err(failure) if failure.kind == FailureKind::Interrupted) {
+                return Ok(End::Interrupted);
+            }
+            self.note(at, position, outcome);
+            let is_stolen = self.record.instances.last().is_some_and(stolen);
+            if again == record::REPEATS || self.repeats == 0 || !is_stolen {
+                break;
+            }
+            self.repeats -= 1;
+        }
+        Ok(End::Complete)
+    }
+
+    /// Puts an instance into the record, and reports what went wrong.
+    fn note(&mut self, at: usize, position: Position, outcome: Result<Figures, Failure>) {
+        let entrant = &self.plan.entrants[at];
+        let outcome = match outcome {
+            Err(failure) => {
+                self.observer.trouble(entrant, &failure.text);
+                Outcome::Failed { why: failure.text }
+            }
+            Ok(figures) => {
+                if let Some(breach) = &figures.breach {
+                    self.observer.trouble(entrant, breach);
+                }
+                Outcome::Measured(Box::new(figures))
+            }
+        };
+        let Position { round, line_ns, heat } = position;
+        self.record.instances.push(InstanceRecord { round, entrant: at, line_ns, heat, outcome });
+    }
+}
+
+/// The instances of a cell that are open together, as few heats as there can be and of equal size.
+fn heats(turns: &[usize], most: usize) -> impl Iterator<Item = &[usize]> {
+    let heats = turns.len().div_ceil(most).max(1);
+    turns.chunks(turns.len().div_ceil(heats).max(1))
+}
+
+/// How many instances of a cell may be open together.
+fn most_alive(cell: &Cell) -> usize {
+    let bytes = (cell.payload.len().max(64) * cell.capacity.max(1)).max(1);
+    (MAX_ALIVE_BYTES / bytes).clamp(2, MAX_ALIVE)
+}
+
+fn entry<'a>(registry: &'a Registry, case: &Case) -> Result<&'a std::sync::Arc<dyn Entry>> {
+    registry.get(&case.mechanism).with_context(|| format!("no mechanism `{}`", case.mechanism))
 }
 
 /// Whether an instance is void because its time was stolen. That does not depend on what it measured, so measuring it again
@@ -185,264 +329,33 @@ pub fn instance(
     scratch: &mut Scratch,
     interrupt: &mut Interrupt,
 ) -> Result<Result<Figures, Failure>> {
-    let case = entrant.case.clone();
-    let entry = registry.get(&case.mechanism).with_context(|| format!("no mechanism `{}`", case.mechanism))?;
-    let Plan { timeout, count_timeout, .. } = *plan;
-    let window = if entry.spec().is_paced(case.pattern) { plan.window.paced(case.consumers()) } else { plan.window };
-    let setup =
-        Setup { case: case.clone(), window, seed, cpus: plan.cpus.clone(), timeout, count_timeout, traced: false };
+    let case = &entrant.case;
+    let setup = setup(plan, case, seed, registry)?;
+    let entry = entry(registry, case)?;
     let measured = Instance::run(entry.as_ref(), &setup, scratch, interrupt);
-    Ok(measured.and_then(|measured| figures(entry.spec(), &case, window, &measured)))
+    Ok(measured.and_then(|measured| figures(entry.spec(), case, setup.window, &measured, &[])))
 }
 
-/// What an instance's reports come to.
-fn figures(spec: &Spec, case: &Case, window: Window, measured: &Measured) -> Result<Figures, Failure> {
-    let parties = || measured.reports.iter().flat_map(|(_, report)| &report.parties);
-    // A server knows how many requests there were; how long one took, its clients.
-    let served = case.pattern == Pattern::RequestReply;
-    let asker = parties().find(|party| party.latency.is_some() && !served);
-    // Of several, the one that got most: another may have got nothing. In a pipeline the one that got the last has the time.
-    let consumer = parties()
-        .filter(|party| matches!(party.role, Role::Consumer(_)))
-        .rev()
-        .max_by_key(|party| (case.pattern.is_pipeline() && party.window_ns > 0, party.messages));
-    // What is lost to a receive that may not be dropped is what the pattern is there to show.
-    let excused = case.pattern == Pattern::Cancel && spec.cancel != Cancel::Safe;
-    let breach = breach(spec, if excused { Faults { lost: 0, ..measured.faults } } else { measured.faults });
-    // A promise may be broken before there was anything to count.
-    let counted = |party: &&PartyReport| (party.messages > 0 && party.window_ns > 0) || breach.is_some();
-    let lead = asker.or(consumer).filter(counted);
-    let Some(lead) = lead else {
-        let text = String::from("no message arrived within the window: choose a longer --window");
-        return Err(Failure { kind: FailureKind::Error, text });
-    };
-    let open_loop = case.load != Load::Saturated;
-    let latency = together(parties().filter_map(|party| party.latency.as_ref()));
-    let latency = latency.map(|counted| latency_of(&counted, open_loop)).transpose()?;
-    let producers = || parties().filter(|party| matches!(party.role, Role::Producer(_)));
-    let sum = |of: fn(&PartyReport) -> u64| producers().map(of).sum::<u64>();
-    let late = sum(|party| party.late) as f64 / sum(|party| party.sent).max(1) as f64;
-    let void = if breach.is_some() {
-        Some(String::from("failed verification"))
-    } else if measured.steal > MAX_STEAL {
-        Some(format!("steal {:.1} %", measured.steal * 100.0))
-    } else if late > MAX_LATE {
-        Some(format!("{:.1} % of the messages were late before they were sent", late * 100.0))
-    } else {
-        None
-    };
-    // Of several consumers, what each had counts, within windows that are the same but for a look at the clock; where each
-    // has every message, the mean.
-    let consumers = || parties().filter(|party| matches!(party.role, Role::Consumer(_)));
-    let several = consumers().count() > 1;
-    let each = if case.pattern == Pattern::PubSub { consumers().count() as u64 } else { 1 };
-    let of_all = |of: &dyn Fn(&PartyReport) -> u64| consumers().map(of).sum::<u64>() / each;
-    let messages = if several { of_all(&|party| party.messages) } else { lead.messages };
-    let total = |party: &PartyReport| party.received.iter().map(|count| count.received).sum::<u64>();
-    let delivered = if several { of_all(&total) } else { total(lead) };
-    let by_time = matches!(window, Window::Time { .. });
-    // In an open loop producers spend their time on waiting for it, and so do those that look for the highest rate.
-    let spent = match open_loop || spec.is_paced(case.pattern) {
-        true => None,
-        false => spent(measured, case.pattern, lead, messages, delivered),
-    };
-    Ok(Figures {
-        messages,
-        // None, where the last message of a pipeline was lost.
-        window_ns: lead.window_ns.max(1),
-        latency,
-        cpu_ns_per_message: spent.map(|spent| spent.cpu_ns),
-        sender_cpu_ns: spent.and_then(|spent| spent.sender_cpu_ns),
-        receiver_cpu_ns: spent.and_then(|spent| spent.receiver_cpu_ns),
-        switches_per_message: spent.map(|spent| spent.switches),
-        offered: sum(|party| party.sent),
-        delivered,
-        codec: lead.codec,
-        held: consumer.and_then(|party| party.held),
-        dropped_receives: consumers().map(|party| party.dropped).sum(),
-        fairness: fairness(by_time, consumers().map(|party| &*party.shares)),
-        lost_in_window: consumers().map(|party| party.lost).max().unwrap_or(lead.lost),
-        faults: measured.faults,
-        breach,
-        steal: measured.steal,
-        void,
-    })
-}
-
-/// An instance is void where a larger part of an open loop's messages than this was late by itself.
-const MAX_LATE: f64 = 0.01;
-
-/// What the slowest producer got through, as a part of the mean, from what each consumer had of each producer.
-///
-/// None where the window is a count: then every producer sends the same, sooner or later.
-fn fairness<'a>(by_time: bool, shares: impl Iterator<Item = &'a [u64]>) -> Option<f64> {
-    if !by_time {
-        return None;
-    }
-    let mut sums: Vec<u64> = Vec::new();
-    for shares in shares {
-        sums.resize(sums.len().max(shares.len()), 0);
-        sums.iter_mut().zip(shares).for_each(|(sum, share)| *sum += share);
-    }
-    let total: u64 = sums.iter().sum();
-    let slowest = sums.iter().min().filter(|_| total > 0)?;
-    Some(*slowest as f64 * sums.len() as f64 / total as f64)
-}
-
-/// A child's window may be so much longer or shorter than the lead's, as a part of it, for its usage to stand for the same
-/// time. Where there are more parties than cores, one may open and close its window within a single time slice.
-const WINDOWS_APART: f64 = 0.1;
-
-/// What children spent on a message.
-#[derive(Clone, Copy, Debug, Default)]
-struct Spent {
-    cpu_ns: f64,
-    /// The part of those that send, and of those that receive, where they are processes of their own.
-    sender_cpu_ns: Option<f64>,
-    receiver_cpu_ns: Option<f64>,
-    switches: f64,
-}
-
-/// Processor time and context switches a message, of all children; none where their windows are too far apart. Each
-/// child's are of its own window and held against the messages of that window; those of a broker and of a pipeline are of the
-/// whole instance and held against all messages.
-fn spent(measured: &Measured, pattern: Pattern, lead: &PartyReport, messages: u64, delivered: u64) -> Option<Spent> {
-    let mut spent = Spent::default();
-    for (role, report) in &measured.reports {
-        let Usage { cpu_ns, voluntary_switches, involuntary_switches } = report.usage?;
-        // Whose window the usage is of: the driver's rule.
-        let leader = report.parties.iter().max_by_key(|party| matches!(party.role, Role::Consumer(_)));
-        let window = leader.map(|party| party.window_ns);
-        // The lead's messages are the unit; a child with a slightly longer window spent proportionally more.
-        let handled = match (role, window) {
-            (Role::Broker, _) | (_, None) => delivered as f64,
-            _ if pattern.is_pipeline() => delivered as f64,
-            (_, Some(window_ns)) => {
-                let part = window_ns as f64 / lead.window_ns as f64;
-                if (part - 1.0).abs() > WINDOWS_APART {
-                    return None;
-                }
-                messages as f64 * part
-            }
-        };
-        if handled <= 0.0 {
-            return None;
-        }
-        let cpu_ns = cpu_ns as f64 / handled;
-        spent.cpu_ns += cpu_ns;
-        match role {
-            Role::Producer(_) => *spent.sender_cpu_ns.get_or_insert_default() += cpu_ns,
-            Role::Consumer(_) => *spent.receiver_cpu_ns.get_or_insert_default() += cpu_ns,
-            Role::All | Role::Broker => {}
-        }
-        spent.switches += (voluntary_switches + involuntary_switches) as f64 / handled;
-    }
-    Some(spent)
-}
-
-/// What a mechanism broke of its promises, in words.
-fn breach(spec: &Spec, faults: Faults) -> Option<String> {
-    let mut broken = Vec::new();
-    let mut add = |count: u64, what: &str| {
-        if count > 0 {
-            broken.push(format!("{count} {what}"));
-        }
-    };
-    if spec.loss == Loss::Never {
-        add(faults.lost, "lost");
-    }
-    add(faults.duplicated, "duplicated");
-    if spec.ordering != Ordering::Unordered {
-        add(faults.reordered, "reordered");
-    }
-    add(faults.damaged, "damaged");
-    (!broken.is_empty()).then(|| format!("messages {}", broken.join(", ")))
-}
-
-/// The times of several clients in one; none where nobody took any.
-fn together<'a>(counted: impl Iterator<Item = &'a LatencyCounts>) -> Option<LatencyCounts> {
-    counted.cloned().reduce(|mut all, one| {
-        all.batch = all.batch.max(one.batch);
-        all.counts.extend(one.counts);
-        all
-    })
-}
-
-fn latency_of(counted: &LatencyCounts, open_loop: bool) -> Result<Latency> {
-    let mut times = Histogram::<u64>::new_with_bounds(1, 3_600_000_000_000, 3)?;
-    for &(time, count) in &counted.counts {
-        times.saturating_record_n(time, count);
-    }
-    anyhow::ensure!(!times.is_empty(), "no round trip was timed within the window: choose a longer --window");
-    let mut bytes = Vec::new();
-    V2DeflateSerializer::new()
-        .serialize(&times, &mut bytes)
-        .map_err(|error| anyhow::anyhow!("a histogram: {error:?}"))?;
-    Ok(Latency {
-        open_loop,
-        batch: counted.batch,
-        min_ns: times.min(),
-        mean_ns: times.mean(),
-        stddev_ns: times.stdev(),
-        p50_ns: times.value_at_quantile(0.5),
-        p99_ns: times.value_at_quantile(0.99),
-        p999_ns: times.value_at_quantile(0.999),
-        max_ns: times.max(),
-        histogram: base64::Engine::encode(&base64::engine::general_purpose::STANDARD, bytes),
-    })
+/// What an instance of a case is made of.
+fn setup(plan: &Plan, case: &Case, seed: u64, registry: &Registry) -> Result<Setup> {
+    let Plan { timeout, count_timeout, .. } = *plan;
+    let is_paced = entry(registry, case)?.spec().is_paced(case.pattern);
+    let window = if is_paced { plan.window.paced(case.consumers()) } else { plan.window };
+    Ok(Setup { case: case.clone(), window, seed, cpus: plan.cpus.clone(), timeout, count_timeout, traced: false })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol;
 
     #[test]
-    fn fairness_is_the_slowest_by_the_mean() {
-        let of = |shares: &[&[u64]]| fairness(true, shares.iter().copied());
-        assert_eq!(of(&[&[10, 10]]), Some(1.0));
-        assert_eq!(of(&[&[10, 30]]), Some(0.5));
-        assert_eq!(of(&[&[0, 30, 30]]), Some(0.0));
-        assert_eq!(of(&[&[10, 0], &[0, 10]]), Some(1.0), "two consumers together");
-        assert_eq!((of(&[]), of(&[&[]]), of(&[&[0, 0]])), (None, None, None));
-    }
-
-    #[test]
-    fn what_each_side_spends_is_told_apart() {
-        let child = |role, cpu_ns, window_ns| {
-            let usage = Usage { cpu_ns, voluntary_switches: 10, involuntary_switches: 0 };
-            let party = PartyReport { messages: 100, window_ns, ..PartyReport::new(role) };
-            (role, protocol::Report { parties: vec![party], usage: Some(usage) })
+    fn heats_are_as_few_and_as_equal_as_can_be() {
+        let sizes = |count: usize, most| {
+            let turns: Vec<usize> = (0..count).collect();
+            heats(&turns, most).map(<[usize]>::len).collect::<Vec<_>>()
         };
-        let (sender, receiver) = (Role::Producer(0), Role::Consumer(0));
-        let measured = |reports| Measured { reports, faults: Faults::default(), steal: 0.0, calls: None };
-        let both = measured(vec![child(receiver, 2_000, 1_000), child(sender, 4_200, 1_050)]);
-        let lead = |measured: &Measured| measured.reports[0].1.parties[0].clone();
-        let spent = super::spent(&both, Pattern::Stream, &lead(&both), 100, 100).unwrap();
-        // The sender's window was a twentieth longer.
-        assert_eq!((spent.sender_cpu_ns, spent.receiver_cpu_ns), (Some(40.0), Some(20.0)));
-        assert_eq!(spent.cpu_ns, 60.0);
-        let one = measured(vec![child(Role::All, 6_000, 1_000)]);
-        let spent = super::spent(&one, Pattern::Stream, &lead(&one), 100, 100).unwrap();
-        assert_eq!((spent.cpu_ns, spent.sender_cpu_ns, spent.receiver_cpu_ns), (60.0, None, None));
-    }
-
-    #[test]
-    fn only_broken_promises_are_breaches() {
-        let lossy = Spec::new("network/udp").loss(Loss::Counted);
-        let faults = Faults { lost: 3, ..Faults::default() };
-        assert_eq!(breach(&lossy, faults), None);
-        assert_eq!(breach(&Spec::new("process/pipe"), faults).as_deref(), Some("messages 3 lost"));
-        let faults = Faults { damaged: 1, duplicated: 2, ..Faults::default() };
-        assert_eq!(breach(&lossy, faults).as_deref(), Some("messages 2 duplicated, 1 damaged"));
-    }
-
-    #[test]
-    fn percentiles_come_from_the_counts() {
-        let counted = LatencyCounts { batch: 1, counts: vec![(100, 989), (1_000, 10), (5_000, 1)] };
-        let latency = latency_of(&counted, false).unwrap();
-        assert_eq!((latency.min_ns, latency.p50_ns), (100, 100));
-        assert!((999..=1_001).contains(&latency.p999_ns) && latency.max_ns >= 5_000);
-        assert!(latency_of(&LatencyCounts::default(), false).is_err());
+        assert_eq!(sizes(5, 32), [5]);
+        assert_eq!(sizes(33, 32), [17, 16]);
+        assert_eq!(sizes(0, 32), [0_usize; 0]);
     }
 }

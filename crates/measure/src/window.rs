@@ -1,9 +1,11 @@
-//! When to look at the clock, when a window opens and when it closes.
+//! When to look at the clock, when a window opens and when it closes, and what each slice of it held.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::now_ns;
+use crate::pauses::Pauses;
+use crate::slices::{SliceCounts, Slices};
 use crate::usage::Usage;
 
 /// How long an instance runs.
@@ -74,11 +76,13 @@ struct Mark {
     usage: Usage,
 }
 
-/// Follows one party through the warm-up and the window.
+/// Follows one party through the warm-up and the window. Its times are [`now_ns`] less the pauses of the instance.
 #[derive(Debug)]
 pub struct Meter {
     window: Window,
     start_ns: u64,
+    pauses: Pauses,
+    slices: Slices,
     /// Messages until the next look.
     stride: u64,
     looked_ns: u64,
@@ -91,10 +95,12 @@ pub struct Meter {
 
 impl Meter {
     /// For a window that starts its warm-up at `start_ns`.
-    pub fn new(window: Window, start_ns: u64, leads: bool) -> Meter {
+    pub fn new(window: Window, start_ns: u64, leads: bool, pauses: Pauses) -> Meter {
         Meter {
             window,
             start_ns,
+            pauses,
+            slices: Slices::default(),
             stride: 1,
             looked_ns: start_ns,
             opened: None,
@@ -116,15 +122,40 @@ impl Meter {
         }
     }
 
-    /// Looks at the clock after so many messages in all. Returns the time.
-    pub fn look(&mut self, messages: u64) -> u64 {
-        let now = now_ns();
-        self.look_at(now, messages);
-        now
+    /// The time without a look at what it means.
+    pub fn now(&self) -> u64 {
+        now_ns().saturating_sub(self.pauses.turn().paused_ns)
     }
 
-    /// As [`Meter::look`], at a time that was just read.
-    pub fn look_at(&mut self, now: u64, messages: u64) {
+    /// Looks at the clock after so many messages in all. Returns the time.
+    pub fn look(&mut self, messages: u64) -> u64 {
+        self.look_at(now_ns(), messages);
+        self.looked_ns
+    }
+
+    /// As [`Meter::look`], at a time of [`now_ns`] that was just read. Whether the instance has paused since the last look.
+    pub fn look_at(&mut self, clock_ns: u64, messages: u64) -> bool {
+        let has_paused = self.pauses.look(clock_ns.saturating_sub(self.pauses.turn().paused_ns + self.looked_ns));
+        let now = clock_ns.saturating_sub(self.pauses.turn().paused_ns);
+        self.mark_window(now, messages);
+        if self.pauses.are_expected() {
+            let turn = has_paused.then(|| self.pauses.turn().lap);
+            self.slices.look(now, messages, turn, self.open());
+        }
+        has_paused
+    }
+
+    /// Notes how long some round trips took together within the slice under way.
+    pub fn note_time(&mut self, took_ns: u64, round_trips: u64) {
+        self.slices.note_time(took_ns, round_trips);
+    }
+
+    /// What each slice held.
+    pub fn take_slices(&mut self) -> Vec<SliceCounts> {
+        std::mem::take(&mut self.slices).finish()
+    }
+
+    fn mark_window(&mut self, now: u64, messages: u64) {
         let since = now.saturating_sub(self.looked_ns);
         self.looked_ns = now;
         self.longest_stall_ns = self.longest_stall_ns.max(since);
@@ -163,7 +194,7 @@ impl Meter {
 
     /// Begins to watch for stalls now: what was before was no wait for a message.
     pub fn resume(&mut self) {
-        self.looked_ns = now_ns();
+        self.looked_ns = self.now();
     }
 
     /// Whether the window has yet to open.
@@ -201,7 +232,7 @@ impl Meter {
     /// Closes a window whose stream has ended before its time.
     pub fn end(&mut self, messages: u64) {
         if self.open() {
-            self.closed = Some(self.mark(now_ns(), messages));
+            self.closed = Some(self.mark(self.now(), messages));
         }
     }
 
@@ -239,7 +270,7 @@ mod tests {
 
     #[test]
     fn a_window_by_time_opens_and_closes_at_the_first_look_after() {
-        let mut meter = Meter::new(TIME, 10_000_000, false);
+        let mut meter = Meter::new(TIME, 10_000_000, false, Pauses::default());
         for (at, messages) in [(10_900_000, 9), (11_100_000, 11), (12_000_000, 20), (13_200_000, 32), (14_000_000, 40)]
         {
             meter.look_at(at, messages);
@@ -250,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_window_that_was_slept_through_is_empty() {
-        let mut meter = Meter::new(TIME, 10_000_000, false);
+        let mut meter = Meter::new(TIME, 10_000_000, false, Pauses::default());
         meter.look_at(10_900_000, 9);
         meter.look_at(13_200_000, 10);
         meter.look_at(13_300_000, 500);
@@ -260,7 +291,7 @@ mod tests {
 
     #[test]
     fn a_window_by_count_is_exact() {
-        let mut meter = Meter::new(Window::Count { warmup: 10, messages: 100 }, 0, false);
+        let mut meter = Meter::new(Window::Count { warmup: 10, messages: 100 }, 0, false, Pauses::default());
         let mut messages = 0;
         let mut at = 0;
         while !meter.closed() {
@@ -279,10 +310,14 @@ mod tests {
 
     #[test]
     fn the_stride_follows_the_speed() {
-        let mut meter = Meter::new(TIME, 0, false);
-        (1..30).for_each(|n| meter.look_at(n * 100, n));
+        let mut meter = Meter::new(TIME, 0, false, Pauses::default());
+        for n in 1..30 {
+            meter.look_at(n * 100, n);
+        }
         assert!(meter.stride(0) > 1000);
-        (1..30).for_each(|n| meter.look_at(n * 1_000_000, n));
+        for n in 1..30 {
+            meter.look_at(n * 1_000_000, n);
+        }
         assert_eq!(meter.stride(0), 1);
     }
 }

@@ -33,6 +33,7 @@ fn a_record_is_valid_by_its_schema_and_another_file_is_not() {
         entrants: Vec::new(),
         refusals: Vec::new(),
         cpus: vec![0],
+        slice: None,
         timeout: TIMEOUT,
         count_timeout: COUNT_TIMEOUT,
     };

@@ -17,7 +17,7 @@ use estafette_measure::suite::{self, Axes, Profile, Suite};
 use estafette_measure::window::Window;
 use estafette_measure::{Registry, ranking};
 
-use crate::args::Bench;
+use crate::args::{Bench, Slice};
 use crate::exit::Exit;
 use crate::progress::Progress;
 use crate::{print, print_json, reference, summary, table, tell, with_peers};
@@ -210,6 +210,10 @@ fn plan(registry: &Registry, args: &Bench) -> Result<Plan> {
         entrants,
         refusals,
         cpus,
+        slice: match args.slice {
+            Slice::Off => None,
+            Slice::Of(slice) => Some(slice),
+        },
         timeout: args.timeout,
         count_timeout: COUNT_TIMEOUT,
     })

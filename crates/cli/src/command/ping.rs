@@ -71,6 +71,7 @@ pub(crate) fn run(registry: &Registry, args: &Ping) -> Result<Exit> {
         entrants: vec![entrant.clone()],
         refusals: Vec::new(),
         cpus,
+        slice: None,
         timeout: TIMEOUT,
         count_timeout: args.timeout,
     };

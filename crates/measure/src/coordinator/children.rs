@@ -6,14 +6,15 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process, set_child_subreaper, waitid, waitpid,
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process, kill_process_group, set_child_subreaper, waitid,
+    waitpid,
 };
 
 use crate::case::Role;
@@ -57,6 +58,7 @@ impl Running {
             .process_group(0)
             .spawn()
             .with_context(|| format!("starting {}", program.display()))?;
+        live().push(Pid::from_child(&process));
         Ok(Running { role, socket, process, stderr, status: None })
     }
 
@@ -100,6 +102,26 @@ impl Running {
             stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(6)?.parse::<u32>().ok()
         };
         flags().is_some_and(|flags| flags & EXITING != 0)
+    }
+
+    /// Sends a signal to it and to the processes that it has started.
+    pub(super) fn signal(&self, signal: Signal) {
+        // One that has gone needs none.
+        let _ = kill_process_group(self.pid(), signal);
+    }
+
+    /// Waits until it has stopped, or has ended.
+    pub(super) fn wait_stopped(&self) {
+        let id = || WaitId::Pid(self.pid());
+        // Its end is left for others to see.
+        let seen = waitid(id(), WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT);
+        if seen.is_ok_and(|status| status.is_some_and(|status| status.stopped())) {
+            let _ = waitid(id(), WaitIdOptions::STOPPED | WaitIdOptions::NOHANG);
+        }
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.process)
     }
 
     /// Waits for its end until `deadline`.
@@ -158,6 +180,7 @@ impl Children {
         for child in &mut self.0 {
             child.kill();
         }
+        live().retain(|pid| !self.0.iter().any(|child| child.pid() == *pid));
         self.0.clear();
         end_strays()
     }
@@ -174,6 +197,13 @@ impl Drop for Children {
 /// are not given to others.
 static EARLIER: OnceLock<Vec<Pid>> = OnceLock::new();
 
+/// The children of all instances that are open.
+static LIVE: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+
+fn live() -> MutexGuard<'static, Vec<Pid>> {
+    LIVE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Makes processes whose parent has ended children of this one, so that none can get away.
 pub(super) fn adopt_strays() {
     EARLIER.get_or_init(|| if has_children() { own_children() } else { Vec::new() });
@@ -182,13 +212,15 @@ pub(super) fn adopt_strays() {
 }
 
 /// Ends the processes that became ours when the child that started them ended, and returns how many were still running.
-/// Between instances the coordinator has no other children than its earlier ones.
+/// The coordinator has no other children than its earlier ones and those of instances that are open.
 fn end_strays() -> usize {
     let earlier = EARLIER.get().map_or(&[][..], Vec::as_slice);
+    let live = live().clone();
+    let is_stray = |pid: &Pid| !earlier.contains(pid) && !live.contains(pid);
     let mut ended = 0;
     // Each one ended may leave us its own children, so until there is none.
     while has_children() {
-        let strays: Vec<Pid> = own_children().into_iter().filter(|pid| !earlier.contains(pid)).collect();
+        let strays: Vec<Pid> = own_children().into_iter().filter(is_stray).collect();
         if strays.is_empty() {
             break;
         }

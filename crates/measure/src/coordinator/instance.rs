@@ -1,21 +1,27 @@
 //! One instance: its children started, brought together, timed, heard, checked and ended.
+//!
+//! An instance that takes turns with others of its cell is stopped between them; see [`super::heat`].
 
 use std::collections::HashMap;
 use std::fs;
+use std::ops::ControlFlow;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::Signal;
 
+use super::account::account;
 use super::children::{Children, Running, adopt_strays, counted, describe};
+use super::placement::{cores, used};
 use super::{Interrupt, Scratch};
-use crate::case::{Case, Pattern, Place, Role};
+use crate::case::{Case, Pattern, Role};
 use crate::clock::now_ns;
 use crate::entry::Entry;
-use crate::limits::ends;
-use crate::message::{Faults, StreamCount, digest};
+use crate::message::Faults;
+use crate::pauses::{Turn, TurnWriter};
 use crate::pipeline;
 use crate::protocol::{self, Assignment, Offer, Report, ToChild, ToCoordinator};
 use crate::usage::Steal;
@@ -27,8 +33,6 @@ const RUN_UP_NS: u64 = 500_000;
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a child may take to exit once it is let go.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
-/// A party that saw no progress for so long received something late.
-const LATE_NS: u64 = 1_000_000_000;
 
 /// What an instance is made of.
 #[derive(Clone, Debug)]
@@ -89,7 +93,7 @@ pub enum FailureKind {
 }
 
 impl Failure {
-    fn new(kind: FailureKind, text: impl Into<String>) -> Failure {
+    pub(super) fn new(kind: FailureKind, text: impl Into<String>) -> Failure {
         Failure { kind, text: text.into() }
     }
 }
@@ -113,6 +117,10 @@ pub struct Instance {
     reports: Vec<Option<Report>>,
     /// Whether brokers have heard that the parties are done.
     told_brokers: bool,
+    /// How its children learn of its turns, where it takes turns with others.
+    turns: Option<TurnWriter>,
+    /// The time of its cores that was stolen before it began.
+    steal: Option<Steal>,
     dir: Scratch,
 }
 
@@ -127,40 +135,65 @@ impl Instance {
         scratch: &mut Scratch,
         interrupt: &mut Interrupt,
     ) -> Result<Measured, Failure> {
+        let mut instance = Instance::open(entry, setup, scratch, interrupt, None)?;
+        instance.begin().map_err(|error| instance.cause_of(error.into()))?;
+        instance.serve_to_end(setup, interrupt)?;
+        instance.close(entry, setup)
+    }
+
+    /// Starts the children and waits until their ends are open.
+    ///
+    /// # Errors
+    /// What went wrong; the clean-up is done by then.
+    pub(super) fn open(
+        entry: &dyn Entry,
+        setup: &Setup,
+        scratch: &mut Scratch,
+        interrupt: &mut Interrupt,
+        turns: Option<TurnWriter>,
+    ) -> Result<Instance, Failure> {
         adopt_strays();
         let roles = entry.roles(&setup.case);
-        let used = used(&roles, &setup.case, &setup.cpus);
-        let steal = Steal::now(&used);
-        let mut instance = Instance::new(roles, scratch.instance()?);
-        instance.play(entry, setup, interrupt).map_err(|failure| instance.cause_of(failure))?;
-        let steal = steal.zip(Steal::now(&used)).map_or(0.0, |(before, after)| after.since(&before));
-        instance.account(&setup.case, steal)
-    }
-
-    fn new(roles: Vec<Role>, dir: Scratch) -> Instance {
-        let ready = vec![false; roles.len()];
-        let reports = roles.iter().map(|_| None).collect();
-        let children = Children::default();
-        Instance {
+        let steal = Steal::now(&used(&roles, &setup.case, &setup.cpus));
+        let mut instance = Instance {
+            ready: vec![false; roles.len()],
+            reports: roles.iter().map(|_| None).collect(),
             roles,
-            children,
+            children: Children::default(),
             offers: HashMap::new(),
             wants: Vec::new(),
-            ready,
-            reports,
             told_brokers: false,
-            dir,
+            turns,
+            steal,
+            dir: scratch.instance()?,
+        };
+        let opened = instance.start(entry, setup, interrupt).and_then(|()| instance.serve_until_ready(interrupt));
+        match opened {
+            Ok(()) => Ok(instance),
+            Err(failure) => Err(instance.cause_of(failure)),
         }
     }
 
-    fn play(&mut self, entry: &dyn Entry, setup: &Setup, interrupt: &mut Interrupt) -> Result<(), Failure> {
-        self.start(entry, setup, interrupt)?;
-        self.serve(setup, interrupt)?;
-        if self.is_damaged(&setup.case) {
+    /// Lets the children go, sees that all do, and brings together what they saw.
+    ///
+    /// # Errors
+    /// What went wrong; the clean-up is done by then.
+    pub(super) fn close(mut self, entry: &dyn Entry, setup: &Setup) -> Result<Measured, Failure> {
+        let case = &setup.case;
+        let is_damaged = self.is_damaged(case);
+        if is_damaged {
             self.children.end();
-            return Ok(());
+        } else {
+            self.let_go(entry).map_err(|failure| self.cause_of(failure))?;
         }
-        self.let_go(entry)
+        let after = Steal::now(&used(&self.roles, case, &setup.cpus));
+        let steal = self.steal.zip(after).map_or(0.0, |(before, after)| after.since(&before));
+        let reports: Vec<_> =
+            self.roles.into_iter().zip(self.reports).filter_map(|(role, report)| Some((role, report?))).collect();
+        let faults = account(case, &reports, !is_damaged)?;
+        let counted = |role: &Role| fs::read_to_string(counted(*role, self.dir.path())).ok()?.parse::<u64>().ok();
+        let calls = reports.iter().map(|(role, _)| counted(role)).sum();
+        Ok(Measured { reports, faults, steal, calls })
     }
 
     /// Whether a consumer has stopped at a damaged message. Then the others may wait for it for ever, and what they did is of no
@@ -193,51 +226,111 @@ impl Instance {
                 cpus: cores(role, case, &setup.cpus),
             };
             let socket = &self.children.0[index].socket;
-            protocol::send(socket, &ToChild::Assignment(Box::new(assignment)), &[])
+            let turns: Vec<_> = self.turns.iter().map(|turns| turns.file().as_fd()).collect();
+            protocol::send(socket, &ToChild::Assignment(Box::new(assignment)), &turns)
                 .with_context(|| role.to_string())?;
         }
         Ok(())
     }
 
-    /// Hears the children until all have reported, or one that there was damage.
-    fn serve(&mut self, setup: &Setup, interrupt: &mut Interrupt) -> Result<(), Failure> {
-        let mut deadline = Instant::now() + OPEN_TIMEOUT;
-        let mut begun = false;
-        while self.reports.iter().any(Option::is_none) && !self.is_damaged(&setup.case) {
-            for index in self.wait(deadline, interrupt, begun)? {
-                self.hear(index)?;
+    /// Hears the children until the ends of all are open.
+    fn serve_until_ready(&mut self, interrupt: &mut Interrupt) -> Result<(), Failure> {
+        let deadline = Instant::now() + OPEN_TIMEOUT;
+        while !self.ready.iter().all(|ready| *ready) {
+            let heard = self.wait(deadline, interrupt)?;
+            if heard.is_empty() && Instant::now() >= deadline {
+                return Err(self.too_late("did not open its ends in time", ""));
             }
-            self.tell_brokers()?;
-            if !begun && self.ready.iter().all(|ready| *ready) {
-                begun = true;
-                let window = match setup.window {
-                    _ if setup.case.pattern.is_pipeline() => {
-                        pipeline::timeout(&setup.case, setup.window, setup.count_timeout)
-                    }
-                    Window::Time { .. } => Duration::from_nanos(setup.window.length_ns()),
-                    Window::Count { .. } => setup.count_timeout,
-                };
-                deadline = Instant::now() + window + setup.timeout;
-                self.begin()?;
-            }
+            heard.into_iter().try_for_each(|index| self.hear(index))?;
         }
         Ok(())
     }
 
-    /// Waits until children have something to say. Returns which.
-    fn wait(&self, deadline: Instant, interrupt: &mut Interrupt, begun: bool) -> Result<Vec<usize>, Failure> {
-        let silent =
-            || -> Vec<usize> { (0..self.reports.len()).filter(|&index| self.reports[index].is_none()).collect() };
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            let roles: Vec<_> = silent().iter().map(|&index| self.children.0[index].role.to_string()).collect();
-            let stage = if begun { "did not finish" } else { "did not open its ends" };
-            let remedy = if begun { " (--timeout allows more)" } else { "" };
-            let text = format!("{stage} in time: {}{remedy}", roles.join(", "));
-            return Err(self.failure(FailureKind::Hang, &text, silent()));
+    /// Hears the children until their time is up.
+    ///
+    /// # Errors
+    /// What went wrong, a hang included; the children are ended as the instance is dropped.
+    pub(super) fn serve_to_end(&mut self, setup: &Setup, interrupt: &mut Interrupt) -> Result<(), Failure> {
+        let window = match setup.window {
+            _ if setup.case.pattern.is_pipeline() => pipeline::timeout(&setup.case, setup.window, setup.count_timeout),
+            Window::Time { .. } => Duration::from_nanos(setup.window.length_ns()),
+            Window::Count { .. } => setup.count_timeout,
+        };
+        let deadline = Instant::now() + window + setup.timeout;
+        match self.serve(&setup.case, deadline, interrupt)? {
+            ControlFlow::Break(()) => Ok(()),
+            ControlFlow::Continue(()) => Err(self.too_late("did not finish in time", " (--timeout allows more)")),
         }
+    }
+
+    /// Hears the children for so long. `Break` once all have reported, or one that there was damage.
+    ///
+    /// # Errors
+    /// What went wrong.
+    pub(super) fn serve(
+        &mut self,
+        case: &Case,
+        until: Instant,
+        interrupt: &mut Interrupt,
+    ) -> Result<ControlFlow<()>, Failure> {
+        let served = self.serve_until(case, until, interrupt);
+        served.map_err(|failure| self.cause_of(failure))
+    }
+
+    fn serve_until(
+        &mut self,
+        case: &Case,
+        until: Instant,
+        interrupt: &mut Interrupt,
+    ) -> Result<ControlFlow<()>, Failure> {
+        loop {
+            if self.reports.iter().all(Option::is_some) || self.is_damaged(case) {
+                return Ok(ControlFlow::Break(()));
+            }
+            let heard = self.wait(until, interrupt)?;
+            if heard.is_empty() && Instant::now() >= until {
+                return Ok(ControlFlow::Continue(()));
+            }
+            heard.into_iter().try_for_each(|index| self.hear(index))?;
+            self.tell_brokers()?;
+        }
+    }
+
+    /// Stops all processes of the instance, and returns when they have stopped.
+    pub(super) fn pause(&mut self) {
+        self.children.0.iter().for_each(|child| child.signal(Signal::STOP));
+        self.children.0.iter().for_each(Running::wait_stopped);
+    }
+
+    /// Lets them go on.
+    ///
+    /// # Errors
+    /// When the turn cannot be written down.
+    pub(super) fn resume(&mut self, turn: Turn) -> Result<(), Failure> {
+        if let Some(turns) = &self.turns {
+            turns.write(turn).context("telling children of their turn")?;
+        }
+        self.children.0.iter().for_each(|child| child.signal(Signal::CONT));
+        Ok(())
+    }
+
+    /// The children that have not reported were too slow.
+    fn too_late(&self, what: &str, remedy: &str) -> Failure {
+        let silent = self.silent();
+        let roles: Vec<_> = silent.iter().map(|&index| self.children.0[index].role.to_string()).collect();
+        self.failure(FailureKind::Hang, &format!("{what}: {}{remedy}", roles.join(", ")), silent)
+    }
+
+    /// The children that have not reported.
+    fn silent(&self) -> Vec<usize> {
+        (0..self.reports.len()).filter(|&index| self.reports[index].is_none()).collect()
+    }
+
+    /// Waits until children have something to say, or the time has come. Returns which.
+    fn wait(&self, until: Instant, interrupt: &mut Interrupt) -> Result<Vec<usize>, Failure> {
+        let left = until.saturating_duration_since(Instant::now());
         let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
-        let silent = silent();
+        let silent = self.silent();
         let mut sockets: Vec<_> =
             silent.iter().map(|&index| PollFd::new(&self.children.0[index].socket, PollFlags::IN)).collect();
         sockets.push(PollFd::new(&*interrupt, PollFlags::IN));
@@ -245,12 +338,8 @@ impl Instance {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(Failure::new(FailureKind::Error, format!("waiting for children: {error}"))),
         }
-        let mut heard = Vec::new();
-        for (&index, socket) in silent.iter().zip(&sockets) {
-            if !socket.revents().is_empty() {
-                heard.push(index);
-            }
-        }
+        let heard = silent.iter().zip(&sockets).filter(|(_, socket)| !socket.revents().is_empty());
+        let heard = heard.map(|(&index, _)| index).collect();
         drop(sockets);
         if interrupt.seen() {
             return Err(Failure::new(FailureKind::Interrupted, "interrupted"));
@@ -315,7 +404,7 @@ impl Instance {
     }
 
     /// Opens the barrier. The coordinator's copies of what was offered go, so that an end that closes is closed.
-    fn begin(&mut self) -> Result<()> {
+    pub(super) fn begin(&mut self) -> Result<()> {
         self.offers.clear();
         let start_ns = now_ns() + RUN_UP_NS;
         for child in &self.children.0 {
@@ -327,6 +416,9 @@ impl Instance {
     /// Lets the children go and sees that all do, with nothing left behind.
     fn let_go(&mut self, entry: &dyn Entry) -> Result<(), Failure> {
         for child in &self.children.0 {
+            if self.turns.is_some() {
+                child.signal(Signal::CONT);
+            }
             // One that has crashed since is found below.
             let _ = protocol::send(&child.socket, &ToChild::Done {}, &[]);
         }
@@ -393,178 +485,5 @@ impl Instance {
             }
         }
         Failure::new(kind, text)
-    }
-
-    /// Brings together what the children saw.
-    fn account(self, case: &Case, steal: f64) -> Result<Measured, Failure> {
-        let whole = !self.is_damaged(case);
-        let reports: Vec<_> =
-            self.roles.into_iter().zip(self.reports).filter_map(|(role, report)| Some((role, report?))).collect();
-        let parties = || reports.iter().flat_map(|(_, report)| &report.parties);
-        let mut faults = Faults::default();
-        for party in parties() {
-            faults.add(party.faults);
-            if party.longest_stall_ns > LATE_NS {
-                let seconds = party.longest_stall_ns as f64 / 1e9;
-                let text = format!("late: {} saw no message for {seconds:.1} s, where the limit is 1 s", party.role);
-                return Err(Failure::new(FailureKind::Late, text));
-            }
-        }
-        let consumers = || parties().filter(|party| matches!(party.role, Role::Consumer(_)));
-        for sender in parties().filter(|_| whole) {
-            let Role::Producer(index) = sender.role else { continue };
-            if case.pattern == Pattern::Connections {
-                // One has sent on all of them; that each stream was whole its own end mark has said.
-                let counts = consumers().flat_map(|party| &party.received);
-                let announced: u64 = counts.filter_map(|count| count.announced).sum();
-                faults.damaged += u64::from(announced != sender.sent);
-                continue;
-            }
-            let counts = consumers().flat_map(|party| &party.received).filter(|count| count.producer == index);
-            if case.pattern == Pattern::Mpmc {
-                faults.add(shared_out(index, sender.sent, counts));
-                continue;
-            }
-            if case.pattern.is_pipeline() {
-                faults.add(pipeline::account(sender.sent, counts));
-                continue;
-            }
-            // What a consumer cannot know where the end mark was lost.
-            for count in counts {
-                if count.announced.is_none() {
-                    faults.lost += sender.sent.saturating_sub(count.received);
-                } else if count.announced != Some(sender.sent) {
-                    faults.damaged += 1;
-                }
-            }
-        }
-        let counted = |role: &Role| fs::read_to_string(counted(*role, self.dir.path())).ok()?.parse::<u64>().ok();
-        let calls = reports.iter().map(|(role, _)| counted(role)).sum();
-        Ok(Measured { reports, faults, steal, calls })
-    }
-}
-
-/// What went wrong with a producer's messages between several consumers: all of them together must have had each once.
-fn shared_out<'a>(producer: usize, sent: u64, counts: impl Iterator<Item = &'a StreamCount>) -> Faults {
-    let (received, sum) =
-        counts.fold((0u64, 0u64), |(n, sum), count| (n + count.received, sum.wrapping_add(count.digest)));
-    let mut faults =
-        Faults { lost: sent.saturating_sub(received), duplicated: received.saturating_sub(sent), ..Faults::default() };
-    if received == sent && sum != digest(producer, 0, sent) {
-        // As many as were sent, but not the same: at least one came twice in another's place.
-        faults.add(Faults { lost: 1, duplicated: 1, ..Faults::default() });
-    }
-    faults
-}
-
-/// The cores for the parties of a role, and for a broker: each has one of its own as far as there are cores. Where there are
-/// too few, producers share theirs and consumers theirs; with two cores all producers have the first and all that receive,
-/// a broker too, the second.
-fn cores(role: Role, case: &Case, cpus: &[usize]) -> Vec<Option<usize>> {
-    let (producers, consumers) = (case.sending(), case.consumers());
-    let parties = match role {
-        Role::All => producers + consumers,
-        // Those of one process.
-        Role::Producer(_) if case.pattern.in_one_process() => producers,
-        _ => 1,
-    };
-    let ends = ends(cpus);
-    let (Some(&first), Some(&last)) = (ends.first(), ends.last()) else { return vec![None; parties] };
-    match case.place {
-        Place::Free => return vec![None; parties],
-        Place::SameCore => return vec![Some(first); parties],
-        Place::OtherCore if ends.len() < 2 => return vec![Some(first); parties],
-        Place::OtherCore => {}
-    }
-    // Those of one that sends and one that receives at the two ends, what is between them in their order.
-    let between = cpus.iter().copied().filter(|cpu| !ends.contains(cpu));
-    let all: Vec<usize> = std::iter::once(first).chain(between).chain([last]).collect();
-    let receiving = match producers + consumers <= all.len() {
-        true => consumers,
-        // Of what there is, as much as their part of all.
-        false => (all.len() * consumers / (producers + consumers)).clamp(1, all.len() - 1),
-    };
-    let (rest, receive) = all.split_at(all.len() - receiving);
-    let producer = |index: usize| Some(rest[index % rest.len()]);
-    let consumer = |index: usize| Some(receive[receive.len() - 1 - index % receive.len()]);
-    match role {
-        Role::All => (0..producers).map(producer).chain((0..consumers).map(consumer)).collect(),
-        Role::Producer(index) => (index..index + parties).map(producer).collect(),
-        Role::Consumer(index) => vec![consumer(index)],
-        // Where the message arrives, if there is none of its own for it.
-        Role::Broker => vec![Some(if rest.len() > producers { rest[rest.len() - 1] } else { last })],
-    }
-}
-
-/// The cores on which a case runs: all of them where its parties are not pinned.
-fn used(roles: &[Role], case: &Case, cpus: &[usize]) -> Vec<usize> {
-    let pinned: Option<Vec<usize>> = roles.iter().flat_map(|role| cores(*role, case, cpus)).collect();
-    pinned.unwrap_or_else(|| cpus.to_vec())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::case::{Cell, Load, Payload};
-    use crate::spec::{Runtime, Scope, Wait};
-
-    fn case(producers: usize, place: Place) -> Case {
-        let (scope, pattern, payload) = (Scope::Thread, Pattern::FanIn, Payload::U64);
-        let (runtime, wait) = (Runtime::Thread, Wait::Block);
-        let cell =
-            Cell { scope, pattern, payload, producers, capacity: 1, runtime, wait, place, load: Load::Saturated };
-        Case { mechanism: String::from("thread/x"), cell }
-    }
-
-    #[test]
-    fn ends_have_cores_of_their_own_as_far_as_there_are_cores() {
-        let fan_in = |producers, cpus: &[usize]| cores(Role::All, &case(producers, Place::OtherCore), cpus);
-        assert_eq!(fan_in(2, &[7, 9]), [Some(7), Some(7), Some(9)]);
-        assert_eq!(fan_in(1, &[7]), [Some(7), Some(7)]);
-        assert_eq!(fan_in(1, &[]), [None, None]);
-        assert_eq!(fan_in(3, &[1000, 1001, 1002, 1003]), [1000, 1002, 1003, 1001].map(Some));
-        assert_eq!(fan_in(9, &[1000, 1001, 1002])[..4], [1000, 1002, 1000, 1002].map(Some));
-    }
-
-    #[test]
-    fn writers_of_one_process_have_cores_as_producers_have_and_connections_are_one_partys() {
-        let mut case = case(3, Place::OtherCore);
-        case.cell.pattern = Pattern::Writers;
-        assert_eq!(cores(Role::Producer(0), &case, &[1000, 1001, 1002, 1003]), [1000, 1002, 1003].map(Some));
-        assert_eq!(cores(Role::Producer(0), &case, &[7, 9]), [Some(7); 3]);
-        assert_eq!(cores(Role::Consumer(0), &case, &[7, 9]), [Some(9)]);
-        case.cell.pattern = Pattern::Connections;
-        assert_eq!(cores(Role::Producer(0), &case, &[7, 9]), [Some(7)]);
-        assert_eq!(cores(Role::Consumer(0), &case, &[7, 9]), [Some(9)]);
-    }
-
-    #[test]
-    fn several_that_receive_have_cores_of_their_own_too_and_so_has_a_server() {
-        let mut case = case(3, Place::OtherCore);
-        case.cell.pattern = Pattern::PubSub;
-        let cpus: Vec<usize> = (1000..1006).collect();
-        assert_eq!(cores(Role::All, &case, &cpus), [1000, 1001, 1005, 1004].map(Some));
-        assert_eq!(cores(Role::Broker, &case, &cpus), [Some(1003)]);
-        assert_eq!(cores(Role::All, &case, &cpus[..2]), [1000, 1001, 1001, 1001].map(Some));
-        assert_eq!(cores(Role::Broker, &case, &cpus[..2]), [Some(1001)]);
-        assert_eq!(cores(Role::Broker, &case, &cpus[..4]), [Some(1001)]);
-    }
-
-    #[test]
-    fn several_consumers_must_have_had_each_message_once() {
-        let count =
-            |from, received| StreamCount { producer: 2, received, announced: None, digest: digest(2, from, received) };
-        let faults = |counts: &[StreamCount]| shared_out(2, 100, counts.iter());
-        assert_eq!(faults(&[count(0, 30), count(30, 70)]), Faults::default());
-        assert_eq!(faults(&[count(0, 30), count(30, 69)]), Faults { lost: 1, ..Faults::default() });
-        assert_eq!(faults(&[count(0, 31), count(30, 70)]), Faults { duplicated: 1, ..Faults::default() });
-        let both = Faults { lost: 1, duplicated: 1, ..Faults::default() };
-        assert_eq!(faults(&[count(0, 30), count(29, 70)]), both);
-    }
-
-    #[test]
-    fn what_is_not_pinned_is_free() {
-        assert_eq!(cores(Role::Consumer(0), &case(1, Place::Free), &[0, 1]), [None]);
-        assert_eq!(cores(Role::All, &case(1, Place::SameCore), &[0, 1]), [Some(0), Some(0)]);
     }
 }

@@ -98,7 +98,7 @@ impl Party {
                 }
                 match tx.put(&mut self.next).await {
                     // Of many producers on few cores some are still sending when the consumer has given up waiting.
-                    Err(error) if error.kind() == ErrorKind::ConnectionRefused && self.meter.over(now_ns()) => {
+                    Err(error) if error.kind() == ErrorKind::ConnectionRefused && self.meter.over(self.meter.now()) => {
                         break 'stream;
                     }
                     put => put.context("sending")?,
@@ -198,8 +198,7 @@ impl Party {
                 got.or_else(|stopped| self.forgive(stopped))?;
             }
             let now = now_ns();
-            let took_ns = answered.then(|| (now - asked_ns) / round_trips.max(1));
-            if self.has_asked(&mut asking, now, took_ns) {
+            if self.has_asked(&mut asking, now, answered.then(|| (now - asked_ns, round_trips))) {
                 break;
             }
         }
@@ -220,7 +219,7 @@ impl Party {
         mut self,
         mut ends: Duplex<T, R>,
     ) -> Result<(PartyReport, Option<Usage>)> {
-        let mut heard_ns = now_ns();
+        let mut heard_ns = self.meter.now();
         loop {
             let before = self.next.made();
             let count = self.meter.stride(before);
@@ -241,7 +240,7 @@ impl Party {
 
     /// Answers the questions of several until each has sent its end mark, and these too.
     async fn serve<T: Tx, R: Rx>(mut self, mut ends: Several<T, R>) -> Result<(PartyReport, Option<Usage>)> {
-        let mut heard_ns = now_ns();
+        let mut heard_ns = self.meter.now();
         let mut nexts = self.each_stream();
         loop {
             let before = self.seen.received();

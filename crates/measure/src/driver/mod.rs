@@ -19,6 +19,7 @@ use crate::limits::pin_to;
 use crate::mechanism::{Carries, Ends, Mechanism};
 use crate::pace::{Feedback, Pacer};
 use crate::parts::{Part, parts};
+use crate::pauses::Pauses;
 use crate::pipeline;
 use crate::protocol::{PartyReport, Report};
 use crate::rendezvous::Rendezvous;
@@ -37,6 +38,8 @@ pub struct Ctx {
     pub seed: u64,
     /// The core for each party this child plays; see [`crate::protocol::Assignment::cpus`].
     pub cpus: Vec<Option<usize>>,
+    /// The pauses of an instance that takes turns with others.
+    pub pauses: Pauses,
 }
 
 /// Opens a mechanism's ends, waits for the other children and runs the loops of the case's pattern.
@@ -125,7 +128,8 @@ fn play(
     let (mut feedback, mut pacers) = (feedback.into_iter(), pacers.into_iter());
     let start_ns = ctx.meet.ready()?;
     let (reports, received) = mpsc::channel();
-    let setting = Setting { case, seed: ctx.seed, window, start_ns, leader, lossy, burst };
+    let pauses = ctx.pauses.clone();
+    let setting = Setting { case, seed: ctx.seed, window, start_ns, pauses, leader, lossy, burst };
     let jobs = starts.into_iter().map(|Start { role, cpu, run }| {
         let mut party = Party::new(&setting, role);
         match role {

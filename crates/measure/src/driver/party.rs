@@ -8,10 +8,11 @@ use hdrhistogram::Histogram;
 use crate::batch::{Ended, Stopped};
 use crate::burst::{Burst, Held};
 use crate::case::{BURST, Case, Load, Pattern, Payload, Role, TURN};
-use crate::clock::{cost_ns, now_ns};
+use crate::clock::cost_ns;
 use crate::mechanism::Tx;
 use crate::message::{Generator, Verifier};
 use crate::pace::{Feedback, Pacer};
+use crate::pauses::Pauses;
 use crate::protocol::{LatencyCounts, PartyReport};
 use crate::schedule::Schedule;
 use crate::usage::Usage;
@@ -60,6 +61,7 @@ pub(super) struct Setting<'a> {
     pub(super) seed: u64,
     pub(super) window: Window,
     pub(super) start_ns: u64,
+    pub(super) pauses: Pauses,
     /// Whose window the processor time is counted in.
     pub(super) leader: Option<Role>,
     pub(super) lossy: bool,
@@ -103,7 +105,7 @@ pub(super) struct Party {
 
 impl Party {
     pub(super) fn new(setting: &Setting, role: Role) -> Party {
-        let Setting { case, seed, window, start_ns, leader, lossy, ref burst } = *setting;
+        let Setting { case, seed, window, start_ns, ref pauses, leader, lossy, ref burst } = *setting;
         let competing = case.pattern == Pattern::Mpmc;
         let shared = case.pattern == Pattern::Writers;
         let cancels = case.pattern == Pattern::Cancel;
@@ -114,7 +116,7 @@ impl Party {
                 .reading(!matches!(case.payload, Payload::Unread(_)))
                 .competing(competing)
                 .stopping(shared),
-            meter: Meter::new(window_of(window, role, case.sending()), start_ns, Some(role) == leader),
+            meter: Meter::new(window_of(window, role, case.sending()), start_ns, Some(role) == leader, pauses.clone()),
             share: window.share(producer(role), case.sending()),
             lossy,
             ends_by_close: competing || cancels,
@@ -191,7 +193,7 @@ impl Party {
             Some(_) => Some(histogram()?),
             None => None,
         };
-        Ok(Hearing { times, held, handled: 0, before: 0, heard_ns: now_ns() })
+        Ok(Hearing { times, held, handled: 0, before: 0, heard_ns: self.meter.now() })
     }
 
     /// How many messages are received before the next look at the clock.
@@ -209,7 +211,7 @@ impl Party {
     pub(super) fn has_received(&mut self, hearing: &mut Hearing, got: Ended, count: u64) -> Result<bool> {
         if self.ends_by_close && matches!(&got, Err(stopped) if stopped.at_the_end()) {
             // By count nobody knows when it is due.
-            let due = self.share.is_some() || self.meter.over(now_ns());
+            let due = self.share.is_some() || self.meter.over(self.meter.now());
             ensure!(due, "the stream ended while its producers were still sending");
             return Ok(true);
         }
@@ -301,13 +303,15 @@ impl Party {
         Ok(Asking { clock_ns: cost_ns(), times: histogram()?, batch: 1 })
     }
 
-    /// Notes how long a round trip took, where it was answered; whether it was the last.
-    pub(super) fn has_asked(&mut self, asking: &mut Asking, now: u64, took_ns: Option<u64>) -> bool {
-        let warming_up = self.meter.warming_up();
-        if let Some(took_ns) = took_ns.filter(|_| !self.meter.closed()) {
-            asking.times.saturating_record(took_ns.max(1));
+    /// Notes how long round trips took, and how many they were, where they were answered; whether they were the last. Those
+    /// that a pause interrupted do not count.
+    pub(super) fn has_asked(&mut self, asking: &mut Asking, clock_ns: u64, took: Option<(u64, u64)>) -> bool {
+        let (warming_up, closed) = (self.meter.warming_up(), self.meter.closed());
+        let has_paused = self.meter.look_at(clock_ns, self.next.made());
+        if let Some((took_ns, round_trips)) = took.filter(|_| !closed && !has_paused) {
+            asking.times.saturating_record((took_ns / round_trips.max(1)).max(1));
+            self.meter.note_time(took_ns, round_trips);
         }
-        self.meter.look_at(now, self.next.made());
         if warming_up && !self.meter.warming_up() && !asking.times.is_empty() {
             // By the middle one of the warm-up: a lucky one says nothing about the others.
             let middle_ns = asking.times.value_at_quantile(0.5) as f64;
@@ -365,7 +369,7 @@ impl Party {
     }
 
     pub(super) fn report(
-        self,
+        mut self,
         sent: u64,
         handled: u64,
         latency: Option<LatencyCounts>,
@@ -377,6 +381,7 @@ impl Party {
         let longest_stall_ns = self.meter.longest_stall_ns();
         let lost = self.missing[1].saturating_sub(self.missing[0]);
         let role = self.role;
+        let slices = if receives { self.meter.take_slices() } else { Vec::new() };
         let [opened, closed] = &self.received;
         let shares = closed.iter().zip(opened).map(|(closed, opened)| closed - opened).collect();
         let (dropped, late, held) = (self.dropped, self.late, self.held);
@@ -394,6 +399,7 @@ impl Party {
             lost,
             window_ns,
             longest_stall_ns,
+            slices,
             latency,
         };
         (report, usage)

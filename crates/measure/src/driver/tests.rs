@@ -141,7 +141,7 @@ fn play(pattern: Pattern, producers: usize, senders: Senders, messages: u64) -> 
             let meet = Rendezvous::new(theirs, std::env::temp_dir());
             let window = Window::Count { warmup: messages / 10, messages: messages - messages / 10 };
             let cpus = vec![None; if role == Role::Producer(0) { case.sending() } else { 1 }];
-            let mut ctx = Ctx { meet, window, seed: 7, cpus };
+            let mut ctx = Ctx { meet, window, seed: 7, cpus, pauses: Pauses::default() };
             (ours, scope.spawn(move || drive::<Memory, Raw>(memory, case, role, &mut ctx).unwrap()))
         });
         let all: Vec<&OwnedFd> = children.iter().map(|(socket, _)| socket).collect();

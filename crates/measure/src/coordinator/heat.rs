@@ -1,0 +1,246 @@
+//! A heat: instances of one cell that are open together and take turns in short slices.
+//!
+//! The speed of a shared machine drifts within tenths of a second. Two mechanisms that are measured one after the other for so
+//! long are not measured on the same machine; two slices of some milliseconds next to each other are.
+//!
+//! 1. All instances are opened and stopped.
+//! 2. In each lap every instance has one slice, in an order that is shuffled anew. Between its slices its processes are stopped
+//!    (`SIGSTOP`), so nothing of it runs while others are measured.
+//! 3. An instance that has reported takes no more part. The last one goes on alone.
+//! 4. All are closed.
+
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use super::instance::{Failure, FailureKind, Instance, Measured, Setup};
+use super::{Interrupt, Scratch};
+use crate::clock::now_ns;
+use crate::entry::Entry;
+use crate::pauses::{Turn, TurnWriter};
+use crate::usage::Steal;
+use crate::window::{TAIL_NS, Window};
+
+/// Slices of long messages are longer: a slice is to have some tens of them.
+const SLICE_PER_BYTE: Duration = Duration::from_nanos(32);
+const LONGEST_SLICE: Duration = Duration::from_millis(50);
+/// How much longer than its window an instance takes turns, to send what ends its streams and to report. One that needs more
+/// goes on alone.
+const EXTRA: Duration = Duration::from_nanos(TAIL_NS + 20_000_000);
+
+/// An instance to be.
+pub(crate) struct Runner<'a> {
+    pub(crate) entry: &'a dyn Entry,
+    pub(crate) setup: Setup,
+}
+
+/// What a heat gave.
+pub(crate) struct HeatResult {
+    /// What each instance gave.
+    pub(crate) measured: Vec<Result<Measured, Failure>>,
+    /// The laps in which the hypervisor took time away.
+    pub(crate) stolen_laps: Vec<u64>,
+}
+
+/// Runs instances of one cell in turns.
+///
+/// # Errors
+/// When the user wants to stop. What goes wrong with an instance is in its own result.
+pub(crate) fn run(
+    runners: &[Runner<'_>],
+    slice: Duration,
+    random: &mut fastrand::Rng,
+    scratch: &mut Scratch,
+    interrupt: &mut Interrupt,
+    mut is_opening: impl FnMut(usize),
+) -> Result<HeatResult, Failure> {
+    let mut heat = Heat { lanes: Vec::new(), lap: 0, stolen_laps: Vec::new() };
+    for (at, runner) in runners.iter().enumerate() {
+        is_opening(at);
+        heat.lanes.push(Lane::open(runner, slice, scratch, interrupt)?);
+    }
+    heat.race(random, interrupt)?;
+    let measured = heat.lanes.into_iter().map(Lane::close).collect();
+    Ok(HeatResult { measured, stolen_laps: heat.stolen_laps })
+}
+
+struct Heat<'a> {
+    lanes: Vec<Lane<'a>>,
+    lap: u64,
+    stolen_laps: Vec<u64>,
+}
+
+impl Heat<'_> {
+    fn race(&mut self, random: &mut fastrand::Rng, interrupt: &mut Interrupt) -> Result<(), Failure> {
+        let cpus = self.lanes.first().map(|lane| lane.runner.setup.cpus.clone()).unwrap_or_default();
+        loop {
+            let mut order: Vec<usize> = (0..self.lanes.len()).filter(|&at| self.lanes[at].is_racing()).collect();
+            if order.is_empty() {
+                return Ok(());
+            }
+            self.lap += 1;
+            if let [last] = order[..] {
+                self.lanes[last].go_on_alone(self.lap, interrupt)?;
+                continue;
+            }
+            random.shuffle(&mut order);
+            let before = Steal::now(&cpus);
+            for at in order {
+                self.lanes[at].take_turn(self.lap, interrupt)?;
+            }
+            if before.zip(Steal::now(&cpus)).is_some_and(|(before, after)| after.since(&before) > 0.0) {
+                self.stolen_laps.push(self.lap);
+            }
+        }
+    }
+}
+
+/// One instance in a heat.
+struct Lane<'a> {
+    runner: &'a Runner<'a>,
+    slice: Duration,
+    state: State,
+}
+
+enum State {
+    /// Opened, and stopped at the barrier.
+    Opened(Instance),
+    /// Between two turns.
+    Racing {
+        instance: Instance,
+        active: Duration,
+        paused_ns: u64,
+        stopped_ns: u64,
+    },
+    /// Every child has reported.
+    Reported(Instance),
+    Failed(Failure),
+}
+
+impl<'a> Lane<'a> {
+    fn open(
+        runner: &'a Runner<'a>,
+        slice: Duration,
+        scratch: &mut Scratch,
+        interrupt: &mut Interrupt,
+    ) -> Result<Lane<'a>, Failure> {
+        let setup = &runner.setup;
+        let mut open = || -> Result<Instance, Failure> {
+            let turns = TurnWriter::new().map_err(|error| Failure::from(anyhow::Error::from(error)))?;
+            let mut instance = Instance::open(runner.entry, setup, scratch, interrupt, Some(turns))?;
+            instance.pause();
+            Ok(instance)
+        };
+        let state = State::of(open().map(State::Opened))?;
+        let slice = slice.max((SLICE_PER_BYTE * setup.case.payload.len() as u32).min(LONGEST_SLICE));
+        Ok(Lane { runner, slice, state })
+    }
+
+    fn is_racing(&self) -> bool {
+        matches!(self.state, State::Opened(_) | State::Racing { .. })
+    }
+
+    /// One slice, or if the instance has had all of its time, as much more as it may take to end.
+    fn take_turn(&mut self, lap: u64, interrupt: &mut Interrupt) -> Result<(), Failure> {
+        let runner = self.runner;
+        let (instance, active, paused_ns) = match self.state.take() {
+            State::Opened(instance) => (instance, None, 0),
+            State::Racing { instance, active, paused_ns, stopped_ns } => {
+                (instance, Some(active), paused_ns + now_ns() - stopped_ns)
+            }
+            state => {
+                self.state = state;
+                return Ok(());
+            }
+        };
+        let setup = &runner.setup;
+        if active.is_some_and(|active| active > longest(setup)) {
+            self.state = State::of(finish(instance, Turn { lap, paused_ns }, setup, interrupt))?;
+            return Ok(());
+        }
+        let turn = Turn { lap, paused_ns };
+        self.state = State::of(slice(instance, turn, active, self.slice, setup, interrupt))?;
+        Ok(())
+    }
+
+    /// Lets the instance end without a pause.
+    fn go_on_alone(&mut self, lap: u64, interrupt: &mut Interrupt) -> Result<(), Failure> {
+        let setup = &self.runner.setup;
+        let state = match self.state.take() {
+            State::Opened(mut instance) => {
+                let begun = instance.begin().map_err(Failure::from);
+                begun.and_then(|()| finish(instance, Turn { lap, paused_ns: 0 }, setup, interrupt))
+            }
+            State::Racing { instance, paused_ns, stopped_ns, .. } => {
+                let paused_ns = paused_ns + now_ns() - stopped_ns;
+                finish(instance, Turn { lap, paused_ns }, setup, interrupt)
+            }
+            state => Ok(state),
+        };
+        self.state = State::of(state)?;
+        Ok(())
+    }
+
+    fn close(self) -> Result<Measured, Failure> {
+        match self.state {
+            State::Reported(instance) => instance.close(self.runner.entry, &self.runner.setup),
+            State::Failed(failure) => Err(failure),
+            State::Opened(_) | State::Racing { .. } => unreachable!("the race is over"),
+        }
+    }
+}
+
+impl State {
+    /// Takes the state, and leaves one that is written over.
+    fn take(&mut self) -> State {
+        std::mem::replace(self, State::Failed(Failure::new(FailureKind::Error, "it was left amid its turn")))
+    }
+
+    /// A failure is a state, unless the user wants to stop.
+    fn of(state: Result<State, Failure>) -> Result<State, Failure> {
+        match state {
+            Err(failure) if failure.kind != FailureKind::Interrupted => Ok(State::Failed(failure)),
+            state => state,
+        }
+    }
+}
+
+/// How long an instance takes turns at the most.
+fn longest(setup: &Setup) -> Duration {
+    match setup.window {
+        Window::Time { .. } => Duration::from_nanos(setup.window.length_ns()) + EXTRA,
+        Window::Count { .. } => setup.count_timeout,
+    }
+}
+
+/// One slice of an instance; the first where it has not been active yet.
+fn slice(
+    mut instance: Instance,
+    turn: Turn,
+    active: Option<Duration>,
+    slice: Duration,
+    setup: &Setup,
+    interrupt: &mut Interrupt,
+) -> Result<State, Failure> {
+    if active.is_none() {
+        instance.begin()?;
+    }
+    let resumed = Instant::now();
+    instance.resume(turn)?;
+    let served = instance.serve(&setup.case, resumed + slice, interrupt)?;
+    instance.pause();
+    let active = active.unwrap_or_default() + resumed.elapsed();
+    Ok(match served {
+        ControlFlow::Break(()) => State::Reported(instance),
+        ControlFlow::Continue(()) => {
+            State::Racing { instance, active, paused_ns: turn.paused_ns, stopped_ns: now_ns() }
+        }
+    })
+}
+
+/// All that an instance still has to do, without a pause.
+fn finish(mut instance: Instance, turn: Turn, setup: &Setup, interrupt: &mut Interrupt) -> Result<State, Failure> {
+    instance.resume(turn)?;
+    instance.serve_to_end(setup, interrupt)?;
+    instance.pause();
+    Ok(State::Reported(instance))
+}

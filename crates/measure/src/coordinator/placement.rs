@@ -1,0 +1,104 @@
+//! Which core each party of an instance runs on.
+
+use crate::case::{Case, Place, Role};
+use crate::limits::ends;
+
+/// The cores for the parties of a role, and for a broker: each has one of its own as far as there are cores. Where there are
+/// too few, producers share theirs and consumers theirs; with two cores all producers have the first and all that receive,
+/// a broker too, the second.
+pub(super) fn cores(role: Role, case: &Case, cpus: &[usize]) -> Vec<Option<usize>> {
+    let (producers, consumers) = (case.sending(), case.consumers());
+    let parties = match role {
+        Role::All => producers + consumers,
+        // Those of one process.
+        Role::Producer(_) if case.pattern.in_one_process() => producers,
+        _ => 1,
+    };
+    let ends = ends(cpus);
+    let (Some(&first), Some(&last)) = (ends.first(), ends.last()) else { return vec![None; parties] };
+    match case.place {
+        Place::Free => return vec![None; parties],
+        Place::SameCore => return vec![Some(first); parties],
+        Place::OtherCore if ends.len() < 2 => return vec![Some(first); parties],
+        Place::OtherCore => {}
+    }
+    // Those of one that sends and one that receives at the two ends, what is between them in their order.
+    let between = cpus.iter().copied().filter(|cpu| !ends.contains(cpu));
+    let all: Vec<usize> = std::iter::once(first).chain(between).chain([last]).collect();
+    let receiving = match producers + consumers <= all.len() {
+        true => consumers,
+        // Of what there is, as much as their part of all.
+        false => (all.len() * consumers / (producers + consumers)).clamp(1, all.len() - 1),
+    };
+    let (rest, receive) = all.split_at(all.len() - receiving);
+    let producer = |index: usize| Some(rest[index % rest.len()]);
+    let consumer = |index: usize| Some(receive[receive.len() - 1 - index % receive.len()]);
+    match role {
+        Role::All => (0..producers).map(producer).chain((0..consumers).map(consumer)).collect(),
+        Role::Producer(index) => (index..index + parties).map(producer).collect(),
+        Role::Consumer(index) => vec![consumer(index)],
+        // Where the message arrives, if there is none of its own for it.
+        Role::Broker => vec![Some(if rest.len() > producers { rest[rest.len() - 1] } else { last })],
+    }
+}
+
+/// The cores on which a case runs: all of them where its parties are not pinned.
+pub(super) fn used(roles: &[Role], case: &Case, cpus: &[usize]) -> Vec<usize> {
+    let pinned: Option<Vec<usize>> = roles.iter().flat_map(|role| cores(*role, case, cpus)).collect();
+    pinned.unwrap_or_else(|| cpus.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::case::{Cell, Load, Pattern, Payload};
+    use crate::spec::{Runtime, Scope, Wait};
+
+    fn case(producers: usize, place: Place) -> Case {
+        let (scope, pattern, payload) = (Scope::Thread, Pattern::FanIn, Payload::U64);
+        let (runtime, wait) = (Runtime::Thread, Wait::Block);
+        let cell =
+            Cell { scope, pattern, payload, producers, capacity: 1, runtime, wait, place, load: Load::Saturated };
+        Case { mechanism: String::from("thread/x"), cell }
+    }
+
+    #[test]
+    fn ends_have_cores_of_their_own_as_far_as_there_are_cores() {
+        let fan_in = |producers, cpus: &[usize]| cores(Role::All, &case(producers, Place::OtherCore), cpus);
+        assert_eq!(fan_in(2, &[7, 9]), [Some(7), Some(7), Some(9)]);
+        assert_eq!(fan_in(1, &[7]), [Some(7), Some(7)]);
+        assert_eq!(fan_in(1, &[]), [None, None]);
+        assert_eq!(fan_in(3, &[1000, 1001, 1002, 1003]), [1000, 1002, 1003, 1001].map(Some));
+        assert_eq!(fan_in(9, &[1000, 1001, 1002])[..4], [1000, 1002, 1000, 1002].map(Some));
+    }
+
+    #[test]
+    fn writers_of_one_process_have_cores_as_producers_have_and_connections_are_one_partys() {
+        let mut case = case(3, Place::OtherCore);
+        case.cell.pattern = Pattern::Writers;
+        assert_eq!(cores(Role::Producer(0), &case, &[1000, 1001, 1002, 1003]), [1000, 1002, 1003].map(Some));
+        assert_eq!(cores(Role::Producer(0), &case, &[7, 9]), [Some(7); 3]);
+        assert_eq!(cores(Role::Consumer(0), &case, &[7, 9]), [Some(9)]);
+        case.cell.pattern = Pattern::Connections;
+        assert_eq!(cores(Role::Producer(0), &case, &[7, 9]), [Some(7)]);
+        assert_eq!(cores(Role::Consumer(0), &case, &[7, 9]), [Some(9)]);
+    }
+
+    #[test]
+    fn several_that_receive_have_cores_of_their_own_too_and_so_has_a_server() {
+        let mut case = case(3, Place::OtherCore);
+        case.cell.pattern = Pattern::PubSub;
+        let cpus: Vec<usize> = (1000..1006).collect();
+        assert_eq!(cores(Role::All, &case, &cpus), [1000, 1001, 1005, 1004].map(Some));
+        assert_eq!(cores(Role::Broker, &case, &cpus), [Some(1003)]);
+        assert_eq!(cores(Role::All, &case, &cpus[..2]), [1000, 1001, 1001, 1001].map(Some));
+        assert_eq!(cores(Role::Broker, &case, &cpus[..2]), [Some(1001)]);
+        assert_eq!(cores(Role::Broker, &case, &cpus[..4]), [Some(1001)]);
+    }
+
+    #[test]
+    fn what_is_not_pinned_is_free() {
+        assert_eq!(cores(Role::Consumer(0), &case(1, Place::Free), &[0, 1]), [None]);
+        assert_eq!(cores(Role::All, &case(1, Place::SameCore), &[0, 1]), [Some(0), Some(0)]);
+    }
+}

@@ -1,0 +1,327 @@
+//! What an instance's reports come to: its figures.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
+
+use crate::case::{Case, Load, Pattern, Role};
+use crate::coordinator::{Failure, FailureKind, Measured};
+use crate::message::Faults;
+use crate::protocol::{LatencyCounts, PartyReport};
+use crate::record::{FEWEST_LAPS, Figures, Latency, SliceFigure};
+use crate::run::MAX_STEAL;
+use crate::slices::SliceCounts;
+use crate::spec::{Cancel, Loss, Ordering, Spec};
+use crate::usage::Usage;
+use crate::window::Window;
+
+/// What an instance's reports come to.
+pub(crate) fn figures(
+    spec: &Spec,
+    case: &Case,
+    window: Window,
+    measured: &Measured,
+    stolen_laps: &[u64],
+) -> Result<Figures, Failure> {
+    let parties = || measured.reports.iter().flat_map(|(_, report)| &report.parties);
+    // A server knows how many requests there were; how long one took, its clients.
+    let served = case.pattern == Pattern::RequestReply;
+    let asker = parties().find(|party| party.latency.is_some() && !served);
+    // Of several, the one that got most: another may have got nothing. In a pipeline the one that got the last has the time.
+    let consumer = parties()
+        .filter(|party| matches!(party.role, Role::Consumer(_)))
+        .rev()
+        .max_by_key(|party| (case.pattern.is_pipeline() && party.window_ns > 0, party.messages));
+    // What is lost to a receive that may not be dropped is what the pattern is there to show.
+    let excused = case.pattern == Pattern::Cancel && spec.cancel != Cancel::Safe;
+    let breach = breach(spec, if excused { Faults { lost: 0, ..measured.faults } } else { measured.faults });
+    // A promise may be broken before there was anything to count.
+    let counted = |party: &&PartyReport| (party.messages > 0 && party.window_ns > 0) || breach.is_some();
+    let lead = asker.or(consumer).filter(counted);
+    let Some(lead) = lead else {
+        let text = String::from("no message arrived within the window: choose a longer --window");
+        return Err(Failure { kind: FailureKind::Error, text });
+    };
+    let open_loop = case.load != Load::Saturated;
+    let latency = together(parties().filter_map(|party| party.latency.as_ref()));
+    let latency = latency.map(|counted| latency_of(&counted, open_loop)).transpose()?;
+    let producers = || parties().filter(|party| matches!(party.role, Role::Producer(_)));
+    let sum = |of: fn(&PartyReport) -> u64| producers().map(of).sum::<u64>();
+    let late = sum(|party| party.late) as f64 / sum(|party| party.sent).max(1) as f64;
+    let mut slices = slices(case.pattern, parties());
+    slices.retain(|slice| !stolen_laps.contains(&slice.lap));
+    let void = if breach.is_some() {
+        Some(String::from("failed verification"))
+    } else if measured.steal > MAX_STEAL && slices.len() < FEWEST_LAPS {
+        Some(format!("steal {:.1} %", measured.steal * 100.0))
+    } else if late > MAX_LATE {
+        Some(format!("{:.1} % of the messages were late before they were sent", late * 100.0))
+    } else {
+        None
+    };
+    // Of several consumers, what each had counts, within windows that are the same but for a look at the clock; where each
+    // has every message, the mean.
+    let consumers = || parties().filter(|party| matches!(party.role, Role::Consumer(_)));
+    let several = consumers().count() > 1;
+    let each = if case.pattern == Pattern::PubSub { consumers().count() as u64 } else { 1 };
+    let of_all = |of: &dyn Fn(&PartyReport) -> u64| consumers().map(of).sum::<u64>() / each;
+    let messages = if several { of_all(&|party| party.messages) } else { lead.messages };
+    let total = |party: &PartyReport| party.received.iter().map(|count| count.received).sum::<u64>();
+    let delivered = if several { of_all(&total) } else { total(lead) };
+    let by_time = matches!(window, Window::Time { .. });
+    // In an open loop producers spend their time on waiting for it, and so do those that look for the highest rate.
+    let spent = match open_loop || spec.is_paced(case.pattern) {
+        true => None,
+        false => spent(measured, case.pattern, lead, messages, delivered),
+    };
+    Ok(Figures {
+        messages,
+        // None, where the last message of a pipeline was lost.
+        window_ns: lead.window_ns.max(1),
+        latency,
+        cpu_ns_per_message: spent.map(|spent| spent.cpu_ns),
+        sender_cpu_ns: spent.and_then(|spent| spent.sender_cpu_ns),
+        receiver_cpu_ns: spent.and_then(|spent| spent.receiver_cpu_ns),
+        switches_per_message: spent.map(|spent| spent.switches),
+        offered: sum(|party| party.sent),
+        delivered,
+        codec: lead.codec,
+        held: consumer.and_then(|party| party.held),
+        dropped_receives: consumers().map(|party| party.dropped).sum(),
+        fairness: fairness(by_time, consumers().map(|party| &*party.shares)),
+        lost_in_window: consumers().map(|party| party.lost).max().unwrap_or(lead.lost),
+        faults: measured.faults,
+        breach,
+        steal: measured.steal,
+        void,
+        slices,
+    })
+}
+
+/// What a message, or a round trip, took in each turn in which every party that counts has counted something.
+fn slices<'a>(pattern: Pattern, parties: impl Iterator<Item = &'a PartyReport> + Clone) -> Vec<SliceFigure> {
+    let asks = |party: &&PartyReport| party.latency.is_some();
+    let are_asking = parties.clone().any(|party| asks(&party));
+    let count = |party: &&PartyReport| if are_asking { asks(party) } else { matches!(party.role, Role::Consumer(_)) };
+    let counting: Vec<&PartyReport> = parties.filter(count).collect();
+    let mut laps: BTreeMap<u64, Vec<SliceCounts>> = BTreeMap::new();
+    for slice in counting.iter().flat_map(|party| &party.slices) {
+        laps.entry(slice.lap).or_default().push(*slice);
+    }
+    let complete = laps.into_iter().filter(|(_, slices)| slices.len() == counting.len());
+    let figure = |(lap, slices): (u64, Vec<SliceCounts>)| {
+        let parties = slices.len() as f64;
+        let ns = if are_asking {
+            slices.iter().map(|slice| slice.p50_ns).sum::<Option<f64>>()? / parties
+        } else {
+            let messages = slices.iter().map(|slice| slice.messages).sum::<u64>() as f64;
+            // Where each has every message, the mean.
+            let messages = if pattern == Pattern::PubSub { messages / parties } else { messages };
+            slices.iter().map(|slice| slice.ns).sum::<u64>() as f64 / parties / messages
+        };
+        Some(SliceFigure { lap, ns })
+    };
+    complete.filter_map(figure).collect()
+}
+
+/// An instance is void where a larger part of an open loop's messages than this was late by itself.
+const MAX_LATE: f64 = 0.01;
+
+/// What the slowest producer got through, as a part of the mean, from what each consumer had of each producer.
+///
+/// None where the window is a count: then every producer sends the same, sooner or later.
+fn fairness<'a>(by_time: bool, shares: impl Iterator<Item = &'a [u64]>) -> Option<f64> {
+    if !by_time {
+        return None;
+    }
+    let mut sums: Vec<u64> = Vec::new();
+    for shares in shares {
+        sums.resize(sums.len().max(shares.len()), 0);
+        sums.iter_mut().zip(shares).for_each(|(sum, share)| *sum += share);
+    }
+    let total: u64 = sums.iter().sum();
+    let slowest = sums.iter().min().filter(|_| total > 0)?;
+    Some(*slowest as f64 * sums.len() as f64 / total as f64)
+}
+
+/// A child's window may be so much longer or shorter than the lead's, as a part of it, for its usage to stand for the same
+/// time. Where there are more parties than cores, one may open and close its window within a single time slice.
+const WINDOWS_APART: f64 = 0.1;
+
+/// What children spent on a message.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spent {
+    cpu_ns: f64,
+    /// The part of those that send, and of those that receive, where they are processes of their own.
+    sender_cpu_ns: Option<f64>,
+    receiver_cpu_ns: Option<f64>,
+    switches: f64,
+}
+
+/// Processor time and context switches a message, of all children; none where their windows are too far apart. Each
+/// child's are of its own window and held against the messages of that window; those of a broker and of a pipeline are of the
+/// whole instance and held against all messages.
+fn spent(measured: &Measured, pattern: Pattern, lead: &PartyReport, messages: u64, delivered: u64) -> Option<Spent> {
+    let mut spent = Spent::default();
+    for (role, report) in &measured.reports {
+        let Usage { cpu_ns, voluntary_switches, involuntary_switches } = report.usage?;
+        // Whose window the usage is of: the driver's rule.
+        let leader = report.parties.iter().max_by_key(|party| matches!(party.role, Role::Consumer(_)));
+        let window = leader.map(|party| party.window_ns);
+        // The lead's messages are the unit; a child with a slightly longer window spent proportionally more.
+        let handled = match (role, window) {
+            (Role::Broker, _) | (_, None) => delivered as f64,
+            _ if pattern.is_pipeline() => delivered as f64,
+            (_, Some(window_ns)) => {
+                let part = window_ns as f64 / lead.window_ns as f64;
+                if (part - 1.0).abs() > WINDOWS_APART {
+                    return None;
+                }
+                messages as f64 * part
+            }
+        };
+        if handled <= 0.0 {
+            return None;
+        }
+        let cpu_ns = cpu_ns as f64 / handled;
+        spent.cpu_ns += cpu_ns;
+        match role {
+            Role::Producer(_) => *spent.sender_cpu_ns.get_or_insert_default() += cpu_ns,
+            Role::Consumer(_) => *spent.receiver_cpu_ns.get_or_insert_default() += cpu_ns,
+            Role::All | Role::Broker => {}
+        }
+        spent.switches += (voluntary_switches + involuntary_switches) as f64 / handled;
+    }
+    Some(spent)
+}
+
+/// What a mechanism broke of its promises, in words.
+fn breach(spec: &Spec, faults: Faults) -> Option<String> {
+    let mut broken = Vec::new();
+    let mut add = |count: u64, what: &str| {
+        if count > 0 {
+            broken.push(format!("{count} {what}"));
+        }
+    };
+    if spec.loss == Loss::Never {
+        add(faults.lost, "lost");
+    }
+    add(faults.duplicated, "duplicated");
+    if spec.ordering != Ordering::Unordered {
+        add(faults.reordered, "reordered");
+    }
+    add(faults.damaged, "damaged");
+    (!broken.is_empty()).then(|| format!("messages {}", broken.join(", ")))
+}
+
+/// The times of several clients in one; none where nobody took any.
+fn together<'a>(counted: impl Iterator<Item = &'a LatencyCounts>) -> Option<LatencyCounts> {
+    counted.cloned().reduce(|mut all, one| {
+        all.batch = all.batch.max(one.batch);
+        all.counts.extend(one.counts);
+        all
+    })
+}
+
+fn latency_of(counted: &LatencyCounts, open_loop: bool) -> Result<Latency> {
+    let mut times = Histogram::<u64>::new_with_bounds(1, 3_600_000_000_000, 3)?;
+    for &(time, count) in &counted.counts {
+        times.saturating_record_n(time, count);
+    }
+    anyhow::ensure!(!times.is_empty(), "no round trip was timed within the window: choose a longer --window");
+    let mut bytes = Vec::new();
+    V2DeflateSerializer::new()
+        .serialize(&times, &mut bytes)
+        .map_err(|error| anyhow::anyhow!("a histogram: {error:?}"))?;
+    Ok(Latency {
+        open_loop,
+        batch: counted.batch,
+        min_ns: times.min(),
+        mean_ns: times.mean(),
+        stddev_ns: times.stdev(),
+        p50_ns: times.value_at_quantile(0.5),
+        p99_ns: times.value_at_quantile(0.99),
+        p999_ns: times.value_at_quantile(0.999),
+        max_ns: times.max(),
+        histogram: base64::Engine::encode(&base64::engine::general_purpose::STANDARD, bytes),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol;
+
+    #[test]
+    fn fairness_is_the_slowest_by_the_mean() {
+        let of = |shares: &[&[u64]]| fairness(true, shares.iter().copied());
+        assert_eq!(of(&[&[10, 10]]), Some(1.0));
+        assert_eq!(of(&[&[10, 30]]), Some(0.5));
+        assert_eq!(of(&[&[0, 30, 30]]), Some(0.0));
+        assert_eq!(of(&[&[10, 0], &[0, 10]]), Some(1.0), "two consumers together");
+        assert_eq!((of(&[]), of(&[&[]]), of(&[&[0, 0]])), (None, None, None));
+    }
+
+    #[test]
+    fn what_each_side_spends_is_told_apart() {
+        let child = |role, cpu_ns, window_ns| {
+            let usage = Usage { cpu_ns, voluntary_switches: 10, involuntary_switches: 0 };
+            let party = PartyReport { messages: 100, window_ns, ..PartyReport::new(role) };
+            (role, protocol::Report { parties: vec![party], usage: Some(usage) })
+        };
+        let (sender, receiver) = (Role::Producer(0), Role::Consumer(0));
+        let measured = |reports| Measured { reports, faults: Faults::default(), steal: 0.0, calls: None };
+        let both = measured(vec![child(receiver, 2_000, 1_000), child(sender, 4_200, 1_050)]);
+        let lead = |measured: &Measured| measured.reports[0].1.parties[0].clone();
+        let spent = super::spent(&both, Pattern::Stream, &lead(&both), 100, 100).unwrap();
+        // The sender's window was a twentieth longer.
+        assert_eq!((spent.sender_cpu_ns, spent.receiver_cpu_ns), (Some(40.0), Some(20.0)));
+        assert_eq!(spent.cpu_ns, 60.0);
+        let one = measured(vec![child(Role::All, 6_000, 1_000)]);
+        let spent = super::spent(&one, Pattern::Stream, &lead(&one), 100, 100).unwrap();
+        assert_eq!((spent.cpu_ns, spent.sender_cpu_ns, spent.receiver_cpu_ns), (60.0, None, None));
+    }
+
+    #[test]
+    fn a_slice_counts_if_every_party_that_counts_had_it() {
+        let party = |role, slices: &[(u64, u64, u64, Option<f64>)]| {
+            let count =
+                |&(lap, messages, ns, p50_ns): &(u64, u64, u64, Option<f64>)| SliceCounts { lap, messages, ns, p50_ns };
+            PartyReport { slices: slices.iter().map(count).collect(), ..PartyReport::new(role) }
+        };
+        let figures = |pattern, parties: &[PartyReport]| -> Vec<(u64, f64)> {
+            slices(pattern, parties.iter()).into_iter().map(|slice| (slice.lap, slice.ns)).collect()
+        };
+        let sender = party(Role::Producer(0), &[(1, 9, 9, None)]);
+        let one = party(Role::Consumer(0), &[(1, 100, 1_000, None), (2, 100, 2_000, None)]);
+        let other = party(Role::Consumer(1), &[(2, 300, 2_000, None)]);
+        let all = [sender.clone(), one, other];
+        assert_eq!(figures(Pattern::Stream, &all[..2]), [(1, 10.0), (2, 20.0)]);
+        assert_eq!(figures(Pattern::Mpmc, &all), [(2, 5.0)], "together they had 400");
+        assert_eq!(figures(Pattern::PubSub, &all), [(2, 10.0)], "each has every message");
+        let latency = Some(LatencyCounts::default());
+        let asking = PartyReport { latency, ..party(Role::Producer(0), &[(1, 9, 900, Some(70.0)), (2, 1, 900, None)]) };
+        assert_eq!(figures(Pattern::PingPong, &[asking, all[1].clone()]), [(1, 70.0)]);
+    }
+
+    #[test]
+    fn only_broken_promises_are_breaches() {
+        let lossy = Spec::new("network/udp").loss(Loss::Counted);
+        let faults = Faults { lost: 3, ..Faults::default() };
+        assert_eq!(breach(&lossy, faults), None);
+        assert_eq!(breach(&Spec::new("process/pipe"), faults).as_deref(), Some("messages 3 lost"));
+        let faults = Faults { damaged: 1, duplicated: 2, ..Faults::default() };
+        assert_eq!(breach(&lossy, faults).as_deref(), Some("messages 2 duplicated, 1 damaged"));
+    }
+
+    #[test]
+    fn percentiles_come_from_the_counts() {
+        let counted = LatencyCounts { batch: 1, counts: vec![(100, 989), (1_000, 10), (5_000, 1)] };
+        let latency = latency_of(&counted, false).unwrap();
+        assert_eq!((latency.min_ns, latency.p50_ns), (100, 100));
+        assert!((999..=1_001).contains(&latency.p999_ns) && latency.max_ns >= 5_000);
+        assert!(latency_of(&LatencyCounts::default(), false).is_err());
+    }
+}

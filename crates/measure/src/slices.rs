@@ -1,0 +1,128 @@
+//! Slices: what an instance measured in each of its turns.
+//!
+//! A slice begins some time after its turn does, once caches are warm again, and ends with the last look at the clock before the
+//! next pause. So no time in which processes were being stopped or woken counts.
+
+use hdrhistogram::Histogram;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// After a pause, so much of a turn does not count.
+const SETTLE_NS: u64 = 200_000;
+/// Round trips are noted in this part of a nanosecond: one of 50 ns would be known to 2 % only.
+const UNITS: u64 = 64;
+/// The most slices of one instance that are kept; it goes on without them.
+const MOST: usize = 1_000;
+
+/// What one party counted in one turn.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SliceCounts {
+    /// The turn's number.
+    pub lap: u64,
+    /// Messages or round trips.
+    pub messages: u64,
+    /// In so many nanoseconds.
+    pub ns: u64,
+    /// The median round trip in nanoseconds; only of the side that asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p50_ns: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Mark {
+    at_ns: u64,
+    messages: u64,
+}
+
+/// The slices of one party.
+#[derive(Debug, Default)]
+pub(crate) struct Slices {
+    lap: u64,
+    /// When the turn has settled.
+    settled_ns: u64,
+    /// Where the slice began.
+    first: Option<Mark>,
+    last: Mark,
+    /// Round trips of the slice.
+    times: Option<Histogram<u64>>,
+    done: Vec<SliceCounts>,
+}
+
+impl Slices {
+    /// At each look at the clock: `turn` is the number of one that has begun since the last look, and `counts` is whether the
+    /// window is open.
+    pub(crate) fn look(&mut self, now_ns: u64, messages: u64, turn: Option<u64>, counts: bool) {
+        if let Some(lap) = turn {
+            self.end_slice();
+            (self.lap, self.settled_ns) = (lap, now_ns + SETTLE_NS);
+        }
+        self.last = Mark { at_ns: now_ns, messages };
+        match self.first {
+            None if counts && now_ns >= self.settled_ns => {
+                self.first = Some(self.last);
+                self.times.iter_mut().for_each(Histogram::reset);
+            }
+            Some(_) if !counts => self.end_slice(),
+            _ => {}
+        }
+    }
+
+    /// Notes how long some round trips took together.
+    pub(crate) fn note_time(&mut self, took_ns: u64, round_trips: u64) {
+        if self.first.is_some() {
+            let bounds = || Histogram::new_with_bounds(1, 60_000_000_000 * UNITS, 3).expect("the bounds are fine");
+            self.times.get_or_insert_with(bounds).saturating_record(took_ns * UNITS / round_trips.max(1));
+        }
+    }
+
+    fn end_slice(&mut self) {
+        let Some(first) = self.first.take() else { return };
+        let (messages, ns) = (self.last.messages - first.messages, self.last.at_ns.saturating_sub(first.at_ns));
+        if messages > 0 && ns > 0 && self.done.len() < MOST {
+            let times = self.times.as_ref().filter(|times| !times.is_empty());
+            let p50_ns = times.map(|times| times.value_at_quantile(0.5) as f64 / UNITS as f64);
+            self.done.push(SliceCounts { lap: self.lap, messages, ns, p50_ns });
+        }
+    }
+
+    /// All of them.
+    pub(crate) fn finish(mut self) -> Vec<SliceCounts> {
+        self.end_slice();
+        self.done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slice_is_from_when_its_turn_has_settled_to_the_last_look_before_the_pause() {
+        let mut slices = Slices::default();
+        slices.look(0, 0, Some(1), true);
+        slices.look(SETTLE_NS, 10, None, true);
+        slices.look(SETTLE_NS + 1_000, 30, None, true);
+        slices.look(SETTLE_NS + 2_000, 50, None, true);
+        // The next turn: what was handled since the last look belongs to neither.
+        slices.look(SETTLE_NS + 2_500, 99, Some(2), true);
+        slices.look(SETTLE_NS * 2 + 2_500, 100, None, true);
+        slices.look(SETTLE_NS * 2 + 3_500, 105, None, false);
+        slices.look(SETTLE_NS * 2 + 9_500, 500, None, false);
+        let slice = |lap, messages, ns| SliceCounts { lap, messages, ns, p50_ns: None };
+        assert_eq!(slices.finish(), [slice(1, 40, 2_000), slice(2, 5, 1_000)]);
+    }
+
+    #[test]
+    fn what_is_before_the_window_is_no_slice_and_round_trips_have_a_median() {
+        let mut slices = Slices::default();
+        slices.look(0, 0, Some(1), false);
+        slices.look(SETTLE_NS, 10, None, false);
+        slices.note_time(1, 1);
+        slices.look(SETTLE_NS * 2, 20, None, true);
+        [40, 101, 120].iter().for_each(|ns| slices.note_time(*ns, 2));
+        slices.look(SETTLE_NS * 3, 23, None, true);
+        let [slice] = slices.finish()[..] else { panic!("one slice") };
+        assert_eq!((slice.lap, slice.messages, slice.ns), (1, 3, SETTLE_NS));
+        assert!(slice.p50_ns.is_some_and(|ns| (50.4..50.6).contains(&ns)), "{slice:?}");
+    }
+}
