@@ -1,49 +1,28 @@
-//! The mechanisms under measure, one file each, by scope.
+//! Every mechanism under measure.
 //!
-//! A file holds everything that is particular to its mechanism: how it is opened, its two ends, and what it says of
-//! itself. Adding one is a file and a line in its scope's registry below.
-#![deny(unsafe_code)]
+//! The mechanisms lie in a crate for each distance, one file each: `contest-channels`, `contest-process`,
+//! `contest-network` and `contest-sandbox`. What several of them share is in `contest-common`. A file holds everything
+//! that is particular to its mechanism: how it is opened, its two ends, and what it says of itself. Adding one is a file
+//! and a line in its scope's registry, the function `enrol` of its crate or scope.
+#![forbid(unsafe_code)]
 
-mod buffer;
 #[cfg(feature = "channels")]
-mod by_hand;
-mod byte_stream;
-#[cfg(feature = "channels")]
-mod channel;
-#[cfg(feature = "channels")]
-mod channel_room;
-#[cfg(feature = "codecs")]
-mod codec;
-#[cfg(feature = "channels")]
-mod credit;
-mod own_thread;
-mod ring_ends;
-mod room;
-#[cfg(feature = "channels")]
-mod runtime;
-
-#[allow(unsafe_code)]
-pub mod limit_ring;
-pub mod network;
-pub mod process;
+pub use estafette_contest_channels::{task, thread};
+pub use estafette_contest_common::limit_ring;
+pub use estafette_contest_network as network;
+pub use estafette_contest_process as process;
 #[cfg(feature = "wasm")]
-pub mod sandbox;
-#[cfg(feature = "channels")]
-pub mod task;
-#[cfg(feature = "channels")]
-pub mod thread;
-mod typed;
+pub use estafette_contest_sandbox as sandbox;
 
 use estafette_measure::Registry;
 
-/// Every mechanism of this crate.
+/// Every mechanism of these crates.
 pub fn registry() -> Registry {
     let registry = Registry::new();
-    #[cfg(feature = "channels")]
-    let registry = by_hand::enrol(thread::enrol(task::enrol(registry)));
-    #[cfg(feature = "codecs")]
-    let registry = codec::enrol(registry);
-    let registry = network::enrol(process::enrol(registry));
+    #[cfg(any(feature = "channels", feature = "codecs"))]
+    let registry = estafette_contest_channels::enrol(registry);
+    let registry = process::enrol(registry, network::enrol_process_rows);
+    let registry = process::enrol_network_rows(network::enrol(registry));
     #[cfg(feature = "wasm")]
     let registry = sandbox::enrol(registry);
     registry

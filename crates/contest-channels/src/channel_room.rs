@@ -1,0 +1,81 @@
+//! How many messages a channel takes while nobody receives: its capacity as tried, whatever it calls by that name.
+//!
+//! Every sender sends until it has to wait; what counts is the sends that did not have to.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use estafette_contest_common::room::{self, MOST};
+
+use crate::channel::{Channel, Outcome};
+
+/// Tries a channel that was asked for so much room; none where it cannot be told.
+pub(crate) fn tried<C: Channel>(capacity: usize, senders: usize) -> Option<u64> {
+    if capacity > MOST / 4 || C::supports(capacity, senders).is_err() {
+        return None;
+    }
+    let (tx, rx) = C::open::<u64>(capacity, senders);
+    let mut txs: Vec<_> = (1..senders).map(|_| tx.clone()).collect();
+    txs.push(tx);
+    let mut senders: Vec<_> = txs.into_iter().map(|mut tx| move || sends::<C>(&mut tx)).collect();
+    if C::BLOCKS {
+        return room::blocked(senders, rx);
+    }
+    Some(senders.iter_mut().map(room::times).sum())
+}
+
+/// Whether a message is sent: not where it would have to wait, or the receiver has gone.
+fn sends<C: Channel>(tx: &mut C::Tx<u64>) -> bool {
+    ready(C::send(tx, 0)).and_then(Outcome::got).is_some()
+}
+
+/// What a future comes to without waiting.
+fn ready<F: Future>(future: F) -> Option<F::Output> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use estafette_measure::case::{Case, Cell, Load, Pattern, Payload, Place};
+    use estafette_measure::{Registry, Spec};
+
+    /// What a mechanism says after it was tried.
+    fn room(name: &str, capacity: usize, producers: usize) -> Option<u64> {
+        let registry = crate::enrol(Registry::new());
+        let entry = registry.get(name).unwrap();
+        let &Spec { scope, ref runtimes, ref waits, .. } = entry.spec();
+        let cell = Cell {
+            scope,
+            pattern: Pattern::FanIn,
+            payload: Payload::U64,
+            producers,
+            capacity,
+            runtime: runtimes[0],
+            wait: waits[0],
+            place: Place::Free,
+            load: Load::Saturated,
+        };
+        entry.room(&Case { mechanism: name.to_owned(), cell })
+    }
+
+    #[test]
+    fn channels_take_what_they_were_asked_for() {
+        assert_eq!(room("task/tokio-mpsc", 1024, 8), Some(1024));
+        assert_eq!(room("task/tokio-mpsc-unbounded", 1024, 8), Some(1024), "by credit");
+        assert_eq!(room("task/futures-channel", 1024, 8), Some(1024));
+        assert_eq!(room("task/flume", 0, 2), Some(0), "a rendezvous");
+        assert_eq!(room("task/kanal", 1, 2), Some(1));
+        assert_eq!(room("task/stream-map.tokio", 1024, 8), Some(1024), "divided among eight");
+        assert_eq!(room("task/tokio-mpsc", 1 << 20, 1), None, "too many to try");
+    }
+
+    #[test]
+    fn channels_that_block_are_tried_by_threads() {
+        assert_eq!(room("thread/std-mpsc", 100, 2), Some(100));
+        assert_eq!(room("thread/crossbeam", 0, 2), Some(0));
+    }
+}

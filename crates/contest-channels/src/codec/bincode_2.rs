@@ -1,0 +1,86 @@
+//! `bincode` 2 in its standard configuration, integers of as many bytes as they need: by traits of its own, which know bytes
+//! from other numbers, and through serde.
+//!
+//! It sets no limit unless it is told one: it allocates as many bytes as the message says it has, before it looks for them.
+
+use std::marker::PhantomData;
+
+use anyhow::Result;
+use bincode_2::config::standard;
+use estafette_contest_common::typed::Shape;
+use estafette_measure::spec::Joins;
+use estafette_measure::{Codec, Generator, Spec, Verifier};
+
+use super::written::Written;
+use super::{spec, variant};
+
+/// By its own traits.
+#[derive(Default)]
+pub(super) struct Bincode2;
+
+impl Codec for Bincode2 {
+    type Message = Written;
+    type Encoded = Vec<u8>;
+
+    fn spec() -> Spec {
+        spec(
+            "bincode-2",
+            env!("LOCKED_BINCODE_2"),
+            "bincode::encode_into_std_write and decode_from_slice, its own derive",
+        )
+    }
+
+    fn make(next: &mut Generator) -> Written {
+        Written::make(next)
+    }
+
+    #[inline]
+    fn encode(&mut self, message: &Written, out: &mut Vec<u8>) -> Result<()> {
+        out.clear();
+        bincode_2::encode_into_std_write(message, out, standard())?;
+        Ok(())
+    }
+
+    #[inline]
+    fn decode(&mut self, encoded: &Vec<u8>, seen: &mut Verifier) -> Result<()> {
+        let (Written { topic, data }, _) = bincode_2::decode_from_slice(encoded, standard())?;
+        seen.message(topic, &data);
+        Ok(())
+    }
+}
+
+/// Through serde.
+pub(super) struct Bincode2Serde<M>(PhantomData<M>);
+
+impl<M> Default for Bincode2Serde<M> {
+    fn default() -> Bincode2Serde<M> {
+        Bincode2Serde(PhantomData)
+    }
+}
+
+impl<M: Shape> Codec for Bincode2Serde<M> {
+    type Message = M;
+    type Encoded = Vec<u8>;
+
+    fn spec() -> Spec {
+        let stands_on = format!("bincode::serde::encode_into_std_write and decode_from_slice of {}", M::TYPE);
+        spec(&variant::<M>("bincode-2", ".serde"), env!("LOCKED_BINCODE_2"), &stands_on).joins(Joins::Standard)
+    }
+
+    fn make(next: &mut Generator) -> M {
+        M::make(next)
+    }
+
+    #[inline]
+    fn encode(&mut self, message: &M, out: &mut Vec<u8>) -> Result<()> {
+        out.clear();
+        bincode_2::serde::encode_into_std_write(message, out, standard())?;
+        Ok(())
+    }
+
+    #[inline]
+    fn decode(&mut self, encoded: &Vec<u8>, seen: &mut Verifier) -> Result<()> {
+        bincode_2::serde::decode_from_slice::<M, _>(encoded, standard())?.0.check(seen);
+        Ok(())
+    }
+}

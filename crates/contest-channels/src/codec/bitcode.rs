@@ -1,0 +1,79 @@
+//! `bitcode`: fields in columns, packed: by traits of its own, which keep their buffers, and through serde.
+
+use std::marker::PhantomData;
+
+use ::bitcode::Buffer;
+use anyhow::Result;
+use estafette_contest_common::typed::Shape;
+use estafette_measure::spec::Joins;
+use estafette_measure::{Codec, Generator, Spec, Verifier};
+
+use super::written::Written;
+use super::{spec, variant};
+
+/// By its own traits.
+#[derive(Default)]
+pub(super) struct Bitcode(Buffer);
+
+impl Codec for Bitcode {
+    type Message = Written;
+    type Encoded = Vec<u8>;
+
+    fn spec() -> Spec {
+        spec("bitcode", env!("LOCKED_BITCODE"), "bitcode::Buffer, encode and decode, its own derive")
+    }
+
+    fn make(next: &mut Generator) -> Written {
+        Written::make(next)
+    }
+
+    #[inline]
+    fn encode(&mut self, message: &Written, out: &mut Vec<u8>) -> Result<()> {
+        out.clear();
+        // It writes into a buffer of its own; `bitcode::encode`, which returns one, allocates all that it needs each time.
+        out.extend_from_slice(self.0.encode(message));
+        Ok(())
+    }
+
+    #[inline]
+    fn decode(&mut self, encoded: &Vec<u8>, seen: &mut Verifier) -> Result<()> {
+        let Written { topic, data } = self.0.decode(encoded)?;
+        seen.message(topic, &data);
+        Ok(())
+    }
+}
+
+/// Through serde.
+pub(super) struct BitcodeSerde<M>(PhantomData<M>);
+
+impl<M> Default for BitcodeSerde<M> {
+    fn default() -> BitcodeSerde<M> {
+        BitcodeSerde(PhantomData)
+    }
+}
+
+impl<M: Shape> Codec for BitcodeSerde<M> {
+    type Message = M;
+    type Encoded = Vec<u8>;
+
+    fn spec() -> Spec {
+        let stands_on = format!("bitcode::serialize and deserialize of {}", M::TYPE);
+        spec(&variant::<M>("bitcode", ".serde"), env!("LOCKED_BITCODE"), &stands_on).joins(Joins::Standard)
+    }
+
+    fn make(next: &mut Generator) -> M {
+        M::make(next)
+    }
+
+    #[inline]
+    fn encode(&mut self, message: &M, out: &mut Vec<u8>) -> Result<()> {
+        *out = ::bitcode::serialize(message)?;
+        Ok(())
+    }
+
+    #[inline]
+    fn decode(&mut self, encoded: &Vec<u8>, seen: &mut Verifier) -> Result<()> {
+        ::bitcode::deserialize::<M>(encoded)?.check(seen);
+        Ok(())
+    }
+}

@@ -1,0 +1,48 @@
+//! `serde_json`: text, for scale. It has no bytes, so both rows write numbers.
+
+use std::marker::PhantomData;
+
+use anyhow::Result;
+use estafette_contest_common::typed::Shape;
+use estafette_measure::spec::Joins;
+use estafette_measure::{Codec, Generator, Spec, Verifier};
+
+use super::{spec, variant};
+
+pub(super) struct SerdeJson<M>(PhantomData<M>);
+
+impl<M> Default for SerdeJson<M> {
+    fn default() -> SerdeJson<M> {
+        SerdeJson(PhantomData)
+    }
+}
+
+impl<M: Shape> Codec for SerdeJson<M> {
+    type Message = M;
+    type Encoded = Vec<u8>;
+
+    fn spec() -> Spec {
+        spec(
+            &variant::<M>("serde-json", ""),
+            env!("LOCKED_SERDE_JSON"),
+            &format!("serde_json::to_writer and from_slice of {}", M::TYPE),
+        )
+        .joins(if M::NAME == "plain" { Joins::Suite } else { Joins::Standard })
+    }
+
+    fn make(next: &mut Generator) -> M {
+        M::make(next)
+    }
+
+    #[inline]
+    fn encode(&mut self, message: &M, out: &mut Vec<u8>) -> Result<()> {
+        out.clear();
+        Ok(::serde_json::to_writer(out, message)?)
+    }
+
+    #[inline]
+    fn decode(&mut self, encoded: &Vec<u8>, seen: &mut Verifier) -> Result<()> {
+        ::serde_json::from_slice::<M>(encoded)?.check(seen);
+        Ok(())
+    }
+}

@@ -1,0 +1,33 @@
+//! The mechanisms inside one process: channels between tasks and between threads, and what writes messages down.
+//!
+//! A file holds everything that is particular to its mechanism: how it is opened, its two ends, and what it says of
+//! itself. Adding one is a file and a line in its scope's registry, the function `enrol` of `task`, `thread` or `codec`.
+#![deny(unsafe_code)]
+
+#[cfg(feature = "channels")]
+mod by_hand;
+#[cfg(feature = "channels")]
+mod channel;
+#[cfg(feature = "channels")]
+mod channel_room;
+#[cfg(feature = "codecs")]
+mod codec;
+#[cfg(feature = "channels")]
+mod credit;
+#[cfg(feature = "channels")]
+mod runtime;
+#[cfg(feature = "channels")]
+pub mod task;
+#[cfg(feature = "channels")]
+pub mod thread;
+
+use estafette_measure::Registry;
+
+/// Adds these scopes' mechanisms.
+pub fn enrol(registry: Registry) -> Registry {
+    #[cfg(feature = "channels")]
+    let registry = by_hand::enrol(thread::enrol(task::enrol(registry)));
+    #[cfg(feature = "codecs")]
+    let registry = codec::enrol(registry);
+    registry
+}

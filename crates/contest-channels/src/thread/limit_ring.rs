@@ -1,0 +1,31 @@
+//! The limit ring between threads: the least that can be written, for the others to be held against.
+
+use anyhow::Result;
+use estafette_contest_common::limit_ring::{Consumer, Producer, heap};
+use estafette_contest_common::ring_ends::{shape, wait};
+use estafette_measure::case::{Case, PayloadKind, Role};
+use estafette_measure::spec::{Ownership, Standing, Wait};
+use estafette_measure::{Carries, Ends, Mechanism, Raw, Rendezvous, Spec};
+
+pub(super) struct LimitRing;
+
+impl Mechanism for LimitRing {
+    fn spec(&self) -> Spec {
+        Spec::new("thread/limit-ring")
+            .version(env!("CARGO_PKG_VERSION"))
+            .stands_on("a ring of slots in memory, filled and checked in place; polled, or a futex")
+            .waits(&[Wait::Spin, Wait::Block])
+            .payloads(&[PayloadKind::U64, PayloadKind::Bytes])
+            .ownership(Ownership::Loaned)
+            .standing(Standing::Limit)
+    }
+}
+
+impl Carries<Raw> for LimitRing {
+    type Tx = Producer;
+    type Rx = Consumer;
+
+    fn open(&self, case: &Case, _: Role, _: &mut Rendezvous) -> Result<Ends<Producer, Consumer>> {
+        Ends::pair(case, || Ok(heap(shape(case)?, wait(case))?))
+    }
+}

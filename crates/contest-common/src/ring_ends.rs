@@ -1,0 +1,98 @@
+//! The limit ring's ends as ends of a mechanism: messages are filled and checked where they lie.
+
+use std::future::{Future, ready};
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+
+use anyhow::Result;
+use estafette_measure::case::{Case, Role};
+use estafette_measure::spec::Wait as WaitMode;
+use estafette_measure::{Ends, Generator, Rendezvous, Rx, Tx, Verifier};
+
+use crate::handed;
+use crate::limit_ring::{Closed, Consumer, Producer, Shape, Wait, create_shared, open_consumer, open_producer};
+
+/// A ring is no longer than this where that leaves it at least [`LEAST_SLOTS`]: longer than the cache that cores share it would
+/// measure memory. In a much shorter one each end soon needs the lines that the other has just touched.
+const MOST_BYTES: usize = 2 << 20;
+const LEAST_SLOTS: usize = 4;
+
+/// The ring of a case: its capacity in messages, as far as caches hold it.
+///
+/// # Errors
+///
+/// If the case's messages are empty, or too long for a ring.
+pub fn shape(case: &Case) -> Result<Shape> {
+    let slot = case.payload.len();
+    let slots = case.capacity.min((MOST_BYTES / slot).max(LEAST_SLOTS));
+    Ok(Shape::new(slot, slots)?)
+}
+
+/// How its ends wait.
+pub fn wait(case: &Case) -> Wait {
+    match case.wait {
+        WaitMode::Spin => Wait::Spin,
+        _ => Wait::Futex,
+    }
+}
+
+/// Opens a party's ends of rings between processes, in sealed memory files, and makes of each what the row has.
+///
+/// # Errors
+///
+/// If a ring cannot be made or opened, or the other party has gone.
+pub fn between_processes<T, R>(
+    case: &Case,
+    role: Role,
+    meet: &mut Rendezvous,
+    tx: impl Fn(Producer) -> T,
+    rx: impl Fn(Consumer) -> R,
+) -> Result<Ends<T, R>> {
+    let (shape, wait) = (shape(case)?, wait(case));
+    let there = || -> Result<(OwnedFd, R)> {
+        let ring = create_shared(shape, wait)?;
+        let consumer = open_consumer(&ring, shape, wait)?;
+        Ok((ring, rx(consumer)))
+    };
+    let back = || -> Result<(OwnedFd, T)> {
+        let ring = create_shared(shape, wait)?;
+        let producer = open_producer(&ring, shape, wait)?;
+        Ok((ring, tx(producer)))
+    };
+    let open_tx = |ring: OwnedFd| Ok(tx(open_producer(&ring, shape, wait)?));
+    let open_rx = |ring: OwnedFd| Ok(rx(open_consumer(&ring, shape, wait)?));
+    handed::open(case, role, meet, there, back, open_tx, open_rx)
+}
+
+// The ends do their work when they are called, not when they are awaited: the compiler inlines a plain function into the
+// driver's loop, but not always the body of an asynchronous one, and the call took half as long as the message.
+
+impl Tx for Producer {
+    #[inline(always)]
+    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        ready(send(self, next).map_err(|_| ErrorKind::BrokenPipe.into()))
+    }
+}
+
+#[inline(always)]
+fn send(producer: &mut Producer, next: &mut Generator) -> Result<(), Closed> {
+    let mut slot = producer.wait_slot()?;
+    next.fill(&mut slot);
+    slot.commit();
+    Ok(())
+}
+
+impl Rx for Consumer {
+    #[inline(always)]
+    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(receive(self, seen).map_err(|_| ErrorKind::UnexpectedEof.into()))
+    }
+}
+
+#[inline(always)]
+fn receive(consumer: &mut Consumer, seen: &mut Verifier) -> Result<(), Closed> {
+    let message = consumer.wait_message()?;
+    seen.bytes(&message);
+    message.release();
+    Ok(())
+}

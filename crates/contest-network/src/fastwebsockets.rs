@@ -1,0 +1,112 @@
+//! A WebSocket over a TCP connection of tokio's, by fastwebsockets behind tungstenite's handshake: its own takes an HTTP library.
+
+use std::cell::RefCell;
+use std::future::{Future, ready};
+use std::io::{self, ErrorKind};
+use std::rc::Rc;
+
+use ::fastwebsockets::{Frame, OpCode, Payload, Role as Side, WebSocket, WebSocketError};
+use anyhow::Result;
+use estafette_contest_common::own_thread::OwnThread;
+use estafette_measure::case::{Case, Role};
+use estafette_measure::spec::{Joins, Ownership};
+use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+use tokio::net::TcpStream;
+use tokio::runtime::Runtime;
+
+use super::driven::{runtime, stream, wait};
+use super::tcp::connected;
+use super::ws_basic::handshake;
+
+/// `network/fastwebsockets`.
+pub(super) struct Fastwebsockets;
+
+impl Mechanism for Fastwebsockets {
+    fn spec(&self) -> Spec {
+        Spec::new("network/fastwebsockets")
+            .version(env!("LOCKED_FASTWEBSOCKETS"))
+            .stands_on("a WebSocket over TCP on 127.0.0.1, TCP_NODELAY, by tokio: write_frame and read_frame")
+            .ownership(Ownership::Owned)
+            .joins(Joins::Standard)
+    }
+}
+
+impl Carries<Raw> for Fastwebsockets {
+    type Tx = Sending;
+    type Rx = Receiving;
+
+    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+        let runtime = runtime()?;
+        let connection = connected(role, meet)?;
+        // No frame follows before every end is open, so that none has been read along with it.
+        handshake(role, connection.try_clone()?)?;
+        let side = if let Role::Consumer(_) = role { Side::Server } else { Side::Client };
+        let mut socket = WebSocket::after_handshake(stream(&runtime, connection)?, side);
+        socket.set_max_message_size(case.payload.len() + 1);
+        let connection = Rc::new(RefCell::new(Connection { runtime, socket }));
+        let tx = Sending { connection: OwnThread::new(Rc::clone(&connection)), len: case.payload.len() };
+        Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(Receiving { connection: OwnThread::new(connection) }) }]))
+    }
+}
+
+/// What both ends of a party share.
+struct Connection {
+    runtime: Runtime,
+    socket: WebSocket<TcpStream>,
+}
+
+fn failed(error: WebSocketError) -> io::Error {
+    match error {
+        WebSocketError::IoError(error) => error,
+        WebSocketError::UnexpectedEOF | WebSocketError::ConnectionClosed => ErrorKind::UnexpectedEof.into(),
+        other => io::Error::other(other),
+    }
+}
+
+/// The sending end.
+pub(super) struct Sending {
+    connection: OwnThread<Rc<RefCell<Connection>>>,
+    len: usize,
+}
+
+impl Tx for Sending {
+    #[inline(always)]
+    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        // The library takes a message over, and masks it where it lies.
+        let mut message = vec![0; self.len];
+        next.fill(&mut message);
+        let Connection { runtime, socket } = &mut *self.connection.borrow_mut();
+        let frame = Frame::binary(Payload::Owned(message));
+        ready(wait(runtime, socket.write_frame(frame)).map_err(failed))
+    }
+}
+
+/// The receiving end.
+pub(super) struct Receiving {
+    connection: OwnThread<Rc<RefCell<Connection>>>,
+}
+
+impl Receiving {
+    #[inline(always)]
+    fn receive(&mut self, seen: &mut Verifier) -> io::Result<()> {
+        let Connection { runtime, socket } = &mut *self.connection.borrow_mut();
+        loop {
+            let frame = wait(runtime, socket.read_frame()).map_err(failed)?;
+            match frame.opcode {
+                OpCode::Binary => {
+                    seen.bytes(&frame.payload);
+                    return Ok(());
+                }
+                OpCode::Close => return Err(ErrorKind::UnexpectedEof.into()),
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Rx for Receiving {
+    #[inline(always)]
+    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.receive(seen))
+    }
+}

@@ -1,0 +1,70 @@
+//! Messages behind their length in a TLS session over TCP on loopback by rustls, as a tutorial writes it: a stream that blocks,
+//! the length, then the message, each by a call of its own at both ends.
+
+use std::cell::RefCell;
+use std::io::{self, Read, Write};
+use std::rc::Rc;
+
+use anyhow::Result;
+use estafette_contest_common::own_thread::OwnThread;
+use estafette_measure::case::{Case, Role};
+use estafette_measure::spec::Joins;
+use estafette_measure::{Carries, Ends, Mechanism, Raw, Rendezvous, Spec};
+use rustls::{Connection, StreamOwned};
+
+use super::framed_basic::{Receiving, Sending, ends};
+use super::tls::{VERSION, connected};
+
+/// `network/tls-basic`.
+pub(super) struct TlsBasic;
+
+impl Mechanism for TlsBasic {
+    fn spec(&self) -> Spec {
+        Spec::new("network/tls-basic")
+            .version(VERSION)
+            .stands_on(
+                "TLS over TCP on 127.0.0.1, TCP_NODELAY, by rustls' StreamOwned: a length of 4 bytes, then the message",
+            )
+            .joins(Joins::Standard)
+    }
+}
+
+impl Carries<Raw> for TlsBasic {
+    type Tx = Sending<Shared>;
+    type Rx = Receiving<Shared>;
+
+    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
+        let (session, stream) = connected(role, meet)?;
+        let stream: Box<dyn Stream> = match session {
+            Connection::Client(session) => Box::new(StreamOwned::new(session, stream)),
+            Connection::Server(session) => Box::new(StreamOwned::new(session, stream)),
+        };
+        let stream = Rc::new(RefCell::new(stream));
+        let (to, from) = (OwnThread::new(Rc::clone(&stream)), OwnThread::new(stream));
+        Ok(ends(Shared(to), Shared(from), case, role))
+    }
+}
+
+/// A client's stream or a server's.
+trait Stream: Read + Write {}
+
+impl<T: Read + Write> Stream for T {}
+
+/// A session's stream, which both ends of a party share.
+pub(super) struct Shared(OwnThread<Rc<RefCell<Box<dyn Stream>>>>);
+
+impl Read for Shared {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.borrow_mut().read(buffer)
+    }
+}
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.borrow_mut().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.borrow_mut().flush()
+    }
+}

@@ -1,0 +1,109 @@
+//! A WebSocket over a TCP connection of tokio's, by tokio-tungstenite.
+
+use std::cell::RefCell;
+use std::future::{Future, ready};
+use std::io::{self, ErrorKind};
+use std::rc::Rc;
+
+use ::tokio_tungstenite::{WebSocketStream, accept_async_with_config, client_async_with_config};
+use anyhow::Result;
+use estafette_contest_common::own_thread::OwnThread;
+use estafette_measure::case::{Case, Role};
+use estafette_measure::spec::{Joins, Ownership};
+use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Payload, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+use futures_util::{SinkExt, StreamExt};
+use tokio::net::TcpStream;
+use tokio::runtime::Runtime;
+use tungstenite::Message;
+use tungstenite::protocol::WebSocketConfig;
+
+use super::driven::{runtime, stream, wait};
+use super::frames::together;
+use super::tcp::connected;
+use super::ws_basic::failed;
+
+/// `network/tokio-tungstenite`.
+pub(super) struct TokioTungstenite;
+
+impl Mechanism for TokioTungstenite {
+    fn spec(&self) -> Spec {
+        Spec::new("network/tokio-tungstenite")
+            .version(env!("LOCKED_TOKIO_TUNGSTENITE"))
+            .stands_on("a WebSocket over TCP on 127.0.0.1, TCP_NODELAY, by tokio: send, or feed in a stream, and next")
+            .ownership(Ownership::Owned)
+            .joins(Joins::Standard)
+    }
+}
+
+impl Carries<Raw> for TokioTungstenite {
+    type Tx = Sending;
+    type Rx = Receiving;
+
+    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+        let runtime = runtime()?;
+        let stream = stream(&runtime, connected(role, meet)?)?;
+        // Messages as long as the case has them.
+        let config = Some(WebSocketConfig::default().max_message_size(None).max_frame_size(None));
+        let socket = runtime.block_on(async {
+            if let Role::Consumer(_) = role {
+                return accept_async_with_config(stream, config).await;
+            }
+            Ok(client_async_with_config("ws://127.0.0.1/", stream, config).await?.0)
+        })?;
+        let connection = Rc::new(RefCell::new(Connection { runtime, socket }));
+        let tx = Sending { connection: OwnThread::new(Rc::clone(&connection)), together: together(case) };
+        let rx = Receiving { connection: OwnThread::new(connection) };
+        Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(rx) }]))
+    }
+}
+
+/// What both ends of a party share.
+struct Connection {
+    runtime: Runtime,
+    socket: WebSocketStream<TcpStream>,
+}
+
+/// The sending end.
+pub(super) struct Sending {
+    connection: OwnThread<Rc<RefCell<Connection>>>,
+    /// Whether messages wait for others.
+    together: bool,
+}
+
+impl Tx for Sending {
+    #[inline(always)]
+    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        let message = Message::binary(Vec::<u8>::make(next));
+        let Connection { runtime, socket } = &mut *self.connection.borrow_mut();
+        let put = if self.together { wait(runtime, socket.feed(message)) } else { wait(runtime, socket.send(message)) };
+        ready(put.map_err(failed))
+    }
+
+    fn flush(&mut self) -> impl Future<Output = io::Result<()>> + Send {
+        let Connection { runtime, socket } = &mut *self.connection.borrow_mut();
+        ready(wait(runtime, socket.flush()).map_err(failed))
+    }
+}
+
+/// The receiving end.
+pub(super) struct Receiving {
+    connection: OwnThread<Rc<RefCell<Connection>>>,
+}
+
+impl Rx for Receiving {
+    #[inline(always)]
+    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        let Connection { runtime, socket } = &mut *self.connection.borrow_mut();
+        ready(loop {
+            match wait(runtime, socket.next()) {
+                Some(Ok(Message::Binary(message))) => {
+                    seen.bytes(&message);
+                    break Ok(());
+                }
+                Some(Ok(_)) => {}
+                Some(Err(error)) => break Err(failed(error)),
+                None => break Err(ErrorKind::UnexpectedEof.into()),
+            }
+        })
+    }
+}

@@ -1,0 +1,110 @@
+//! A WebSocket over TCP on loopback by tungstenite, as its own examples have it: blocking, a message by a call.
+
+use std::cell::RefCell;
+use std::future::{Future, ready};
+use std::io::{self, ErrorKind};
+use std::net::TcpStream;
+use std::rc::Rc;
+use std::thread;
+
+use anyhow::{Result, anyhow};
+use estafette_contest_common::own_thread::OwnThread;
+use estafette_measure::case::{Case, Pattern, Role};
+use estafette_measure::spec::{Joins, Ownership};
+use estafette_measure::{Carries, Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+use tungstenite::{Error, Message, WebSocket};
+
+use super::tcp::{connected, pair};
+
+/// `network/ws-basic`.
+pub(super) struct WsBasic;
+
+impl Mechanism for WsBasic {
+    fn spec(&self) -> Spec {
+        Spec::new("network/ws-basic")
+            .version(env!("LOCKED_TUNGSTENITE"))
+            .stands_on("a WebSocket over TCP on 127.0.0.1, TCP_NODELAY, by tungstenite: send and read")
+            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::OneThread])
+            .ownership(Ownership::Owned)
+            .joins(Joins::Suite)
+    }
+}
+
+impl Carries<Raw> for WsBasic {
+    type Tx = Sending;
+    type Rx = Receiving;
+
+    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+        let [to, from] = match role {
+            Role::All => handshakes()?.map(|socket| Rc::new(RefCell::new(socket))),
+            _ => {
+                let socket = Rc::new(RefCell::new(handshake(role, connected(role, meet)?)?));
+                [Rc::clone(&socket), socket]
+            }
+        };
+        let tx = Sending { socket: OwnThread::new(to), len: case.payload.len() };
+        Ok(Ends::both(role, tx, Receiving { socket: OwnThread::new(from) }))
+    }
+}
+
+/// Makes a WebSocket of a connection, of which the consumer is the server.
+pub(super) fn handshake(role: Role, stream: TcpStream) -> Result<WebSocket<TcpStream>> {
+    if let Role::Consumer(_) = role {
+        return Ok(tungstenite::accept(stream)?);
+    }
+    Ok(tungstenite::client("ws://127.0.0.1/", stream)?.0)
+}
+
+/// Both ends of a WebSocket, the client's first.
+pub(super) fn handshakes() -> Result<[WebSocket<TcpStream>; 2]> {
+    let [to, from] = pair()?;
+    let server = thread::spawn(|| handshake(Role::Consumer(0), from));
+    let client = handshake(Role::Producer(0), to)?;
+    Ok([client, server.join().map_err(|_| anyhow!("the server's handshake panicked"))??])
+}
+
+type Shared = OwnThread<Rc<RefCell<WebSocket<TcpStream>>>>;
+
+pub(super) fn failed(error: Error) -> io::Error {
+    match error {
+        Error::Io(error) => error,
+        // The peer has gone, with a farewell or without.
+        Error::ConnectionClosed | Error::AlreadyClosed | Error::Protocol(_) => ErrorKind::UnexpectedEof.into(),
+        other => io::Error::other(other),
+    }
+}
+
+/// The sending end.
+pub(super) struct Sending {
+    socket: Shared,
+    len: usize,
+}
+
+impl Tx for Sending {
+    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        // The library takes a message over, and masks it where it lies.
+        let mut message = vec![0; self.len];
+        next.fill(&mut message);
+        ready(self.socket.borrow_mut().send(Message::binary(message)).map_err(failed))
+    }
+}
+
+/// The receiving end.
+pub(super) struct Receiving {
+    socket: Shared,
+}
+
+impl Rx for Receiving {
+    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(loop {
+            match self.socket.borrow_mut().read() {
+                Ok(Message::Binary(message)) => {
+                    seen.bytes(&message);
+                    break Ok(());
+                }
+                Ok(_) => {}
+                Err(error) => break Err(failed(error)),
+            }
+        })
+    }
+}

@@ -1,0 +1,71 @@
+//! Named pipes in the instance's directory, blocking, with the kernel's own capacity.
+
+use std::fs::OpenOptions;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use estafette_contest_common::byte_stream::{PipeEnd, Reading, Writing};
+use estafette_measure::case::{Case, Pattern, Role};
+use estafette_measure::spec::Joins;
+use estafette_measure::{Carries, Ends, Mechanism, Raw, Rendezvous, Spec};
+use rustix::fs::{CWD, Mode, mkfifoat};
+
+use super::pipe;
+
+pub(super) struct Fifo;
+
+impl Mechanism for Fifo {
+    fn spec(&self) -> Spec {
+        Spec::new("process/fifo")
+            .stands_on("mkfifo(3), write and read")
+            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::FanIn])
+            .max_producers(None)
+            .joins(Joins::Standard)
+    }
+
+    fn supports(&self, case: &Case) -> Result<(), String> {
+        pipe::keeps_whole(case)
+    }
+
+    /// The kernel's object is that of a pipe.
+    fn room(&self, case: &Case) -> Option<u64> {
+        pipe::room(case)
+    }
+}
+
+impl Carries<Raw> for Fifo {
+    type Tx = Writing<PipeEnd>;
+    type Rx = Reading<PipeEnd>;
+
+    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
+        let len = case.payload.len();
+        let answers = case.pattern.both_ways();
+        let (there, back) = (meet.dir().join("there"), meet.dir().join("back"));
+        // Each open waits for the other side's, so both sides open them in the same order.
+        let write = |path: &Path| -> Result<_> { Ok(Writing::new(open(OpenOptions::new().write(true), path)?, len)) };
+        let read = |path: &Path| -> Result<_> { Ok(Reading::new(open(OpenOptions::new().read(true), path)?, len)) };
+        if let Role::Consumer(index) = role {
+            make(&there)?;
+            if answers {
+                make(&back)?;
+            }
+            meet.offer("fifo", "made")?;
+            let rx = read(&there)?;
+            return if answers { Ok(Ends::both(role, write(&back)?, rx)) } else { Ok(Ends::consumer(index, rx)) };
+        }
+        meet.want("fifo")?;
+        let tx = write(&there)?;
+        match role {
+            Role::Producer(index) if !answers => Ok(Ends::producer(index, tx)),
+            _ => Ok(Ends::both(role, tx, read(&back)?)),
+        }
+    }
+}
+
+fn make(path: &Path) -> Result<()> {
+    mkfifoat(CWD, path, Mode::RUSR | Mode::WUSR).with_context(|| format!("making the named pipe {}", path.display()))
+}
+
+fn open(options: &OpenOptions, path: &Path) -> Result<PipeEnd> {
+    options.open(path).map(PipeEnd::new).with_context(|| format!("opening the named pipe {}", path.display()))
+}

@@ -1,0 +1,314 @@
+//! iceoryx2, publish and subscribe: the sender borrows a slot of shared memory, writes the message there and hands its place
+//! on; the receiver reads it where it lies. A receiver that waits looks again and again, or listens to the library's events.
+//!
+//! A sender that finds no room waits as the library does: it yields the processor, ten thousand times, and sleeps then.
+
+use std::future::{Future, ready};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hint;
+use std::io;
+use std::mem::MaybeUninit;
+
+use ::iceoryx2::config::Config;
+use ::iceoryx2::port::listener::Listener;
+use ::iceoryx2::port::notifier::Notifier;
+use ::iceoryx2::port::publisher::Publisher;
+use ::iceoryx2::port::subscriber::Subscriber;
+use ::iceoryx2::port::update_connections::UpdateConnections;
+use ::iceoryx2::prelude::*;
+use ::iceoryx2::service::port_factory::{event, publish_subscribe};
+use anyhow::{Context, Result, anyhow, ensure};
+use estafette_contest_common::own_thread::OwnThread;
+use estafette_measure::case::{Case, Pattern, Role};
+use estafette_measure::spec::{Joins, Ordering, Ownership, Wait};
+use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+
+use super::share;
+
+type Service = ipc::Service;
+
+/// How long the longest name is that the library gives a socket in the instance's directory: the prefix, a number of 128 bits,
+/// the suffix.
+const SOCKET_NAME: usize = 10 + 39 + EVENT_SUFFIX.len();
+/// What the names of sockets end with: less than by default, as a path has to be short.
+const EVENT_SUFFIX: &[u8] = b".e";
+/// `sun_path`, with the zero at its end.
+const SUN_PATH: usize = 108;
+
+/// `process/iceoryx2` or `process/iceoryx2-event`.
+pub(super) struct Iceoryx2 {
+    name: &'static str,
+    stands_on: &'static str,
+    wait: Wait,
+}
+
+pub(super) const POLLING: Iceoryx2 = Iceoryx2 {
+    name: "process/iceoryx2",
+    stands_on: "iceoryx2 publish-subscribe: loan_slice_uninit and send, receive over and over; a sender without room polls \
+                too",
+    wait: Wait::Spin,
+};
+
+pub(super) const EVENT: Iceoryx2 = Iceoryx2 {
+    name: "process/iceoryx2-event",
+    stands_on: "iceoryx2 publish-subscribe, and an event a message: send and notify, receive or blocking_wait; a sender without \
+                room polls",
+    wait: Wait::Block,
+};
+
+impl Mechanism for Iceoryx2 {
+    fn spec(&self) -> Spec {
+        Spec::new(self.name)
+            .version(env!("LOCKED_ICEORYX2"))
+            .stands_on(self.stands_on)
+            .waits(&[self.wait])
+            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn, Pattern::PubSub])
+            .ownership(Ownership::Loaned)
+            .ordering(Ordering::PerProducer)
+            .max_producers(None)
+            .joins(Joins::Suite)
+    }
+
+    fn room(&self, case: &Case) -> Option<u64> {
+        Some((share(case) * case.senders()) as u64)
+    }
+}
+
+impl Carries<Raw> for Iceoryx2 {
+    type Tx = Sending;
+    type Rx = Receiving;
+
+    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+        let answered = case.pattern.both_ways();
+        let consumes = matches!(role, Role::Consumer(_));
+        let world = World::of(meet)?;
+        let ours = |name| Way { world: &world, case, name, waits: self.wait == Wait::Block };
+        let (there, back) = (ours("there"), ours("back"));
+        let (tx, rx) = match (consumes, answered) {
+            (true, false) => (None, Some(there.receiving()?)),
+            (false, false) => (Some(there.sending()?), None),
+            (true, true) => (Some(back.sending()?), Some(there.receiving()?)),
+            (false, true) => (Some(there.sending()?), Some(back.receiving()?)),
+        };
+        // Sent before its receiver is there, a message reaches nobody; and a receiver that has not connected before the sender
+        // goes finds nothing.
+        let (senders, receivers) = match answered {
+            true => (1, 1),
+            false => (case.senders(), case.consumers()),
+        };
+        let party = |index| if consumes { Role::Producer(index) } else { Role::Consumer(index) };
+        if rx.is_some() {
+            meet.offer(&format!("receiver:{role}"), "there")?;
+        }
+        if let Some(tx) = &tx {
+            (0..receivers).try_for_each(|index| meet.want(&format!("receiver:{}", party(index))).map(drop))?;
+            tx.ports.publisher.update_connections().context("connecting to the receiver")?;
+            meet.offer(&format!("sender:{role}"), "connected")?;
+        }
+        if let Some(rx) = &rx {
+            (0..senders).try_for_each(|index| meet.want(&format!("sender:{}", party(index))).map(drop))?;
+            rx.0.subscriber.has_samples().map_err(fault).context("connecting to the sender")?;
+        }
+        Ok(Ends(vec![Party { role, tx, rx }]))
+    }
+}
+
+/// The library's files and shared memory, of this instance alone.
+struct World {
+    config: Config,
+}
+
+impl World {
+    fn of(meet: &Rendezvous) -> Result<World> {
+        let dir = meet.dir();
+        ensure!(
+            dir.as_os_str().len() + 1 + SOCKET_NAME < SUN_PATH,
+            "{} is too long a path for iceoryx2's sockets: set TMPDIR to a shorter one",
+            dir.display()
+        );
+        let prefix = prefix(dir);
+        meet.shared_memory(&format!("{prefix}*"))?;
+        // What it has to say goes with its errors.
+        set_log_level(LogLevel::Fatal);
+        let mut config = Config::default();
+        let root = dir.to_str().context("the instance's directory has a name that is not text")?;
+        config.global.set_root_path(&Path::new(root.as_bytes()).map_err(fault)?);
+        config.global.prefix = FileName::new(prefix.as_bytes()).map_err(fault)?;
+        config.global.service.event_connection_suffix = FileName::new(EVENT_SUFFIX).map_err(fault)?;
+        // There are no others here, and a party that is killed ends the instance.
+        config.global.service.cleanup_dead_nodes_on_open = false;
+        config.global.node.cleanup_dead_nodes_on_creation = false;
+        config.global.node.cleanup_dead_nodes_on_destruction = false;
+        Ok(World { config })
+    }
+
+    /// A node. Each end has one of its own, so that nothing is shared between two ends.
+    fn node(&self) -> Result<Node<Service>> {
+        let builder = NodeBuilder::new().config(&self.config).signal_handling_mode(SignalHandlingMode::Disabled);
+        builder.create().map_err(fault).context("making a node")
+    }
+}
+
+/// What the names of an instance's shared memory begin with: short, as sockets' names begin so too.
+fn prefix(dir: &std::path::Path) -> String {
+    let mut hasher = DefaultHasher::new();
+    dir.hash(&mut hasher);
+    format!("i{:08x}-", hasher.finish() as u32)
+}
+
+#[cold]
+fn fault(error: impl std::fmt::Debug) -> anyhow::Error {
+    anyhow!("{error:?}")
+}
+
+/// One direction.
+struct Way<'a> {
+    world: &'a World,
+    case: &'a Case,
+    name: &'static str,
+    /// Whether its receiver waits for events.
+    waits: bool,
+}
+
+impl Way<'_> {
+    fn sending(&self) -> Result<Sending> {
+        let node = self.world.node()?;
+        let publisher = self
+            .messages(&node)?
+            .publisher_builder()
+            .initial_max_slice_len(self.case.payload.len())
+            .max_loaned_samples(1)
+            .backpressure_strategy(BackpressureStrategy::RetryUntilDelivered)
+            .create()
+            .map_err(fault)
+            .context("making a publisher")?;
+        let notifier = match self.waits {
+            true => Some(self.events(&node)?.notifier_builder().create().map_err(fault).context("making a notifier")?),
+            false => None,
+        };
+        Ok(Sending { ports: OwnThread::new(Sender { publisher, notifier }), len: self.case.payload.len() })
+    }
+
+    fn receiving(&self) -> Result<Receiving> {
+        let node = self.world.node()?;
+        // What it is told of messages it must not miss: first the listener.
+        let listener = match self.waits {
+            true => Some(self.events(&node)?.listener_builder().create().map_err(fault).context("making a listener")?),
+            false => None,
+        };
+        let builder = self.messages(&node)?;
+        let subscriber = builder.subscriber_builder().create().map_err(fault).context("making a subscriber")?;
+        Ok(Receiving(OwnThread::new(Receiver { subscriber, listener })))
+    }
+
+    fn messages(&self, node: &Node<Service>) -> Result<publish_subscribe::PortFactory<Service, [u8], ()>> {
+        let name = ServiceName::new(self.name).map_err(fault)?;
+        let case = self.case;
+        node.service_builder(&name)
+            .publish_subscribe::<[u8]>()
+            .enable_safe_overflow(false)
+            .history_size(0)
+            .subscriber_max_buffer_size(share(case))
+            .subscriber_max_borrowed_samples(1)
+            .max_publishers(case.senders())
+            .max_subscribers(case.consumers())
+            .max_nodes(case.senders() + case.consumers())
+            .open_or_create()
+            .map_err(fault)
+            .with_context(|| format!("making or opening the service `{}`", self.name))
+    }
+
+    fn events(&self, node: &Node<Service>) -> Result<event::PortFactory<Service>> {
+        let name = ServiceName::new(&format!("{}-event", self.name)).map_err(fault)?;
+        let case = self.case;
+        node.service_builder(&name)
+            .event()
+            .max_notifiers(case.senders())
+            .max_listeners(case.consumers())
+            .max_nodes(case.senders() + case.consumers())
+            .open_or_create()
+            .map_err(fault)
+            .with_context(|| format!("making or opening the event of the service `{}`", self.name))
+    }
+}
+
+struct Sender {
+    publisher: Publisher<Service, [u8], ()>,
+    notifier: Option<Notifier<Service>>,
+}
+
+/// The sending end.
+pub(super) struct Sending {
+    ports: OwnThread<Sender>,
+    len: usize,
+}
+
+impl Sending {
+    #[inline(always)]
+    fn send(&mut self, next: &mut Generator) -> io::Result<()> {
+        let Sender { publisher, notifier } = &*self.ports;
+        let mut slot = publisher.loan_slice_uninit(self.len).map_err(other)?;
+        fill(slot.payload_mut(), next);
+        #[allow(unsafe_code)]
+        // SAFETY: every byte has just been written.
+        let slot = unsafe { slot.assume_init() };
+        slot.send().map_err(other)?;
+        if let Some(notifier) = notifier {
+            notifier.notify().map_err(other)?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes the next message to a slot.
+#[inline(always)]
+#[allow(unsafe_code)]
+fn fill(slot: &mut [MaybeUninit<u8>], next: &mut Generator) {
+    // SAFETY: a slot lies in shared memory, which the kernel gives with zeros in it: no byte has never been written.
+    next.fill(unsafe { slot.assume_init_mut() });
+}
+
+#[cold]
+fn other(error: impl std::fmt::Debug) -> io::Error {
+    io::Error::other(format!("{error:?}"))
+}
+
+impl Tx for Sending {
+    #[inline(always)]
+    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.send(next))
+    }
+}
+
+struct Receiver {
+    subscriber: Subscriber<Service, [u8], ()>,
+    listener: Option<Listener<Service>>,
+}
+
+/// The receiving end.
+pub(super) struct Receiving(OwnThread<Receiver>);
+
+impl Receiving {
+    #[inline(always)]
+    fn receive(&mut self, seen: &mut Verifier) -> io::Result<()> {
+        let Receiver { subscriber, listener } = &*self.0;
+        loop {
+            if let Some(sample) = subscriber.receive().map_err(other)? {
+                seen.bytes(sample.payload());
+                return Ok(());
+            }
+            match listener {
+                // Told before, it returns at once.
+                Some(listener) => listener.blocking_wait(|_| {}).map(drop).map_err(other)?,
+                None => hint::spin_loop(),
+            }
+        }
+    }
+}
+
+impl Rx for Receiving {
+    #[inline(always)]
+    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.receive(seen))
+    }
+}

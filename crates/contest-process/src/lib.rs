@@ -1,0 +1,207 @@
+//! The mechanisms between processes of one machine.
+//!
+//! A file holds everything that is particular to its mechanism: how it is opened, its two ends, and what it says of
+//! itself. Adding one is a file and a line in the registry below, [`enrol`].
+#![deny(unsafe_code)]
+
+#[cfg(any(feature = "iceoryx2", feature = "zenoh"))]
+use estafette_contest_common::room::slots;
+use estafette_contest_common::typed::{ByHand, Postcard};
+use estafette_measure::Registry;
+#[cfg(any(feature = "iceoryx2", feature = "zenoh"))]
+use estafette_measure::case::Case;
+#[cfg(any(feature = "iceoryx2", feature = "zenoh"))]
+use estafette_measure::case::Pattern;
+use estafette_measure::entry::{bytes, messages};
+use estafette_measure::spec::Joins;
+
+mod c_peer;
+#[cfg(feature = "capnp")]
+mod capnp_rpc;
+#[cfg(feature = "dbus")]
+mod dbus;
+mod descriptor;
+mod estafette;
+mod eventfd;
+mod fifo;
+#[cfg(feature = "grpc")]
+mod grpc;
+#[cfg(feature = "iceoryx2")]
+mod iceoryx2;
+mod interprocess;
+mod io_uring;
+mod io_uring_msg;
+mod ipc_channel;
+mod limit_ring;
+#[cfg(feature = "mqtt")]
+mod mqtt;
+#[cfg(any(feature = "mqtt", feature = "nats", feature = "redis"))]
+mod names;
+#[cfg(feature = "nanomsg")]
+mod nanomsg;
+#[cfg(feature = "nats")]
+mod nats;
+#[cfg(feature = "nng")]
+mod nng;
+#[cfg(feature = "nng")]
+mod nng_pub;
+mod passing;
+mod pipe;
+mod posix_mq;
+mod process_vm_readv;
+#[cfg(feature = "redis")]
+mod redis;
+mod shm_mutex;
+mod shm_ring;
+mod signal;
+#[cfg(any(feature = "capnp", feature = "dbus", feature = "grpc"))]
+mod slot;
+mod sysv_mq;
+mod unix_packet;
+mod unix_packet_typed;
+mod unix_stream;
+mod unix_stream_epoll;
+mod vmsplice;
+mod vsock;
+#[cfg(feature = "zenoh")]
+mod zenoh;
+#[cfg(feature = "zeromq")]
+mod zeromq;
+#[cfg(feature = "zeromq")]
+mod zeromq_pub;
+
+pub use self::pipe::Pipe;
+pub use self::unix_stream::UnixStream;
+
+/// How many each of several producers has room for, where each has memory of its own: they share what the case asks for.
+#[cfg(any(feature = "iceoryx2", feature = "zenoh"))]
+fn share(case: &Case) -> usize {
+    let producers = if case.pattern == Pattern::FanIn { case.producers } else { 1 };
+    (slots(case) / producers).max(1)
+}
+
+/// Adds this scope's mechanisms. `sockets` adds those of the network that run between two processes, too; they stand beside
+/// the sockets here.
+pub fn enrol(registry: Registry, sockets: impl FnOnce(Registry) -> Registry) -> Registry {
+    let registry = registry
+        .enrol(bytes(pipe::Pipe))
+        .enrol(bytes(unix_stream::UnixStream))
+        .enrol(bytes(unix_stream_epoll::UnixStreamEpoll))
+        .enrol(bytes(fifo::Fifo))
+        .enrol(bytes(unix_packet::DATAGRAM))
+        .enrol(bytes(unix_packet::SEQPACKET));
+    let registry = sockets(registry)
+        .enrol(bytes(posix_mq::PosixMq))
+        .enrol(bytes(process_vm_readv::ProcessVmReadv))
+        .enrol(bytes(shm_mutex::ShmMutex))
+        .enrol(bytes(interprocess::Interprocess));
+    let registry = ipc_channel::enrol(registry)
+        .enrol(bytes(limit_ring::LimitRing))
+        .enrol(bytes(limit_ring::Copied))
+        .enrol(bytes(estafette::Loaned))
+        .enrol(bytes(estafette::Copied))
+        .enrol(bytes(eventfd::Eventfd))
+        .enrol(bytes(signal::Signal))
+        .enrol(bytes(shm_ring::MEMFD))
+        .enrol(bytes(shm_ring::MEMFD_EVENTFD))
+        .enrol(bytes(shm_ring::SHM_OPEN))
+        .enrol(bytes(shm_ring::SHM_OPEN_EVENTFD))
+        .enrol(bytes(shm_ring::MMAP_FILE))
+        .enrol(bytes(shm_ring::MMAP_FILE_EVENTFD))
+        .enrol(bytes(sysv_mq::SysvMq))
+        .enrol(bytes(vmsplice::Vmsplice))
+        .enrol(bytes(descriptor::Descriptor))
+        .enrol(bytes(io_uring::IoUringSocket))
+        .enrol(bytes(io_uring_msg::MsgRing))
+        .enrol(bytes(vsock::Vsock))
+        .enrol(c_peer::pipe())
+        .enrol(c_peer::unix_stream())
+        .enrol(c_peer::posix_mq())
+        .enrol(c_peer::shm_mutex())
+        .enrol(c_peer::eventfd());
+    let registry = servers(libraries(registry));
+    ipc_channel::enrol_typed(registry)
+        .enrol(messages(unix_packet_typed::TypedPacket::<Postcard>::new(Joins::Standard)))
+        .enrol(messages(unix_packet_typed::TypedPacket::<ByHand>::new(Joins::Suite)))
+}
+
+/// Adds the network's mechanisms of the libraries that this crate has.
+pub fn enrol_network_rows(registry: Registry) -> Registry {
+    #[cfg(feature = "zeromq")]
+    let registry = registry.enrol(bytes(zeromq::NETWORK));
+    #[cfg(feature = "nng")]
+    let registry = registry.enrol(bytes(nng::NETWORK));
+    #[cfg(feature = "zenoh")]
+    let registry = registry.enrol(bytes(zenoh::NETWORK));
+    registry
+}
+
+/// Adds the libraries that this build has.
+fn libraries(registry: Registry) -> Registry {
+    #[cfg(feature = "iceoryx2")]
+    let registry = registry.enrol(bytes(iceoryx2::POLLING)).enrol(bytes(iceoryx2::EVENT));
+    #[cfg(feature = "zeromq")]
+    let registry = registry
+        .enrol(bytes(zeromq::IPC))
+        .enrol(bytes(zeromq::TCP))
+        .enrol(bytes(zeromq::REQ_REP))
+        .enrol(bytes(zeromq_pub::ZeromqPub));
+    #[cfg(feature = "nng")]
+    let registry = registry.enrol(bytes(nng::IPC)).enrol(bytes(nng_pub::NngPub));
+    #[cfg(feature = "nanomsg")]
+    let registry = registry.enrol(bytes(nanomsg::Nanomsg));
+    #[cfg(feature = "zenoh")]
+    let registry = registry.enrol(bytes(zenoh::UNIX)).enrol(bytes(zenoh::SHM));
+    registry
+}
+
+/// Adds what is asked over a protocol, of the other end or of a server between the two, where this build has it.
+fn servers(registry: Registry) -> Registry {
+    #[cfg(feature = "capnp")]
+    let registry = registry.enrol(bytes(capnp_rpc::CapnpRpc));
+    #[cfg(feature = "dbus")]
+    let registry = registry.enrol(bytes(dbus::PEER)).enrol(bytes(dbus::DAEMON));
+    #[cfg(feature = "grpc")]
+    let registry = registry.enrol(bytes(grpc::Grpc));
+    #[cfg(feature = "mqtt")]
+    let registry = registry.enrol(bytes(mqtt::AT_MOST_ONCE)).enrol(bytes(mqtt::AT_LEAST_ONCE));
+    #[cfg(feature = "nats")]
+    let registry = registry.enrol(bytes(nats::Nats));
+    #[cfg(feature = "redis")]
+    let registry = registry.enrol(bytes(redis::LIST)).enrol(bytes(redis::CHANNEL));
+    registry
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::identity;
+
+    use estafette_measure::Registry;
+    use estafette_measure::case::{Case, Cell, Load, Pattern, Payload, Place};
+    use estafette_measure::spec::{Runtime, Scope, Wait};
+
+    #[test]
+    fn what_takes_bytes_is_filled_with_them() {
+        let cell = |pattern| Cell {
+            scope: Scope::Process,
+            pattern,
+            payload: Payload::Bytes(4096),
+            producers: 1,
+            capacity: 1024,
+            runtime: Runtime::Thread,
+            wait: Wait::Block,
+            place: Place::Free,
+            load: Load::Saturated,
+        };
+        let registry = super::enrol(Registry::new(), identity);
+        let room = |name: &str| {
+            let case = Case { mechanism: name.to_owned(), cell: cell(Pattern::Stream) };
+            registry.get(name).unwrap().room(&case)
+        };
+        assert_eq!(room("process/pipe"), Some(16), "64 KiB, as pipe(7) says");
+        assert_eq!(room("process/shm-mutex"), Some(1024));
+        assert!(room("process/unix-stream").is_some_and(|room| room > 0));
+        assert_eq!(room("process/limit-ring"), None);
+        assert!(room("process/unix-dgram").is_some_and(|room| room > 0));
+    }
+}

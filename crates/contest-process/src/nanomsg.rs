@@ -1,0 +1,203 @@
+//! nanomsg 1, the system's own, over a UNIX socket: a pair of sockets, or those of a pipeline where several send.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::future::{Future, ready};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+
+use anyhow::{Context, Result};
+use estafette_contest_common::buffer::Buffer;
+use estafette_contest_common::room::slots;
+use estafette_measure::case::{Case, Pattern, Role};
+use estafette_measure::spec::{Joins, Ordering};
+use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+
+/// What of `nanomsg/nn.h`, `pair.h` and `pipeline.h` is used here. No crate that binds it is kept any more.
+#[allow(unsafe_code)]
+mod c {
+    use super::{c_char, c_int, c_void};
+
+    pub(super) const AF_SP: c_int = 1;
+    pub(super) const PAIR: c_int = 16;
+    pub(super) const PUSH: c_int = 80;
+    pub(super) const PULL: c_int = 81;
+    pub(super) const SOL_SOCKET: c_int = 0;
+    pub(super) const SNDBUF: c_int = 2;
+    pub(super) const RCVBUF: c_int = 3;
+    pub(super) const RCVMAXSIZE: c_int = 16;
+
+    #[link(name = "nanomsg")]
+    unsafe extern "C" {
+        pub(super) fn nn_errno() -> c_int;
+        pub(super) fn nn_strerror(code: c_int) -> *const c_char;
+        pub(super) fn nn_socket(domain: c_int, protocol: c_int) -> c_int;
+        pub(super) fn nn_setsockopt(
+            socket: c_int,
+            level: c_int,
+            option: c_int,
+            value: *const c_void,
+            len: usize,
+        ) -> c_int;
+        pub(super) fn nn_bind(socket: c_int, address: *const c_char) -> c_int;
+        pub(super) fn nn_connect(socket: c_int, address: *const c_char) -> c_int;
+        pub(super) fn nn_send(socket: c_int, bytes: *const c_void, len: usize, flags: c_int) -> c_int;
+        pub(super) fn nn_recv(socket: c_int, bytes: *mut c_void, len: usize, flags: c_int) -> c_int;
+    }
+}
+
+/// What a socket's buffers have by default.
+const LEAST_BUFFER: usize = 128 << 10;
+
+/// `process/nanomsg`.
+pub(super) struct Nanomsg;
+
+impl Mechanism for Nanomsg {
+    fn spec(&self) -> Spec {
+        Spec::new("process/nanomsg")
+            .version(env!("NANOMSG"))
+            .stands_on("nanomsg over a UNIX socket: NN_PAIR, or NN_PUSH and NN_PULL; nn_send and nn_recv")
+            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::FanIn])
+            .ordering(Ordering::PerProducer)
+            .max_producers(None)
+            .joins(Joins::Standard)
+    }
+}
+
+impl Carries<Raw> for Nanomsg {
+    type Tx = Sending;
+    type Rx = Receiving;
+
+    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+        let consumes = matches!(role, Role::Consumer(_));
+        let socket = Socket::open(match (case.pattern, consumes) {
+            (Pattern::FanIn, false) => c::PUSH,
+            (Pattern::FanIn, true) => c::PULL,
+            _ => c::PAIR,
+        })?;
+        // The library hands these to the kernel as buffers of its sockets, which counts in them more than a message's bytes: short
+        // messages have less room than is asked for. Each connection has its own, so several senders share; never less than
+        // the default.
+        let len = case.payload.len();
+        let half = (slots(case) / case.producers / 2 * len).max(LEAST_BUFFER) as c_int;
+        socket.set(c::SNDBUF, half)?;
+        socket.set(c::RCVBUF, half)?;
+        socket.set(c::RCVMAXSIZE, -1)?;
+        socket.join(consumes, meet)?;
+        let answered = case.pattern.both_ways();
+        let tx = (answered || !consumes).then(|| Sending { socket, buffer: Buffer::new(len) });
+        // One byte more than a message has, so that a longer one does not pass for a right one.
+        let rx = (answered || consumes).then(|| Receiving { socket, buffer: Buffer::new(len + 1) });
+        Ok(Ends(vec![Party { role, tx, rx }]))
+    }
+}
+
+/// What a function of the library says: a count, or that it failed.
+#[inline(always)]
+fn check(code: c_int) -> io::Result<usize> {
+    usize::try_from(code).map_err(|_| fault())
+}
+
+#[cold]
+#[allow(unsafe_code)]
+fn fault() -> io::Error {
+    // SAFETY: both take any code; the text ends with a zero and stays.
+    let (code, text) = unsafe {
+        let code = c::nn_errno();
+        (code, CStr::from_ptr(c::nn_strerror(code)))
+    };
+    match code {
+        libc::EINTR => io::ErrorKind::Interrupted.into(),
+        _ => io::Error::other(text.to_string_lossy()),
+    }
+}
+
+/// A socket. It is not closed, as what is under way would go with it; it ends with the process, which stays until all have
+/// been received. The library locks within: any thread may use it.
+#[derive(Clone, Copy)]
+struct Socket(c_int);
+
+impl Socket {
+    #[allow(unsafe_code)]
+    fn open(protocol: c_int) -> Result<Socket> {
+        // SAFETY: it takes any numbers.
+        let socket = check(unsafe { c::nn_socket(c::AF_SP, protocol) }).context("opening a socket")?;
+        Ok(Socket(socket as c_int))
+    }
+
+    #[allow(unsafe_code)]
+    fn set(&self, option: c_int, value: c_int) -> Result<()> {
+        let place = (&raw const value).cast();
+        // SAFETY: the value is as long as is said.
+        let set = unsafe { c::nn_setsockopt(self.0, c::SOL_SOCKET, option, place, size_of_val(&value)) };
+        check(set).with_context(|| format!("setting option {option} to {value}")).map(drop)
+    }
+
+    /// Joins it to the others' by a socket in the instance's directory.
+    #[allow(unsafe_code)]
+    fn join(&self, binds: bool, meet: &mut Rendezvous) -> Result<()> {
+        let path = meet.dir().join("socket");
+        let address = CString::new([b"ipc://", path.as_os_str().as_bytes()].concat())?;
+        if binds {
+            // SAFETY: the address ends with a zero.
+            check(unsafe { c::nn_bind(self.0, address.as_ptr()) }).context("listening")?;
+            meet.offer("socket", "listening")
+        } else {
+            meet.want("socket")?;
+            // SAFETY: as above.
+            check(unsafe { c::nn_connect(self.0, address.as_ptr()) }).context("connecting to the consumer").map(drop)
+        }
+    }
+
+    #[inline(always)]
+    #[allow(unsafe_code)]
+    fn send(&self, message: &[u8]) -> io::Result<()> {
+        loop {
+            // SAFETY: the message is as long as it says, and copied before this returns.
+            match check(unsafe { c::nn_send(self.0, message.as_ptr().cast(), message.len(), 0) }) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                sent => break sent.map(drop),
+            }
+        }
+    }
+
+    /// Receives a message, of which what fits is copied. Returns how long it was.
+    #[inline(always)]
+    #[allow(unsafe_code)]
+    fn receive(&self, message: &mut [u8]) -> io::Result<usize> {
+        loop {
+            // SAFETY: there is as much room as is said.
+            match check(unsafe { c::nn_recv(self.0, message.as_mut_ptr().cast(), message.len(), 0) }) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                received => break received,
+            }
+        }
+    }
+}
+
+/// The sending end.
+pub(super) struct Sending {
+    socket: Socket,
+    buffer: Buffer,
+}
+
+impl Tx for Sending {
+    #[inline(always)]
+    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        next.fill(&mut self.buffer);
+        ready(self.socket.send(&self.buffer))
+    }
+}
+
+/// The receiving end.
+pub(super) struct Receiving {
+    socket: Socket,
+    buffer: Buffer,
+}
+
+impl Rx for Receiving {
+    #[inline(always)]
+    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        let received = self.socket.receive(&mut self.buffer);
+        ready(received.map(|len| seen.bytes(&self.buffer[..len.min(self.buffer.len())])))
+    }
+}

@@ -1,0 +1,77 @@
+//! An anonymous pipe, blocking, with the kernel's own capacity.
+
+use std::io::pipe;
+use std::os::fd::OwnedFd;
+
+use anyhow::Result;
+use estafette_contest_common::byte_stream::{PipeEnd, Reading, Writing};
+use estafette_contest_common::handed;
+use estafette_contest_common::room;
+use estafette_measure::case::{Case, Pattern, Role};
+use estafette_measure::{Carries, Ends, Mechanism, Raw, Rendezvous, Spec};
+
+/// POSIX: a write of up to this many bytes is not interleaved with those of others.
+const PIPE_BUF: usize = 4096;
+
+/// `process/pipe`.
+#[derive(Debug)]
+pub struct Pipe;
+
+impl Mechanism for Pipe {
+    fn spec(&self) -> Spec {
+        Spec::new("process/pipe")
+            .stands_on("pipe(2), write and read")
+            .patterns(&[
+                Pattern::PingPong,
+                Pattern::Stream,
+                Pattern::Duplex,
+                Pattern::FanIn,
+                Pattern::RequestReply,
+                Pattern::PubSub,
+            ])
+            .max_producers(None)
+    }
+
+    fn supports(&self, case: &Case) -> Result<(), String> {
+        keeps_whole(case)
+    }
+
+    fn room(&self, case: &Case) -> Option<u64> {
+        room(case)
+    }
+}
+
+/// How many of the case's messages a pipe takes while nobody reads.
+pub(super) fn room(case: &Case) -> Option<u64> {
+    let (_read, write) = pipe().ok()?;
+    room::written(write, case.payload.len())
+}
+
+/// Whether a pipe keeps the case's messages whole.
+pub(super) fn keeps_whole(case: &Case) -> Result<(), String> {
+    let several = matches!(case.pattern, Pattern::FanIn | Pattern::RequestReply) && case.producers > 1;
+    if several && case.payload.len() > PIPE_BUF {
+        return Err(format!("a pipe keeps the messages of several writers whole only up to {PIPE_BUF} bytes"));
+    }
+    Ok(())
+}
+
+impl Carries<Raw> for Pipe {
+    type Tx = Writing<PipeEnd>;
+    type Rx = Reading<PipeEnd>;
+
+    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
+        let len = case.payload.len();
+        let there =
+            || pipe().map(|(read, write)| (write.into(), Reading::new(PipeEnd::new(read), len))).map_err(Into::into);
+        let back =
+            || pipe().map(|(read, write)| (read.into(), Writing::new(PipeEnd::new(write), len))).map_err(Into::into);
+        if case.pattern == Pattern::PubSub {
+            let each = |theirs: Vec<OwnedFd>| Ok(Writing::to_each(theirs.into_iter().map(PipeEnd::new), len));
+            return handed::publish(case, role, meet, there, each);
+        }
+        let tx = |there: OwnedFd| Ok(Writing::new(PipeEnd::new(there), len));
+        let rx = |back: OwnedFd| Ok(Reading::new(PipeEnd::new(back), len));
+        handed::open(case, role, meet, there, back, tx, rx)
+    }
+}

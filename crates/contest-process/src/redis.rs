@@ -1,0 +1,211 @@
+//! Redis, through a `redis-server` of the instance's own on a UNIX socket, without persistence. Every command waits for
+//! its reply, as a program's do that does not pipeline.
+//!
+//! A list is a queue: `LPUSH` puts in, `BRPOP` waits and takes out. A channel of publish and subscribe keeps nothing: the
+//! server writes each message to whoever has subscribed. Both are without bound; credit caps what is under way.
+
+use std::future::{Future, ready};
+use std::io::{self, ErrorKind};
+use std::path::Path;
+
+use ::redis::{Client, Connection, ConnectionAddr, IntoConnectionInfo, Msg, RedisError, cmd};
+use anyhow::{Context, Result, ensure};
+use estafette_contest_common::buffer::Buffer;
+use estafette_contest_common::credit::{Refund, Spend};
+use estafette_contest_common::room::slots;
+use estafette_contest_common::server::{self, CONFIG, Server};
+use estafette_measure::case::{Case, Pattern, Role};
+use estafette_measure::spec::{Joins, Ownership};
+use estafette_measure::usage::Usage;
+use estafette_measure::{Carries, Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+
+use super::names::{self, Names};
+
+const SERVER: Server =
+    Server { program: "redis-server", package: "redis-server", arguments: &[CONFIG], asked: "--version" };
+
+/// No TCP, nothing on disk, and no subscriber is dropped for being slow.
+const CONFIGURATION: &str = "\
+port 0
+unixsocket socket
+unixsocketperm 700
+save \"\"
+appendonly no
+loglevel warning
+client-output-buffer-limit pubsub 0 0 0
+";
+
+/// The server's own limit of a value, `proto-max-bulk-len`.
+const MAX_MESSAGE: usize = 512 << 20;
+
+/// `process/redis-list` or `process/redis-pubsub`.
+pub(super) struct Redis {
+    name: &'static str,
+    stands_on: &'static str,
+    way: Way,
+}
+
+/// How a message goes through the server.
+#[derive(Clone, Copy)]
+enum Way {
+    List,
+    Channel,
+}
+
+pub(super) const LIST: Redis = Redis {
+    name: "redis-list",
+    stands_on: "redis-server on a UNIX socket, LPUSH and BRPOP, each command waits for its reply",
+    way: Way::List,
+};
+pub(super) const CHANNEL: Redis = Redis {
+    name: "redis-pubsub",
+    stands_on: "redis-server on a UNIX socket, PUBLISH and SUBSCRIBE, each command waits for its reply",
+    way: Way::Channel,
+};
+
+impl Mechanism for Redis {
+    fn spec(&self) -> Spec {
+        let both = [Pattern::PingPong, Pattern::Stream, Pattern::FanIn, Pattern::RequestReply];
+        let patterns = match self.way {
+            Way::List => both.to_vec(),
+            Way::Channel => [&both[..], &[Pattern::PubSub]].concat(),
+        };
+        Spec::new(&format!("process/{}", self.name))
+            .version(concat!("redis ", env!("LOCKED_REDIS")))
+            .stands_on(self.stands_on)
+            .patterns(&patterns)
+            .ownership(Ownership::Borrowed)
+            .max_message(MAX_MESSAGE)
+            .max_producers(None)
+            .joins(Joins::Standard)
+    }
+
+    fn room(&self, case: &Case) -> Option<u64> {
+        Some(slots(case) as u64)
+    }
+
+    fn roles(&self, case: &Case) -> Vec<Role> {
+        server::roles(case)
+    }
+
+    fn broker(&self, _: &Case, meet: &mut Rendezvous) -> Result<Usage> {
+        SERVER.serve(CONFIGURATION, meet, server::listens)
+    }
+
+    fn server(&self) -> Option<String> {
+        SERVER.version()
+    }
+
+    fn present(&self) -> Result<(), String> {
+        SERVER.present()
+    }
+}
+
+impl Carries<Raw> for Redis {
+    type Tx = Sending;
+    type Rx = Receiving;
+
+    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+        let path = server::socket(meet)?;
+        let tx = |names, credit| self.sending(&path, names, case.payload.len(), credit);
+        names::open(case, role, meet, tx, |name, credit| self.receiving(&path, name, credit))
+    }
+}
+
+impl Redis {
+    fn sending(&self, path: &Path, names: Names<String>, len: usize, credit: Option<Spend>) -> Result<Sending> {
+        let command = match self.way {
+            Way::List => "LPUSH",
+            Way::Channel => "PUBLISH",
+        };
+        Ok(Sending { connection: connect(path)?, command, names, buffer: Buffer::new(len), credit })
+    }
+
+    fn receiving(&self, path: &Path, name: &str, credit: Option<Refund>) -> Result<Receiving> {
+        let mut connection = connect(path)?;
+        if let Way::Channel = self.way {
+            // The reply comes when the server knows; messages follow on the same connection.
+            connection.send_packed_command(&cmd("SUBSCRIBE").arg(name).get_packed_command())?;
+            let reply = connection.recv_response().with_context(|| format!("subscribing to {name}"))?;
+            ensure!(Msg::from_owned_value(reply).is_none(), "a message came before {name} was subscribed to");
+        }
+        Ok(Receiving { connection, way: self.way, name: name.to_owned(), credit })
+    }
+}
+
+fn connect(path: &Path) -> Result<Connection> {
+    let address = ConnectionAddr::Unix(path.to_owned()).into_connection_info()?;
+    Client::open(address)?.get_connection().context("connecting to redis-server")
+}
+
+fn failed(error: RedisError) -> io::Error {
+    io::Error::other(error)
+}
+
+/// The sending end.
+pub(super) struct Sending {
+    connection: Connection,
+    command: &'static str,
+    names: Names<String>,
+    buffer: Buffer,
+    credit: Option<Spend>,
+}
+
+impl Sending {
+    #[inline(always)]
+    fn send(&mut self, next: &mut Generator) -> io::Result<()> {
+        if let Some(credit) = &mut self.credit {
+            credit.take()?;
+        }
+        let name = self.names.of(next);
+        next.fill(&mut self.buffer);
+        let command = cmd(self.command).arg(name).arg(&self.buffer[..]).take();
+        // How long the list is now, or how many have subscribed.
+        match command.query::<u64>(&mut self.connection).map_err(failed)? {
+            0 => Err(ErrorKind::BrokenPipe.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Tx for Sending {
+    #[inline(always)]
+    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.send(next))
+    }
+}
+
+/// The receiving end.
+pub(super) struct Receiving {
+    connection: Connection,
+    way: Way,
+    name: String,
+    credit: Option<Refund>,
+}
+
+impl Receiving {
+    #[inline(always)]
+    fn receive(&mut self, seen: &mut Verifier) -> io::Result<()> {
+        match self.way {
+            Way::List => {
+                // Waits for as long as it takes.
+                let command = cmd("BRPOP").arg(&self.name).arg(0).take();
+                let (_, message): (String, Vec<u8>) = command.query(&mut self.connection).map_err(failed)?;
+                seen.bytes(&message);
+            }
+            Way::Channel => {
+                let reply = self.connection.recv_response().map_err(failed)?;
+                let message = Msg::from_owned_value(reply).ok_or(ErrorKind::InvalidData)?;
+                seen.bytes(message.get_payload_bytes());
+            }
+        }
+        self.credit.as_mut().map_or(Ok(()), Refund::give)
+    }
+}
+
+impl Rx for Receiving {
+    #[inline(always)]
+    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.receive(seen))
+    }
+}

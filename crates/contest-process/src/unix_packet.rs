@@ -1,0 +1,154 @@
+//! A pair of UNIX sockets that keep messages whole, blocking, with the kernel's own buffers: datagrams, which on a UNIX
+//! socket are neither lost nor reordered, and sequenced packets.
+
+use std::future::{Future, ready};
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use anyhow::{Context, Result};
+use estafette_contest_common::buffer::Buffer;
+use estafette_contest_common::handed;
+use estafette_contest_common::room;
+use estafette_measure::case::{Case, Pattern, Role};
+use estafette_measure::spec::Joins;
+use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+use rustix::io::Errno;
+use rustix::net::sockopt::socket_send_buffer_size;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
+
+/// What the kernel keeps for itself of the bytes that a socket may have under way.
+const OVERHEAD: usize = 32;
+
+/// `process/unix-dgram` or `process/unix-seqpacket`.
+pub(super) struct UnixPacket {
+    name: &'static str,
+    kind: SocketType,
+    joins: Joins,
+}
+
+pub(super) const DATAGRAM: UnixPacket = UnixPacket { name: "dgram", kind: SocketType::DGRAM, joins: Joins::Standard };
+pub(super) const SEQPACKET: UnixPacket =
+    UnixPacket { name: "seqpacket", kind: SocketType::SEQPACKET, joins: Joins::Suite };
+
+impl Mechanism for UnixPacket {
+    fn spec(&self) -> Spec {
+        let kind = self.name.to_uppercase();
+        Spec::new(&format!("process/unix-{}", self.name))
+            .stands_on(&format!("socketpair(AF_UNIX, SOCK_{kind}), send and recv"))
+            .patterns(&[
+                Pattern::PingPong,
+                Pattern::Stream,
+                Pattern::Duplex,
+                Pattern::FanIn,
+                Pattern::RequestReply,
+                Pattern::PubSub,
+            ])
+            .max_producers(None)
+            .joins(self.joins)
+    }
+
+    fn supports(&self, case: &Case) -> Result<(), String> {
+        self.takes(case.payload.len())
+    }
+
+    fn room(&self, case: &Case) -> Option<u64> {
+        let (ours, _theirs) = self.pair().ok()?;
+        room::written(ours, case.payload.len())
+    }
+}
+
+impl UnixPacket {
+    pub(super) fn pair(&self) -> Result<(OwnedFd, OwnedFd)> {
+        socketpair(AddressFamily::UNIX, self.kind, SocketFlags::CLOEXEC, None).context("making a pair of sockets")
+    }
+
+    /// Whether the kernel takes packets of this length.
+    pub(super) fn takes(&self, len: usize) -> Result<(), String> {
+        let buffer = self.pair().and_then(|(ours, _)| Ok(socket_send_buffer_size(ours)?));
+        match buffer.map(|buffer| buffer.saturating_sub(OVERHEAD)) {
+            Ok(most) if len > most => Err(format!(
+                "its longest message here is {most} bytes, {len} were asked for: raise net.core.wmem_default"
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Carries<Raw> for UnixPacket {
+    type Tx = Sending;
+    type Rx = Receiving;
+
+    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+        let len = case.payload.len();
+        let each = |sockets| Sending { sockets, buffer: Buffer::new(len) };
+        let tx = |socket| each(vec![socket]);
+        // One byte more than a message has, so that a longer one does not pass for a right one.
+        let rx = |socket| Receiving { socket, buffer: Buffer::new(len + 1) };
+        let there = || self.pair().map(|(ours, theirs)| (theirs, rx(ours)));
+        match case.pattern {
+            Pattern::PubSub => return handed::publish(case, role, meet, there, |theirs| Ok(each(theirs))),
+            Pattern::RequestReply => {
+                let back = || self.pair().map(|(ours, theirs)| (theirs, tx(ours)));
+                return handed::open(case, role, meet, there, back, |there| Ok(tx(there)), |back| Ok(rx(back)));
+            }
+            _ => {}
+        }
+        let socket = handed::of_pair(role, meet, || self.pair())?;
+        let tx = tx(socket.try_clone()?);
+        Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(rx(socket)) }]))
+    }
+}
+
+/// The sending end.
+pub(super) struct Sending {
+    sockets: Vec<OwnedFd>,
+    buffer: Buffer,
+}
+
+impl Tx for Sending {
+    #[inline(always)]
+    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        next.fill(&mut self.buffer);
+        ready(self.sockets.iter().try_for_each(|socket| send_whole(socket.as_fd(), &self.buffer)))
+    }
+}
+
+/// Sends a packet; the kernel takes it whole or not at all.
+#[inline(always)]
+pub(super) fn send_whole(socket: BorrowedFd<'_>, packet: &[u8]) -> io::Result<()> {
+    match rustix::io::retry_on_intr(|| send(socket, packet, SendFlags::NOSIGNAL)) {
+        Ok(written) if written == packet.len() => Ok(()),
+        Ok(_) => Err(ErrorKind::WriteZero.into()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The receiving end.
+pub(super) struct Receiving {
+    socket: OwnedFd,
+    buffer: Buffer,
+}
+
+impl Rx for Receiving {
+    #[inline(always)]
+    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(receive(self.socket.as_fd(), &mut self.buffer).map(|length| seen.bytes(&self.buffer[..length])))
+    }
+}
+
+/// Receives a packet; returns its length.
+#[inline(always)]
+pub(super) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
+    let received = loop {
+        match recv(socket, &mut *buffer, RecvFlags::empty()) {
+            Err(Errno::INTR) => {}
+            received => break received,
+        }
+    };
+    match received {
+        // The other side has gone. No message is empty.
+        Ok((0, _)) => Err(ErrorKind::UnexpectedEof.into()),
+        Ok((length, _)) => Ok(length),
+        Err(error) => Err(error.into()),
+    }
+}

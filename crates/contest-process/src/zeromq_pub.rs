@@ -1,0 +1,67 @@
+//! ZeroMQ, one publisher and its subscribers, over a UNIX socket. The publisher waits for the slowest of them: by default it
+//! would drop what one of them has no room for.
+
+use anyhow::{Context as _, Result, ensure};
+use estafette_contest_common::buffer::Buffer;
+use estafette_measure::case::{Case, Pattern, Role};
+use estafette_measure::spec::Joins;
+use estafette_measure::{Carries, Ends, Mechanism, Raw, Rendezvous, Spec};
+use zmq::{Context, Message, Socket};
+
+use super::zeromq::{Receiving, Sending, Shared, join, limit, stays, version};
+
+/// `process/zeromq-pub`.
+pub(super) struct ZeromqPub;
+
+impl Mechanism for ZeromqPub {
+    fn spec(&self) -> Spec {
+        Spec::new("process/zeromq-pub")
+            .version(&version())
+            .stands_on("ZeroMQ over a UNIX socket: XPUB with ZMQ_XPUB_NODROP, and SUB; zmq_msg_send and zmq_msg_recv")
+            .patterns(&[Pattern::Stream, Pattern::PubSub])
+            .joins(Joins::Standard)
+    }
+}
+
+impl Carries<Raw> for ZeromqPub {
+    type Tx = Sending;
+    type Rx = Receiving;
+
+    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+        let publishes = matches!(role, Role::Producer(_));
+        let mut socket = Context::new().socket(if publishes { zmq::XPUB } else { zmq::SUB })?;
+        limit(&socket, case)?;
+        if let Role::Consumer(index) = role {
+            socket.set_subscribe(b"")?;
+            join(&socket, false, "ipc://", meet)?;
+            let socket = Shared::new(stays(socket));
+            return Ok(Ends::consumer(index, Receiving { socket, message: Message::new() }));
+        }
+        never_drop(&mut socket)?;
+        // Of every subscriber, also where another has subscribed to the same.
+        socket.set_xpub_verbose(true)?;
+        join(&socket, true, "ipc://", meet)?;
+        for _ in 0..case.consumers() {
+            socket.recv_msg(0).context("hearing of a subscriber")?;
+        }
+        let socket = Shared::new(stays(socket));
+        Ok(Ends::producer(0, Sending { socket, buffer: Buffer::new(case.payload.len()) }))
+    }
+}
+
+/// Has a publisher wait where a subscriber has no room. The crate has no name for this.
+#[allow(unsafe_code)]
+fn never_drop(socket: &mut Socket) -> Result<()> {
+    let on: i32 = 1;
+    // SAFETY: the socket is open, and the value as long as is said.
+    let set = unsafe {
+        zmq_sys::zmq_setsockopt(
+            socket.as_mut_ptr(),
+            zmq_sys::ZMQ_XPUB_NODROP as i32,
+            (&raw const on).cast(),
+            size_of_val(&on),
+        )
+    };
+    ensure!(set == 0, "this version of ZeroMQ has no ZMQ_XPUB_NODROP");
+    Ok(())
+}

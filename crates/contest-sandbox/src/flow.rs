@@ -1,0 +1,292 @@
+//! Pipelines of estafette-flow: a producer, a topic, a function that passes each message on, a
+//! topic, a consumer. Those of the reference, whose functions do all of it, are in [`super::flow_pipelines`].
+//!
+//! The broker is the supervisor, and starts a host for the function as `estafette flow run` does.
+//! The parties hold the pipeline's ends: messages go from the producer's process to the host and on
+//! to the consumer's, through rings in shared memory. In a ping-pong the asker holds both ends.
+
+use std::collections::BTreeMap;
+use std::env::current_exe;
+use std::fs;
+use std::future::{Future, ready};
+use std::io::{self, ErrorKind};
+use std::mem::ManuallyDrop;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use estafette_contest_common::ring_ends;
+use estafette_flow::config::{
+    Function, FunctionKind, Grants, Input, Isolation, Limits, Pipeline, Queue, Restart, Sink, SinkKind, Source,
+    SourceKind, Topic, Wait as FunctionWait,
+};
+use estafette_flow::external::{ExternalEnd, Receiver, Sender};
+use estafette_flow::status::PhaseStatus;
+use estafette_flow::{Options, Remote, Supervisor};
+use estafette_ipc::WaitMode;
+use estafette_measure::case::{Case, Pattern, Role};
+use estafette_measure::spec::{Joins, Ownership, Wait};
+use estafette_measure::usage::Usage;
+use estafette_measure::{
+    Carries, Ends, Generator, Mechanism, Party, PipelineEnd, Raw, Rendezvous, Rx, Spec, Tx, Verifier,
+};
+
+use super::flow_pipelines::{self, BATCHED, COMPONENT, Functions, REFERENCE};
+use super::{ALL, MAX_MESSAGE};
+
+/// How long the function may take until it receives messages.
+const START_TIMEOUT: Duration = Duration::from_secs(8);
+/// Between two looks whether it does.
+const NAP: Duration = Duration::from_millis(2);
+/// The most bytes that a consumer takes at once, as a function does.
+const BATCH_BYTES: usize = 128 << 10;
+
+/// A row: a guest that passes each message on, those of pipelines, and where they run.
+pub(super) struct Flow {
+    name: &'static str,
+    guest: &'static str,
+    functions: Functions,
+    isolation: Isolation,
+    stands_on: &'static str,
+    joins: Joins,
+}
+
+/// The rows.
+pub(super) const ROWS: [Flow; 4] = [
+    Flow {
+        name: "sandbox/flow",
+        guest: include_str!("../../guest/wat/forward.wat"),
+        functions: BATCHED,
+        isolation: Isolation::Process,
+        stands_on: "estafette-flow: a function of the batched ABI in a process, shared-memory rings in and out",
+        joins: Joins::Overview,
+    },
+    Flow {
+        name: "sandbox/flow-thread",
+        guest: include_str!("../../guest/wat/forward.wat"),
+        functions: BATCHED,
+        isolation: Isolation::Thread,
+        stands_on: "the same, the function in a thread of a process that others may share",
+        joins: Joins::Suite,
+    },
+    Flow {
+        name: "sandbox/flow-reference",
+        guest: include_str!("../../guest/wat/forward_reference.wat"),
+        functions: REFERENCE,
+        isolation: Isolation::Process,
+        stands_on: "the same in a process, the ABI of wasm-pipeline-throughput: a call for each message",
+        joins: Joins::Suite,
+    },
+    Flow {
+        name: "sandbox/flow-component",
+        guest: include_str!("../../guest/wat/forward_component.wat"),
+        functions: COMPONENT,
+        isolation: Isolation::Process,
+        stands_on: "the same in a process, a component: a call for many messages, a copy for each",
+        joins: Joins::Suite,
+    },
+];
+
+impl Mechanism for &'static Flow {
+    fn spec(&self) -> Spec {
+        Spec::new(self.name)
+            .version(concat!(env!("CARGO_PKG_VERSION"), ", wasmtime ", env!("LOCKED_WASMTIME")))
+            .stands_on(self.stands_on)
+            .waits(&[Wait::Spin, Wait::Adaptive, Wait::Block])
+            .patterns(&ALL)
+            .ownership(Ownership::Loaned)
+            .max_message(MAX_MESSAGE)
+            .joins(self.joins)
+    }
+
+    fn supports(&self, case: &Case) -> Result<(), String> {
+        // The function is one end more than the instrument knows of.
+        let ends = if case.pattern == Pattern::PingPong { 2 } else { 3 };
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        match case.wait {
+            Wait::Spin if ends > cores => {
+                Err(format!("{ends} ends that spin, the function's among them, take as many cores, {cores} are there"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn roles(&self, case: &Case) -> Vec<Role> {
+        if case.pattern.is_pipeline() { vec![Role::All] } else { super::roles(case) }
+    }
+
+    fn pipeline(&self, case: &Case, _: Role, messages: u64, meet: &mut Rendezvous) -> Result<Vec<PipelineEnd>> {
+        flow_pipelines::run(self.functions, self.isolation, case, messages, meet)
+    }
+
+    fn broker(&self, case: &Case, meet: &mut Rendezvous) -> Result<Usage> {
+        let module = meet.dir().join("function.wat");
+        fs::write(&module, self.guest).context("writing the function")?;
+        let options = Options { host_program: current_exe()?, drain_timeout: Duration::ZERO };
+        let mut supervisor = Supervisor::new(pipeline(case, module, self.isolation)?, options)?;
+        // Kept, with their leases, so that the function goes on until it is known what it has spent.
+        let ends = [supervisor.external_source("in")?, supervisor.external_sink("out")?];
+        offer(meet, "in", &ends[0])?;
+        offer(meet, "out", &ends[1])?;
+        let remote = supervisor.remote();
+        let pipeline = thread::spawn(move || supervisor.run());
+        let host = await_function(&remote)?;
+        meet.ready()?;
+        let before = Usage::of(host).context("reading from /proc what the host has spent")?;
+        meet.over()?;
+        let spent = Usage::of(host).map(|usage| usage.since(&before));
+        // The first asks to work off what is under way, the second to stop.
+        remote.end();
+        remote.end();
+        let summary = pipeline.join().map_err(|_| anyhow!("the supervisor panicked"))??;
+        drop(ends);
+        ensure!(summary.failures.is_empty(), "{}", summary.failures.join("; "));
+        spent.context("reading from /proc what the host has spent")
+    }
+}
+
+/// The pipeline of a case.
+fn pipeline(case: &Case, module: PathBuf, isolation: Isolation) -> Result<Pipeline> {
+    let len = case.payload.len();
+    let record = len.next_multiple_of(8) + Topic::HEADER;
+    // As many messages as the limit ring has slots.
+    let capacity = ring_ends::shape(case)?.bytes().max(4 * record);
+    let topic = Topic { capacity, max_message: len, ..Topic::default() };
+    let input = |topic: &str| Input { topic: topic.into(), queue: Queue::Unnamed };
+    let function = Function {
+        name: "forward".into(),
+        kind: FunctionKind::Processor,
+        module,
+        args: Vec::new(),
+        stream: None,
+        input: Some(input("there")),
+        output: vec!["back".into()],
+        replicas: 1,
+        isolation,
+        wait: match case.wait {
+            Wait::Spin => FunctionWait::Spin,
+            Wait::Adaptive => FunctionWait::Adaptive,
+            Wait::Block => FunctionWait::Block,
+        },
+        limits: Limits::default(),
+        restart: Restart { max: 0, ..Restart::default() },
+        allow: Grants::default(),
+    };
+    Ok(Pipeline {
+        name: "bench".into(),
+        files: Vec::new(),
+        functions: vec![function],
+        sources: vec![Source { name: "in".into(), kind: SourceKind::External, output: vec!["there".into()] }],
+        sinks: vec![Sink { name: "out".into(), input: input("back"), kind: SinkKind::External }],
+        topics: BTreeMap::from([("there".into(), topic.clone()), ("back".into(), topic)]),
+    })
+}
+
+/// Waits until the function receives messages. Returns its host's process number.
+fn await_function(remote: &Remote) -> Result<u32> {
+    let deadline = Instant::now() + START_TIMEOUT;
+    while Instant::now() < deadline {
+        let status = remote.status().context("the pipeline has ended as it started")?;
+        if let Some(failure) = status.failures.first() {
+            bail!("{failure}");
+        }
+        if let [function] = &status.functions[..]
+            && function.phase == PhaseStatus::Running
+            && let Some(host) = function.pid
+        {
+            return Ok(host);
+        }
+        thread::sleep(NAP);
+    }
+    bail!("the function did not start within {START_TIMEOUT:?}")
+}
+
+/// Offers an end: its descriptors under its name, and what they are.
+fn offer(meet: &mut Rendezvous, name: &str, end: &ExternalEnd) -> Result<()> {
+    meet.offer_descriptors(name, &end.descriptors())?;
+    meet.offer(&described(name), &end.description()?)
+}
+
+fn want(meet: &mut Rendezvous, name: &str) -> Result<ExternalEnd> {
+    // The lease, a ring and its bell.
+    let descriptors: [OwnedFd; 3] = meet.want_descriptors(name)?;
+    ExternalEnd::from_parts(&meet.want(&described(name))?, descriptors.into())
+}
+
+fn described(name: &str) -> String {
+    format!("{name}, described")
+}
+
+impl Carries<Raw> for &'static Flow {
+    type Tx = FlowTx;
+    type Rx = FlowRx;
+
+    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<FlowTx, FlowRx>> {
+        let wait = match case.wait {
+            Wait::Spin => WaitMode::Spin,
+            Wait::Adaptive => WaitMode::Adaptive,
+            Wait::Block => WaitMode::Block,
+        };
+        let (mut tx, mut rx) = (None, None);
+        if let Role::Producer(_) = role {
+            let sender = ManuallyDrop::new(want(meet, "in")?.sender(wait)?);
+            tx = Some(FlowTx { sender, len: case.payload.len() });
+        }
+        if case.pattern == Pattern::PingPong || matches!(role, Role::Consumer(_)) {
+            rx = Some(FlowRx(ManuallyDrop::new(want(meet, "out")?.receiver(wait)?)));
+        }
+        Ok(Ends(vec![Party { role, tx, rx }]))
+    }
+}
+
+/// Fills messages in the topic's ring. It does not close the source: the broker ends the pipeline.
+pub(super) struct FlowTx {
+    sender: ManuallyDrop<Sender>,
+    len: usize,
+}
+
+impl Tx for FlowTx {
+    #[inline(always)]
+    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        let sent = self.sender.send_with(self.len, |bytes| next.fill(bytes));
+        ready(sent.map_err(|error| io::Error::new(ErrorKind::BrokenPipe, error)))
+    }
+}
+
+/// Checks messages in the topic's ring. It does not close the sink.
+pub(super) struct FlowRx(ManuallyDrop<Receiver>);
+
+impl FlowRx {
+    /// Receives what is there, up to so many messages. Returns how many.
+    #[inline(always)]
+    fn receive(&mut self, seen: &mut Verifier, most: u64) -> io::Result<u64> {
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let claim = self.0.claim(BATCH_BYTES, most);
+        let claim = claim.map_err(|error| io::Error::new(ErrorKind::UnexpectedEof, error))?;
+        for message in claim.messages() {
+            seen.bytes(&message);
+        }
+        let count = claim.count() as u64;
+        claim.ack();
+        Ok(count)
+    }
+}
+
+impl Rx for FlowRx {
+    #[inline(always)]
+    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.receive(seen, 1).map(|_| ()))
+    }
+
+    #[inline(always)]
+    fn get_all_blocking(&mut self, seen: &mut Verifier, count: u64) -> io::Result<()> {
+        let mut left = count;
+        // The end mark is the last message of its only producer.
+        while left > 0 && !seen.ended() {
+            left -= self.receive(seen, left)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,193 @@
+//! The function of `sandbox/flow` between two pipes: what estafette-flow's rings and supervisor are
+//! compared with.
+//!
+//! The broker is its host. It reads as many messages as the pipe has, gives them to the guest in one call, and writes what the
+//! guest sends in one system call. In a pipeline the ends are hosts of guests, too, and nobody is between.
+
+use std::io::{self, ErrorKind, Read, Write, pipe};
+use std::os::fd::{AsFd, OwnedFd};
+
+use anyhow::{Result, ensure};
+use estafette_contest_common::byte_stream::{PipeEnd, Reading, Writing};
+use estafette_measure::case::{Case, Pattern, Role};
+use estafette_measure::spec::Joins;
+use estafette_measure::usage::Usage;
+use estafette_measure::{Carries, Ends, Mechanism, Party, PipelineEnd, Raw, Rendezvous, Spec};
+
+use super::flow_pipelines::BATCHED;
+use super::guest::{Guest, Nowhere, Outlet, Receiver};
+use super::{ALL, MAX_MESSAGE};
+
+/// What one read of a pipe returns at most.
+const PIPE: usize = 64 << 10;
+/// `sandbox/flow-pipes`.
+pub(super) struct FlowPipes;
+
+impl Mechanism for FlowPipes {
+    fn spec(&self) -> Spec {
+        Spec::new("sandbox/flow-pipes")
+            .version(concat!("wasmtime ", env!("LOCKED_WASMTIME")))
+            .stands_on("the functions of `sandbox/flow`, each in a process, pipes between")
+            .patterns(&ALL)
+            .max_message(MAX_MESSAGE)
+            .joins(Joins::Suite)
+    }
+
+    fn roles(&self, case: &Case) -> Vec<Role> {
+        if case.pattern.is_pipeline() { super::ends(case) } else { super::roles(case) }
+    }
+
+    fn pipeline(&self, case: &Case, role: Role, messages: u64, meet: &mut Rendezvous) -> Result<Vec<PipelineEnd>> {
+        match role {
+            Role::Consumer(index) => receive(case, index, meet),
+            _ => send(case, messages, meet),
+        }
+    }
+
+    fn pipeline_slowness(&self, case: &Case) -> u64 {
+        // Computing a checksum takes as long as it does elsewhere.
+        if case.pattern == Pattern::SendChecksum { 1 } else { 8 }
+    }
+
+    fn broker(&self, case: &Case, meet: &mut Rendezvous) -> Result<Usage> {
+        let (input, theirs) = pipe()?;
+        meet.offer_descriptors("in", &[theirs.as_fd()])?;
+        drop(theirs);
+        let (theirs, output) = pipe()?;
+        meet.offer_descriptors("out", &[theirs.as_fd()])?;
+        drop(theirs);
+        let output = Dealing { pipes: vec![PipeEnd::new(output)], next: 0 };
+        let guest = Guest::new(include_str!("../../guest/wat/forward.wat"), &[], output)?;
+        let mut function = guest.receiver(case.payload.len(), most(case.payload.len()))?;
+        meet.ready()?;
+        pass_on(&mut PipeEnd::new(input), case.payload.len(), &mut function)?;
+        Ok(Usage::default())
+    }
+}
+
+impl Carries<Raw> for FlowPipes {
+    type Tx = Writing<PipeEnd>;
+    type Rx = Reading<PipeEnd>;
+
+    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
+        let len = case.payload.len();
+        let mut want = |name: &str| -> Result<PipeEnd> {
+            let [end]: [OwnedFd; 1] = meet.want_descriptors(name)?;
+            Ok(PipeEnd::new(end))
+        };
+        let (mut tx, mut rx) = (None, None);
+        if let Role::Producer(_) = role {
+            tx = Some(Writing::new(want("in")?, len));
+        }
+        if case.pattern == Pattern::PingPong || matches!(role, Role::Consumer(_)) {
+            rx = Some(Reading::new(want("out")?, len));
+        }
+        Ok(Ends(vec![Party { role, tx, rx }]))
+    }
+}
+
+/// The sender of a pipeline: has a pipe to each receiver.
+fn send(case: &Case, messages: u64, meet: &mut Rendezvous) -> Result<Vec<PipelineEnd>> {
+    let mut pipes = Vec::new();
+    for index in 0..case.consumers() {
+        let [end]: [OwnedFd; 1] = meet.want_descriptors(&name(index))?;
+        pipes.push(PipeEnd::new(end));
+    }
+    let args = [messages.to_string(), case.payload.len().to_string()];
+    let mut sender = Guest::new(BATCHED.send, &args, Dealing { pipes, next: 0 })?;
+    meet.ready()?;
+    sender.call("_start")?;
+    Ok(vec![PipelineEnd::sender(messages + 1)])
+}
+
+/// A receiver of a pipeline.
+fn receive(case: &Case, index: usize, meet: &mut Rendezvous) -> Result<Vec<PipelineEnd>> {
+    let (input, theirs) = pipe()?;
+    meet.offer_descriptors(&name(index), &[theirs.as_fd()])?;
+    drop(theirs);
+    let len = case.payload.len();
+    let mut receiver = Guest::new(BATCHED.receiver(case.pattern), &[], Nowhere)?.receiver(len, most(len))?;
+    meet.ready()?;
+    match pass_on(&mut PipeEnd::new(input), len, &mut receiver) {
+        Err(error) if !receiver.is_damaged() => return Err(error),
+        _ => {}
+    }
+    let damaged = u64::from(receiver.is_damaged());
+    let end = PipelineEnd::receiver(index, receiver.count(), receiver.last().map(|last| last.time));
+    Ok(vec![end.damaged(damaged)])
+}
+
+/// What a receiver's pipe is called.
+fn name(index: usize) -> String {
+    format!("pipe:{index}")
+}
+
+/// Pipes to several, which have a batch each in turn. Of one pipe two receivers cannot read whole messages.
+struct Dealing<W> {
+    pipes: Vec<W>,
+    next: usize,
+}
+
+impl<W: Write + 'static> Outlet for Dealing<W> {
+    fn send(&mut self, messages: &[u8]) -> io::Result<()> {
+        let pipe = &mut self.pipes[self.next];
+        pipe.write_all(messages)?;
+        self.next = (self.next + 1) % self.pipes.len();
+        Ok(())
+    }
+}
+
+/// Gives a function the messages of a stream, until that ends.
+fn pass_on<O: Outlet>(input: &mut impl Read, len: usize, function: &mut Receiver<O>) -> Result<()> {
+    let mut bytes = vec![0; most(len) * len];
+    let mut filled = 0;
+    loop {
+        match input.read(&mut bytes[filled..]) {
+            Ok(0) => {
+                ensure!(filled == 0, "the stream ended within a message");
+                return Ok(());
+            }
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(io::Error::into(error)),
+        }
+        let whole = filled / len * len;
+        if whole > 0 {
+            function.deliver(&bytes[..whole])?;
+            bytes.copy_within(whole..filled, 0);
+            filled -= whole;
+        }
+    }
+}
+
+/// How many messages are given at once, at the most.
+fn most(len: usize) -> usize {
+    (PIPE / len).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_guest_passes_whole_messages_on() {
+        for len in [1, 64, 1000, PIPE - 1, PIPE + 1] {
+            let messages: Vec<u8> = (0..3 * len).map(|at| at as u8).collect();
+            let output = Dealing { pipes: vec![Vec::new()], next: 0 };
+            let guest = Guest::new(include_str!("../../guest/wat/forward.wat"), &[], output).unwrap();
+            let mut function = guest.receiver(len, most(len)).unwrap();
+            pass_on(&mut &messages[..], len, &mut function).unwrap();
+            assert!(function.outlet().pipes[0] == messages, "{len}");
+            assert!(pass_on(&mut &messages[..len + 1], len, &mut function).is_err() || len == 1);
+        }
+    }
+
+    #[test]
+    fn several_have_batches_in_turn() {
+        let mut dealing = Dealing { pipes: vec![Vec::new(), Vec::new()], next: 0 };
+        for batch in [&[1u8, 1][..], &[2], &[3, 3]] {
+            dealing.send(batch).unwrap();
+        }
+        assert_eq!(dealing.pipes, [vec![1, 1, 3, 3], vec![2]]);
+    }
+}
