@@ -81,8 +81,8 @@ fn share(case: &Case) -> usize {
 }
 
 /// Adds this scope's mechanisms. `sockets` adds those of the network that run between two processes, too; they stand beside
-/// the sockets here.
-pub fn enrol(registry: Registry, sockets: impl FnOnce(Registry) -> Registry) -> Registry {
+/// the sockets here. (A plain function, as a generic one would have all loops compiled in the crate that calls this.)
+pub fn enrol(registry: Registry, sockets: fn(Registry) -> Registry) -> Registry {
     let registry = registry
         .enrol(bytes(pipe::Pipe))
         .enrol(bytes(unix_stream::UnixStream))
