@@ -1,6 +1,6 @@
 //! What each party of a child has in its hands, once the mechanism has opened its ends: the loop it plays follows from it.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 
 use crate::batch::{Duplex, Several};
 use crate::case::{Pattern, Role};
@@ -34,6 +34,8 @@ pub(crate) struct Part<T, R> {
 /// The loops of a child whose mechanism opened these ends, in the order of their roles; `cpus` has a core for each of its
 /// parties in that order.
 ///
+/// It is compiled for every mechanism, so all it does is to move ends to where [`plan`] says.
+///
 /// # Errors
 /// Where a party lacks an end that its pattern needs.
 pub(crate) fn parts<T, R>(
@@ -41,80 +43,147 @@ pub(crate) fn parts<T, R>(
     mut parties: Vec<Party<T, R>>,
     cpus: &[Option<usize>],
 ) -> Result<Vec<Part<T, R>>> {
-    let mut parts = Vec::new();
-    let mut server = None;
-    let mut connections = None;
-    // By their roles alone, and without iterators: what is generic here is compiled for every mechanism, and a sort of its
-    // ends would be longer than the loops.
-    let mut roles = Vec::with_capacity(parties.len());
+    let mut opened = Vec::with_capacity(parties.len());
     for party in &parties {
-        roles.push(party.role);
+        opened.push(Opened { role: party.role, sends: party.tx.is_some(), receives: party.rx.is_some() });
     }
-    for (a, b) in sorting(roles) {
-        parties.swap(a, b);
-    }
-    let mut cpus = cpus.iter().copied();
-    for Party { role, tx, rx } in parties {
-        let lacks = |end: &str| format!("the mechanism opened no {end} end for {role} of a {pattern}");
-        let cpu = cpus.next().flatten();
-        let mut add = |role, holds| parts.push(Part { role, cpu, holds });
-        match (pattern, role) {
-            (Pattern::RequestReply, Role::Consumer(_)) => {
-                let (_, receiving, sending) = server.get_or_insert_with(|| (cpu, Vec::new(), Vec::new()));
-                receiving.extend(rx);
-                sending.extend(tx);
+    let steps = plan(pattern, &opened, cpus)?;
+    let mut parts = Vec::with_capacity(steps.len());
+    for Step { role, cpu, takes } in steps {
+        let holds = match takes {
+            Takes::Sending(at) => Holds::Sending(take(&mut parties[at].tx)?),
+            Takes::Receiving(at) => Holds::Receiving(take(&mut parties[at].rx)?),
+            Takes::Asking(at) => Holds::Asking(both(&mut parties[at])?),
+            Takes::Answering(at) => Holds::Answering(both(&mut parties[at])?),
+            Takes::SendingInTurn(txs) => Holds::SendingInTurn(all(&mut parties, &txs)?),
+            Takes::Serving { rx, txs } => {
+                Holds::Serving(Several { rx: take(&mut parties[rx].rx)?, txs: all(&mut parties, &txs)? })
             }
-            (Pattern::Connections, Role::Producer(_)) => {
-                let (_, sending) = connections.get_or_insert_with(|| (cpu, Vec::new()));
-                sending.push(tx.with_context(|| lacks("sending"))?);
-            }
-            (Pattern::PingPong | Pattern::RequestReply | Pattern::OneThread, _) => {
-                let tx = tx.with_context(|| lacks("sending"))?;
-                let ends = Duplex { tx, rx: rx.with_context(|| lacks("receiving"))? };
-                let asks = matches!(role, Role::Producer(_));
-                add(role, if asks { Holds::Asking(ends) } else { Holds::Answering(ends) });
-            }
-            (Pattern::Duplex, Role::Producer(side) | Role::Consumer(side)) => {
-                // The two sides send the streams 0 and 1; each hears the other's.
-                ensure!(side == 0, "{role} of a {pattern}: there is one on each side");
-                let (ours, theirs) = if matches!(role, Role::Producer(_)) { (0, 1) } else { (1, 0) };
-                add(Role::Producer(ours), Holds::Sending(tx.with_context(|| lacks("sending"))?));
-                add(Role::Consumer(theirs), Holds::Receiving(rx.with_context(|| lacks("receiving"))?));
-            }
-            (_, Role::Producer(_)) => add(role, Holds::Sending(tx.with_context(|| lacks("sending"))?)),
-            (_, Role::Consumer(_)) => add(role, Holds::Receiving(rx.with_context(|| lacks("receiving"))?)),
-            (_, Role::All | Role::Broker) => ensure!(false, "{role} is not a party"),
-        }
-    }
-    if let Some((cpu, txs)) = connections {
-        parts.push(Part { role: Role::Producer(0), cpu, holds: Holds::SendingInTurn(txs) });
-    }
-    if let Some((cpu, receiving, txs)) = server {
-        let role = Role::Consumer(0);
-        let [rx] = <[R; 1]>::try_from(receiving)
-            .map_err(|ends| anyhow::anyhow!("a server hears its clients on one end, not on {}", ends.len()))?;
-        ensure!(!txs.is_empty(), "the mechanism opened no sending end for {role} of a {pattern}");
-        parts.push(Part { role, cpu, holds: Holds::Serving(Several { rx, txs }) });
+        };
+        parts.push(Part { role, cpu, holds });
     }
     Ok(parts)
 }
 
-/// The swaps, one after the other, that bring these roles into their order; those that are alike stay as they are.
-fn sorting(roles: Vec<Role>) -> Vec<(usize, usize)> {
-    let mut order: Vec<usize> = (0..roles.len()).collect();
-    order.sort_by_key(|&place| roles[place]);
-    let mut swaps = Vec::new();
-    for to in 0..order.len() {
-        let mut from = order[to];
-        // What lay there has been swapped on, perhaps more than once.
-        while from < to {
-            from = order[from];
-        }
-        if from != to {
-            swaps.push((to, from));
+fn both<T, R>(party: &mut Party<T, R>) -> Result<Duplex<T, R>> {
+    Ok(Duplex { tx: take(&mut party.tx)?, rx: take(&mut party.rx)? })
+}
+
+fn all<T, R>(parties: &mut [Party<T, R>], txs: &[usize]) -> Result<Vec<T>> {
+    let mut all = Vec::with_capacity(txs.len());
+    for &at in txs {
+        all.push(take(&mut parties[at].tx)?);
+    }
+    Ok(all)
+}
+
+fn take<E>(end: &mut Option<E>) -> Result<E> {
+    match end.take() {
+        Some(end) => Ok(end),
+        None => Err(missing()),
+    }
+}
+
+/// Where an end that was there is not.
+#[cold]
+fn missing() -> anyhow::Error {
+    anyhow!("an end was planned for two loops")
+}
+
+/// A party without its ends.
+struct Opened {
+    role: Role,
+    sends: bool,
+    receives: bool,
+}
+
+/// One loop of [`plan`].
+struct Step {
+    role: Role,
+    cpu: Option<usize>,
+    takes: Takes,
+}
+
+/// Which parties' ends a loop takes; see [`Holds`].
+enum Takes {
+    Sending(usize),
+    SendingInTurn(Vec<usize>),
+    Receiving(usize),
+    Asking(usize),
+    Answering(usize),
+    Serving { rx: usize, txs: Vec<usize> },
+}
+
+/// Which loops there are, and whose ends each takes.
+fn plan(pattern: Pattern, parties: &[Opened], cpus: &[Option<usize>]) -> Result<Vec<Step>> {
+    let mut order: Vec<usize> = (0..parties.len()).collect();
+    order.sort_by_key(|&at| parties[at].role);
+    let mut steps = Vec::new();
+    for (nth, &at) in order.iter().enumerate() {
+        let Opened { role, sends, receives } = parties[at];
+        let cpu = cpus.get(nth).copied().flatten();
+        let has = |is_there: bool, end: &str| {
+            ensure!(is_there, "the mechanism opened no {end} end for {role} of a {pattern}");
+            Ok(())
+        };
+        let mut add = |role, takes| steps.push(Step { role, cpu, takes });
+        match (pattern, role) {
+            // One loop for all of them; see below.
+            (Pattern::RequestReply, Role::Consumer(_)) => {}
+            (Pattern::Connections, Role::Producer(_)) => has(sends, "sending")?,
+            (Pattern::PingPong | Pattern::RequestReply | Pattern::OneThread, _) => {
+                has(sends, "sending")?;
+                has(receives, "receiving")?;
+                let asks = matches!(role, Role::Producer(_));
+                add(role, if asks { Takes::Asking(at) } else { Takes::Answering(at) });
+            }
+            (Pattern::Duplex, Role::Producer(side) | Role::Consumer(side)) => {
+                // The two sides send the streams 0 and 1; each hears the other's.
+                ensure!(side == 0, "{role} of a {pattern}: there is one on each side");
+                has(sends, "sending")?;
+                has(receives, "receiving")?;
+                let (ours, theirs) = if matches!(role, Role::Producer(_)) { (0, 1) } else { (1, 0) };
+                add(Role::Producer(ours), Takes::Sending(at));
+                add(Role::Consumer(theirs), Takes::Receiving(at));
+            }
+            (_, Role::Producer(_)) => {
+                has(sends, "sending")?;
+                add(role, Takes::Sending(at));
+            }
+            (_, Role::Consumer(_)) => {
+                has(receives, "receiving")?;
+                add(role, Takes::Receiving(at));
+            }
+            (_, Role::All | Role::Broker) => bail!("{role} is not a party"),
         }
     }
-    swaps
+    match pattern {
+        Pattern::Connections => steps.extend(in_turn(parties, &order, cpus)),
+        Pattern::RequestReply => steps.extend(server(parties, &order, cpus)?),
+        _ => {}
+    }
+    Ok(steps)
+}
+
+/// The loop that has the sending ends of all connections.
+fn in_turn(parties: &[Opened], order: &[usize], cpus: &[Option<usize>]) -> Option<Step> {
+    let sends = |at: &usize| matches!(parties[*at].role, Role::Producer(_));
+    let first = order.iter().position(sends)?;
+    let txs = order.iter().copied().filter(sends).collect();
+    Some(Step { role: Role::Producer(0), cpu: cpus.get(first).copied().flatten(), takes: Takes::SendingInTurn(txs) })
+}
+
+/// The loop of a server, which has an end to hear all its clients and one or more to answer them.
+fn server(parties: &[Opened], order: &[usize], cpus: &[Option<usize>]) -> Result<Option<Step>> {
+    let serves = |at: &usize| matches!(parties[*at].role, Role::Consumer(_));
+    let Some(first) = order.iter().position(serves) else { return Ok(None) };
+    let ends = || order.iter().copied().filter(serves);
+    let rxs: Vec<usize> = ends().filter(|&at| parties[at].receives).collect();
+    let txs: Vec<usize> = ends().filter(|&at| parties[at].sends).collect();
+    let role = Role::Consumer(0);
+    let [rx] = rxs[..] else { bail!("a server hears its clients on one end, not on {}", rxs.len()) };
+    ensure!(!txs.is_empty(), "the mechanism opened no sending end for {role} of a {}", Pattern::RequestReply);
+    Ok(Some(Step { role, cpu: cpus.get(first).copied().flatten(), takes: Takes::Serving { rx, txs } }))
 }
 
 #[cfg(test)]
@@ -161,11 +230,15 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(1);
         for len in 0..20 {
             let roles: Vec<_> = (0..len).map(|_| Role::Producer(random.usize(..5))).collect();
-            let mut swapped: Vec<_> = roles.iter().copied().enumerate().collect();
-            let mut sorted = swapped.clone();
+            let party = |(place, &role): (usize, &Role)| Party { role, tx: Some(place), rx: None::<u8> };
+            let parts = parts(Pattern::FanIn, roles.iter().enumerate().map(party).collect(), &[]).unwrap();
+            let held = parts.iter().map(|part| match part.holds {
+                Holds::Sending(place) => (place, part.role),
+                _ => panic!("{part:?}"),
+            });
+            let mut sorted: Vec<_> = roles.iter().copied().enumerate().collect();
             sorted.sort_by_key(|(_, role)| *role);
-            sorting(roles).into_iter().for_each(|(a, b)| swapped.swap(a, b));
-            assert_eq!(swapped, sorted);
+            assert_eq!(held.collect::<Vec<_>>(), sorted);
         }
     }
 
