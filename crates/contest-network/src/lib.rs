@@ -22,6 +22,7 @@ mod joint;
 mod merging;
 #[cfg(feature = "message-io")]
 mod message_io;
+#[cfg(feature = "message-io")]
 mod pieces;
 #[cfg(feature = "quic")]
 mod quic;

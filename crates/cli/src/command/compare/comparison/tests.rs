@@ -57,6 +57,7 @@ fn figures(pattern: Pattern, ns: u64) -> Figures {
         breach: None,
         steal: 0.0,
         void: None,
+        slices: Vec::new(),
     }
 }
 
@@ -84,7 +85,7 @@ pub(in super::super) fn changed(mechanism: &str, factor: f64) -> Record {
             let factor = if entrant.case.mechanism == mechanism { factor } else { 1.0 };
             let ns = (100_000.0 * factor) as u64 + 100 * ((round * 7 + index * 3) % 8) as u64;
             let outcome = Outcome::Measured(Box::new(figures(entrant.case.cell.pattern, ns)));
-            instances.push(InstanceRecord { round, entrant: index, line_ns: None, outcome });
+            instances.push(InstanceRecord { round, entrant: index, line_ns: None, heat: None, outcome });
         }
     }
     let mechanisms = ["process/pipe", "process/unix-stream", "process/limit-ring"].map(|name| {
@@ -98,6 +99,7 @@ pub(in super::super) fn changed(mechanism: &str, factor: f64) -> Record {
         started: String::from("2026-01-01T00:00:00Z"),
         seed: 1,
         window: Window::Time { warmup_ns: 50_000_000, measure_ns: 100_000_000 },
+        slice_ns: None,
         rounds_planned: ROUNDS,
         rounds: ROUNDS,
         fingerprint: Fingerprint::take(),
