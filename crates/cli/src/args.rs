@@ -261,7 +261,10 @@ pub(crate) enum Slice {
 fn parse_slice(text: &str) -> Result<Slice, String> {
     match text {
         "off" => Ok(Slice::Off),
-        _ => parse_time(text, "1ms", "100ms").map(Duration::from_nanos).map(Slice::Of),
+        _ => match parse_time(text, "1ms", "100ms") {
+            Ok(ns) => Ok(Slice::Of(Duration::from_nanos(ns))),
+            Err(error) => Err(format!("{error}, or off")),
+        },
     }
 }
 

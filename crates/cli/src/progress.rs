@@ -37,9 +37,9 @@ impl Progress {
     }
 
     /// Says what is done before the rounds begin.
-    pub(crate) fn stage(&mut self, what: &str) {
+    pub(crate) fn stage(&mut self, stage: &'static str, what: &str) {
         if let Some(bar) = &self.bar {
-            bar.set_prefix("limits");
+            bar.set_prefix(stage);
             bar.set_message(what.to_owned());
             bar.tick();
         }
@@ -53,7 +53,7 @@ impl Progress {
         interrupt: &mut Interrupt,
     ) -> Result<Option<Limits>> {
         let mut next = |what: &str| {
-            self.stage(what);
+            self.stage("limits", what);
             interrupt.check()
         };
         let measured = limits::measure(&limits::ends(cpus), budget, &mut next);

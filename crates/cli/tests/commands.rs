@@ -307,6 +307,35 @@ fn json_is_exactly_the_record_and_valid_by_its_schema() {
 }
 
 /// Starts a run without an end and waits for its first round.
+#[test]
+fn the_mechanisms_of_a_table_take_turns_unless_told_not_to() {
+    let _alone = alone();
+    let run = |options: &[&str]| {
+        let what =
+            ["process/pipe", "process/fifo", "--pattern=ping-pong,stream", "--size=64", "--rounds=1", "--window=60ms"];
+        Ground::new().bench(60, &[&what[..], options, &["--json"]].concat()).json()
+    };
+    let record = run(&[]);
+    assert_eq!(record["slice_ns"], 2_000_000);
+    // Each pattern has pipe, fifo and the control.
+    let heats: Vec<u64> = instances(&record).map(|instance| instance["heat"].as_u64().expect("a heat")).collect();
+    assert_eq!(heats, [1, 1, 1, 2, 2, 2]);
+    for instance in instances(&record) {
+        // How many there are is the machine's affair: one in which time was stolen has none.
+        let slices = instance["outcome"]["measured"]["slices"].as_array().cloned().unwrap_or_default();
+        let laps: Vec<u64> = slices.iter().map(|slice| slice["lap"].as_u64().expect("a number")).collect();
+        assert!(laps.is_sorted_by(|a, b| a < b), "{laps:?}");
+        assert!(slices.iter().all(|slice| slice["ns"].as_f64().is_some_and(|ns| ns > 0.0)), "{slices:?}");
+    }
+    let record = run(&["--slice=off"]);
+    assert!(record["slice_ns"].is_null());
+    assert!(instances(&record).all(|instance| instance["heat"].is_null()));
+}
+
+fn instances(record: &Value) -> impl Iterator<Item = &Value> {
+    record["instances"].as_array().into_iter().flatten()
+}
+
 fn past_the_first_round(ground: &Ground) -> Running {
     let bench = ["bench", "process/pipe", "--pattern=stream", "--rounds=1000", "--window=20ms", "--out=out", "--json"];
     let run = Running::start(ground, &bench);

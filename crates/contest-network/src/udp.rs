@@ -106,8 +106,15 @@ pub struct Receiving {
 
 impl Rx for Receiving {
     async fn get(&mut self, seen: &mut Verifier) -> io::Result<()> {
-        let length = self.socket.recv(&mut self.buffer)?;
-        seen.bytes(&self.buffer[..length]);
-        Ok(())
+        loop {
+            match self.socket.recv(&mut self.buffer) {
+                // With a time-out, a receive ends so where the process was stopped meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                received => {
+                    seen.bytes(&self.buffer[..received?]);
+                    return Ok(());
+                }
+            }
+        }
     }
 }

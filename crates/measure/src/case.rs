@@ -306,7 +306,8 @@ impl FromStr for Load {
         if text == "saturated" {
             return Ok(Load::Saturated);
         }
-        let number = text.strip_suffix("/s").unwrap_or(text);
+        let malformed = || format!("load `{text}`: write `saturated`, or a rate up to 2M/s with its unit (10k/s)");
+        let number = text.strip_suffix("/s").ok_or_else(malformed)?;
         let (number, scale) = match number.strip_suffix(['k', 'M']) {
             Some(thousands) if number.ends_with('k') => (thousands, 1_000),
             Some(millions) => (millions, 1_000_000),
@@ -315,7 +316,7 @@ impl FromStr for Load {
         let rate = number.parse::<u64>().ok().and_then(|number| number.checked_mul(scale));
         match rate {
             Some(rate @ 1..=Load::MAX_RATE) => Ok(Load::Rate(rate)),
-            _ => Err(format!("load `{text}`: write `saturated`, or a rate up to 2M/s (10k/s)")),
+            _ => Err(malformed()),
         }
     }
 }
@@ -506,10 +507,10 @@ mod tests {
         for load in [Load::Saturated, Load::Rate(1), Load::Rate(100_000), Load::Rate(Load::MAX_RATE)] {
             assert_eq!(load.to_string().parse(), Ok(load));
         }
-        for text in ["10k", "10k/s", "10000"] {
+        for text in ["10k/s", "10000/s"] {
             assert_eq!(text.parse(), Ok(Load::Rate(10_000)));
         }
-        for bad in ["", "0", "3M", "k", "-1", "fast", "10kk/s", "99999999999999999999M"] {
+        for bad in ["", "0/s", "10k", "3M/s", "k", "-1/s", "fast", "10kk/s", "99999999999999999999M"] {
             assert!(bad.parse::<Load>().is_err(), "{bad}");
         }
     }

@@ -204,10 +204,15 @@ impl Registry {
         Ok(found)
     }
 
-    fn nearest(&self, pattern: &str) -> String {
+    /// The names that come nearest to one that is none, as a question; nothing where none is near.
+    pub fn nearest(&self, pattern: &str) -> String {
         let wanted = pattern.rsplit('/').next().unwrap_or(pattern).trim_matches('*');
-        let near: Vec<_> =
-            self.order.iter().filter(|name| !wanted.is_empty() && name.contains(wanted)).cloned().collect();
+        let mut near: Vec<&String> =
+            self.order.iter().filter(|name| !wanted.is_empty() && name.contains(wanted)).collect();
+        // The whole name of a mechanism first, then the shortest.
+        near.sort_by_key(|name| (!name.ends_with(&format!("/{wanted}")), name.len()));
+        near.truncate(MOST_SUGGESTIONS);
+        let near: Vec<&str> = near.into_iter().map(String::as_str).collect();
         if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(" or ")) }
     }
 }
@@ -218,6 +223,8 @@ impl std::fmt::Debug for Registry {
     }
 }
 
+/// A question that names more is no help.
+const MOST_SUGGESTIONS: usize = 4;
 /// The most producers, and as many consumers, of one shared channel: what all report must fit a packet.
 const MAX_SHARING: usize = 32;
 /// The most threads that write to one connection: what all report must fit a packet.

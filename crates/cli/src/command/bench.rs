@@ -35,14 +35,14 @@ pub(crate) fn run(registry: &Registry, args: &Bench) -> Result<Exit> {
         tell(NOTHING_RECORDED);
         return Ok(Exit::Interrupted);
     };
-    progress.stage("rooms");
+    progress.stage("preparing", "capacities");
     let rooms = rooms(plan.entrants.iter().map(|entrant| &entrant.case), &mut scratch, &mut interrupt)?;
     for (entrant, room) in plan.entrants.iter_mut().zip(rooms) {
         entrant.room = room;
     }
     // A single round is a look, which counting would make more than twice as long.
     if plan.rounds > 1 {
-        progress.stage("system calls");
+        progress.stage("preparing", "system calls");
         if !count_calls(registry, &mut plan, &mut scratch, &mut interrupt)? {
             progress.finish();
             tell(NOTHING_RECORDED);
@@ -53,20 +53,21 @@ pub(crate) fn run(registry: &Registry, args: &Bench) -> Result<Exit> {
     progress.begin();
     let end = run::run(registry, &plan, &mut record, &mut scratch, &mut interrupt, &mut progress);
     progress.finish();
-    let end = end?;
     let exit = exit(&record);
     if record.rounds > 0 {
-        let said = files.finish(&record).and_then(|()| report(&record, args.json));
-        match said {
-            // What was lost weighs more than what could not be said of it.
+        // A disk that is full does not take the tables away, nor a closed stdout the record.
+        let kept = files.finish(&record);
+        match report(&record, args.json).and(kept) {
+            // A breach outranks a failed report.
             Err(error) if exit == Exit::Breach => tell(&format!("error: {error:#}")),
-            said => said?,
+            reported => reported?,
         }
+        without_result(&record).iter().for_each(|mechanism| tell(&format!("warning: {mechanism}")));
         if !args.json {
             tell(&format!("record: {}", files.record.display()));
         }
     }
-    match end {
+    match end? {
         End::Complete => return Ok(exit),
         End::Interrupted if record.rounds > 0 => {
             tell(&format!("interrupted after {} of {} rounds", record.rounds, record.rounds_planned));
@@ -115,12 +116,38 @@ fn report(record: &Record, json: bool) -> Result<()> {
     print(&text)
 }
 
+/// The mechanisms of which no instance counts in a cell, and why: nothing was measured of them.
+fn without_result(record: &Record) -> Vec<String> {
+    let reasons = |at| {
+        let mut reasons = Vec::new();
+        for instance in record.instances.iter().filter(|instance| instance.entrant == at) {
+            match &instance.outcome {
+                Outcome::Measured(figures) => reasons.push(figures.void.clone()?),
+                // It is reported as it happens.
+                Outcome::Failed { .. } => return None,
+            }
+        }
+        Some((reasons.len(), reasons.pop()?))
+    };
+    let entrants = record.entrants.iter().enumerate();
+    entrants
+        .filter_map(|(at, entrant)| {
+            let (count, reason) = reasons(at)?;
+            let Case { mechanism, cell } = &entrant.case;
+            Some(format!("{mechanism} in {cell}: none of its {count} instances counts: {reason}"))
+        })
+        .collect()
+}
+
 /// The gravest of what happened.
 fn exit(record: &Record) -> Exit {
     let outcomes = || record.instances.iter().map(|instance| &instance.outcome);
     if outcomes().any(|outcome| matches!(outcome, Outcome::Measured(figures) if figures.breach.is_some())) {
         Exit::Breach
-    } else if outcomes().any(|outcome| matches!(outcome, Outcome::Failed { .. })) {
+    } else if outcomes().any(|outcome| matches!(outcome, Outcome::Failed { .. }))
+        // A single round is a look.
+        || (record.rounds_planned > 1 && !without_result(record).is_empty())
+    {
         Exit::Usage
     } else {
         Exit::Fine
@@ -282,7 +309,10 @@ fn select(registry: &Registry, what: &[String]) -> Result<Selection> {
     let (mut suites, mut names) = (Vec::new(), Vec::new());
     for pattern in what {
         if !pattern.contains(['/', '*', '?']) {
-            let unknown = |error| anyhow!("{error}; a mechanism is named scope/name, see `estafette list`");
+            let unknown = |error| {
+                let near = registry.nearest(pattern);
+                anyhow!("{error}{near}; a mechanism is named scope/name, see `estafette list`")
+            };
             suites.push(pattern.parse::<Suite>().map_err(unknown)?);
             continue;
         }

@@ -58,9 +58,9 @@ pub(crate) fn run(registry: &Registry, args: &Ping) -> Result<Exit> {
     let Some(limits) = progress.limits(&cpus, limits::DEFAULT_BUDGET / 2, &mut interrupt)? else {
         return Ok(Exit::Interrupted);
     };
-    progress.stage("system calls");
+    progress.stage("preparing", "system calls");
     let Ok(calls) = calls(registry, &case, &cpus, &mut scratch, &mut interrupt) else { return Ok(Exit::Interrupted) };
-    progress.stage("round trips");
+    progress.stage("measuring", "round trips");
     let most = (WARMUP_BYTES / case.payload.len().max(1) as u64).max(1);
     let warmup = (args.count / 10).clamp(*WARMUP.start(), *WARMUP.end()).min(most);
     let entrant = Entrant::new(case, false);
