@@ -101,7 +101,18 @@ pub fn run(
     // Of its own, so that the order of what follows does not depend on what was repeated.
     let seeds = random.fork();
     let repeats = plan.rounds * plan.entrants.len() / 2;
-    let mut rounds = Rounds { registry, plan, record, scratch, interrupt, observer, seeds, repeats, heats: 0 };
+    let mut rounds = Rounds {
+        registry,
+        plan,
+        record,
+        scratch,
+        interrupt,
+        observer,
+        seeds,
+        repeats,
+        heats: 0,
+        hung: BTreeMap::new(),
+    };
     for round in 0..plan.rounds + record::MAKE_UP_ROUNDS {
         let order = if round < plan.rounds {
             shuffled(&plan.entrants, &mut random)
@@ -132,6 +143,8 @@ struct Rounds<'a> {
     /// How many instances may still be measured again at once.
     repeats: usize,
     heats: usize,
+    /// The entrants that did not come to their end in time, and in which round: they are not started again.
+    hung: BTreeMap<usize, usize>,
 }
 
 /// Where an instance stands in its run.
@@ -153,6 +166,13 @@ impl Rounds<'_> {
             let line_ns = line_round_trip_ns(&ends, LINE_TIME);
             let (mut turns, mut alone) = (Vec::new(), Vec::new());
             for &at in cell {
+                if let Some(before) = self.hung.get(&at) {
+                    let why = format!("not started again: it did not end in time in round {}", before + 1);
+                    let outcome = Outcome::Failed { why };
+                    self.record.instances.push(InstanceRecord { round, entrant: at, line_ns, heat: None, outcome });
+                    left -= 1;
+                    continue;
+                }
                 let is_sliced = self.takes_turns(&plan.entrants[at])?;
                 if is_sliced { turns.push(at) } else { alone.push(at) }
             }
@@ -259,6 +279,9 @@ impl Rounds<'_> {
         let entrant = &self.plan.entrants[at];
         let outcome = match outcome {
             Err(failure) => {
+                if failure.kind == FailureKind::Hang {
+                    self.hung.entry(at).or_insert(position.round);
+                }
                 self.observer.trouble(entrant, &failure.text);
                 Outcome::Failed { why: failure.text }
             }

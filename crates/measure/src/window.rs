@@ -133,16 +133,19 @@ impl Meter {
         self.looked_ns
     }
 
-    /// As [`Meter::look`], at a time of [`now_ns`] that was just read. Whether the instance has paused since the last look.
-    pub fn look_at(&mut self, clock_ns: u64, messages: u64) -> bool {
-        let has_paused = self.pauses.look(clock_ns.saturating_sub(self.pauses.turn().paused_ns + self.looked_ns));
-        let now = clock_ns.saturating_sub(self.pauses.turn().paused_ns);
+    /// As [`Meter::look`], at a time of [`now_ns`] that was just read. For how long the instance has paused since the last look, if
+    /// it has.
+    pub fn look_at(&mut self, clock_ns: u64, messages: u64) -> Option<u64> {
+        let paused_before_ns = self.pauses.turn().paused_ns;
+        let has_paused = self.pauses.look(clock_ns.saturating_sub(paused_before_ns + self.looked_ns));
+        let paused_ns = self.pauses.turn().paused_ns;
+        let now = clock_ns.saturating_sub(paused_ns);
         self.mark_window(now, messages);
         if self.pauses.are_expected() {
             let turn = has_paused.then(|| self.pauses.turn().lap);
             self.slices.look(now, messages, turn, self.open());
         }
-        has_paused
+        has_paused.then(|| paused_ns - paused_before_ns)
     }
 
     /// Notes how long some round trips took together within the slice under way.

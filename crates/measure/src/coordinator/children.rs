@@ -106,8 +106,9 @@ impl Running {
 
     /// Sends a signal to it and to the processes that it has started.
     pub(super) fn signal(&self, signal: Signal) {
-        // One that has gone needs none.
+        // One that has gone needs none. The child itself too, in case it has left its process group.
         let _ = kill_process_group(self.pid(), signal);
+        let _ = kill_process(self.pid(), signal);
     }
 
     /// Waits until it has stopped, or has ended.

@@ -24,6 +24,8 @@ const QUIET_NS: u64 = 50_000_000;
 const COUNT_QUIET_NS: u64 = 1_000_000_000;
 /// A consumer looks at the clock after so few messages where producers wait to hear of them.
 const FEEDBACK_STRIDE: u64 = 4;
+/// A round trip that takes longer may be interrupted by a pause.
+const LONG_NS: u64 = 1_000_000;
 /// A round trip is timed by itself where it takes at least this many readings of the clock.
 const CLOCKS_PER_SAMPLE: f64 = 20.0;
 /// More different times than this are reported with fewer digits: at 20 characters each they fit a packet.
@@ -304,11 +306,13 @@ impl Party {
     }
 
     /// Notes how long round trips took, and how many they were, where they were answered; whether they were the last. Those
-    /// that a pause interrupted do not count.
+    /// that a pause interrupted count only where they are so long that stopping and starting takes a small part of their time.
     pub(super) fn has_asked(&mut self, asking: &mut Asking, clock_ns: u64, took: Option<(u64, u64)>) -> bool {
         let (warming_up, closed) = (self.meter.warming_up(), self.meter.closed());
-        let has_paused = self.meter.look_at(clock_ns, self.next.made());
-        if let Some((took_ns, round_trips)) = took.filter(|_| !closed && !has_paused) {
+        let paused_ns = self.meter.look_at(clock_ns, self.next.made());
+        let took = took.map(|(took_ns, round_trips)| (took_ns.saturating_sub(paused_ns.unwrap_or(0)), round_trips));
+        let counts = |took_ns| !closed && (paused_ns.is_none() || took_ns > LONG_NS);
+        if let Some((took_ns, round_trips)) = took.filter(|(took_ns, _)| counts(*took_ns)) {
             asking.times.saturating_record((took_ns / round_trips.max(1)).max(1));
             self.meter.note_time(took_ns, round_trips);
         }
