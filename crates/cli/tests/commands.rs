@@ -306,13 +306,11 @@ fn json_is_exactly_the_record_and_valid_by_its_schema() {
     assert!(!schema.is_valid(&damaged));
 }
 
-/// Starts a run without an end and waits for its first round.
 #[test]
 fn the_mechanisms_of_a_table_take_turns_unless_told_not_to() {
     let _alone = alone();
     let run = |options: &[&str]| {
-        let what =
-            ["process/pipe", "process/fifo", "--pattern=ping-pong,stream", "--size=64", "--rounds=1", "--window=60ms"];
+        let what = ["process/pipe", "process/fifo", "--pattern=ping-pong,stream", "--size=64", "--rounds=1"];
         Ground::new().bench(60, &[&what[..], options, &["--json"]].concat()).json()
     };
     let record = run(&[]);
@@ -336,6 +334,7 @@ fn instances(record: &Value) -> impl Iterator<Item = &Value> {
     record["instances"].as_array().into_iter().flatten()
 }
 
+/// Starts a run without an end and waits for its first round.
 fn past_the_first_round(ground: &Ground) -> Running {
     let bench = ["bench", "process/pipe", "--pattern=stream", "--rounds=1000", "--window=20ms", "--out=out", "--json"];
     let run = Running::start(ground, &bench);
