@@ -10,7 +10,7 @@ use std::io;
 use std::mem::MaybeUninit;
 
 use ::iceoryx2::config::Config;
-use ::iceoryx2::port::listener::Listener;
+use ::iceoryx2::port::listener::{Listener, ListenerWaitError};
 use ::iceoryx2::port::notifier::Notifier;
 use ::iceoryx2::port::publisher::Publisher;
 use ::iceoryx2::port::subscriber::Subscriber;
@@ -299,7 +299,11 @@ impl Receiving {
             }
             match listener {
                 // Told before, it returns at once.
-                Some(listener) => listener.blocking_wait(|_| {}).map(drop).map_err(other)?,
+                Some(listener) => match listener.blocking_wait(|_| {}) {
+                    // So a wait ends where the process was stopped meanwhile.
+                    Ok(_) | Err(ListenerWaitError::InterruptSignal) => {}
+                    Err(error) => return Err(other(error)),
+                },
                 None => hint::spin_loop(),
             }
         }
