@@ -170,8 +170,7 @@ impl<'a> Lane<'a> {
         let setup = &self.runner.setup;
         let state = match self.state.take() {
             State::Opened(mut instance) => {
-                let begun = instance.begin().map_err(Failure::from);
-                begun.and_then(|()| finish(instance, Turn { lap, paused_ns: 0 }, setup, interrupt))
+                instance.begin().and_then(|()| finish(instance, Turn { lap, paused_ns: 0 }, setup, interrupt))
             }
             State::Racing { instance, paused_ns, stopped_ns, .. } => {
                 let paused_ns = paused_ns + now_ns() - stopped_ns;

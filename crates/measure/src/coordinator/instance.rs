@@ -136,7 +136,7 @@ impl Instance {
         interrupt: &mut Interrupt,
     ) -> Result<Measured, Failure> {
         let mut instance = Instance::open(entry, setup, scratch, interrupt, None)?;
-        instance.begin().map_err(|error| instance.cause_of(error.into()))?;
+        instance.begin()?;
         instance.serve_to_end(setup, interrupt)?;
         instance.close(entry, setup)
     }
@@ -404,7 +404,14 @@ impl Instance {
     }
 
     /// Opens the barrier. The coordinator's copies of what was offered go, so that an end that closes is closed.
-    pub(super) fn begin(&mut self) -> Result<()> {
+    ///
+    /// # Errors
+    /// When a child has gone.
+    pub(super) fn begin(&mut self) -> Result<(), Failure> {
+        self.send_go().map_err(|error| self.cause_of(error.into()))
+    }
+
+    fn send_go(&mut self) -> Result<()> {
         self.offers.clear();
         let start_ns = now_ns() + RUN_UP_NS;
         for child in &self.children.0 {
