@@ -43,9 +43,8 @@ impl Defect {
 
 /// The message that goes wrong: well into the stream.
 const VICTIM: u64 = 100;
-/// Longer than the instrument lets a message take, of an instance that has half of the time: its control has the other half, and its
-/// clock stands still meanwhile.
-const LATE: Duration = Duration::from_millis(2_600);
+/// Longer than the instrument lets a message take.
+const LATE: Duration = Duration::from_millis(1_200);
 
 pub(crate) fn plant<M: Carries<Raw>>(mechanism: M, defect: Defect) -> impl Entry {
     Counted(bytes(Planted { mechanism, defect }))
