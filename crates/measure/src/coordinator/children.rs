@@ -104,11 +104,23 @@ impl Running {
         flags().is_some_and(|flags| flags & EXITING != 0)
     }
 
-    /// Sends a signal to it and to the processes that it has started.
-    pub(super) fn signal(&self, signal: Signal) {
-        // One that has gone needs none. The child itself too, in case it has left its process group.
-        let _ = kill_process_group(self.pid(), signal);
-        let _ = kill_process(self.pid(), signal);
+    /// Asks it to stop; not the processes that it has started. One that starts a process just now waits for that, so both must not be
+    /// stopped at once: a `vfork` ends only when the new process runs.
+    pub(super) fn stop(&self) {
+        // One that has gone needs no signal.
+        let _ = kill_process(self.pid(), Signal::STOP);
+    }
+
+    /// Asks the processes that it has started to stop, after it has stopped itself.
+    pub(super) fn stop_group(&self) {
+        let _ = kill_process_group(self.pid(), Signal::STOP);
+    }
+
+    /// Lets it and the processes that it has started go on.
+    pub(super) fn resume(&self) {
+        let _ = kill_process_group(self.pid(), Signal::CONT);
+        // In case it has left its process group.
+        let _ = kill_process(self.pid(), Signal::CONT);
     }
 
     /// Waits until it has stopped, or has ended.

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::Signal;
 
 use super::account::account;
 use super::children::{Children, Running, adopt_strays, counted, describe};
@@ -298,8 +297,9 @@ impl Instance {
 
     /// Stops all processes of the instance, and returns when they have stopped.
     pub(super) fn pause(&mut self) {
-        self.children.0.iter().for_each(|child| child.signal(Signal::STOP));
+        self.children.0.iter().for_each(Running::stop);
         self.children.0.iter().for_each(Running::wait_stopped);
+        self.children.0.iter().for_each(Running::stop_group);
     }
 
     /// Lets them go on.
@@ -310,7 +310,7 @@ impl Instance {
         if let Some(turns) = &self.turns {
             turns.write(turn).context("telling children of their turn")?;
         }
-        self.children.0.iter().for_each(|child| child.signal(Signal::CONT));
+        self.children.0.iter().for_each(Running::resume);
         Ok(())
     }
 
@@ -424,7 +424,7 @@ impl Instance {
     fn let_go(&mut self, entry: &dyn Entry) -> Result<(), Failure> {
         for child in &self.children.0 {
             if self.turns.is_some() {
-                child.signal(Signal::CONT);
+                child.resume();
             }
             // One that has crashed since is found below.
             let _ = protocol::send(&child.socket, &ToChild::Done {}, &[]);
