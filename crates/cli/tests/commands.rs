@@ -307,7 +307,7 @@ fn json_is_exactly_the_record_and_valid_by_its_schema() {
 }
 
 #[test]
-fn the_mechanisms_of_a_table_take_turns_unless_told_not_to() {
+fn the_mechanisms_of_a_table_take_turns_unless_slices_are_off() {
     let _alone = alone();
     let run = |options: &[&str]| {
         let what = ["process/pipe", "process/fifo", "--pattern=ping-pong,stream", "--size=64", "--rounds=1"];

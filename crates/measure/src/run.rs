@@ -305,7 +305,7 @@ fn heats(turns: &[usize], most: usize) -> impl Iterator<Item = &[usize]> {
 
 /// How many instances of a cell may be open together.
 fn most_alive(cell: &Cell) -> usize {
-    let bytes = (cell.payload.len().max(64) * cell.capacity.max(1)).max(1);
+    let bytes = cell.payload.len().max(64).saturating_mul(cell.capacity.max(1));
     (MAX_ALIVE_BYTES / bytes).clamp(2, MAX_ALIVE)
 }
 
@@ -317,7 +317,8 @@ fn entry<'a>(registry: &'a Registry, case: &Case) -> Result<&'a std::sync::Arc<d
 /// prefers no value. Whether an open loop's generator was late may depend on its mechanism, where both share a thread.
 fn stolen(instance: &InstanceRecord) -> bool {
     match &instance.outcome {
-        Outcome::Measured(figures) => figures.steal > MAX_STEAL && figures.breach.is_none(),
+        // One that took turns counts without the laps in which time was stolen.
+        Outcome::Measured(figures) => figures.steal > MAX_STEAL && figures.void.is_some() && figures.breach.is_none(),
         Outcome::Failed { .. } => false,
     }
 }

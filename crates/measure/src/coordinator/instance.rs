@@ -114,8 +114,8 @@ pub struct Instance {
     wants: Vec<(usize, String)>,
     ready: Vec<bool>,
     reports: Vec<Option<Report>>,
-    /// Whether brokers have heard that the parties are done.
-    told_brokers: bool,
+    /// Whether brokers know that all parties have reported.
+    are_brokers_notified: bool,
     /// How its children learn of its turns, where it takes turns with others.
     turns: Option<TurnWriter>,
     /// The time of its cores that was stolen before it began.
@@ -161,7 +161,7 @@ impl Instance {
             children: Children::default(),
             offers: HashMap::new(),
             wants: Vec::new(),
-            told_brokers: false,
+            are_brokers_notified: false,
             turns,
             steal,
             dir: scratch.instance()?,
@@ -236,11 +236,11 @@ impl Instance {
     fn serve_until_ready(&mut self, interrupt: &mut Interrupt) -> Result<(), Failure> {
         let deadline = Instant::now() + OPEN_TIMEOUT;
         while !self.ready.iter().all(|ready| *ready) {
-            let heard = self.wait(deadline, interrupt)?;
-            if heard.is_empty() && Instant::now() >= deadline {
+            let senders = self.wait(deadline, interrupt)?;
+            if senders.is_empty() && Instant::now() >= deadline {
                 return Err(self.too_late("did not open its ends in time", ""));
             }
-            heard.into_iter().try_for_each(|index| self.hear(index))?;
+            senders.into_iter().try_for_each(|index| self.hear(index))?;
         }
         Ok(())
     }
@@ -286,12 +286,12 @@ impl Instance {
             if self.reports.iter().all(Option::is_some) || self.is_damaged(case) {
                 return Ok(ControlFlow::Break(()));
             }
-            let heard = self.wait(until, interrupt)?;
-            if heard.is_empty() && Instant::now() >= until {
+            let senders = self.wait(until, interrupt)?;
+            if senders.is_empty() && Instant::now() >= until {
                 return Ok(ControlFlow::Continue(()));
             }
-            heard.into_iter().try_for_each(|index| self.hear(index))?;
-            self.tell_brokers()?;
+            senders.into_iter().try_for_each(|index| self.hear(index))?;
+            self.notify_brokers()?;
         }
     }
 
@@ -308,7 +308,7 @@ impl Instance {
     /// When the turn cannot be written down.
     pub(super) fn resume(&mut self, turn: Turn) -> Result<(), Failure> {
         if let Some(turns) = &self.turns {
-            turns.write(turn).context("telling children of their turn")?;
+            turns.write(turn).context("writing the turn for the children")?;
         }
         self.children.0.iter().for_each(Running::resume);
         Ok(())
@@ -338,13 +338,13 @@ impl Instance {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(Failure::new(FailureKind::Error, format!("waiting for children: {error}"))),
         }
-        let heard = silent.iter().zip(&sockets).filter(|(_, socket)| !socket.revents().is_empty());
-        let heard = heard.map(|(&index, _)| index).collect();
+        let readable = silent.iter().zip(&sockets).filter(|(_, socket)| !socket.revents().is_empty());
+        let senders = readable.map(|(&index, _)| index).collect();
         drop(sockets);
         if interrupt.seen() {
             return Err(Failure::new(FailureKind::Interrupted, "interrupted"));
         }
-        Ok(heard)
+        Ok(senders)
     }
 
     /// Takes one packet of a child.
@@ -383,13 +383,13 @@ impl Instance {
     }
 
     /// Tells brokers when every party has reported; once, as the last report comes before theirs.
-    fn tell_brokers(&mut self) -> Result<()> {
+    fn notify_brokers(&mut self) -> Result<()> {
         let parties_left =
             || (0..self.roles.len()).any(|index| self.roles[index] != Role::Broker && self.reports[index].is_none());
-        if self.told_brokers || parties_left() {
+        if self.are_brokers_notified || parties_left() {
             return Ok(());
         }
-        self.told_brokers = true;
+        self.are_brokers_notified = true;
         for child in self.children.0.iter().filter(|child| child.role == Role::Broker) {
             // One that has reported has perhaps gone since.
             let _ = protocol::send(&child.socket, &ToChild::Over {}, &[]);
