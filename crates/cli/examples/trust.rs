@@ -27,7 +27,7 @@ use estafette_measure::stats::{
 };
 use estafette_measure::suite::{Profile, overview};
 use estafette_measure::window::Window;
-use estafette_measure::{Carries, Ends, Mechanism, Party, Raw, Registry, Rendezvous, Rx, Spec, Verifier};
+use estafette_measure::{Ends, Mechanism, PartyEnds, Raw, Registry, Rendezvous, Rx, Spec, Transport, Verifier};
 
 /// The part of a message's own time that is added to it.
 const DELAY: f64 = 0.10;
@@ -214,13 +214,13 @@ impl Mechanism for Delayed {
     }
 }
 
-impl Carries<Raw> for Delayed {
-    type Tx = <UnixStream as Carries<Raw>>::Tx;
-    type Rx = Slow<<UnixStream as Carries<Raw>>::Rx>;
+impl Transport<Raw> for Delayed {
+    type Tx = <UnixStream as Transport<Raw>>::Tx;
+    type Rx = Slow<<UnixStream as Transport<Raw>>::Rx>;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
-        let Ends(parties) = UnixStream.open(case, role, meet)?;
-        let slow = |party: Party<_, _>| Party {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
+        let Ends(parties) = UnixStream.open(case, role, rendezvous)?;
+        let slow = |party: PartyEnds<_, _>| PartyEnds {
             role: party.role,
             tx: party.tx,
             rx: party.rx.map(|end| Slow { end, clock_ns: cost_ns(), resumed_ns: now_ns(), usual_ns: 0.0 }),
@@ -258,8 +258,8 @@ impl<E> Slow<E> {
 }
 
 impl<E: Rx> Rx for Slow<E> {
-    async fn get(&mut self, seen: &mut Verifier) -> io::Result<()> {
-        self.end.get(seen).await?;
+    async fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        self.end.recv(verifier).await?;
         self.delay();
         Ok(())
     }

@@ -118,7 +118,7 @@ impl Observer for Progress {
             let made_up = |instance: &&InstanceRecord| instance.round >= record.rounds_planned;
             let more = record.instances.iter().filter(made_up).count();
             if more > 0 {
-                tell(&format!("{more} more instances, in place of void ones"));
+                tell(&format!("{more} more instances, in place of discarded ones"));
                 return Ok(());
             }
             let (done, of) = (record.rounds * record.entrants.len(), record.rounds_planned * record.entrants.len());

@@ -58,7 +58,7 @@ fn winners(rankings: &[Ranking]) -> String {
             (Pattern::RequestReply, "requests of several"),
             (Pattern::PubSub, "publishing"),
             (Pattern::Codec, "encoding and decoding"),
-            (Pattern::OneThread, "sending and receiving in one thread"),
+            (Pattern::SameThread, "sending and receiving in one thread"),
             (Pattern::SendReceive, "pipelines"),
             (Pattern::SendChecksum, "pipelines with a checksum"),
             (Pattern::SendCompete, "pipelines with two that compete"),
@@ -158,7 +158,7 @@ fn doing(ranking: &Ranking) -> &'static str {
         Pattern::RequestReply => "requests",
         Pattern::PubSub => "messages published",
         Pattern::Codec => "messages encoded and decoded",
-        Pattern::OneThread => "messages sent and received by one thread",
+        Pattern::SameThread => "messages sent and received by one thread",
         Pattern::SendReceive | Pattern::SendChecksum | Pattern::SendCompete => "messages of a pipeline",
         Pattern::Cancel => "messages of a stream with dropped receives",
     }
@@ -171,7 +171,7 @@ fn noise(record: &Record, rankings: &[Ranking]) -> String {
     let verdicts = ranked.flat_map(|ranking| &ranking.rows).filter(|row| !row.control);
     let verdicts: Vec<Verdict> = verdicts.filter_map(|row| row.result.as_ref()?.verdict).collect();
     let open = verdicts.iter().filter(|verdict| **verdict == Verdict::Inconclusive).count();
-    let void: usize = rankings.iter().map(|ranking| ranking.void).sum();
+    let discarded: usize = rankings.iter().map(|ranking| ranking.discarded).sum();
     let controls = || rankings.iter().flat_map(|ranking| &ranking.rows).filter(|row| row.control);
     let wrong = controls().filter_map(|row| row.result.as_ref()?.verdict).filter(|verdict| decided(*verdict)).count();
     let spread = match (noises.first(), noises.get(noises.len() / 2), noises.last()) {
@@ -184,7 +184,7 @@ fn noise(record: &Record, rankings: &[Ranking]) -> String {
         _ => String::from("too few rounds to tell how much a mechanism differs from itself"),
     };
     format!(
-        "How noisy it was: {spread}; {open} of {} comparisons stayed inconclusive, {wrong} of {} controls were told apart, {void} of {} instances were void.",
+        "How noisy it was: {spread}; {open} of {} comparisons stayed inconclusive, {wrong} of {} controls were told apart, {discarded} of {} instances were discarded.",
         verdicts.len(),
         controls().count(),
         record.instances.len()
@@ -240,8 +240,10 @@ mod tests {
 
     #[test]
     fn what_beats_a_limit_that_sleeps_is_explained() {
-        assert_eq!(sooner("rpc", 60e3, "limit ring", 64e3), None);
-        assert!(sooner("rpc", 40e3, "limit ring", 64e3).is_some_and(|said| said.starts_with("How rpc can need less")));
+        assert_eq!(sooner("rpc", 60e3, "reference ring", 64e3), None);
+        assert!(
+            sooner("rpc", 40e3, "reference ring", 64e3).is_some_and(|said| said.starts_with("How rpc can need less"))
+        );
     }
 
     /// A record of one mechanism, by what was read before each of its rounds.

@@ -48,8 +48,8 @@ fn notes(ranking: &Ranking) -> String {
     });
     let few = (noise.is_none() && ranking.rows.iter().any(|row| row.control))
         .then(|| String::from("fewer than 6 valid pairs of the control: nothing is decided"));
-    let void = (ranking.void > 0).then(|| format!("{} instance(s) void", ranking.void));
-    let notes: Vec<String> = [bound, noise, few, void].into_iter().flatten().collect();
+    let discarded = (ranking.discarded > 0).then(|| format!("{} instance(s) discarded", ranking.discarded));
+    let notes: Vec<String> = [bound, noise, few, discarded].into_iter().flatten().collect();
     if notes.is_empty() { String::new() } else { wrapped("  ", &notes.join(" · ")) }
 }
 
@@ -216,10 +216,14 @@ pub(crate) fn caveats(ranking: &Ranking) -> String {
     let asked = ranking.cell.capacity as u64;
     // Where each message waits for its answer, one is under way.
     let counts = !ranking.cell.pattern.asks();
-    let other = ranking.rows.iter().filter(|row| counts && !row.control && row.room.is_some_and(|room| room != asked));
-    let other: Vec<_> = other.filter_map(|row| Some(format!("{} {}", short(row), units::grouped(row.room?)))).collect();
+    let other = ranking
+        .rows
+        .iter()
+        .filter(|row| counts && !row.control && row.effective_capacity.is_some_and(|capacity| capacity != asked));
+    let other: Vec<_> =
+        other.filter_map(|row| Some(format!("{} {}", short(row), units::grouped(row.effective_capacity?)))).collect();
     if !other.is_empty() {
-        let words = format!("room for {} asked for, as tried or set: {}", units::grouped(asked), other.join(", "));
+        let words = format!("effective capacity, {} asked for: {}", units::grouped(asked), other.join(", "));
         text.push_str(&wrapped("  ", &words));
     }
     for row in &ranking.rows {
@@ -230,7 +234,9 @@ pub(crate) fn caveats(ranking: &Ranking) -> String {
         if let Some(breach) = &row.breach {
             text.push_str(&format!("  {} broke its promise: {breach}\n", row.spec.name));
         }
-        if let Some(result) = row.result.as_ref().filter(|result| row.spec.loss == Loss::Counted && result.lost > 0.0) {
+        if let Some(result) =
+            row.result.as_ref().filter(|result| row.spec.loss == Loss::BestEffort && result.lost > 0.0)
+        {
             let more = if result.lost > MAX_LOSS {
                 format!(", more than the {} to stay below", percent(MAX_LOSS))
             } else {
@@ -345,7 +351,7 @@ fn versus(result: &RowResult) -> String {
 fn verdict(row: &Row, result: &RowResult) -> String {
     match (&result.verdict, row.spec.standing) {
         (Some(verdict), _) => verdict.to_string(),
-        (None, Standing::Limit) => String::new(),
+        (None, Standing::Reference) => String::new(),
         (None, _) => format!("best {}", row.spec.ownership),
     }
 }

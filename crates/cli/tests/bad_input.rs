@@ -130,9 +130,9 @@ fn what_no_mechanism_can_do() {
     };
     bench(&["network/udp", "--size", "64KiB"], &["network/udp", "longest message is 65507 bytes", "65536"]);
     refused(&ground, &["ping", "network/udp", "--size", "64KiB"], &["network/udp", "65507"]);
-    let spins = ["process/limit-ring", "spinning on one core", "--wait block", "--place other-core"];
-    bench(&["process/limit-ring", "--wait", "spin", "--place", "same-core"], &spins);
-    refused(&ground, &["ping", "process/limit-ring", "--wait", "spin", "--place", "same-core"], &spins);
+    let spins = ["process/reference-ring", "spinning on one core", "--wait block", "--place other-core"];
+    bench(&["process/reference-ring", "--wait", "spin", "--place", "same-core"], &spins);
+    refused(&ground, &["ping", "process/reference-ring", "--wait", "spin", "--place", "same-core"], &spins);
     bench(
         &["network/udp", "--pattern", "fan-in", "--producers", "2", "--size", "1"],
         &["network/udp", "under 8 bytes", "one producer"],
@@ -165,9 +165,9 @@ fn spinning_where_there_is_one_core() {
         let all = [&["-c", &core, PROGRAM], arguments].concat();
         Done::from(ground.program("taskset", all).output().expect("taskset starts"))
     };
-    let spins = ["process/limit-ring", "spinning on one core", "--wait block", "two cores"];
-    said(on_one_core(&["bench", "process/limit-ring", "--wait", "spin"]), &spins);
-    said(on_one_core(&["ping", "process/limit-ring", "--wait", "spin"]), &spins);
+    let spins = ["process/reference-ring", "spinning on one core", "--wait block", "two cores"];
+    said(on_one_core(&["bench", "process/reference-ring", "--wait", "spin"]), &spins);
+    said(on_one_core(&["ping", "process/reference-ring", "--wait", "spin"]), &spins);
     on_one_core(&["ping", "process/pipe", "-c", "100"]).exits(0);
     ground.assert_clean();
 }
@@ -275,8 +275,8 @@ fn records_that_are_damaged() {
     // One whose time was stolen may have been measured again.
     let twice = changed(|record| {
         let instances = record["instances"].as_array_mut().expect("a list");
-        let whole = |instance: &&Value| instance["outcome"]["measured"]["void"].is_null();
-        let again = instances.iter().find(whole).expect("an instance that is not void").clone();
+        let whole = |instance: &&Value| instance["outcome"]["measured"]["discarded"].is_null();
+        let again = instances.iter().find(whole).expect("an instance that counts").clone();
         instances.push(again);
     });
     refuses(&twice, &[damaged, "twice"]);

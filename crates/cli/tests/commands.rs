@@ -225,7 +225,7 @@ fn a_run_prints_tables_and_tells_its_progress_apart() {
     let ground = Ground::new();
     let done = ground.bench(20, &["process/[lpu]*", "--pattern=ping-pong,stream", "--size=64", "--rounds=6"]);
     fits(&done.stdout);
-    for said in ["unix-stream", "pipe (A/A)", "limit-ring", "limit: ", "How noisy it was"] {
+    for said in ["unix-stream", "pipe (A/A)", "reference-ring", "limit: ", "How noisy it was"] {
         assert!(done.stdout.contains(said), "`{said}` is not in {}", done.stdout);
     }
     for round in 1..=6 {
@@ -380,9 +380,9 @@ fn a_run_that_is_killed_has_kept_its_rounds() {
 /// Runs a command whose stdout, or stderr, is a pipe that nobody reads any more. Returns what it wrote to the other.
 fn into_the_void(ground: &Ground, arguments: &[&str], stdout_closed: bool) -> String {
     let (mut reads, writes) = std::io::pipe().unwrap();
-    let (gone, void) = std::io::pipe().unwrap();
+    let (gone, discarded) = std::io::pipe().unwrap();
     drop(gone);
-    let [stdout, stderr] = if stdout_closed { [void, writes] } else { [writes, void] }.map(Stdio::from);
+    let [stdout, stderr] = if stdout_closed { [discarded, writes] } else { [writes, discarded] }.map(Stdio::from);
     let mut command: Command = ground.command(arguments);
     let mut child = command.stdout(stdout).stderr(stderr).spawn().unwrap();
     // With it go our copies of the pipes' ends, so that reading comes to an end.

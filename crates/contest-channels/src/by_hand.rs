@@ -230,7 +230,7 @@ impl ByHand {
     fn new(name: &str, version: &str, play: Play) -> ByHand {
         let spec = Spec::new(name)
             .version(version)
-            .stands_on("the same channel in loops of its own")
+            .implementation("the same channel in loops of its own")
             .patterns(&[Pattern::FanIn])
             .payloads(&[PayloadKind::U64])
             .max_producers(None)
@@ -267,7 +267,7 @@ impl Entry for ByHand {
         let Window::Time { warmup_ns, measure_ns } = ctx.window else {
             bail!("{} is measured by time", case.mechanism)
         };
-        let opens_ns = ctx.meet.ready()? + warmup_ns;
+        let opens_ns = ctx.rendezvous.ready()? + warmup_ns;
         let plan = Plan { opens_ns, closes_ns: opens_ns + measure_ns, seed: ctx.seed };
         let seen = (self.play)(case, plan, &ctx.cpus)?;
         let [opened, closed] = seen.marks[..] else { unreachable!("both ends of the window were noted") };

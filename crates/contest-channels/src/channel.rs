@@ -9,21 +9,21 @@ use anyhow::Result;
 use estafette_measure::case::{Case, Pattern, PayloadKind, Role};
 use estafette_measure::entry::{Entry, values};
 use estafette_measure::executor::Executor;
-use estafette_measure::spec::{Joins, Ownership, Runtime, Scope};
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Payload, Rendezvous, Rx, Spec, Tx, Verifier};
+use estafette_measure::spec::{Ownership, Runtime, Scope, Tier};
+use estafette_measure::{Ends, Generator, Mechanism, Rendezvous, Rx, Spec, Transport, Tx, Value, Verifier};
 use futures_util::FutureExt;
 use futures_util::future::{Either, ready};
 
-use crate::channel_room;
+use crate::channel_capacity;
 
 /// A channel. Its functions are futures; one that blocks is ready at once.
 pub(crate) trait Channel: Send + Sync + 'static {
     /// Whether its functions block.
     const BLOCKS: bool;
     /// The sending end. A clone is another sender of the same channel.
-    type Tx<P: Payload>: Clone + Send + 'static;
+    type Tx<P: Value>: Clone + Send + 'static;
     /// The receiving end.
-    type Rx<P: Payload>: Send + 'static;
+    type Rx<P: Value>: Send + 'static;
 
     /// What it says of itself.
     fn spec() -> Spec;
@@ -38,19 +38,19 @@ pub(crate) trait Channel: Send + Sync + 'static {
     }
 
     /// Opens one for so many messages under way and so many senders.
-    fn open<P: Payload>(capacity: usize, senders: usize) -> (Self::Tx<P>, Self::Rx<P>);
+    fn open<P: Value>(capacity: usize, senders: usize) -> (Self::Tx<P>, Self::Rx<P>);
 
     /// Another receiver of the same channel, where messages can be shared out.
-    fn receiver<P: Payload>(rx: &Self::Rx<P>) -> Option<Self::Rx<P>> {
+    fn receiver<P: Value>(rx: &Self::Rx<P>) -> Option<Self::Rx<P>> {
         let _ = rx;
         None
     }
 
     /// Sends one message.
-    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send;
+    fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send;
 
     /// Receives one message.
-    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send;
+    fn receive<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send;
 }
 
 /// What a channel's own functions return: something, or that the other side has gone.
@@ -74,10 +74,10 @@ impl<T, E> Outcome<T> for Result<T, E> {
 }
 
 /// A description with what most channels answer: any payload, one receiver, cloned senders.
-pub(crate) fn spec(name: &str, version: &str, stands_on: &str) -> Spec {
+pub(crate) fn spec(name: &str, version: &str, implementation: &str) -> Spec {
     let spec = Spec::new(name)
         .version(version)
-        .stands_on(stands_on)
+        .implementation(implementation)
         .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn, Pattern::Burst])
         .payloads(&[
             PayloadKind::U64,
@@ -88,7 +88,7 @@ pub(crate) fn spec(name: &str, version: &str, stands_on: &str) -> Spec {
         ])
         .ownership(Ownership::Owned)
         .max_producers(None)
-        .joins(Joins::Suite);
+        .tier(Tier::Suite);
     if spec.scope == Scope::Task { with(spec.runtimes(&Runtime::TASKS), Pattern::Cancel) } else { spec }
 }
 
@@ -136,8 +136,8 @@ impl<C: Channel> Mechanism for Between<C> {
         C::supports(case.capacity, case.producers)
     }
 
-    fn room(&self, case: &Case) -> Option<u64> {
-        channel_room::tried::<C>(case.capacity, case.producers)
+    fn effective_capacity(&self, case: &Case) -> Option<u64> {
+        channel_capacity::tried::<C>(case.capacity, case.producers)
     }
 
     fn executor(&self, case: &Case) -> Result<Box<dyn Executor>> {
@@ -145,7 +145,7 @@ impl<C: Channel> Mechanism for Between<C> {
     }
 }
 
-impl<C: Channel, P: Payload> Carries<P> for Between<C> {
+impl<C: Channel, P: Value> Transport<P> for Between<C> {
     type Tx = Sending<C, P>;
     type Rx = Receiving<C, P>;
 
@@ -172,12 +172,12 @@ impl<C: Channel, P: Payload> Carries<P> for Between<C> {
 // is ready at once, so its message is made or checked in the call.
 
 /// The sending end.
-pub(crate) struct Sending<C: Channel, P: Payload>(pub(crate) C::Tx<P>);
+pub(crate) struct Sending<C: Channel, P: Value>(pub(crate) C::Tx<P>);
 
-impl<C: Channel, P: Payload> Tx for Sending<C, P> {
+impl<C: Channel, P: Value> Tx for Sending<C, P> {
     #[inline(always)]
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        let send = C::send(&mut self.0, P::make(next));
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        let send = C::send(&mut self.0, P::make(source));
         if C::BLOCKS {
             let sent = send.now_or_never().and_then(Outcome::got);
             return Either::Left(ready(sent.ok_or_else(|| ErrorKind::BrokenPipe.into())));
@@ -186,40 +186,40 @@ impl<C: Channel, P: Payload> Tx for Sending<C, P> {
     }
 
     #[inline(always)]
-    async fn put_all(&mut self, next: &mut Generator, count: u64) -> io::Result<()> {
+    async fn send_all(&mut self, source: &mut Generator, count: u64) -> io::Result<()> {
         for _ in 0..count {
-            C::send(&mut self.0, P::make(next)).await.got().ok_or(ErrorKind::BrokenPipe)?;
+            C::send(&mut self.0, P::make(source)).await.got().ok_or(ErrorKind::BrokenPipe)?;
         }
         Ok(())
     }
 }
 
 /// The receiving end.
-pub(crate) struct Receiving<C: Channel, P: Payload>(C::Rx<P>);
+pub(crate) struct Receiving<C: Channel, P: Value>(C::Rx<P>);
 
-impl<C: Channel, P: Payload> Rx for Receiving<C, P> {
+impl<C: Channel, P: Value> Rx for Receiving<C, P> {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
         let receive = C::receive(&mut self.0);
         if C::BLOCKS {
             let Some(message) = receive.now_or_never().and_then(Outcome::got) else {
                 return Either::Left(ready(Err(ErrorKind::UnexpectedEof.into())));
             };
-            message.check(seen);
+            message.check(verifier);
             return Either::Left(ready(Ok(())));
         }
         Either::Right(receive.map(|received| {
             let message: P = received.got().ok_or(ErrorKind::UnexpectedEof)?;
-            message.check(seen);
+            message.check(verifier);
             Ok(())
         }))
     }
 
     #[inline(always)]
-    async fn get_all(&mut self, seen: &mut Verifier, count: u64) -> io::Result<()> {
+    async fn recv_all(&mut self, verifier: &mut Verifier, count: u64) -> io::Result<()> {
         for _ in 0..count {
-            C::receive(&mut self.0).await.got().ok_or(ErrorKind::UnexpectedEof)?.check(seen);
-            if seen.ended() {
+            C::receive(&mut self.0).await.got().ok_or(ErrorKind::UnexpectedEof)?.check(verifier);
+            if verifier.ended() {
                 break;
             }
         }

@@ -9,7 +9,7 @@ mod by_hand;
 #[cfg(feature = "channels")]
 mod channel;
 #[cfg(feature = "channels")]
-mod channel_room;
+mod channel_capacity;
 #[cfg(feature = "codecs")]
 mod codec;
 #[cfg(feature = "channels")]

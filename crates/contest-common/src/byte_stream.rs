@@ -128,8 +128,8 @@ impl<W: Write> Writing<W> {
 
 impl<W: Write + Send + 'static> Tx for Writing<W> {
     #[inline(always)]
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        next.fill(&mut self.buffer);
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        source.fill(&mut self.buffer);
         ready(self.write())
     }
 }
@@ -153,7 +153,7 @@ impl<R: Read> Reading<R> {
     ///
     /// If the stream has ended, or cannot be read.
     #[inline(always)]
-    pub fn read_into(&mut self, seen: &mut Verifier) -> io::Result<()> {
+    pub fn read_into(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         let mut rest = &mut self.buffer[..];
         while !rest.is_empty() {
             match self.stream.read(rest) {
@@ -163,14 +163,14 @@ impl<R: Read> Reading<R> {
                 Err(error) => return Err(error),
             }
         }
-        seen.bytes(&self.buffer);
+        verifier.bytes(&self.buffer);
         Ok(())
     }
 }
 
 impl<R: Read + Send + 'static> Rx for Reading<R> {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.read_into(seen))
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.read_into(verifier))
     }
 }

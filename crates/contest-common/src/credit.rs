@@ -11,7 +11,7 @@ use anyhow::Result;
 use estafette_measure::Rendezvous;
 use estafette_measure::case::Case;
 
-use crate::room::slots;
+use crate::capacity::slots;
 
 /// Into so many handfuls each producer's share of the credit is divided.
 const HANDFULS: usize = 4;
@@ -45,9 +45,9 @@ impl Refund {
     /// # Errors
     ///
     /// If no pipe can be made, or the other party has gone.
-    pub fn open(case: &Case, consumer: usize, meet: &mut Rendezvous) -> Result<Refund> {
+    pub fn open(case: &Case, consumer: usize, rendezvous: &mut Rendezvous) -> Result<Refund> {
         let (theirs, refund) = Refund::filled(slots(case), case.senders())?;
-        meet.offer_descriptors(&format!("credit:{consumer}"), &[theirs.as_fd()])?;
+        rendezvous.offer_descriptors(&format!("credit:{consumer}"), &[theirs.as_fd()])?;
         Ok(refund)
     }
 
@@ -57,15 +57,15 @@ impl Refund {
     /// # Errors
     ///
     /// If no pipe can be made, or the other party has gone.
-    pub fn open_shared(messages: usize, case: &Case, consumer: usize, meet: &mut Rendezvous) -> Result<Refund> {
+    pub fn open_shared(messages: usize, case: &Case, consumer: usize, rendezvous: &mut Rendezvous) -> Result<Refund> {
         let consumers = case.consumers();
         if consumer > 0 {
-            let [credit]: [OwnedFd; 1] = meet.want_descriptors("refund")?;
+            let [credit]: [OwnedFd; 1] = rendezvous.request_descriptors("refund")?;
             return Ok(Refund { credit: credit.into(), held: 0, handful: handful(messages, consumers) });
         }
         let (theirs, refund) = Refund::filled(messages, consumers)?;
-        meet.offer_descriptors("credit", &[theirs.as_fd()])?;
-        meet.offer_descriptors("refund", &[refund.credit.as_fd()])?;
+        rendezvous.offer_descriptors("credit", &[theirs.as_fd()])?;
+        rendezvous.offer_descriptors("refund", &[refund.credit.as_fd()])?;
         Ok(refund)
     }
 
@@ -108,10 +108,10 @@ impl Spend {
     /// # Errors
     ///
     /// If a consumer has gone.
-    pub fn open(case: &Case, meet: &mut Rendezvous) -> Result<Spend> {
+    pub fn open(case: &Case, rendezvous: &mut Rendezvous) -> Result<Spend> {
         let mut credits = Vec::new();
         for consumer in 0..case.consumers() {
-            let [credit]: [OwnedFd; 1] = meet.want_descriptors(&format!("credit:{consumer}"))?;
+            let [credit]: [OwnedFd; 1] = rendezvous.request_descriptors(&format!("credit:{consumer}"))?;
             credits.push(credit.into());
         }
         Ok(Spend { credits, held: 0, handful: handful(slots(case), case.senders()) })
@@ -122,8 +122,8 @@ impl Spend {
     /// # Errors
     ///
     /// If the consumers have gone.
-    pub fn open_shared(messages: usize, case: &Case, meet: &mut Rendezvous) -> Result<Spend> {
-        let [credit]: [OwnedFd; 1] = meet.want_descriptors("credit")?;
+    pub fn open_shared(messages: usize, case: &Case, rendezvous: &mut Rendezvous) -> Result<Spend> {
+        let [credit]: [OwnedFd; 1] = rendezvous.request_descriptors("credit")?;
         Ok(Spend { credits: vec![credit.into()], held: 0, handful: handful(messages, case.consumers()) })
     }
 

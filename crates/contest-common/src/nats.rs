@@ -38,8 +38,8 @@ pub const MAX_MESSAGE: usize = 8 << 20;
 /// # Errors
 ///
 /// If it cannot be started, does not answer in time, or a party has gone.
-pub fn serve(meet: &mut Rendezvous) -> Result<Usage> {
-    SERVER.serve(CONFIGURATION, meet, listens)
+pub fn serve(rendezvous: &mut Rendezvous) -> Result<Usage> {
+    SERVER.serve(CONFIGURATION, rendezvous, listens)
 }
 
 /// The server's address, once it has written its ports file: `{"nats":["nats://127.0.0.1:PORT"],...}`.
@@ -70,8 +70,8 @@ impl Connection {
     /// # Errors
     ///
     /// If the broker has gone, or the server cannot be reached.
-    pub fn open(meet: &mut Rendezvous, capacity: usize) -> Result<Connection> {
-        let address = server::address(meet)?;
+    pub fn open(rendezvous: &mut Rendezvous, capacity: usize) -> Result<Connection> {
+        let address = server::address(rendezvous)?;
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         // A server that has gone does not come back: what was under way is lost, and the instance has failed.
         let options = ConnectOptions::new().subscription_capacity(capacity).max_reconnects(1);

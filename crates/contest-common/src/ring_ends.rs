@@ -1,4 +1,4 @@
-//! The limit ring's ends as ends of a mechanism: messages are filled and checked where they lie.
+//! The reference ring's ends as ends of a mechanism: messages are filled and checked where they lie.
 
 use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
@@ -9,8 +9,8 @@ use estafette_measure::case::{Case, Role};
 use estafette_measure::spec::Wait as WaitMode;
 use estafette_measure::{Ends, Generator, Rendezvous, Rx, Tx, Verifier};
 
-use crate::handed;
-use crate::limit_ring::{Closed, Consumer, Producer, Shape, Wait, create_shared, open_consumer, open_producer};
+use crate::fd_passing;
+use crate::reference_ring::{Closed, Consumer, Producer, Shape, Wait, create_shared, open_consumer, open_producer};
 
 /// A ring is no longer than this where that leaves it at least [`LEAST_SLOTS`]: longer than the cache that cores share it would
 /// measure memory. In a much shorter one each end soon needs the lines that the other has just touched.
@@ -44,24 +44,24 @@ pub fn wait(case: &Case) -> Wait {
 pub fn between_processes<T, R>(
     case: &Case,
     role: Role,
-    meet: &mut Rendezvous,
+    rendezvous: &mut Rendezvous,
     tx: impl Fn(Producer) -> T,
     rx: impl Fn(Consumer) -> R,
 ) -> Result<Ends<T, R>> {
     let (shape, wait) = (shape(case)?, wait(case));
-    let there = || -> Result<(OwnedFd, R)> {
+    let forward = || -> Result<(OwnedFd, R)> {
         let ring = create_shared(shape, wait)?;
         let consumer = open_consumer(&ring, shape, wait)?;
         Ok((ring, rx(consumer)))
     };
-    let back = || -> Result<(OwnedFd, T)> {
+    let reply = || -> Result<(OwnedFd, T)> {
         let ring = create_shared(shape, wait)?;
         let producer = open_producer(&ring, shape, wait)?;
         Ok((ring, tx(producer)))
     };
     let open_tx = |ring: OwnedFd| Ok(tx(open_producer(&ring, shape, wait)?));
     let open_rx = |ring: OwnedFd| Ok(rx(open_consumer(&ring, shape, wait)?));
-    handed::open(case, role, meet, there, back, open_tx, open_rx)
+    fd_passing::open(case, role, rendezvous, forward, reply, open_tx, open_rx)
 }
 
 // The ends do their work when they are called, not when they are awaited: the compiler inlines a plain function into the
@@ -69,30 +69,30 @@ pub fn between_processes<T, R>(
 
 impl Tx for Producer {
     #[inline(always)]
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(send(self, next).map_err(|_| ErrorKind::BrokenPipe.into()))
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        ready(send(self, source).map_err(|_| ErrorKind::BrokenPipe.into()))
     }
 }
 
 #[inline(always)]
-fn send(producer: &mut Producer, next: &mut Generator) -> Result<(), Closed> {
+fn send(producer: &mut Producer, source: &mut Generator) -> Result<(), Closed> {
     let mut slot = producer.wait_slot()?;
-    next.fill(&mut slot);
+    source.fill(&mut slot);
     slot.commit();
     Ok(())
 }
 
 impl Rx for Consumer {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(receive(self, seen).map_err(|_| ErrorKind::UnexpectedEof.into()))
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(receive(self, verifier).map_err(|_| ErrorKind::UnexpectedEof.into()))
     }
 }
 
 #[inline(always)]
-fn receive(consumer: &mut Consumer, seen: &mut Verifier) -> Result<(), Closed> {
+fn receive(consumer: &mut Consumer, verifier: &mut Verifier) -> Result<(), Closed> {
     let message = consumer.wait_message()?;
-    seen.bytes(&message);
+    verifier.bytes(&message);
     message.release();
     Ok(())
 }

@@ -58,9 +58,9 @@ pub fn listens(dir: &Path) -> Option<String> {
 /// # Errors
 ///
 /// If the broker has gone.
-pub fn socket(meet: &mut Rendezvous) -> Result<PathBuf> {
-    address(meet)?;
-    Ok(meet.dir().join(SOCKET))
+pub fn socket(rendezvous: &mut Rendezvous) -> Result<PathBuf> {
+    address(rendezvous)?;
+    Ok(rendezvous.dir().join(SOCKET))
 }
 
 /// Waits until the server answers. Returns what was offered.
@@ -68,8 +68,8 @@ pub fn socket(meet: &mut Rendezvous) -> Result<PathBuf> {
 /// # Errors
 ///
 /// If the broker has gone.
-pub fn address(meet: &mut Rendezvous) -> Result<String> {
-    meet.want("server")
+pub fn address(rendezvous: &mut Rendezvous) -> Result<String> {
+    rendezvous.request("server")
 }
 
 impl Server {
@@ -78,7 +78,7 @@ impl Server {
     /// # Errors
     ///
     /// What to install, where it is not.
-    pub fn present(&self) -> Result<(), String> {
+    pub fn check_available(&self) -> Result<(), String> {
         match self.find() {
             Some(_) => Ok(()),
             None => Err(format!("needs the program `{}`: apt install {}", self.program, self.package)),
@@ -103,14 +103,19 @@ impl Server {
     /// # Errors
     ///
     /// If it cannot be started, does not answer in time, or a party has gone.
-    pub fn serve(&self, config: &str, meet: &mut Rendezvous, reach: impl Fn(&Path) -> Option<String>) -> Result<Usage> {
-        fs::write(meet.dir().join(CONFIG), config).with_context(|| format!("configuring {}", self.program))?;
-        let mut server = self.start(meet.dir())?;
-        let address = server.wait_for(|| reach(meet.dir()))?;
-        meet.offer("server", &address)?;
-        meet.ready()?;
+    pub fn serve(
+        &self,
+        config: &str,
+        rendezvous: &mut Rendezvous,
+        reach: impl Fn(&Path) -> Option<String>,
+    ) -> Result<Usage> {
+        fs::write(rendezvous.dir().join(CONFIG), config).with_context(|| format!("configuring {}", self.program))?;
+        let mut server = self.start(rendezvous.dir())?;
+        let address = server.wait_for(|| reach(rendezvous.dir()))?;
+        rendezvous.publish("server", &address)?;
+        rendezvous.ready()?;
         let before = server.usage()?;
-        meet.over()?;
+        rendezvous.over()?;
         Ok(server.usage()?.since(&before))
     }
 

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 
 use estafette_measure::message::Message;
 use estafette_measure::spec::Ownership;
-use estafette_measure::{Generator, Payload, Verifier};
+use estafette_measure::{Generator, Value, Verifier};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ const TOPIC: usize = size_of::<u32>();
 const POSTCARD_HEAD: usize = 5 + 10;
 
 /// A value that serde writes down.
-pub trait Shape: Payload + Serialize + DeserializeOwned {
+pub trait Shape: Value + Serialize + DeserializeOwned {
     /// What its rows are called.
     const NAME: &'static str;
     /// How a program declares it.
@@ -36,16 +36,16 @@ pub struct SerdeBytes {
     data: Vec<u8>,
 }
 
-impl Payload for SerdeBytes {
+impl Value for SerdeBytes {
     #[inline]
-    fn make(next: &mut Generator) -> SerdeBytes {
-        let Message { topic, data } = Message::make(next);
+    fn make(source: &mut Generator) -> SerdeBytes {
+        let Message { topic, data } = Message::make(source);
         SerdeBytes { topic, data }
     }
 
     #[inline]
-    fn check(&self, seen: &mut Verifier) {
-        seen.message(self.topic, &self.data);
+    fn check(&self, verifier: &mut Verifier) {
+        verifier.message(self.topic, &self.data);
     }
 }
 
@@ -58,17 +58,17 @@ impl Shape for SerdeBytes {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Newtype(Vec<u8>);
 
-impl Payload for Newtype {
+impl Value for Newtype {
     #[inline]
-    fn make(next: &mut Generator) -> Newtype {
-        let mut bytes = vec![0; ByHand::most(next.len())];
-        ByHand::fill(next, &mut bytes);
+    fn make(source: &mut Generator) -> Newtype {
+        let mut bytes = vec![0; ByHand::most(source.len())];
+        ByHand::fill(source, &mut bytes);
         Newtype(bytes)
     }
 
     #[inline]
-    fn check(&self, seen: &mut Verifier) {
-        ByHand::check(&self.0, seen);
+    fn check(&self, verifier: &mut Verifier) {
+        ByHand::check(&self.0, verifier);
     }
 }
 
@@ -90,10 +90,10 @@ pub trait Layout: Send + Sync + 'static {
     fn most(data: usize) -> usize;
 
     /// Makes the next message and lays it into a buffer of that many bytes. Returns how many it took.
-    fn write(next: &mut Generator, buffer: &mut [u8]) -> io::Result<usize>;
+    fn write(source: &mut Generator, buffer: &mut [u8]) -> io::Result<usize>;
 
     /// Reads a message.
-    fn read(bytes: &[u8], seen: &mut Verifier) -> io::Result<()>;
+    fn read(bytes: &[u8], verifier: &mut Verifier) -> io::Result<()>;
 }
 
 /// The data, and no topic.
@@ -108,14 +108,14 @@ impl Layout for DataAlone {
     }
 
     #[inline(always)]
-    fn write(next: &mut Generator, buffer: &mut [u8]) -> io::Result<usize> {
-        next.fill(buffer);
+    fn write(source: &mut Generator, buffer: &mut [u8]) -> io::Result<usize> {
+        source.fill(buffer);
         Ok(buffer.len())
     }
 
     #[inline(always)]
-    fn read(bytes: &[u8], seen: &mut Verifier) -> io::Result<()> {
-        seen.bytes(bytes);
+    fn read(bytes: &[u8], verifier: &mut Verifier) -> io::Result<()> {
+        verifier.bytes(bytes);
         Ok(())
     }
 }
@@ -125,9 +125,9 @@ pub struct ByHand;
 
 impl ByHand {
     #[inline(always)]
-    fn fill(next: &mut Generator, buffer: &mut [u8]) {
+    fn fill(source: &mut Generator, buffer: &mut [u8]) {
         let (topic, data) = buffer.split_at_mut(TOPIC);
-        topic.copy_from_slice(&next.message(data).to_le_bytes());
+        topic.copy_from_slice(&source.message(data).to_le_bytes());
     }
 
     /// The topic and the data; none where there is not even a topic.
@@ -137,10 +137,10 @@ impl ByHand {
     }
 
     #[inline(always)]
-    fn check(bytes: &[u8], seen: &mut Verifier) {
+    fn check(bytes: &[u8], verifier: &mut Verifier) {
         // What is shorter than a topic is damaged like a message without data.
         let (topic, data) = ByHand::parts(bytes).unwrap_or_default();
-        seen.message(topic, data);
+        verifier.message(topic, data);
     }
 }
 
@@ -153,14 +153,14 @@ impl Layout for ByHand {
     }
 
     #[inline(always)]
-    fn write(next: &mut Generator, buffer: &mut [u8]) -> io::Result<usize> {
-        ByHand::fill(next, buffer);
+    fn write(source: &mut Generator, buffer: &mut [u8]) -> io::Result<usize> {
+        ByHand::fill(source, buffer);
         Ok(buffer.len())
     }
 
     #[inline(always)]
-    fn read(bytes: &[u8], seen: &mut Verifier) -> io::Result<()> {
-        ByHand::check(bytes, seen);
+    fn read(bytes: &[u8], verifier: &mut Verifier) -> io::Result<()> {
+        ByHand::check(bytes, verifier);
         Ok(())
     }
 }
@@ -178,18 +178,18 @@ impl Layout for Postcard {
     }
 
     #[inline(always)]
-    fn write(next: &mut Generator, buffer: &mut [u8]) -> io::Result<usize> {
-        match postcard::to_slice(&SerdeBytes::make(next), buffer) {
+    fn write(source: &mut Generator, buffer: &mut [u8]) -> io::Result<usize> {
+        match postcard::to_slice(&SerdeBytes::make(source), buffer) {
             Ok(written) => Ok(written.len()),
             Err(error) => Err(io::Error::other(error)),
         }
     }
 
     #[inline(always)]
-    fn read(bytes: &[u8], seen: &mut Verifier) -> io::Result<()> {
+    fn read(bytes: &[u8], verifier: &mut Verifier) -> io::Result<()> {
         match postcard::from_bytes::<SerdeBytes>(bytes) {
             Ok(message) => {
-                message.check(seen);
+                message.check(verifier);
                 Ok(())
             }
             Err(error) => Err(io::Error::new(ErrorKind::InvalidData, error)),
@@ -207,24 +207,24 @@ mod tests {
     const SEED: u64 = 0x5EED;
 
     fn round_trips<L: Layout>(len: usize) {
-        let (mut next, mut seen) = (Generator::new(SEED, 0, len), Verifier::new(SEED, 1, len));
+        let (mut source, mut verifier) = (Generator::new(SEED, 0, len), Verifier::new(SEED, 1, len));
         let mut buffer = vec![0xAA; L::most(len)];
         for number in 0..4 {
             if number == 3 {
-                next.end();
+                source.end();
             }
-            let written = L::write(&mut next, &mut buffer).unwrap();
-            L::read(&buffer[..written], &mut seen).unwrap();
+            let written = L::write(&mut source, &mut buffer).unwrap();
+            L::read(&buffer[..written], &mut verifier).unwrap();
         }
-        assert!(seen.ended());
-        assert_eq!((seen.received(), seen.finish().1), (3, Faults::default()));
+        assert!(verifier.ended());
+        assert_eq!((verifier.received(), verifier.finish().1), (3, Faults::default()));
     }
 
     /// Nothing that arrives is taken for a message, or stops the program.
     fn survives<L: Layout>(bytes: &[u8]) {
-        let mut seen = Verifier::new(SEED, 1, 16);
-        let _ = L::read(bytes, &mut seen);
-        assert_eq!(seen.received(), 0);
+        let mut verifier = Verifier::new(SEED, 1, 16);
+        let _ = L::read(bytes, &mut verifier);
+        assert_eq!(verifier.received(), 0);
     }
 
     proptest! {
@@ -245,9 +245,9 @@ mod tests {
 
     #[test]
     fn a_vector_holds_topic_and_data() {
-        let mut next = Generator::new(SEED, 0, 16);
-        let Newtype(bytes) = Newtype::make(&mut next.clone());
-        let Message { topic, data } = Message::make(&mut next);
+        let mut source = Generator::new(SEED, 0, 16);
+        let Newtype(bytes) = Newtype::make(&mut source.clone());
+        let Message { topic, data } = Message::make(&mut source);
         assert_eq!(ByHand::parts(&bytes), Some((topic, &*data)));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use estafette_measure::case::Case;
-use estafette_measure::{Generator, Payload, Rx, Tx, Verifier};
+use estafette_measure::{Generator, Rx, Tx, Value, Verifier};
 use futures_util::{SinkExt, StreamExt};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Runtime;
@@ -36,8 +36,8 @@ impl<W: AsyncWrite> Sending<W> {
 
 impl<W: AsyncWrite + Unpin> Sending<W> {
     #[inline(always)]
-    pub(super) fn send(&mut self, next: &mut Generator) -> io::Result<()> {
-        let message = Bytes::from(Vec::<u8>::make(next));
+    pub(super) fn send(&mut self, source: &mut Generator) -> io::Result<()> {
+        let message = Bytes::from(Vec::<u8>::make(source));
         if self.together {
             wait(&self.runtime, self.frames.feed(message))
         } else {
@@ -52,8 +52,8 @@ impl<W: AsyncWrite + Unpin> Sending<W> {
 
 impl<W: AsyncWrite + Unpin + Send + 'static> Tx for Sending<W> {
     #[inline(always)]
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.send(next))
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.send(source))
     }
 
     fn flush(&mut self) -> impl Future<Output = io::Result<()>> + Send {
@@ -75,15 +75,15 @@ impl<R: AsyncRead> Receiving<R> {
 
 impl<R: AsyncRead + Unpin> Receiving<R> {
     #[inline(always)]
-    pub(super) fn receive(&mut self, seen: &mut Verifier) -> io::Result<()> {
+    pub(super) fn receive(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         let received = wait(&self.runtime, self.frames.next()).unwrap_or_else(|| Err(ErrorKind::UnexpectedEof.into()));
-        received.map(|message| seen.bytes(&message))
+        received.map(|message| verifier.bytes(&message))
     }
 }
 
 impl<R: AsyncRead + Unpin + Send + 'static> Rx for Receiving<R> {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.receive(seen))
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.receive(verifier))
     }
 }

@@ -9,8 +9,8 @@ use ::fastwebsockets::{Frame, OpCode, Payload, Role as Side, WebSocket, WebSocke
 use anyhow::Result;
 use estafette_contest_common::own_thread::OwnThread;
 use estafette_measure::case::{Case, Role};
-use estafette_measure::spec::{Joins, Ownership};
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+use estafette_measure::spec::{Ownership, Tier};
+use estafette_measure::{Ends, Generator, Mechanism, PartyEnds, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 
@@ -25,19 +25,19 @@ impl Mechanism for Fastwebsockets {
     fn spec(&self) -> Spec {
         Spec::new("network/fastwebsockets")
             .version(env!("LOCKED_FASTWEBSOCKETS"))
-            .stands_on("a WebSocket over TCP on 127.0.0.1, TCP_NODELAY, by tokio: write_frame and read_frame")
+            .implementation("a WebSocket over TCP on 127.0.0.1, TCP_NODELAY, by tokio: write_frame and read_frame")
             .ownership(Ownership::Owned)
-            .joins(Joins::Standard)
+            .tier(Tier::Standard)
     }
 }
 
-impl Carries<Raw> for Fastwebsockets {
+impl Transport<Raw> for Fastwebsockets {
     type Tx = Sending;
     type Rx = Receiving;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         let runtime = runtime()?;
-        let connection = connected(role, meet)?;
+        let connection = connected(role, rendezvous)?;
         // No frame follows before every end is open, so that none has been read along with it.
         handshake(role, connection.try_clone()?)?;
         let side = if let Role::Consumer(_) = role { Side::Server } else { Side::Client };
@@ -45,7 +45,7 @@ impl Carries<Raw> for Fastwebsockets {
         socket.set_max_message_size(case.payload.len() + 1);
         let connection = Rc::new(RefCell::new(Connection { runtime, socket }));
         let tx = Sending { connection: OwnThread::new(Rc::clone(&connection)), len: case.payload.len() };
-        Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(Receiving { connection: OwnThread::new(connection) }) }]))
+        Ok(Ends(vec![PartyEnds { role, tx: Some(tx), rx: Some(Receiving { connection: OwnThread::new(connection) }) }]))
     }
 }
 
@@ -71,10 +71,10 @@ pub(super) struct Sending {
 
 impl Tx for Sending {
     #[inline(always)]
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         // The library takes a message over, and masks it where it lies.
         let mut message = vec![0; self.len];
-        next.fill(&mut message);
+        source.fill(&mut message);
         let Connection { runtime, socket } = &mut *self.connection.borrow_mut();
         let frame = Frame::binary(Payload::Owned(message));
         ready(wait(runtime, socket.write_frame(frame)).map_err(failed))
@@ -88,13 +88,13 @@ pub(super) struct Receiving {
 
 impl Receiving {
     #[inline(always)]
-    fn receive(&mut self, seen: &mut Verifier) -> io::Result<()> {
+    fn receive(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         let Connection { runtime, socket } = &mut *self.connection.borrow_mut();
         loop {
             let frame = wait(runtime, socket.read_frame()).map_err(failed)?;
             match frame.opcode {
                 OpCode::Binary => {
-                    seen.bytes(&frame.payload);
+                    verifier.bytes(&frame.payload);
                     return Ok(());
                 }
                 OpCode::Close => return Err(ErrorKind::UnexpectedEof.into()),
@@ -106,7 +106,7 @@ impl Receiving {
 
 impl Rx for Receiving {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.receive(seen))
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.receive(verifier))
     }
 }

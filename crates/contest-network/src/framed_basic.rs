@@ -10,57 +10,57 @@ use anyhow::Result;
 use estafette_contest_common::buffer::Buffer;
 use estafette_contest_common::byte_stream::SocketEnd;
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::{Joins, Ordering};
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+use estafette_measure::spec::{Ordering, Tier};
+use estafette_measure::{Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
-use super::several::{self, and_several};
+use super::multi_connection::{self, and_several};
 use super::socket::Over;
 
 /// `network/framed-basic` or `network/unix-framed-basic`.
 pub(super) struct FramedBasic {
     name: &'static str,
-    stands_on: &'static str,
+    implementation: &'static str,
     over: Over,
-    joins: Joins,
+    tier: Tier,
 }
 
 pub(super) const TCP: FramedBasic = FramedBasic {
     name: "network/framed-basic",
-    stands_on: "TCP on 127.0.0.1, TCP_NODELAY: a length of 4 bytes, then the message, by write_all and read_exact, poll",
+    implementation: "TCP on 127.0.0.1, TCP_NODELAY: a length of 4 bytes, then the message, by write_all and read_exact, poll",
     over: Over::Tcp,
-    joins: Joins::Suite,
+    tier: Tier::Suite,
 };
 
 pub(super) const UNIX: FramedBasic = FramedBasic {
     name: "network/unix-framed-basic",
-    stands_on: "a UNIX stream socket: a length of 4 bytes, then the message, by write_all and read_exact, poll",
+    implementation: "a UNIX stream socket: a length of 4 bytes, then the message, by write_all and read_exact, poll",
     over: Over::Unix,
-    joins: Joins::Standard,
+    tier: Tier::Standard,
 };
 
 impl Mechanism for FramedBasic {
     fn spec(&self) -> Spec {
         Spec::new(self.name)
-            .stands_on(self.stands_on)
-            .patterns(&and_several(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::OneThread]))
+            .implementation(self.implementation)
+            .patterns(&and_several(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::SameThread]))
             .max_producers(None)
             .ordering(Ordering::PerProducer)
-            .joins(self.joins)
+            .tier(self.tier)
     }
 }
 
-impl Carries<Raw> for FramedBasic {
+impl Transport<Raw> for FramedBasic {
     type Tx = Sending<SocketEnd>;
     type Rx = Incoming;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
-        if several::send(case) {
-            let sockets = self.over.several(case, role, meet)?.into_iter().map(SocketEnd::new).collect();
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
+        if multi_connection::send(case) {
+            let sockets = self.over.several(case, role, rendezvous)?.into_iter().map(SocketEnd::new).collect();
             return ends_of_several(sockets, case, role);
         }
-        let [to, from] = self.over.joined(role, meet)?.map(SocketEnd::new);
+        let [to, from] = self.over.joined(role, rendezvous)?.map(SocketEnd::new);
         let len = case.payload.len();
         let rx = Incoming::One(Receiving::new(from, len));
         Ok(Ends::both(role, Sending::new(Stream::Own(to), len), rx))
@@ -76,7 +76,7 @@ pub(super) fn ends<W: Write, R: Read>(to: W, from: R, case: &Case, role: Role) -
 /// The ends of a party where several send, over all its connections.
 fn ends_of_several(streams: Vec<SocketEnd>, case: &Case, role: Role) -> Result<Ends<Sending<SocketEnd>, Incoming>> {
     let len = case.payload.len();
-    several::ends(
+    multi_connection::ends(
         case,
         role,
         streams,
@@ -125,8 +125,8 @@ fn write(stream: &mut impl Write, message: &[u8]) -> io::Result<()> {
 }
 
 impl<W: Write + Send + 'static> Tx for Sending<W> {
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        next.fill(&mut self.message);
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        source.fill(&mut self.message);
         ready(self.send())
     }
 }
@@ -157,8 +157,8 @@ impl<R: Read> Receiving<R> {
 }
 
 impl<R: Read + Send + 'static> Rx for Receiving<R> {
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.read().map(|()| seen.bytes(&self.message)))
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.read().map(|()| verifier.bytes(&self.message)))
     }
 }
 
@@ -169,10 +169,10 @@ pub(super) enum Incoming {
 }
 
 impl Rx for Incoming {
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
         ready(match self {
-            Incoming::One(one) => one.read().map(|()| seen.bytes(&one.message)),
-            Incoming::Several(several) => several.read(seen),
+            Incoming::One(one) => one.read().map(|()| verifier.bytes(&one.message)),
+            Incoming::Several(several) => several.read(verifier),
         })
     }
 }
@@ -185,7 +185,7 @@ pub(super) struct Polled {
 }
 
 impl Polled {
-    fn read(&mut self, seen: &mut Verifier) -> io::Result<()> {
+    fn read(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         loop {
             let Some(at) = self.ready.pop() else {
                 self.wait()?;
@@ -196,7 +196,7 @@ impl Polled {
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof && self.connections.len() > 1 => {
                     self.connections.swap_remove(at);
                 }
-                read => return read.map(|()| seen.bytes(&self.connections[at].message)),
+                read => return read.map(|()| verifier.bytes(&self.connections[at].message)),
             }
         }
     }

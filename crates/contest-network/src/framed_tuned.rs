@@ -4,11 +4,11 @@ use std::io;
 
 use anyhow::Result;
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::{Joins, Ordering, Wait};
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Raw, Rendezvous, Spec, Verifier};
+use estafette_measure::spec::{Ordering, Tier, Wait};
+use estafette_measure::{Ends, Generator, Mechanism, Raw, Rendezvous, Spec, Transport, Verifier};
 
 use super::frames::{Reads, Sending, Writes};
-use super::several::{self, and_several};
+use super::multi_connection::{self, and_several};
 use super::socket::Over;
 use super::tuned::{Incoming, Wire, ends, ends_of_several};
 
@@ -18,47 +18,47 @@ const LENGTH: usize = 4;
 /// `network/framed-tuned` or `network/unix-framed-tuned`.
 pub(super) struct FramedTuned {
     name: &'static str,
-    stands_on: &'static str,
+    implementation: &'static str,
     over: Over,
-    joins: Joins,
+    tier: Tier,
 }
 
 pub(super) const TCP: FramedTuned = FramedTuned {
     name: "network/framed-tuned",
-    stands_on: "TCP on 127.0.0.1, TCP_NODELAY: a length of 4 bytes and the message, many by one send and one recv; epoll",
+    implementation: "TCP on 127.0.0.1, TCP_NODELAY: a length of 4 bytes and the message, many by one send and one recv; epoll",
     over: Over::Tcp,
-    joins: Joins::Throughout,
+    tier: Tier::StandardAllCells,
 };
 
 pub(super) const UNIX: FramedTuned = FramedTuned {
     name: "network/unix-framed-tuned",
-    stands_on: "a UNIX stream socket: a length of 4 bytes and the message, many by one send and one recv; epoll",
+    implementation: "a UNIX stream socket: a length of 4 bytes and the message, many by one send and one recv; epoll",
     over: Over::Unix,
-    joins: Joins::Standard,
+    tier: Tier::Standard,
 };
 
 impl Mechanism for FramedTuned {
     fn spec(&self) -> Spec {
         Spec::new(self.name)
-            .stands_on(self.stands_on)
-            .patterns(&and_several(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::OneThread]))
+            .implementation(self.implementation)
+            .patterns(&and_several(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::SameThread]))
             .max_producers(None)
             .ordering(Ordering::PerProducer)
             .waits(&[Wait::Block, Wait::Adaptive])
-            .joins(self.joins)
+            .tier(self.tier)
     }
 }
 
-impl Carries<Raw> for FramedTuned {
+impl Transport<Raw> for FramedTuned {
     type Tx = Sending<Lengths, Wire>;
     type Rx = Incoming<Lengths>;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         let lengths = Lengths { len: case.payload.len() };
-        if several::send(case) {
-            return ends_of_several(|| lengths, || lengths, self.over.several(case, role, meet)?, case, role);
+        if multi_connection::send(case) {
+            return ends_of_several(|| lengths, || lengths, self.over.several(case, role, rendezvous)?, case, role);
         }
-        let sockets = self.over.joined(role, meet)?;
+        let sockets = self.over.joined(role, rendezvous)?;
         Ok(ends(lengths, lengths, sockets, case, role))
     }
 }
@@ -76,10 +76,10 @@ impl Writes for Lengths {
     }
 
     #[inline(always)]
-    fn write(&mut self, place: &mut [u8], next: &mut Generator) -> io::Result<()> {
+    fn write(&mut self, place: &mut [u8], source: &mut Generator) -> io::Result<()> {
         let (length, message) = place.split_at_mut(LENGTH);
         length.copy_from_slice(&(self.len as u32).to_be_bytes());
-        next.fill(message);
+        source.fill(message);
         Ok(())
     }
 }
@@ -91,14 +91,14 @@ impl Reads for Lengths {
     }
 
     #[inline(always)]
-    fn read(&mut self, there: &mut [u8], seen: &mut Verifier) -> io::Result<Option<usize>> {
-        let Some((length, rest)) = there.split_first_chunk::<LENGTH>() else { return Ok(None) };
+    fn read(&mut self, forward: &mut [u8], verifier: &mut Verifier) -> io::Result<Option<usize>> {
+        let Some((length, rest)) = forward.split_first_chunk::<LENGTH>() else { return Ok(None) };
         let length = u32::from_be_bytes(*length) as usize;
         if length > self.len {
             return Err(io::Error::other(format!("a message of {length} bytes")));
         }
         Ok(rest.get(..length).map(|message| {
-            seen.bytes(message);
+            verifier.bytes(message);
             LENGTH + length
         }))
     }

@@ -45,7 +45,7 @@ pub(super) trait Writes: Send + 'static {
     fn frame(&self) -> usize;
 
     /// Writes the frame of the next message; `place` is as long as that.
-    fn write(&mut self, place: &mut [u8], next: &mut Generator) -> io::Result<()>;
+    fn write(&mut self, place: &mut [u8], source: &mut Generator) -> io::Result<()>;
 }
 
 /// How messages are found in frames.
@@ -54,7 +54,7 @@ pub(super) trait Reads: Send + 'static {
     fn frame(&self) -> usize;
 
     /// Looks at the first message of what has come. Returns how long its frame is; nothing where it has not come whole.
-    fn read(&mut self, there: &mut [u8], seen: &mut Verifier) -> io::Result<Option<usize>>;
+    fn read(&mut self, forward: &mut [u8], verifier: &mut Verifier) -> io::Result<Option<usize>>;
 }
 
 /// One message after the other, with nothing around them.
@@ -70,8 +70,8 @@ impl Writes for Bare {
     }
 
     #[inline(always)]
-    fn write(&mut self, place: &mut [u8], next: &mut Generator) -> io::Result<()> {
-        next.fill(place);
+    fn write(&mut self, place: &mut [u8], source: &mut Generator) -> io::Result<()> {
+        source.fill(place);
         Ok(())
     }
 }
@@ -83,9 +83,9 @@ impl Reads for Bare {
     }
 
     #[inline(always)]
-    fn read(&mut self, there: &mut [u8], seen: &mut Verifier) -> io::Result<Option<usize>> {
-        Ok(there.get(..self.len).map(|message| {
-            seen.bytes(message);
+    fn read(&mut self, forward: &mut [u8], verifier: &mut Verifier) -> io::Result<Option<usize>> {
+        Ok(forward.get(..self.len).map(|message| {
+            verifier.bytes(message);
             self.len
         }))
     }
@@ -195,9 +195,9 @@ impl<W: Writes, O: Outlet> Sending<W, O> {
 
     /// Adds a message, and sends what there is where there is no room for another.
     #[inline(always)]
-    fn add(&mut self, next: &mut Generator) -> io::Result<()> {
+    fn add(&mut self, source: &mut Generator) -> io::Result<()> {
         let frame = self.writes.frame();
-        self.writes.write(&mut self.frames[self.filled..][..frame], next)?;
+        self.writes.write(&mut self.frames[self.filled..][..frame], source)?;
         self.filled += frame;
         if self.filled + frame <= self.frames.len() { Ok(()) } else { self.send() }
     }
@@ -211,8 +211,8 @@ impl<W: Writes, O: Outlet> Sending<W, O> {
 
 impl<W: Writes, O: Outlet> Tx for Sending<W, O> {
     #[inline(always)]
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.add(next))
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.add(source))
     }
 
     fn flush(&mut self) -> impl Future<Output = io::Result<()>> + Send {
@@ -238,9 +238,9 @@ impl<R: Reads, I: Inlet> Receiving<R, I> {
 
     /// Looks at the next message, and reads where it is not there.
     #[inline(always)]
-    pub(super) fn read_into(&mut self, seen: &mut Verifier) -> io::Result<()> {
+    pub(super) fn read_into(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         loop {
-            if let Some(frame) = self.reads.read(&mut self.buffer[self.start..self.end], seen)? {
+            if let Some(frame) = self.reads.read(&mut self.buffer[self.start..self.end], verifier)? {
                 self.start += frame;
                 return Ok(());
             }
@@ -260,7 +260,7 @@ impl<R: Reads, I: Inlet> Receiving<R, I> {
 
 impl<R: Reads, I: Inlet> Rx for Receiving<R, I> {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.read_into(seen))
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.read_into(verifier))
     }
 }

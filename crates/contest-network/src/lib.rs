@@ -6,7 +6,7 @@
 
 use estafette_measure::Registry;
 use estafette_measure::entry::bytes;
-use estafette_measure::spec::Joins;
+use estafette_measure::spec::Tier;
 
 #[cfg(feature = "tokio-net")]
 mod delimited;
@@ -18,15 +18,15 @@ mod fastwebsockets;
 mod framed_basic;
 mod framed_tuned;
 mod frames;
-mod joint;
 mod merging;
 #[cfg(feature = "message-io")]
 mod message_io;
-#[cfg(feature = "message-io")]
-mod pieces;
+mod multi_connection;
 #[cfg(feature = "quic")]
 mod quic;
-mod several;
+#[cfg(feature = "message-io")]
+mod reassembly;
+mod shared_sender;
 mod socket;
 mod tcp;
 mod tcp_tuned;
@@ -36,7 +36,7 @@ mod tls_tuned;
 #[cfg(feature = "tokio-net")]
 mod tokio_framed;
 #[cfg(feature = "tokio-net")]
-mod tokio_several;
+mod tokio_multi_connection;
 #[cfg(feature = "tokio-net")]
 mod tokio_tungstenite;
 #[cfg(feature = "tokio-net")]
@@ -77,7 +77,7 @@ pub fn enrol(registry: Registry) -> Registry {
 
 /// Adds those that run between two processes of one machine, too, to the scope `process`.
 pub fn enrol_process_rows(registry: Registry) -> Registry {
-    registry.enrol(bytes(under::Under(tcp::Tcp, Joins::Suite))).enrol(bytes(under::Under(udp::Udp, Joins::Standard)))
+    registry.enrol(bytes(under::Under(tcp::Tcp, Tier::Suite))).enrol(bytes(under::Under(udp::Udp, Tier::Standard)))
 }
 
 /// Adds the libraries that this build has.

@@ -50,12 +50,12 @@ struct Connection {
 impl<R: Reads> Merging<R> {
     /// Of these sockets, looked at for some time before it sleeps where it `spins`.
     pub(super) fn new(reads: R, sockets: Vec<OwnedFd>, spins: bool) -> Result<Merging<R>> {
-        let room = AT_ONCE.max(2 * reads.frame());
-        Merging::with_room(reads, sockets, spins, room)
+        let capacity = AT_ONCE.max(2 * reads.frame());
+        Merging::with_room(reads, sockets, spins, capacity)
     }
 
     /// Reads up to so many bytes at once, which hold a frame at the least.
-    fn with_room(reads: R, sockets: Vec<OwnedFd>, spins: bool, room: usize) -> Result<Merging<R>> {
+    fn with_room(reads: R, sockets: Vec<OwnedFd>, spins: bool, capacity: usize) -> Result<Merging<R>> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).context("making an epoll instance")?;
         let events = epoll::EventFlags::IN | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
         for (at, socket) in sockets.iter().enumerate() {
@@ -71,7 +71,7 @@ impl<R: Reads> Merging<R> {
             ready: VecDeque::with_capacity(EVENTS),
             again: VecDeque::new(),
             current: 0,
-            buffer: vec![0; room],
+            buffer: vec![0; capacity],
             start: 0,
             end: 0,
             spins,
@@ -80,9 +80,9 @@ impl<R: Reads> Merging<R> {
 
     /// Looks at the next message, and reads where none is there.
     #[inline(always)]
-    pub(super) fn read_into(&mut self, seen: &mut Verifier) -> io::Result<()> {
+    pub(super) fn read_into(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         loop {
-            if let Some(frame) = self.reads.read(&mut self.buffer[self.start..self.end], seen)? {
+            if let Some(frame) = self.reads.read(&mut self.buffer[self.start..self.end], verifier)? {
                 self.start += frame;
                 return Ok(());
             }
@@ -167,10 +167,10 @@ mod tests {
     const LENGTHS: Lengths = Lengths { len: LEN };
     const FRAME: usize = LEN + 4;
 
-    fn merging(connections: usize, spins: bool, room: usize) -> (Vec<UnixStream>, Merging<Lengths>) {
+    fn merging(connections: usize, spins: bool, capacity: usize) -> (Vec<UnixStream>, Merging<Lengths>) {
         let (theirs, ours): (Vec<_>, Vec<_>) = (0..connections).map(|_| UnixStream::pair().unwrap()).unzip();
         let ours = ours.into_iter().map(OwnedFd::from).collect();
-        (theirs, Merging::with_room(LENGTHS, ours, spins, room).unwrap())
+        (theirs, Merging::with_room(LENGTHS, ours, spins, capacity).unwrap())
     }
 
     /// The first frames of a producer's stream.
@@ -185,10 +185,10 @@ mod tests {
     fn messages_come_whole_from_connections_that_bring_them_in_pieces() {
         const PIECES: [usize; 5] = [1, 3, 700, 2500, 10];
         // With room for one frame and a half, most of what comes fills it.
-        for (spins, room) in [(false, AT_ONCE), (true, AT_ONCE), (false, LEN + LEN / 2)] {
-            let (mut theirs, mut merging) = merging(3, spins, room);
+        for (spins, capacity) in [(false, AT_ONCE), (true, AT_ONCE), (false, LEN + LEN / 2)] {
+            let (mut theirs, mut merging) = merging(3, spins, capacity);
             let streams: Vec<Vec<u8>> = (0..3).map(|producer| frames(producer, 50)).collect();
-            let mut seen = Verifier::new(1, 3, LEN);
+            let mut verifier = Verifier::new(1, 3, LEN);
             let mut written = [0; 3];
             for step in 0.. {
                 let at = step % 3;
@@ -196,30 +196,30 @@ mod tests {
                 theirs[at].write_all(&streams[at][written[at]..][..piece]).unwrap();
                 written[at] += piece;
                 let whole: usize = written.iter().map(|written| written / FRAME).sum();
-                while seen.received() < whole as u64 {
-                    merging.read_into(&mut seen).unwrap();
+                while verifier.received() < whole as u64 {
+                    merging.read_into(&mut verifier).unwrap();
                 }
                 if whole == 150 {
                     break;
                 }
             }
-            assert!(seen.finish().1.none());
+            assert!(verifier.finish().1.none());
         }
     }
 
     #[test]
     fn a_connection_that_ends_leaves_the_others_and_the_last_one_ends_it_all() {
         let (mut theirs, mut merging) = merging(2, false, AT_ONCE);
-        let mut seen = Verifier::new(1, 2, LEN);
+        let mut verifier = Verifier::new(1, 2, LEN);
         let mut first = theirs.remove(0);
         first.write_all(&frames(0, 2)).unwrap();
         drop(first);
-        (0..2).for_each(|_| merging.read_into(&mut seen).unwrap());
+        (0..2).for_each(|_| merging.read_into(&mut verifier).unwrap());
         theirs[0].write_all(&frames(1, 1)).unwrap();
-        merging.read_into(&mut seen).unwrap();
+        merging.read_into(&mut verifier).unwrap();
         theirs.clear();
-        let error = merging.read_into(&mut seen).unwrap_err();
-        assert_eq!((error.kind(), seen.received()), (ErrorKind::UnexpectedEof, 3));
+        let error = merging.read_into(&mut verifier).unwrap_err();
+        assert_eq!((error.kind(), verifier.received()), (ErrorKind::UnexpectedEof, 3));
     }
 
     #[test]

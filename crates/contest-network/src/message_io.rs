@@ -18,92 +18,94 @@ use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use ::message_io::network::{Endpoint, NetEvent, NetworkController, NetworkProcessor, SendStatus, Transport, split};
+use ::message_io::network::{self, Endpoint, NetEvent, NetworkController, NetworkProcessor, SendStatus, split};
 use anyhow::{Context, Result, ensure};
 use estafette_contest_common::buffer::Buffer;
 use estafette_contest_common::credit::{Refund, Spend};
 use estafette_measure::case::{Case, Cell, Load, Pattern, Role};
-use estafette_measure::spec::{Joins, Loss, Ordering};
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+use estafette_measure::spec::{Loss, Ordering, Tier};
+use estafette_measure::{Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
 
-use super::pieces::Pieces;
-use super::several;
+use super::multi_connection;
+use super::reassembly::Reassembly;
 use super::udp::{MAX_DATAGRAM, PATIENCE};
 
 /// The longest message that the library's WebSocket receives: the longest frame of tungstenite, unless told otherwise.
 const MAX_FRAME: usize = 16 << 20;
 
-const ALL: &[Pattern] = &[Pattern::PingPong, Pattern::Stream, Pattern::OneThread];
+const ALL: &[Pattern] = &[Pattern::PingPong, Pattern::Stream, Pattern::SameThread];
 
 /// `network/message-io-tcp` and its siblings.
 pub(super) struct MessageIo {
     name: &'static str,
-    stands_on: &'static str,
-    transport: Transport,
+    implementation: &'static str,
+    transport: network::Transport,
 }
 
 pub(super) const TCP: MessageIo = MessageIo {
     name: "network/message-io-tcp",
-    stands_on: "message-io: Tcp on 127.0.0.1, send and process_poll_event; messages put together from what comes",
-    transport: Transport::Tcp,
+    implementation: "message-io: Tcp on 127.0.0.1, send and process_poll_event; messages put together from what comes",
+    transport: network::Transport::Tcp,
 };
 
 pub(super) const FRAMED: MessageIo = MessageIo {
     name: "network/message-io-framed",
-    stands_on: "message-io: FramedTcp on 127.0.0.1, send and process_poll_event",
-    transport: Transport::FramedTcp,
+    implementation: "message-io: FramedTcp on 127.0.0.1, send and process_poll_event",
+    transport: network::Transport::FramedTcp,
 };
 
 pub(super) const UDP: MessageIo = MessageIo {
     name: "network/message-io-udp",
-    stands_on: "message-io: Udp on 127.0.0.1, send and process_poll_event",
-    transport: Transport::Udp,
+    implementation: "message-io: Udp on 127.0.0.1, send and process_poll_event",
+    transport: network::Transport::Udp,
 };
 
 pub(super) const WS: MessageIo = MessageIo {
     name: "network/message-io-ws",
-    stands_on: "message-io: Ws on 127.0.0.1, send and process_poll_event",
-    transport: Transport::Ws,
+    implementation: "message-io: Ws on 127.0.0.1, send and process_poll_event",
+    transport: network::Transport::Ws,
 };
 
 impl Mechanism for MessageIo {
     fn spec(&self) -> Spec {
-        let spec =
-            Spec::new(self.name).version(env!("LOCKED_MESSAGE_IO")).stands_on(self.stands_on).joins(Joins::Suite);
+        let spec = Spec::new(self.name)
+            .version(env!("LOCKED_MESSAGE_IO"))
+            .implementation(self.implementation)
+            .tier(Tier::Suite);
         match self.transport {
-            Transport::Tcp => spec.patterns(ALL),
-            Transport::FramedTcp => spec
+            network::Transport::Tcp => spec.patterns(ALL),
+            network::Transport::FramedTcp => spec
                 .patterns(&[ALL, &[Pattern::FanIn, Pattern::Connections]].concat())
                 .max_producers(None)
                 .ordering(Ordering::PerProducer),
-            Transport::Udp => {
-                spec.patterns(ALL).max_message(MAX_DATAGRAM).ordering(Ordering::Unordered).loss(Loss::Counted)
+            network::Transport::Udp => {
+                spec.patterns(ALL).max_message(MAX_DATAGRAM).ordering(Ordering::Unordered).loss(Loss::BestEffort)
             }
-            Transport::Ws => spec.max_message(MAX_FRAME).patterns(&[Pattern::PingPong, Pattern::OneThread]),
+            network::Transport::Ws => spec.max_message(MAX_FRAME).patterns(&[Pattern::PingPong, Pattern::SameThread]),
         }
     }
 }
 
-impl Carries<Raw> for MessageIo {
+impl Transport<Raw> for MessageIo {
     type Tx = Sending;
     type Rx = Receiving;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         let (controller, mut processor) = split();
-        let connections = several::connections(case, role);
-        let peers = self.join(&controller, &mut processor, connections, role, meet)?;
+        let connections = multi_connection::connections(case, role);
+        let peers = self.join(&controller, &mut processor, connections, role, rendezvous)?;
         let lossy = self.is_lossy();
         let credited = credited(case);
         let (mut spend, mut refund) = (None, None);
         if !lossy && !case.pattern.both_ways() {
             match role {
-                Role::Consumer(index) => refund = Some(Refund::open(&credited, index, meet)?),
-                _ => spend = Some(Spend::open(&credited, meet)?),
+                Role::Consumer(index) => refund = Some(Refund::open(&credited, index, rendezvous)?),
+                _ => spend = Some(Spend::open(&credited, rendezvous)?),
             }
         }
         let len = case.payload.len();
         let tx = Sending { controller, peers, message: Buffer::new(len), credit: spend };
-        let pieces = (self.transport == Transport::Tcp).then(|| Pieces::new(len));
+        let pieces = (self.transport == network::Transport::Tcp).then(|| Reassembly::new(len));
         let together = case.load == Load::Saturated && !case.pattern.asks();
         let inbox = Inbox { pieces, together, shown: 0, others: VecDeque::new(), left: connections };
         let rx = Receiving { processor, inbox, patience: lossy.then_some(PATIENCE), credit: refund };
@@ -120,26 +122,26 @@ fn credited(case: &Case) -> Case {
 
 impl MessageIo {
     fn is_lossy(&self) -> bool {
-        self.transport == Transport::Udp
+        self.transport == network::Transport::Udp
     }
 
-    /// Joins the two parties by so many connections. Returns whom this one sends to.
+    /// Tier the two parties by so many connections. Returns whom this one sends to.
     fn join(
         &self,
         controller: &NetworkController,
         processor: &mut NetworkProcessor,
         connections: usize,
         role: Role,
-        meet: &mut Rendezvous,
+        rendezvous: &mut Rendezvous,
     ) -> Result<Vec<Endpoint>> {
         if role == Role::All {
             return Ok(vec![self.join_itself(controller, processor)?]);
         }
         if let Role::Consumer(_) = role {
             let (listener, address) = controller.listen(self.transport, "127.0.0.1:0").context("listening")?;
-            meet.offer("address", &address.to_string())?;
+            rendezvous.publish("address", &address.to_string())?;
             if self.is_lossy() {
-                let theirs: SocketAddr = meet.want("back")?.parse()?;
+                let theirs: SocketAddr = rendezvous.request("reply")?.parse()?;
                 return Ok(vec![Endpoint::from_listener(listener, theirs)]);
             }
             return Ok(joined(processor, connections, |event| match event {
@@ -147,12 +149,12 @@ impl MessageIo {
                 _ => None,
             }));
         }
-        let address: SocketAddr = meet.want("address")?.parse()?;
+        let address: SocketAddr = rendezvous.request("address")?.parse()?;
         for _ in 0..connections {
             let (_, ours) = controller.connect(self.transport, address).context("connecting")?;
             if self.is_lossy() {
                 // It is bound to any address of the machine; the other end sees it at this one.
-                meet.offer("back", &SocketAddr::new(address.ip(), ours.port()).to_string())?;
+                rendezvous.publish("reply", &SocketAddr::new(address.ip(), ours.port()).to_string())?;
             }
         }
         let tried = joined(processor, connections, |event| match event {
@@ -163,7 +165,7 @@ impl MessageIo {
         Ok(tried.into_iter().map(|(endpoint, _)| endpoint).collect())
     }
 
-    /// Joins a node to itself. Returns the end that sends.
+    /// Tier a node to itself. Returns the end that sends.
     fn join_itself(&self, controller: &NetworkController, processor: &mut NetworkProcessor) -> Result<Endpoint> {
         let (_, address) = controller.listen(self.transport, "127.0.0.1:0").context("listening")?;
         let (endpoint, _) = controller.connect(self.transport, address).context("connecting")?;
@@ -196,12 +198,12 @@ pub(super) struct Sending {
 
 impl Sending {
     #[inline(always)]
-    fn send(&mut self, next: &mut Generator) -> io::Result<()> {
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         if let Some(credit) = &mut self.credit {
             credit.take()?;
         }
-        let peer = self.peers[next.producer().min(self.peers.len() - 1)];
-        next.fill(&mut self.message);
+        let peer = self.peers[source.producer().min(self.peers.len() - 1)];
+        source.fill(&mut self.message);
         match self.controller.send(peer, &self.message) {
             SendStatus::Sent => Ok(()),
             // Of datagrams, that nobody is there.
@@ -213,8 +215,8 @@ impl Sending {
 
 impl Tx for Sending {
     #[inline(always)]
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.send(next))
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.send(source))
     }
 }
 
@@ -230,17 +232,17 @@ pub(super) struct Receiving {
 impl Receiving {
     /// Looks at the next message, and of a stream at all that come with it.
     #[inline(always)]
-    fn receive(&mut self, seen: &mut Verifier) -> io::Result<()> {
+    fn receive(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         self.inbox.shown = 0;
         if let Some(message) = self.inbox.others.pop_front() {
-            self.inbox.show(&message, seen);
+            self.inbox.show(&message, verifier);
         }
         let mut waits_since = None;
         while self.inbox.shown == 0 {
             if self.inbox.left == 0 {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
-            self.processor.process_poll_event(self.patience, |event| self.inbox.note(event, seen));
+            self.processor.process_poll_event(self.patience, |event| self.inbox.note(event, verifier));
             // It returns for events of its own, too.
             if let (Some(patience), 0) = (self.patience, self.inbox.shown)
                 && waits_since.get_or_insert_with(Instant::now).elapsed() > patience
@@ -257,15 +259,15 @@ impl Receiving {
 
 impl Rx for Receiving {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.receive(seen))
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.receive(verifier))
     }
 }
 
 /// What the library hands over.
 struct Inbox {
     /// Where messages have no bounds.
-    pieces: Option<Pieces>,
+    pieces: Option<Reassembly>,
     /// Whether all that come are looked at as they do: nobody asks when each came.
     together: bool,
     /// How many have been, since somebody asked for one.
@@ -278,12 +280,12 @@ struct Inbox {
 
 impl Inbox {
     #[inline(always)]
-    fn note(&mut self, event: NetEvent<'_>, seen: &mut Verifier) {
+    fn note(&mut self, event: NetEvent<'_>, verifier: &mut Verifier) {
         match event {
             NetEvent::Message(_, message) => match self.pieces.take() {
-                None => self.add(message, seen),
+                None => self.add(message, verifier),
                 Some(mut pieces) => {
-                    pieces.whole(message, |message| self.add(message, seen));
+                    pieces.whole(message, |message| self.add(message, verifier));
                     self.pieces = Some(pieces);
                 }
             },
@@ -293,17 +295,17 @@ impl Inbox {
     }
 
     #[inline(always)]
-    fn add(&mut self, message: &[u8], seen: &mut Verifier) {
+    fn add(&mut self, message: &[u8], verifier: &mut Verifier) {
         if self.together || self.shown == 0 {
-            self.show(message, seen);
+            self.show(message, verifier);
         } else {
             self.others.push_back(message.to_vec());
         }
     }
 
     #[inline(always)]
-    fn show(&mut self, message: &[u8], seen: &mut Verifier) {
-        seen.bytes(message);
+    fn show(&mut self, message: &[u8], verifier: &mut Verifier) {
+        verifier.bytes(message);
         self.shown += 1;
     }
 }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::{Joins, Ownership};
-use estafette_measure::{Carries, Ends, Mechanism, Raw, Rendezvous, Spec};
+use estafette_measure::spec::{Ownership, Tier};
+use estafette_measure::{Ends, Mechanism, Raw, Rendezvous, Spec, Transport};
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{ClientConfig, Connection, Endpoint, RecvStream, SendStream, ServerConfig};
 use tokio::runtime::Builder;
@@ -25,23 +25,23 @@ impl Mechanism for Quic {
     fn spec(&self) -> Spec {
         Spec::new("network/quic")
             .version(concat!("quinn ", env!("LOCKED_QUINN")))
-            .stands_on("QUIC on 127.0.0.1, one stream, LengthDelimitedCodec: send, or feed in a stream, and next")
+            .implementation("QUIC on 127.0.0.1, one stream, LengthDelimitedCodec: send, or feed in a stream, and next")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex])
             .ownership(Ownership::Owned)
-            .joins(Joins::Standard)
+            .tier(Tier::Standard)
     }
 }
 
-impl Carries<Raw> for Quic {
+impl Transport<Raw> for Quic {
     type Tx = Sending<SendStream>;
     type Rx = Receiving<RecvStream>;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         let runtime = Arc::new(Builder::new_multi_thread().worker_threads(1).enable_all().build()?);
         let (endpoint, connection, to, from) = runtime.block_on(async {
             match role {
-                Role::Consumer(_) => accept(tls::server(meet)?.try_into()?, meet).await,
-                _ => connect(tls::client(meet)?.try_into()?, meet).await,
+                Role::Consumer(_) => accept(tls::server(rendezvous)?.try_into()?, rendezvous).await,
+                _ => connect(tls::client(rendezvous)?.try_into()?, rendezvous).await,
             }
         })?;
         // What is under way would go with them: they end with the process, which stays until all has been received.
@@ -54,9 +54,9 @@ impl Carries<Raw> for Quic {
 type Opened = (Endpoint, Connection, SendStream, RecvStream);
 
 /// The consumer's side.
-async fn accept(crypto: QuicServerConfig, meet: &mut Rendezvous) -> Result<Opened> {
+async fn accept(crypto: QuicServerConfig, rendezvous: &mut Rendezvous) -> Result<Opened> {
     let endpoint = Endpoint::server(ServerConfig::with_crypto(Arc::new(crypto)), (Ipv4Addr::LOCALHOST, 0).into())?;
-    meet.offer("address", &endpoint.local_addr()?.to_string())?;
+    rendezvous.publish("address", &endpoint.local_addr()?.to_string())?;
     let connection = endpoint.accept().await.context("nobody connects")?.await?;
     let (to, mut from) = connection.accept_bi().await?;
     from.read_exact(&mut [0]).await?;
@@ -64,8 +64,8 @@ async fn accept(crypto: QuicServerConfig, meet: &mut Rendezvous) -> Result<Opene
 }
 
 /// The producer's side.
-async fn connect(crypto: QuicClientConfig, meet: &mut Rendezvous) -> Result<Opened> {
-    let address: SocketAddr = meet.want("address")?.parse()?;
+async fn connect(crypto: QuicClientConfig, rendezvous: &mut Rendezvous) -> Result<Opened> {
+    let address: SocketAddr = rendezvous.request("address")?.parse()?;
     let endpoint = Endpoint::client((Ipv4Addr::LOCALHOST, 0).into())?;
     let connection = endpoint.connect_with(ClientConfig::new(Arc::new(crypto)), address, HOST)?.await?;
     let (mut to, from) = connection.open_bi().await?;

@@ -4,9 +4,9 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
 use anyhow::{Context, Result};
 use estafette_contest_common::byte_stream::{Reading, SocketEnd, Writing};
-use estafette_contest_common::room;
+use estafette_contest_common::capacity;
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::{Carries, Ends, Mechanism, Raw, Rendezvous, Spec};
+use estafette_measure::{Ends, Mechanism, Raw, Rendezvous, Spec, Transport};
 
 use super::socket::Over;
 
@@ -19,28 +19,28 @@ pub struct Tcp;
 
 impl Mechanism for Tcp {
     fn spec(&self) -> Spec {
-        Spec::new("network/tcp").stands_on("TCP on 127.0.0.1, TCP_NODELAY, send and recv").patterns(&[
+        Spec::new("network/tcp").implementation("TCP on 127.0.0.1, TCP_NODELAY, send and recv").patterns(&[
             Pattern::PingPong,
             Pattern::Stream,
             Pattern::Duplex,
-            Pattern::OneThread,
+            Pattern::SameThread,
         ])
     }
 
-    fn room(&self, case: &Case) -> Option<u64> {
+    fn effective_capacity(&self, case: &Case) -> Option<u64> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).ok()?;
         let from = TcpStream::connect(listener.local_addr().ok()?).ok()?;
         let _to = listener.accept().ok()?;
-        room::written(&from, case.payload.len())
+        capacity::written(&from, case.payload.len())
     }
 }
 
-impl Carries<Raw> for Tcp {
+impl Transport<Raw> for Tcp {
     type Tx = Writing<SocketEnd>;
     type Rx = Reading<SocketEnd>;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
-        let [to, from] = Over::Tcp.joined(role, meet)?.map(SocketEnd::new);
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
+        let [to, from] = Over::Tcp.joined(role, rendezvous)?.map(SocketEnd::new);
         let len = case.payload.len();
         Ok(Ends::both(role, Writing::new(to, len), Reading::new(from, len)))
     }
@@ -55,20 +55,20 @@ pub(super) fn pair() -> Result<[TcpStream; 2]> {
 }
 
 /// The party's end of a connection on loopback, without Nagle's delay.
-pub(super) fn connected(role: Role, meet: &mut Rendezvous) -> Result<TcpStream> {
-    connections(1, role, meet)?.pop().context("a connection")
+pub(super) fn connected(role: Role, rendezvous: &mut Rendezvous) -> Result<TcpStream> {
+    connections(1, role, rendezvous)?.pop().context("a connection")
 }
 
 /// The party's ends of so many connections on loopback, without Nagle's delay.
-pub(super) fn connections(count: usize, role: Role, meet: &mut Rendezvous) -> Result<Vec<TcpStream>> {
+pub(super) fn connections(count: usize, role: Role, rendezvous: &mut Rendezvous) -> Result<Vec<TcpStream>> {
     let streams: Vec<TcpStream> = if let Role::Consumer(_) = role {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("listening on 127.0.0.1")?;
         // Where a thousand come at once, those that find no place are let wait for a second.
         rustix::net::listen(&listener, BACKLOG).context("listening on 127.0.0.1")?;
-        meet.offer("address", &listener.local_addr()?.to_string())?;
+        rendezvous.publish("address", &listener.local_addr()?.to_string())?;
         (0..count).map(|_| Ok(listener.accept()?.0)).collect::<Result<_>>()?
     } else {
-        let address = meet.want("address")?;
+        let address = rendezvous.request("address")?;
         let connect = |_| TcpStream::connect(&address).with_context(|| format!("connecting to {address}"));
         (0..count).map(connect).collect::<Result<_>>()?
     };

@@ -3,8 +3,8 @@
 
 use anyhow::Result;
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::{Joins, Wait};
-use estafette_measure::{Carries, Ends, Mechanism, Raw, Rendezvous, Spec};
+use estafette_measure::spec::{Tier, Wait};
+use estafette_measure::{Ends, Mechanism, Raw, Rendezvous, Spec, Transport};
 
 use super::frames::{Bare, Receiving, Sending, Socket, ends};
 use super::socket::Over;
@@ -15,19 +15,19 @@ pub(super) struct TcpTuned;
 impl Mechanism for TcpTuned {
     fn spec(&self) -> Spec {
         Spec::new("network/tcp-tuned")
-            .stands_on("TCP on 127.0.0.1, TCP_NODELAY: many messages by one send and one recv")
-            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::OneThread])
+            .implementation("TCP on 127.0.0.1, TCP_NODELAY: many messages by one send and one recv")
+            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::SameThread])
             .waits(&[Wait::Block, Wait::Adaptive])
-            .joins(Joins::Throughout)
+            .tier(Tier::StandardAllCells)
     }
 }
 
-impl Carries<Raw> for TcpTuned {
+impl Transport<Raw> for TcpTuned {
     type Tx = Sending<Bare, Socket>;
     type Rx = Receiving<Bare, Socket>;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         let bare = Bare { len: case.payload.len() };
-        Ok(ends(bare, bare, Over::Tcp.joined(role, meet)?, case, role))
+        Ok(ends(bare, bare, Over::Tcp.joined(role, rendezvous)?, case, role))
     }
 }

@@ -21,12 +21,12 @@ pub(super) const HOST: &str = "localhost";
 const HOSTS: [&str; 2] = [HOST, "127.0.0.1"];
 
 /// What the consumer needs to be the server: a certificate, which it makes.
-pub(super) fn server(meet: &mut Rendezvous) -> Result<ServerConfig> {
-    let path = meet.dir().join("certificate");
+pub(super) fn server(rendezvous: &mut Rendezvous) -> Result<ServerConfig> {
+    let path = rendezvous.dir().join("certificate");
     let made = rcgen::generate_simple_self_signed(HOSTS.map(str::to_owned))?;
     let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
     fs::write(&path, made.cert.der()).with_context(|| format!("writing {}", path.display()))?;
-    meet.offer("certificate", "written")?;
+    rendezvous.publish("certificate", "written")?;
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
@@ -37,9 +37,9 @@ pub(super) fn server(meet: &mut Rendezvous) -> Result<ServerConfig> {
 }
 
 /// What the producer needs: it trusts that certificate, and no other.
-pub(super) fn client(meet: &mut Rendezvous) -> Result<ClientConfig> {
-    let path = meet.dir().join("certificate");
-    meet.want("certificate")?;
+pub(super) fn client(rendezvous: &mut Rendezvous) -> Result<ClientConfig> {
+    let path = rendezvous.dir().join("certificate");
+    rendezvous.request("certificate")?;
     let certificate = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from(certificate))?;
@@ -56,12 +56,12 @@ fn provider() -> Arc<CryptoProvider> {
 }
 
 /// The party's session, which both have agreed on, and what it goes over: a connection without Nagle's delay.
-pub(super) fn connected(role: Role, meet: &mut Rendezvous) -> Result<(Connection, TcpStream)> {
+pub(super) fn connected(role: Role, rendezvous: &mut Rendezvous) -> Result<(Connection, TcpStream)> {
     let mut session: Connection = match role {
-        Role::Consumer(_) => ServerConnection::new(Arc::new(server(meet)?))?.into(),
-        _ => ClientConnection::new(Arc::new(client(meet)?), ServerName::try_from(HOST)?)?.into(),
+        Role::Consumer(_) => ServerConnection::new(Arc::new(server(rendezvous)?))?.into(),
+        _ => ClientConnection::new(Arc::new(client(rendezvous)?), ServerName::try_from(HOST)?)?.into(),
     };
-    let mut stream = tcp::connected(role, meet)?;
+    let mut stream = tcp::connected(role, rendezvous)?;
     while session.is_handshaking() {
         session.complete_io(&mut stream).context("agreeing on a session")?;
     }

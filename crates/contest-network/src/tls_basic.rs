@@ -8,8 +8,8 @@ use std::rc::Rc;
 use anyhow::Result;
 use estafette_contest_common::own_thread::OwnThread;
 use estafette_measure::case::{Case, Role};
-use estafette_measure::spec::Joins;
-use estafette_measure::{Carries, Ends, Mechanism, Raw, Rendezvous, Spec};
+use estafette_measure::spec::Tier;
+use estafette_measure::{Ends, Mechanism, Raw, Rendezvous, Spec, Transport};
 use rustls::{Connection, StreamOwned};
 
 use super::framed_basic::{Receiving, Sending, ends};
@@ -22,19 +22,19 @@ impl Mechanism for TlsBasic {
     fn spec(&self) -> Spec {
         Spec::new("network/tls-basic")
             .version(VERSION)
-            .stands_on(
+            .implementation(
                 "TLS over TCP on 127.0.0.1, TCP_NODELAY, by rustls' StreamOwned: a length of 4 bytes, then the message",
             )
-            .joins(Joins::Standard)
+            .tier(Tier::Standard)
     }
 }
 
-impl Carries<Raw> for TlsBasic {
+impl Transport<Raw> for TlsBasic {
     type Tx = Sending<Shared>;
     type Rx = Receiving<Shared>;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
-        let (session, stream) = connected(role, meet)?;
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
+        let (session, stream) = connected(role, rendezvous)?;
         let stream: Box<dyn Stream> = match session {
             Connection::Client(session) => Box::new(StreamOwned::new(session, stream)),
             Connection::Server(session) => Box::new(StreamOwned::new(session, stream)),

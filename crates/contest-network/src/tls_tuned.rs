@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Result;
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::{Joins, Wait};
-use estafette_measure::{Carries, Ends, Mechanism, Party, Raw, Rendezvous, Spec};
+use estafette_measure::spec::{Tier, Wait};
+use estafette_measure::{Ends, Mechanism, PartyEnds, Raw, Rendezvous, Spec, Transport};
 use rustls::Connection;
 
 use super::framed_tuned::Lengths;
@@ -24,28 +24,28 @@ impl Mechanism for TlsTuned {
     fn spec(&self) -> Spec {
         Spec::new("network/tls-tuned")
             .version(VERSION)
-            .stands_on(
+            .implementation(
                 "TLS over TCP on 127.0.0.1, TCP_NODELAY, by rustls: a length of 4 bytes and the message, many by one send and one recv",
             )
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex])
             .waits(&[Wait::Block, Wait::Adaptive])
-            .joins(Joins::Standard)
+            .tier(Tier::Standard)
     }
 }
 
-impl Carries<Raw> for TlsTuned {
+impl Transport<Raw> for TlsTuned {
     type Tx = Sending<Lengths, Ciphering>;
     type Rx = Receiving<Lengths, Deciphering>;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
-        let (session, stream) = connected(role, meet)?;
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
+        let (session, stream) = connected(role, rendezvous)?;
         let session = Session(Arc::new(Mutex::new(session)));
         let socket = Socket::new(stream, case);
         let lengths = Lengths { len: case.payload.len() };
         let to = Ciphering { session: session.clone(), socket: socket.another()?, records: Vec::new() };
         let from = Deciphering { session, socket, records: vec![0; AT_ONCE], start: 0, end: 0 };
         let tx = Sending::new(lengths, to, case);
-        Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(Receiving::new(lengths, from)) }]))
+        Ok(Ends(vec![PartyEnds { role, tx: Some(tx), rx: Some(Receiving::new(lengths, from)) }]))
     }
 }
 

@@ -7,17 +7,17 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::{Joins, Ordering, Ownership};
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+use estafette_measure::spec::{Ordering, Ownership, Tier};
+use estafette_measure::{Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::runtime::Runtime;
 use tokio_util::codec::{FramedRead, FramedWrite};
 
 use super::delimited::{Receiving, Sending, codec};
 use super::driven::{runtime, stream};
-use super::several::{self, and_several};
+use super::multi_connection::{self, and_several};
 use super::tcp;
-use super::tokio_several::{Gathering, Writer, runtime_for_writers, writers};
+use super::tokio_multi_connection::{Gathering, Writer, runtime_for_writers, writers};
 
 /// `network/tokio-framed`.
 pub(super) struct TokioFramed;
@@ -26,27 +26,32 @@ impl Mechanism for TokioFramed {
     fn spec(&self) -> Spec {
         Spec::new("network/tokio-framed")
             .version(concat!("tokio ", env!("LOCKED_TOKIO"), ", tokio-util ", env!("LOCKED_TOKIO_UTIL")))
-            .stands_on(
+            .implementation(
                 "TCP on 127.0.0.1, TCP_NODELAY, by tokio, LengthDelimitedCodec: send, or feed in a stream, and next",
             )
             .patterns(&and_several(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex]))
             .max_producers(None)
             .ordering(Ordering::PerProducer)
             .ownership(Ownership::Owned)
-            .joins(Joins::Standard)
+            .tier(Tier::Standard)
     }
 }
 
-impl Carries<Raw> for TokioFramed {
+impl Transport<Raw> for TokioFramed {
     type Tx = Outgoing;
     type Rx = Incoming;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Outgoing, Incoming>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Outgoing, Incoming>> {
         let runtime = Arc::new(runtime()?);
-        if several::send(case) {
-            return several(case, role, &runtime, tcp::connections(several::connections(case, role), role, meet)?);
+        if multi_connection::send(case) {
+            return several(
+                case,
+                role,
+                &runtime,
+                tcp::connections(multi_connection::connections(case, role), role, rendezvous)?,
+            );
         }
-        let (from, to) = stream(&runtime, tcp::connected(role, meet)?)?.into_split();
+        let (from, to) = stream(&runtime, tcp::connected(role, rendezvous)?)?.into_split();
         let rx = Incoming::One(Receiving::new(Arc::clone(&runtime), from, case));
         Ok(Ends::both(role, Outgoing::One(Sending::new(runtime, to, case)), rx))
     }
@@ -65,7 +70,7 @@ fn several(
         to.forget();
         anyhow::Ok(from)
     };
-    several::ends(
+    multi_connection::ends(
         case,
         role,
         connections,
@@ -97,10 +102,10 @@ pub(super) enum Outgoing {
 
 impl Tx for Outgoing {
     #[inline(always)]
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         ready(match self {
-            Outgoing::One(one) => one.send(next),
-            Outgoing::Writer(writer) => writer.send(next),
+            Outgoing::One(one) => one.send(source),
+            Outgoing::Writer(writer) => writer.send(source),
         })
     }
 
@@ -123,10 +128,10 @@ pub(super) enum Incoming {
 
 impl Rx for Incoming {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
         ready(match self {
-            Incoming::One(one) => one.receive(seen),
-            Incoming::All(all) => all.receive(seen),
+            Incoming::One(one) => one.receive(verifier),
+            Incoming::All(all) => all.receive(verifier),
         })
     }
 }

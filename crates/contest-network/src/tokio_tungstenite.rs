@@ -9,8 +9,10 @@ use ::tokio_tungstenite::{WebSocketStream, accept_async_with_config, client_asyn
 use anyhow::Result;
 use estafette_contest_common::own_thread::OwnThread;
 use estafette_measure::case::{Case, Role};
-use estafette_measure::spec::{Joins, Ownership};
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Payload, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+use estafette_measure::spec::{Ownership, Tier};
+use estafette_measure::{
+    Ends, Generator, Mechanism, PartyEnds, Raw, Rendezvous, Rx, Spec, Transport, Tx, Value, Verifier,
+};
 use futures_util::{SinkExt, StreamExt};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
@@ -29,19 +31,21 @@ impl Mechanism for TokioTungstenite {
     fn spec(&self) -> Spec {
         Spec::new("network/tokio-tungstenite")
             .version(env!("LOCKED_TOKIO_TUNGSTENITE"))
-            .stands_on("a WebSocket over TCP on 127.0.0.1, TCP_NODELAY, by tokio: send, or feed in a stream, and next")
+            .implementation(
+                "a WebSocket over TCP on 127.0.0.1, TCP_NODELAY, by tokio: send, or feed in a stream, and next",
+            )
             .ownership(Ownership::Owned)
-            .joins(Joins::Standard)
+            .tier(Tier::Standard)
     }
 }
 
-impl Carries<Raw> for TokioTungstenite {
+impl Transport<Raw> for TokioTungstenite {
     type Tx = Sending;
     type Rx = Receiving;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         let runtime = runtime()?;
-        let stream = stream(&runtime, connected(role, meet)?)?;
+        let stream = stream(&runtime, connected(role, rendezvous)?)?;
         // Messages as long as the case has them.
         let config = Some(WebSocketConfig::default().max_message_size(None).max_frame_size(None));
         let socket = runtime.block_on(async {
@@ -53,7 +57,7 @@ impl Carries<Raw> for TokioTungstenite {
         let connection = Rc::new(RefCell::new(Connection { runtime, socket }));
         let tx = Sending { connection: OwnThread::new(Rc::clone(&connection)), together: together(case) };
         let rx = Receiving { connection: OwnThread::new(connection) };
-        Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(rx) }]))
+        Ok(Ends(vec![PartyEnds { role, tx: Some(tx), rx: Some(rx) }]))
     }
 }
 
@@ -72,8 +76,8 @@ pub(super) struct Sending {
 
 impl Tx for Sending {
     #[inline(always)]
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        let message = Message::binary(Vec::<u8>::make(next));
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        let message = Message::binary(Vec::<u8>::make(source));
         let Connection { runtime, socket } = &mut *self.connection.borrow_mut();
         let put = if self.together { wait(runtime, socket.feed(message)) } else { wait(runtime, socket.send(message)) };
         ready(put.map_err(failed))
@@ -92,12 +96,12 @@ pub(super) struct Receiving {
 
 impl Rx for Receiving {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
         let Connection { runtime, socket } = &mut *self.connection.borrow_mut();
         ready(loop {
             match wait(runtime, socket.next()) {
                 Some(Ok(Message::Binary(message))) => {
-                    seen.bytes(&message);
+                    verifier.bytes(&message);
                     break Ok(());
                 }
                 Some(Ok(_)) => {}

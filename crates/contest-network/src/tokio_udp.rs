@@ -7,8 +7,8 @@ use std::sync::Arc;
 use anyhow::Result;
 use estafette_contest_common::buffer::Buffer;
 use estafette_measure::case::{Case, Role};
-use estafette_measure::spec::{Joins, Loss, Ordering};
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+use estafette_measure::spec::{Loss, Ordering, Tier};
+use estafette_measure::{Ends, Generator, Mechanism, PartyEnds, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
 use futures_util::FutureExt;
 use tokio::net::UdpSocket;
 use tokio::runtime::Runtime;
@@ -24,21 +24,21 @@ impl Mechanism for TokioUdp {
     fn spec(&self) -> Spec {
         Spec::new("network/tokio-udp")
             .version(concat!("tokio ", env!("LOCKED_TOKIO")))
-            .stands_on("UDP on 127.0.0.1, connected, by tokio: send and recv")
+            .implementation("UDP on 127.0.0.1, connected, by tokio: send and recv")
             .max_message(MAX_DATAGRAM)
             .ordering(Ordering::Unordered)
-            .loss(Loss::Counted)
-            .joins(Joins::Standard)
+            .loss(Loss::BestEffort)
+            .tier(Tier::Standard)
     }
 }
 
-impl Carries<Raw> for TokioUdp {
+impl Transport<Raw> for TokioUdp {
     type Tx = Sending;
     type Rx = Receiving;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         let runtime = Arc::new(runtime()?);
-        let [_, socket] = joined(case, role, meet)?;
+        let [_, socket] = joined(case, role, rendezvous)?;
         socket.set_nonblocking(true)?;
         let _inside = runtime.enter();
         let socket = Arc::new(UdpSocket::from_std(socket)?);
@@ -46,7 +46,7 @@ impl Carries<Raw> for TokioUdp {
         let tx = Sending { runtime: Arc::clone(&runtime), socket: Arc::clone(&socket), buffer: Buffer::new(len) };
         // One byte more than a message has, so that a longer datagram does not pass for a right one.
         let rx = Receiving { runtime: Arc::clone(&runtime), socket, buffer: Buffer::new(len + 1) };
-        Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(rx) }]))
+        Ok(Ends(vec![PartyEnds { role, tx: Some(tx), rx: Some(rx) }]))
     }
 }
 
@@ -59,8 +59,8 @@ pub(super) struct Sending {
 
 impl Tx for Sending {
     #[inline(always)]
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        next.fill(&mut self.buffer);
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        source.fill(&mut self.buffer);
         ready(wait(&self.runtime, self.socket.send(&self.buffer)).map(drop))
     }
 }
@@ -85,7 +85,7 @@ impl Receiving {
 
 impl Rx for Receiving {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.receive().map(|len| seen.bytes(&self.buffer[..len])))
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.receive().map(|len| verifier.bytes(&self.buffer[..len])))
     }
 }

@@ -11,14 +11,14 @@ use estafette_measure::spec::Wait;
 use estafette_measure::{Ends, Rx, Verifier};
 
 use super::frames::{Outlet, Reads, Receiving, Sending, Socket, Writes};
-use super::joint::Joint;
 use super::merging::Merging;
-use super::several;
+use super::multi_connection;
+use super::shared_sender::SharedSender;
 
 /// What a sending end writes to.
 pub(super) enum Wire {
     Own(Socket),
-    Shared(Joint<Socket>),
+    Shared(SharedSender<Socket>),
 }
 
 impl Outlet for Wire {
@@ -41,10 +41,10 @@ pub(super) enum Incoming<R> {
 
 impl<R: Reads> Rx for Incoming<R> {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
         std::future::ready(match self {
-            Incoming::One(one) => one.read_into(seen),
-            Incoming::Several(several) => several.read_into(seen),
+            Incoming::One(one) => one.read_into(verifier),
+            Incoming::Several(several) => several.read_into(verifier),
         })
     }
 }
@@ -71,13 +71,13 @@ pub(super) fn ends_of_several<W: Writes, R: Reads>(
     role: Role,
 ) -> Result<Ends<Sending<W, Wire>, Incoming<R>>> {
     let sender = |wire| Sending::new(writes(), wire, case);
-    several::ends(
+    multi_connection::ends(
         case,
         role,
         sockets,
         |socket| Ok(sender(Wire::Own(Socket::new(socket, case)))),
         |socket| {
-            let joint = Joint::new(Socket::new(socket, case));
+            let joint = SharedSender::new(Socket::new(socket, case));
             Ok((0..case.producers).map(|_| sender(Wire::Shared(joint.clone()))).collect())
         },
         |socket| Ok(Incoming::One(Receiving::new(reads(), Socket::new(socket, case)))),

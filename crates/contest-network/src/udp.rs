@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use estafette_contest_common::buffer::Buffer;
 use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::spec::{Loss, Ordering};
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+use estafette_measure::{Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 
 /// The longest datagram: 65,535 bytes less the IP and UDP headers.
@@ -26,21 +26,21 @@ pub struct Udp;
 impl Mechanism for Udp {
     fn spec(&self) -> Spec {
         Spec::new("network/udp")
-            .stands_on("UDP on 127.0.0.1, connected, send and recv")
-            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn, Pattern::OneThread])
+            .implementation("UDP on 127.0.0.1, connected, send and recv")
+            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn, Pattern::SameThread])
             .max_message(MAX_DATAGRAM)
             .max_producers(None)
             .ordering(Ordering::Unordered)
-            .loss(Loss::Counted)
+            .loss(Loss::BestEffort)
     }
 }
 
-impl Carries<Raw> for Udp {
+impl Transport<Raw> for Udp {
     type Tx = Sending;
     type Rx = Receiving;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
-        let [to, from] = joined(case, role, meet)?;
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+        let [to, from] = joined(case, role, rendezvous)?;
         let len = case.payload.len();
         let tx = Sending { socket: to, buffer: Buffer::new(len) };
         // One byte more than a message has, so that a longer datagram does not pass for a right one.
@@ -51,7 +51,7 @@ impl Carries<Raw> for Udp {
 
 /// What a party sends by, and what it receives from: one socket on loopback for both, connected to the other's where it sends;
 /// where it plays all, both. They wait for [`PATIENCE`].
-pub(super) fn joined(case: &Case, role: Role, meet: &mut Rendezvous) -> Result<[UdpSocket; 2]> {
+pub(super) fn joined(case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<[UdpSocket; 2]> {
     let socket = bound(case)?;
     if role == Role::All {
         let other = bound(case)?;
@@ -62,10 +62,10 @@ pub(super) fn joined(case: &Case, role: Role, meet: &mut Rendezvous) -> Result<[
     // A consumer of several producers, or of one, hears whoever sends; an answer needs an address.
     let answers = case.pattern.both_ways();
     if answers || mine == "consumer" {
-        meet.offer(mine, &socket.local_addr()?.to_string())?;
+        rendezvous.publish(mine, &socket.local_addr()?.to_string())?;
     }
     if answers || mine == "producer" {
-        let address = meet.want(theirs)?;
+        let address = rendezvous.request(theirs)?;
         socket.connect(&address).with_context(|| format!("connecting to {address}"))?;
     }
     Ok([socket.try_clone()?, socket])
@@ -91,8 +91,8 @@ pub struct Sending {
 }
 
 impl Tx for Sending {
-    async fn put(&mut self, next: &mut Generator) -> io::Result<()> {
-        next.fill(&mut self.buffer);
+    async fn send(&mut self, source: &mut Generator) -> io::Result<()> {
+        source.fill(&mut self.buffer);
         self.socket.send(&self.buffer).map(drop)
     }
 }
@@ -105,13 +105,13 @@ pub struct Receiving {
 }
 
 impl Rx for Receiving {
-    async fn get(&mut self, seen: &mut Verifier) -> io::Result<()> {
+    async fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         loop {
             match self.socket.recv(&mut self.buffer) {
                 // With a time-out, a receive ends so where the process was stopped meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 received => {
-                    seen.bytes(&self.buffer[..received?]);
+                    verifier.bytes(&self.buffer[..received?]);
                     return Ok(());
                 }
             }

@@ -9,8 +9,8 @@ use std::os::fd::AsRawFd;
 
 use anyhow::Result;
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::{Joins, Loss, Ordering, Wait};
-use estafette_measure::{Carries, Ends, Mechanism, Raw, Rendezvous, Rx, Spec, Verifier};
+use estafette_measure::spec::{Loss, Ordering, Tier, Wait};
+use estafette_measure::{Ends, Mechanism, Raw, Rendezvous, Rx, Spec, Transport, Verifier};
 use nix::cmsg_space;
 use nix::sys::socket::sockopt::{UdpGroSegment, UdpGsoSegment};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt};
@@ -30,24 +30,24 @@ pub(super) struct UdpTuned;
 impl Mechanism for UdpTuned {
     fn spec(&self) -> Spec {
         Spec::new("network/udp-tuned")
-            .stands_on(
+            .implementation(
                 "UDP on 127.0.0.1, connected, send and recv: of a stream up to 64 by one, by UDP_SEGMENT and UDP_GRO",
             )
-            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::OneThread])
+            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::SameThread])
             .waits(&[Wait::Block, Wait::Adaptive])
             .max_message(MAX_DATAGRAM)
             .ordering(Ordering::Unordered)
-            .loss(Loss::Counted)
-            .joins(Joins::Throughout)
+            .loss(Loss::BestEffort)
+            .tier(Tier::StandardAllCells)
     }
 }
 
-impl Carries<Raw> for UdpTuned {
+impl Transport<Raw> for UdpTuned {
     type Tx = Sending<Bare, Socket>;
     type Rx = Receiving;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Receiving>> {
-        let [to, from] = joined(case, role, meet)?;
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Receiving>> {
+        let [to, from] = joined(case, role, rendezvous)?;
         let (len, together) = (case.payload.len(), together(case));
         let most = if together { cut_into(&to, len) * len } else { len };
         let tx = Sending::with_room(Bare { len }, Socket::new(to, case), most);
@@ -87,13 +87,13 @@ impl Receiving {
 
     /// Looks at the next datagram, and receives where there is none.
     #[inline(always)]
-    fn read_into(&mut self, seen: &mut Verifier) -> io::Result<()> {
+    fn read_into(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         if self.start == self.end {
             (self.end, self.datagram) = self.receive()?;
             self.start = 0;
         }
         let end = self.end.min(self.start + self.datagram);
-        seen.bytes(&self.buffer[self.start..end]);
+        verifier.bytes(&self.buffer[self.start..end]);
         self.start = end;
         Ok(())
     }
@@ -122,8 +122,8 @@ impl Receiving {
 
 impl Rx for Receiving {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.read_into(seen))
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.read_into(verifier))
     }
 }
 
@@ -145,16 +145,16 @@ mod tests {
         let most = cut_into(&from, LEN);
         let several = setsockopt(&to, UdpGroSegment, &true).is_ok();
         let mut next = Generator::new(1, 0, LEN);
-        let mut seen = Verifier::new(1, 1, LEN);
+        let mut verifier = Verifier::new(1, 1, LEN);
         let mut rx = Receiving::new(to, several, true);
         for count in [1, 2, most] {
             let mut messages = vec![0; count.min(most) * LEN];
             messages.chunks_mut(LEN).for_each(|message| next.fill(message));
             from.send(&messages).unwrap();
-            while seen.received() < next.made() {
-                rx.read_into(&mut seen).unwrap();
+            while verifier.received() < next.made() {
+                rx.read_into(&mut verifier).unwrap();
             }
         }
-        assert_eq!(seen.finish().1, Default::default());
+        assert_eq!(verifier.finish().1, Default::default());
     }
 }

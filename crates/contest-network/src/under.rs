@@ -3,12 +3,12 @@
 use anyhow::Result;
 use estafette_measure::case::{Case, Role};
 use estafette_measure::executor::Executor;
-use estafette_measure::spec::{Joins, Scope};
+use estafette_measure::spec::{Scope, Tier};
 use estafette_measure::usage::Usage;
-use estafette_measure::{Carries, Ends, Mechanism, Raw, Rendezvous, Spec};
+use estafette_measure::{Ends, Mechanism, Raw, Rendezvous, Spec, Transport};
 
 /// A mechanism under the name that it has between processes, and the races it joins there.
-pub(super) struct Under<M>(pub(super) M, pub(super) Joins);
+pub(super) struct Under<M>(pub(super) M, pub(super) Tier);
 
 impl<M: Mechanism> Mechanism for Under<M> {
     const BLOCKS: bool = M::BLOCKS;
@@ -16,13 +16,13 @@ impl<M: Mechanism> Mechanism for Under<M> {
     fn spec(&self) -> Spec {
         let spec = self.0.spec();
         let name = spec.name.split_once('/').map_or(&*spec.name, |(_, name)| name);
-        Spec { name: format!("{}/{name}", Scope::Process), scope: Scope::Process, joins: self.1, ..spec }
+        Spec { name: format!("{}/{name}", Scope::Process), scope: Scope::Process, tier: self.1, ..spec }
     }
     fn supports(&self, case: &Case) -> Result<(), String> {
         self.0.supports(case)
     }
-    fn room(&self, case: &Case) -> Option<u64> {
-        self.0.room(case)
+    fn effective_capacity(&self, case: &Case) -> Option<u64> {
+        self.0.effective_capacity(case)
     }
     fn roles(&self, case: &Case) -> Vec<Role> {
         self.0.roles(case)
@@ -30,22 +30,22 @@ impl<M: Mechanism> Mechanism for Under<M> {
     fn executor(&self, case: &Case) -> Result<Box<dyn Executor>> {
         self.0.executor(case)
     }
-    fn broker(&self, case: &Case, meet: &mut Rendezvous) -> Result<Usage> {
-        self.0.broker(case, meet)
+    fn broker(&self, case: &Case, rendezvous: &mut Rendezvous) -> Result<Usage> {
+        self.0.broker(case, rendezvous)
     }
     fn server(&self) -> Option<String> {
         self.0.server()
     }
-    fn present(&self) -> Result<(), String> {
-        self.0.present()
+    fn check_available(&self) -> Result<(), String> {
+        self.0.check_available()
     }
 }
 
-impl<M: Carries<Raw>> Carries<Raw> for Under<M> {
+impl<M: Transport<Raw>> Transport<Raw> for Under<M> {
     type Tx = M::Tx;
     type Rx = M::Rx;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<M::Tx, M::Rx>> {
-        self.0.open(case, role, meet)
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<M::Tx, M::Rx>> {
+        self.0.open(case, role, rendezvous)
     }
 }

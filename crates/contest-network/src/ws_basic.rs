@@ -10,8 +10,8 @@ use std::thread;
 use anyhow::{Result, anyhow};
 use estafette_contest_common::own_thread::OwnThread;
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::{Joins, Ownership};
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+use estafette_measure::spec::{Ownership, Tier};
+use estafette_measure::{Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
 use tungstenite::{Error, Message, WebSocket};
 
 use super::tcp::{connected, pair};
@@ -23,22 +23,22 @@ impl Mechanism for WsBasic {
     fn spec(&self) -> Spec {
         Spec::new("network/ws-basic")
             .version(env!("LOCKED_TUNGSTENITE"))
-            .stands_on("a WebSocket over TCP on 127.0.0.1, TCP_NODELAY, by tungstenite: send and read")
-            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::OneThread])
+            .implementation("a WebSocket over TCP on 127.0.0.1, TCP_NODELAY, by tungstenite: send and read")
+            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::SameThread])
             .ownership(Ownership::Owned)
-            .joins(Joins::Suite)
+            .tier(Tier::Suite)
     }
 }
 
-impl Carries<Raw> for WsBasic {
+impl Transport<Raw> for WsBasic {
     type Tx = Sending;
     type Rx = Receiving;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         let [to, from] = match role {
             Role::All => handshakes()?.map(|socket| Rc::new(RefCell::new(socket))),
             _ => {
-                let socket = Rc::new(RefCell::new(handshake(role, connected(role, meet)?)?));
+                let socket = Rc::new(RefCell::new(handshake(role, connected(role, rendezvous)?)?));
                 [Rc::clone(&socket), socket]
             }
         };
@@ -81,10 +81,10 @@ pub(super) struct Sending {
 }
 
 impl Tx for Sending {
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         // The library takes a message over, and masks it where it lies.
         let mut message = vec![0; self.len];
-        next.fill(&mut message);
+        source.fill(&mut message);
         ready(self.socket.borrow_mut().send(Message::binary(message)).map_err(failed))
     }
 }
@@ -95,11 +95,11 @@ pub(super) struct Receiving {
 }
 
 impl Rx for Receiving {
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
         ready(loop {
             match self.socket.borrow_mut().read() {
                 Ok(Message::Binary(message)) => {
-                    seen.bytes(&message);
+                    verifier.bytes(&message);
                     break Ok(());
                 }
                 Ok(_) => {}

@@ -5,8 +5,8 @@ use std::io;
 
 use anyhow::Result;
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::{Joins, Wait};
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Raw, Rendezvous, Spec, Verifier};
+use estafette_measure::spec::{Tier, Wait};
+use estafette_measure::{Ends, Generator, Mechanism, Raw, Rendezvous, Spec, Transport, Verifier};
 
 use super::frames::{Reads, Receiving, Sending, Socket, Writes, ends};
 use super::tcp::connected;
@@ -29,25 +29,25 @@ pub(super) struct WsTuned;
 impl Mechanism for WsTuned {
     fn spec(&self) -> Spec {
         Spec::new("network/ws-tuned")
-            .stands_on(
+            .implementation(
                 "a WebSocket over TCP on 127.0.0.1, TCP_NODELAY: frames by hand, masked by the client, many by one send and one recv",
             )
-            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::OneThread])
+            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::SameThread])
             .waits(&[Wait::Block, Wait::Adaptive])
-            .joins(Joins::Throughout)
+            .tier(Tier::StandardAllCells)
     }
 }
 
-impl Carries<Raw> for WsTuned {
+impl Transport<Raw> for WsTuned {
     type Tx = Sending<Written, Socket>;
     type Rx = Receiving<Parsed, Socket>;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         // No frame follows before every end is open, so that none has been read along with the handshake.
         let sockets = match role {
             Role::All => handshakes()?.map(|socket| socket.into_inner().into()),
             _ => {
-                let stream = connected(role, meet)?;
+                let stream = connected(role, rendezvous)?;
                 handshake(role, stream.try_clone()?)?;
                 [stream.try_clone()?.into(), stream.into()]
             }
@@ -87,17 +87,17 @@ impl Writes for Written {
     }
 
     #[inline(always)]
-    fn write(&mut self, place: &mut [u8], next: &mut Generator) -> io::Result<()> {
+    fn write(&mut self, place: &mut [u8], source: &mut Generator) -> io::Result<()> {
         let (head, rest) = place.split_at_mut(self.head.len());
         head.copy_from_slice(&self.head);
         let Some(keys) = &mut self.keys else {
-            next.fill(rest);
+            source.fill(rest);
             return Ok(());
         };
         let (place, message) = rest.split_at_mut(KEY);
         let key = keys.next()?;
         place.copy_from_slice(&key);
-        next.fill(message);
+        source.fill(message);
         mask(message, key);
         Ok(())
     }
@@ -114,8 +114,8 @@ pub(super) struct Parsed {
 impl Parsed {
     /// How long the first frame is before its message, and the message; nothing where that has not come.
     #[inline(always)]
-    fn head(&self, there: &[u8]) -> io::Result<Option<(usize, usize)>> {
-        let [first, second, rest @ ..] = there else { return Ok(None) };
+    fn head(&self, forward: &[u8]) -> io::Result<Option<(usize, usize)>> {
+        let [first, second, rest @ ..] = forward else { return Ok(None) };
         if *first != BINARY || (second & MASKED != 0) != self.masked {
             return Err(io::Error::other(format!("a frame that begins with {first:#04x} {second:#04x}")));
         }
@@ -139,16 +139,16 @@ impl Reads for Parsed {
     }
 
     #[inline(always)]
-    fn read(&mut self, there: &mut [u8], seen: &mut Verifier) -> io::Result<Option<usize>> {
-        let Some((head, length)) = self.head(there)? else { return Ok(None) };
-        let Some(frame) = there.get_mut(..head + length) else { return Ok(None) };
+    fn read(&mut self, forward: &mut [u8], verifier: &mut Verifier) -> io::Result<Option<usize>> {
+        let Some((head, length)) = self.head(forward)? else { return Ok(None) };
+        let Some(frame) = forward.get_mut(..head + length) else { return Ok(None) };
         let (head, message) = frame.split_at_mut(head);
         if self.masked
             && let Some(key) = head.last_chunk()
         {
             mask(message, *key);
         }
-        seen.bytes(message);
+        verifier.bytes(message);
         Ok(Some(frame.len()))
     }
 }
@@ -170,15 +170,15 @@ fn mask(message: &mut [u8], [a, b, c, d]: [u8; KEY]) {
 #[derive(Default)]
 struct Keys {
     pool: Vec<u8>,
-    next: usize,
+    position: usize,
 }
 
 impl Keys {
     #[inline(always)]
     fn next(&mut self) -> io::Result<[u8; KEY]> {
         loop {
-            if let Some(key) = self.pool[self.next..].first_chunk() {
-                self.next += KEY;
+            if let Some(key) = self.pool[self.position..].first_chunk() {
+                self.position += KEY;
                 return Ok(*key);
             }
             self.refill()?;
@@ -188,7 +188,7 @@ impl Keys {
     #[cold]
     fn refill(&mut self) -> io::Result<()> {
         self.pool.resize(POOL, 0);
-        self.next = 0;
+        self.position = 0;
         getrandom::fill(&mut self.pool).map_err(io::Error::other)
     }
 }
@@ -222,11 +222,11 @@ mod tests {
         for (len, client) in LENGTHS.into_iter().flat_map(|len| [(len, true), (len, false)]) {
             let mut frame = written(len, client);
             let (whole, mut parsed) = (frame.len(), Parsed { len, masked: client });
-            let mut seen = Verifier::new(1, 1, len);
+            let mut verifier = Verifier::new(1, 1, len);
             for come in (0..20).chain([len, whole - 1]).filter(|come| *come < whole) {
-                assert_eq!(parsed.read(&mut frame[..come], &mut seen).unwrap(), None, "{come} of {whole} bytes");
+                assert_eq!(parsed.read(&mut frame[..come], &mut verifier).unwrap(), None, "{come} of {whole} bytes");
             }
-            assert_eq!((parsed.read(&mut frame, &mut seen).unwrap(), seen.received()), (Some(whole), 1));
+            assert_eq!((parsed.read(&mut frame, &mut verifier).unwrap(), verifier.received()), (Some(whole), 1));
             bytes_are_right(len, &frame[whole - len..]);
         }
     }
@@ -252,9 +252,9 @@ mod tests {
                 Generator::new(1, 0, len).fill(&mut message);
                 socket.send(Message::binary(message)).unwrap();
                 let frame = socket.get_mut().get_mut();
-                let mut seen = Verifier::new(1, 1, len);
-                let read = Parsed { len, masked: !client }.read(frame, &mut seen).unwrap();
-                assert_eq!((read, seen.received()), (Some(frame.len()), 1));
+                let mut verifier = Verifier::new(1, 1, len);
+                let read = Parsed { len, masked: !client }.read(frame, &mut verifier).unwrap();
+                assert_eq!((read, verifier.received()), (Some(frame.len()), 1));
                 bytes_are_right(len, &frame[frame.len() - len..]);
             }
         }

@@ -70,7 +70,7 @@ struct Peer<R> {
 impl<R: Entry> Peer<R> {
     fn of(row: R, program: &'static [u8]) -> Peer<R> {
         let spec = Spec::new(&format!("{}-c", row.spec().name))
-            .stands_on(&format!("{}, in C by {}", row.spec().stands_on, env!("C_PEER_COMPILER")))
+            .implementation(&format!("{}, in C by {}", row.spec().implementation, env!("C_PEER_COMPILER")))
             .payloads(&row.spec().payloads)
             .standing(Standing::Baseline);
         Peer { spec, row, program, file: OnceLock::new() }
@@ -94,8 +94,8 @@ impl<R: Entry> Entry for Peer<R> {
         self.row.supports(case)
     }
 
-    fn room(&self, case: &Case) -> Option<u64> {
-        self.row.room(case)
+    fn effective_capacity(&self, case: &Case) -> Option<u64> {
+        self.row.effective_capacity(case)
     }
 
     fn roles(&self, _: &Case) -> Vec<Role> {
@@ -106,8 +106,8 @@ impl<R: Entry> Entry for Peer<R> {
         bail!("{role} of {} is a C program", case.mechanism)
     }
 
-    fn present(&self) -> Result<(), String> {
-        self.row.present()?;
+    fn check_available(&self) -> Result<(), String> {
+        self.row.check_available()?;
         self.executable().map(drop).map_err(|error| format!("{error:#}"))
     }
 

@@ -18,8 +18,8 @@ use capnp::capability::{Client, Response};
 use capnp::message::ReaderOptions;
 use estafette_contest_common::own_thread::OwnThread;
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::{Joins, Ordering, Ownership};
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+use estafette_measure::spec::{Ordering, Ownership, Tier};
+use estafette_measure::{Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
 use tokio::io::{BufReader, BufWriter, split};
 use tokio::net::UnixStream;
 use tokio::runtime::{Builder, Runtime};
@@ -45,28 +45,28 @@ impl Mechanism for CapnpRpc {
     fn spec(&self) -> Spec {
         Spec::new("process/capnp-rpc")
             .version(env!("LOCKED_CAPNP_RPC"))
-            .stands_on("calls and streaming calls over a socketpair")
+            .implementation("calls and streaming calls over a socketpair")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn, Pattern::RequestReply])
             .ownership(Ownership::Owned)
             .ordering(Ordering::PerProducer)
             .max_message(MAX_MESSAGE)
             .max_producers(None)
-            .joins(Joins::Standard)
+            .tier(Tier::Standard)
     }
 }
 
-impl Carries<Raw> for CapnpRpc {
+impl Transport<Raw> for CapnpRpc {
     type Tx = Sending;
     type Rx = Receiving;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         let tasks = Rc::new(Tasks::new()?);
         let answers = case.pattern.both_ways();
         let Role::Producer(index) = role else {
-            let (tx, rx) = serve(&tasks, case.producers, meet)?;
+            let (tx, rx) = serve(&tasks, case.producers, rendezvous)?;
             return Ok(if answers { Ends::both(role, tx, rx) } else { Ends::consumer(0, rx) });
         };
-        let [socket]: [OwnedFd; 1] = meet.want_descriptors(&format!("socket:{index}"))?;
+        let [socket]: [OwnedFd; 1] = rendezvous.request_descriptors(&format!("socket:{index}"))?;
         let mut system = tasks.connect(socket.into(), Side::Client, None)?;
         let courier = system.bootstrap(Side::Server);
         tasks.local.spawn_local(system);
@@ -79,14 +79,14 @@ impl Carries<Raw> for CapnpRpc {
 }
 
 /// Makes the server: accepts every producer. Returns the ends at which its methods pass messages on, and are answered.
-fn serve(tasks: &Rc<Tasks>, producers: usize, meet: &mut Rendezvous) -> Result<(Sending, Receiving)> {
+fn serve(tasks: &Rc<Tasks>, producers: usize, rendezvous: &mut Rendezvous) -> Result<(Sending, Receiving)> {
     // Room for one: who has more waits in its connection.
-    let (handed, arrivals) = mpsc::channel(1);
-    let client: courier::Client = new_client(Courier { handed });
+    let (fd_passing, arrivals) = mpsc::channel(1);
+    let client: courier::Client = new_client(Courier { fd_passing });
     let mut connections = Vec::new();
     for producer in 0..producers {
         let (ours, theirs) = Socket::pair()?;
-        meet.offer_descriptors(&format!("socket:{producer}"), &[theirs.as_fd()])?;
+        rendezvous.offer_descriptors(&format!("socket:{producer}"), &[theirs.as_fd()])?;
         let system = tasks.connect(ours, Side::Server, Some(client.clone().client))?;
         connections.push(tasks.local.spawn_local(system));
     }
@@ -138,12 +138,12 @@ struct Question {
 
 /// The object that is served.
 struct Courier {
-    handed: mpsc::Sender<Arrival>,
+    fd_passing: mpsc::Sender<Arrival>,
 }
 
 impl Courier {
     async fn hand(&self, arrival: Arrival) -> Result<(), capnp::Error> {
-        self.handed.send(arrival).await.map_err(gone)
+        self.fd_passing.send(arrival).await.map_err(gone)
     }
 }
 
@@ -187,19 +187,19 @@ enum Sends {
 
 impl Sending {
     #[inline(always)]
-    fn send(&mut self, next: &mut Generator) -> io::Result<()> {
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         let (tasks, sends) = &mut *self.0;
-        let len = next.len() as u32;
+        let len = source.len() as u32;
         match sends {
             Sends::Questions { courier, answer } => {
                 let mut request = courier.ask_request();
-                next.fill(request.get().init_data(len));
-                answer.put(tasks.wait(request.send().promise).map_err(failed)?);
+                source.fill(request.get().init_data(len));
+                answer.send(tasks.wait(request.send().promise).map_err(failed)?);
                 Ok(())
             }
             Sends::Stream(courier) => {
                 let mut request = courier.send_request();
-                next.fill(request.get().init_data(len));
+                source.fill(request.get().init_data(len));
                 let sent = tasks.wait(async {
                     request.send().await?;
                     // The connection's task writes it.
@@ -211,7 +211,7 @@ impl Sending {
             // It goes out as soon as the server waits for the next question.
             Sends::Answers { question, .. } => {
                 let mut question = question.take().ok_or(ErrorKind::InvalidInput)?;
-                next.fill(question.results.get().init_data(len));
+                source.fill(question.results.get().init_data(len));
                 question.answered.send(()).map_err(|()| ErrorKind::BrokenPipe.into())
             }
         }
@@ -238,8 +238,8 @@ impl Sending {
 
 impl Tx for Sending {
     #[inline(always)]
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.send(next))
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.send(source))
     }
 
     fn flush(&mut self) -> impl Future<Output = io::Result<()>> + Send {
@@ -260,20 +260,20 @@ enum Receives {
 
 impl Receiving {
     #[inline(always)]
-    fn receive(&mut self, seen: &mut Verifier) -> io::Result<()> {
+    fn receive(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         match &mut *self.0 {
             Receives::Answers(answer) => {
                 let answer = answer.take().ok_or(ErrorKind::InvalidInput)?;
-                seen.bytes(answer.get().and_then(|answer| answer.get_data()).map_err(failed)?);
+                verifier.bytes(answer.get().and_then(|answer| answer.get_data()).map_err(failed)?);
             }
             Receives::Arrivals { tasks, arrivals, question } => {
                 match tasks.wait(arrivals.recv()).ok_or(ErrorKind::UnexpectedEof)? {
                     Arrival::Question(params, asked) => {
-                        seen.bytes(params.get().and_then(|params| params.get_data()).map_err(failed)?);
-                        question.put(asked);
+                        verifier.bytes(params.get().and_then(|params| params.get_data()).map_err(failed)?);
+                        question.send(asked);
                     }
                     Arrival::Message(params) => {
-                        seen.bytes(params.get().and_then(|params| params.get_data()).map_err(failed)?);
+                        verifier.bytes(params.get().and_then(|params| params.get_data()).map_err(failed)?);
                     }
                 }
             }
@@ -284,7 +284,7 @@ impl Receiving {
 
 impl Rx for Receiving {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.receive(seen))
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.receive(verifier))
     }
 }

@@ -13,14 +13,14 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use estafette_contest_common::buffer::Buffer;
+use estafette_contest_common::capacity::slots;
 use estafette_contest_common::credit::{Refund, Spend};
-use estafette_contest_common::handed;
-use estafette_contest_common::room::slots;
+use estafette_contest_common::fd_passing;
 use estafette_contest_common::server::{self, CONFIG, Server};
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::{Joins, Ordering, Ownership};
+use estafette_measure::spec::{Ordering, Ownership, Tier};
 use estafette_measure::usage::Usage;
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+use estafette_measure::{Ends, Generator, Mechanism, PartyEnds, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
 use futures_util::StreamExt;
 use serde_bytes::Bytes;
 use tokio::runtime::{self, Runtime};
@@ -64,23 +64,24 @@ const METHOD: &str = "Pass";
 /// `process/dbus-peer` or `process/dbus-daemon`.
 pub(super) struct Dbus {
     name: &'static str,
-    stands_on: &'static str,
+    implementation: &'static str,
     /// Whether a daemon stands between the ends.
     daemon: bool,
 }
 
-pub(super) const PEER: Dbus = Dbus { name: "dbus-peer", stands_on: "method calls over a socketpair", daemon: false };
+pub(super) const PEER: Dbus =
+    Dbus { name: "dbus-peer", implementation: "method calls over a socketpair", daemon: false };
 pub(super) const DAEMON: Dbus =
-    Dbus { name: "dbus-daemon", stands_on: "method calls through dbus-daemon on a UNIX socket", daemon: true };
+    Dbus { name: "dbus-daemon", implementation: "method calls through dbus-daemon on a UNIX socket", daemon: true };
 
 impl Mechanism for Dbus {
     fn spec(&self) -> Spec {
         let spec = Spec::new(&format!("process/{}", self.name))
             .version(concat!("zbus ", env!("LOCKED_ZBUS")))
-            .stands_on(self.stands_on)
+            .implementation(self.implementation)
             .ownership(Ownership::Borrowed)
             .max_message(MAX_MESSAGE)
-            .joins(Joins::Standard);
+            .tier(Tier::Standard);
         match self.daemon {
             true => spec
                 .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn, Pattern::RequestReply, Pattern::PubSub])
@@ -90,7 +91,7 @@ impl Mechanism for Dbus {
         }
     }
 
-    fn room(&self, case: &Case) -> Option<u64> {
+    fn effective_capacity(&self, case: &Case) -> Option<u64> {
         self.daemon.then(|| slots(case) as u64)
     }
 
@@ -99,27 +100,28 @@ impl Mechanism for Dbus {
         roles.into_iter().filter(|&role| self.daemon || role != Role::Broker).collect()
     }
 
-    fn broker(&self, _: &Case, meet: &mut Rendezvous) -> Result<Usage> {
-        SERVER.serve(CONFIGURATION, meet, server::listens)
+    fn broker(&self, _: &Case, rendezvous: &mut Rendezvous) -> Result<Usage> {
+        SERVER.serve(CONFIGURATION, rendezvous, server::listens)
     }
 
     fn server(&self) -> Option<String> {
         self.daemon.then(|| SERVER.version()).flatten()
     }
 
-    fn present(&self) -> Result<(), String> {
-        if self.daemon { SERVER.present() } else { Ok(()) }
+    fn check_available(&self) -> Result<(), String> {
+        if self.daemon { SERVER.check_available() } else { Ok(()) }
     }
 }
 
-impl Carries<Raw> for Dbus {
+impl Transport<Raw> for Dbus {
     type Tx = Sending;
     type Rx = Receiving;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         let consumer = matches!(role, Role::Consumer(_));
         let runtime = Arc::new(runtime::Builder::new_current_thread().enable_all().build()?);
-        let connection = if self.daemon { through_daemon(meet, &runtime) } else { to_peer(role, meet, &runtime) }?;
+        let connection =
+            if self.daemon { through_daemon(rendezvous, &runtime) } else { to_peer(role, rendezvous, &runtime) }?;
         let publishes = case.pattern == Pattern::PubSub;
         // Before the barrier: nothing has been sent by then.
         let messages = match publishes && consumer {
@@ -127,7 +129,7 @@ impl Carries<Raw> for Dbus {
             false => MessageStream::from(&connection),
         };
         let named = self.daemon && !publishes;
-        let destination = if named { meet_consumer(consumer, &connection, meet)? } else { None };
+        let destination = if named { meet_consumer(consumer, &connection, rendezvous)? } else { None };
         let call = case.pattern.both_ways().then(Slot::<Message>::default);
         let sends = match &call {
             Some(call) if consumer => Sends::Replies(call.clone()),
@@ -143,26 +145,26 @@ impl Carries<Raw> for Dbus {
         // Peers hold each other back; and no more than the question is under way where each is answered.
         let capped = self.daemon && !case.pattern.both_ways();
         let (spend, refund) = match role {
-            Role::Consumer(index) if capped => (None, Some(Refund::open(case, index, meet)?)),
-            Role::Producer(_) if capped => (Some(Spend::open(case, meet)?), None),
+            Role::Consumer(index) if capped => (None, Some(Refund::open(case, index, rendezvous)?)),
+            Role::Producer(_) if capped => (Some(Spend::open(case, rendezvous)?), None),
             _ => (None, None),
         };
         let buffer = Buffer::new(case.payload.len());
         let tx = Sending { runtime: Arc::clone(&runtime), connection, sends, buffer, credit: spend };
         let rx = Receiving { runtime, messages, expects, credit: refund };
-        Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(rx) }]))
+        Ok(Ends(vec![PartyEnds { role, tx: Some(tx), rx: Some(rx) }]))
     }
 }
 
 /// Connects to the daemon.
-fn through_daemon(meet: &mut Rendezvous, runtime: &Runtime) -> Result<Connection> {
-    let socket = UnixStream::connect(server::socket(meet)?)?;
+fn through_daemon(rendezvous: &mut Rendezvous, runtime: &Runtime) -> Result<Connection> {
+    let socket = UnixStream::connect(server::socket(rendezvous)?)?;
     runtime.block_on(Builder::unix_stream(socket).build()).context("connecting to dbus-daemon")
 }
 
 /// Connects to the other end, which the consumer serves.
-fn to_peer(role: Role, meet: &mut Rendezvous, runtime: &Runtime) -> Result<Connection> {
-    let socket = handed::of_pair(role, meet, UnixStream::pair)?;
+fn to_peer(role: Role, rendezvous: &mut Rendezvous, runtime: &Runtime) -> Result<Connection> {
+    let socket = fd_passing::of_pair(role, rendezvous, UnixStream::pair)?;
     let builder = Builder::unix_stream(socket.into());
     let builder = if let Role::Consumer(_) = role { builder.server(Guid::generate()) } else { builder };
     runtime.block_on(builder.p2p().build()).context("connecting to the peer")
@@ -175,11 +177,11 @@ async fn subscribe(connection: &Connection) -> zbus::Result<MessageStream> {
 }
 
 /// The consumer's name on the bus: it offers that, the others get it.
-fn meet_consumer(consumer: bool, us: &Connection, meet: &mut Rendezvous) -> Result<Option<OwnedUniqueName>> {
+fn meet_consumer(consumer: bool, us: &Connection, rendezvous: &mut Rendezvous) -> Result<Option<OwnedUniqueName>> {
     if !consumer {
-        return Ok(Some(OwnedUniqueName::try_from(meet.want("consumer")?)?));
+        return Ok(Some(OwnedUniqueName::try_from(rendezvous.request("consumer")?)?));
     }
-    meet.offer("consumer", us.unique_name().context("dbus-daemon gave no name")?)?;
+    rendezvous.publish("consumer", us.unique_name().context("dbus-daemon gave no name")?)?;
     Ok(None)
 }
 
@@ -221,11 +223,11 @@ pub(super) struct Sending {
 
 impl Sending {
     #[inline(always)]
-    fn send(&mut self, next: &mut Generator) -> io::Result<()> {
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         if let Some(credit) = &mut self.credit {
             credit.take()?;
         }
-        next.fill(&mut self.buffer);
+        source.fill(&mut self.buffer);
         let body = Bytes::new(&self.buffer);
         let message = match &self.sends {
             Sends::Calls { destination, flags } => {
@@ -247,8 +249,8 @@ impl Sending {
 
 impl Tx for Sending {
     #[inline(always)]
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.send(next))
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.send(source))
     }
 }
 
@@ -262,7 +264,7 @@ pub(super) struct Receiving {
 
 impl Receiving {
     #[inline(always)]
-    fn receive(&mut self, seen: &mut Verifier) -> io::Result<()> {
+    fn receive(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         let message = loop {
             let message =
                 self.runtime.block_on(self.messages.next()).ok_or(ErrorKind::UnexpectedEof)?.map_err(failed)?;
@@ -275,9 +277,9 @@ impl Receiving {
                 _ => {}
             }
         };
-        seen.bytes(message.body().deserialize::<&Bytes>().map_err(failed)?);
+        verifier.bytes(message.body().deserialize::<&Bytes>().map_err(failed)?);
         if let Expects::Calls(Some(call)) = &self.expects {
-            call.put(message);
+            call.send(message);
         }
         self.credit.as_mut().map_or(Ok(()), Refund::give)
     }
@@ -285,7 +287,7 @@ impl Receiving {
 
 impl Rx for Receiving {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.receive(seen))
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.receive(verifier))
     }
 }

@@ -9,10 +9,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use anyhow::{Context, Result};
 use estafette_contest_common::buffer::Buffer;
-use estafette_contest_common::handed;
+use estafette_contest_common::fd_passing;
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::Joins;
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+use estafette_measure::spec::Tier;
+use estafette_measure::{Ends, Generator, Mechanism, PartyEnds, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::{Errno, pread, retry_on_intr, write};
 use rustix::net::{
@@ -30,7 +30,7 @@ pub(super) struct Descriptor;
 impl Mechanism for Descriptor {
     fn spec(&self) -> Spec {
         Spec::new("process/descriptor")
-            .stands_on("a memfd for each message: write, SCM_RIGHTS, pread, close")
+            .implementation("a memfd for each message: write, SCM_RIGHTS, pread, close")
             .patterns(&[
                 Pattern::PingPong,
                 Pattern::Stream,
@@ -40,10 +40,10 @@ impl Mechanism for Descriptor {
                 Pattern::PubSub,
             ])
             .max_producers(None)
-            .joins(Joins::Standard)
+            .tier(Tier::Standard)
     }
 
-    fn room(&self, _: &Case) -> Option<u64> {
+    fn effective_capacity(&self, _: &Case) -> Option<u64> {
         let (ours, _theirs) = pair().ok()?;
         rustix::io::ioctl_fionbio(&ours, true).ok()?;
         Some((0..MOST).take_while(|_| pass(&ours, ours.as_fd()).is_ok()).count() as u64)
@@ -91,28 +91,38 @@ fn take(socket: &OwnedFd) -> io::Result<OwnedFd> {
     descriptor.ok_or_else(|| io::Error::other("no descriptor is left to receive one with: raise it with `ulimit -n`"))
 }
 
-impl Carries<Raw> for Descriptor {
+impl Transport<Raw> for Descriptor {
     type Tx = Passing;
     type Rx = Taking;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Passing, Taking>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Passing, Taking>> {
         let len = case.payload.len();
         let each = |sockets| Passing { sockets, buffer: Buffer::new(len) };
         let tx = |socket| each(vec![socket]);
         // One byte more than a message has, so that a longer one does not pass for a right one.
         let rx = |socket| Taking { socket, buffer: Buffer::new(len + 1) };
-        let there = || pair().map(|(ours, theirs)| (theirs, rx(ours)));
+        let forward = || pair().map(|(ours, theirs)| (theirs, rx(ours)));
         match case.pattern {
-            Pattern::PubSub => return handed::publish(case, role, meet, there, |theirs| Ok(each(theirs))),
+            Pattern::PubSub => {
+                return fd_passing::open_pub_sub(case, role, rendezvous, forward, |theirs| Ok(each(theirs)));
+            }
             Pattern::RequestReply => {
-                let back = || pair().map(|(ours, theirs)| (theirs, tx(ours)));
-                return handed::open(case, role, meet, there, back, |there| Ok(tx(there)), |back| Ok(rx(back)));
+                let reply = || pair().map(|(ours, theirs)| (theirs, tx(ours)));
+                return fd_passing::open(
+                    case,
+                    role,
+                    rendezvous,
+                    forward,
+                    reply,
+                    |forward| Ok(tx(forward)),
+                    |reply| Ok(rx(reply)),
+                );
             }
             _ => {}
         }
-        let socket = handed::of_pair(role, meet, pair)?;
+        let socket = fd_passing::of_pair(role, rendezvous, pair)?;
         let tx = tx(socket.try_clone()?);
-        Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(rx(socket)) }]))
+        Ok(Ends(vec![PartyEnds { role, tx: Some(tx), rx: Some(rx(socket)) }]))
     }
 }
 
@@ -124,7 +134,7 @@ pub(super) struct Passing {
 
 impl Passing {
     #[inline(always)]
-    fn send(&self) -> io::Result<()> {
+    fn send_buffer(&self) -> io::Result<()> {
         let file = memfd_create("estafette-message", MemfdFlags::CLOEXEC)?;
         let mut rest = &self.buffer[..];
         while !rest.is_empty() {
@@ -139,9 +149,9 @@ impl Passing {
 
 impl Tx for Passing {
     #[inline(always)]
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        next.fill(&mut self.buffer);
-        ready(self.send())
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        source.fill(&mut self.buffer);
+        ready(self.send_buffer())
     }
 }
 
@@ -170,7 +180,7 @@ impl Taking {
 
 impl Rx for Taking {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.receive().map(|length| seen.bytes(&self.buffer[..length])))
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.receive().map(|length| verifier.bytes(&self.buffer[..length])))
     }
 }

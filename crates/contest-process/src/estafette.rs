@@ -7,12 +7,12 @@ use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 
 use anyhow::{Context, Result};
-use estafette_contest_common::handed;
+use estafette_contest_common::fd_passing;
 use estafette_contest_common::ring_ends;
 use estafette_ipc::{Options, Receiver, ReceiverHandle, RecvError, SendError, Sender, SenderHandle, WaitMode, channel};
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::{Joins, Ownership, Wait};
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+use estafette_measure::spec::{Ownership, Tier, Wait};
+use estafette_measure::{Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
 
 /// Messages that are filled and checked where they lie.
 pub(super) struct Loaned;
@@ -23,7 +23,7 @@ pub(super) struct Copied;
 fn spec(name: &str, data: &str, ownership: Ownership) -> Spec {
     Spec::new(name)
         .version(env!("CARGO_PKG_VERSION"))
-        .stands_on(&format!("estafette-ipc: a ring of records in a memfd, {data}; peer death is noticed"))
+        .implementation(&format!("estafette-ipc: a ring of records in a memfd, {data}; peer death is noticed"))
         .waits(&[Wait::Spin, Wait::Adaptive, Wait::Block])
         .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex])
         .ownership(ownership)
@@ -37,11 +37,11 @@ impl Mechanism for Loaned {
 
 impl Mechanism for Copied {
     fn spec(&self) -> Spec {
-        spec("process/estafette-copied", "copied in and out", Ownership::Borrowed).joins(Joins::Suite)
+        spec("process/estafette-copied", "copied in and out", Ownership::Borrowed).tier(Tier::Suite)
     }
 }
 
-/// A ring for as many messages as the limit ring has slots.
+/// A ring for as many messages as the reference ring has slots.
 fn options(case: &Case) -> Result<Options> {
     let wait = match case.wait {
         Wait::Spin => WaitMode::Spin,
@@ -55,43 +55,43 @@ fn options(case: &Case) -> Result<Options> {
 fn open<T, R>(
     case: &Case,
     role: Role,
-    meet: &mut Rendezvous,
+    rendezvous: &mut Rendezvous,
     tx: impl Fn(Sender) -> T,
     rx: impl Fn(Receiver) -> R,
 ) -> Result<Ends<T, R>> {
     let options = options(case)?;
-    let there = || -> Result<([OwnedFd; 2], R)> {
+    let forward = || -> Result<([OwnedFd; 2], R)> {
         let (sender, receiver) = channel(&options)?;
         Ok((sender.into_fds(), rx(receiver.open()?)))
     };
-    let back = || -> Result<([OwnedFd; 2], T)> {
+    let reply = || -> Result<([OwnedFd; 2], T)> {
         let (sender, receiver) = channel(&options)?;
         Ok((receiver.into_fds(), tx(sender.open()?)))
     };
     let open_tx = |fds| Ok(tx(SenderHandle::from_fds(fds).and_then(SenderHandle::open).context("the sending end")?));
     let open_rx =
         |fds| Ok(rx(ReceiverHandle::from_fds(fds).and_then(ReceiverHandle::open).context("the receiving end")?));
-    handed::open_several(case, role, meet, there, back, open_tx, open_rx)
+    fd_passing::open_several(case, role, rendezvous, forward, reply, open_tx, open_rx)
 }
 
-impl Carries<Raw> for Loaned {
+impl Transport<Raw> for Loaned {
     type Tx = LoanedTx;
     type Rx = LoanedRx;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<LoanedTx, LoanedRx>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<LoanedTx, LoanedRx>> {
         let len = case.payload.len();
-        open(case, role, meet, |sender| LoanedTx { sender, len }, LoanedRx)
+        open(case, role, rendezvous, |sender| LoanedTx { sender, len }, LoanedRx)
     }
 }
 
-impl Carries<Raw> for Copied {
+impl Transport<Raw> for Copied {
     type Tx = CopiedTx;
     type Rx = CopiedRx;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<CopiedTx, CopiedRx>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<CopiedTx, CopiedRx>> {
         let buffer = || vec![0; case.payload.len()];
         let tx = |sender| CopiedTx { sender, buffer: buffer() };
-        open(case, role, meet, tx, |receiver| CopiedRx { receiver, buffer: buffer() })
+        open(case, role, rendezvous, tx, |receiver| CopiedRx { receiver, buffer: buffer() })
     }
 }
 
@@ -108,13 +108,13 @@ pub(super) struct LoanedTx {
     len: usize,
 }
 
-// As for the limit ring, the ends do their work when they are called, not when they are awaited.
+// As for the reference ring, the ends do their work when they are called, not when they are awaited.
 
 impl Tx for LoanedTx {
     #[inline(always)]
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         ready(self.sender.loan(self.len).map_err(send_error).map(|mut loan| {
-            next.fill(&mut loan);
+            source.fill(&mut loan);
             loan.send();
         }))
     }
@@ -124,9 +124,9 @@ pub(super) struct LoanedRx(Receiver);
 
 impl Rx for LoanedRx {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
         ready(self.0.recv().map_err(recv_error).map(|message| {
-            seen.bytes(&message);
+            verifier.bytes(&message);
             message.release();
         }))
     }
@@ -139,8 +139,8 @@ pub(super) struct CopiedTx {
 
 impl Tx for CopiedTx {
     #[inline(always)]
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        next.fill(&mut self.buffer);
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        source.fill(&mut self.buffer);
         ready(self.sender.send(&self.buffer).map_err(send_error))
     }
 }
@@ -152,12 +152,12 @@ pub(super) struct CopiedRx {
 
 impl Rx for CopiedRx {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
         ready(self.receiver.recv().map_err(recv_error).map(|message| {
             let buffer = &mut self.buffer[..message.len()];
             buffer.copy_from_slice(&message);
             message.release();
-            seen.bytes(buffer);
+            verifier.bytes(buffer);
         }))
     }
 }

@@ -11,11 +11,11 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use anyhow::{Context, Result};
-use estafette_contest_common::handed;
-use estafette_contest_common::room;
+use estafette_contest_common::capacity;
+use estafette_contest_common::fd_passing;
 use estafette_measure::case::{Case, PayloadKind, Role};
-use estafette_measure::spec::Joins;
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+use estafette_measure::spec::Tier;
+use estafette_measure::{Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{read, retry_on_intr, write};
 
@@ -27,26 +27,26 @@ pub(super) struct Eventfd;
 impl Mechanism for Eventfd {
     fn spec(&self) -> Spec {
         Spec::new("process/eventfd")
-            .stands_on("eventfd(2): write adds one and never waits, read takes all")
+            .implementation("eventfd(2): write adds one and never waits, read takes all")
             .payloads(&[PayloadKind::None])
-            .joins(Joins::Suite)
+            .tier(Tier::Suite)
     }
 
-    fn room(&self, _: &Case) -> Option<u64> {
-        Some(room::MOST as u64)
+    fn effective_capacity(&self, _: &Case) -> Option<u64> {
+        Some(capacity::MOST as u64)
     }
 }
 
-impl Carries<Raw> for Eventfd {
+impl Transport<Raw> for Eventfd {
     type Tx = Adding;
     type Rx = Taking;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Adding, Taking>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Adding, Taking>> {
         let tx = |[counter, total]: [OwnedFd; 2]| Ok(Adding { counter, total });
         let rx = |[counter, total]: [OwnedFd; 2]| Ok(Taking { counter, total, taken: 0 });
-        let there = || pair().and_then(|(theirs, ours)| Ok((theirs, rx(ours)?)));
-        let back = || pair().and_then(|(theirs, ours)| Ok((theirs, tx(ours)?)));
-        handed::open_several(case, role, meet, there, back, tx, rx)
+        let forward = || pair().and_then(|(theirs, ours)| Ok((theirs, rx(ours)?)));
+        let reply = || pair().and_then(|(theirs, ours)| Ok((theirs, tx(ours)?)));
+        fd_passing::open_several(case, role, rendezvous, forward, reply, tx, rx)
     }
 }
 
@@ -89,8 +89,8 @@ impl Adding {
 
 impl Tx for Adding {
     #[inline(always)]
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(match next.pulse() {
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        ready(match source.pulse() {
             None => add(&self.counter, 1),
             Some(total) => self.end(total),
         })
@@ -107,15 +107,15 @@ pub(super) struct Taking {
 
 impl Taking {
     #[inline(always)]
-    fn receive(&mut self, seen: &mut Verifier) -> io::Result<()> {
+    fn receive(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         if self.taken == 0 {
             self.taken = take(&self.counter)?;
         }
         if self.taken == END {
-            seen.last_pulse(take(&self.total)? - 1);
+            verifier.last_pulse(take(&self.total)? - 1);
         } else {
             self.taken -= 1;
-            seen.pulse();
+            verifier.pulse();
         }
         Ok(())
     }
@@ -123,7 +123,7 @@ impl Taking {
 
 impl Rx for Taking {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.receive(seen))
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.receive(verifier))
     }
 }

@@ -6,8 +6,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use estafette_contest_common::byte_stream::{PipeEnd, Reading, Writing};
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::Joins;
-use estafette_measure::{Carries, Ends, Mechanism, Raw, Rendezvous, Spec};
+use estafette_measure::spec::Tier;
+use estafette_measure::{Ends, Mechanism, Raw, Rendezvous, Spec, Transport};
 use rustix::fs::{CWD, Mode, mkfifoat};
 
 use super::pipe;
@@ -17,10 +17,10 @@ pub(super) struct Fifo;
 impl Mechanism for Fifo {
     fn spec(&self) -> Spec {
         Spec::new("process/fifo")
-            .stands_on("mkfifo(3), write and read")
+            .implementation("mkfifo(3), write and read")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::FanIn])
             .max_producers(None)
-            .joins(Joins::Standard)
+            .tier(Tier::Standard)
     }
 
     fn supports(&self, case: &Case) -> Result<(), String> {
@@ -28,36 +28,36 @@ impl Mechanism for Fifo {
     }
 
     /// The kernel's object is that of a pipe.
-    fn room(&self, case: &Case) -> Option<u64> {
-        pipe::room(case)
+    fn effective_capacity(&self, case: &Case) -> Option<u64> {
+        pipe::effective_capacity(case)
     }
 }
 
-impl Carries<Raw> for Fifo {
+impl Transport<Raw> for Fifo {
     type Tx = Writing<PipeEnd>;
     type Rx = Reading<PipeEnd>;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         let len = case.payload.len();
         let answers = case.pattern.both_ways();
-        let (there, back) = (meet.dir().join("there"), meet.dir().join("back"));
+        let (forward, reply) = (rendezvous.dir().join("forward"), rendezvous.dir().join("reply"));
         // Each open waits for the other side's, so both sides open them in the same order.
         let write = |path: &Path| -> Result<_> { Ok(Writing::new(open(OpenOptions::new().write(true), path)?, len)) };
         let read = |path: &Path| -> Result<_> { Ok(Reading::new(open(OpenOptions::new().read(true), path)?, len)) };
         if let Role::Consumer(index) = role {
-            make(&there)?;
+            make(&forward)?;
             if answers {
-                make(&back)?;
+                make(&reply)?;
             }
-            meet.offer("fifo", "made")?;
-            let rx = read(&there)?;
-            return if answers { Ok(Ends::both(role, write(&back)?, rx)) } else { Ok(Ends::consumer(index, rx)) };
+            rendezvous.publish("fifo", "made")?;
+            let rx = read(&forward)?;
+            return if answers { Ok(Ends::both(role, write(&reply)?, rx)) } else { Ok(Ends::consumer(index, rx)) };
         }
-        meet.want("fifo")?;
-        let tx = write(&there)?;
+        rendezvous.request("fifo")?;
+        let tx = write(&forward)?;
         match role {
             Role::Producer(index) if !answers => Ok(Ends::producer(index, tx)),
-            _ => Ok(Ends::both(role, tx, read(&back)?)),
+            _ => Ok(Ends::both(role, tx, read(&reply)?)),
         }
     }
 }

@@ -25,8 +25,8 @@ use std::task::{Context as TaskContext, Poll};
 
 use anyhow::{Context, Result};
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::{Joins, Ordering, Ownership};
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Payload, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+use estafette_measure::spec::{Ordering, Ownership, Tier};
+use estafette_measure::{Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Transport, Tx, Value, Verifier};
 use prost::Message;
 use tokio::net::UnixListener;
 use tokio::runtime::{Builder, Runtime};
@@ -61,29 +61,29 @@ impl Mechanism for Grpc {
     fn spec(&self) -> Spec {
         Spec::new("process/grpc-unix")
             .version(concat!("tonic ", env!("LOCKED_TONIC")))
-            .stands_on("HTTP/2 on a UNIX socket, unary calls and client streams")
+            .implementation("HTTP/2 on a UNIX socket, unary calls and client streams")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn, Pattern::RequestReply])
             .ownership(Ownership::Owned)
             .ordering(Ordering::PerProducer)
             .max_producers(None)
-            .joins(Joins::Standard)
+            .tier(Tier::Standard)
     }
 }
 
-impl Carries<Raw> for Grpc {
+impl Transport<Raw> for Grpc {
     type Tx = Sending;
     type Rx = Receiving;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         let runtime = Arc::new(Builder::new_current_thread().enable_all().build()?);
-        let path = meet.dir().join("socket");
+        let path = rendezvous.dir().join("socket");
         let answers = case.pattern.both_ways();
         let Role::Producer(index) = role else {
             let (tx, rx) = serve(runtime, &path)?;
-            meet.offer("server", "listening")?;
+            rendezvous.publish("server", "listening")?;
             return Ok(if answers { Ends::both(role, tx, rx) } else { Ends::consumer(0, rx) });
         };
-        meet.want("server")?;
+        rendezvous.request("server")?;
         let path = path.to_str().context("the temporary directory's name is not UTF-8: set TMPDIR to another")?;
         let connect = Endpoint::from_shared(format!("unix://{path}"))?;
         let channel = runtime.block_on(connect.connect()).context("connecting to the server")?;
@@ -117,9 +117,9 @@ fn serve(runtime: Arc<Runtime>, path: &Path) -> Result<(Sending, Receiving)> {
     let _inside = runtime.enter();
     let listener = UnixListener::bind(path).context("listening")?;
     // Room for one: who has more waits in its connection.
-    let (handed, arrivals) = mpsc::channel(1);
+    let (fd_passing, arrivals) = mpsc::channel(1);
     let (open, connections) = mpsc::channel(1);
-    let service = Courier { handed, _open: open };
+    let service = Courier { fd_passing, _open: open };
     let serving = Server::builder().serve_with_incoming(service, UnixListenerStream::new(listener));
     let serving = runtime.spawn(serving).abort_handle();
     let question = Slot::default();
@@ -133,7 +133,7 @@ type Arrival = (Vec<u8>, Option<oneshot::Sender<Vec<u8>>>);
 /// The service.
 #[derive(Clone)]
 struct Courier {
-    handed: mpsc::Sender<Arrival>,
+    fd_passing: mpsc::Sender<Arrival>,
     /// Every connection has a clone of it: when the last has gone, all have closed.
     _open: mpsc::Sender<Infallible>,
 }
@@ -176,10 +176,10 @@ impl UnaryService<Parcel> for Courier {
     type Future = BoxFuture<Response<Parcel>, Status>;
 
     fn call(&mut self, request: Request<Parcel>) -> Self::Future {
-        let handed = self.handed.clone();
+        let fd_passing = self.fd_passing.clone();
         Box::pin(async move {
             let (answer, answered) = oneshot::channel();
-            handed.send((request.into_inner().data, Some(answer))).await.map_err(gone)?;
+            fd_passing.send((request.into_inner().data, Some(answer))).await.map_err(gone)?;
             let data = answered.await.map_err(gone)?;
             Ok(Response::new(Parcel { data }))
         })
@@ -191,11 +191,11 @@ impl ClientStreamingService<Parcel> for Courier {
     type Future = BoxFuture<Response<Received>, Status>;
 
     fn call(&mut self, request: Request<Streaming<Parcel>>) -> Self::Future {
-        let handed = self.handed.clone();
+        let fd_passing = self.fd_passing.clone();
         Box::pin(async move {
             let mut messages = request.into_inner();
             while let Some(Parcel { data }) = messages.message().await? {
-                handed.send((data, None)).await.map_err(gone)?;
+                fd_passing.send((data, None)).await.map_err(gone)?;
             }
             Ok(Response::new(Received {}))
         })
@@ -219,8 +219,8 @@ pub(super) enum Sending {
 
 impl Sending {
     #[inline(always)]
-    fn send(&mut self, next: &mut Generator) -> io::Result<()> {
-        let data = Vec::<u8>::make(next);
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
+        let data = Vec::<u8>::make(source);
         match self {
             Sending::Questions { runtime, grpc, answer } => {
                 let reply: Response<Parcel> = runtime.block_on(async {
@@ -229,7 +229,7 @@ impl Sending {
                     let call = grpc.unary(Request::new(Parcel { data }), PathAndQuery::from_static(ASK), codec);
                     call.await.map_err(io::Error::other)
                 })?;
-                answer.put(reply.into_inner().data);
+                answer.send(reply.into_inner().data);
                 Ok(())
             }
             Sending::Stream { runtime, messages, .. } => {
@@ -269,8 +269,8 @@ impl Sending {
 
 impl Tx for Sending {
     #[inline(always)]
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.send(next))
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.send(source))
     }
 
     fn flush(&mut self) -> impl Future<Output = io::Result<()>> + Send {
@@ -288,14 +288,14 @@ pub(super) enum Receiving {
 
 impl Receiving {
     #[inline(always)]
-    fn receive(&mut self, seen: &mut Verifier) -> io::Result<()> {
+    fn receive(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         match self {
-            Receiving::Answers(answer) => seen.bytes(&answer.take().ok_or(ErrorKind::InvalidInput)?),
+            Receiving::Answers(answer) => verifier.bytes(&answer.take().ok_or(ErrorKind::InvalidInput)?),
             Receiving::Arrivals { runtime, arrivals, question } => {
                 let (data, answer) = runtime.block_on(arrivals.recv()).ok_or(ErrorKind::UnexpectedEof)?;
-                seen.bytes(&data);
+                verifier.bytes(&data);
                 if let Some(answer) = answer {
-                    question.put(answer);
+                    question.send(answer);
                 }
             }
         }
@@ -305,7 +305,7 @@ impl Receiving {
 
 impl Rx for Receiving {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.receive(seen))
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.receive(verifier))
     }
 }

@@ -20,8 +20,8 @@ use ::iceoryx2::service::port_factory::{event, publish_subscribe};
 use anyhow::{Context, Result, anyhow, ensure};
 use estafette_contest_common::own_thread::OwnThread;
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::{Joins, Ordering, Ownership, Wait};
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+use estafette_measure::spec::{Ordering, Ownership, Tier, Wait};
+use estafette_measure::{Ends, Generator, Mechanism, PartyEnds, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
 
 use super::share;
 
@@ -38,20 +38,20 @@ const SUN_PATH: usize = 108;
 /// `process/iceoryx2` or `process/iceoryx2-event`.
 pub(super) struct Iceoryx2 {
     name: &'static str,
-    stands_on: &'static str,
+    implementation: &'static str,
     wait: Wait,
 }
 
 pub(super) const POLLING: Iceoryx2 = Iceoryx2 {
     name: "process/iceoryx2",
-    stands_on: "iceoryx2 publish-subscribe: loan_slice_uninit and send, receive over and over; a sender without room polls \
+    implementation: "iceoryx2 publish-subscribe: loan_slice_uninit and send, receive over and over; a sender that finds it full polls \
                 too",
     wait: Wait::Spin,
 };
 
 pub(super) const EVENT: Iceoryx2 = Iceoryx2 {
     name: "process/iceoryx2-event",
-    stands_on: "iceoryx2 publish-subscribe, and an event a message: send and notify, receive or blocking_wait; a sender without \
+    implementation: "iceoryx2 publish-subscribe, and an event a message: send and notify, receive or blocking_wait; a sender without \
                 room polls",
     wait: Wait::Block,
 };
@@ -60,35 +60,35 @@ impl Mechanism for Iceoryx2 {
     fn spec(&self) -> Spec {
         Spec::new(self.name)
             .version(env!("LOCKED_ICEORYX2"))
-            .stands_on(self.stands_on)
+            .implementation(self.implementation)
             .waits(&[self.wait])
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn, Pattern::PubSub])
             .ownership(Ownership::Loaned)
             .ordering(Ordering::PerProducer)
             .max_producers(None)
-            .joins(Joins::Suite)
+            .tier(Tier::Suite)
     }
 
-    fn room(&self, case: &Case) -> Option<u64> {
+    fn effective_capacity(&self, case: &Case) -> Option<u64> {
         Some((share(case) * case.senders()) as u64)
     }
 }
 
-impl Carries<Raw> for Iceoryx2 {
+impl Transport<Raw> for Iceoryx2 {
     type Tx = Sending;
     type Rx = Receiving;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         let answered = case.pattern.both_ways();
         let consumes = matches!(role, Role::Consumer(_));
-        let world = World::of(meet)?;
+        let world = World::of(rendezvous)?;
         let ours = |name| Way { world: &world, case, name, waits: self.wait == Wait::Block };
-        let (there, back) = (ours("there"), ours("back"));
+        let (forward, reply) = (ours("forward"), ours("reply"));
         let (tx, rx) = match (consumes, answered) {
-            (true, false) => (None, Some(there.receiving()?)),
-            (false, false) => (Some(there.sending()?), None),
-            (true, true) => (Some(back.sending()?), Some(there.receiving()?)),
-            (false, true) => (Some(there.sending()?), Some(back.receiving()?)),
+            (true, false) => (None, Some(forward.receiving()?)),
+            (false, false) => (Some(forward.sending()?), None),
+            (true, true) => (Some(reply.sending()?), Some(forward.receiving()?)),
+            (false, true) => (Some(forward.sending()?), Some(reply.receiving()?)),
         };
         // Sent before its receiver is there, a message reaches nobody; and a receiver that has not connected before the sender
         // goes finds nothing.
@@ -98,18 +98,18 @@ impl Carries<Raw> for Iceoryx2 {
         };
         let party = |index| if consumes { Role::Producer(index) } else { Role::Consumer(index) };
         if rx.is_some() {
-            meet.offer(&format!("receiver:{role}"), "there")?;
+            rendezvous.publish(&format!("receiver:{role}"), "forward")?;
         }
         if let Some(tx) = &tx {
-            (0..receivers).try_for_each(|index| meet.want(&format!("receiver:{}", party(index))).map(drop))?;
+            (0..receivers).try_for_each(|index| rendezvous.request(&format!("receiver:{}", party(index))).map(drop))?;
             tx.ports.publisher.update_connections().context("connecting to the receiver")?;
-            meet.offer(&format!("sender:{role}"), "connected")?;
+            rendezvous.publish(&format!("sender:{role}"), "connected")?;
         }
         if let Some(rx) = &rx {
-            (0..senders).try_for_each(|index| meet.want(&format!("sender:{}", party(index))).map(drop))?;
+            (0..senders).try_for_each(|index| rendezvous.request(&format!("sender:{}", party(index))).map(drop))?;
             rx.0.subscriber.has_samples().map_err(fault).context("connecting to the sender")?;
         }
-        Ok(Ends(vec![Party { role, tx, rx }]))
+        Ok(Ends(vec![PartyEnds { role, tx, rx }]))
     }
 }
 
@@ -119,15 +119,15 @@ struct World {
 }
 
 impl World {
-    fn of(meet: &Rendezvous) -> Result<World> {
-        let dir = meet.dir();
+    fn of(rendezvous: &Rendezvous) -> Result<World> {
+        let dir = rendezvous.dir();
         ensure!(
             dir.as_os_str().len() + 1 + SOCKET_NAME < SUN_PATH,
             "{} is too long a path for iceoryx2's sockets: set TMPDIR to a shorter one",
             dir.display()
         );
         let prefix = prefix(dir);
-        meet.shared_memory(&format!("{prefix}*"))?;
+        rendezvous.shared_memory(&format!("{prefix}*"))?;
         // What it has to say goes with its errors.
         set_log_level(LogLevel::Fatal);
         let mut config = Config::default();
@@ -245,10 +245,10 @@ pub(super) struct Sending {
 
 impl Sending {
     #[inline(always)]
-    fn send(&mut self, next: &mut Generator) -> io::Result<()> {
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         let Sender { publisher, notifier } = &*self.ports;
         let mut slot = publisher.loan_slice_uninit(self.len).map_err(other)?;
-        fill(slot.payload_mut(), next);
+        fill(slot.payload_mut(), source);
         #[allow(unsafe_code)]
         // SAFETY: every byte has just been written.
         let slot = unsafe { slot.assume_init() };
@@ -263,9 +263,9 @@ impl Sending {
 /// Writes the next message to a slot.
 #[inline(always)]
 #[allow(unsafe_code)]
-fn fill(slot: &mut [MaybeUninit<u8>], next: &mut Generator) {
+fn fill(slot: &mut [MaybeUninit<u8>], source: &mut Generator) {
     // SAFETY: a slot lies in shared memory, which the kernel gives with zeros in it: no byte has never been written.
-    next.fill(unsafe { slot.assume_init_mut() });
+    source.fill(unsafe { slot.assume_init_mut() });
 }
 
 #[cold]
@@ -275,8 +275,8 @@ fn other(error: impl std::fmt::Debug) -> io::Error {
 
 impl Tx for Sending {
     #[inline(always)]
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.send(next))
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.send(source))
     }
 }
 
@@ -290,11 +290,11 @@ pub(super) struct Receiving(OwnThread<Receiver>);
 
 impl Receiving {
     #[inline(always)]
-    fn receive(&mut self, seen: &mut Verifier) -> io::Result<()> {
+    fn receive(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         let Receiver { subscriber, listener } = &*self.0;
         loop {
             if let Some(sample) = subscriber.receive().map_err(other)? {
-                seen.bytes(sample.payload());
+                verifier.bytes(sample.payload());
                 return Ok(());
             }
             match listener {
@@ -312,7 +312,7 @@ impl Receiving {
 
 impl Rx for Receiving {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.receive(seen))
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.receive(verifier))
     }
 }

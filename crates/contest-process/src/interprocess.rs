@@ -6,10 +6,10 @@ use ::interprocess::TryClone;
 use ::interprocess::local_socket::{GenericFilePath, ListenerOptions, Stream, prelude::*};
 use anyhow::{Context, Result};
 use estafette_contest_common::byte_stream::{Reading, Writing};
-use estafette_contest_common::room;
+use estafette_contest_common::capacity;
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::Joins;
-use estafette_measure::{Carries, Ends, Mechanism, Party, Raw, Rendezvous, Spec};
+use estafette_measure::spec::Tier;
+use estafette_measure::{Ends, Mechanism, PartyEnds, Raw, Rendezvous, Spec, Transport};
 
 pub(super) struct Interprocess;
 
@@ -17,35 +17,35 @@ impl Mechanism for Interprocess {
     fn spec(&self) -> Spec {
         Spec::new("process/interprocess")
             .version(env!("LOCKED_INTERPROCESS"))
-            .stands_on("interprocess::local_socket, write and read")
+            .implementation("interprocess::local_socket, write and read")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex])
-            .joins(Joins::Standard)
+            .tier(Tier::Standard)
     }
 
     /// Its socket is one of the kernel's, with the kernel's own buffers.
-    fn room(&self, case: &Case) -> Option<u64> {
+    fn effective_capacity(&self, case: &Case) -> Option<u64> {
         let (ours, _theirs) = Socket::pair().ok()?;
-        room::written(ours, case.payload.len())
+        capacity::written(ours, case.payload.len())
     }
 }
 
-impl Carries<Raw> for Interprocess {
+impl Transport<Raw> for Interprocess {
     type Tx = Writing<Stream>;
     type Rx = Reading<Stream>;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
-        let path = meet.dir().join("socket");
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
+        let path = rendezvous.dir().join("socket");
         let name = path.as_path().to_fs_name::<GenericFilePath>()?;
         let stream = if let Role::Consumer(_) = role {
             let listener = ListenerOptions::new().name(name).create_sync().context("listening")?;
-            meet.offer("socket", "listening")?;
+            rendezvous.publish("socket", "listening")?;
             listener.accept().context("accepting the producer")?
         } else {
-            meet.want("socket")?;
+            rendezvous.request("socket")?;
             Stream::connect(name).context("connecting to the consumer")?
         };
         let len = case.payload.len();
         let (tx, rx) = (Writing::new(stream.try_clone()?, len), Reading::new(stream, len));
-        Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(rx) }]))
+        Ok(Ends(vec![PartyEnds { role, tx: Some(tx), rx: Some(rx) }]))
     }
 }

@@ -10,11 +10,11 @@ use std::os::unix::net::UnixStream as Socket;
 use ::io_uring::{IoUring, Probe, opcode, squeue, types};
 use anyhow::{Context, Result};
 use estafette_contest_common::buffer::Buffer;
-use estafette_contest_common::handed;
-use estafette_contest_common::room;
+use estafette_contest_common::capacity;
+use estafette_contest_common::fd_passing;
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::Joins;
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+use estafette_measure::spec::Tier;
+use estafette_measure::{Ends, Generator, Mechanism, PartyEnds, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
 
 /// The version of the crate.
 pub(super) const VERSION: &str = env!("LOCKED_IO_URING");
@@ -27,19 +27,19 @@ impl Mechanism for IoUringSocket {
     fn spec(&self) -> Spec {
         Spec::new("process/io-uring")
             .version(VERSION)
-            .stands_on(
+            .implementation(
                 "socketpair(AF_UNIX, SOCK_STREAM), send and recv by io_uring with MSG_WAITALL: one for each message",
             )
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex])
-            .joins(Joins::Suite)
+            .tier(Tier::Suite)
     }
 
-    fn room(&self, case: &Case) -> Option<u64> {
+    fn effective_capacity(&self, case: &Case) -> Option<u64> {
         let (ours, _theirs) = Socket::pair().ok()?;
-        room::written(ours, case.payload.len())
+        capacity::written(ours, case.payload.len())
     }
 
-    fn present(&self) -> Result<(), String> {
+    fn check_available(&self) -> Result<(), String> {
         usable(&[(opcode::Send::CODE, "send"), (opcode::Recv::CODE, "recv")]).map(drop)
     }
 }
@@ -64,17 +64,17 @@ pub(super) fn usable(operations: &[(u8, &str)]) -> Result<IoUring, String> {
     }
 }
 
-impl Carries<Raw> for IoUringSocket {
+impl Transport<Raw> for IoUringSocket {
     type Tx = Sending;
     type Rx = Receiving;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
-        let socket = handed::of_pair(role, meet, Socket::pair)?;
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+        let socket = fd_passing::of_pair(role, rendezvous, Socket::pair)?;
         let len = case.payload.len();
         // Where each end has a thread of its own, that is not the one that opens them.
         let stays = case.pattern != Pattern::Duplex;
         let (tx, rx) = (Sending(Ring::new(&socket, len, stays)?), Receiving(Ring::new(&socket, len, stays)?));
-        Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(rx) }]))
+        Ok(Ends(vec![PartyEnds { role, tx: Some(tx), rx: Some(rx) }]))
     }
 }
 
@@ -145,8 +145,8 @@ pub(super) struct Sending(Ring);
 
 impl Tx for Sending {
     #[inline(always)]
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        next.fill(&mut self.0.buffer);
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        source.fill(&mut self.0.buffer);
         let send = |from: *mut u8, len| {
             opcode::Send::new(SOCKET, from, len).flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL).build()
         };
@@ -159,8 +159,8 @@ pub(super) struct Receiving(Ring);
 
 impl Rx for Receiving {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
         let recv = |to, len| opcode::Recv::new(SOCKET, to, len).flags(libc::MSG_WAITALL).build();
-        ready(self.0.whole(recv, ErrorKind::UnexpectedEof).map(|()| seen.bytes(&self.0.buffer)))
+        ready(self.0.whole(recv, ErrorKind::UnexpectedEof).map(|()| verifier.bytes(&self.0.buffer)))
     }
 }

@@ -15,8 +15,8 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use ::io_uring::{IoUring, cqueue, opcode, squeue, types};
 use anyhow::{Context, Result};
 use estafette_measure::case::{Case, PayloadKind, Role};
-use estafette_measure::spec::{Joins, Wait};
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+use estafette_measure::spec::{Tier, Wait};
+use estafette_measure::{Ends, Generator, Mechanism, PartyEnds, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
 use rustix::process::{PTracer, Pid, PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open, set_ptracer};
 
 use super::io_uring::{VERSION, usable};
@@ -34,17 +34,17 @@ impl Mechanism for MsgRing {
     fn spec(&self) -> Spec {
         Spec::new("process/io-uring-msg-ring")
             .version(VERSION)
-            .stands_on("IORING_OP_MSG_RING into the receiver's io_uring; polled, or waited for")
+            .implementation("IORING_OP_MSG_RING into the receiver's io_uring; polled, or waited for")
             .payloads(&[PayloadKind::U64])
             .waits(&[Wait::Spin, Wait::Block])
-            .joins(Joins::Standard)
+            .tier(Tier::Standard)
     }
 
-    fn room(&self, case: &Case) -> Option<u64> {
+    fn effective_capacity(&self, case: &Case) -> Option<u64> {
         Some(capacity(case) as u64)
     }
 
-    fn present(&self) -> Result<(), String> {
+    fn check_available(&self) -> Result<(), String> {
         let ring = usable(&[(opcode::MsgRingData::CODE, "MSG_RING")])?;
         process_vm_readv::yama()?;
         let own = |ring: &IoUring| -> rustix::io::Result<OwnedFd> {
@@ -66,37 +66,39 @@ fn fetch(process: &OwnedFd, descriptor: RawFd) -> rustix::io::Result<OwnedFd> {
     pidfd_getfd(process, descriptor, PidfdGetfdFlags::empty())
 }
 
-impl Carries<Raw> for MsgRing {
+impl Transport<Raw> for MsgRing {
     type Tx = Posting;
     type Rx = Waiting;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Posting, Waiting>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Posting, Waiting>> {
         // Where Yama guards processes from each other, this one lets its ring be fetched. Elsewhere nobody need be asked.
         let _ = set_ptracer(PTracer::Any);
         let (sends, receives) = match role {
-            Role::Consumer(_) => ("back", "there"),
-            _ => ("there", "back"),
+            Role::Consumer(_) => ("reply", "forward"),
+            _ => ("forward", "reply"),
         };
         let (capacity, polls) = (capacity(case), case.wait == Wait::Spin);
         let answers = case.pattern.both_ways();
         // Both wait for the other's rings, and both have offered theirs by then.
-        let tx = (answers || sends == "there").then(|| Ring::offer(meet, &format!("{sends}:tx"), capacity));
-        let rx = (answers || receives == "there").then(|| Ring::offer(meet, &format!("{receives}:rx"), capacity));
+        let tx = (answers || sends == "forward").then(|| Ring::publish(rendezvous, &format!("{sends}:tx"), capacity));
+        let rx =
+            (answers || receives == "forward").then(|| Ring::publish(rendezvous, &format!("{receives}:rx"), capacity));
         let tx = match tx {
-            Some(ring) => {
-                Some(Posting { ring: ring?.joined(meet, &format!("{sends}:rx"), polls)?, credit: capacity as u64 })
-            }
+            Some(ring) => Some(Posting {
+                ring: ring?.joined(rendezvous, &format!("{sends}:rx"), polls)?,
+                credit: capacity as u64,
+            }),
             None => None,
         };
         let rx = match rx {
             Some(ring) => Some(Waiting {
-                ring: ring?.joined(meet, &format!("{receives}:tx"), polls)?,
+                ring: ring?.joined(rendezvous, &format!("{receives}:tx"), polls)?,
                 owed: 0,
                 handful: (capacity as u64 / 4).max(1),
             }),
             None => None,
         };
-        Ok(Ends(vec![Party { role, tx, rx }]))
+        Ok(Ends(vec![PartyEnds { role, tx, rx }]))
     }
 }
 
@@ -105,17 +107,17 @@ struct Ring(IoUring);
 
 impl Ring {
     /// Makes one and offers it to the other side.
-    fn offer(meet: &mut Rendezvous, name: &str, capacity: usize) -> Result<Ring> {
+    fn publish(rendezvous: &mut Rendezvous, name: &str, capacity: usize) -> Result<Ring> {
         // Room for a credit, or an error, besides.
         let entries = (capacity + 8).next_power_of_two() as u32;
         let ring = IoUring::builder().setup_cqsize(entries).build(2).context("setting up io_uring")?;
-        meet.offer(name, &format!("{} {}", std::process::id(), ring.as_raw_fd()))?;
+        rendezvous.publish(name, &format!("{} {}", std::process::id(), ring.as_raw_fd()))?;
         Ok(Ring(ring))
     }
 
     /// Fetches the peer's.
-    fn joined(self, meet: &mut Rendezvous, name: &str, polls: bool) -> Result<Joined> {
-        let place = meet.want(name)?;
+    fn joined(self, rendezvous: &mut Rendezvous, name: &str, polls: bool) -> Result<Joined> {
+        let place = rendezvous.request(name)?;
         let parse = || -> Option<(Pid, RawFd)> {
             let (process, descriptor) = place.split_once(' ')?;
             Some((Pid::from_raw(process.parse().ok()?)?, descriptor.parse().ok()?))
@@ -211,8 +213,8 @@ impl Posting {
 
 impl Tx for Posting {
     #[inline(always)]
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.send(next.word()))
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.send(source.word()))
     }
 }
 
@@ -240,7 +242,7 @@ impl Waiting {
 
 impl Rx for Waiting {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.receive().map(|message| seen.word(message)))
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.receive().map(|message| verifier.word(message)))
     }
 }

@@ -5,7 +5,7 @@
 #![deny(unsafe_code)]
 
 #[cfg(any(feature = "iceoryx2", feature = "zenoh"))]
-use estafette_contest_common::room::slots;
+use estafette_contest_common::capacity::slots;
 use estafette_contest_common::typed::{ByHand, Postcard};
 use estafette_measure::Registry;
 #[cfg(any(feature = "iceoryx2", feature = "zenoh"))]
@@ -13,7 +13,7 @@ use estafette_measure::case::Case;
 #[cfg(any(feature = "iceoryx2", feature = "zenoh"))]
 use estafette_measure::case::Pattern;
 use estafette_measure::entry::{bytes, messages};
-use estafette_measure::spec::Joins;
+use estafette_measure::spec::Tier;
 
 mod c_peer;
 #[cfg(feature = "capnp")]
@@ -32,7 +32,6 @@ mod interprocess;
 mod io_uring;
 mod io_uring_msg;
 mod ipc_channel;
-mod limit_ring;
 #[cfg(feature = "mqtt")]
 mod mqtt;
 #[cfg(any(feature = "mqtt", feature = "nats", feature = "redis"))]
@@ -51,6 +50,7 @@ mod posix_mq;
 mod process_vm_readv;
 #[cfg(feature = "redis")]
 mod redis;
+mod reference_ring;
 mod shm_mutex;
 mod shm_ring;
 mod signal;
@@ -96,8 +96,8 @@ pub fn enrol(registry: Registry, sockets: fn(Registry) -> Registry) -> Registry 
         .enrol(bytes(shm_mutex::ShmMutex))
         .enrol(bytes(interprocess::Interprocess));
     let registry = ipc_channel::enrol(registry)
-        .enrol(bytes(limit_ring::LimitRing))
-        .enrol(bytes(limit_ring::Copied))
+        .enrol(bytes(reference_ring::ReferenceRing))
+        .enrol(bytes(reference_ring::Copied))
         .enrol(bytes(estafette::Loaned))
         .enrol(bytes(estafette::Copied))
         .enrol(bytes(eventfd::Eventfd))
@@ -121,8 +121,8 @@ pub fn enrol(registry: Registry, sockets: fn(Registry) -> Registry) -> Registry 
         .enrol(c_peer::eventfd());
     let registry = servers(libraries(registry));
     ipc_channel::enrol_typed(registry)
-        .enrol(messages(unix_packet_typed::TypedPacket::<Postcard>::new(Joins::Standard)))
-        .enrol(messages(unix_packet_typed::TypedPacket::<ByHand>::new(Joins::Suite)))
+        .enrol(messages(unix_packet_typed::TypedPacket::<Postcard>::new(Tier::Standard)))
+        .enrol(messages(unix_packet_typed::TypedPacket::<ByHand>::new(Tier::Suite)))
 }
 
 /// Adds the network's mechanisms of the libraries that this crate has.
@@ -194,14 +194,14 @@ mod tests {
             load: Load::Saturated,
         };
         let registry = super::enrol(Registry::new(), identity);
-        let room = |name: &str| {
+        let capacity = |name: &str| {
             let case = Case { mechanism: name.to_owned(), cell: cell(Pattern::Stream) };
-            registry.get(name).unwrap().room(&case)
+            registry.get(name).unwrap().effective_capacity(&case)
         };
-        assert_eq!(room("process/pipe"), Some(16), "64 KiB, as pipe(7) says");
-        assert_eq!(room("process/shm-mutex"), Some(1024));
-        assert!(room("process/unix-stream").is_some_and(|room| room > 0));
-        assert_eq!(room("process/limit-ring"), None);
-        assert!(room("process/unix-dgram").is_some_and(|room| room > 0));
+        assert_eq!(capacity("process/pipe"), Some(16), "64 KiB, as pipe(7) says");
+        assert_eq!(capacity("process/shm-mutex"), Some(1024));
+        assert!(capacity("process/unix-stream").is_some_and(|capacity| capacity > 0));
+        assert_eq!(capacity("process/reference-ring"), None);
+        assert!(capacity("process/unix-dgram").is_some_and(|capacity| capacity > 0));
     }
 }

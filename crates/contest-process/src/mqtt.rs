@@ -10,14 +10,14 @@ use std::io;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use estafette_contest_common::capacity::slots;
 use estafette_contest_common::credit::{Refund, Spend};
-use estafette_contest_common::room::slots;
 use estafette_contest_common::server::{self, CONFIG, Server};
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::{Joins, Ordering, Ownership};
+use estafette_measure::spec::{Ordering, Ownership, Tier};
 use estafette_measure::usage::Usage;
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Payload, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
-use rumqttc::{AsyncClient, Event, EventLoop, MqttOptions, Outgoing, Packet, QoS, SubscribeReasonCode, Transport};
+use estafette_measure::{Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Transport, Tx, Value, Verifier};
+use rumqttc::{AsyncClient, Event, EventLoop, MqttOptions, Outgoing, Packet, QoS, SubscribeReasonCode};
 use tokio::runtime::{Builder, Runtime};
 
 use super::names::{self, Names};
@@ -55,7 +55,7 @@ impl Mechanism for Mqtt {
         let quality = self.0 as u8;
         Spec::new(&format!("process/mqtt-qos{quality}"))
             .version(concat!("rumqttc ", env!("LOCKED_RUMQTTC")))
-            .stands_on(&format!(
+            .implementation(&format!(
                 "mosquitto on a UNIX socket, publish and subscribe at QoS {quality}; a client for each end"
             ))
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn, Pattern::RequestReply, Pattern::PubSub])
@@ -63,10 +63,10 @@ impl Mechanism for Mqtt {
             .ordering(Ordering::PerProducer)
             .max_message(MAX_MESSAGE)
             .max_producers(None)
-            .joins(Joins::Standard)
+            .tier(Tier::Standard)
     }
 
-    fn room(&self, case: &Case) -> Option<u64> {
+    fn effective_capacity(&self, case: &Case) -> Option<u64> {
         Some(slots(case) as u64)
     }
 
@@ -74,25 +74,25 @@ impl Mechanism for Mqtt {
         server::roles(case)
     }
 
-    fn broker(&self, _: &Case, meet: &mut Rendezvous) -> Result<Usage> {
-        SERVER.serve(CONFIGURATION, meet, server::listens)
+    fn broker(&self, _: &Case, rendezvous: &mut Rendezvous) -> Result<Usage> {
+        SERVER.serve(CONFIGURATION, rendezvous, server::listens)
     }
 
     fn server(&self) -> Option<String> {
         SERVER.version()
     }
 
-    fn present(&self) -> Result<(), String> {
-        SERVER.present()
+    fn check_available(&self) -> Result<(), String> {
+        SERVER.check_available()
     }
 }
 
-impl Carries<Raw> for Mqtt {
+impl Transport<Raw> for Mqtt {
     type Tx = Sending;
     type Rx = Receiving;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
-        let path = server::socket(meet)?;
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+        let path = server::socket(rendezvous)?;
         let connect = |end: &str| Connection::open(&path, &format!("{role}-{end}"), case.payload.len());
         let tx = |topics, credit| Ok(Sending { connection: connect("tx")?, topics, quality: self.0, credit });
         let rx = |topic: &str, credit| {
@@ -100,7 +100,7 @@ impl Carries<Raw> for Mqtt {
             connection.subscribe(topic, self.0).with_context(|| format!("subscribing to {topic}"))?;
             Ok(Receiving { connection, credit })
         };
-        names::open(case, role, meet, tx, rx)
+        names::open(case, role, rendezvous, tx, rx)
     }
 }
 
@@ -116,7 +116,7 @@ impl Connection {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let path = path.to_str().context("the temporary directory's name is not UTF-8: set TMPDIR to another")?;
         let mut options = MqttOptions::new(id, path, 0);
-        options.set_transport(Transport::unix()).set_max_packet_size(len + HEADER, len + HEADER);
+        options.set_transport(rumqttc::Transport::unix()).set_max_packet_size(len + HEADER, len + HEADER);
         let (client, events) = AsyncClient::new(options, REQUESTS);
         let mut connection = Connection { runtime, client, events };
         connection.turn(|event| matches!(event, Event::Incoming(Packet::ConnAck(_))).then_some(()))?;
@@ -160,13 +160,13 @@ pub(super) struct Sending {
 
 impl Sending {
     #[inline(always)]
-    fn send(&mut self, next: &mut Generator) -> io::Result<()> {
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         if let Some(credit) = &mut self.credit {
             credit.take()?;
         }
         let Sending { connection, topics, quality, .. } = self;
-        let topic = topics.of(next);
-        let message = Vec::<u8>::make(next);
+        let topic = topics.of(source);
+        let message = Vec::<u8>::make(source);
         connection.client.try_publish(topic, *quality, false, message).map_err(io::Error::other)?;
         connection.turn(|event| matches!(event, Event::Outgoing(Outgoing::Publish(_))).then_some(()))
     }
@@ -182,8 +182,8 @@ impl Sending {
 
 impl Tx for Sending {
     #[inline(always)]
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.send(next))
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.send(source))
     }
 
     fn flush(&mut self) -> impl Future<Output = io::Result<()>> + Send {
@@ -199,19 +199,19 @@ pub(super) struct Receiving {
 
 impl Receiving {
     #[inline(always)]
-    fn receive(&mut self, seen: &mut Verifier) -> io::Result<()> {
+    fn receive(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         let message = self.connection.turn(|event| match event {
             Event::Incoming(Packet::Publish(message)) => Some(message),
             _ => None,
         })?;
-        seen.bytes(&message.payload);
+        verifier.bytes(&message.payload);
         self.credit.as_mut().map_or(Ok(()), Refund::give)
     }
 }
 
 impl Rx for Receiving {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.receive(seen))
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.receive(verifier))
     }
 }

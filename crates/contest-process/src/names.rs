@@ -6,7 +6,7 @@ use estafette_measure::case::{Case, Role};
 use estafette_measure::{Ends, Generator, Rendezvous};
 
 /// Where messages go.
-const THERE: &str = "there";
+const FORWARD: &str = "forward";
 
 /// The names that an end sends to: one, or one for each client that a server answers.
 pub(super) struct Names<N>(Vec<N>);
@@ -24,22 +24,22 @@ impl<N> Names<N> {
 pub(super) fn open<N: From<String>, T, R>(
     case: &Case,
     role: Role,
-    meet: &mut Rendezvous,
+    rendezvous: &mut Rendezvous,
     tx: impl FnOnce(Names<N>, Option<Spend>) -> Result<T>,
     rx: impl FnOnce(&str, Option<Refund>) -> Result<R>,
 ) -> Result<Ends<T, R>> {
-    let there = || Names(vec![N::from(String::from(THERE))]);
-    let back = |client: usize| format!("back{client}");
+    let forward = || Names(vec![N::from(String::from(FORWARD))]);
+    let reply = |client: usize| format!("reply{client}");
     let answers = case.pattern.both_ways();
     match role {
-        Role::Producer(client) if answers => Ok(Ends::both(role, tx(there(), None)?, rx(&back(client), None)?)),
-        Role::Producer(index) => Ok(Ends::producer(index, tx(there(), Some(Spend::open(case, meet)?))?)),
+        Role::Producer(client) if answers => Ok(Ends::both(role, tx(forward(), None)?, rx(&reply(client), None)?)),
+        Role::Producer(index) => Ok(Ends::producer(index, tx(forward(), Some(Spend::open(case, rendezvous)?))?)),
         Role::Consumer(index) if !answers => {
-            Ok(Ends::consumer(index, rx(THERE, Some(Refund::open(case, index, meet)?))?))
+            Ok(Ends::consumer(index, rx(FORWARD, Some(Refund::open(case, index, rendezvous)?))?))
         }
         _ => {
-            let clients = (0..case.producers).map(|client| back(client).into());
-            Ok(Ends::both(role, tx(Names(clients.collect()), None)?, rx(THERE, None)?))
+            let clients = (0..case.producers).map(|client| reply(client).into());
+            Ok(Ends::both(role, tx(Names(clients.collect()), None)?, rx(FORWARD, None)?))
         }
     }
 }

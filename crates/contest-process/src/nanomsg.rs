@@ -7,10 +7,10 @@ use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{Context, Result};
 use estafette_contest_common::buffer::Buffer;
-use estafette_contest_common::room::slots;
+use estafette_contest_common::capacity::slots;
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::{Joins, Ordering};
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+use estafette_measure::spec::{Ordering, Tier};
+use estafette_measure::{Ends, Generator, Mechanism, PartyEnds, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
 
 /// What of `nanomsg/nn.h`, `pair.h` and `pipeline.h` is used here. No crate that binds it is kept any more.
 #[allow(unsafe_code)]
@@ -55,19 +55,19 @@ impl Mechanism for Nanomsg {
     fn spec(&self) -> Spec {
         Spec::new("process/nanomsg")
             .version(env!("NANOMSG"))
-            .stands_on("nanomsg over a UNIX socket: NN_PAIR, or NN_PUSH and NN_PULL; nn_send and nn_recv")
+            .implementation("nanomsg over a UNIX socket: NN_PAIR, or NN_PUSH and NN_PULL; nn_send and nn_recv")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::FanIn])
             .ordering(Ordering::PerProducer)
             .max_producers(None)
-            .joins(Joins::Standard)
+            .tier(Tier::Standard)
     }
 }
 
-impl Carries<Raw> for Nanomsg {
+impl Transport<Raw> for Nanomsg {
     type Tx = Sending;
     type Rx = Receiving;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         let consumes = matches!(role, Role::Consumer(_));
         let socket = Socket::open(match (case.pattern, consumes) {
             (Pattern::FanIn, false) => c::PUSH,
@@ -82,12 +82,12 @@ impl Carries<Raw> for Nanomsg {
         socket.set(c::SNDBUF, half)?;
         socket.set(c::RCVBUF, half)?;
         socket.set(c::RCVMAXSIZE, -1)?;
-        socket.join(consumes, meet)?;
+        socket.join(consumes, rendezvous)?;
         let answered = case.pattern.both_ways();
         let tx = (answered || !consumes).then(|| Sending { socket, buffer: Buffer::new(len) });
         // One byte more than a message has, so that a longer one does not pass for a right one.
         let rx = (answered || consumes).then(|| Receiving { socket, buffer: Buffer::new(len + 1) });
-        Ok(Ends(vec![Party { role, tx, rx }]))
+        Ok(Ends(vec![PartyEnds { role, tx, rx }]))
     }
 }
 
@@ -132,17 +132,17 @@ impl Socket {
         check(set).with_context(|| format!("setting option {option} to {value}")).map(drop)
     }
 
-    /// Joins it to the others' by a socket in the instance's directory.
+    /// Tier it to the others' by a socket in the instance's directory.
     #[allow(unsafe_code)]
-    fn join(&self, binds: bool, meet: &mut Rendezvous) -> Result<()> {
-        let path = meet.dir().join("socket");
+    fn join(&self, binds: bool, rendezvous: &mut Rendezvous) -> Result<()> {
+        let path = rendezvous.dir().join("socket");
         let address = CString::new([b"ipc://", path.as_os_str().as_bytes()].concat())?;
         if binds {
             // SAFETY: the address ends with a zero.
             check(unsafe { c::nn_bind(self.0, address.as_ptr()) }).context("listening")?;
-            meet.offer("socket", "listening")
+            rendezvous.publish("socket", "listening")
         } else {
-            meet.want("socket")?;
+            rendezvous.request("socket")?;
             // SAFETY: as above.
             check(unsafe { c::nn_connect(self.0, address.as_ptr()) }).context("connecting to the consumer").map(drop)
         }
@@ -182,8 +182,8 @@ pub(super) struct Sending {
 
 impl Tx for Sending {
     #[inline(always)]
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        next.fill(&mut self.buffer);
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        source.fill(&mut self.buffer);
         ready(self.socket.send(&self.buffer))
     }
 }
@@ -196,8 +196,8 @@ pub(super) struct Receiving {
 
 impl Rx for Receiving {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
         let received = self.socket.receive(&mut self.buffer);
-        ready(received.map(|len| seen.bytes(&self.buffer[..len.min(self.buffer.len())])))
+        ready(received.map(|len| verifier.bytes(&self.buffer[..len.min(self.buffer.len())])))
     }
 }

@@ -9,14 +9,14 @@ use std::io::{self, ErrorKind};
 
 use anyhow::{Context, Result};
 use async_nats::{Subject, Subscriber};
+use estafette_contest_common::capacity::slots;
 use estafette_contest_common::credit::{Refund, Spend};
 use estafette_contest_common::nats::{Connection, MAX_MESSAGE, SERVER, serve};
-use estafette_contest_common::room::slots;
 use estafette_contest_common::server;
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::{Joins, Ordering, Ownership};
+use estafette_measure::spec::{Ordering, Ownership, Tier};
 use estafette_measure::usage::Usage;
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Payload, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+use estafette_measure::{Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Transport, Tx, Value, Verifier};
 use futures_util::StreamExt;
 
 use super::names::{self, Names};
@@ -27,51 +27,51 @@ impl Mechanism for Nats {
     fn spec(&self) -> Spec {
         Spec::new("process/nats")
             .version(concat!("async-nats ", env!("LOCKED_ASYNC_NATS")))
-            .stands_on("nats-server on 127.0.0.1, publish and subscribe")
+            .implementation("nats-server on 127.0.0.1, publish and subscribe")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn, Pattern::RequestReply, Pattern::PubSub])
             .ownership(Ownership::Owned)
             .ordering(Ordering::PerProducer)
             .max_message(MAX_MESSAGE)
             .max_producers(None)
-            .joins(Joins::Standard)
+            .tier(Tier::Standard)
     }
 
-    fn room(&self, case: &Case) -> Option<u64> {
-        Some(room(case) as u64)
+    fn effective_capacity(&self, case: &Case) -> Option<u64> {
+        Some(effective_capacity(case) as u64)
     }
 
     fn roles(&self, case: &Case) -> Vec<Role> {
         server::roles(case)
     }
 
-    fn broker(&self, _: &Case, meet: &mut Rendezvous) -> Result<Usage> {
-        serve(meet)
+    fn broker(&self, _: &Case, rendezvous: &mut Rendezvous) -> Result<Usage> {
+        serve(rendezvous)
     }
 
     fn server(&self) -> Option<String> {
         SERVER.version()
     }
 
-    fn present(&self) -> Result<(), String> {
-        SERVER.present()
+    fn check_available(&self) -> Result<(), String> {
+        SERVER.check_available()
     }
 }
 
 /// How many messages a subscriber has room for; what it has none for the client drops. Where each waits for its answer no credit
 /// is needed, but every client may have asked at once.
-fn room(case: &Case) -> usize {
+fn effective_capacity(case: &Case) -> usize {
     let asked = if case.pattern.asks() { case.producers } else { 0 };
     slots(case).max(asked)
 }
 
-impl Carries<Raw> for Nats {
+impl Transport<Raw> for Nats {
     type Tx = Sending;
     type Rx = Receiving;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
-        let connection = Connection::open(meet, room(case))?;
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+        let connection = Connection::open(rendezvous, effective_capacity(case))?;
         let tx = |subjects, credit| Ok(Sending { connection: connection.clone(), subjects, credit });
-        names::open(case, role, meet, tx, |subject, credit| Receiving::open(connection.clone(), subject, credit))
+        names::open(case, role, rendezvous, tx, |subject, credit| Receiving::open(connection.clone(), subject, credit))
     }
 }
 
@@ -84,12 +84,12 @@ pub(super) struct Sending {
 
 impl Sending {
     #[inline(always)]
-    fn send(&mut self, next: &mut Generator) -> io::Result<()> {
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         if let Some(credit) = &mut self.credit {
             credit.take()?;
         }
-        let subject = self.subjects.of(next).clone();
-        let message = Vec::<u8>::make(next).into();
+        let subject = self.subjects.of(source).clone();
+        let message = Vec::<u8>::make(source).into();
         let Connection { runtime, client } = &self.connection;
         runtime.block_on(client.publish(subject, message)).map_err(io::Error::other)
     }
@@ -97,8 +97,8 @@ impl Sending {
 
 impl Tx for Sending {
     #[inline(always)]
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.send(next))
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.send(source))
     }
 
     /// Waits until the server has read everything. The client's own `flush` is not enough: where the socket takes no more
@@ -123,16 +123,16 @@ impl Receiving {
     }
 
     #[inline(always)]
-    fn receive(&mut self, seen: &mut Verifier) -> io::Result<()> {
+    fn receive(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         let message = self.connection.runtime.block_on(self.subscriber.next()).ok_or(ErrorKind::UnexpectedEof)?;
-        seen.bytes(&message.payload);
+        verifier.bytes(&message.payload);
         self.credit.as_mut().map_or(Ok(()), Refund::give)
     }
 }
 
 impl Rx for Receiving {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.receive(seen))
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.receive(verifier))
     }
 }

@@ -13,10 +13,10 @@ use std::slice;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use estafette_contest_common::room::{self, slots};
+use estafette_contest_common::capacity::{self, slots};
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::{Joins, Ordering, Ownership};
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+use estafette_measure::spec::{Ordering, Ownership, Tier};
+use estafette_measure::{Ends, Generator, Mechanism, PartyEnds, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
 use nng_sys::{
     NNG_OPT_BOUND_PORT, NNG_OPT_RECVBUF, NNG_OPT_RECVMAXSZ, NNG_OPT_SENDBUF, NNG_OPT_SENDTIMEO, nng_dial, nng_err,
     nng_init, nng_listen, nng_listener, nng_listener_get_int, nng_msg, nng_msg_alloc, nng_msg_body, nng_msg_free,
@@ -30,7 +30,7 @@ const MOST_BUFFERED: usize = 8192;
 /// `process/nng-ipc` or `network/nng`.
 pub(crate) struct Nng {
     name: &'static str,
-    stands_on: &'static str,
+    implementation: &'static str,
     over: Over,
 }
 
@@ -43,13 +43,13 @@ pub(super) enum Over {
 
 pub(super) const IPC: Nng = Nng {
     name: "process/nng-ipc",
-    stands_on: "nng over a UNIX socket: pair1, or push0 and pull0; nng_sendmsg and nng_recvmsg",
+    implementation: "nng over a UNIX socket: pair1, or push0 and pull0; nng_sendmsg and nng_recvmsg",
     over: Over::Ipc,
 };
 
 pub(crate) const NETWORK: Nng = Nng {
     name: "network/nng",
-    stands_on: "nng over TCP on 127.0.0.1: pair1, or push0 and pull0; nng_sendmsg and nng_recvmsg",
+    implementation: "nng over TCP on 127.0.0.1: pair1, or push0 and pull0; nng_sendmsg and nng_recvmsg",
     over: Over::Tcp,
 };
 
@@ -57,16 +57,16 @@ impl Mechanism for Nng {
     fn spec(&self) -> Spec {
         Spec::new(self.name)
             .version(&version())
-            .stands_on(self.stands_on)
+            .implementation(self.implementation)
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::FanIn])
             .ownership(Ownership::Owned)
             .ordering(Ordering::PerProducer)
             .max_producers(None)
-            .joins(Joins::Standard)
+            .tier(Tier::Standard)
     }
 
     /// Those in the kernel's buffers between the two sockets count, too.
-    fn room(&self, case: &Case) -> Option<u64> {
+    fn effective_capacity(&self, case: &Case) -> Option<u64> {
         self.tried(case).ok()
     }
 }
@@ -92,38 +92,38 @@ impl Nng {
     /// How many messages sockets take, as one sender tries it until it has waited in vain: each of several has as much room.
     fn tried(&self, case: &Case) -> Result<u64> {
         let [from, to] = [Nng::socket(case, false)?, Nng::socket(case, true)?];
-        from.set_patience(NNG_OPT_SENDTIMEO, room::IN_VAIN)?;
+        from.set_patience(NNG_OPT_SENDTIMEO, capacity::IN_VAIN)?;
         match self.over {
             Over::Ipc => {
                 // Without a file, as there is no directory for it.
-                let url = CString::new(format!("abstract://estafette-room-{}", std::process::id()))?;
+                let url = CString::new(format!("abstract://estafette-capacity-{}", std::process::id()))?;
                 to.listen(&url)?;
                 from.dial(&url)?;
             }
             Over::Tcp => from.dial(&loopback(&port(to.listen(&loopback("0")?)?)?)?)?,
         }
-        let mut next = Generator::new(0, 0, case.payload.len());
+        let mut source = Generator::new(0, 0, case.payload.len());
         let mut sending = Sending { socket: from, len: case.payload.len() };
-        let taken = room::times(|| sending.send(&mut next).is_ok());
+        let taken = capacity::times(|| sending.send(&mut source).is_ok());
         from.close();
         to.close();
         Ok(taken * case.producers as u64)
     }
 }
 
-impl Carries<Raw> for Nng {
+impl Transport<Raw> for Nng {
     type Tx = Sending;
     type Rx = Receiving;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         let consumes = matches!(role, Role::Consumer(_));
         let socket = Nng::socket(case, consumes)?;
-        socket.join(consumes, self.over, meet)?;
+        socket.join(consumes, self.over, rendezvous)?;
         let len = case.payload.len();
         let answered = case.pattern.both_ways();
         let tx = (answered || !consumes).then_some(Sending { socket, len });
         let rx = (answered || consumes).then_some(Receiving { socket });
-        Ok(Ends(vec![Party { role, tx, rx }]))
+        Ok(Ends(vec![PartyEnds { role, tx, rx }]))
     }
 }
 
@@ -201,22 +201,22 @@ impl Socket {
             .with_context(|| format!("setting {option:?}"))
     }
 
-    /// Joins it to the others', by a socket in the instance's directory or by any port that is free. Returns when a connection is
+    /// Tier it to the others', by a socket in the instance's directory or by any port that is free. Returns when a connection is
     /// made, at the side that asks for it.
-    pub(super) fn join(&self, listens: bool, over: Over, meet: &mut Rendezvous) -> Result<()> {
-        let path = meet.dir().join("socket");
+    pub(super) fn join(&self, listens: bool, over: Over, rendezvous: &mut Rendezvous) -> Result<()> {
+        let path = rendezvous.dir().join("socket");
         let ipc = CString::new([b"ipc://", path.as_os_str().as_bytes()].concat())?;
         match (over, listens) {
             (Over::Ipc, true) => {
                 self.listen(&ipc)?;
-                meet.offer("socket", "listening")
+                rendezvous.publish("socket", "listening")
             }
             (Over::Ipc, false) => {
-                meet.want("socket")?;
+                rendezvous.request("socket")?;
                 self.dial(&ipc)
             }
-            (Over::Tcp, true) => meet.offer("port", &port(self.listen(&loopback("0")?)?)?),
-            (Over::Tcp, false) => self.dial(&loopback(&meet.want("port")?)?),
+            (Over::Tcp, true) => rendezvous.publish("port", &port(self.listen(&loopback("0")?)?)?),
+            (Over::Tcp, false) => self.dial(&loopback(&rendezvous.request("port")?)?),
         }
     }
 
@@ -300,9 +300,9 @@ pub(crate) struct Sending {
 impl Sending {
     #[inline(always)]
     #[allow(unsafe_code)]
-    fn send(&mut self, next: &mut Generator) -> io::Result<()> {
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         let mut message = Message::new(self.len)?;
-        next.fill(message.bytes());
+        source.fill(message.bytes());
         // SAFETY: the message is ours.
         check(unsafe { nng_sendmsg(self.socket.0, message.0.as_ptr(), 0) })?;
         // It is the library's now.
@@ -313,8 +313,8 @@ impl Sending {
 
 impl Tx for Sending {
     #[inline(always)]
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.send(next))
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.send(source))
     }
 }
 
@@ -326,19 +326,19 @@ pub(crate) struct Receiving {
 impl Receiving {
     #[inline(always)]
     #[allow(unsafe_code)]
-    fn receive(&mut self, seen: &mut Verifier) -> io::Result<()> {
+    fn receive(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         let mut message = ptr::null_mut();
         // SAFETY: the place is ours.
         check(unsafe { nng_recvmsg(self.socket.0, &mut message, 0) })?;
         let mut message = Message(NonNull::new(message).ok_or(io::ErrorKind::UnexpectedEof)?);
-        seen.bytes(message.bytes());
+        verifier.bytes(message.bytes());
         Ok(())
     }
 }
 
 impl Rx for Receiving {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.receive(seen))
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.receive(verifier))
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::{Joins, Loss, Ownership};
-use estafette_measure::{Carries, Ends, Mechanism, Raw, Rendezvous, Spec};
+use estafette_measure::spec::{Loss, Ownership, Tier};
+use estafette_measure::{Ends, Mechanism, Raw, Rendezvous, Spec, Transport};
 use nng_sys::{
     NNG_OPT_RECVBUF, NNG_OPT_RECVTIMEO, NNG_OPT_SENDBUF, nng_pub0_open, nng_sub0_open, nng_sub0_socket_subscribe,
 };
@@ -23,32 +23,32 @@ impl Mechanism for NngPub {
     fn spec(&self) -> Spec {
         Spec::new("process/nng-pub")
             .version(&version())
-            .stands_on("nng over a UNIX socket: pub0 and sub0; nng_sendmsg and nng_recvmsg")
+            .implementation("nng over a UNIX socket: pub0 and sub0; nng_sendmsg and nng_recvmsg")
             .patterns(&[Pattern::Stream, Pattern::PubSub])
             .ownership(Ownership::Owned)
-            .loss(Loss::Counted)
-            .joins(Joins::Standard)
+            .loss(Loss::BestEffort)
+            .tier(Tier::Standard)
     }
 }
 
-impl Carries<Raw> for NngPub {
+impl Transport<Raw> for NngPub {
     type Tx = Sending;
     type Rx = Receiving;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         if let Role::Consumer(index) = role {
             let socket = Socket::open(nng_sub0_open)?;
             socket.set(NNG_OPT_RECVBUF, half(case))?;
             subscribe(&socket)?;
-            socket.join(false, Over::Ipc, meet)?;
-            meet.offer(&format!("subscriber:{index}"), "connected")?;
+            socket.join(false, Over::Ipc, rendezvous)?;
+            rendezvous.publish(&format!("subscriber:{index}"), "connected")?;
             return Ok(Ends::consumer(index, Receiving { socket }));
         }
         let socket = Socket::open(nng_pub0_open)?;
         socket.set(NNG_OPT_SENDBUF, half(case))?;
-        socket.join(true, Over::Ipc, meet)?;
+        socket.join(true, Over::Ipc, rendezvous)?;
         for index in 0..case.consumers() {
-            meet.want(&format!("subscriber:{index}"))?;
+            rendezvous.request(&format!("subscriber:{index}"))?;
         }
         Ok(Ends::producer(0, Sending { socket, len: case.payload.len() }))
     }

@@ -5,10 +5,10 @@ use std::os::fd::OwnedFd;
 
 use anyhow::Result;
 use estafette_contest_common::byte_stream::{PipeEnd, Reading, Writing};
-use estafette_contest_common::handed;
-use estafette_contest_common::room;
+use estafette_contest_common::capacity;
+use estafette_contest_common::fd_passing;
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::{Carries, Ends, Mechanism, Raw, Rendezvous, Spec};
+use estafette_measure::{Ends, Mechanism, Raw, Rendezvous, Spec, Transport};
 
 /// POSIX: a write of up to this many bytes is not interleaved with those of others.
 const PIPE_BUF: usize = 4096;
@@ -20,7 +20,7 @@ pub struct Pipe;
 impl Mechanism for Pipe {
     fn spec(&self) -> Spec {
         Spec::new("process/pipe")
-            .stands_on("pipe(2), write and read")
+            .implementation("pipe(2), write and read")
             .patterns(&[
                 Pattern::PingPong,
                 Pattern::Stream,
@@ -36,15 +36,15 @@ impl Mechanism for Pipe {
         keeps_whole(case)
     }
 
-    fn room(&self, case: &Case) -> Option<u64> {
-        room(case)
+    fn effective_capacity(&self, case: &Case) -> Option<u64> {
+        effective_capacity(case)
     }
 }
 
 /// How many of the case's messages a pipe takes while nobody reads.
-pub(super) fn room(case: &Case) -> Option<u64> {
+pub(super) fn effective_capacity(case: &Case) -> Option<u64> {
     let (_read, write) = pipe().ok()?;
-    room::written(write, case.payload.len())
+    capacity::written(write, case.payload.len())
 }
 
 /// Whether a pipe keeps the case's messages whole.
@@ -56,22 +56,22 @@ pub(super) fn keeps_whole(case: &Case) -> Result<(), String> {
     Ok(())
 }
 
-impl Carries<Raw> for Pipe {
+impl Transport<Raw> for Pipe {
     type Tx = Writing<PipeEnd>;
     type Rx = Reading<PipeEnd>;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         let len = case.payload.len();
-        let there =
+        let forward =
             || pipe().map(|(read, write)| (write.into(), Reading::new(PipeEnd::new(read), len))).map_err(Into::into);
-        let back =
+        let reply =
             || pipe().map(|(read, write)| (read.into(), Writing::new(PipeEnd::new(write), len))).map_err(Into::into);
         if case.pattern == Pattern::PubSub {
             let each = |theirs: Vec<OwnedFd>| Ok(Writing::to_each(theirs.into_iter().map(PipeEnd::new), len));
-            return handed::publish(case, role, meet, there, each);
+            return fd_passing::open_pub_sub(case, role, rendezvous, forward, each);
         }
-        let tx = |there: OwnedFd| Ok(Writing::new(PipeEnd::new(there), len));
-        let rx = |back: OwnedFd| Ok(Reading::new(PipeEnd::new(back), len));
-        handed::open(case, role, meet, there, back, tx, rx)
+        let tx = |forward: OwnedFd| Ok(Writing::new(PipeEnd::new(forward), len));
+        let rx = |reply: OwnedFd| Ok(Reading::new(PipeEnd::new(reply), len));
+        fd_passing::open(case, role, rendezvous, forward, reply, tx, rx)
     }
 }

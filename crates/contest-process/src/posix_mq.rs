@@ -11,10 +11,10 @@ use std::ptr;
 
 use anyhow::{Context, Result};
 use estafette_contest_common::buffer::Buffer;
-use estafette_contest_common::handed;
+use estafette_contest_common::fd_passing;
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::Joins;
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+use estafette_measure::spec::Tier;
+use estafette_measure::{Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
 use nix::mqueue::{MQ_OFlag, MqAttr, mq_close, mq_open, mq_unlink};
 use nix::sys::stat::Mode;
 use rustix::process::{Resource, getrlimit};
@@ -34,7 +34,7 @@ pub(super) struct PosixMq;
 impl Mechanism for PosixMq {
     fn spec(&self) -> Spec {
         Spec::new("process/posix-mq")
-            .stands_on("mq_open(3), mq_send and mq_receive")
+            .implementation("mq_open(3), mq_send and mq_receive")
             .patterns(&[
                 Pattern::PingPong,
                 Pattern::Stream,
@@ -44,7 +44,7 @@ impl Mechanism for PosixMq {
                 Pattern::PubSub,
             ])
             .max_producers(None)
-            .joins(Joins::Suite)
+            .tier(Tier::Suite)
     }
 
     fn supports(&self, case: &Case) -> Result<(), String> {
@@ -57,7 +57,7 @@ impl Mechanism for PosixMq {
         }
     }
 
-    fn present(&self) -> Result<(), String> {
+    fn check_available(&self) -> Result<(), String> {
         match limit(MOST_MESSAGES) {
             Some(_) => Ok(()),
             None => Err(String::from("this kernel has no POSIX message queues (CONFIG_POSIX_MQUEUE)")),
@@ -65,8 +65,8 @@ impl Mechanism for PosixMq {
     }
 
     /// Messages that a queue takes before a sender has to wait, counted.
-    fn room(&self, case: &Case) -> Option<u64> {
-        let queue = make(case, &passing::of_this_process("room"), MQ_OFlag::O_NONBLOCK).ok()?;
+    fn effective_capacity(&self, case: &Case) -> Option<u64> {
+        let queue = make(case, &passing::of_this_process("capacity"), MQ_OFlag::O_NONBLOCK).ok()?;
         let message = vec![0; case.payload.len()];
         let sent = (0..case.capacity).take_while(|_| send(&queue, &message).is_ok());
         Some(sent.count() as u64)
@@ -152,23 +152,23 @@ fn again() -> io::Result<()> {
     }
 }
 
-impl Carries<Raw> for PosixMq {
+impl Transport<Raw> for PosixMq {
     type Tx = Sending;
     type Rx = Receiving;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         let len = case.payload.len();
         let each = |queues| Sending { queues, buffer: Buffer::new(len) };
         let tx = |queue| each(vec![queue]);
         let rx = |queue| Receiving { queue, buffer: Buffer::new(len) };
-        let dir = meet.dir().to_owned();
+        let dir = rendezvous.dir().to_owned();
         let make = |what: &str| make(case, &passing::unique(&dir, &format!("{role}-{what}"))?, MQ_OFlag::empty());
-        let there = || make("there").and_then(|queue| Ok((queue.try_clone()?, rx(queue))));
+        let forward = || make("forward").and_then(|queue| Ok((queue.try_clone()?, rx(queue))));
         if case.pattern == Pattern::PubSub {
-            return handed::publish(case, role, meet, there, |theirs| Ok(each(theirs)));
+            return fd_passing::open_pub_sub(case, role, rendezvous, forward, |theirs| Ok(each(theirs)));
         }
-        let back = || make("back").and_then(|queue| Ok((queue.try_clone()?, tx(queue))));
-        handed::open(case, role, meet, there, back, |there| Ok(tx(there)), |back| Ok(rx(back)))
+        let reply = || make("reply").and_then(|queue| Ok((queue.try_clone()?, tx(queue))));
+        fd_passing::open(case, role, rendezvous, forward, reply, |forward| Ok(tx(forward)), |reply| Ok(rx(reply)))
     }
 }
 
@@ -180,7 +180,7 @@ pub(super) struct Sending {
 
 impl Sending {
     #[inline(always)]
-    fn send(&self) -> io::Result<()> {
+    fn send_buffer(&self) -> io::Result<()> {
         for queue in &self.queues {
             send(queue, &self.buffer)?;
         }
@@ -190,9 +190,9 @@ impl Sending {
 
 impl Tx for Sending {
     #[inline(always)]
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        next.fill(&mut self.buffer);
-        ready(self.send())
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        source.fill(&mut self.buffer);
+        ready(self.send_buffer())
     }
 }
 
@@ -204,7 +204,7 @@ pub(super) struct Receiving {
 
 impl Rx for Receiving {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(receive(&self.queue, &mut self.buffer).map(|length| seen.bytes(&self.buffer[..length])))
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(receive(&self.queue, &mut self.buffer).map(|length| verifier.bytes(&self.buffer[..length])))
     }
 }

@@ -8,10 +8,10 @@ use std::os::fd::AsFd;
 
 use anyhow::{Context, Result, ensure};
 use estafette_contest_common::buffer::Buffer;
-use estafette_contest_common::room::slots;
+use estafette_contest_common::capacity::slots;
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::Joins;
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+use estafette_measure::spec::Tier;
+use estafette_measure::{Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 use rustix::process::{PTracer, set_ptracer};
@@ -26,16 +26,16 @@ pub(super) struct ProcessVmReadv;
 impl Mechanism for ProcessVmReadv {
     fn spec(&self) -> Spec {
         Spec::new("process/process-vm-readv")
-            .stands_on("process_vm_readv(2) out of the sender's memory, two pipes to tell")
+            .implementation("process_vm_readv(2) out of the sender's memory, two pipes to tell")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex])
-            .joins(Joins::Suite)
+            .tier(Tier::Suite)
     }
 
-    fn room(&self, case: &Case) -> Option<u64> {
+    fn effective_capacity(&self, case: &Case) -> Option<u64> {
         Some(slots(case) as u64)
     }
 
-    fn present(&self) -> Result<(), String> {
+    fn check_available(&self) -> Result<(), String> {
         yama()?;
         let (ours, mut read) = (*b"estafette", [0; 9]);
         let remote = RemoteIoVec { base: ours.as_ptr() as usize, len: ours.len() };
@@ -55,24 +55,28 @@ pub(super) fn yama() -> Result<(), String> {
     Ok(())
 }
 
-impl Carries<Raw> for ProcessVmReadv {
+impl Transport<Raw> for ProcessVmReadv {
     type Tx = Sending;
     type Rx = Receiving;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         let shape = (case.payload.len(), slots(case));
         let answers = case.pattern.both_ways();
         // Both wait for the other's offer, and both have made theirs by then.
         match role {
-            Role::Producer(index) if !answers => Ok(Ends::producer(index, Sending::open("there", shape, meet)?)),
-            Role::Producer(_) => {
-                let tx = Sending::open("there", shape, meet)?;
-                Ok(Ends::both(role, tx, Receiving::open("back", shape, meet)?))
+            Role::Producer(index) if !answers => {
+                Ok(Ends::producer(index, Sending::open("forward", shape, rendezvous)?))
             }
-            Role::Consumer(index) if !answers => Ok(Ends::consumer(index, Receiving::open("there", shape, meet)?)),
+            Role::Producer(_) => {
+                let tx = Sending::open("forward", shape, rendezvous)?;
+                Ok(Ends::both(role, tx, Receiving::open("reply", shape, rendezvous)?))
+            }
+            Role::Consumer(index) if !answers => {
+                Ok(Ends::consumer(index, Receiving::open("forward", shape, rendezvous)?))
+            }
             _ => {
-                let tx = Sending::open("back", shape, meet)?;
-                Ok(Ends::both(role, tx, Receiving::open("there", shape, meet)?))
+                let tx = Sending::open("reply", shape, rendezvous)?;
+                Ok(Ends::both(role, tx, Receiving::open("forward", shape, rendezvous)?))
             }
         }
     }
@@ -91,23 +95,23 @@ pub(super) struct Sending {
 }
 
 impl Sending {
-    fn open(name: &str, (len, slots): (usize, usize), meet: &mut Rendezvous) -> Result<Sending> {
+    fn open(name: &str, (len, slots): (usize, usize), rendezvous: &mut Rendezvous) -> Result<Sending> {
         // Where Yama guards processes from each other, this one lets itself be read. Elsewhere nobody need be asked.
         let _ = set_ptracer(PTracer::Any);
         let memory = Buffer::new(len * slots);
         let ((theirs, filled), (freed, frees)) = (pipe()?, pipe()?);
         let address = format!("{} {}", std::process::id(), memory.as_ptr() as usize);
-        meet.offer(&format!("memory:{name}"), &address)?;
-        meet.offer_descriptors(name, &[theirs.as_fd(), frees.as_fd()])?;
+        rendezvous.publish(&format!("memory:{name}"), &address)?;
+        rendezvous.offer_descriptors(name, &[theirs.as_fd(), frees.as_fd()])?;
         Ok(Sending { memory, len, slots, sent: 0, free: slots, filled, freed })
     }
 
-    fn send(&mut self, next: &mut Generator) -> io::Result<()> {
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         if self.free == 0 {
             self.free = tokens(&mut self.freed)?;
         }
         let from = (self.sent % self.slots as u64) as usize * self.len;
-        next.fill(&mut self.memory[from..from + self.len]);
+        source.fill(&mut self.memory[from..from + self.len]);
         self.sent += 1;
         self.free -= 1;
         self.filled.write_all(&[0])
@@ -134,8 +138,8 @@ fn tokens(pipe: &mut PipeReader) -> io::Result<usize> {
 
 impl Tx for Sending {
     #[inline(always)]
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.send(next))
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.send(source))
     }
 
     /// Waits until all has been copied: the memory goes with this end.
@@ -158,15 +162,15 @@ pub(super) struct Receiving {
 }
 
 impl Receiving {
-    fn open(name: &str, (len, slots): (usize, usize), meet: &mut Rendezvous) -> Result<Receiving> {
-        let place = meet.want(&format!("memory:{name}"))?;
+    fn open(name: &str, (len, slots): (usize, usize), rendezvous: &mut Rendezvous) -> Result<Receiving> {
+        let place = rendezvous.request(&format!("memory:{name}"))?;
         let parse = || -> Option<(i32, usize)> {
             let (process, address) = place.split_once(' ')?;
             Some((process.parse().ok()?, address.parse().ok()?))
         };
         let (process, address) = parse().with_context(|| format!("`{place}` is no process and address"))?;
         ensure!(address.checked_add(len * slots).is_some(), "`{place}` is no address");
-        let [filled, freed] = meet.want_descriptors(name)?;
+        let [filled, freed] = rendezvous.request_descriptors(name)?;
         let (filled, freed) = (filled.into(), freed.into());
         let buffer = Buffer::new(len);
         Ok(Receiving { buffer, slots, received: 0, waiting: 0, sender: Pid::from_raw(process), address, filled, freed })
@@ -191,7 +195,7 @@ impl Receiving {
 
 impl Rx for Receiving {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.receive().map(|()| seen.bytes(&self.buffer)))
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.receive().map(|()| verifier.bytes(&self.buffer)))
     }
 }

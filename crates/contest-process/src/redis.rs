@@ -11,13 +11,13 @@ use std::path::Path;
 use ::redis::{Client, Connection, ConnectionAddr, IntoConnectionInfo, Msg, RedisError, cmd};
 use anyhow::{Context, Result, ensure};
 use estafette_contest_common::buffer::Buffer;
+use estafette_contest_common::capacity::slots;
 use estafette_contest_common::credit::{Refund, Spend};
-use estafette_contest_common::room::slots;
 use estafette_contest_common::server::{self, CONFIG, Server};
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::{Joins, Ownership};
+use estafette_measure::spec::{Ownership, Tier};
 use estafette_measure::usage::Usage;
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+use estafette_measure::{Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
 
 use super::names::{self, Names};
 
@@ -41,7 +41,7 @@ const MAX_MESSAGE: usize = 512 << 20;
 /// `process/redis-list` or `process/redis-pubsub`.
 pub(super) struct Redis {
     name: &'static str,
-    stands_on: &'static str,
+    implementation: &'static str,
     way: Way,
 }
 
@@ -54,12 +54,12 @@ enum Way {
 
 pub(super) const LIST: Redis = Redis {
     name: "redis-list",
-    stands_on: "redis-server on a UNIX socket, LPUSH and BRPOP, each command waits for its reply",
+    implementation: "redis-server on a UNIX socket, LPUSH and BRPOP, each command waits for its reply",
     way: Way::List,
 };
 pub(super) const CHANNEL: Redis = Redis {
     name: "redis-pubsub",
-    stands_on: "redis-server on a UNIX socket, PUBLISH and SUBSCRIBE, each command waits for its reply",
+    implementation: "redis-server on a UNIX socket, PUBLISH and SUBSCRIBE, each command waits for its reply",
     way: Way::Channel,
 };
 
@@ -72,15 +72,15 @@ impl Mechanism for Redis {
         };
         Spec::new(&format!("process/{}", self.name))
             .version(concat!("redis ", env!("LOCKED_REDIS")))
-            .stands_on(self.stands_on)
+            .implementation(self.implementation)
             .patterns(&patterns)
             .ownership(Ownership::Borrowed)
             .max_message(MAX_MESSAGE)
             .max_producers(None)
-            .joins(Joins::Standard)
+            .tier(Tier::Standard)
     }
 
-    fn room(&self, case: &Case) -> Option<u64> {
+    fn effective_capacity(&self, case: &Case) -> Option<u64> {
         Some(slots(case) as u64)
     }
 
@@ -88,27 +88,27 @@ impl Mechanism for Redis {
         server::roles(case)
     }
 
-    fn broker(&self, _: &Case, meet: &mut Rendezvous) -> Result<Usage> {
-        SERVER.serve(CONFIGURATION, meet, server::listens)
+    fn broker(&self, _: &Case, rendezvous: &mut Rendezvous) -> Result<Usage> {
+        SERVER.serve(CONFIGURATION, rendezvous, server::listens)
     }
 
     fn server(&self) -> Option<String> {
         SERVER.version()
     }
 
-    fn present(&self) -> Result<(), String> {
-        SERVER.present()
+    fn check_available(&self) -> Result<(), String> {
+        SERVER.check_available()
     }
 }
 
-impl Carries<Raw> for Redis {
+impl Transport<Raw> for Redis {
     type Tx = Sending;
     type Rx = Receiving;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
-        let path = server::socket(meet)?;
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+        let path = server::socket(rendezvous)?;
         let tx = |names, credit| self.sending(&path, names, case.payload.len(), credit);
-        names::open(case, role, meet, tx, |name, credit| self.receiving(&path, name, credit))
+        names::open(case, role, rendezvous, tx, |name, credit| self.receiving(&path, name, credit))
     }
 }
 
@@ -153,12 +153,12 @@ pub(super) struct Sending {
 
 impl Sending {
     #[inline(always)]
-    fn send(&mut self, next: &mut Generator) -> io::Result<()> {
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         if let Some(credit) = &mut self.credit {
             credit.take()?;
         }
-        let name = self.names.of(next);
-        next.fill(&mut self.buffer);
+        let name = self.names.of(source);
+        source.fill(&mut self.buffer);
         let command = cmd(self.command).arg(name).arg(&self.buffer[..]).take();
         // How long the list is now, or how many have subscribed.
         match command.query::<u64>(&mut self.connection).map_err(failed)? {
@@ -170,8 +170,8 @@ impl Sending {
 
 impl Tx for Sending {
     #[inline(always)]
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.send(next))
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.send(source))
     }
 }
 
@@ -185,18 +185,18 @@ pub(super) struct Receiving {
 
 impl Receiving {
     #[inline(always)]
-    fn receive(&mut self, seen: &mut Verifier) -> io::Result<()> {
+    fn receive(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         match self.way {
             Way::List => {
                 // Waits for as long as it takes.
                 let command = cmd("BRPOP").arg(&self.name).arg(0).take();
                 let (_, message): (String, Vec<u8>) = command.query(&mut self.connection).map_err(failed)?;
-                seen.bytes(&message);
+                verifier.bytes(&message);
             }
             Way::Channel => {
                 let reply = self.connection.recv_response().map_err(failed)?;
                 let message = Msg::from_owned_value(reply).ok_or(ErrorKind::InvalidData)?;
-                seen.bytes(message.get_payload_bytes());
+                verifier.bytes(message.get_payload_bytes());
             }
         }
         self.credit.as_mut().map_or(Ok(()), Refund::give)
@@ -205,7 +205,7 @@ impl Receiving {
 
 impl Rx for Receiving {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.receive(seen))
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.receive(verifier))
     }
 }

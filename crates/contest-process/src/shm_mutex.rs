@@ -13,11 +13,11 @@ use std::ptr;
 
 use anyhow::{Context, Result};
 use estafette_contest_common::buffer::Buffer;
-use estafette_contest_common::handed;
-use estafette_contest_common::room::slots;
+use estafette_contest_common::capacity::slots;
+use estafette_contest_common::fd_passing;
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::Joins;
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+use estafette_measure::spec::Tier;
+use estafette_measure::{Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
 use libc::{pthread_cond_t, pthread_mutex_t};
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
@@ -27,7 +27,7 @@ pub(super) struct ShmMutex;
 impl Mechanism for ShmMutex {
     fn spec(&self) -> Spec {
         Spec::new("process/shm-mutex")
-            .stands_on("a queue in a memfd, a robust pthread_mutex_t and two pthread_cond_t")
+            .implementation("a queue in a memfd, a robust pthread_mutex_t and two pthread_cond_t")
             .patterns(&[
                 Pattern::PingPong,
                 Pattern::Stream,
@@ -37,32 +37,40 @@ impl Mechanism for ShmMutex {
                 Pattern::PubSub,
             ])
             .max_producers(None)
-            .joins(Joins::Suite)
+            .tier(Tier::Suite)
     }
 
-    fn room(&self, case: &Case) -> Option<u64> {
+    fn effective_capacity(&self, case: &Case) -> Option<u64> {
         Some(slots(case) as u64)
     }
 }
 
-impl Carries<Raw> for ShmMutex {
+impl Transport<Raw> for ShmMutex {
     type Tx = Sending;
     type Rx = Receiving;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         let (len, slots) = (case.payload.len(), slots(case));
         let each = |queues| Sending { queues, buffer: Buffer::new(len) };
         let tx = |queue| each(vec![queue]);
         let rx = |queue| Receiving { queue, buffer: Buffer::new(len) };
         let make = || Queue::create(slots, len);
         let map = |file: OwnedFd| Queue::map(&file, slots, len);
-        let there = || make().map(|(theirs, ours)| (theirs, rx(ours)));
+        let forward = || make().map(|(theirs, ours)| (theirs, rx(ours)));
         if case.pattern == Pattern::PubSub {
             let queues = |theirs: Vec<OwnedFd>| theirs.into_iter().map(map).collect::<Result<_>>();
-            return handed::publish(case, role, meet, there, |theirs| queues(theirs).map(each));
+            return fd_passing::open_pub_sub(case, role, rendezvous, forward, |theirs| queues(theirs).map(each));
         }
-        let back = || make().map(|(theirs, ours)| (theirs, tx(ours)));
-        handed::open(case, role, meet, there, back, |there| map(there).map(tx), |back| map(back).map(rx))
+        let reply = || make().map(|(theirs, ours)| (theirs, tx(ours)));
+        fd_passing::open(
+            case,
+            role,
+            rendezvous,
+            forward,
+            reply,
+            |forward| map(forward).map(tx),
+            |reply| map(reply).map(rx),
+        )
     }
 }
 
@@ -175,7 +183,7 @@ impl Queue {
         while held.waiting() >= self.slots as u64 {
             held = held.wait(&self.header().freed)?;
         }
-        held.put(message);
+        held.send(message);
         drop(held);
         self.signal(&self.header().filled)
     }
@@ -218,7 +226,7 @@ impl<'a> Held<'a> {
     }
 
     #[allow(unsafe_code)]
-    fn put(&mut self, message: &[u8]) {
+    fn send(&mut self, message: &[u8]) {
         let sent = self.0.header().sent.get();
         assert_eq!(message.len(), self.0.len);
         // SAFETY: the count and the slots are ours while the mutex is. A slot is within the mapping, whatever the count is.
@@ -262,7 +270,7 @@ pub(super) struct Sending {
 
 impl Sending {
     #[inline(always)]
-    fn send(&self) -> io::Result<()> {
+    fn send_buffer(&self) -> io::Result<()> {
         for queue in &self.queues {
             queue.send(&self.buffer)?;
         }
@@ -272,9 +280,9 @@ impl Sending {
 
 impl Tx for Sending {
     #[inline(always)]
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        next.fill(&mut self.buffer);
-        ready(self.send())
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        source.fill(&mut self.buffer);
+        ready(self.send_buffer())
     }
 }
 
@@ -286,8 +294,8 @@ pub(super) struct Receiving {
 
 impl Rx for Receiving {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.queue.receive(&mut self.buffer).map(|()| seen.bytes(&self.buffer)))
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.queue.receive(&mut self.buffer).map(|()| verifier.bytes(&self.buffer)))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Rings in shared memory as programs have them: in a memory file, behind a name of `shm_open`, in a mapped file; polled, or
 //! waited for with a futex or with eventfds.
 //!
-//! The ring is that of [`estafette_contest_common::limit_ring`], with as many slots as the case asks for, which the limit ring cuts to what
+//! The ring is that of [`estafette_contest_common::reference_ring`], with as many slots as the case asks for, which the reference ring cuts to what
 //! caches hold. A message is filled in its slot and checked there.
 
 use std::fs::{self, OpenOptions};
@@ -10,13 +10,13 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use estafette_contest_common::handed;
-use estafette_contest_common::limit_ring::{Consumer, Opening, Producer, Shape, Wait, create_shared, lay_out};
+use estafette_contest_common::capacity::slots;
+use estafette_contest_common::fd_passing;
+use estafette_contest_common::reference_ring::{Consumer, Opening, Producer, Shape, Wait, create_shared, lay_out};
 use estafette_contest_common::ring_ends;
-use estafette_contest_common::room::slots;
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::{Joins, Ownership, Wait as WaitMode};
-use estafette_measure::{Carries, Ends, Mechanism, Raw, Rendezvous, Spec};
+use estafette_measure::spec::{Ownership, Tier, Wait as WaitMode};
+use estafette_measure::{Ends, Mechanism, Raw, Rendezvous, Spec, Transport};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::Mode;
 use rustix::io::Errno;
@@ -76,14 +76,14 @@ impl Mechanism for ShmRing {
         let first = (self.memory, self.sleeps_on) == (Memory::Memfd, Sleeps::Futex);
         Spec::new(&format!("process/{}", self.name))
             .version(env!("CARGO_PKG_VERSION"))
-            .stands_on(&format!("a ring of slots in {memory}; {how}"))
+            .implementation(&format!("a ring of slots in {memory}; {how}"))
             .waits(waits)
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex])
             .ownership(Ownership::Loaned)
-            .joins(if first { Joins::Suite } else { Joins::Standard })
+            .tier(if first { Tier::Suite } else { Tier::Standard })
     }
 
-    fn room(&self, case: &Case) -> Option<u64> {
+    fn effective_capacity(&self, case: &Case) -> Option<u64> {
         Some(shape(case).ok()?.slots() as u64)
     }
 }
@@ -92,14 +92,14 @@ fn shape(case: &Case) -> Result<Shape> {
     Ok(Shape::new(case.payload.len(), slots(case))?)
 }
 
-impl Carries<Raw> for ShmRing {
+impl Transport<Raw> for ShmRing {
     type Tx = Producer;
     type Rx = Consumer;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Producer, Consumer>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Producer, Consumer>> {
         match self.sleeps_on {
-            Sleeps::Futex => self.open_with::<1>(ring_ends::wait(case), case, role, meet),
-            Sleeps::Eventfd => self.open_with::<3>(Wait::Eventfd, case, role, meet),
+            Sleeps::Futex => self.open_with::<1>(ring_ends::wait(case), case, role, rendezvous),
+            Sleeps::Eventfd => self.open_with::<3>(Wait::Eventfd, case, role, rendezvous),
         }
     }
 }
@@ -111,10 +111,10 @@ impl ShmRing {
         wait: Wait,
         case: &Case,
         role: Role,
-        meet: &mut Rendezvous,
+        rendezvous: &mut Rendezvous,
     ) -> Result<Ends<Producer, Consumer>> {
         let shape = shape(case)?;
-        let dir = meet.dir().to_owned();
+        let dir = rendezvous.dir().to_owned();
         let make = |name: &str| -> Result<[OwnedFd; N]> {
             let mut descriptors = vec![self.make(&dir, name, shape, wait)?];
             while descriptors.len() < N {
@@ -124,9 +124,9 @@ impl ShmRing {
         };
         let tx = |ring: &[OwnedFd; N]| Ok(self.opening(ring, shape, wait)?.producer()?);
         let rx = |ring: &[OwnedFd; N]| Ok(self.opening(ring, shape, wait)?.consumer()?);
-        let there = || make("there").and_then(|ring| rx(&ring).map(|rx| (ring, rx)));
-        let back = || make("back").and_then(|ring| tx(&ring).map(|tx| (ring, tx)));
-        handed::open_several(case, role, meet, there, back, |there| tx(&there), |back| rx(&back))
+        let forward = || make("forward").and_then(|ring| rx(&ring).map(|rx| (ring, rx)));
+        let reply = || make("reply").and_then(|ring| tx(&ring).map(|tx| (ring, tx)));
+        fd_passing::open_several(case, role, rendezvous, forward, reply, |forward| tx(&forward), |reply| rx(&reply))
     }
 
     /// The memory with an empty ring in it. It has no name, or none any more.

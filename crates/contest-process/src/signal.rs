@@ -14,8 +14,8 @@ use std::ptr;
 
 use anyhow::{Context, Result};
 use estafette_measure::case::{Case, PayloadKind, Role};
-use estafette_measure::spec::Joins;
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+use estafette_measure::spec::Tier;
+use estafette_measure::{Ends, Generator, Mechanism, PartyEnds, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
 use libc::{pid_t, siginfo_t, sigset_t, sigval};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -30,9 +30,9 @@ pub(super) struct Signal;
 impl Mechanism for Signal {
     fn spec(&self) -> Spec {
         Spec::new("process/signal")
-            .stands_on("a real-time signal with a word, sigqueue and sigwaitinfo; a sender without room polls")
+            .implementation("a real-time signal with a word, sigqueue and sigwaitinfo; a sender that finds it full polls")
             .payloads(&[PayloadKind::None, PayloadKind::U64])
-            .joins(Joins::Suite)
+            .tier(Tier::Suite)
     }
 
     fn supports(&self, case: &Case) -> Result<(), String> {
@@ -42,7 +42,7 @@ impl Mechanism for Signal {
         }
     }
 
-    fn room(&self, case: &Case) -> Option<u64> {
+    fn effective_capacity(&self, case: &Case) -> Option<u64> {
         Some(most(case))
     }
 }
@@ -52,11 +52,11 @@ fn most(case: &Case) -> u64 {
     (case.capacity.max(1) as u64).min(getrlimit(Resource::Sigpending).maximum.unwrap_or(u64::MAX))
 }
 
-impl Carries<Raw> for Signal {
+impl Transport<Raw> for Signal {
     type Tx = Queueing;
     type Rx = Waiting;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Queueing, Waiting>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Queueing, Waiting>> {
         let receives = case.pattern.both_ways() || matches!(role, Role::Consumer(_));
         let (mine, theirs) = match role {
             Role::Consumer(_) => ("consumer", "producer"),
@@ -65,14 +65,14 @@ impl Carries<Raw> for Signal {
         // Whoever knows the process may send, so it is ready to receive by then.
         let rx = if receives { Some(Waiting::open(most(case))?) } else { None };
         if receives {
-            meet.offer(mine, &std::process::id().to_string())?;
+            rendezvous.publish(mine, &std::process::id().to_string())?;
         }
         let sends = case.pattern.both_ways() || matches!(role, Role::Producer(_));
         let tx = match sends {
-            true => Some(Queueing { process: meet.want(theirs)?.parse().context("the number of a process")? }),
+            true => Some(Queueing { process: rendezvous.request(theirs)?.parse().context("the number of a process")? }),
             false => None,
         };
-        Ok(Ends(vec![Party { role, tx, rx }]))
+        Ok(Ends(vec![PartyEnds { role, tx, rx }]))
     }
 }
 
@@ -84,7 +84,7 @@ pub(super) struct Queueing {
 impl Queueing {
     #[inline(always)]
     #[allow(unsafe_code)]
-    fn send(&self, word: u64) -> io::Result<()> {
+    fn send_word(&self, word: u64) -> io::Result<()> {
         let value = sigval { sival_ptr: ptr::without_provenance_mut(word as usize) };
         loop {
             // SAFETY: it takes three numbers; the receiver reads the pointer as one.
@@ -104,9 +104,9 @@ impl Queueing {
 
 impl Tx for Queueing {
     #[inline(always)]
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         // A signal has a word whether it is asked to carry one or not, so it says its number either way.
-        ready(self.send(next.word()))
+        ready(self.send_word(source.word()))
     }
 }
 
@@ -165,7 +165,7 @@ fn queued() -> u64 {
 
 impl Rx for Waiting {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.receive().map(|word| seen.word(word)))
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.receive().map(|word| verifier.word(word)))
     }
 }

@@ -20,7 +20,7 @@ impl<T> Clone for Slot<T> {
 
 impl<T> Slot<T> {
     #[inline]
-    pub(super) fn put(&self, value: T) {
+    pub(super) fn send(&self, value: T) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
     }
 

@@ -16,8 +16,8 @@ use std::sync::OnceLock;
 use anyhow::{Context, Result};
 use estafette_contest_common::buffer::Buffer;
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::Joins;
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+use estafette_measure::spec::Tier;
+use estafette_measure::{Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
 use libc::{c_int, c_long};
 use rustix::io::Errno;
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -38,7 +38,7 @@ pub(super) struct SysvMq;
 impl Mechanism for SysvMq {
     fn spec(&self) -> Spec {
         Spec::new("process/sysv-mq")
-            .stands_on("msgget(2), msgsnd and msgrcv, in an IPC namespace of its own")
+            .implementation("msgget(2), msgsnd and msgrcv, in an IPC namespace of its own")
             .patterns(&[
                 Pattern::PingPong,
                 Pattern::Stream,
@@ -49,15 +49,15 @@ impl Mechanism for SysvMq {
             ])
             .max_message(LONGEST)
             .max_producers(None)
-            .joins(Joins::Standard)
+            .tier(Tier::Standard)
     }
 
     /// A queue is full by its bytes.
-    fn room(&self, case: &Case) -> Option<u64> {
+    fn effective_capacity(&self, case: &Case) -> Option<u64> {
         Some((QUEUE / case.payload.len()) as u64)
     }
 
-    fn present(&self) -> Result<(), String> {
+    fn check_available(&self) -> Result<(), String> {
         if !fs::exists(IPC).unwrap_or(false) || !fs::exists("/proc/sys/kernel/msgmnb").unwrap_or(false) {
             return Err(String::from("this kernel has no SysV queues in namespaces (CONFIG_SYSVIPC, CONFIG_IPC_NS)"));
         }
@@ -100,11 +100,11 @@ fn try_apart() -> Result<(), String> {
     }
 }
 
-impl Carries<Raw> for SysvMq {
+impl Transport<Raw> for SysvMq {
     type Tx = Sending;
     type Rx = Receiving;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         let len = case.payload.len();
         let tx = |queues| Sending { queues, message: Message::new(len) };
         let rx = |queue| Receiving { queue, message: Message::new(len) };
@@ -113,31 +113,31 @@ impl Carries<Raw> for SysvMq {
             Role::Consumer(0) => {
                 leave().context("leaving the IPC namespace")?;
                 let namespaces = [File::open(USER)?, File::open(IPC)?];
-                meet.offer_descriptors("namespaces", &namespaces.each_ref().map(AsFd::as_fd))?;
+                rendezvous.offer_descriptors("namespaces", &namespaces.each_ref().map(AsFd::as_fd))?;
             }
-            _ => enter(meet.want_descriptors("namespaces")?)?,
+            _ => enter(rendezvous.request_descriptors("namespaces")?)?,
         }
         // Other credentials may undo what a child asks for first of all.
         set_parent_process_death_signal(Some(Signal::KILL)).context("asking to end with the coordinator")?;
         // One for all producers; where one publishes, one for each subscriber.
         let receivers = if case.pattern == Pattern::PubSub { case.consumers() } else { 1 };
         if let Role::Producer(index) = role {
-            let there = (0..receivers).map(|receiver| want(meet, &format!("there:{receiver}")));
-            let there = tx(there.collect::<Result<_>>()?);
+            let forward = (0..receivers).map(|receiver| request(rendezvous, &format!("forward:{receiver}")));
+            let forward = tx(forward.collect::<Result<_>>()?);
             return match answers {
-                true => Ok(Ends::both(role, there, rx(want(meet, &format!("back:{index}"))?))),
-                false => Ok(Ends::producer(index, there)),
+                true => Ok(Ends::both(role, forward, rx(request(rendezvous, &format!("reply:{index}"))?))),
+                false => Ok(Ends::producer(index, forward)),
             };
         }
         let index = if let Role::Consumer(index) = role { index } else { 0 };
-        let there = rx(make(meet, &format!("there:{index}"))?);
+        let forward = rx(make(rendezvous, &format!("forward:{index}"))?);
         if !answers {
-            return Ok(Ends::consumer(index, there));
+            return Ok(Ends::consumer(index, forward));
         }
-        let back = (0..case.producers).map(|client| Ok(tx(vec![make(meet, &format!("back:{client}"))?])));
-        match <[Sending; 1]>::try_from(back.collect::<Result<Vec<_>>>()?) {
-            Ok([back]) => Ok(Ends::both(role, back, there)),
-            Err(back) => Ok(Ends::server(there, back)),
+        let reply = (0..case.producers).map(|client| Ok(tx(vec![make(rendezvous, &format!("reply:{client}"))?])));
+        match <[Sending; 1]>::try_from(reply.collect::<Result<Vec<_>>>()?) {
+            Ok([reply]) => Ok(Ends::both(role, reply, forward)),
+            Err(reply) => Ok(Ends::server(forward, reply)),
         }
     }
 }
@@ -156,18 +156,18 @@ fn enter([user, ipc]: [OwnedFd; 2]) -> Result<()> {
 
 /// Makes a queue and tells the producers its number.
 #[allow(unsafe_code)]
-fn make(meet: &mut Rendezvous, name: &str) -> Result<c_int> {
+fn make(rendezvous: &mut Rendezvous, name: &str) -> Result<c_int> {
     // SAFETY: it takes two numbers.
     let queue = unsafe { libc::msgget(libc::IPC_PRIVATE, 0o600) };
     if queue < 0 {
         return Err(io::Error::last_os_error()).context("making a message queue");
     }
-    meet.offer(name, &queue.to_string())?;
+    rendezvous.publish(name, &queue.to_string())?;
     Ok(queue)
 }
 
-fn want(meet: &mut Rendezvous, name: &str) -> Result<c_int> {
-    let number = meet.want(name)?;
+fn request(rendezvous: &mut Rendezvous, name: &str) -> Result<c_int> {
+    let number = rendezvous.request(name)?;
     number.parse().with_context(|| format!("`{number}` is no message queue"))
 }
 
@@ -229,8 +229,8 @@ impl Sending {
 
 impl Tx for Sending {
     #[inline(always)]
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        next.fill(self.message.bytes());
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        source.fill(self.message.bytes());
         ready((0..self.queues.len()).try_for_each(|queue| self.send(queue)))
     }
 }
@@ -260,7 +260,7 @@ impl Receiving {
 
 impl Rx for Receiving {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.receive().map(|length| seen.bytes(&self.message.bytes()[..length])))
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.receive().map(|length| verifier.bytes(&self.message.bytes()[..length])))
     }
 }

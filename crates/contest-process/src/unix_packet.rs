@@ -7,11 +7,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use anyhow::{Context, Result};
 use estafette_contest_common::buffer::Buffer;
-use estafette_contest_common::handed;
-use estafette_contest_common::room;
+use estafette_contest_common::capacity;
+use estafette_contest_common::fd_passing;
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::Joins;
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+use estafette_measure::spec::Tier;
+use estafette_measure::{Ends, Generator, Mechanism, PartyEnds, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_send_buffer_size;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
@@ -23,18 +23,18 @@ const OVERHEAD: usize = 32;
 pub(super) struct UnixPacket {
     name: &'static str,
     kind: SocketType,
-    joins: Joins,
+    tier: Tier,
 }
 
-pub(super) const DATAGRAM: UnixPacket = UnixPacket { name: "dgram", kind: SocketType::DGRAM, joins: Joins::Standard };
+pub(super) const DATAGRAM: UnixPacket = UnixPacket { name: "dgram", kind: SocketType::DGRAM, tier: Tier::Standard };
 pub(super) const SEQPACKET: UnixPacket =
-    UnixPacket { name: "seqpacket", kind: SocketType::SEQPACKET, joins: Joins::Suite };
+    UnixPacket { name: "seqpacket", kind: SocketType::SEQPACKET, tier: Tier::Suite };
 
 impl Mechanism for UnixPacket {
     fn spec(&self) -> Spec {
         let kind = self.name.to_uppercase();
         Spec::new(&format!("process/unix-{}", self.name))
-            .stands_on(&format!("socketpair(AF_UNIX, SOCK_{kind}), send and recv"))
+            .implementation(&format!("socketpair(AF_UNIX, SOCK_{kind}), send and recv"))
             .patterns(&[
                 Pattern::PingPong,
                 Pattern::Stream,
@@ -44,16 +44,16 @@ impl Mechanism for UnixPacket {
                 Pattern::PubSub,
             ])
             .max_producers(None)
-            .joins(self.joins)
+            .tier(self.tier)
     }
 
     fn supports(&self, case: &Case) -> Result<(), String> {
         self.takes(case.payload.len())
     }
 
-    fn room(&self, case: &Case) -> Option<u64> {
+    fn effective_capacity(&self, case: &Case) -> Option<u64> {
         let (ours, _theirs) = self.pair().ok()?;
-        room::written(ours, case.payload.len())
+        capacity::written(ours, case.payload.len())
     }
 }
 
@@ -74,28 +74,38 @@ impl UnixPacket {
     }
 }
 
-impl Carries<Raw> for UnixPacket {
+impl Transport<Raw> for UnixPacket {
     type Tx = Sending;
     type Rx = Receiving;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         let len = case.payload.len();
         let each = |sockets| Sending { sockets, buffer: Buffer::new(len) };
         let tx = |socket| each(vec![socket]);
         // One byte more than a message has, so that a longer one does not pass for a right one.
         let rx = |socket| Receiving { socket, buffer: Buffer::new(len + 1) };
-        let there = || self.pair().map(|(ours, theirs)| (theirs, rx(ours)));
+        let forward = || self.pair().map(|(ours, theirs)| (theirs, rx(ours)));
         match case.pattern {
-            Pattern::PubSub => return handed::publish(case, role, meet, there, |theirs| Ok(each(theirs))),
+            Pattern::PubSub => {
+                return fd_passing::open_pub_sub(case, role, rendezvous, forward, |theirs| Ok(each(theirs)));
+            }
             Pattern::RequestReply => {
-                let back = || self.pair().map(|(ours, theirs)| (theirs, tx(ours)));
-                return handed::open(case, role, meet, there, back, |there| Ok(tx(there)), |back| Ok(rx(back)));
+                let reply = || self.pair().map(|(ours, theirs)| (theirs, tx(ours)));
+                return fd_passing::open(
+                    case,
+                    role,
+                    rendezvous,
+                    forward,
+                    reply,
+                    |forward| Ok(tx(forward)),
+                    |reply| Ok(rx(reply)),
+                );
             }
             _ => {}
         }
-        let socket = handed::of_pair(role, meet, || self.pair())?;
+        let socket = fd_passing::of_pair(role, rendezvous, || self.pair())?;
         let tx = tx(socket.try_clone()?);
-        Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(rx(socket)) }]))
+        Ok(Ends(vec![PartyEnds { role, tx: Some(tx), rx: Some(rx(socket)) }]))
     }
 }
 
@@ -107,8 +117,8 @@ pub(super) struct Sending {
 
 impl Tx for Sending {
     #[inline(always)]
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        next.fill(&mut self.buffer);
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        source.fill(&mut self.buffer);
         ready(self.sockets.iter().try_for_each(|socket| send_whole(socket.as_fd(), &self.buffer)))
     }
 }
@@ -131,8 +141,8 @@ pub(super) struct Receiving {
 
 impl Rx for Receiving {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(receive(self.socket.as_fd(), &mut self.buffer).map(|length| seen.bytes(&self.buffer[..length])))
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(receive(self.socket.as_fd(), &mut self.buffer).map(|length| verifier.bytes(&self.buffer[..length])))
     }
 }
 

@@ -8,58 +8,58 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use anyhow::Result;
 use estafette_contest_common::buffer::Buffer;
-use estafette_contest_common::handed;
-use estafette_contest_common::room;
+use estafette_contest_common::capacity;
+use estafette_contest_common::fd_passing;
 use estafette_contest_common::typed::Layout;
 use estafette_measure::case::{Case, PayloadKind, Role};
 use estafette_measure::message::Message;
-use estafette_measure::spec::Joins;
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Rendezvous, Rx, Spec, Tx, Verifier};
+use estafette_measure::spec::Tier;
+use estafette_measure::{Ends, Generator, Mechanism, PartyEnds, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
 
 use super::unix_packet::{SEQPACKET, receive, send_whole};
 
 /// Packets of a layout.
 pub(super) struct TypedPacket<L> {
-    joins: Joins,
+    tier: Tier,
     layout: PhantomData<fn() -> L>,
 }
 
 impl<L> TypedPacket<L> {
-    pub(super) fn new(joins: Joins) -> TypedPacket<L> {
-        TypedPacket { joins, layout: PhantomData }
+    pub(super) fn new(tier: Tier) -> TypedPacket<L> {
+        TypedPacket { tier, layout: PhantomData }
     }
 }
 
 impl<L: Layout> Mechanism for TypedPacket<L> {
     fn spec(&self) -> Spec {
         Spec::new(&format!("process/unix-seqpacket.{}", L::NAME))
-            .stands_on(&format!("socketpair(AF_UNIX, SOCK_SEQPACKET), {}", L::SAYS))
+            .implementation(&format!("socketpair(AF_UNIX, SOCK_SEQPACKET), {}", L::SAYS))
             .payloads(&[PayloadKind::Message])
             .ownership(L::OWNERSHIP)
-            .joins(self.joins)
+            .tier(self.tier)
     }
 
     fn supports(&self, case: &Case) -> Result<(), String> {
         SEQPACKET.takes(L::most(case.payload.len()))
     }
 
-    fn room(&self, case: &Case) -> Option<u64> {
+    fn effective_capacity(&self, case: &Case) -> Option<u64> {
         let (ours, _theirs) = SEQPACKET.pair().ok()?;
-        room::written(ours, L::most(case.payload.len()))
+        capacity::written(ours, L::most(case.payload.len()))
     }
 }
 
-impl<L: Layout> Carries<Message> for TypedPacket<L> {
+impl<L: Layout> Transport<Message> for TypedPacket<L> {
     type Tx = Sending<L>;
     type Rx = Receiving<L>;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
-        let socket = handed::of_pair(role, meet, || SEQPACKET.pair())?;
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
+        let socket = fd_passing::of_pair(role, rendezvous, || SEQPACKET.pair())?;
         let most = L::most(case.payload.len());
         let tx = Sending { socket: socket.try_clone()?, buffer: Buffer::new(most), layout: PhantomData };
         // One byte more than a message has, so that a longer one does not pass for a right one.
         let rx = Receiving { socket, buffer: Buffer::new(most + 1), layout: PhantomData };
-        Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(rx) }]))
+        Ok(Ends(vec![PartyEnds { role, tx: Some(tx), rx: Some(rx) }]))
     }
 }
 
@@ -72,16 +72,16 @@ pub(super) struct Sending<L> {
 
 impl<L: Layout> Sending<L> {
     #[inline(always)]
-    fn send(&mut self, next: &mut Generator) -> io::Result<()> {
-        let written = L::write(next, &mut self.buffer)?;
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
+        let written = L::write(source, &mut self.buffer)?;
         send_whole(self.socket.as_fd(), &self.buffer[..written])
     }
 }
 
 impl<L: Layout> Tx for Sending<L> {
     #[inline(always)]
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.send(next))
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.send(source))
     }
 }
 
@@ -94,9 +94,9 @@ pub(super) struct Receiving<L> {
 
 impl<L: Layout> Rx for Receiving<L> {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
         ready(match receive(self.socket.as_fd(), &mut self.buffer) {
-            Ok(length) => L::read(&self.buffer[..length], seen),
+            Ok(length) => L::read(&self.buffer[..length], verifier),
             Err(error) => Err(error),
         })
     }

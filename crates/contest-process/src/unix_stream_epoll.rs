@@ -9,10 +9,10 @@ use std::os::unix::net::UnixStream as Socket;
 use anyhow::{Context, Result};
 use estafette_contest_common::buffer::Buffer;
 use estafette_contest_common::byte_stream::{Reading, SocketEnd, Writing};
-use estafette_contest_common::room;
+use estafette_contest_common::capacity;
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::{Joins, Ordering};
-use estafette_measure::{Carries, Ends, Mechanism, Raw, Rendezvous, Rx, Spec, Verifier};
+use estafette_measure::spec::{Ordering, Tier};
+use estafette_measure::{Ends, Mechanism, Raw, Rendezvous, Rx, Spec, Transport, Verifier};
 use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
@@ -25,29 +25,29 @@ pub(super) struct UnixStreamEpoll;
 impl Mechanism for UnixStreamEpoll {
     fn spec(&self) -> Spec {
         Spec::new("process/unix-stream-epoll")
-            .stands_on("a socketpair(AF_UNIX, SOCK_STREAM) for each producer, epoll_wait, send and recv")
+            .implementation("a socketpair(AF_UNIX, SOCK_STREAM) for each producer, epoll_wait, send and recv")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn, Pattern::RequestReply])
             .max_producers(None)
             .ordering(Ordering::PerProducer)
-            .joins(Joins::Standard)
+            .tier(Tier::Standard)
     }
 
     /// Of all sockets: a producer's buffer is its own.
-    fn room(&self, case: &Case) -> Option<u64> {
+    fn effective_capacity(&self, case: &Case) -> Option<u64> {
         let (ours, _theirs) = Socket::pair().ok()?;
-        room::written(ours, case.payload.len()).map(|each| each * case.senders() as u64)
+        capacity::written(ours, case.payload.len()).map(|each| each * case.senders() as u64)
     }
 }
 
-impl Carries<Raw> for UnixStreamEpoll {
+impl Transport<Raw> for UnixStreamEpoll {
     type Tx = Writing<SocketEnd>;
     type Rx = Receiving;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         let len = case.payload.len();
         let answers = case.pattern.both_ways();
         if let Role::Producer(index) = role {
-            let [socket]: [OwnedFd; 1] = meet.want_descriptors(&format!("socket:{index}"))?;
+            let [socket]: [OwnedFd; 1] = rendezvous.request_descriptors(&format!("socket:{index}"))?;
             let (tx, rx) = SocketEnd::both(socket)?;
             let tx = Writing::new(tx, len);
             let rx = || Receiving::One(Reading::new(rx, len));
@@ -56,7 +56,7 @@ impl Carries<Raw> for UnixStreamEpoll {
         let (mut polled, mut txs) = (Polled::new()?, Vec::new());
         for index in 0..case.producers {
             let (ours, theirs) = Socket::pair()?;
-            meet.offer_descriptors(&format!("socket:{index}"), &[theirs.as_fd()])?;
+            rendezvous.offer_descriptors(&format!("socket:{index}"), &[theirs.as_fd()])?;
             if answers {
                 txs.push(Writing::new(SocketEnd::new(ours.try_clone()?), len));
             }
@@ -84,10 +84,10 @@ pub(super) enum Receiving {
 
 impl Rx for Receiving {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
         ready(match self {
-            Receiving::One(one) => one.read_into(seen),
-            Receiving::Several(several) => several.read_into(seen),
+            Receiving::One(one) => one.read_into(verifier),
+            Receiving::Several(several) => several.read_into(verifier),
         })
     }
 }
@@ -127,7 +127,7 @@ impl Polled {
 
     /// Reads until one message is whole.
     #[inline(always)]
-    fn read_into(&mut self, seen: &mut Verifier) -> io::Result<()> {
+    fn read_into(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         loop {
             let Some(&next) = self.readable.get(self.read) else {
                 self.wait()?;
@@ -149,7 +149,7 @@ impl Polled {
             }
             if from.filled == from.message.len() {
                 from.filled = 0;
-                seen.bytes(&from.message);
+                verifier.bytes(&from.message);
                 return Ok(());
             }
         }

@@ -11,10 +11,10 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use anyhow::{Context, Result};
 use estafette_contest_common::byte_stream::{PipeEnd, Reading};
-use estafette_contest_common::handed;
+use estafette_contest_common::fd_passing;
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::Joins;
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Raw, Rendezvous, Spec, Tx};
+use estafette_measure::spec::Tier;
+use estafette_measure::{Ends, Generator, Mechanism, Raw, Rendezvous, Spec, Transport, Tx};
 use memmap2::{MmapMut, MmapOptions};
 use rustix::io::retry_on_intr;
 use rustix::param::page_size;
@@ -30,10 +30,10 @@ pub(super) struct Vmsplice;
 impl Mechanism for Vmsplice {
     fn spec(&self) -> Spec {
         Spec::new("process/vmsplice")
-            .stands_on("vmsplice(2) into a pipe of 1 MiB, and read")
+            .implementation("vmsplice(2) into a pipe of 1 MiB, and read")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::FanIn, Pattern::RequestReply])
             .max_producers(None)
-            .joins(Joins::Standard)
+            .tier(Tier::Standard)
     }
 
     /// A message of up to a page is in one slot.
@@ -41,7 +41,7 @@ impl Mechanism for Vmsplice {
         keeps_whole(case)
     }
 
-    fn room(&self, case: &Case) -> Option<u64> {
+    fn effective_capacity(&self, case: &Case) -> Option<u64> {
         let (_read, write) = enlarged().ok()?;
         Some((slots(&write).ok()? / pages(case.payload.len())) as u64)
     }
@@ -65,17 +65,17 @@ fn enlarged() -> Result<(OwnedFd, OwnedFd)> {
     Ok((read.into(), write.into()))
 }
 
-impl Carries<Raw> for Vmsplice {
+impl Transport<Raw> for Vmsplice {
     type Tx = Giving;
     type Rx = Reading<PipeEnd>;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         let len = case.payload.len();
-        let there = || enlarged().map(|(read, write)| (write, Reading::new(PipeEnd::new(read), len)));
-        let back = || enlarged().and_then(|(read, write)| Ok((read, Giving::new(write, len)?)));
-        let tx = |there: OwnedFd| Giving::new(there, len);
-        let rx = |back: OwnedFd| Ok(Reading::new(PipeEnd::new(back), len));
-        handed::open(case, role, meet, there, back, tx, rx)
+        let forward = || enlarged().map(|(read, write)| (write, Reading::new(PipeEnd::new(read), len)));
+        let reply = || enlarged().and_then(|(read, write)| Ok((read, Giving::new(write, len)?)));
+        let tx = |forward: OwnedFd| Giving::new(forward, len);
+        let rx = |reply: OwnedFd| Ok(Reading::new(PipeEnd::new(reply), len));
+        fd_passing::open(case, role, rendezvous, forward, reply, tx, rx)
     }
 }
 
@@ -101,9 +101,9 @@ impl Giving {
     }
 
     #[inline(always)]
-    fn send(&mut self, next: &mut Generator) -> io::Result<()> {
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         let message = &mut self.memory[self.at..self.at + self.len];
-        next.fill(message);
+        source.fill(message);
         give(&self.pipe, message)?;
         self.at += self.stride;
         if self.at == self.memory.len() {
@@ -137,8 +137,8 @@ fn give(pipe: &OwnedFd, message: &[u8]) -> io::Result<()> {
 
 impl Tx for Giving {
     #[inline(always)]
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.send(next))
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.send(source))
     }
 }
 

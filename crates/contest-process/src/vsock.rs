@@ -5,10 +5,10 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use anyhow::{Context, Result};
 use estafette_contest_common::byte_stream::{Reading, SocketEnd, Writing};
-use estafette_contest_common::room;
+use estafette_contest_common::capacity;
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::Joins;
-use estafette_measure::{Carries, Ends, Mechanism, Party, Raw, Rendezvous, Spec};
+use estafette_measure::spec::Tier;
+use estafette_measure::{Ends, Mechanism, PartyEnds, Raw, Rendezvous, Spec, Transport};
 use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, VsockAddr, accept4, bind, connect, getsockname, listen, socket,
@@ -22,19 +22,19 @@ pub(super) struct Vsock;
 impl Mechanism for Vsock {
     fn spec(&self) -> Spec {
         Spec::new("process/vsock")
-            .stands_on("AF_VSOCK, SOCK_STREAM, to VMADDR_CID_LOCAL; send and recv")
+            .implementation("AF_VSOCK, SOCK_STREAM, to VMADDR_CID_LOCAL; send and recv")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex])
-            .joins(Joins::Standard)
+            .tier(Tier::Standard)
     }
 
-    fn room(&self, case: &Case) -> Option<u64> {
+    fn effective_capacity(&self, case: &Case) -> Option<u64> {
         let (listener, port) = listening().ok()?;
         let ours = connected(port).ok()?;
         let _theirs = accepted(&listener).ok()?;
-        room::written(ours, case.payload.len())
+        capacity::written(ours, case.payload.len())
     }
 
-    fn present(&self) -> Result<(), String> {
+    fn check_available(&self) -> Result<(), String> {
         let made =
             unconnected().and_then(|socket| bind(socket.as_raw_fd(), &VsockAddr::new(LOCAL, libc::VMADDR_PORT_ANY)));
         made.map_err(|error| match error {
@@ -74,21 +74,21 @@ fn accepted(listener: &OwnedFd) -> Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(socket) })
 }
 
-impl Carries<Raw> for Vsock {
+impl Transport<Raw> for Vsock {
     type Tx = Writing<SocketEnd>;
     type Rx = Reading<SocketEnd>;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         let connected = if let Role::Consumer(_) = role {
             let (listener, port) = listening()?;
-            meet.offer("port", &port.to_string())?;
+            rendezvous.publish("port", &port.to_string())?;
             accepted(&listener)?
         } else {
-            connected(meet.want("port")?.parse().context("the number of a port")?)?
+            connected(rendezvous.request("port")?.parse().context("the number of a port")?)?
         };
         let len = case.payload.len();
         let (tx, rx) = SocketEnd::both(connected)?;
         let (tx, rx) = (Writing::new(tx, len), Reading::new(rx, len));
-        Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(rx) }]))
+        Ok(Ends(vec![PartyEnds { role, tx: Some(tx), rx: Some(rx) }]))
     }
 }

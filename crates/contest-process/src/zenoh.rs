@@ -24,10 +24,10 @@ use ::zenoh::shm::{BlockOn, GarbageCollect, PosixShmProviderBackend, ShmProvider
 use ::zenoh::{Config, Session, Wait};
 use anyhow::{Result, anyhow, bail};
 use estafette_contest_common::buffer::Buffer;
-use estafette_contest_common::room::slots;
+use estafette_contest_common::capacity::slots;
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::{Joins, Loss, Ordering, Ownership};
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+use estafette_measure::spec::{Loss, Ordering, Ownership, Tier};
+use estafette_measure::{Ends, Generator, Mechanism, PartyEnds, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
 
 use super::share;
 
@@ -41,7 +41,7 @@ const OVERHEAD: [usize; 2] = [64 << 10, 128];
 /// `process/zenoh-unix`, `process/zenoh-shm` or `network/zenoh`.
 pub(crate) struct Zenoh {
     name: &'static str,
-    stands_on: &'static str,
+    implementation: &'static str,
     shared: bool,
     /// Where a peer listens; a socket's name in the instance's directory is put after `unixsock-stream/`.
     endpoint: &'static str,
@@ -49,21 +49,21 @@ pub(crate) struct Zenoh {
 
 pub(super) const UNIX: Zenoh = Zenoh {
     name: "process/zenoh-unix",
-    stands_on: "zenoh between peers over a UNIX socket: put and recv, reliable, congestion control `block`",
+    implementation: "zenoh between peers over a UNIX socket: put and recv, reliable, congestion control `block`",
     shared: false,
     endpoint: "unixsock-stream/",
 };
 
 pub(crate) const NETWORK: Zenoh = Zenoh {
     name: "network/zenoh",
-    stands_on: "zenoh between peers over TCP on 127.0.0.1: put and recv, reliable, congestion control `block`",
+    implementation: "zenoh between peers over TCP on 127.0.0.1: put and recv, reliable, congestion control `block`",
     endpoint: "tcp/127.0.0.1:0",
     ..UNIX
 };
 
 pub(super) const SHM: Zenoh = Zenoh {
     name: "process/zenoh-shm",
-    stands_on: "zenoh between peers, payloads in its shared memory: alloc, put and recv; a sender without room sleeps and looks again",
+    implementation: "zenoh between peers, payloads in its shared memory: alloc, put and recv; a sender that finds it full sleeps and looks again",
     shared: true,
     ..UNIX
 };
@@ -71,32 +71,32 @@ pub(super) const SHM: Zenoh = Zenoh {
 impl Mechanism for Zenoh {
     fn spec(&self) -> Spec {
         let (ownership, loss) = match self.shared {
-            true => (Ownership::Loaned, Loss::Counted),
+            true => (Ownership::Loaned, Loss::BestEffort),
             false => (Ownership::Borrowed, Loss::Never),
         };
         Spec::new(self.name)
             .version(env!("LOCKED_ZENOH"))
-            .stands_on(self.stands_on)
+            .implementation(self.implementation)
             .loss(loss)
             .ownership(ownership)
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::FanIn, Pattern::PubSub])
             .ordering(Ordering::PerProducer)
             .max_producers(None)
-            .joins(Joins::Standard)
+            .tier(Tier::Standard)
     }
 }
 
-impl Carries<Raw> for Zenoh {
+impl Transport<Raw> for Zenoh {
     type Tx = Sending;
     type Rx = Receiving;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         let answered = case.pattern.both_ways();
         let consumes = matches!(role, Role::Consumer(_));
         // The one that all others connect to.
         let listens = consumes != (case.pattern == Pattern::PubSub);
-        let session = self.session(listens, meet)?;
-        let (hears, says) = if consumes { ("there", "back") } else { ("back", "there") };
+        let session = self.session(listens, rendezvous)?;
+        let (hears, says) = if consumes { ("forward", "reply") } else { ("reply", "forward") };
         let rx = match consumes || answered {
             true => Some(self.subscribe(&session, hears, role, case)?),
             false => None,
@@ -107,7 +107,7 @@ impl Carries<Raw> for Zenoh {
         };
         // What is under way would go with it: it ends with the process, which stays until all has been received.
         mem::forget(session);
-        Ok(Ends(vec![Party { role, tx, rx }]))
+        Ok(Ends(vec![PartyEnds { role, tx, rx }]))
     }
 }
 
@@ -123,13 +123,13 @@ fn other(error: impl std::fmt::Display) -> io::Error {
 
 impl Zenoh {
     /// A peer's session: the consumer's listens, a producer's connects to it, and neither looks for others.
-    fn session(&self, listens: bool, meet: &mut Rendezvous) -> Result<Session> {
+    fn session(&self, listens: bool, rendezvous: &mut Rendezvous) -> Result<Session> {
         // Without payloads in it the library makes some too. Whose, one can see by the locks on them, as the library does that
         // takes away what dead programs left.
-        meet.shared_memory("*.zenoh")?;
+        rendezvous.shared_memory("*.zenoh")?;
         let endpoint = match (listens, self.endpoint) {
-            (false, _) => meet.want("peer")?,
-            (true, "unixsock-stream/") => format!("unixsock-stream/{}", meet.dir().join("socket").display()),
+            (false, _) => rendezvous.request("peer")?,
+            (true, "unixsock-stream/") => format!("unixsock-stream/{}", rendezvous.dir().join("socket").display()),
             (true, endpoint) => endpoint.to_owned(),
         };
         let endpoints = format!("[\"{endpoint}\"]");
@@ -149,7 +149,7 @@ impl Zenoh {
         if listens {
             // With the port that it was given.
             let reached = session.info().locators().wait();
-            meet.offer("peer", reached.first().ok_or_else(|| fault("it listens nowhere"))?.as_str())?;
+            rendezvous.publish("peer", reached.first().ok_or_else(|| fault("it listens nowhere"))?.as_str())?;
         }
         Ok(session)
     }
@@ -225,15 +225,15 @@ pub(crate) struct Sending {
 
 impl Sending {
     #[inline(always)]
-    fn send(&mut self, next: &mut Generator) -> io::Result<()> {
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         let payload: ZBytes = match &mut self.source {
             Source::Own(buffer) => {
-                next.fill(buffer);
+                source.fill(buffer);
                 ZBytes::from(&buffer[..])
             }
             Source::Shared(provider, len) => {
                 let mut slot = provider.alloc(*len).with_policy::<BlockOn<GarbageCollect>>().wait().map_err(other)?;
-                next.fill(&mut slot);
+                source.fill(&mut slot);
                 slot.into()
             }
         };
@@ -243,8 +243,8 @@ impl Sending {
 
 impl Tx for Sending {
     #[inline(always)]
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.send(next))
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.send(source))
     }
 }
 
@@ -261,7 +261,7 @@ pub(crate) struct Receiving {
 
 impl Receiving {
     #[inline(always)]
-    fn receive(&mut self, seen: &mut Verifier) -> io::Result<()> {
+    fn receive(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         let sample = match self.patience {
             None => self.messages.recv().map_err(other)?,
             Some(patience) => self.messages.recv_timeout(patience).map_err(other)?.ok_or(io::ErrorKind::TimedOut)?,
@@ -269,13 +269,13 @@ impl Receiving {
         let payload = sample.payload();
         let (len, mut parts) = (payload.len(), payload.slices());
         match parts.next() {
-            Some(whole) if whole.len() == len => seen.bytes(whole),
+            Some(whole) if whole.len() == len => verifier.bytes(whole),
             // The library would make a new vector for each.
             Some(_) if len == self.joined.len() => {
                 payload.reader().read_exact(&mut self.joined)?;
-                seen.bytes(&self.joined);
+                verifier.bytes(&self.joined);
             }
-            _ => seen.bytes(&payload.to_bytes()),
+            _ => verifier.bytes(&payload.to_bytes()),
         }
         Ok(())
     }
@@ -283,7 +283,7 @@ impl Receiving {
 
 impl Rx for Receiving {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.receive(seen))
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.receive(verifier))
     }
 }

@@ -11,17 +11,17 @@ use std::rc::Rc;
 
 use anyhow::{Context as _, Result, anyhow};
 use estafette_contest_common::buffer::Buffer;
+use estafette_contest_common::capacity::{self, slots};
 use estafette_contest_common::own_thread::OwnThread;
-use estafette_contest_common::room::{self, slots};
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::{Joins, Ordering};
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+use estafette_measure::spec::{Ordering, Tier};
+use estafette_measure::{Ends, Generator, Mechanism, PartyEnds, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
 use zmq::{Context, Message, Socket, SocketType};
 
 /// `process/zeromq-ipc`, `process/zeromq-tcp`, `process/zeromq-req-rep` or `network/zeromq`.
 pub(crate) struct Zeromq {
     name: &'static str,
-    stands_on: &'static str,
+    implementation: &'static str,
     patterns: &'static [Pattern],
     /// The endpoint of a consumer; a socket's name in the instance's directory is put after `ipc://`.
     endpoint: &'static str,
@@ -36,7 +36,7 @@ const ALL: &[Pattern] = &[Pattern::PingPong, Pattern::Stream, Pattern::FanIn];
 
 pub(super) const IPC: Zeromq = Zeromq {
     name: "process/zeromq-ipc",
-    stands_on: "ZeroMQ over a UNIX socket: PAIR, or PUSH and PULL; zmq_msg_send and zmq_msg_recv",
+    implementation: "ZeroMQ over a UNIX socket: PAIR, or PUSH and PULL; zmq_msg_send and zmq_msg_recv",
     patterns: ALL,
     endpoint: "ipc://",
     answered: [zmq::PAIR, zmq::PAIR],
@@ -44,7 +44,7 @@ pub(super) const IPC: Zeromq = Zeromq {
 
 pub(super) const TCP: Zeromq = Zeromq {
     name: "process/zeromq-tcp",
-    stands_on: "ZeroMQ over TCP on 127.0.0.1: PAIR, or PUSH and PULL; zmq_msg_send and zmq_msg_recv",
+    implementation: "ZeroMQ over TCP on 127.0.0.1: PAIR, or PUSH and PULL; zmq_msg_send and zmq_msg_recv",
     endpoint: "tcp://127.0.0.1:*",
     ..IPC
 };
@@ -53,7 +53,7 @@ pub(crate) const NETWORK: Zeromq = Zeromq { name: "network/zeromq", ..TCP };
 
 pub(super) const REQ_REP: Zeromq = Zeromq {
     name: "process/zeromq-req-rep",
-    stands_on: "ZeroMQ over a UNIX socket: REQ and REP; zmq_msg_send and zmq_msg_recv",
+    implementation: "ZeroMQ over a UNIX socket: REQ and REP; zmq_msg_send and zmq_msg_recv",
     patterns: &[Pattern::PingPong, Pattern::RequestReply],
     answered: [zmq::REQ, zmq::REP],
     ..IPC
@@ -75,17 +75,17 @@ pub(super) fn limit(socket: &Socket, case: &Case) -> Result<()> {
     Ok(())
 }
 
-/// Joins the party's socket to those of the others: whoever binds tells where.
-pub(super) fn join(socket: &Socket, binds: bool, endpoint: &str, meet: &mut Rendezvous) -> Result<()> {
+/// Tier the party's socket to those of the others: whoever binds tells where.
+pub(super) fn join(socket: &Socket, binds: bool, endpoint: &str, rendezvous: &mut Rendezvous) -> Result<()> {
     if !binds {
-        let endpoint = meet.want("endpoint")?;
+        let endpoint = rendezvous.request("endpoint")?;
         return socket.connect(&endpoint).with_context(|| format!("connecting to {endpoint}"));
     }
     let endpoint = match endpoint {
-        "ipc://" => format!("ipc://{}", meet.dir().join("socket").display()),
+        "ipc://" => format!("ipc://{}", rendezvous.dir().join("socket").display()),
         endpoint => endpoint.to_owned(),
     };
-    meet.offer("endpoint", &bind(socket, &endpoint)?)
+    rendezvous.publish("endpoint", &bind(socket, &endpoint)?)
 }
 
 /// Binds a socket. Returns what others connect to.
@@ -98,15 +98,15 @@ impl Mechanism for Zeromq {
     fn spec(&self) -> Spec {
         Spec::new(self.name)
             .version(&version())
-            .stands_on(self.stands_on)
+            .implementation(self.implementation)
             .patterns(self.patterns)
             .ordering(Ordering::PerProducer)
             .max_producers(None)
-            .joins(Joins::Standard)
+            .tier(Tier::Standard)
     }
 
     /// Those in the kernel's buffers between the two limits count, too.
-    fn room(&self, case: &Case) -> Option<u64> {
+    fn effective_capacity(&self, case: &Case) -> Option<u64> {
         match self.sockets(case) {
             // A question waits for its answer.
             [zmq::REQ, _] => None,
@@ -129,34 +129,34 @@ impl Zeromq {
             limit(socket, case)?;
             socket.set_linger(0)?;
         }
-        from.set_sndtimeo(room::IN_VAIN.as_millis() as i32)?;
+        from.set_sndtimeo(capacity::IN_VAIN.as_millis() as i32)?;
         let endpoint = match self.endpoint {
             // Without a file, as there is no directory for it.
-            "ipc://" => format!("ipc://@estafette-room-{}", std::process::id()),
+            "ipc://" => format!("ipc://@estafette-capacity-{}", std::process::id()),
             endpoint => endpoint.to_owned(),
         };
         from.connect(&bind(&to, &endpoint)?)?;
         let message = Buffer::new(case.payload.len());
-        Ok(room::times(|| again(|| from.send(&message[..], 0)).is_ok()) * case.senders() as u64)
+        Ok(capacity::times(|| again(|| from.send(&message[..], 0)).is_ok()) * case.senders() as u64)
     }
 }
 
-impl Carries<Raw> for Zeromq {
+impl Transport<Raw> for Zeromq {
     type Tx = Sending;
     type Rx = Receiving;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         let answered = case.pattern.both_ways();
         let [producer, consumer] = self.sockets(case);
         let consumes = matches!(role, Role::Consumer(_));
         let socket = Context::new().socket(if consumes { consumer } else { producer })?;
         limit(&socket, case)?;
-        join(&socket, consumes, self.endpoint, meet)?;
+        join(&socket, consumes, self.endpoint, rendezvous)?;
         let socket = stays(socket);
         let buffer = Buffer::new(case.payload.len());
         let tx = (answered || !consumes).then(|| Sending { socket: Shared::new(Rc::clone(&socket)), buffer });
         let rx = (answered || consumes).then(|| Receiving { socket: Shared::new(socket), message: Message::new() });
-        Ok(Ends(vec![Party { role, tx, rx }]))
+        Ok(Ends(vec![PartyEnds { role, tx, rx }]))
     }
 }
 
@@ -180,8 +180,8 @@ pub(crate) struct Sending {
 
 impl Tx for Sending {
     #[inline(always)]
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        next.fill(&mut self.buffer);
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        source.fill(&mut self.buffer);
         ready(again(|| self.socket.send(&self.buffer[..], 0)))
     }
 }
@@ -194,8 +194,8 @@ pub(crate) struct Receiving {
 
 impl Rx for Receiving {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(again(|| self.socket.recv(&mut self.message, 0)).map(|()| seen.bytes(&self.message)))
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(again(|| self.socket.recv(&mut self.message, 0)).map(|()| verifier.bytes(&self.message)))
     }
 }
 

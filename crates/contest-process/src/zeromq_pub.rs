@@ -4,8 +4,8 @@
 use anyhow::{Context as _, Result, ensure};
 use estafette_contest_common::buffer::Buffer;
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::Joins;
-use estafette_measure::{Carries, Ends, Mechanism, Raw, Rendezvous, Spec};
+use estafette_measure::spec::Tier;
+use estafette_measure::{Ends, Mechanism, Raw, Rendezvous, Spec, Transport};
 use zmq::{Context, Message, Socket};
 
 use super::zeromq::{Receiving, Sending, Shared, join, limit, stays, version};
@@ -17,30 +17,32 @@ impl Mechanism for ZeromqPub {
     fn spec(&self) -> Spec {
         Spec::new("process/zeromq-pub")
             .version(&version())
-            .stands_on("ZeroMQ over a UNIX socket: XPUB with ZMQ_XPUB_NODROP, and SUB; zmq_msg_send and zmq_msg_recv")
+            .implementation(
+                "ZeroMQ over a UNIX socket: XPUB with ZMQ_XPUB_NODROP, and SUB; zmq_msg_send and zmq_msg_recv",
+            )
             .patterns(&[Pattern::Stream, Pattern::PubSub])
-            .joins(Joins::Standard)
+            .tier(Tier::Standard)
     }
 }
 
-impl Carries<Raw> for ZeromqPub {
+impl Transport<Raw> for ZeromqPub {
     type Tx = Sending;
     type Rx = Receiving;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         let publishes = matches!(role, Role::Producer(_));
         let mut socket = Context::new().socket(if publishes { zmq::XPUB } else { zmq::SUB })?;
         limit(&socket, case)?;
         if let Role::Consumer(index) = role {
             socket.set_subscribe(b"")?;
-            join(&socket, false, "ipc://", meet)?;
+            join(&socket, false, "ipc://", rendezvous)?;
             let socket = Shared::new(stays(socket));
             return Ok(Ends::consumer(index, Receiving { socket, message: Message::new() }));
         }
         never_drop(&mut socket)?;
         // Of every subscriber, also where another has subscribed to the same.
         socket.set_xpub_verbose(true)?;
-        join(&socket, true, "ipc://", meet)?;
+        join(&socket, true, "ipc://", rendezvous)?;
         for _ in 0..case.consumers() {
             socket.recv_msg(0).context("hearing of a subscriber")?;
         }

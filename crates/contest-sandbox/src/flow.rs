@@ -27,10 +27,10 @@ use estafette_flow::status::PhaseStatus;
 use estafette_flow::{Options, Remote, Supervisor};
 use estafette_ipc::WaitMode;
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::{Joins, Ownership, Wait};
+use estafette_measure::spec::{Ownership, Tier, Wait};
 use estafette_measure::usage::Usage;
 use estafette_measure::{
-    Carries, Ends, Generator, Mechanism, Party, PipelineEnd, Raw, Rendezvous, Rx, Spec, Tx, Verifier,
+    Ends, Generator, Mechanism, PartyEnds, PipelineEnd, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier,
 };
 
 use super::flow_pipelines::{self, BATCHED, COMPONENT, Functions, REFERENCE};
@@ -49,8 +49,8 @@ pub(super) struct Flow {
     guest: &'static str,
     functions: Functions,
     isolation: Isolation,
-    stands_on: &'static str,
-    joins: Joins,
+    implementation: &'static str,
+    tier: Tier,
 }
 
 /// The rows.
@@ -60,32 +60,32 @@ pub(super) const ROWS: [Flow; 4] = [
         guest: include_str!("../../guest/wat/forward.wat"),
         functions: BATCHED,
         isolation: Isolation::Process,
-        stands_on: "estafette-flow: a function of the batched ABI in a process, shared-memory rings in and out",
-        joins: Joins::Overview,
+        implementation: "estafette-flow: a function of the batched ABI in a process, shared-memory rings in and out",
+        tier: Tier::Overview,
     },
     Flow {
         name: "sandbox/flow-thread",
         guest: include_str!("../../guest/wat/forward.wat"),
         functions: BATCHED,
         isolation: Isolation::Thread,
-        stands_on: "the same, the function in a thread of a process that others may share",
-        joins: Joins::Suite,
+        implementation: "the same, the function in a thread of a process that others may share",
+        tier: Tier::Suite,
     },
     Flow {
         name: "sandbox/flow-reference",
         guest: include_str!("../../guest/wat/forward_reference.wat"),
         functions: REFERENCE,
         isolation: Isolation::Process,
-        stands_on: "the same in a process, the ABI of wasm-pipeline-throughput: a call for each message",
-        joins: Joins::Suite,
+        implementation: "the same in a process, the ABI of wasm-pipeline-throughput: a call for each message",
+        tier: Tier::Suite,
     },
     Flow {
         name: "sandbox/flow-component",
         guest: include_str!("../../guest/wat/forward_component.wat"),
         functions: COMPONENT,
         isolation: Isolation::Process,
-        stands_on: "the same in a process, a component: a call for many messages, a copy for each",
-        joins: Joins::Suite,
+        implementation: "the same in a process, a component: a call for many messages, a copy for each",
+        tier: Tier::Suite,
     },
 ];
 
@@ -93,12 +93,12 @@ impl Mechanism for &'static Flow {
     fn spec(&self) -> Spec {
         Spec::new(self.name)
             .version(concat!(env!("CARGO_PKG_VERSION"), ", wasmtime ", env!("LOCKED_WASMTIME")))
-            .stands_on(self.stands_on)
+            .implementation(self.implementation)
             .waits(&[Wait::Spin, Wait::Adaptive, Wait::Block])
             .patterns(&ALL)
             .ownership(Ownership::Loaned)
             .max_message(MAX_MESSAGE)
-            .joins(self.joins)
+            .tier(self.tier)
     }
 
     fn supports(&self, case: &Case) -> Result<(), String> {
@@ -117,25 +117,25 @@ impl Mechanism for &'static Flow {
         if case.pattern.is_pipeline() { vec![Role::All] } else { super::roles(case) }
     }
 
-    fn pipeline(&self, case: &Case, _: Role, messages: u64, meet: &mut Rendezvous) -> Result<Vec<PipelineEnd>> {
-        flow_pipelines::run(self.functions, self.isolation, case, messages, meet)
+    fn pipeline(&self, case: &Case, _: Role, messages: u64, rendezvous: &mut Rendezvous) -> Result<Vec<PipelineEnd>> {
+        flow_pipelines::run(self.functions, self.isolation, case, messages, rendezvous)
     }
 
-    fn broker(&self, case: &Case, meet: &mut Rendezvous) -> Result<Usage> {
-        let module = meet.dir().join("function.wat");
+    fn broker(&self, case: &Case, rendezvous: &mut Rendezvous) -> Result<Usage> {
+        let module = rendezvous.dir().join("function.wat");
         fs::write(&module, self.guest).context("writing the function")?;
         let options = Options { host_program: current_exe()?, drain_timeout: Duration::ZERO };
         let mut supervisor = Supervisor::new(pipeline(case, module, self.isolation)?, options)?;
         // Kept, with their leases, so that the function goes on until it is known what it has spent.
         let ends = [supervisor.external_source("in")?, supervisor.external_sink("out")?];
-        offer(meet, "in", &ends[0])?;
-        offer(meet, "out", &ends[1])?;
+        publish(rendezvous, "in", &ends[0])?;
+        publish(rendezvous, "out", &ends[1])?;
         let remote = supervisor.remote();
         let pipeline = thread::spawn(move || supervisor.run());
         let host = await_function(&remote)?;
-        meet.ready()?;
+        rendezvous.ready()?;
         let before = Usage::of(host).context("reading from /proc what the host has spent")?;
-        meet.over()?;
+        rendezvous.over()?;
         let spent = Usage::of(host).map(|usage| usage.since(&before));
         // The first asks to work off what is under way, the second to stop.
         remote.end();
@@ -151,7 +151,7 @@ impl Mechanism for &'static Flow {
 fn pipeline(case: &Case, module: PathBuf, isolation: Isolation) -> Result<Pipeline> {
     let len = case.payload.len();
     let record = len.next_multiple_of(8) + Topic::HEADER;
-    // As many messages as the limit ring has slots.
+    // As many messages as the reference ring has slots.
     let capacity = ring_ends::shape(case)?.bytes().max(4 * record);
     let topic = Topic { capacity, max_message: len, ..Topic::default() };
     let input = |topic: &str| Input { topic: topic.into(), queue: Queue::Unnamed };
@@ -161,7 +161,7 @@ fn pipeline(case: &Case, module: PathBuf, isolation: Isolation) -> Result<Pipeli
         module,
         args: Vec::new(),
         stream: None,
-        input: Some(input("there")),
+        input: Some(input("forward")),
         output: vec!["back".into()],
         replicas: 1,
         isolation,
@@ -178,9 +178,9 @@ fn pipeline(case: &Case, module: PathBuf, isolation: Isolation) -> Result<Pipeli
         name: "bench".into(),
         files: Vec::new(),
         functions: vec![function],
-        sources: vec![Source { name: "in".into(), kind: SourceKind::External, output: vec!["there".into()] }],
+        sources: vec![Source { name: "in".into(), kind: SourceKind::External, output: vec!["forward".into()] }],
         sinks: vec![Sink { name: "out".into(), input: input("back"), kind: SinkKind::External }],
-        topics: BTreeMap::from([("there".into(), topic.clone()), ("back".into(), topic)]),
+        topics: BTreeMap::from([("forward".into(), topic.clone()), ("back".into(), topic)]),
     })
 }
 
@@ -204,26 +204,26 @@ fn await_function(remote: &Remote) -> Result<u32> {
 }
 
 /// Offers an end: its descriptors under its name, and what they are.
-fn offer(meet: &mut Rendezvous, name: &str, end: &ExternalEnd) -> Result<()> {
-    meet.offer_descriptors(name, &end.descriptors())?;
-    meet.offer(&described(name), &end.description()?)
+fn publish(rendezvous: &mut Rendezvous, name: &str, end: &ExternalEnd) -> Result<()> {
+    rendezvous.offer_descriptors(name, &end.descriptors())?;
+    rendezvous.publish(&described(name), &end.description()?)
 }
 
-fn want(meet: &mut Rendezvous, name: &str) -> Result<ExternalEnd> {
+fn request(rendezvous: &mut Rendezvous, name: &str) -> Result<ExternalEnd> {
     // The lease, a ring and its bell.
-    let descriptors: [OwnedFd; 3] = meet.want_descriptors(name)?;
-    ExternalEnd::from_parts(&meet.want(&described(name))?, descriptors.into())
+    let descriptors: [OwnedFd; 3] = rendezvous.request_descriptors(name)?;
+    ExternalEnd::from_parts(&rendezvous.request(&described(name))?, descriptors.into())
 }
 
 fn described(name: &str) -> String {
     format!("{name}, described")
 }
 
-impl Carries<Raw> for &'static Flow {
+impl Transport<Raw> for &'static Flow {
     type Tx = FlowTx;
     type Rx = FlowRx;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<FlowTx, FlowRx>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<FlowTx, FlowRx>> {
         let wait = match case.wait {
             Wait::Spin => WaitMode::Spin,
             Wait::Adaptive => WaitMode::Adaptive,
@@ -231,13 +231,13 @@ impl Carries<Raw> for &'static Flow {
         };
         let (mut tx, mut rx) = (None, None);
         if let Role::Producer(_) = role {
-            let sender = ManuallyDrop::new(want(meet, "in")?.sender(wait)?);
+            let sender = ManuallyDrop::new(request(rendezvous, "in")?.sender(wait)?);
             tx = Some(FlowTx { sender, len: case.payload.len() });
         }
         if case.pattern == Pattern::PingPong || matches!(role, Role::Consumer(_)) {
-            rx = Some(FlowRx(ManuallyDrop::new(want(meet, "out")?.receiver(wait)?)));
+            rx = Some(FlowRx(ManuallyDrop::new(request(rendezvous, "out")?.receiver(wait)?)));
         }
-        Ok(Ends(vec![Party { role, tx, rx }]))
+        Ok(Ends(vec![PartyEnds { role, tx, rx }]))
     }
 }
 
@@ -249,8 +249,8 @@ pub(super) struct FlowTx {
 
 impl Tx for FlowTx {
     #[inline(always)]
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        let sent = self.sender.send_with(self.len, |bytes| next.fill(bytes));
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        let sent = self.sender.send_with(self.len, |bytes| source.fill(bytes));
         ready(sent.map_err(|error| io::Error::new(ErrorKind::BrokenPipe, error)))
     }
 }
@@ -261,12 +261,12 @@ pub(super) struct FlowRx(ManuallyDrop<Receiver>);
 impl FlowRx {
     /// Receives what is there, up to so many messages. Returns how many.
     #[inline(always)]
-    fn receive(&mut self, seen: &mut Verifier, most: u64) -> io::Result<u64> {
+    fn receive(&mut self, verifier: &mut Verifier, most: u64) -> io::Result<u64> {
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let claim = self.0.claim(BATCH_BYTES, most);
         let claim = claim.map_err(|error| io::Error::new(ErrorKind::UnexpectedEof, error))?;
         for message in claim.messages() {
-            seen.bytes(&message);
+            verifier.bytes(&message);
         }
         let count = claim.count() as u64;
         claim.ack();
@@ -276,16 +276,16 @@ impl FlowRx {
 
 impl Rx for FlowRx {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.receive(seen, 1).map(|_| ()))
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.receive(verifier, 1).map(|_| ()))
     }
 
     #[inline(always)]
-    fn get_all_blocking(&mut self, seen: &mut Verifier, count: u64) -> io::Result<()> {
+    fn recv_all_blocking(&mut self, verifier: &mut Verifier, count: u64) -> io::Result<()> {
         let mut left = count;
         // The end mark is the last message of its only producer.
-        while left > 0 && !seen.ended() {
-            left -= self.receive(seen, left)?;
+        while left > 0 && !verifier.ended() {
+            left -= self.receive(verifier, left)?;
         }
         Ok(())
     }

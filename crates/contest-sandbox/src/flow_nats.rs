@@ -17,7 +17,7 @@ use bytes::Bytes;
 use estafette_contest_common::credit::{Refund, Spend};
 use estafette_contest_common::nats::{self, Connection, SERVER};
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::{Joins, Ordering};
+use estafette_measure::spec::{Ordering, Tier};
 use estafette_measure::usage::Usage;
 use estafette_measure::{Mechanism, PipelineEnd, Rendezvous, Spec};
 use futures_util::StreamExt;
@@ -43,25 +43,31 @@ impl Mechanism for FlowNats {
     fn spec(&self) -> Spec {
         Spec::new("sandbox/flow-nats")
             .version(concat!("async-nats ", env!("LOCKED_ASYNC_NATS"), ", wasmtime ", env!("LOCKED_WASMTIME")))
-            .stands_on("the functions of `sandbox/flow`, each in a process, a nats-server on 127.0.0.1 between")
+            .implementation("the functions of `sandbox/flow`, each in a process, a nats-server on 127.0.0.1 between")
             .patterns(&PIPELINES)
             .ordering(Ordering::PerProducer)
             .max_message(MAX_MESSAGE)
-            .joins(Joins::Suite)
+            .tier(Tier::Suite)
     }
 
     fn roles(&self, case: &Case) -> Vec<Role> {
         once(Role::Broker).chain(super::ends(case)).collect()
     }
 
-    fn broker(&self, _: &Case, meet: &mut Rendezvous) -> Result<Usage> {
-        nats::serve(meet)
+    fn broker(&self, _: &Case, rendezvous: &mut Rendezvous) -> Result<Usage> {
+        nats::serve(rendezvous)
     }
 
-    fn pipeline(&self, case: &Case, role: Role, messages: u64, meet: &mut Rendezvous) -> Result<Vec<PipelineEnd>> {
+    fn pipeline(
+        &self,
+        case: &Case,
+        role: Role,
+        messages: u64,
+        rendezvous: &mut Rendezvous,
+    ) -> Result<Vec<PipelineEnd>> {
         let end = match role {
-            Role::Consumer(index) => receive(case, index, meet)?,
-            _ => send(case, messages, meet)?,
+            Role::Consumer(index) => receive(case, index, rendezvous)?,
+            _ => send(case, messages, rendezvous)?,
         };
         Ok(vec![end])
     }
@@ -75,8 +81,8 @@ impl Mechanism for FlowNats {
         SERVER.version()
     }
 
-    fn present(&self) -> Result<(), String> {
-        SERVER.present()
+    fn check_available(&self) -> Result<(), String> {
+        SERVER.check_available()
     }
 }
 
@@ -91,15 +97,15 @@ fn max_batch(len: usize) -> usize {
 }
 
 /// The sender of a pipeline.
-fn send(case: &Case, messages: u64, meet: &mut Rendezvous) -> Result<PipelineEnd> {
+fn send(case: &Case, messages: u64, rendezvous: &mut Rendezvous) -> Result<PipelineEnd> {
     let len = case.payload.len();
-    let connection = Connection::open(meet, 1)?;
-    let credit = Spend::open_shared(capacity_messages(len), case, meet)?;
+    let connection = Connection::open(rendezvous, 1)?;
+    let credit = Spend::open_shared(capacity_messages(len), case, rendezvous)?;
     let args = [messages.to_string(), len.to_string()];
     let subject = Subject::from_static(MESSAGES);
     let outlet = Publishing { connection: connection.clone(), subject, credit, len };
     let mut sender = Guest::new(BATCHED.send, &args, outlet)?;
-    meet.ready()?;
+    rendezvous.ready()?;
     sender.call("_start")?;
     connection.runtime.block_on(connection.client.publish(END, Bytes::new())).context("publishing the end")?;
     // Until the server has read it.
@@ -130,14 +136,14 @@ impl Outlet for Publishing {
 }
 
 /// A receiver of a pipeline.
-fn receive(case: &Case, index: usize, meet: &mut Rendezvous) -> Result<PipelineEnd> {
+fn receive(case: &Case, index: usize, rendezvous: &mut Rendezvous) -> Result<PipelineEnd> {
     let len = case.payload.len();
-    let connection = Connection::open(meet, capacity_messages(len))?;
+    let connection = Connection::open(rendezvous, capacity_messages(len))?;
     let input = subscribe(&connection).context("subscribing")?;
-    let credit = Refund::open_shared(capacity_messages(len), case, index, meet)?;
+    let credit = Refund::open_shared(capacity_messages(len), case, index, rendezvous)?;
     let function = Guest::new(BATCHED.receiver(case.pattern), &[], Nowhere)?.receiver(len, max_batch(len))?;
     let mut receiving = Receiving { function, credit, count: 0, is_damaged: false };
-    meet.ready()?;
+    rendezvous.ready()?;
     pass_on(&connection, input, max_batch(len), &mut receiving)?;
     let Receiving { function, count, is_damaged, .. } = receiving;
     let end = PipelineEnd::receiver(index, count, function.last().map(|last| last.time));

@@ -66,10 +66,10 @@ pub(super) fn run(
     isolation: Isolation,
     case: &Case,
     messages: u64,
-    meet: &mut Rendezvous,
+    rendezvous: &mut Rendezvous,
 ) -> Result<Vec<PipelineEnd>> {
     let module = |name: &str, text: &str| -> Result<PathBuf> {
-        let path = meet.dir().join(name).with_extension("wat");
+        let path = rendezvous.dir().join(name).with_extension("wat");
         fs::write(&path, text).context("writing a function")?;
         Ok(path)
     };
@@ -77,7 +77,7 @@ pub(super) fn run(
     let options = Options { host_program: current_exe()?, drain_timeout: Duration::ZERO };
     let supervisor = Supervisor::new(pipeline(case, messages, isolation, modules), options)?;
     tracing::subscriber::set_global_default(Lines).context("another log is there")?;
-    meet.ready()?;
+    rendezvous.ready()?;
     let summary = supervisor.run()?;
     ends(&summary, &lines(), case)
 }

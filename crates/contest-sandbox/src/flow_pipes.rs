@@ -10,9 +10,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use anyhow::{Result, ensure};
 use estafette_contest_common::byte_stream::{PipeEnd, Reading, Writing};
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::Joins;
+use estafette_measure::spec::Tier;
 use estafette_measure::usage::Usage;
-use estafette_measure::{Carries, Ends, Mechanism, Party, PipelineEnd, Raw, Rendezvous, Spec};
+use estafette_measure::{Ends, Mechanism, PartyEnds, PipelineEnd, Raw, Rendezvous, Spec, Transport};
 
 use super::flow_pipelines::BATCHED;
 use super::guest::{Guest, Nowhere, Outlet, Receiver};
@@ -27,20 +27,26 @@ impl Mechanism for FlowPipes {
     fn spec(&self) -> Spec {
         Spec::new("sandbox/flow-pipes")
             .version(concat!("wasmtime ", env!("LOCKED_WASMTIME")))
-            .stands_on("the functions of `sandbox/flow`, each in a process, pipes between")
+            .implementation("the functions of `sandbox/flow`, each in a process, pipes between")
             .patterns(&ALL)
             .max_message(MAX_MESSAGE)
-            .joins(Joins::Suite)
+            .tier(Tier::Suite)
     }
 
     fn roles(&self, case: &Case) -> Vec<Role> {
         if case.pattern.is_pipeline() { super::ends(case) } else { super::roles(case) }
     }
 
-    fn pipeline(&self, case: &Case, role: Role, messages: u64, meet: &mut Rendezvous) -> Result<Vec<PipelineEnd>> {
+    fn pipeline(
+        &self,
+        case: &Case,
+        role: Role,
+        messages: u64,
+        rendezvous: &mut Rendezvous,
+    ) -> Result<Vec<PipelineEnd>> {
         match role {
-            Role::Consumer(index) => receive(case, index, meet),
-            _ => send(case, messages, meet),
+            Role::Consumer(index) => receive(case, index, rendezvous),
+            _ => send(case, messages, rendezvous),
         }
     }
 
@@ -49,65 +55,65 @@ impl Mechanism for FlowPipes {
         if case.pattern == Pattern::SendChecksum { 1 } else { 8 }
     }
 
-    fn broker(&self, case: &Case, meet: &mut Rendezvous) -> Result<Usage> {
+    fn broker(&self, case: &Case, rendezvous: &mut Rendezvous) -> Result<Usage> {
         let (input, theirs) = pipe()?;
-        meet.offer_descriptors("in", &[theirs.as_fd()])?;
+        rendezvous.offer_descriptors("in", &[theirs.as_fd()])?;
         drop(theirs);
         let (theirs, output) = pipe()?;
-        meet.offer_descriptors("out", &[theirs.as_fd()])?;
+        rendezvous.offer_descriptors("out", &[theirs.as_fd()])?;
         drop(theirs);
         let output = Dealing { pipes: vec![PipeEnd::new(output)], next: 0 };
         let guest = Guest::new(include_str!("../../guest/wat/forward.wat"), &[], output)?;
         let mut function = guest.receiver(case.payload.len(), most(case.payload.len()))?;
-        meet.ready()?;
+        rendezvous.ready()?;
         pass_on(&mut PipeEnd::new(input), case.payload.len(), &mut function)?;
         Ok(Usage::default())
     }
 }
 
-impl Carries<Raw> for FlowPipes {
+impl Transport<Raw> for FlowPipes {
     type Tx = Writing<PipeEnd>;
     type Rx = Reading<PipeEnd>;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         let len = case.payload.len();
-        let mut want = |name: &str| -> Result<PipeEnd> {
-            let [end]: [OwnedFd; 1] = meet.want_descriptors(name)?;
+        let mut request = |name: &str| -> Result<PipeEnd> {
+            let [end]: [OwnedFd; 1] = rendezvous.request_descriptors(name)?;
             Ok(PipeEnd::new(end))
         };
         let (mut tx, mut rx) = (None, None);
         if let Role::Producer(_) = role {
-            tx = Some(Writing::new(want("in")?, len));
+            tx = Some(Writing::new(request("in")?, len));
         }
         if case.pattern == Pattern::PingPong || matches!(role, Role::Consumer(_)) {
-            rx = Some(Reading::new(want("out")?, len));
+            rx = Some(Reading::new(request("out")?, len));
         }
-        Ok(Ends(vec![Party { role, tx, rx }]))
+        Ok(Ends(vec![PartyEnds { role, tx, rx }]))
     }
 }
 
 /// The sender of a pipeline: has a pipe to each receiver.
-fn send(case: &Case, messages: u64, meet: &mut Rendezvous) -> Result<Vec<PipelineEnd>> {
+fn send(case: &Case, messages: u64, rendezvous: &mut Rendezvous) -> Result<Vec<PipelineEnd>> {
     let mut pipes = Vec::new();
     for index in 0..case.consumers() {
-        let [end]: [OwnedFd; 1] = meet.want_descriptors(&name(index))?;
+        let [end]: [OwnedFd; 1] = rendezvous.request_descriptors(&name(index))?;
         pipes.push(PipeEnd::new(end));
     }
     let args = [messages.to_string(), case.payload.len().to_string()];
     let mut sender = Guest::new(BATCHED.send, &args, Dealing { pipes, next: 0 })?;
-    meet.ready()?;
+    rendezvous.ready()?;
     sender.call("_start")?;
     Ok(vec![PipelineEnd::sender(messages + 1)])
 }
 
 /// A receiver of a pipeline.
-fn receive(case: &Case, index: usize, meet: &mut Rendezvous) -> Result<Vec<PipelineEnd>> {
+fn receive(case: &Case, index: usize, rendezvous: &mut Rendezvous) -> Result<Vec<PipelineEnd>> {
     let (input, theirs) = pipe()?;
-    meet.offer_descriptors(&name(index), &[theirs.as_fd()])?;
+    rendezvous.offer_descriptors(&name(index), &[theirs.as_fd()])?;
     drop(theirs);
     let len = case.payload.len();
     let mut receiver = Guest::new(BATCHED.receiver(case.pattern), &[], Nowhere)?.receiver(len, most(len))?;
-    meet.ready()?;
+    rendezvous.ready()?;
     match pass_on(&mut PipeEnd::new(input), len, &mut receiver) {
         Err(error) if !receiver.is_damaged() => return Err(error),
         _ => {}

@@ -15,9 +15,9 @@ mod flow_nats;
 mod flow_pipelines;
 mod flow_pipes;
 mod guest;
-mod limit_ring;
 mod native_pair;
 mod printed;
+mod reference_ring;
 mod wat_echo;
 
 pub use self::native_pair::NativePair;
@@ -25,7 +25,7 @@ pub use self::wat_echo::WatEcho;
 
 /// Adds this scope's mechanisms.
 pub fn enrol(registry: Registry) -> Registry {
-    let registry = registry.enrol(bytes(limit_ring::NoSandbox)).enrol(pipelines(NativePair));
+    let registry = registry.enrol(bytes(reference_ring::NoSandbox)).enrol(pipelines(NativePair));
     let registry = registry.enrol(bytes(wat_echo::WatEcho));
     let registry = flow::ROWS.iter().fold(registry, |registry, row| registry.enrol(bytes(row)));
     let registry = registry.enrol(bytes(flow_pipes::FlowPipes));

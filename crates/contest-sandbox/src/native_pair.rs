@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use estafette_ipc::WaitMode;
 use estafette_ipc::group::{BellFile, ClaimError, Interrupt, Member, Publisher, RingFile};
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::{Joins, Standing};
+use estafette_measure::spec::{Standing, Tier};
 use estafette_measure::{Mechanism, PipelineEnd, Rendezvous, Spec};
 
 use super::crc::Crc;
@@ -34,44 +34,50 @@ impl Mechanism for NativePair {
     fn spec(&self) -> Spec {
         Spec::new("sandbox/native-pair")
             .version(env!("CARGO_PKG_VERSION"))
-            .stands_on("processes that do the functions' work over the same ring, no sandbox")
+            .implementation("processes that do the functions' work over the same ring, no sandbox")
             .patterns(&PIPELINES)
-            .standing(Standing::Limit)
+            .standing(Standing::Reference)
             .max_message(MAX_MESSAGE)
-            .joins(Joins::Suite)
+            .tier(Tier::Suite)
     }
 
     fn roles(&self, case: &Case) -> Vec<Role> {
         super::ends(case)
     }
 
-    fn pipeline(&self, case: &Case, role: Role, messages: u64, meet: &mut Rendezvous) -> Result<Vec<PipelineEnd>> {
-        let (ring, bell) = if role == Role::Consumer(0) { create(case, meet)? } else { open(meet)? };
+    fn pipeline(
+        &self,
+        case: &Case,
+        role: Role,
+        messages: u64,
+        rendezvous: &mut Rendezvous,
+    ) -> Result<Vec<PipelineEnd>> {
+        let (ring, bell) = if role == Role::Consumer(0) { create(case, rendezvous)? } else { open(rendezvous)? };
         let crc = Crc::new();
         let Role::Consumer(index) = role else {
             let mut publisher = Publisher::open(&ring, &bell, WaitMode::Adaptive, Interrupt::new())?;
             let mut message = vec![0; case.payload.len()];
             getrandom::fill(&mut message).context("random bytes")?;
-            meet.ready()?;
+            rendezvous.ready()?;
             send(&mut publisher, &mut message, messages, &crc)?;
             publisher.close();
             return Ok(vec![PipelineEnd::sender(messages + 1)]);
         };
         let mut member = Member::open(vec![ring], &bell, index, WaitMode::Adaptive, Interrupt::new())?;
-        meet.ready()?;
+        rendezvous.ready()?;
         let received = receive(&mut member, (case.pattern == Pattern::SendChecksum).then_some(&crc))?;
         Ok(vec![PipelineEnd::receiver(index, received.count, received.time).damaged(received.damaged)])
     }
 }
 
-fn create(case: &Case, meet: &mut Rendezvous) -> Result<(RingFile, BellFile)> {
+fn create(case: &Case, rendezvous: &mut Rendezvous) -> Result<(RingFile, BellFile)> {
     let (ring, bell) = (RingFile::create(CAPACITY, case.consumers())?, BellFile::create()?);
-    meet.offer_descriptors("ring", &[ring.as_fd(), bell.as_fd()])?;
+    rendezvous.offer_descriptors("ring", &[ring.as_fd(), bell.as_fd()])?;
     Ok((ring, bell))
 }
 
-fn open(meet: &mut Rendezvous) -> Result<(RingFile, BellFile)> {
-    let [ring, bell]: [OwnedFd; 2] = meet.want_descriptors("ring")?;
+fn open(rendezvous: &mut Rendezvous) -> Result<(RingFile, BellFile)> {
+    let [ring, bell]: [OwnedFd; 2] = rendezvous.request_descriptors("ring")?;
     Ok((RingFile::from_fd(ring)?, BellFile::from_fd(bell)?))
 }
 

@@ -11,9 +11,9 @@ use std::os::unix::net::UnixStream;
 use anyhow::{Context, Result, bail};
 use estafette_contest_common::byte_stream::{Reading, Writing};
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::Joins;
+use estafette_measure::spec::Tier;
 use estafette_measure::usage::Usage;
-use estafette_measure::{Carries, Ends, Mechanism, Party, Raw, Rendezvous, Spec};
+use estafette_measure::{Ends, Mechanism, PartyEnds, Raw, Rendezvous, Spec, Transport};
 use wasmtime::{Engine, Instance, Memory, Module, Store, TypedFunc};
 
 const PAGE: usize = 64 * 1024;
@@ -28,28 +28,28 @@ impl Mechanism for WatEcho {
     fn spec(&self) -> Spec {
         Spec::new("sandbox/wat-echo")
             .version(concat!("wasmtime ", env!("LOCKED_WASMTIME")))
-            .stands_on("a WAT function in wasmtime, UNIX stream sockets in and out")
+            .implementation("a WAT function in wasmtime, UNIX stream sockets in and out")
             .max_message(MAX_MESSAGE)
-            .joins(Joins::Suite)
+            .tier(Tier::Suite)
     }
 
     fn roles(&self, case: &Case) -> Vec<Role> {
         super::roles(case)
     }
 
-    fn broker(&self, case: &Case, meet: &mut Rendezvous) -> Result<Usage> {
+    fn broker(&self, case: &Case, rendezvous: &mut Rendezvous) -> Result<Usage> {
         let mut guest = Guest::new(case.payload.len())?;
         let (mut input, theirs) = UnixStream::pair()?;
-        meet.offer_descriptors("in", &[theirs.as_fd()])?;
+        rendezvous.offer_descriptors("in", &[theirs.as_fd()])?;
         drop(theirs);
         let mut output = if case.pattern == Pattern::PingPong {
             input.try_clone()?
         } else {
             let (output, theirs) = UnixStream::pair()?;
-            meet.offer_descriptors("out", &[theirs.as_fd()])?;
+            rendezvous.offer_descriptors("out", &[theirs.as_fd()])?;
             output
         };
-        meet.ready()?;
+        rendezvous.ready()?;
         while guest.read_from(&mut input)? {
             output.write_all(guest.echo()?).context("passing a message on")?;
         }
@@ -57,17 +57,17 @@ impl Mechanism for WatEcho {
     }
 }
 
-impl Carries<Raw> for WatEcho {
+impl Transport<Raw> for WatEcho {
     type Tx = Writing<UnixStream>;
     type Rx = Reading<UnixStream>;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         let end = if let Role::Consumer(_) = role { "out" } else { "in" };
-        let [socket]: [OwnedFd; 1] = meet.want_descriptors(end)?;
+        let [socket]: [OwnedFd; 1] = rendezvous.request_descriptors(end)?;
         let socket = UnixStream::from(socket);
         let len = case.payload.len();
         let (tx, rx) = (Writing::new(socket.try_clone()?, len), Reading::new(socket, len));
-        Ok(Ends(vec![Party { role, tx: Some(tx), rx: Some(rx) }]))
+        Ok(Ends(vec![PartyEnds { role, tx: Some(tx), rx: Some(rx) }]))
     }
 }
 

@@ -8,7 +8,7 @@
 
 #[cfg(feature = "channels")]
 pub use estafette_contest_channels::{task, thread};
-pub use estafette_contest_common::limit_ring;
+pub use estafette_contest_common::reference_ring;
 pub use estafette_contest_network as network;
 pub use estafette_contest_process as process;
 #[cfg(feature = "wasm")]

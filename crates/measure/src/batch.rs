@@ -68,25 +68,25 @@ async fn apart<F: Future>(future: F) -> F::Output {
 
 /// Sends so many messages.
 #[inline(always)]
-pub(crate) async fn put<T: Tx>(tx: &mut T, next: &mut Generator, count: u64) -> Ended {
-    apart(tx.put_all(next, count)).await.map_err(Stopped::Sending)
+pub(crate) async fn send<T: Tx>(tx: &mut T, source: &mut Generator, count: u64) -> Ended {
+    apart(tx.send_all(source, count)).await.map_err(Stopped::Sending)
 }
 
 /// Receives so many messages, or until every producer has ended.
 #[inline(always)]
-pub(crate) async fn get<R: Rx>(rx: &mut R, seen: &mut Verifier, count: u64) -> Ended {
-    apart(rx.get_all(seen, count)).await.map_err(Stopped::Receiving)
+pub(crate) async fn recv<R: Rx>(rx: &mut R, verifier: &mut Verifier, count: u64) -> Ended {
+    apart(rx.recv_all(verifier, count)).await.map_err(Stopped::Receiving)
 }
 
 /// Receives so many messages, or until every producer has ended; drops every receive that has to wait, and asks again.
 /// Returns how many were dropped.
 #[inline(always)]
-pub(crate) async fn get_dropping<R: Rx>(rx: &mut R, seen: &mut Verifier, count: u64) -> (Ended, u64) {
+pub(crate) async fn recv_dropping<R: Rx>(rx: &mut R, verifier: &mut Verifier, count: u64) -> (Ended, u64) {
     let mut dropped = 0;
     for _ in 0..count {
         loop {
             // Polled once, then dropped at the end of the statement, at some moment of the message's way.
-            let polled = poll_once(rx.get(seen), dropped).await;
+            let polled = poll_once(rx.recv(verifier), dropped).await;
             match polled {
                 Poll::Ready(Ok(())) => break,
                 Poll::Ready(Err(error)) => return (Err(Stopped::Receiving(error)), dropped),
@@ -94,7 +94,7 @@ pub(crate) async fn get_dropping<R: Rx>(rx: &mut R, seen: &mut Verifier, count: 
             }
             yield_now().await;
         }
-        if seen.ended() {
+        if verifier.ended() {
             break;
         }
     }
@@ -118,13 +118,13 @@ async fn poll_once<F: Future>(future: F, salt: u64) -> Poll<F::Output> {
 #[inline(always)]
 pub(crate) async fn ask<T: Tx, R: Rx>(
     ends: &mut Duplex<T, R>,
-    next: &mut Generator,
-    seen: &mut Verifier,
+    source: &mut Generator,
+    verifier: &mut Verifier,
     count: u64,
 ) -> Ended {
     for _ in 0..count {
-        ends.tx.put(next).await.map_err(Stopped::Sending)?;
-        ends.rx.get(seen).await.map_err(Stopped::Receiving)?;
+        ends.tx.send(source).await.map_err(Stopped::Sending)?;
+        ends.rx.recv(verifier).await.map_err(Stopped::Receiving)?;
     }
     Ok(())
 }
@@ -133,16 +133,16 @@ pub(crate) async fn ask<T: Tx, R: Rx>(
 #[inline(always)]
 pub(crate) async fn answer<T: Tx, R: Rx>(
     ends: &mut Duplex<T, R>,
-    next: &mut Generator,
-    seen: &mut Verifier,
+    source: &mut Generator,
+    verifier: &mut Verifier,
     count: u64,
 ) -> Ended {
     for _ in 0..count {
-        ends.rx.get(seen).await.map_err(Stopped::Receiving)?;
-        if seen.ended() {
+        ends.rx.recv(verifier).await.map_err(Stopped::Receiving)?;
+        if verifier.ended() {
             break;
         }
-        ends.tx.put(next).await.map_err(Stopped::Sending)?;
+        ends.tx.send(source).await.map_err(Stopped::Sending)?;
     }
     Ok(())
 }
@@ -158,25 +158,25 @@ pub(crate) mod blocking {
     use super::{Duplex, Ended, Generator, Rx, Several, Stopped, TURN, Turns, Tx, Verifier};
 
     #[inline(never)]
-    pub(crate) fn put<T: Tx>(tx: &mut T, next: &mut Generator, count: u64) -> Ended {
+    pub(crate) fn send<T: Tx>(tx: &mut T, source: &mut Generator, count: u64) -> Ended {
         // A mechanism's stores that release what was written keep everything behind a reference in memory, and the stores
         // of the tightest cell are what it waits for. A local's state is in registers.
-        let mut messages = next.take();
-        let put = (0..count).try_for_each(|_| block(tx.put(&mut messages)).map_err(Stopped::Sending));
-        *next = messages;
+        let mut messages = source.take();
+        let put = (0..count).try_for_each(|_| block(tx.send(&mut messages)).map_err(Stopped::Sending));
+        *source = messages;
         put
     }
 
     /// Sends so many messages, a turn's on each connection.
     #[inline(never)]
-    pub(crate) fn put_in_turn<T: Tx>(turns: &mut Turns<T>, count: u64) -> Ended {
+    pub(crate) fn send_in_turn<T: Tx>(turns: &mut Turns<T>, count: u64) -> Ended {
         let last = turns.txs.len() - 1;
         let mut left = count;
         while left > 0 {
             let here = left.min(TURN);
             let tx = &mut turns.txs[turns.turn.min(last)];
-            let next = &mut turns.nexts[turns.turn];
-            (0..here).try_for_each(|_| block(tx.put(next))).map_err(Stopped::Sending)?;
+            let source = &mut turns.nexts[turns.turn];
+            (0..here).try_for_each(|_| block(tx.send(source))).map_err(Stopped::Sending)?;
             block(tx.flush()).map_err(Stopped::Sending)?;
             turns.turn = (turns.turn + 1) % turns.nexts.len();
             left -= here;
@@ -187,37 +187,37 @@ pub(crate) mod blocking {
     /// Sends the mark that ends the stream of each connection.
     pub(crate) fn end_in_turn<T: Tx>(turns: &mut Turns<T>) -> Ended {
         let last = turns.txs.len() - 1;
-        for (connection, next) in turns.nexts.iter_mut().enumerate() {
-            next.end();
+        for (connection, source) in turns.nexts.iter_mut().enumerate() {
+            source.end();
             let tx = &mut turns.txs[connection.min(last)];
-            block(tx.put(next)).and_then(|()| block(tx.flush())).map_err(Stopped::Sending)?;
+            block(tx.send(source)).and_then(|()| block(tx.flush())).map_err(Stopped::Sending)?;
         }
         Ok(())
     }
 
     #[inline(never)]
-    pub(crate) fn get<R: Rx>(rx: &mut R, seen: &mut Verifier, count: u64) -> Ended {
-        rx.get_all_blocking(seen, count).map_err(Stopped::Receiving)
+    pub(crate) fn recv<R: Rx>(rx: &mut R, verifier: &mut Verifier, count: u64) -> Ended {
+        rx.recv_all_blocking(verifier, count).map_err(Stopped::Receiving)
     }
 
     #[inline(never)]
     pub(crate) fn ask<T: Tx, R: Rx>(
         ends: &mut Duplex<T, R>,
-        next: &mut Generator,
-        seen: &mut Verifier,
+        source: &mut Generator,
+        verifier: &mut Verifier,
         count: u64,
     ) -> Ended {
-        block(super::ask(ends, next, seen, count))
+        block(super::ask(ends, source, verifier, count))
     }
 
     #[inline(never)]
     pub(crate) fn answer<T: Tx, R: Rx>(
         ends: &mut Duplex<T, R>,
-        next: &mut Generator,
-        seen: &mut Verifier,
+        source: &mut Generator,
+        verifier: &mut Verifier,
         count: u64,
     ) -> Ended {
-        block(super::answer(ends, next, seen, count))
+        block(super::answer(ends, source, verifier, count))
     }
 
     /// Answers so many questions, each in the sequence of the client that asked and on the end for it; end marks too, until
@@ -226,20 +226,20 @@ pub(crate) mod blocking {
     pub(crate) fn serve<T: Tx, R: Rx>(
         ends: &mut Several<T, R>,
         nexts: &mut [Generator],
-        seen: &mut Verifier,
+        verifier: &mut Verifier,
         count: u64,
     ) -> Ended {
         for _ in 0..count {
-            let ends_before = seen.ends();
-            block(ends.rx.get(seen)).map_err(Stopped::Receiving)?;
-            let client = seen.last().0;
-            let next = &mut nexts[client];
-            if seen.ends() > ends_before {
-                next.end();
+            let ends_before = verifier.ends();
+            block(ends.rx.recv(verifier)).map_err(Stopped::Receiving)?;
+            let client = verifier.last().0;
+            let source = &mut nexts[client];
+            if verifier.ends() > ends_before {
+                source.end();
             }
             let last = ends.txs.len() - 1;
-            block(ends.txs[client.min(last)].put(next)).map_err(Stopped::Sending)?;
-            if seen.ended() {
+            block(ends.txs[client.min(last)].send(source)).map_err(Stopped::Sending)?;
+            if verifier.ended() {
                 break;
             }
         }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::case::{Cell, Load, Pattern, Payload, Place};
 use crate::limits::Limits;
-use crate::message::{Generator, Payload as _, Shared, Verifier};
+use crate::message::{Generator, Shared, Value as _, Verifier};
 use crate::spec::{Scope, Wait};
 
 /// What filling and checking a message costs by itself, on one core, with the message in its cache.
@@ -69,7 +69,7 @@ pub struct Bound {
     pub ns: f64,
 }
 
-/// The limit that binds a cell. `ring_ns` gives what the limit ring needed in the same run and rounds for the same
+/// The limit that binds a cell. `ring_ns` gives what the reference ring needed in the same run and rounds for the same
 /// pattern and payload, where it took part; `handling` what filling and checking costs.
 pub fn bind(cell: &Cell, limits: &Limits, ring_ns: Option<f64>, handling: &[Handling]) -> Option<Bound> {
     // An open loop's latency is of messages that wait for their time: no limit of throughput binds it.
@@ -83,7 +83,7 @@ pub fn bind(cell: &Cell, limits: &Limits, ring_ns: Option<f64>, handling: &[Hand
         let times = if cell.pattern.asks() { 2.0 } else { 1.0 };
         return bound("fill and check", handled? * times);
     }
-    if cell.pattern == Pattern::OneThread {
+    if cell.pattern == Pattern::SameThread {
         // It goes into the system and comes out again.
         return bound("two system calls", 2.0 * limits.kernel.syscall_ns);
     }
@@ -96,7 +96,7 @@ pub fn bind(cell: &Cell, limits: &Limits, ring_ns: Option<f64>, handling: &[Hand
         return bound("native pair", ring_ns?);
     }
     if let Some(ns) = ring_ns {
-        return bound("limit ring", ns);
+        return bound("reference ring", ns);
     }
     // A request of several waits for an answer as one of a ping-pong does.
     let pattern = if cell.pattern.asks() { Pattern::PingPong } else { cell.pattern };

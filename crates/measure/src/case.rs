@@ -46,7 +46,8 @@ pub enum Pattern {
     /// Each message is written down as bytes and read back from them, in one thread.
     Codec,
     /// One thread sends a message and receives it, over and over: what it takes where nobody has to be woken.
-    OneThread,
+    #[serde(alias = "one-thread")]
+    SameThread,
     /// A pipeline: its sender sends so many messages to its receiver, which counts them.
     SendReceive,
     /// A pipeline: its receiver computes the CRC-32 of each message and compares it with the one in the message.
@@ -77,7 +78,7 @@ names!(
     RequestReply = "request-reply",
     PubSub = "pub-sub",
     Codec = "codec",
-    OneThread = "one-thread",
+    SameThread = "same-thread",
     SendReceive = "send-receive",
     SendChecksum = "send-checksum",
     SendCompete = "send-compete"
@@ -92,18 +93,18 @@ impl Pattern {
 
     /// Whether what one end sends is answered, or met, by what the other does: both have both.
     pub fn both_ways(self) -> bool {
-        matches!(self, Pattern::PingPong | Pattern::Duplex | Pattern::RequestReply | Pattern::OneThread)
+        matches!(self, Pattern::PingPong | Pattern::Duplex | Pattern::RequestReply | Pattern::SameThread)
     }
 
     /// Whether every message waits for the answer to the one before, or for its own arrival: how long that takes is what
     /// counts.
     pub fn asks(self) -> bool {
-        matches!(self, Pattern::PingPong | Pattern::RequestReply | Pattern::OneThread)
+        matches!(self, Pattern::PingPong | Pattern::RequestReply | Pattern::SameThread)
     }
 
     /// Whether one thread of one process plays all of it.
     pub fn in_one_thread(self) -> bool {
-        matches!(self, Pattern::Codec | Pattern::OneThread)
+        matches!(self, Pattern::Codec | Pattern::SameThread)
     }
 
     /// Whether one process sends all of several streams, by threads that share a connection or from one connection to the next.

@@ -45,10 +45,10 @@ fn serve_on(registry: &Registry, socket: OwnedFd) -> bool {
     let (assignment, descriptors) = loop {
         match protocol::receive(&socket) {
             Ok(Some((ToChild::Assignment(assignment), descriptors))) => break (assignment, descriptors),
-            Ok(Some((ToChild::Room(case), _))) => {
-                let tried = catch_unwind(AssertUnwindSafe(|| registry.get(&case.mechanism)?.room(&case)));
-                let room = tried.unwrap_or_default();
-                if protocol::send(&socket, &ToCoordinator::Room { room }, &[]).is_err() {
+            Ok(Some((ToChild::EffectiveCapacity(case), _))) => {
+                let tried = catch_unwind(AssertUnwindSafe(|| registry.get(&case.mechanism)?.effective_capacity(&case)));
+                let effective_capacity = tried.unwrap_or_default();
+                if protocol::send(&socket, &ToCoordinator::EffectiveCapacity { effective_capacity }, &[]).is_err() {
                     return false;
                 }
             }
@@ -92,7 +92,7 @@ fn play(
     }
     let entry = registry.get(&case.mechanism).with_context(|| format!("no mechanism `{}`", case.mechanism))?;
     let pauses = descriptors.into_iter().next().map_or_else(Pauses::default, Pauses::new);
-    let mut ctx = Ctx { meet: Rendezvous::new(socket, dir), window, seed, cpus, pauses };
+    let mut ctx = Ctx { rendezvous: Rendezvous::new(socket, dir), window, seed, cpus, pauses };
     let report = entry.run(&case, role, &mut ctx)?;
     Ok((report, ctx))
 }

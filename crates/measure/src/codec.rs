@@ -40,7 +40,7 @@ pub trait Codec: Default + 'static {
     fn spec() -> Spec;
 
     /// The next message, every byte of it written. Not timed.
-    fn make(next: &mut Generator) -> Self::Message;
+    fn make(source: &mut Generator) -> Self::Message;
 
     /// Writes a message over whatever is in `out`.
     ///
@@ -48,11 +48,11 @@ pub trait Codec: Default + 'static {
     /// When it cannot be written down.
     fn encode(&mut self, message: &Self::Message, out: &mut Self::Encoded) -> Result<()>;
 
-    /// Reads a message back and shows all of it to `seen`.
+    /// Reads a message back and shows all of it to `verifier`.
     ///
     /// # Errors
     /// When these bytes are no message.
-    fn decode(&mut self, encoded: &Self::Encoded, seen: &mut Verifier) -> Result<()>;
+    fn decode(&mut self, encoded: &Self::Encoded, verifier: &mut Verifier) -> Result<()>;
 }
 
 /// What a message cost within the window.
@@ -109,17 +109,17 @@ fn run<C: Codec>(case: &Case, ctx: &mut Ctx) -> Result<Report> {
     let len = case.payload.len();
     let count = (BATCH_BYTES / len).clamp(1, MOST_MESSAGES);
     let mut codec = C::default();
-    let (mut next, mut seen) = (Generator::new(ctx.seed, 0, len), Verifier::new(ctx.seed, 1, len));
-    let slot = |next: &mut Generator| Slot::<C> { message: C::make(next), encoded: C::Encoded::default() };
-    let mut meter = Meter::new(ctx.window, ctx.meet.ready()?, false, ctx.pauses.clone());
-    let mut slots: Vec<Slot<C>> = (0..count).map(|_| slot(&mut next)).collect();
+    let (mut source, mut verifier) = (Generator::new(ctx.seed, 0, len), Verifier::new(ctx.seed, 1, len));
+    let slot = |source: &mut Generator| Slot::<C> { message: C::make(source), encoded: C::Encoded::default() };
+    let mut meter = Meter::new(ctx.window, ctx.rendezvous.ready()?, false, ctx.pauses.clone());
+    let mut slots: Vec<Slot<C>> = (0..count).map(|_| slot(&mut source)).collect();
     let (mut handled, mut bytes) = (0, 0);
     let (mut encodes, mut decodes) = (histogram()?, histogram()?);
     loop {
         let began_ns = now_ns();
         encode(&mut codec, &mut slots).context("encoding")?;
         let encoded_ns = now_ns();
-        decode(&mut codec, &slots, &mut seen).context("decoding")?;
+        decode(&mut codec, &slots, &mut verifier).context("decoding")?;
         let decoded_ns = now_ns();
         if meter.open() {
             handled += slots.len() as u64;
@@ -127,17 +127,17 @@ fn run<C: Codec>(case: &Case, ctx: &mut Ctx) -> Result<Report> {
             encodes.saturating_record(encoded_ns - began_ns);
             decodes.saturating_record(decoded_ns - encoded_ns);
         }
-        meter.look_at(decoded_ns, next.made());
+        meter.look_at(decoded_ns, source.made());
         if meter.closed() {
             break;
         }
-        slots.iter_mut().for_each(|slot| slot.message = C::make(&mut next));
+        slots.iter_mut().for_each(|slot| slot.message = C::make(&mut source));
     }
-    let sent = next.made();
-    next.end();
-    let mut last = [slot(&mut next)];
+    let sent = source.made();
+    source.end();
+    let mut last = [slot(&mut source)];
     encode(&mut codec, &mut last).context("encoding the end mark")?;
-    decode(&mut codec, &last, &mut seen).context("decoding the end mark")?;
+    decode(&mut codec, &last, &mut verifier).context("decoding the end mark")?;
     let (_, window_ns, _) = meter.result();
     let middle = |times: &Histogram<u64>| times.value_at_quantile(0.5) as f64 / count as f64;
     let figures = (handled > 0).then(|| CodecFigures {
@@ -145,7 +145,7 @@ fn run<C: Codec>(case: &Case, ctx: &mut Ctx) -> Result<Report> {
         decode_ns: middle(&decodes),
         encoded_bytes: bytes as f64 / handled as f64,
     });
-    let (received, faults) = seen.finish();
+    let (received, faults) = verifier.finish();
     Ok(Report {
         parties: vec![
             PartyReport { sent, ..PartyReport::new(Role::Producer(0)) },
@@ -169,6 +169,6 @@ fn encode<C: Codec>(codec: &mut C, slots: &mut [Slot<C>]) -> Result<()> {
 }
 
 #[inline(never)]
-fn decode<C: Codec>(codec: &mut C, slots: &[Slot<C>], seen: &mut Verifier) -> Result<()> {
-    slots.iter().try_for_each(|slot| codec.decode(&slot.encoded, seen))
+fn decode<C: Codec>(codec: &mut C, slots: &[Slot<C>], verifier: &mut Verifier) -> Result<()> {
+    slots.iter().try_for_each(|slot| codec.decode(&slot.encoded, verifier))
 }

@@ -11,7 +11,7 @@ use crate::case::{BURST, Case, Load, Pattern, Payload, Place, Role};
 use crate::codec::{Codec, Coding};
 use crate::descriptors;
 use crate::driver::{Ctx, delegate, drive};
-use crate::mechanism::{Carries, Mechanism, Raw};
+use crate::mechanism::{Mechanism, Raw, Transport};
 use crate::message::{Inline, MAX_PRODUCERS, Message, Shared};
 use crate::protocol::Report;
 use crate::spec::{Loss, Ordering, Runtime, Spec, Wait};
@@ -29,7 +29,7 @@ pub trait Entry: Send + Sync {
     fn supports(&self, case: &Case) -> Result<(), String>;
 
     /// How many messages may really be under way in this case, as tried; none where that cannot be told.
-    fn room(&self, case: &Case) -> Option<u64> {
+    fn effective_capacity(&self, case: &Case) -> Option<u64> {
         let _ = case;
         None
     }
@@ -61,7 +61,7 @@ pub trait Entry: Send + Sync {
     ///
     /// # Errors
     /// How to get it.
-    fn present(&self) -> Result<(), String> {
+    fn check_available(&self) -> Result<(), String> {
         Ok(())
     }
 
@@ -92,12 +92,12 @@ impl<M: Mechanism> Enrolled<M> {
 }
 
 /// Makes an entry of a mechanism that carries slices of bytes.
-pub fn bytes<M: Carries<Raw>>(mechanism: M) -> impl Entry {
+pub fn bytes<M: Transport<Raw>>(mechanism: M) -> impl Entry {
     Enrolled::new(mechanism, drive::<M, Raw>)
 }
 
 /// Makes an entry of a mechanism that carries messages of a topic and data.
-pub fn messages<M: Carries<Message>>(mechanism: M) -> impl Entry {
+pub fn messages<M: Transport<Message>>(mechanism: M) -> impl Entry {
     Enrolled::new(mechanism, drive::<M, Message>)
 }
 
@@ -112,11 +112,11 @@ pub fn codec<C: Codec>() -> impl Entry {
 }
 
 /// A mechanism that carries values of every kind that is a value in a channel.
-pub trait CarriesValues: Carries<u64> + Carries<Vec<u8>> + Carries<Inline> + Carries<Shared> {}
-impl<M: Carries<u64> + Carries<Vec<u8>> + Carries<Inline> + Carries<Shared>> CarriesValues for M {}
+pub trait ValueTransport: Transport<u64> + Transport<Vec<u8>> + Transport<Inline> + Transport<Shared> {}
+impl<M: Transport<u64> + Transport<Vec<u8>> + Transport<Inline> + Transport<Shared>> ValueTransport for M {}
 
 /// Makes an entry of a mechanism that carries values.
-pub fn values<M: CarriesValues>(mechanism: M) -> impl Entry {
+pub fn values<M: ValueTransport>(mechanism: M) -> impl Entry {
     let run: Run<M> = |mechanism, case, role, ctx| match case.payload {
         Payload::None => bail!("{} carries values, and each has bytes", case.mechanism),
         Payload::U64 => drive::<M, u64>(mechanism, case, role, ctx),
@@ -135,8 +135,8 @@ impl<M: Mechanism> Entry for Enrolled<M> {
     fn supports(&self, case: &Case) -> Result<(), String> {
         self.mechanism.supports(case)
     }
-    fn room(&self, case: &Case) -> Option<u64> {
-        self.mechanism.room(case)
+    fn effective_capacity(&self, case: &Case) -> Option<u64> {
+        self.mechanism.effective_capacity(case)
     }
     fn roles(&self, case: &Case) -> Vec<Role> {
         self.mechanism.roles(case)
@@ -147,8 +147,8 @@ impl<M: Mechanism> Entry for Enrolled<M> {
     fn server(&self) -> Option<String> {
         self.mechanism.server()
     }
-    fn present(&self) -> Result<(), String> {
-        self.mechanism.present()
+    fn check_available(&self) -> Result<(), String> {
+        self.mechanism.check_available()
     }
 }
 
@@ -246,7 +246,7 @@ fn open_loop(spec: &Spec, case: &Case, rate: u64, cores: usize) -> Result<(), St
     if !spec.open_loop {
         return Err(format!("sends as fast as it can, not at {rate}/s"));
     }
-    if spec.loss == Loss::Counted {
+    if spec.loss == Loss::BestEffort {
         return Err(String::from("looks for the highest rate at which it loses little: it takes no other"));
     }
     if spec.ordering == Ordering::Unordered {
@@ -319,13 +319,13 @@ pub fn can_run(entry: &dyn Entry, case: &Case, cores: usize) -> Result<(), Strin
     if case.pattern == Pattern::Duplex && case.wait == Wait::Spin {
         return Err(String::from("both ends of a side would spin on one core: use --wait block"));
     }
-    if case.pattern == Pattern::Duplex && spec.loss == Loss::Counted {
+    if case.pattern == Pattern::Duplex && spec.loss == Loss::BestEffort {
         return Err(String::from("looks for the highest rate at which it loses little, one way at a time"));
     }
     if case.pattern.in_one_process() && case.scope.in_process() {
         return Err(format!("{} are between processes: use fan-in or merge", case.pattern));
     }
-    if case.pattern.in_one_process() && spec.loss == Loss::Counted {
+    if case.pattern.in_one_process() && spec.loss == Loss::BestEffort {
         return Err(String::from("looks for the highest rate at which it loses little, one stream a process"));
     }
     if case.pattern == Pattern::Writers && case.producers > MAX_WRITERS {
@@ -342,16 +342,16 @@ pub fn can_run(entry: &dyn Entry, case: &Case, cores: usize) -> Result<(), Strin
             "a pipeline's processes are not pinned one by one: use --place free, or same-core for all of them",
         ));
     }
-    if case.pattern == Pattern::OneThread && case.place != Place::SameCore {
+    if case.pattern == Pattern::SameThread && case.place != Place::SameCore {
         return Err(format!("one thread is on one core: use --place {}", Place::SameCore));
     }
-    if case.pattern == Pattern::OneThread && case.payload.len() > MAX_ONE_THREAD {
+    if case.pattern == Pattern::SameThread && case.payload.len() > MAX_ONE_THREAD {
         return Err(format!(
             "has to lie in the way's buffers until its sender receives it: use {MAX_ONE_THREAD} or less"
         ));
     }
     if case.pattern == Pattern::Burst && (case.capacity as u64) < BURST {
-        return Err(format!("a burst of {BURST} needs room for as many: use --capacity {BURST}"));
+        return Err(format!("a burst of {BURST} needs that capacity: use --capacity {BURST}"));
     }
     if case.pattern == Pattern::Burst && matches!(case.payload, Payload::Bytes(len) if len > MAX_BURST_LEN) {
         return Err(format!("a burst of {BURST} is of messages up to {MAX_BURST_LEN} bytes"));
@@ -368,6 +368,6 @@ pub fn can_run(entry: &dyn Entry, case: &Case, cores: usize) -> Result<(), Strin
     if let Load::Rate(rate) = case.load {
         open_loop(spec, case, rate, cores)?;
     }
-    entry.present()?;
+    entry.check_available()?;
     entry.supports(case)
 }

@@ -52,7 +52,7 @@ pub(crate) fn figures(
     let late = sum(|party| party.late) as f64 / sum(|party| party.sent).max(1) as f64;
     let mut slices = slices(case.pattern, parties());
     slices.retain(|slice| !stolen_laps.contains(&slice.lap));
-    let void = if breach.is_some() {
+    let discarded = if breach.is_some() {
         Some(String::from("failed verification"))
     } else if measured.steal > MAX_STEAL && slices.len() < FEWEST_LAPS {
         Some(format!("steal {:.1} %", measured.steal * 100.0))
@@ -95,7 +95,7 @@ pub(crate) fn figures(
         faults: measured.faults,
         breach,
         steal: measured.steal,
-        void,
+        discarded,
         slices,
     })
 }
@@ -126,7 +126,7 @@ fn slices<'a>(pattern: Pattern, parties: impl Iterator<Item = &'a PartyReport> +
     complete.filter_map(figure).collect()
 }
 
-/// An instance is void where a larger part of an open loop's messages than this was late by itself.
+/// An instance is discarded where a larger part of an open loop's messages than this was late by itself.
 const MAX_LATE: f64 = 0.01;
 
 /// What the slowest producer got through, as a part of the mean, from what each consumer had of each producer.
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn only_broken_promises_are_breaches() {
-        let lossy = Spec::new("network/udp").loss(Loss::Counted);
+        let lossy = Spec::new("network/udp").loss(Loss::BestEffort);
         let faults = Faults { lost: 3, ..Faults::default() };
         assert_eq!(breach(&lossy, faults), None);
         assert_eq!(breach(&Spec::new("process/pipe"), faults).as_deref(), Some("messages 3 lost"));

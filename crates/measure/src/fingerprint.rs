@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn another_machine_is_not() {
         let here = Fingerprint::take();
-        let there = Fingerprint { cores: here.cores + 1, cpu: String::from("Z80"), ..here.clone() };
-        assert_eq!(here.differences(&there).len(), 2);
+        let forward = Fingerprint { cores: here.cores + 1, cpu: String::from("Z80"), ..here.clone() };
+        assert_eq!(here.differences(&forward).len(), 2);
     }
 }

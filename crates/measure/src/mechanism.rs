@@ -20,26 +20,26 @@ use crate::usage::Usage;
 /// The sending end.
 ///
 /// One method serves every kind of end, because the end decides in which shape it takes the message:
-/// `next.word()` or [`Payload::make`](crate::Payload::make) for a value to give away, `next.fill(&mut buffer)` for
+/// `source.word()` or [`Value::make`](crate::Value::make) for a value to give away, `source.fill(&mut buffer)` for
 /// bytes to copy out of the end's own buffer, or the same on memory that the mechanism lends.
 pub trait Tx: Send + 'static {
-    /// Sends the next message: takes exactly one out of `next`. An end that blocks does so inside and is ready at once;
+    /// Sends the next message: takes exactly one out of `source`. An end that blocks does so inside and is ready at once;
     /// one of a few nanoseconds does its work in the call and returns [`std::future::ready`], which is always inlined.
     ///
     /// # Errors
     /// When the message cannot be sent: the other side has gone.
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send;
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send;
 
-    /// Sends so many messages, one after the other. The timed loops call this. An end whose [`Tx::put`] has to wrap the
+    /// Sends so many messages, one after the other. The timed loops call this. An end whose [`Tx::send`] has to wrap the
     /// future of another overrides it with the same loop around that future.
     ///
     /// # Errors
-    /// Those of [`Tx::put`].
+    /// Those of [`Tx::send`].
     #[inline(always)]
-    fn put_all(&mut self, next: &mut Generator, count: u64) -> impl Future<Output = io::Result<()>> + Send {
+    fn send_all(&mut self, source: &mut Generator, count: u64) -> impl Future<Output = io::Result<()>> + Send {
         async move {
             for _ in 0..count {
-                self.put(next).await?;
+                self.send(source).await?;
             }
             Ok(())
         }
@@ -58,24 +58,24 @@ pub trait Tx: Send + 'static {
 
 /// The receiving end.
 pub trait Rx: Send + 'static {
-    /// Receives one message and shows all of its bytes to `seen`.
+    /// Receives one message and shows all of its bytes to `verifier`.
     ///
     /// # Errors
     /// When no message will come: the other side has gone. A mechanism that may lose messages gives up after some
     /// milliseconds without one, with [`io::ErrorKind::TimedOut`], so that the loop can look at the clock.
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send;
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send;
 
     /// Receives so many messages, or until every producer has ended ([`Verifier::ended`]). The timed loops call this; it
-    /// is overridden as [`Tx::put_all`] is.
+    /// is overridden as [`Tx::send_all`] is.
     ///
     /// # Errors
-    /// Those of [`Rx::get`].
+    /// Those of [`Rx::recv`].
     #[inline(always)]
-    fn get_all(&mut self, seen: &mut Verifier, count: u64) -> impl Future<Output = io::Result<()>> + Send {
+    fn recv_all(&mut self, verifier: &mut Verifier, count: u64) -> impl Future<Output = io::Result<()>> + Send {
         async move {
             for _ in 0..count {
-                self.get(seen).await?;
-                if seen.ended() {
+                self.recv(verifier).await?;
+                if verifier.ended() {
                     break;
                 }
             }
@@ -83,15 +83,15 @@ pub trait Rx: Send + 'static {
         }
     }
 
-    /// As [`Rx::get_all`], of an end that blocks. One that is told of messages by a callback overrides it.
+    /// As [`Rx::recv_all`], of an end that blocks. One that is told of messages by a callback overrides it.
     ///
     /// # Errors
-    /// Those of [`Rx::get`].
+    /// Those of [`Rx::recv`].
     #[inline(always)]
-    fn get_all_blocking(&mut self, seen: &mut Verifier, count: u64) -> io::Result<()> {
+    fn recv_all_blocking(&mut self, verifier: &mut Verifier, count: u64) -> io::Result<()> {
         for _ in 0..count {
-            block(self.get(seen))?;
-            if seen.ended() {
+            block(self.recv(verifier))?;
+            if verifier.ended() {
                 break;
             }
         }
@@ -101,7 +101,7 @@ pub trait Rx: Send + 'static {
 
 /// The ends that one party of the pattern holds.
 #[derive(Debug)]
-pub struct Party<T, R> {
+pub struct PartyEnds<T, R> {
     /// Whose they are: a producer or a consumer.
     pub role: Role,
     /// What it sends with.
@@ -112,23 +112,23 @@ pub struct Party<T, R> {
 
 /// The ends opened in one child process: those of every party it hosts.
 #[derive(Debug)]
-pub struct Ends<T, R>(pub Vec<Party<T, R>>);
+pub struct Ends<T, R>(pub Vec<PartyEnds<T, R>>);
 
 impl<T, R> Ends<T, R> {
     /// A producer that only sends.
     pub fn producer(index: usize, tx: T) -> Self {
-        Ends(vec![Party { role: Role::Producer(index), tx: Some(tx), rx: None }])
+        Ends(vec![PartyEnds { role: Role::Producer(index), tx: Some(tx), rx: None }])
     }
 
     /// A consumer that only receives.
     pub fn consumer(index: usize, rx: R) -> Self {
-        Ends(vec![Party { role: Role::Consumer(index), tx: None, rx: Some(rx) }])
+        Ends(vec![PartyEnds { role: Role::Consumer(index), tx: None, rx: Some(rx) }])
     }
 
     /// A party of a ping-pong, which does both; where one thread plays all, both ends of the way.
     pub fn both(role: Role, tx: T, rx: R) -> Self {
         let role = if role == Role::All { Role::Producer(0) } else { role };
-        Ends(vec![Party { role, tx: Some(tx), rx: Some(rx) }])
+        Ends(vec![PartyEnds { role, tx: Some(tx), rx: Some(rx) }])
     }
 
     /// A server that hears all its clients on one end and answers each on an end of its own: those of the clients 0, 1, 2
@@ -136,7 +136,7 @@ impl<T, R> Ends<T, R> {
     pub fn server(rx: R, txs: impl IntoIterator<Item = T>) -> Self {
         let role = Role::Consumer(0);
         let mut ends = Ends::consumer(0, rx);
-        ends.0.extend(txs.into_iter().map(|tx| Party { role, tx: Some(tx), rx: None }));
+        ends.0.extend(txs.into_iter().map(|tx| PartyEnds { role, tx: Some(tx), rx: None }));
         ends
     }
 
@@ -150,8 +150,8 @@ impl<T, R> Ends<T, R> {
         match case.pattern {
             Pattern::PingPong => {
                 let (back_tx, back_rx) = open()?;
-                let asking = Party { role: client, tx: Some(tx), rx: Some(back_rx) };
-                Ok(Ends(vec![asking, Party { role: server, tx: Some(back_tx), rx: Some(rx) }]))
+                let asking = PartyEnds { role: client, tx: Some(tx), rx: Some(back_rx) };
+                Ok(Ends(vec![asking, PartyEnds { role: server, tx: Some(back_tx), rx: Some(rx) }]))
             }
             Pattern::Stream | Pattern::Cancel | Pattern::Burst => Ok(Ends::many([tx], [rx])),
             pattern => bail!("one sender and one receiver cannot play {pattern}"),
@@ -179,10 +179,10 @@ impl<T, R> Ends<T, R> {
     pub fn many(txs: impl IntoIterator<Item = T>, rxs: impl IntoIterator<Item = R>) -> Self {
         let mut ends = Ends(Vec::new());
         for (index, tx) in (0..).zip(txs) {
-            ends.0.push(Party { role: Role::Producer(index), tx: Some(tx), rx: None });
+            ends.0.push(PartyEnds { role: Role::Producer(index), tx: Some(tx), rx: None });
         }
         for (index, rx) in (0..).zip(rxs) {
-            ends.0.push(Party { role: Role::Consumer(index), tx: None, rx: Some(rx) });
+            ends.0.push(PartyEnds { role: Role::Consumer(index), tx: None, rx: Some(rx) });
         }
         ends
     }
@@ -209,7 +209,7 @@ pub trait Mechanism: Send + Sync + 'static {
 
     /// How many messages may really be under way in this case, where that can be tried within some milliseconds: the
     /// capacity that counts, whatever is called by that name.
-    fn room(&self, case: &Case) -> Option<u64> {
+    fn effective_capacity(&self, case: &Case) -> Option<u64> {
         let _ = case;
         None
     }
@@ -244,8 +244,8 @@ pub trait Mechanism: Send + Sync + 'static {
     ///
     /// # Errors
     /// When it cannot.
-    fn broker(&self, case: &Case, meet: &mut Rendezvous) -> Result<Usage> {
-        let _ = meet;
+    fn broker(&self, case: &Case, rendezvous: &mut Rendezvous) -> Result<Usage> {
+        let _ = rendezvous;
         bail!("{} has no broker", case.mechanism)
     }
 
@@ -255,8 +255,14 @@ pub trait Mechanism: Send + Sync + 'static {
     ///
     /// # Errors
     /// When it cannot.
-    fn pipeline(&self, case: &Case, role: Role, messages: u64, meet: &mut Rendezvous) -> Result<Vec<PipelineEnd>> {
-        let _ = (role, messages, meet);
+    fn pipeline(
+        &self,
+        case: &Case,
+        role: Role,
+        messages: u64,
+        rendezvous: &mut Rendezvous,
+    ) -> Result<Vec<PipelineEnd>> {
+        let _ = (role, messages, rendezvous);
         bail!("{} has no {}", case.mechanism, case.pattern)
     }
 
@@ -276,25 +282,25 @@ pub trait Mechanism: Send + Sync + 'static {
     ///
     /// # Errors
     /// How to get it, where it cannot.
-    fn present(&self) -> Result<(), String> {
+    fn check_available(&self) -> Result<(), String> {
         Ok(())
     }
 }
 
-/// A mechanism that carries payloads of kind `P`: a type that implements [`Payload`](crate::Payload), or
+/// A mechanism that carries payloads of kind `P`: a type that implements [`Value`](crate::Value), or
 /// [`Raw`] for one that carries slices of bytes. One that carries [`Message`](crate::message::Message) decides itself what
 /// a message is before it is written down; its topic and its data are the same in each.
-pub trait Carries<P>: Mechanism {
+pub trait Transport<P>: Mechanism {
     /// Its sending end.
     type Tx: Tx;
     /// Its receiving end.
     type Rx: Rx;
 
-    /// Opens the ends of every party that this child plays. The children of an instance find each other through `meet`.
+    /// Opens the ends of every party that this child plays. The children of an instance find each other through `rendezvous`.
     ///
     /// # Errors
     /// When they cannot be opened.
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>>;
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>>;
 }
 
 /// Marks a mechanism that carries slices of bytes, of any length up to its limit; or, where its description says so, words

@@ -4,7 +4,7 @@ use anyhow::{Result, anyhow, bail, ensure};
 
 use crate::batch::{Duplex, Several};
 use crate::case::{Pattern, Role};
-use crate::mechanism::Party;
+use crate::mechanism::PartyEnds;
 
 /// The ends of a loop.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(crate) struct Part<T, R> {
 /// Where a party lacks an end that its pattern needs.
 pub(crate) fn parts<T, R>(
     pattern: Pattern,
-    mut parties: Vec<Party<T, R>>,
+    mut parties: Vec<PartyEnds<T, R>>,
     cpus: &[Option<usize>],
 ) -> Result<Vec<Part<T, R>>> {
     let mut opened = Vec::with_capacity(parties.len());
@@ -65,11 +65,11 @@ pub(crate) fn parts<T, R>(
     Ok(parts)
 }
 
-fn both<T, R>(party: &mut Party<T, R>) -> Result<Duplex<T, R>> {
+fn both<T, R>(party: &mut PartyEnds<T, R>) -> Result<Duplex<T, R>> {
     Ok(Duplex { tx: take(&mut party.tx)?, rx: take(&mut party.rx)? })
 }
 
-fn all<T, R>(parties: &mut [Party<T, R>], txs: &[usize]) -> Result<Vec<T>> {
+fn all<T, R>(parties: &mut [PartyEnds<T, R>], txs: &[usize]) -> Result<Vec<T>> {
     let mut all = Vec::with_capacity(txs.len());
     for &at in txs {
         all.push(take(&mut parties[at].tx)?);
@@ -131,7 +131,7 @@ fn plan(pattern: Pattern, parties: &[Opened], cpus: &[Option<usize>]) -> Result<
             // One loop for all of them; see below.
             (Pattern::RequestReply, Role::Consumer(_)) => {}
             (Pattern::Connections, Role::Producer(_)) => has(sends, "sending")?,
-            (Pattern::PingPong | Pattern::RequestReply | Pattern::OneThread, _) => {
+            (Pattern::PingPong | Pattern::RequestReply | Pattern::SameThread, _) => {
                 has(sends, "sending")?;
                 has(receives, "receiving")?;
                 let asks = matches!(role, Role::Producer(_));
@@ -190,11 +190,11 @@ fn server(parties: &[Opened], order: &[usize], cpus: &[Option<usize>]) -> Result
 mod tests {
     use super::*;
 
-    fn both(role: Role) -> Party<u8, u8> {
-        Party { role, tx: Some(1), rx: Some(2) }
+    fn both(role: Role) -> PartyEnds<u8, u8> {
+        PartyEnds { role, tx: Some(1), rx: Some(2) }
     }
 
-    fn roles(pattern: Pattern, parties: Vec<Party<u8, u8>>) -> Result<Vec<Role>> {
+    fn roles(pattern: Pattern, parties: Vec<PartyEnds<u8, u8>>) -> Result<Vec<Role>> {
         Ok(parts(pattern, parties, &[Some(3)])?.iter().map(|part| part.role).collect())
     }
 
@@ -202,22 +202,24 @@ mod tests {
     fn each_side_of_a_duplex_sends_its_own_stream_and_hears_the_others() {
         let here = roles(Pattern::Duplex, vec![both(Role::Producer(0))]).unwrap();
         assert_eq!(here, [Role::Producer(0), Role::Consumer(1)]);
-        let there = roles(Pattern::Duplex, vec![both(Role::Consumer(0))]).unwrap();
-        assert_eq!(there, [Role::Producer(1), Role::Consumer(0)]);
+        let forward = roles(Pattern::Duplex, vec![both(Role::Consumer(0))]).unwrap();
+        assert_eq!(forward, [Role::Producer(1), Role::Consumer(0)]);
     }
 
     #[test]
     fn a_server_has_one_end_to_hear_and_one_for_each_client() {
-        let mut parties = vec![Party { role: Role::Consumer(0), tx: None, rx: Some(0) }];
-        parties.extend([1, 2].map(|tx| Party { role: Role::Consumer(0), tx: Some(tx), rx: None }));
+        let mut parties = vec![PartyEnds { role: Role::Consumer(0), tx: None, rx: Some(0) }];
+        parties.extend([1, 2].map(|tx| PartyEnds { role: Role::Consumer(0), tx: Some(tx), rx: None }));
         let parts = parts(Pattern::RequestReply, parties, &[Some(3)]).unwrap();
         assert!(matches!(&parts[0], Part { cpu: Some(3), holds: Holds::Serving(ends), .. } if ends.txs == [1, 2]));
-        assert!(roles(Pattern::RequestReply, vec![Party { role: Role::Consumer(0), tx: Some(1), rx: None }]).is_err());
+        assert!(
+            roles(Pattern::RequestReply, vec![PartyEnds { role: Role::Consumer(0), tx: Some(1), rx: None }]).is_err()
+        );
     }
 
     #[test]
     fn one_party_has_the_sending_ends_of_all_connections() {
-        let parties = [2, 0, 1].map(|index| Party { role: Role::Producer(index), tx: Some(index), rx: None::<u8> });
+        let parties = [2, 0, 1].map(|index| PartyEnds { role: Role::Producer(index), tx: Some(index), rx: None::<u8> });
         let parts = parts(Pattern::Connections, parties.into(), &[Some(3)]).unwrap();
         let [Part { role: Role::Producer(0), cpu: Some(3), holds: Holds::SendingInTurn(txs) }] = &parts[..] else {
             panic!("{parts:?}")
@@ -230,7 +232,7 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(1);
         for len in 0..20 {
             let roles: Vec<_> = (0..len).map(|_| Role::Producer(random.usize(..5))).collect();
-            let party = |(place, &role): (usize, &Role)| Party { role, tx: Some(place), rx: None::<u8> };
+            let party = |(place, &role): (usize, &Role)| PartyEnds { role, tx: Some(place), rx: None::<u8> };
             let parts = parts(Pattern::FanIn, roles.iter().enumerate().map(party).collect(), &[]).unwrap();
             let held = parts.iter().map(|part| match part.holds {
                 Holds::Sending(place) => (place, part.role),
@@ -245,7 +247,7 @@ mod tests {
     #[test]
     fn a_missing_end_is_named() {
         let error =
-            roles(Pattern::PingPong, vec![Party { role: Role::Producer(0), tx: Some(1), rx: None }]).unwrap_err();
+            roles(Pattern::PingPong, vec![PartyEnds { role: Role::Producer(0), tx: Some(1), rx: None }]).unwrap_err();
         assert!(error.to_string().contains("no receiving end for producer:0 of a ping-pong"), "{error}");
     }
 }

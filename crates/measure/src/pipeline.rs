@@ -63,8 +63,8 @@ impl PipelineEnd {
 /// Whatever keeps the mechanism from it.
 pub(crate) fn play<M: Mechanism>(mechanism: &M, case: &Case, role: Role, ctx: &mut Ctx) -> Result<Report> {
     let messages = messages(case, ctx.window, mechanism.pipeline_slowness(case));
-    let ends = mechanism.pipeline(case, role, messages, &mut ctx.meet)?;
-    let usage = ctx.meet.spent().and(&Usage::of_children());
+    let ends = mechanism.pipeline(case, role, messages, &mut ctx.rendezvous)?;
+    let usage = ctx.rendezvous.spent().and(&Usage::of_children());
     Ok(Report { parties: ends.into_iter().map(PipelineEnd::report).collect(), usage: Some(usage) })
 }
 

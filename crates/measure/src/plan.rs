@@ -18,8 +18,8 @@ pub struct Entrant {
     /// Whether it is its cell's A/A control.
     pub control: bool,
     /// How many messages may be under way, as tried before the run; none where that could not be told.
-    #[serde(default)]
-    pub room: Option<u64>,
+    #[serde(default, alias = "room")]
+    pub effective_capacity: Option<u64>,
     /// System calls for one message, or round trip, of all children together, as counted before the run in instances that
     /// were traced and not timed; none where that could not be, or was not to be for a single round.
     #[serde(default)]
@@ -29,7 +29,7 @@ pub struct Entrant {
 impl Entrant {
     /// One of which nothing has been tried.
     pub fn new(case: Case, control: bool) -> Entrant {
-        Entrant { case, control, room: None, calls: None }
+        Entrant { case, control, effective_capacity: None, calls: None }
     }
 }
 

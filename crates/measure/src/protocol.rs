@@ -58,7 +58,7 @@ pub struct Assignment {
 #[serde(rename_all = "snake_case")]
 pub enum ToChild {
     /// Try how much room this case's mechanism has, before any assignment. Only this program is asked.
-    Room(Box<Case>),
+    EffectiveCapacity(Box<Case>),
     /// What to do.
     Assignment(Box<Assignment>),
     /// The answer to `want`.
@@ -79,9 +79,9 @@ pub enum ToChild {
 #[serde(rename_all = "snake_case")]
 pub enum ToCoordinator {
     /// The answer to `room`.
-    Room {
-        /// As [`crate::entry::Entry::room`] tried it.
-        room: Option<u64>,
+    EffectiveCapacity {
+        /// As [`crate::entry::Entry::effective_capacity`] tried it.
+        effective_capacity: Option<u64>,
     },
     /// Something that other children may want, under a name.
     Offer(Offer),

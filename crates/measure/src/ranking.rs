@@ -26,7 +26,7 @@ pub struct Ranking {
     /// The limit that binds the cell.
     pub bound: Option<Bound>,
     /// Instances left out on a signal declared beforehand.
-    pub void: usize,
+    pub discarded: usize,
 }
 
 /// One mechanism in a cell.
@@ -37,10 +37,10 @@ pub struct Row {
     /// Whether it is the cell's control, a second self of another row.
     pub control: bool,
     /// How many messages may be under way, as tried; none where that could not be told.
-    pub room: Option<u64>,
+    pub effective_capacity: Option<u64>,
     /// System calls for a message, or round trip, of all its children; none where they were not counted.
     pub calls: Option<f64>,
-    /// What it measured; none where every instance failed or was void.
+    /// What it measured; none where every instance failed or was discarded.
     pub result: Option<RowResult>,
     /// Instances that failed, and the first one's reason.
     pub failed: Option<(usize, String)>,
@@ -109,7 +109,7 @@ fn log_ratio((a, figures_a): (&InstanceRecord, &Figures), (b, figures_b): (&Inst
 fn valid(record: &Record, entrant: usize) -> impl Iterator<Item = (&InstanceRecord, &Figures)> {
     record.instances.iter().filter(move |instance| instance.entrant == entrant).filter_map(|instance| {
         match &instance.outcome {
-            Outcome::Measured(figures) if figures.void.is_none() => Some((instance, figures.as_ref())),
+            Outcome::Measured(figures) if figures.discarded.is_none() => Some((instance, figures.as_ref())),
             _ => None,
         }
     })
@@ -163,18 +163,18 @@ fn rank_cell(record: &Record, cell: &Cell) -> Ranking {
         let place = |(at, row): &(usize, Row)| (row.result.is_none(), -advantage(record, first, *at));
         rows.sort_by(|a, b| place(a).0.cmp(&place(b).0).then(place(a).1.total_cmp(&place(b).1)));
     }
-    let void = record
+    let discarded = record
         .instances
         .iter()
         .filter(|instance| entrants.contains(&instance.entrant))
-        .filter(|instance| matches!(&instance.outcome, Outcome::Measured(figures) if figures.void.is_some()));
+        .filter(|instance| matches!(&instance.outcome, Outcome::Measured(figures) if figures.discarded.is_some()));
     Ranking {
         cell: cell.clone(),
         rows: rows.into_iter().map(|(_, row)| row).collect(),
         floor,
         noise: log_ratio_sd(&selves),
         bound: record.limits.as_ref().and_then(|limits| bind(cell, limits, ring_ns(record, cell), &record.handling)),
-        void: void.count(),
+        discarded: discarded.count(),
     }
 }
 
@@ -250,7 +250,7 @@ fn row(record: &Record, at: usize) -> Option<Row> {
     Some(Row {
         spec: record.spec(&entrant.case.mechanism)?.clone(),
         control: entrant.control,
-        room: entrant.room,
+        effective_capacity: entrant.effective_capacity,
         calls: entrant.calls,
         result,
         failed: first.map(|why| (1 + failures.count(), why)),
@@ -261,7 +261,7 @@ fn row(record: &Record, at: usize) -> Option<Row> {
     })
 }
 
-/// What the limit ring needed in the same rounds for what this cell does: in a round trip, waiting the same way; in a
+/// What the reference ring needed in the same rounds for what this cell does: in a round trip, waiting the same way; in a
 /// stream, in whichever way was faster. The ring of the same distance where it took part, else any.
 fn ring_ns(record: &Record, cell: &Cell) -> Option<f64> {
     let pattern = match cell.pattern {
@@ -280,7 +280,7 @@ fn ring_ns(record: &Record, cell: &Cell) -> Option<f64> {
     };
     let rings = || {
         record.entrants.iter().enumerate().filter(|(_, entrant)| {
-            let limit = record.spec(&entrant.case.mechanism).is_some_and(|spec| spec.standing == Standing::Limit);
+            let limit = record.spec(&entrant.case.mechanism).is_some_and(|spec| spec.standing == Standing::Reference);
             // Not the ring's second self, or the limit would be the better of two.
             limit && !entrant.control && like(&entrant.case.cell)
         })
@@ -321,7 +321,7 @@ mod tests {
             faults: Faults::default(),
             breach: None,
             steal: 0.0,
-            void: None,
+            discarded: None,
             slices,
         };
         let outcome = Outcome::Measured(Box::new(figures.clone()));

@@ -23,7 +23,7 @@ use crate::window::Window;
 pub const VERSION: u32 = 1;
 /// What a file must say it is.
 pub const FORMAT: &str = "estafette-record";
-/// How often an instance that is void for no fault of its mechanism is measured again at once, beside the others of its
+/// How often an instance that is discarded for no fault of its mechanism is measured again at once, beside the others of its
 /// cell.
 pub const REPEATS: usize = 2;
 /// Cells that lack an instance even so are measured this many times more, at the most. Their rounds are numbered on from
@@ -46,7 +46,7 @@ const COLUMNS: [&str; 39] = [
     "wait",
     "place",
     "load",
-    "room",
+    "effective_capacity",
     "calls_per_message",
     "line_ns",
     "messages",
@@ -70,7 +70,7 @@ const COLUMNS: [&str; 39] = [
     "reordered",
     "damaged",
     "steal",
-    "void",
+    "discarded",
     "failed",
 ];
 /// The longest file that is read.
@@ -206,7 +206,8 @@ pub struct Figures {
     /// The part of the time of the case's cores that the hypervisor took, from 0 to 1.
     pub steal: f64,
     /// Why its pairs are left out, on a signal declared beforehand.
-    pub void: Option<String>,
+    #[serde(alias = "void")]
+    pub discarded: Option<String>,
     /// What it needed in each of its turns, but for those in which time was stolen.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<SliceFigure>,
@@ -314,13 +315,13 @@ impl Record {
         }
         let mut seen = HashMap::new();
         for (index, instance) in self.instances.iter().enumerate() {
-            // Only one that is void was measured again.
+            // Only one that is discarded was measured again.
             let repeats = seen.entry((instance.round, instance.entrant)).or_insert(0);
             if *repeats > REPEATS {
                 bail!("the record is damaged: instance {index} is there twice");
             }
-            let void = matches!(&instance.outcome, Outcome::Measured(figures) if figures.void.is_some());
-            *repeats += if void { 1 } else { REPEATS + 1 };
+            let discarded = matches!(&instance.outcome, Outcome::Measured(figures) if figures.discarded.is_some());
+            *repeats += if discarded { 1 } else { REPEATS + 1 };
             if instance.entrant >= self.entrants.len() || instance.round >= self.rounds_planned + MAKE_UP_ROUNDS {
                 bail!("the record is damaged: instance {index} names an entrant or a round that does not exist");
             }
@@ -360,7 +361,7 @@ impl Record {
         table.write_record(COLUMNS)?;
         let optional = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
         for instance in &self.instances {
-            let Entrant { case, control, room, calls } = &self.entrants[instance.entrant];
+            let Entrant { case, control, effective_capacity, calls } = &self.entrants[instance.entrant];
             let mut row: Vec<String> = vec![
                 instance.round.to_string(),
                 case.mechanism.clone(),
@@ -375,7 +376,7 @@ impl Record {
                 case.wait.to_string(),
                 case.place.to_string(),
                 case.load.to_string(),
-                room.map_or(String::new(), |room| room.to_string()),
+                effective_capacity.map_or(String::new(), |capacity| capacity.to_string()),
                 optional(*calls),
                 optional(instance.line_ns),
             ];
@@ -411,7 +412,7 @@ impl Record {
                         faults.reordered.to_string(),
                         faults.damaged.to_string(),
                         figures.steal.to_string(),
-                        figures.void.clone().unwrap_or_default(),
+                        figures.discarded.clone().unwrap_or_default(),
                         String::new(),
                     ]);
                 }

@@ -43,7 +43,7 @@ impl Rendezvous {
     ///
     /// # Errors
     /// When the coordinator has gone.
-    pub fn offer(&mut self, name: &str, value: &str) -> Result<()> {
+    pub fn publish(&mut self, name: &str, value: &str) -> Result<()> {
         self.send_offer(name, value, &[])
     }
 
@@ -56,8 +56,8 @@ impl Rendezvous {
     }
 
     fn send_offer(&mut self, name: &str, value: &str, descriptors: &[BorrowedFd<'_>]) -> Result<()> {
-        let offer = Offer { name: name.to_owned(), value: value.to_owned() };
-        protocol::send(&self.socket, &ToCoordinator::Offer(offer), descriptors)
+        let publish = Offer { name: name.to_owned(), value: value.to_owned() };
+        protocol::send(&self.socket, &ToCoordinator::Offer(publish), descriptors)
             .with_context(|| format!("offering `{name}`"))
     }
 
@@ -65,7 +65,7 @@ impl Rendezvous {
     ///
     /// # Errors
     /// When the coordinator has gone. It ends the instance where nobody offers in time.
-    pub fn want(&mut self, name: &str) -> Result<String> {
+    pub fn request(&mut self, name: &str) -> Result<String> {
         Ok(self.receive_offer(name)?.0)
     }
 
@@ -73,7 +73,7 @@ impl Rendezvous {
     ///
     /// # Errors
     /// When the coordinator has gone, or the offer has another number of descriptors.
-    pub fn want_descriptors<const N: usize>(&mut self, name: &str) -> Result<[OwnedFd; N]> {
+    pub fn request_descriptors<const N: usize>(&mut self, name: &str) -> Result<[OwnedFd; N]> {
         let (_, descriptors) = self.receive_offer(name)?;
         descriptors
             .try_into()
@@ -81,10 +81,10 @@ impl Rendezvous {
     }
 
     fn receive_offer(&mut self, name: &str) -> Result<(String, Vec<OwnedFd>)> {
-        let want = ToCoordinator::Want { name: name.to_owned() };
-        protocol::send(&self.socket, &want, &[]).with_context(|| format!("asking for `{name}`"))?;
+        let request = ToCoordinator::Want { name: name.to_owned() };
+        protocol::send(&self.socket, &request, &[]).with_context(|| format!("asking for `{name}`"))?;
         match protocol::receive(&self.socket)? {
-            Some((ToChild::Offer(offer), descriptors)) if offer.name == name => Ok((offer.value, descriptors)),
+            Some((ToChild::Offer(publish), descriptors)) if publish.name == name => Ok((publish.value, descriptors)),
             Some((other, _)) => bail!("waiting for `{name}`, the coordinator said {other:?}"),
             None => bail!("waiting for `{name}`, the coordinator went away"),
         }

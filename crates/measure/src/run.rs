@@ -313,12 +313,14 @@ fn entry<'a>(registry: &'a Registry, case: &Case) -> Result<&'a std::sync::Arc<d
     registry.get(&case.mechanism).with_context(|| format!("no mechanism `{}`", case.mechanism))
 }
 
-/// Whether an instance is void because its time was stolen. That does not depend on what it measured, so measuring it again
+/// Whether an instance is discarded because its time was stolen. That does not depend on what it measured, so measuring it again
 /// prefers no value. Whether an open loop's generator was late may depend on its mechanism, where both share a thread.
 fn stolen(instance: &InstanceRecord) -> bool {
     match &instance.outcome {
         // One that took turns counts without the laps in which time was stolen.
-        Outcome::Measured(figures) => figures.steal > MAX_STEAL && figures.void.is_some() && figures.breach.is_none(),
+        Outcome::Measured(figures) => {
+            figures.steal > MAX_STEAL && figures.discarded.is_some() && figures.breach.is_none()
+        }
         Outcome::Failed { .. } => false,
     }
 }

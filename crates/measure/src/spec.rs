@@ -74,7 +74,8 @@ pub enum Loss {
     /// A lost message is a defect.
     Never,
     /// A message may be lost under load; how many is part of the result.
-    Counted,
+    #[serde(alias = "counted")]
+    BestEffort,
 }
 
 /// Whether a receive that is pending may be dropped, as `select!` and time-outs do, without losing a message.
@@ -87,7 +88,8 @@ pub enum Cancel {
     Unsafe,
     /// Its documentation does not say.
     #[default]
-    Unsaid,
+    #[serde(alias = "unsaid")]
+    Undocumented,
 }
 
 /// Where the code of the two ends runs.
@@ -112,8 +114,9 @@ pub enum Runtime {
 pub enum Standing {
     /// A way to pass a message that a program might choose.
     Candidate,
-    /// The least that can be written: what candidates are held against.
-    Limit,
+    /// The least that can be written: the reference that candidates are compared with.
+    #[serde(alias = "limit")]
+    Reference,
     /// A hand-written program doing the same work, to check the instrument itself. Not part of the default run.
     Baseline,
 }
@@ -121,14 +124,15 @@ pub enum Standing {
 /// In which runs a mechanism stands that nobody asked for by name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Joins {
+pub enum Tier {
     /// In the overview, and wherever else it can.
     #[default]
     Overview,
     /// In the suite of its distance.
     Suite,
     /// In the suite of its distance, from the profile `standard` on, in every cell.
-    Throughout,
+    #[serde(alias = "throughout")]
+    StandardAllCells,
     /// In the suite of its distance, from the profile `standard` on; where a suite has more mechanisms than time, in the cells
     /// that others lie around.
     Standard,
@@ -158,8 +162,8 @@ names!(Scope, "scope", Task = "task", Thread = "thread", Process = "process", Ne
 names!(Wait, "wait mode", Spin = "spin", Adaptive = "adaptive", Block = "block");
 names!(Ownership, "ownership class", Owned = "owned", Borrowed = "borrowed", Loaned = "loaned");
 names!(Ordering, "ordering", Strict = "strict", PerProducer = "per-producer", Unordered = "unordered");
-names!(Cancel, "cancel safety", Safe = "safe", Unsafe = "unsafe", Unsaid = "unsaid");
-names!(Loss, "loss", Never = "never", Counted = "counted");
+names!(Cancel, "cancel safety", Safe = "safe", Unsafe = "unsafe", Undocumented = "undocumented");
+names!(Loss, "loss", Never = "never", BestEffort = "best-effort");
 names!(
     Runtime,
     "runtime",
@@ -180,7 +184,8 @@ pub struct Spec {
     /// The version of the library, or `kernel`.
     pub version: String,
     /// What it is made of, in a few words.
-    pub stands_on: String,
+    #[serde(alias = "stands_on")]
+    pub implementation: String,
     /// The ways it can wait.
     pub waits: Vec<Wait>,
     /// The runtimes its ends can run on.
@@ -211,8 +216,8 @@ pub struct Spec {
     /// What it stands for in a ranking.
     pub standing: Standing,
     /// In which runs it stands unasked.
-    #[serde(default)]
-    pub joins: Joins,
+    #[serde(default, alias = "joins")]
+    pub tier: Tier,
 }
 
 /// What records say that are older than the field.
@@ -233,7 +238,7 @@ impl Runtime {
 impl Spec {
     /// Whether its producers look for the highest rate at which it loses little: one that may lose, sent one way.
     pub(crate) fn is_paced(&self, pattern: Pattern) -> bool {
-        self.loss == Loss::Counted && !pattern.both_ways()
+        self.loss == Loss::BestEffort && !pattern.both_ways()
     }
 
     /// A mechanism `scope/name` with the commonest answers: it blocks, on threads, carries bytes by copy, ping-pong
@@ -251,7 +256,7 @@ impl Spec {
             name: name.to_owned(),
             scope,
             version: String::from("kernel"),
-            stands_on: String::new(),
+            implementation: String::new(),
             waits: vec![Wait::Block],
             runtimes: vec![Runtime::Thread],
             patterns: vec![Pattern::PingPong, Pattern::Stream],
@@ -259,13 +264,13 @@ impl Spec {
             ownership: Ownership::Borrowed,
             ordering: Ordering::Strict,
             loss: Loss::Never,
-            cancel: Cancel::Unsaid,
+            cancel: Cancel::Undocumented,
             max_message: None,
             least_capacity: 1,
             max_producers: Some(1),
             open_loop: false,
             standing: Standing::Candidate,
-            joins: Joins::Overview,
+            tier: Tier::Overview,
         }
     }
 }
@@ -287,7 +292,7 @@ macro_rules! setters {
 
 setters! {
     version: &str => version.to_owned(),
-    stands_on: &str => stands_on.to_owned(),
+    implementation: &str => implementation.to_owned(),
     waits: &[Wait] => waits.to_vec(),
     runtimes: &[Runtime] => runtimes.to_vec(),
     patterns: &[Pattern] => patterns.to_vec(),
@@ -300,7 +305,7 @@ setters! {
     least_capacity: usize => least_capacity,
     max_producers: Option<usize> => max_producers,
     standing: Standing => standing,
-    joins: Joins => joins,
+    tier: Tier => tier,
 }
 
 #[cfg(test)]
@@ -321,7 +326,7 @@ mod tests {
     #[test]
     fn descriptions_of_older_records_are_read() {
         let mut old = serde_json::to_value(Spec::new("process/pipe")).unwrap();
-        for field in ["cancel", "least_capacity", "open_loop", "joins"] {
+        for field in ["cancel", "least_capacity", "open_loop", "tier"] {
             assert!(old.as_object_mut().unwrap().remove(field).is_some(), "{field}");
         }
         assert_eq!(serde_json::from_value::<Spec>(old).unwrap(), Spec::new("process/pipe"));

@@ -1,7 +1,7 @@
 //! Suites: named presets of cells. A registry's mechanisms join every cell that they can play.
 
 use crate::case::{BURST, Cell, Load, Pattern, Payload, PayloadKind, Place};
-use crate::spec::{Joins, Loss, Runtime, Scope, Spec, Standing, Wait};
+use crate::spec::{Loss, Runtime, Scope, Spec, Standing, Tier, Wait};
 
 /// A named preset of cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,16 +57,16 @@ impl Suite {
         carries
             && spec.standing != Standing::Baseline
             && match (self, profile) {
-                (Suite::Overview, _) => spec.joins == Joins::Overview,
+                (Suite::Overview, _) => spec.tier == Tier::Overview,
                 // Where the others send a byte, as the reference does, a datagram has to say which one it is.
                 (Suite::Net, _) if !says_which(cell, spec) && axes.payloads.is_empty() => false,
-                (_, Profile::Quick) => spec.joins <= Joins::Suite,
+                (_, Profile::Quick) => spec.tier <= Tier::Suite,
                 // There are three times as many ways as a run has time for in every cell: each plays what it is there for
                 // once, in each of its ways to wait, and some of them what lies around.
-                (Suite::Ipc, Profile::Standard) => spec.joins <= Joins::Throughout || is_base(cell, axes),
+                (Suite::Ipc, Profile::Standard) => spec.tier <= Tier::StandardAllCells || is_base(cell, axes),
                 (Suite::Net, Profile::Standard) => {
                     let central = || net(Profile::Quick).contains(cell) || net_of_several().contains(cell);
-                    spec.joins <= Joins::Throughout || !axes.is_empty() || central()
+                    spec.tier <= Tier::StandardAllCells || !axes.is_empty() || central()
                 }
                 _ => true,
             }
@@ -297,8 +297,8 @@ fn is_base(cell: &Cell, axes: &Axes) -> bool {
     if matches!(cell.pattern, Pattern::FanIn | Pattern::Duplex) && axes.patterns.is_empty() {
         return false;
     }
-    let there = !axes.places.is_empty() || cell.place == place;
-    there && (!axes.payloads.is_empty() || cell.payload == payload || !matches!(cell.payload, Payload::Bytes(_)))
+    let forward = !axes.places.is_empty() || cell.place == place;
+    forward && (!axes.payloads.is_empty() || cell.payload == payload || !matches!(cell.payload, Payload::Bytes(_)))
 }
 
 /// The lengths of messages in the reference's tables.
@@ -326,7 +326,7 @@ const DATAGRAM: usize = 8;
 
 /// Whether a message of the suite is one that this mechanism sends, of the two that ask.
 fn says_which(cell: &Cell, spec: &Spec) -> bool {
-    cell.payload.len() > DATAGRAM || (cell.payload.len() == DATAGRAM) == (spec.loss == Loss::Counted)
+    cell.payload.len() > DATAGRAM || (cell.payload.len() == DATAGRAM) == (spec.loss == Loss::BestEffort)
 }
 
 fn network(pattern: Pattern, size: usize) -> Cell {
@@ -340,8 +340,8 @@ fn net_of_several() -> [Cell; 3] {
 
 /// The cells of the race through the network stack at a profile. `Full` is the grid of the benchmark it answers.
 pub fn net(profile: Profile) -> Vec<Cell> {
-    use Pattern::{Connections, Duplex, OneThread, PingPong, Stream, Writers};
-    let reference = [OneThread, PingPong].map(|pattern| [1, DATAGRAM].map(|size| network(pattern, size)));
+    use Pattern::{Connections, Duplex, PingPong, SameThread, Stream, Writers};
+    let reference = [SameThread, PingPong].map(|pattern| [1, DATAGRAM].map(|size| network(pattern, size)));
     let mut cells = [&[network(Stream, CHUNK)][..], &reference.concat()].concat();
     if profile == Profile::Standard {
         // Is what a library adds the same at any size?
@@ -494,12 +494,12 @@ mod tests {
                 .collect()
         };
         assert_eq!(asked(&Spec::new("network/a")), [1, 1]);
-        assert_eq!(asked(&Spec::new("network/b").loss(Loss::Counted)), [8, 8]);
+        assert_eq!(asked(&Spec::new("network/b").loss(Loss::BestEffort)), [8, 8]);
     }
 
     #[test]
     fn what_stands_in_base_cells_alone_stands_where_the_user_points() {
-        let spec = Spec::new("process/other").joins(Joins::Standard);
+        let spec = Spec::new("process/other").tier(Tier::Standard);
         let cell = |size| cell(Scope::Process, Pattern::PingPong, Payload::Bytes(size));
         let takes = |size, axes: &Axes| Suite::Ipc.takes(Profile::Standard, &cell(size), &spec, axes);
         assert!(takes(64, &Axes::default()) && !takes(1024, &Axes::default()));

@@ -8,12 +8,12 @@ use std::time::Duration;
 use anyhow::Result;
 use estafette_measure::case::{Case, Role};
 use estafette_measure::driver::Ctx;
-use estafette_measure::entry::{CarriesValues, Entry, bytes, values};
+use estafette_measure::entry::{Entry, ValueTransport, bytes, values};
 use estafette_measure::executor::Executor;
 use estafette_measure::protocol::Report;
 use estafette_measure::usage::Usage;
 use estafette_measure::window::Window;
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Party, Raw, Rendezvous, Spec, Tx};
+use estafette_measure::{Ends, Generator, Mechanism, PartyEnds, Raw, Rendezvous, Spec, Transport, Tx};
 
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,11 +46,11 @@ const VICTIM: u64 = 100;
 /// Longer than the instrument lets a message take.
 const LATE: Duration = Duration::from_millis(1_200);
 
-pub(crate) fn plant<M: Carries<Raw>>(mechanism: M, defect: Defect) -> impl Entry {
+pub(crate) fn plant<M: Transport<Raw>>(mechanism: M, defect: Defect) -> impl Entry {
     Counted(bytes(Planted { mechanism, defect }))
 }
 
-pub(crate) fn plant_values<M: CarriesValues>(mechanism: M, defect: Defect) -> impl Entry {
+pub(crate) fn plant_values<M: ValueTransport>(mechanism: M, defect: Defect) -> impl Entry {
     Counted(values(Planted { mechanism, defect }))
 }
 
@@ -65,8 +65,8 @@ impl<E: Entry> Entry for Counted<E> {
     fn supports(&self, case: &Case) -> Result<(), String> {
         self.0.supports(case)
     }
-    fn room(&self, case: &Case) -> Option<u64> {
-        self.0.room(case)
+    fn effective_capacity(&self, case: &Case) -> Option<u64> {
+        self.0.effective_capacity(case)
     }
     fn roles(&self, case: &Case) -> Vec<Role> {
         self.0.roles(case)
@@ -78,8 +78,8 @@ impl<E: Entry> Entry for Counted<E> {
     fn server(&self) -> Option<String> {
         self.0.server()
     }
-    fn present(&self) -> Result<(), String> {
-        self.0.present()
+    fn check_available(&self) -> Result<(), String> {
+        self.0.check_available()
     }
     fn program(&self, case: &Case, role: Role) -> Result<Option<PathBuf>> {
         self.0.program(case, role)
@@ -101,11 +101,11 @@ impl<M: Mechanism> Mechanism for Planted<M> {
     fn supports(&self, case: &Case) -> Result<(), String> {
         self.mechanism.supports(case)
     }
-    fn room(&self, case: &Case) -> Option<u64> {
+    fn effective_capacity(&self, case: &Case) -> Option<u64> {
         if self.defect == Defect::Crash {
             abort();
         }
-        self.mechanism.room(case)
+        self.mechanism.effective_capacity(case)
     }
     fn roles(&self, case: &Case) -> Vec<Role> {
         self.mechanism.roles(case)
@@ -113,21 +113,21 @@ impl<M: Mechanism> Mechanism for Planted<M> {
     fn executor(&self, case: &Case) -> Result<Box<dyn Executor>> {
         self.mechanism.executor(case)
     }
-    fn broker(&self, case: &Case, meet: &mut Rendezvous) -> Result<Usage> {
-        self.mechanism.broker(case, meet)
+    fn broker(&self, case: &Case, rendezvous: &mut Rendezvous) -> Result<Usage> {
+        self.mechanism.broker(case, rendezvous)
     }
 }
 
-impl<P, M: Carries<P>> Carries<P> for Planted<M> {
+impl<P, M: Transport<P>> Transport<P> for Planted<M> {
     type Tx = Faulty<M::Tx>;
     type Rx = M::Rx;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, M::Rx>> {
-        let Ends(parties) = self.mechanism.open(case, role, meet)?;
-        let parties = parties.into_iter().map(|Party { role, tx, rx }| {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, M::Rx>> {
+        let Ends(parties) = self.mechanism.open(case, role, rendezvous)?;
+        let parties = parties.into_iter().map(|PartyEnds { role, tx, rx }| {
             // The first producer's end; in a ping-pong the question's, not the answer's.
             let defect = (role == Role::Producer(0)).then_some(self.defect);
-            Party { role, tx: tx.map(|inner| Faulty { inner, defect }), rx }
+            PartyEnds { role, tx: tx.map(|inner| Faulty { inner, defect }), rx }
         });
         Ok(Ends(parties.collect()))
     }
@@ -139,35 +139,35 @@ struct Faulty<T> {
 }
 
 impl<T: Tx> Tx for Faulty<T> {
-    async fn put(&mut self, next: &mut Generator) -> io::Result<()> {
-        if next.made() != VICTIM {
-            return self.inner.put(next).await;
+    async fn send(&mut self, source: &mut Generator) -> io::Result<()> {
+        if source.made() != VICTIM {
+            return self.inner.send(source).await;
         }
-        let Some(defect) = self.defect.take() else { return self.inner.put(next).await };
-        let mut skipped = vec![0; next.len()];
+        let Some(defect) = self.defect.take() else { return self.inner.send(source).await };
+        let mut skipped = vec![0; source.len()];
         match defect {
             Defect::Drop => {
-                next.fill(&mut skipped);
-                self.inner.put(next).await
+                source.fill(&mut skipped);
+                self.inner.send(source).await
             }
             Defect::Duplicate => {
-                self.inner.put(&mut next.clone()).await?;
-                self.inner.put(next).await
+                self.inner.send(&mut source.clone()).await?;
+                self.inner.send(source).await
             }
             Defect::Reorder => {
-                let mut held = next.clone();
-                next.fill(&mut skipped);
-                self.inner.put(next).await?;
-                self.inner.put(&mut held).await
+                let mut held = source.clone();
+                source.fill(&mut skipped);
+                self.inner.send(source).await?;
+                self.inner.send(&mut held).await
             }
             Defect::Corrupt => {
                 // A message of another seed: right in length and form, wrong in content.
-                next.fill(&mut skipped);
-                self.inner.put(&mut Generator::new(!0, 0, next.len())).await
+                source.fill(&mut skipped);
+                self.inner.send(&mut Generator::new(!0, 0, source.len())).await
             }
             Defect::Late => {
                 std::thread::sleep(LATE);
-                self.inner.put(next).await
+                self.inner.send(source).await
             }
             Defect::Hang => loop {
                 std::thread::sleep(LATE);
@@ -178,7 +178,7 @@ impl<T: Tx> Tx for Faulty<T> {
                 let mut command = Command::new("setsid");
                 command.args(["sleep", "1000"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
                 command.spawn()?;
-                self.inner.put(next).await
+                self.inner.send(source).await
             }
         }
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Barrier};
 
 use anyhow::Result;
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Tx, Verifier};
+use estafette_measure::{Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
 
 /// `network/mix`.
 pub(crate) struct Mixing;
@@ -19,17 +19,17 @@ impl Mechanism for Mixing {
     }
 }
 
-impl Carries<Raw> for Mixing {
+impl Transport<Raw> for Mixing {
     type Tx = Sending;
     type Rx = Receiving;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         if let Role::Consumer(index) = role {
             let (ours, theirs) = UnixStream::pair()?;
-            meet.offer_descriptors("socket", &[theirs.as_fd()])?;
+            rendezvous.offer_descriptors("socket", &[theirs.as_fd()])?;
             return Ok(Ends::consumer(index, Receiving { socket: ours, message: vec![0; case.payload.len()] }));
         }
-        let [socket]: [OwnedFd; 1] = meet.want_descriptors("socket")?;
+        let [socket]: [OwnedFd; 1] = rendezvous.request_descriptors("socket")?;
         let socket = UnixStream::from(socket);
         let halfway = Arc::new(Barrier::new(case.producers));
         let sender = |_| {
@@ -48,8 +48,8 @@ pub(crate) struct Sending {
 }
 
 impl Tx for Sending {
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        next.fill(&mut self.message);
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        source.fill(&mut self.message);
         let (first, second) = self.message.split_at(self.message.len() / 2);
         let written = self.socket.write_all(first);
         if let Some(halfway) = self.halfway.take() {
@@ -65,7 +65,7 @@ pub(crate) struct Receiving {
 }
 
 impl Rx for Receiving {
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.socket.read_exact(&mut self.message).map(|()| seen.bytes(&self.message)))
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.socket.read_exact(&mut self.message).map(|()| verifier.bytes(&self.message)))
     }
 }

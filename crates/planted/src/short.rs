@@ -17,13 +17,19 @@ impl Mechanism for Short {
         NativePair.roles(case)
     }
 
-    fn pipeline(&self, case: &Case, role: Role, messages: u64, meet: &mut Rendezvous) -> Result<Vec<PipelineEnd>> {
+    fn pipeline(
+        &self,
+        case: &Case,
+        role: Role,
+        messages: u64,
+        rendezvous: &mut Rendezvous,
+    ) -> Result<Vec<PipelineEnd>> {
         match role {
             Role::Producer(_) => {
-                NativePair.pipeline(case, role, messages - 1, meet)?;
+                NativePair.pipeline(case, role, messages - 1, rendezvous)?;
                 Ok(vec![PipelineEnd::sender(messages + 1)])
             }
-            _ => NativePair.pipeline(case, role, messages, meet),
+            _ => NativePair.pipeline(case, role, messages, rendezvous),
         }
     }
 }

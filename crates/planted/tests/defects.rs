@@ -134,10 +134,10 @@ fn a_mechanism_that_aborts_as_its_room_is_tried_takes_no_other_along() {
     let list = Command::new(PROGRAM).args(["list", "task/*", "--json"]).output().expect("the command starts");
     assert!(list.status.success(), "{}", String::from_utf8_lossy(&list.stderr));
     let listed: serde_json::Value = serde_json::from_slice(&list.stdout).expect("JSON");
-    let room =
-        |name| listed.as_array().and_then(|all| all.iter().find(|one| one["name"] == name)).map(|one| &one["room"]);
-    assert_eq!(room("task/crash"), Some(&serde_json::Value::Null));
-    assert_eq!(room("task/leak"), Some(&serde_json::Value::from(1024)), "the one after it");
+    let capacity =
+        |name| listed.as_array().and_then(|all| all.iter().find(|one| one["name"] == name)).map(|one| &one["effective_capacity"]);
+    assert_eq!(capacity("task/crash"), Some(&serde_json::Value::Null));
+    assert_eq!(capacity("task/leak"), Some(&serde_json::Value::from(1024)), "the one after it");
 }
 
 #[test]
@@ -150,12 +150,12 @@ fn a_process_that_is_left_behind_is_found_and_ended() {
 #[test]
 fn a_reader_that_goes_away_hides_nothing() {
     let _alone = CORES.lock().unwrap_or_else(PoisonError::into_inner);
-    let (gone, void) = std::io::pipe().expect("a pipe");
+    let (gone, discarded) = std::io::pipe().expect("a pipe");
     drop(gone);
     let out = tempfile::TempDir::new().expect("a temporary folder");
     let mut command = Command::new(PROGRAM);
     command.args(["bench", "process/drop", "--pattern=ping-pong", "--rounds=1", "--out"]).arg(out.path());
-    let status = command.stdout(void).stderr(Stdio::null()).status().expect("the command starts");
+    let status = command.stdout(discarded).stderr(Stdio::null()).status().expect("the command starts");
     assert_eq!(status.code(), Some(4));
 }
 

@@ -6,14 +6,14 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use anyhow::Result;
 use estafette_measure::case::{Case, Pattern, PayloadKind, Role};
 use estafette_measure::spec::Ownership;
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Payload, Rendezvous, Rx, Spec, Tx, Verifier};
+use estafette_measure::{Transport, Ends, Generator, Mechanism, Value, Rendezvous, Rx, Spec, Tx, Verifier};
 
 pub struct StdChannel;
 
 impl Mechanism for StdChannel {
     fn spec(&self) -> Spec {
         Spec::new("thread/std-channel")
-            .stands_on("std::sync::mpsc::sync_channel")
+            .implementation("std::sync::mpsc::sync_channel")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn])
             .payloads(&[PayloadKind::U64, PayloadKind::Bytes])
             .ownership(Ownership::Owned)
@@ -21,7 +21,7 @@ impl Mechanism for StdChannel {
     }
 }
 
-impl<P: Payload> Carries<P> for StdChannel {
+impl<P: Value> Transport<P> for StdChannel {
     type Tx = Sending<P>;
     type Rx = Receiving<P>;
 
@@ -36,17 +36,17 @@ impl<P: Payload> Carries<P> for StdChannel {
 #[derive(Clone)]
 pub struct Sending<P>(SyncSender<P>);
 
-impl<P: Payload> Tx for Sending<P> {
-    async fn put(&mut self, next: &mut Generator) -> io::Result<()> {
-        self.0.send(P::make(next)).map_err(|_| ErrorKind::BrokenPipe.into())
+impl<P: Value> Tx for Sending<P> {
+    async fn send(&mut self, source: &mut Generator) -> io::Result<()> {
+        self.0.send(P::make(source)).map_err(|_| ErrorKind::BrokenPipe.into())
     }
 }
 
 pub struct Receiving<P>(Receiver<P>);
 
-impl<P: Payload> Rx for Receiving<P> {
-    async fn get(&mut self, seen: &mut Verifier) -> io::Result<()> {
-        self.0.recv().map_err(|_| ErrorKind::UnexpectedEof)?.check(seen);
+impl<P: Value> Rx for Receiving<P> {
+    async fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        self.0.recv().map_err(|_| ErrorKind::UnexpectedEof)?.check(verifier);
         Ok(())
     }
 }

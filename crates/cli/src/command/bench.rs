@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, anyhow, bail};
 use estafette_measure::case::{Case, Cell, Pattern, Payload, PayloadKind, Place};
-use estafette_measure::coordinator::{Interrupt, Scratch, calls, rooms};
+use estafette_measure::coordinator::{Interrupt, Scratch, calls, capacities};
 use estafette_measure::entry::Entry;
 use estafette_measure::limits::{self, available_cpus};
 use estafette_measure::plan::{COUNT_TIMEOUT, Entrant, Plan, Refusal, enter};
@@ -36,9 +36,9 @@ pub(crate) fn run(registry: &Registry, args: &Bench) -> Result<Exit> {
         return Ok(Exit::Interrupted);
     };
     progress.stage("preparing", "capacities");
-    let rooms = rooms(plan.entrants.iter().map(|entrant| &entrant.case), &mut scratch, &mut interrupt)?;
-    for (entrant, room) in plan.entrants.iter_mut().zip(rooms) {
-        entrant.room = room;
+    let capacities = capacities(plan.entrants.iter().map(|entrant| &entrant.case), &mut scratch, &mut interrupt)?;
+    for (entrant, capacity) in plan.entrants.iter_mut().zip(capacities) {
+        entrant.effective_capacity = capacity;
     }
     // A single round is a look, which counting would make more than twice as long.
     if plan.rounds > 1 {
@@ -122,7 +122,7 @@ fn without_result(record: &Record) -> Vec<String> {
         let mut reasons = Vec::new();
         for instance in record.instances.iter().filter(|instance| instance.entrant == at) {
             match &instance.outcome {
-                Outcome::Measured(figures) => reasons.push(figures.void.clone()?),
+                Outcome::Measured(figures) => reasons.push(figures.discarded.clone()?),
                 // It is reported as it happens.
                 Outcome::Failed { .. } => return None,
             }

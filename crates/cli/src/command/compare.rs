@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Compare) -> Result<Exit> {
 fn described(name: &str, path: &Path, side: &Side) -> Vec<String> {
     let left_out = match side.left_out {
         0 => String::new(),
-        count => format!(", {count} instance(s) void or failed"),
+        count => format!(", {count} instance(s) discarded or failed"),
     };
     let rounds = format!("{} of {} rounds{left_out}", side.rounds, side.rounds_planned);
     vec![name.to_owned(), path.display().to_string(), side.started.clone(), rounds]
@@ -109,7 +109,7 @@ fn between(interval: &Interval) -> String {
 fn drift(drift: &Drift) -> String {
     if drift.anchors == 0 {
         return String::from(
-            "Drift: not known, as no limit ring is in both records; what is shown may be the machine's own change.",
+            "Drift: not known, as no reference ring is in both records; what is shown may be the machine's own change.",
         );
     }
     let few = if drift.few() { "; so few may miss an uneven drift" } else { "" };
@@ -118,7 +118,7 @@ fn drift(drift: &Drift) -> String {
     let restless =
         if restless { " The machine did not hold still: measure both again while nothing else runs." } else { "" };
     format!(
-        "Drift: the machine alone made B better by {} % {}, by {} anchor(s), the limit rings{few}. It is taken off, and \
+        "Drift: the machine alone made B better by {} % {}, by {} anchor(s), the reference rings{few}. It is taken off, and \
          its uncertainty widens every interval.{restless}",
         percent(drift.interval.estimate),
         between(&drift.interval),
@@ -174,7 +174,7 @@ mod tests {
     fn anchors_that_disagree_are_called_what_they_are() {
         let restless = "did not hold still";
         assert!(
-            !told(&record(), &changed("process/limit-ring", 1.3)).contains(restless),
+            !told(&record(), &changed("process/reference-ring", 1.3)).contains(restless),
             "one anchor agrees with itself"
         );
         let interval = |low: f64, high: f64| Interval { estimate: f64::midpoint(low, high), low, high, coverage: 0.98 };
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn hostile_names_and_versions_cannot_speak_to_the_terminal() {
         let spoil = |record: &mut Record| {
-            for name in ["process/pipe", "process/limit-ring"] {
+            for name in ["process/pipe", "process/reference-ring"] {
                 let evil = format!("{name}\u{1b}]0;x\u{7}\n\r");
                 record
                     .entrants

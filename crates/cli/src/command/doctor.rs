@@ -3,10 +3,10 @@
 //! Each file below looks at one side of the machine. What a check concludes is a function of the texts it read, so that
 //! it can be tested with those of other machines; a text that is missing is never an error.
 
+mod capacity;
 mod cgroup;
 mod clock;
 mod cpu;
-mod room;
 
 use std::fs;
 
@@ -70,7 +70,7 @@ pub(crate) fn run(registry: &Registry, args: &Doctor) -> Result<Exit> {
     let mut findings = vec![build(cfg!(debug_assertions))];
     findings.extend(cpu::findings(&cpus));
     findings.extend(clock::findings());
-    findings.extend(room::findings());
+    findings.extend(capacity::findings());
     findings.extend(peers(registry));
     let count = |verdict| findings.iter().filter(|finding| finding.verdict == verdict).count();
     let diagnosis = Diagnosis { warnings: count(Verdict::Warning), notes: count(Verdict::Note), findings };
@@ -94,7 +94,7 @@ fn peers(registry: &Registry) -> Vec<Finding> {
     let absent: Vec<_> = registry
         .iter()
         .filter_map(|entry| {
-            let how = entry.present().err()?;
+            let how = entry.check_available().err()?;
             Some(Finding::note("peer", format!("{} is not here", entry.spec().name), how))
         })
         .collect();
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn this_machine_can_be_looked_at() {
-        for finding in cpu::findings(&available_cpus()).iter().chain(&clock::findings()).chain(&room::findings()) {
+        for finding in cpu::findings(&available_cpus()).iter().chain(&clock::findings()).chain(&capacity::findings()) {
             assert!(!finding.found.is_empty(), "{finding:?}");
             assert_eq!(finding.remedy.is_none(), finding.verdict == Verdict::Ok, "{finding:?}");
         }

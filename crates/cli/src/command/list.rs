@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use estafette_measure::case::{Case, Cell, Load, Pattern, Payload, Place};
-use estafette_measure::coordinator::{Interrupt, Scratch, rooms};
+use estafette_measure::coordinator::{Interrupt, Scratch, capacities};
 use estafette_measure::entry::Entry;
 use estafette_measure::spec::{Loss, Ordering, Runtime, Spec, Standing, Wait};
 use estafette_measure::{Registry, units};
@@ -24,13 +24,13 @@ struct Listed {
     /// How to get it, where it is not here.
     absent: Option<String>,
     /// How many messages it takes with one sender while nobody receives, when it is asked to take [`Cell::CAPACITY`].
-    room: Option<u64>,
+    effective_capacity: Option<u64>,
 }
 
 impl Listed {
     /// One whose room has not been tried.
     fn of(entry: &dyn Entry) -> Listed {
-        Listed { spec: entry.described(), absent: entry.present().err(), room: None }
+        Listed { spec: entry.described(), absent: entry.check_available().err(), effective_capacity: None }
     }
 }
 
@@ -59,16 +59,16 @@ pub(crate) fn run(registry: &Registry, args: &List) -> Result<Exit> {
     let tries = |listed: &&mut Listed| listed.absent.is_none() && listed.spec.scope.in_process();
     let mut here: Vec<_> = listed.iter_mut().filter(tries).collect();
     let cases: Vec<_> = here.iter().map(|listed| case(&listed.spec)).collect();
-    let tried = Scratch::new().and_then(|mut scratch| rooms(&cases, &mut scratch, &mut interrupt));
-    let rooms = tried.unwrap_or_else(|error| {
-        tell(&format!("warning: how much room channels have could not be tried: {error:#}"));
+    let tried = Scratch::new().and_then(|mut scratch| capacities(&cases, &mut scratch, &mut interrupt));
+    let capacities = tried.unwrap_or_else(|error| {
+        tell(&format!("warning: the capacity of channels could not be probed: {error:#}"));
         Vec::new()
     });
     if interrupt.seen() {
         return Ok(Exit::Interrupted);
     }
-    for (listed, room) in here.iter_mut().zip(rooms) {
-        listed.room = room;
+    for (listed, capacity) in here.iter_mut().zip(capacities) {
+        listed.effective_capacity = capacity;
     }
     if args.json {
         print_json(&listed)?;
@@ -98,11 +98,11 @@ fn tables(listed: &[Listed]) -> String {
     }
     let headers = ["mechanism", "waits", "class", "order", "patterns"];
     let promises: Vec<_> = listed.iter().map(|listed| promises(&listed.spec)).collect();
-    let stands_on: Vec<_> = listed.iter().map(stands_on).collect();
+    let implementation: Vec<_> = listed.iter().map(implementation).collect();
     format!(
         "{}\n{}{}",
         columns(&headers, &[], &promises),
-        columns(&["mechanism", "version", "on", "stands on"], &[], &stands_on),
+        columns(&["mechanism", "version", "on", "stands on"], &[], &implementation),
         channels(listed)
     )
 }
@@ -112,18 +112,18 @@ fn channels(listed: &[Listed]) -> String {
     let rows: Vec<_> = listed
         .iter()
         .filter_map(|listed| {
-            let room = listed.room?;
+            let capacity = listed.effective_capacity?;
             let cancel = match listed.spec.patterns.contains(&Pattern::Cancel) {
                 true => listed.spec.cancel.to_string(),
                 false => String::from("-"),
             };
-            Some(vec![listed.spec.name.clone(), units::grouped(room), cancel])
+            Some(vec![listed.spec.name.clone(), units::grouped(capacity), cancel])
         })
         .collect();
     if rows.is_empty() {
         return String::new();
     }
-    let asked = format!("room for {}, as tried", units::grouped(Cell::CAPACITY as u64));
+    let asked = format!("probed capacity, {} asked for", units::grouped(Cell::CAPACITY as u64));
     format!("\n{}", columns(&["mechanism", &asked, "dropped receives, as documented"], &[Left, Right, Left], &rows))
 }
 
@@ -143,7 +143,7 @@ fn promises(spec: &Spec) -> Vec<String> {
         Ordering::PerProducer => "producer",
         Ordering::Unordered => "none",
     };
-    let loss = if spec.loss == Loss::Counted { ", lossy" } else { "" };
+    let loss = if spec.loss == Loss::BestEffort { ", lossy" } else { "" };
     vec![
         spec.name.clone(),
         joined(&spec.waits),
@@ -153,10 +153,10 @@ fn promises(spec: &Spec) -> Vec<String> {
     ]
 }
 
-fn stands_on(Listed { spec, absent, .. }: &Listed) -> Vec<String> {
+fn implementation(Listed { spec, absent, .. }: &Listed) -> Vec<String> {
     let label = match spec.standing {
         Standing::Candidate => "",
-        Standing::Limit => " (limit)",
+        Standing::Reference => " (limit)",
         Standing::Baseline => " (baseline, runs when it is named)",
     };
     let runtimes = match spec.runtimes.as_slice() {
@@ -165,7 +165,7 @@ fn stands_on(Listed { spec, absent, .. }: &Listed) -> Vec<String> {
     };
     let most = spec.max_message.map_or(String::new(), |most| format!(", messages up to {}", units::size(most)));
     let absent = absent.as_ref().map_or(String::new(), |how| format!("\nnot here: {how}"));
-    vec![spec.name.clone(), spec.version.clone(), runtimes, format!("{}{most}{label}{absent}", spec.stands_on)]
+    vec![spec.name.clone(), spec.version.clone(), runtimes, format!("{}{most}{label}{absent}", spec.implementation)]
 }
 
 fn joined(words: &[impl Display]) -> String {
@@ -196,7 +196,7 @@ mod tests {
         fn run(&self, _: &Case, _: Role, _: &mut Ctx) -> Result<Report> {
             anyhow::bail!("never run")
         }
-        fn present(&self) -> Result<(), String> {
+        fn check_available(&self) -> Result<(), String> {
             self.1.clone()
         }
     }
@@ -206,11 +206,11 @@ mod tests {
             .version("10.20.30")
             .waits(&[Wait::Spin, Wait::Block])
             .ordering(Ordering::PerProducer)
-            .loss(Loss::Counted)
+            .loss(Loss::BestEffort)
             .max_message(65_507)
-            .stands_on("a ring");
+            .implementation("a ring");
         let task = Spec::new("task/x").runtimes(&[Runtime::TokioMulti, Runtime::TokioCurrent]);
-        let pipe = Spec::new("process/pipe-c").standing(Standing::Baseline).stands_on("pipe(2), in C");
+        let pipe = Spec::new("process/pipe-c").standing(Standing::Baseline).implementation("pipe(2), in C");
         Registry::new()
             .enrol(Fake(ring, Err(String::from("install the ring"))))
             .enrol(Fake(task, Ok(())))

@@ -54,7 +54,7 @@ fn table(record: &Record, ranking: &Ranking) -> String {
     let len = ranking.cell.payload.len();
     let published = PUBLISHED.iter().find(|published| published.len == len);
     let published = published.filter(|_| ranking.cell.pattern == Pattern::SendReceive);
-    let native = ranking.rows.iter().find(|row| row.spec.standing == Standing::Limit && !row.control);
+    let native = ranking.rows.iter().find(|row| row.spec.standing == Standing::Reference && !row.control);
     let native = native.and_then(|row| entrant(record, ranking, row));
     let rows = ranking.rows.iter().filter(|row| !row.control).map(|row| {
         let name = plain(row.spec.name.split_once('/').map_or(row.spec.name.as_str(), |(_, name)| name));
@@ -95,7 +95,7 @@ fn messages(record: &Record, at: usize) -> u64 {
     let measured =
         record.instances.iter().filter(|instance| instance.entrant == at).find_map(|instance| {
             match &instance.outcome {
-                Outcome::Measured(figures) if figures.void.is_none() => Some(figures.messages),
+                Outcome::Measured(figures) if figures.discarded.is_none() => Some(figures.messages),
                 _ => None,
             }
         });
@@ -139,11 +139,11 @@ mod tests {
             json!({ "round": round, "entrant": entrant, "outcome": { "measured": {
                 "messages": 1001, "window_ns": window_ns, "latency": null, "cpu_ns_per_message": null,
                 "switches_per_message": null, "offered": 1001, "delivered": 1001, "lost_in_window": 0, "breach": null,
-                "steal": 0.0, "void": null, "faults": { "lost": 0, "duplicated": 0, "reordered": 0, "damaged": 0 },
+                "steal": 0.0, "discarded": null, "faults": { "lost": 0, "duplicated": 0, "reordered": 0, "damaged": 0 },
             } } })
         });
         let specs = ms.map(|(name, _)| match name {
-            "sandbox/native-pair" => Spec::new(name).standing(Standing::Limit),
+            "sandbox/native-pair" => Spec::new(name).standing(Standing::Reference),
             _ => Spec::new(name),
         });
         let value = json!({

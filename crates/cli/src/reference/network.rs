@@ -62,7 +62,7 @@ const SHOWN: [Shown; 3] = [
     },
     Shown {
         title: "Latency of 1 byte (UDP: 8) that one thread sends and receives; overhead over basic",
-        pattern: Pattern::OneThread,
+        pattern: Pattern::SameThread,
         length: BYTE,
         figure: |result| units::duration(result.metric_ns),
         beside: ("overhead", added),
@@ -124,7 +124,7 @@ fn table(shown: &Shown, rankings: &[Ranking]) -> Vec<String> {
         .filter(|ranking| is_of(shown, ranking))
         .flat_map(|ranking| ranking.rows.iter().map(move |row| (ranking.cell.payload.len(), row)))
         .filter_map(|(len, row)| {
-            let says_which = row.spec.loss == Loss::Counted && shown.length == BYTE;
+            let says_which = row.spec.loss == Loss::BestEffort && shown.length == BYTE;
             let wanted = if says_which { DATAGRAM } else { shown.length };
             let (transport, library) = parts(&row.spec.name).filter(|_| len == wanted && !row.control)?;
             Some((transport, library, row.result.as_ref()?))

@@ -29,8 +29,8 @@ impl<M: Shape> Codec for Bincode1<M> {
         )
     }
 
-    fn make(next: &mut Generator) -> M {
-        M::make(next)
+    fn make(source: &mut Generator) -> M {
+        M::make(source)
     }
 
     #[inline]
@@ -40,8 +40,8 @@ impl<M: Shape> Codec for Bincode1<M> {
     }
 
     #[inline]
-    fn decode(&mut self, encoded: &Vec<u8>, seen: &mut Verifier) -> Result<()> {
-        bincode_1::deserialize::<M>(encoded)?.check(seen);
+    fn decode(&mut self, encoded: &Vec<u8>, verifier: &mut Verifier) -> Result<()> {
+        bincode_1::deserialize::<M>(encoded)?.check(verifier);
         Ok(())
     }
 }

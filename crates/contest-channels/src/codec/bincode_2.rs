@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use anyhow::Result;
 use bincode_2::config::standard;
 use estafette_contest_common::typed::Shape;
-use estafette_measure::spec::Joins;
+use estafette_measure::spec::Tier;
 use estafette_measure::{Codec, Generator, Spec, Verifier};
 
 use super::written::Written;
@@ -30,8 +30,8 @@ impl Codec for Bincode2 {
         )
     }
 
-    fn make(next: &mut Generator) -> Written {
-        Written::make(next)
+    fn make(source: &mut Generator) -> Written {
+        Written::make(source)
     }
 
     #[inline]
@@ -42,9 +42,9 @@ impl Codec for Bincode2 {
     }
 
     #[inline]
-    fn decode(&mut self, encoded: &Vec<u8>, seen: &mut Verifier) -> Result<()> {
+    fn decode(&mut self, encoded: &Vec<u8>, verifier: &mut Verifier) -> Result<()> {
         let (Written { topic, data }, _) = bincode_2::decode_from_slice(encoded, standard())?;
-        seen.message(topic, &data);
+        verifier.message(topic, &data);
         Ok(())
     }
 }
@@ -63,12 +63,12 @@ impl<M: Shape> Codec for Bincode2Serde<M> {
     type Encoded = Vec<u8>;
 
     fn spec() -> Spec {
-        let stands_on = format!("bincode::serde::encode_into_std_write and decode_from_slice of {}", M::TYPE);
-        spec(&variant::<M>("bincode-2", ".serde"), env!("LOCKED_BINCODE_2"), &stands_on).joins(Joins::Standard)
+        let implementation = format!("bincode::serde::encode_into_std_write and decode_from_slice of {}", M::TYPE);
+        spec(&variant::<M>("bincode-2", ".serde"), env!("LOCKED_BINCODE_2"), &implementation).tier(Tier::Standard)
     }
 
-    fn make(next: &mut Generator) -> M {
-        M::make(next)
+    fn make(source: &mut Generator) -> M {
+        M::make(source)
     }
 
     #[inline]
@@ -79,8 +79,8 @@ impl<M: Shape> Codec for Bincode2Serde<M> {
     }
 
     #[inline]
-    fn decode(&mut self, encoded: &Vec<u8>, seen: &mut Verifier) -> Result<()> {
-        bincode_2::serde::decode_from_slice::<M, _>(encoded, standard())?.0.check(seen);
+    fn decode(&mut self, encoded: &Vec<u8>, verifier: &mut Verifier) -> Result<()> {
+        bincode_2::serde::decode_from_slice::<M, _>(encoded, standard())?.0.check(verifier);
         Ok(())
     }
 }

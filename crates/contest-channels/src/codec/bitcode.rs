@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use ::bitcode::Buffer;
 use anyhow::Result;
 use estafette_contest_common::typed::Shape;
-use estafette_measure::spec::Joins;
+use estafette_measure::spec::Tier;
 use estafette_measure::{Codec, Generator, Spec, Verifier};
 
 use super::written::Written;
@@ -23,8 +23,8 @@ impl Codec for Bitcode {
         spec("bitcode", env!("LOCKED_BITCODE"), "bitcode::Buffer, encode and decode, its own derive")
     }
 
-    fn make(next: &mut Generator) -> Written {
-        Written::make(next)
+    fn make(source: &mut Generator) -> Written {
+        Written::make(source)
     }
 
     #[inline]
@@ -36,9 +36,9 @@ impl Codec for Bitcode {
     }
 
     #[inline]
-    fn decode(&mut self, encoded: &Vec<u8>, seen: &mut Verifier) -> Result<()> {
+    fn decode(&mut self, encoded: &Vec<u8>, verifier: &mut Verifier) -> Result<()> {
         let Written { topic, data } = self.0.decode(encoded)?;
-        seen.message(topic, &data);
+        verifier.message(topic, &data);
         Ok(())
     }
 }
@@ -57,12 +57,12 @@ impl<M: Shape> Codec for BitcodeSerde<M> {
     type Encoded = Vec<u8>;
 
     fn spec() -> Spec {
-        let stands_on = format!("bitcode::serialize and deserialize of {}", M::TYPE);
-        spec(&variant::<M>("bitcode", ".serde"), env!("LOCKED_BITCODE"), &stands_on).joins(Joins::Standard)
+        let implementation = format!("bitcode::serialize and deserialize of {}", M::TYPE);
+        spec(&variant::<M>("bitcode", ".serde"), env!("LOCKED_BITCODE"), &implementation).tier(Tier::Standard)
     }
 
-    fn make(next: &mut Generator) -> M {
-        M::make(next)
+    fn make(source: &mut Generator) -> M {
+        M::make(source)
     }
 
     #[inline]
@@ -72,8 +72,8 @@ impl<M: Shape> Codec for BitcodeSerde<M> {
     }
 
     #[inline]
-    fn decode(&mut self, encoded: &Vec<u8>, seen: &mut Verifier) -> Result<()> {
-        ::bitcode::deserialize::<M>(encoded)?.check(seen);
+    fn decode(&mut self, encoded: &Vec<u8>, verifier: &mut Verifier) -> Result<()> {
+        ::bitcode::deserialize::<M>(encoded)?.check(verifier);
         Ok(())
     }
 }

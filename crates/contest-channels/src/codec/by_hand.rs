@@ -4,7 +4,7 @@
 use anyhow::{Context, Result};
 use estafette_contest_common::typed;
 use estafette_measure::message::Message;
-use estafette_measure::{Codec, Generator, Payload, Spec, Verifier};
+use estafette_measure::{Codec, Generator, Spec, Value, Verifier};
 
 use super::spec;
 
@@ -19,8 +19,8 @@ impl Codec for ByHand {
         spec("by-hand", env!("CARGO_PKG_VERSION"), "topic and data copied into a vector, and out of it")
     }
 
-    fn make(next: &mut Generator) -> Message {
-        Message::make(next)
+    fn make(source: &mut Generator) -> Message {
+        Message::make(source)
     }
 
     #[inline]
@@ -32,9 +32,9 @@ impl Codec for ByHand {
     }
 
     #[inline]
-    fn decode(&mut self, encoded: &Vec<u8>, seen: &mut Verifier) -> Result<()> {
+    fn decode(&mut self, encoded: &Vec<u8>, verifier: &mut Verifier) -> Result<()> {
         let (topic, data) = typed::ByHand::parts(encoded).context("there is no topic")?;
-        Message { topic, data: data.to_vec() }.check(seen);
+        Message { topic, data: data.to_vec() }.check(verifier);
         Ok(())
     }
 }

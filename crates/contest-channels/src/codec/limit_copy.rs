@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use estafette_contest_common::typed::ByHand;
 use estafette_measure::message::Message;
 use estafette_measure::spec::{Ownership, Standing};
-use estafette_measure::{Codec, Generator, Payload, Spec, Verifier};
+use estafette_measure::{Codec, Generator, Spec, Value, Verifier};
 
 use super::spec;
 
@@ -22,11 +22,11 @@ impl Codec for LimitCopy {
     fn spec() -> Spec {
         spec("limit-copy", env!("CARGO_PKG_VERSION"), "topic and data copied once and checked in place")
             .ownership(Ownership::Loaned)
-            .standing(Standing::Limit)
+            .standing(Standing::Reference)
     }
 
-    fn make(next: &mut Generator) -> Message {
-        Message::make(next)
+    fn make(source: &mut Generator) -> Message {
+        Message::make(source)
     }
 
     #[inline]
@@ -39,9 +39,9 @@ impl Codec for LimitCopy {
     }
 
     #[inline]
-    fn decode(&mut self, encoded: &Vec<u8>, seen: &mut Verifier) -> Result<()> {
+    fn decode(&mut self, encoded: &Vec<u8>, verifier: &mut Verifier) -> Result<()> {
         let (topic, data) = ByHand::parts(encoded).context("there is no topic")?;
-        seen.message(topic, data);
+        verifier.message(topic, data);
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use estafette_contest_common::typed::{SerdeBytes, Shape};
 use estafette_measure::case::{Pattern, PayloadKind};
 use estafette_measure::entry::codec;
 use estafette_measure::message::Message;
-use estafette_measure::spec::{Joins, Ownership};
+use estafette_measure::spec::{Ownership, Tier};
 use estafette_measure::{Registry, Spec};
 
 mod bincode_1;
@@ -44,14 +44,14 @@ pub(crate) fn enrol(registry: Registry) -> Registry {
 }
 
 /// A codec's description. A message that is read back is the program's own, unless it says otherwise.
-fn spec(name: &str, version: &str, stands_on: &str) -> Spec {
+fn spec(name: &str, version: &str, implementation: &str) -> Spec {
     Spec::new(&format!("thread/{name}"))
         .version(version)
-        .stands_on(stands_on)
+        .implementation(implementation)
         .patterns(&[Pattern::Codec])
         .payloads(&[PayloadKind::Message])
         .ownership(Ownership::Owned)
-        .joins(Joins::Suite)
+        .tier(Tier::Suite)
 }
 
 /// What the row of a shape is called: `library.serde-bytes`, and where there is nothing to say of the shape `library`, or

@@ -29,8 +29,8 @@ impl<M: Shape> Codec for Postcard<M> {
         )
     }
 
-    fn make(next: &mut Generator) -> M {
-        M::make(next)
+    fn make(source: &mut Generator) -> M {
+        M::make(source)
     }
 
     #[inline]
@@ -42,8 +42,8 @@ impl<M: Shape> Codec for Postcard<M> {
     }
 
     #[inline]
-    fn decode(&mut self, encoded: &Vec<u8>, seen: &mut Verifier) -> Result<()> {
-        ::postcard::from_bytes::<M>(encoded)?.check(seen);
+    fn decode(&mut self, encoded: &Vec<u8>, verifier: &mut Verifier) -> Result<()> {
+        ::postcard::from_bytes::<M>(encoded)?.check(verifier);
         Ok(())
     }
 }

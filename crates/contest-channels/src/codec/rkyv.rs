@@ -10,7 +10,7 @@ use ::rkyv::rancor::Error;
 use ::rkyv::util::AlignedVec;
 use ::rkyv::{access, access_unchecked, api::high::to_bytes_in};
 use anyhow::Result;
-use estafette_measure::spec::{Joins, Ownership};
+use estafette_measure::spec::{Ownership, Tier};
 use estafette_measure::{Codec, Generator, Spec, Verifier};
 
 use super::spec;
@@ -25,8 +25,8 @@ fn encode(message: &Written, out: &mut AlignedVec) -> Result<()> {
 }
 
 #[inline(always)]
-fn show(found: &ArchivedWritten, seen: &mut Verifier) {
-    seen.message(found.topic.to_native(), &found.data);
+fn show(found: &ArchivedWritten, verifier: &mut Verifier) {
+    verifier.message(found.topic.to_native(), &found.data);
 }
 
 /// Checks the bytes, then reads them.
@@ -42,8 +42,8 @@ impl Codec for Rkyv {
             .ownership(Ownership::Loaned)
     }
 
-    fn make(next: &mut Generator) -> Written {
-        Written::make(next)
+    fn make(source: &mut Generator) -> Written {
+        Written::make(source)
     }
 
     #[inline]
@@ -52,8 +52,8 @@ impl Codec for Rkyv {
     }
 
     #[inline]
-    fn decode(&mut self, encoded: &AlignedVec, seen: &mut Verifier) -> Result<()> {
-        show(access::<ArchivedWritten, Error>(encoded)?, seen);
+    fn decode(&mut self, encoded: &AlignedVec, verifier: &mut Verifier) -> Result<()> {
+        show(access::<ArchivedWritten, Error>(encoded)?, verifier);
         Ok(())
     }
 }
@@ -73,11 +73,11 @@ impl Codec for RkyvUnchecked {
             "the same with access_unchecked: for bytes that one has made oneself",
         )
         .ownership(Ownership::Loaned)
-        .joins(Joins::Standard)
+        .tier(Tier::Standard)
     }
 
-    fn make(next: &mut Generator) -> Written {
-        Written::make(next)
+    fn make(source: &mut Generator) -> Written {
+        Written::make(source)
     }
 
     #[inline]
@@ -87,10 +87,10 @@ impl Codec for RkyvUnchecked {
 
     #[inline]
     #[allow(unsafe_code)]
-    fn decode(&mut self, encoded: &AlignedVec, seen: &mut Verifier) -> Result<()> {
+    fn decode(&mut self, encoded: &AlignedVec, verifier: &mut Verifier) -> Result<()> {
         // SAFETY: a buffer is only ever given here after `encode` has written a whole message into it, in this process, and
         // nothing has touched it since.
-        show(unsafe { access_unchecked::<ArchivedWritten>(encoded) }, seen);
+        show(unsafe { access_unchecked::<ArchivedWritten>(encoded) }, verifier);
         Ok(())
     }
 }

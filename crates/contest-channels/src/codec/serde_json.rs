@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use anyhow::Result;
 use estafette_contest_common::typed::Shape;
-use estafette_measure::spec::Joins;
+use estafette_measure::spec::Tier;
 use estafette_measure::{Codec, Generator, Spec, Verifier};
 
 use super::{spec, variant};
@@ -27,11 +27,11 @@ impl<M: Shape> Codec for SerdeJson<M> {
             env!("LOCKED_SERDE_JSON"),
             &format!("serde_json::to_writer and from_slice of {}", M::TYPE),
         )
-        .joins(if M::NAME == "plain" { Joins::Suite } else { Joins::Standard })
+        .tier(if M::NAME == "plain" { Tier::Suite } else { Tier::Standard })
     }
 
-    fn make(next: &mut Generator) -> M {
-        M::make(next)
+    fn make(source: &mut Generator) -> M {
+        M::make(source)
     }
 
     #[inline]
@@ -41,8 +41,8 @@ impl<M: Shape> Codec for SerdeJson<M> {
     }
 
     #[inline]
-    fn decode(&mut self, encoded: &Vec<u8>, seen: &mut Verifier) -> Result<()> {
-        ::serde_json::from_slice::<M>(encoded)?.check(seen);
+    fn decode(&mut self, encoded: &Vec<u8>, verifier: &mut Verifier) -> Result<()> {
+        ::serde_json::from_slice::<M>(encoded)?.check(verifier);
         Ok(())
     }
 }

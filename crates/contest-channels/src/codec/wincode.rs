@@ -22,8 +22,8 @@ impl Codec for Wincode {
             .max_message(MOST)
     }
 
-    fn make(next: &mut Generator) -> Written {
-        Written::make(next)
+    fn make(source: &mut Generator) -> Written {
+        Written::make(source)
     }
 
     #[inline]
@@ -33,9 +33,9 @@ impl Codec for Wincode {
     }
 
     #[inline]
-    fn decode(&mut self, encoded: &Vec<u8>, seen: &mut Verifier) -> Result<()> {
+    fn decode(&mut self, encoded: &Vec<u8>, verifier: &mut Verifier) -> Result<()> {
         let Written { topic, data } = ::wincode::deserialize(encoded)?;
-        seen.message(topic, &data);
+        verifier.message(topic, &data);
         Ok(())
     }
 }

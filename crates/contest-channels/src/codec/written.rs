@@ -1,7 +1,7 @@
 //! A message of a topic and data, as a program declares it that has libraries derive traits of their own for it.
 
 use estafette_measure::Generator;
-use estafette_measure::Payload;
+use estafette_measure::Value;
 use estafette_measure::message::Message;
 
 /// Each library's derive is about its own traits alone, so they can all stand on one type.
@@ -22,8 +22,8 @@ pub(super) struct Written {
 }
 
 impl Written {
-    pub(super) fn make(next: &mut Generator) -> Written {
-        let Message { topic, data } = Message::make(next);
+    pub(super) fn make(source: &mut Generator) -> Written {
+        let Message { topic, data } = Message::make(source);
         Written { topic, data }
     }
 }

@@ -3,7 +3,7 @@
 use std::future::Future;
 
 use async_channel::{Receiver, Sender, bounded};
-use estafette_measure::{Payload, Spec};
+use estafette_measure::{Spec, Value};
 
 use crate::channel::{Channel, Outcome, shared, spec};
 
@@ -12,26 +12,26 @@ pub(super) struct AsyncChannel;
 
 impl Channel for AsyncChannel {
     const BLOCKS: bool = false;
-    type Tx<P: Payload> = Sender<P>;
-    type Rx<P: Payload> = Receiver<P>;
+    type Tx<P: Value> = Sender<P>;
+    type Rx<P: Value> = Receiver<P>;
 
     fn spec() -> Spec {
         shared(spec("task/async-channel", env!("LOCKED_ASYNC_CHANNEL"), "async_channel::bounded, send and recv"))
     }
 
-    fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
+    fn open<P: Value>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
         bounded(capacity)
     }
 
-    fn receiver<P: Payload>(rx: &Self::Rx<P>) -> Option<Self::Rx<P>> {
+    fn receiver<P: Value>(rx: &Self::Rx<P>) -> Option<Self::Rx<P>> {
         Some(rx.clone())
     }
 
-    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
+    fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
         tx.send(message)
     }
 
-    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+    fn receive<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
         rx.recv()
     }
 }

@@ -4,8 +4,8 @@ use std::future::Future;
 
 use async_channel::{Receiver, Sender, bounded};
 use estafette_measure::case::{Pattern, PayloadKind};
-use estafette_measure::spec::Joins;
-use estafette_measure::{Payload, Spec};
+use estafette_measure::spec::Tier;
+use estafette_measure::{Spec, Value};
 use futures_util::StreamExt;
 use std::pin::Pin;
 
@@ -16,8 +16,8 @@ pub(super) struct AsyncChannelStream;
 
 impl Channel for AsyncChannelStream {
     const BLOCKS: bool = false;
-    type Tx<P: Payload> = Sender<P>;
-    type Rx<P: Payload> = Pin<Box<Receiver<P>>>;
+    type Tx<P: Value> = Sender<P>;
+    type Rx<P: Value> = Pin<Box<Receiver<P>>>;
 
     fn spec() -> Spec {
         spec(
@@ -27,19 +27,19 @@ impl Channel for AsyncChannelStream {
         )
         .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn])
         .payloads(&[PayloadKind::U64, PayloadKind::Shared])
-        .joins(Joins::Standard)
+        .tier(Tier::Standard)
     }
 
-    fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
+    fn open<P: Value>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
         let (tx, rx) = bounded(capacity);
         (tx, Box::pin(rx))
     }
 
-    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
+    fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
         tx.send(message)
     }
 
-    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+    fn receive<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
         rx.next()
     }
 }

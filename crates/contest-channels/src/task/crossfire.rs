@@ -4,8 +4,8 @@ use std::future::Future;
 
 use crossfire::mpsc::{Array, bounded_async};
 use crossfire::{AsyncRx, MAsyncTx, detect_backoff_cfg};
-use estafette_measure::spec::{Cancel, Joins};
-use estafette_measure::{Payload, Spec};
+use estafette_measure::spec::{Cancel, Tier};
+use estafette_measure::{Spec, Value};
 
 use crate::channel::{Channel, Outcome, spec};
 
@@ -14,26 +14,26 @@ pub(super) struct Crossfire;
 
 impl Channel for Crossfire {
     const BLOCKS: bool = false;
-    type Tx<P: Payload> = MAsyncTx<Array<P>>;
-    type Rx<P: Payload> = AsyncRx<Array<P>>;
+    type Tx<P: Value> = MAsyncTx<Array<P>>;
+    type Rx<P: Value> = AsyncRx<Array<P>>;
 
     fn spec() -> Spec {
         spec("task/crossfire", env!("LOCKED_CROSSFIRE"), "crossfire::mpsc::bounded_async, send and recv")
-            .joins(Joins::Overview)
+            .tier(Tier::Overview)
             .cancel(Cancel::Safe)
     }
 
-    fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
+    fn open<P: Value>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
         // As its documentation asks for on virtual machines.
         detect_backoff_cfg();
         bounded_async(capacity)
     }
 
-    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
+    fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
         tx.send(message)
     }
 
-    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+    fn receive<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
         rx.recv()
     }
 }

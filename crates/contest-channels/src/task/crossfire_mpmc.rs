@@ -5,8 +5,8 @@ use std::future::Future;
 use crossfire::mpmc::{Array, bounded_async};
 use crossfire::{MAsyncRx, MAsyncTx, detect_backoff_cfg};
 use estafette_measure::case::Pattern;
-use estafette_measure::spec::Joins;
-use estafette_measure::{Payload, Spec};
+use estafette_measure::spec::Tier;
+use estafette_measure::{Spec, Value};
 
 use crate::channel::{Channel, Outcome, spec};
 
@@ -15,30 +15,30 @@ pub(super) struct CrossfireMpmc;
 
 impl Channel for CrossfireMpmc {
     const BLOCKS: bool = false;
-    type Tx<P: Payload> = MAsyncTx<Array<P>>;
-    type Rx<P: Payload> = MAsyncRx<Array<P>>;
+    type Tx<P: Value> = MAsyncTx<Array<P>>;
+    type Rx<P: Value> = MAsyncRx<Array<P>>;
 
     fn spec() -> Spec {
         spec("task/crossfire-mpmc", env!("LOCKED_CROSSFIRE"), "crossfire::mpmc::bounded_async, send and recv")
             .patterns(&[Pattern::Mpmc])
-            .joins(Joins::Suite)
+            .tier(Tier::Suite)
     }
 
-    fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
+    fn open<P: Value>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
         // As its documentation asks for on virtual machines.
         detect_backoff_cfg();
         bounded_async(capacity)
     }
 
-    fn receiver<P: Payload>(rx: &Self::Rx<P>) -> Option<Self::Rx<P>> {
+    fn receiver<P: Value>(rx: &Self::Rx<P>) -> Option<Self::Rx<P>> {
         Some(rx.clone())
     }
 
-    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
+    fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
         tx.send(message)
     }
 
-    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+    fn receive<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
         rx.recv()
     }
 }

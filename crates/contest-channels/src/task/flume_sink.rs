@@ -3,8 +3,8 @@
 use std::future::Future;
 
 use estafette_measure::case::{Pattern, PayloadKind};
-use estafette_measure::spec::Joins;
-use estafette_measure::{Payload, Spec};
+use estafette_measure::spec::Tier;
+use estafette_measure::{Spec, Value};
 use flume::r#async::{RecvStream, SendSink};
 use flume::bounded;
 use futures_util::{SinkExt, StreamExt};
@@ -16,26 +16,26 @@ pub(super) struct FlumeSink;
 
 impl Channel for FlumeSink {
     const BLOCKS: bool = false;
-    type Tx<P: Payload> = SendSink<'static, P>;
-    type Rx<P: Payload> = RecvStream<'static, P>;
+    type Tx<P: Value> = SendSink<'static, P>;
+    type Rx<P: Value> = RecvStream<'static, P>;
 
     fn spec() -> Spec {
         spec("task/flume-sink", env!("LOCKED_FLUME"), "flume::bounded behind SendSink and RecvStream")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn])
             .payloads(&[PayloadKind::U64, PayloadKind::Shared])
-            .joins(Joins::Standard)
+            .tier(Tier::Standard)
     }
 
-    fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
+    fn open<P: Value>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
         let (tx, rx) = bounded(capacity);
         (tx.into_sink(), rx.into_stream())
     }
 
-    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
+    fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
         tx.send(message)
     }
 
-    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+    fn receive<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
         rx.next()
     }
 }

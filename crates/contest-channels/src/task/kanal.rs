@@ -3,7 +3,7 @@
 use std::future::Future;
 
 use estafette_measure::spec::Cancel;
-use estafette_measure::{Payload, Spec};
+use estafette_measure::{Spec, Value};
 use kanal::{AsyncReceiver, AsyncSender, bounded_async};
 
 use crate::channel::{Channel, Outcome, shared, spec};
@@ -13,8 +13,8 @@ pub(super) struct Kanal;
 
 impl Channel for Kanal {
     const BLOCKS: bool = false;
-    type Tx<P: Payload> = AsyncSender<P>;
-    type Rx<P: Payload> = AsyncReceiver<P>;
+    type Tx<P: Value> = AsyncSender<P>;
+    type Rx<P: Value> = AsyncReceiver<P>;
 
     fn spec() -> Spec {
         shared(spec("task/kanal", env!("LOCKED_KANAL"), "kanal::bounded_async, send and recv"))
@@ -22,19 +22,19 @@ impl Channel for Kanal {
             .cancel(Cancel::Unsafe)
     }
 
-    fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
+    fn open<P: Value>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
         bounded_async(capacity)
     }
 
-    fn receiver<P: Payload>(rx: &Self::Rx<P>) -> Option<Self::Rx<P>> {
+    fn receiver<P: Value>(rx: &Self::Rx<P>) -> Option<Self::Rx<P>> {
         Some(rx.clone())
     }
 
-    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
+    fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
         tx.send(message)
     }
 
-    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+    fn receive<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
         rx.recv()
     }
 }

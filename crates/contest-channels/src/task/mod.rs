@@ -1,7 +1,7 @@
 //! Between async tasks of one process.
 
 use estafette_measure::Registry;
-use estafette_measure::entry::CarriesValues;
+use estafette_measure::entry::ValueTransport;
 
 use crate::channel::{Between, channel};
 
@@ -26,7 +26,7 @@ mod tokio_mpsc_sink;
 mod tokio_mpsc_unbounded;
 
 /// `task/tokio-mpsc`.
-pub fn tokio_mpsc() -> impl CarriesValues {
+pub fn tokio_mpsc() -> impl ValueTransport {
     Between::of(tokio_mpsc::TokioMpsc)
 }
 

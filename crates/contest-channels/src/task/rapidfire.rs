@@ -3,7 +3,7 @@
 use std::future::Future;
 
 use estafette_measure::spec::Cancel;
-use estafette_measure::{Payload, Spec};
+use estafette_measure::{Spec, Value};
 use rapidfire::Sender;
 use rapidfire::mpsc::{Receiver, bounded};
 
@@ -14,22 +14,22 @@ pub(super) struct Rapidfire;
 
 impl Channel for Rapidfire {
     const BLOCKS: bool = false;
-    type Tx<P: Payload> = Sender<P>;
-    type Rx<P: Payload> = Receiver<P>;
+    type Tx<P: Value> = Sender<P>;
+    type Rx<P: Value> = Receiver<P>;
 
     fn spec() -> Spec {
         spec("task/rapidfire", env!("LOCKED_RAPIDFIRE"), "rapidfire::mpsc::bounded, send and recv").cancel(Cancel::Safe)
     }
 
-    fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
+    fn open<P: Value>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
         bounded(capacity)
     }
 
-    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
+    fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
         tx.send(message)
     }
 
-    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+    fn receive<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
         rx.recv()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use estafette_measure::{Payload, Spec};
+use estafette_measure::{Spec, Value};
 use tachyonix::{Receiver, Sender, channel};
 
 use crate::channel::{Channel, Outcome, spec};
@@ -12,22 +12,22 @@ pub(super) struct Tachyonix;
 
 impl Channel for Tachyonix {
     const BLOCKS: bool = false;
-    type Tx<P: Payload> = Sender<P>;
-    type Rx<P: Payload> = Receiver<P>;
+    type Tx<P: Value> = Sender<P>;
+    type Rx<P: Value> = Receiver<P>;
 
     fn spec() -> Spec {
         spec("task/tachyonix", env!("LOCKED_TACHYONIX"), "tachyonix::channel, send and recv")
     }
 
-    fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
+    fn open<P: Value>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
         channel(capacity)
     }
 
-    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
+    fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
         tx.send(message)
     }
 
-    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+    fn receive<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
         rx.recv()
     }
 }

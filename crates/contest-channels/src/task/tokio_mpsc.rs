@@ -2,8 +2,8 @@
 
 use std::future::Future;
 
-use estafette_measure::spec::{Cancel, Joins};
-use estafette_measure::{Payload, Spec};
+use estafette_measure::spec::{Cancel, Tier};
+use estafette_measure::{Spec, Value};
 use tokio::sync::mpsc;
 
 use crate::channel::{Channel, Outcome, spec};
@@ -13,24 +13,24 @@ pub(super) struct TokioMpsc;
 
 impl Channel for TokioMpsc {
     const BLOCKS: bool = false;
-    type Tx<P: Payload> = mpsc::Sender<P>;
-    type Rx<P: Payload> = mpsc::Receiver<P>;
+    type Tx<P: Value> = mpsc::Sender<P>;
+    type Rx<P: Value> = mpsc::Receiver<P>;
 
     fn spec() -> Spec {
         spec("task/tokio-mpsc", env!("LOCKED_TOKIO"), "tokio::sync::mpsc::channel, send and recv")
-            .joins(Joins::Overview)
+            .tier(Tier::Overview)
             .cancel(Cancel::Safe)
     }
 
-    fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
+    fn open<P: Value>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
         mpsc::channel(capacity)
     }
 
-    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
+    fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
         tx.send(message)
     }
 
-    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+    fn receive<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
         rx.recv()
     }
 }

@@ -3,8 +3,8 @@
 use std::future::Future;
 
 use estafette_measure::case::{Pattern, PayloadKind};
-use estafette_measure::spec::Joins;
-use estafette_measure::{Payload, Spec};
+use estafette_measure::spec::Tier;
+use estafette_measure::{Spec, Value};
 use futures_util::{SinkExt, StreamExt};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -17,8 +17,8 @@ pub(super) struct TokioMpscSink;
 
 impl Channel for TokioMpscSink {
     const BLOCKS: bool = false;
-    type Tx<P: Payload> = PollSender<P>;
-    type Rx<P: Payload> = ReceiverStream<P>;
+    type Tx<P: Value> = PollSender<P>;
+    type Rx<P: Value> = ReceiverStream<P>;
 
     fn spec() -> Spec {
         spec(
@@ -28,19 +28,19 @@ impl Channel for TokioMpscSink {
         )
         .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn])
         .payloads(&[PayloadKind::U64, PayloadKind::Shared])
-        .joins(Joins::Standard)
+        .tier(Tier::Standard)
     }
 
-    fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
+    fn open<P: Value>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
         let (tx, rx) = mpsc::channel(capacity);
         (PollSender::new(tx), ReceiverStream::new(rx))
     }
 
-    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
+    fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
         tx.send(message)
     }
 
-    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+    fn receive<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
         rx.next()
     }
 }

@@ -1,7 +1,7 @@
 //! `tokio::sync::mpsc`, unbounded: what is under way is capped by credit outside of the channel.
 
 use estafette_measure::spec::Cancel;
-use estafette_measure::{Payload, Spec};
+use estafette_measure::{Spec, Value};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::channel::{Channel, Outcome, spec};
@@ -12,25 +12,25 @@ pub(super) struct TokioMpscUnbounded;
 
 impl Channel for TokioMpscUnbounded {
     const BLOCKS: bool = false;
-    type Tx<P: Payload> = (UnboundedSender<P>, Spend);
-    type Rx<P: Payload> = (UnboundedReceiver<P>, Refund);
+    type Tx<P: Value> = (UnboundedSender<P>, Spend);
+    type Rx<P: Value> = (UnboundedReceiver<P>, Refund);
 
     fn spec() -> Spec {
-        let stands_on = "tokio::sync::mpsc::unbounded_channel, capped by credit";
-        spec("task/tokio-mpsc-unbounded", env!("LOCKED_TOKIO"), stands_on).cancel(Cancel::Safe)
+        let implementation = "tokio::sync::mpsc::unbounded_channel, capped by credit";
+        spec("task/tokio-mpsc-unbounded", env!("LOCKED_TOKIO"), implementation).cancel(Cancel::Safe)
     }
 
-    fn open<P: Payload>(capacity: usize, senders: usize) -> (Self::Tx<P>, Self::Rx<P>) {
+    fn open<P: Value>(capacity: usize, senders: usize) -> (Self::Tx<P>, Self::Rx<P>) {
         let ((tx, rx), (spend, refund)) = (unbounded_channel(), credit(capacity, senders));
         ((tx, spend), (rx, refund))
     }
 
-    async fn send<P: Payload>((tx, spend): &mut Self::Tx<P>, message: P) -> impl Outcome<()> {
+    async fn send<P: Value>((tx, spend): &mut Self::Tx<P>, message: P) -> impl Outcome<()> {
         spend.take().await;
         tx.send(message)
     }
 
-    async fn receive<P: Payload>((rx, refund): &mut Self::Rx<P>) -> impl Outcome<P> {
+    async fn receive<P: Value>((rx, refund): &mut Self::Rx<P>) -> impl Outcome<P> {
         let message = rx.recv().await;
         refund.give();
         message

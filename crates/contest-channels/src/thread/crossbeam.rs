@@ -3,8 +3,8 @@
 use std::future::{Future, ready};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use estafette_measure::spec::{Joins, Wait};
-use estafette_measure::{Payload, Spec};
+use estafette_measure::spec::{Tier, Wait};
+use estafette_measure::{Spec, Value};
 
 use crate::channel::{Channel, Outcome, shared, spec};
 
@@ -13,29 +13,29 @@ pub(super) struct Crossbeam;
 
 impl Channel for Crossbeam {
     const BLOCKS: bool = true;
-    type Tx<P: Payload> = Sender<P>;
-    type Rx<P: Payload> = Receiver<P>;
+    type Tx<P: Value> = Sender<P>;
+    type Rx<P: Value> = Receiver<P>;
 
     fn spec() -> Spec {
         shared(spec("thread/crossbeam", env!("LOCKED_CROSSBEAM_CHANNEL"), "crossbeam_channel::bounded, send and recv"))
-            .joins(Joins::Overview)
+            .tier(Tier::Overview)
             .least_capacity(0)
             .waits(&[Wait::Adaptive])
     }
 
-    fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
+    fn open<P: Value>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
         bounded(capacity)
     }
 
-    fn receiver<P: Payload>(rx: &Self::Rx<P>) -> Option<Self::Rx<P>> {
+    fn receiver<P: Value>(rx: &Self::Rx<P>) -> Option<Self::Rx<P>> {
         Some(rx.clone())
     }
 
-    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
+    fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
         ready(tx.send(message))
     }
 
-    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+    fn receive<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
         ready(rx.recv())
     }
 }

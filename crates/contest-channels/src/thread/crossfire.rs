@@ -5,7 +5,7 @@ use std::future::{Future, ready};
 use crossfire::mpsc::{Array, bounded_blocking};
 use crossfire::{MTx, Rx, detect_backoff_cfg};
 use estafette_measure::spec::Wait;
-use estafette_measure::{Payload, Spec};
+use estafette_measure::{Spec, Value};
 
 use crate::channel::{Channel, Outcome, spec};
 
@@ -14,25 +14,25 @@ pub(super) struct Crossfire;
 
 impl Channel for Crossfire {
     const BLOCKS: bool = true;
-    type Tx<P: Payload> = MTx<Array<P>>;
-    type Rx<P: Payload> = Rx<Array<P>>;
+    type Tx<P: Value> = MTx<Array<P>>;
+    type Rx<P: Value> = Rx<Array<P>>;
 
     fn spec() -> Spec {
         spec("thread/crossfire", env!("LOCKED_CROSSFIRE"), "crossfire::mpsc::bounded_blocking, send and recv")
             .waits(&[Wait::Adaptive])
     }
 
-    fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
+    fn open<P: Value>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
         // As its documentation asks for on virtual machines.
         detect_backoff_cfg();
         bounded_blocking(capacity)
     }
 
-    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
+    fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
         ready(tx.send(message))
     }
 
-    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+    fn receive<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
         ready(rx.recv())
     }
 }

@@ -5,7 +5,7 @@
 use std::future::{Future, ready};
 
 use estafette_measure::spec::{Ordering, Wait};
-use estafette_measure::{Payload, Spec};
+use estafette_measure::{Spec, Value};
 use fanring::mpsc::{Receiver, Sender, channel};
 
 use crate::channel::{Channel, Outcome, in_rings, spec};
@@ -15,8 +15,8 @@ pub(super) struct Fanring;
 
 impl Channel for Fanring {
     const BLOCKS: bool = true;
-    type Tx<P: Payload> = Lane<P>;
-    type Rx<P: Payload> = Receiver<P>;
+    type Tx<P: Value> = Lane<P>;
+    type Rx<P: Value> = Receiver<P>;
 
     fn spec() -> Spec {
         spec("thread/fanring", env!("LOCKED_FANRING"), "fanring::mpsc, send and recv")
@@ -28,16 +28,16 @@ impl Channel for Fanring {
         in_rings(capacity, senders)
     }
 
-    fn open<P: Payload>(capacity: usize, senders: usize) -> (Self::Tx<P>, Self::Rx<P>) {
+    fn open<P: Value>(capacity: usize, senders: usize) -> (Self::Tx<P>, Self::Rx<P>) {
         let (tx, rx) = channel(capacity / senders);
         (Lane(tx), rx)
     }
 
-    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
+    fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
         ready(tx.0.send(message))
     }
 
-    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+    fn receive<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
         ready(rx.recv())
     }
 }

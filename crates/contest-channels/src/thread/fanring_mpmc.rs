@@ -3,8 +3,8 @@
 use std::future::{Future, ready};
 
 use estafette_measure::case::Pattern;
-use estafette_measure::spec::{Joins, Ordering, Wait};
-use estafette_measure::{Payload, Spec};
+use estafette_measure::spec::{Ordering, Tier, Wait};
+use estafette_measure::{Spec, Value};
 use fanring::mpmc::{Receiver, Sender, channel};
 
 use crate::channel::{Channel, Outcome, in_rings, spec};
@@ -14,14 +14,14 @@ pub(super) struct FanringMpmc;
 
 impl Channel for FanringMpmc {
     const BLOCKS: bool = true;
-    type Tx<P: Payload> = Lane<P>;
-    type Rx<P: Payload> = Receiver<P>;
+    type Tx<P: Value> = Lane<P>;
+    type Rx<P: Value> = Receiver<P>;
 
     fn spec() -> Spec {
         spec("thread/fanring-mpmc", env!("LOCKED_FANRING"), "fanring::mpmc, send and recv")
             .patterns(&[Pattern::Mpmc])
             .ordering(Ordering::Unordered)
-            .joins(Joins::Suite)
+            .tier(Tier::Suite)
             .waits(&[Wait::Adaptive])
     }
 
@@ -29,20 +29,20 @@ impl Channel for FanringMpmc {
         in_rings(capacity, senders)
     }
 
-    fn open<P: Payload>(capacity: usize, senders: usize) -> (Self::Tx<P>, Self::Rx<P>) {
+    fn open<P: Value>(capacity: usize, senders: usize) -> (Self::Tx<P>, Self::Rx<P>) {
         let (tx, rx) = channel(capacity / senders);
         (Lane(tx), rx)
     }
 
-    fn receiver<P: Payload>(rx: &Self::Rx<P>) -> Option<Self::Rx<P>> {
+    fn receiver<P: Value>(rx: &Self::Rx<P>) -> Option<Self::Rx<P>> {
         Some(rx.clone())
     }
 
-    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
+    fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
         ready(tx.0.send(message))
     }
 
-    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+    fn receive<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
         ready(rx.recv())
     }
 }

@@ -3,7 +3,7 @@
 use std::future::{Future, ready};
 
 use estafette_measure::spec::Wait;
-use estafette_measure::{Payload, Spec};
+use estafette_measure::{Spec, Value};
 use kanal::{Receiver, Sender, bounded};
 
 use crate::channel::{Channel, Outcome, shared, spec};
@@ -13,8 +13,8 @@ pub(super) struct Kanal;
 
 impl Channel for Kanal {
     const BLOCKS: bool = true;
-    type Tx<P: Payload> = Sender<P>;
-    type Rx<P: Payload> = Receiver<P>;
+    type Tx<P: Value> = Sender<P>;
+    type Rx<P: Value> = Receiver<P>;
 
     fn spec() -> Spec {
         shared(spec("thread/kanal", env!("LOCKED_KANAL"), "kanal::bounded, send and recv"))
@@ -22,19 +22,19 @@ impl Channel for Kanal {
             .waits(&[Wait::Adaptive])
     }
 
-    fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
+    fn open<P: Value>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
         bounded(capacity)
     }
 
-    fn receiver<P: Payload>(rx: &Self::Rx<P>) -> Option<Self::Rx<P>> {
+    fn receiver<P: Value>(rx: &Self::Rx<P>) -> Option<Self::Rx<P>> {
         Some(rx.clone())
     }
 
-    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
+    fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
         ready(tx.send(message))
     }
 
-    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+    fn receive<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
         ready(rx.recv())
     }
 }

@@ -11,7 +11,7 @@ mod fanring;
 mod fanring_mpmc;
 mod flume;
 mod kanal;
-mod limit_ring;
+mod reference_ring;
 mod ringbuf;
 mod rtrb;
 mod rtrb_by_hand;
@@ -31,6 +31,6 @@ pub fn enrol(registry: Registry) -> Registry {
         .enrol(channel(crossfire::Crossfire))
         .enrol(channel(fanring::Fanring))
         .enrol(channel(fanring_mpmc::FanringMpmc))
-        .enrol(bytes(limit_ring::LimitRing))
+        .enrol(bytes(reference_ring::ReferenceRing))
         .enrol(rtrb_by_hand::RtrbByHand::new())
 }

@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind};
 use anyhow::Result;
 use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::spec::Wait;
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Payload, Rendezvous, Rx, Spec, Tx, Verifier};
+use estafette_measure::{Ends, Generator, Mechanism, Rendezvous, Rx, Spec, Transport, Tx, Value, Verifier};
 use ringbuf::traits::{Consumer as _, Observer as _, Producer as _, Split as _};
 use ringbuf::{HeapCons, HeapProd, HeapRb};
 
@@ -25,7 +25,7 @@ impl Mechanism for Ringbuf {
     }
 }
 
-impl<P: Payload> Carries<P> for Ringbuf {
+impl<P: Value> Transport<P> for Ringbuf {
     type Tx = Sending<P>;
     type Rx = Receiving<P>;
 
@@ -40,31 +40,31 @@ impl<P: Payload> Carries<P> for Ringbuf {
 /// The sending end.
 pub(super) struct Sending<P>(HeapProd<P>);
 
-impl<P: Payload> Sending<P> {
+impl<P: Value> Sending<P> {
     #[inline(always)]
     fn push(&mut self, mut message: P) -> io::Result<()> {
-        while let Err(back) = self.0.try_push(message) {
+        while let Err(reply) = self.0.try_push(message) {
             if !self.0.read_is_held() {
                 return Err(ErrorKind::BrokenPipe.into());
             }
-            message = back;
+            message = reply;
             spin_loop();
         }
         Ok(())
     }
 }
 
-impl<P: Payload> Tx for Sending<P> {
+impl<P: Value> Tx for Sending<P> {
     #[inline(always)]
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.push(P::make(next)))
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.push(P::make(source)))
     }
 }
 
 /// The receiving end.
 pub(super) struct Receiving<P>(HeapCons<P>);
 
-impl<P: Payload> Receiving<P> {
+impl<P: Value> Receiving<P> {
     #[inline(always)]
     fn pop(&mut self) -> io::Result<P> {
         loop {
@@ -79,9 +79,9 @@ impl<P: Payload> Receiving<P> {
     }
 }
 
-impl<P: Payload> Rx for Receiving<P> {
+impl<P: Value> Rx for Receiving<P> {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.pop().map(|message| message.check(seen)))
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.pop().map(|message| message.check(verifier)))
     }
 }

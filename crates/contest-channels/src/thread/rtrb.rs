@@ -6,8 +6,8 @@ use std::io::{self, ErrorKind};
 
 use anyhow::Result;
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::{Joins, Wait};
-use estafette_measure::{Carries, Ends, Generator, Mechanism, Payload, Rendezvous, Rx, Spec, Tx, Verifier};
+use estafette_measure::spec::{Tier, Wait};
+use estafette_measure::{Ends, Generator, Mechanism, Rendezvous, Rx, Spec, Transport, Tx, Value, Verifier};
 use rtrb::{Consumer, Producer, PushError, RingBuffer};
 
 use crate::channel::spec;
@@ -22,11 +22,11 @@ impl Mechanism for Rtrb {
             .waits(&[Wait::Spin])
             .patterns(&[Pattern::PingPong, Pattern::Stream])
             .max_producers(Some(1))
-            .joins(Joins::Overview)
+            .tier(Tier::Overview)
     }
 }
 
-impl<P: Payload> Carries<P> for Rtrb {
+impl<P: Value> Transport<P> for Rtrb {
     type Tx = Sending<P>;
     type Rx = Receiving<P>;
 
@@ -41,31 +41,31 @@ impl<P: Payload> Carries<P> for Rtrb {
 /// The sending end.
 pub struct Sending<P>(Producer<P>);
 
-impl<P: Payload> Sending<P> {
+impl<P: Value> Sending<P> {
     #[inline(always)]
     fn push(&mut self, mut message: P) -> io::Result<()> {
-        while let Err(PushError::Full(back)) = self.0.push(message) {
+        while let Err(PushError::Full(reply)) = self.0.push(message) {
             if self.0.is_abandoned() {
                 return Err(ErrorKind::BrokenPipe.into());
             }
-            message = back;
+            message = reply;
             spin_loop();
         }
         Ok(())
     }
 }
 
-impl<P: Payload> Tx for Sending<P> {
+impl<P: Value> Tx for Sending<P> {
     #[inline(always)]
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.push(P::make(next)))
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.push(P::make(source)))
     }
 }
 
 /// The receiving end.
 pub struct Receiving<P>(Consumer<P>);
 
-impl<P: Payload> Receiving<P> {
+impl<P: Value> Receiving<P> {
     #[inline(always)]
     fn pop(&mut self) -> io::Result<P> {
         loop {
@@ -80,9 +80,9 @@ impl<P: Payload> Receiving<P> {
     }
 }
 
-impl<P: Payload> Rx for Receiving<P> {
+impl<P: Value> Rx for Receiving<P> {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.pop().map(|message| message.check(seen)))
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.pop().map(|message| message.check(verifier)))
     }
 }

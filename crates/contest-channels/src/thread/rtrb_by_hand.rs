@@ -28,7 +28,7 @@ impl RtrbByHand {
         RtrbByHand(
             Spec::new("thread/rtrb-by-hand")
                 .version(env!("LOCKED_RTRB"))
-                .stands_on("rtrb::RingBuffer in a loop of its own")
+                .implementation("rtrb::RingBuffer in a loop of its own")
                 .waits(&[Wait::Spin])
                 .patterns(&[Pattern::Stream])
                 .payloads(&[PayloadKind::U64])
@@ -57,7 +57,7 @@ impl Entry for RtrbByHand {
         };
         let (mut tx, mut rx) = RingBuffer::<u64>::new(case.capacity);
         let cpus = ctx.cpus.clone();
-        let opens_ns = ctx.meet.ready()? + warmup_ns;
+        let opens_ns = ctx.rendezvous.ready()? + warmup_ns;
         let closes_ns = opens_ns + measure_ns;
 
         let producer_cpu = cpus.first().copied().flatten();

@@ -3,7 +3,7 @@
 use std::future::{Future, ready};
 
 use estafette_measure::spec::Wait;
-use estafette_measure::{Payload, Spec};
+use estafette_measure::{Spec, Value};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use crate::channel::{Channel, Outcome, spec};
@@ -13,8 +13,8 @@ pub(super) struct StdMpsc;
 
 impl Channel for StdMpsc {
     const BLOCKS: bool = true;
-    type Tx<P: Payload> = SyncSender<P>;
-    type Rx<P: Payload> = Receiver<P>;
+    type Tx<P: Value> = SyncSender<P>;
+    type Rx<P: Value> = Receiver<P>;
 
     fn spec() -> Spec {
         spec("thread/std-mpsc", "std", "std::sync::mpsc::sync_channel, send and recv")
@@ -22,15 +22,15 @@ impl Channel for StdMpsc {
             .waits(&[Wait::Adaptive])
     }
 
-    fn open<P: Payload>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
+    fn open<P: Value>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
         sync_channel(capacity)
     }
 
-    fn send<P: Payload>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
+    fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
         ready(tx.send(message))
     }
 
-    fn receive<P: Payload>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+    fn receive<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
         ready(rx.recv())
     }
 }

@@ -71,8 +71,8 @@ impl Sending {
     }
 
     #[inline(always)]
-    fn send(&mut self, next: &mut Generator) -> io::Result<()> {
-        next.fill(&mut self.message);
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
+        source.fill(&mut self.message);
         let peer = self.side.peer()?;
         loop {
             self.side.sends();
@@ -91,13 +91,13 @@ impl Sending {
 
     /// Adds a message to those that leave together.
     #[inline(always)]
-    fn add(&mut self, next: &mut Generator, most: usize) -> io::Result<()> {
+    fn add(&mut self, source: &mut Generator, most: usize) -> io::Result<()> {
         if self.batch.is_none() {
             self.batch = Some(self.handle.batch(self.side.peer()?));
         }
         let Some(batch) = &mut self.batch else { return Ok(()) };
         let len = self.message.len();
-        let pushed = batch.push_with(len, |message| next.fill(message));
+        let pushed = batch.push_with(len, |message| source.fill(message));
         if !pushed.taken() {
             taken(pushed)?;
         }
@@ -126,10 +126,10 @@ impl Sending {
 
 impl Tx for Sending {
     #[inline(always)]
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         ready(match self.together {
-            Some(most) => self.add(next, most),
-            None => self.send(next),
+            Some(most) => self.add(source, most),
+            None => self.send(source),
         })
     }
 
@@ -157,17 +157,17 @@ impl Receiving {
 
 impl Rx for Receiving {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.get_all_blocking(seen, 1))
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.recv_all_blocking(verifier, 1))
     }
 
     #[inline(always)]
-    fn get_all_blocking(&mut self, seen: &mut Verifier, count: u64) -> io::Result<()> {
+    fn recv_all_blocking(&mut self, verifier: &mut Verifier, count: u64) -> io::Result<()> {
         let mut left = count;
         self.side.look_at(|message| {
-            seen.bytes(message);
+            verifier.bytes(message);
             left -= 1;
-            if left == 0 || seen.ended() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if left == 0 || verifier.ended() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })
     }
 }

@@ -35,7 +35,7 @@ struct State {
     inbox: VecDeque<Vec<u8>>,
     lossy: bool,
     /// Who else wants to know.
-    room: Option<Arc<Room>>,
+    effective_capacity: Option<Arc<EffectiveCapacity>>,
 }
 
 impl State {
@@ -50,8 +50,8 @@ impl State {
             Event::Message(_, message) => self.inbox.push_back(message.take()),
             Event::Drained(_) => {
                 self.drained = true;
-                if let Some(room) = &self.room {
-                    room.drained.fetch_add(1, Ordering::SeqCst);
+                if let Some(capacity) = &self.effective_capacity {
+                    capacity.drained.fetch_add(1, Ordering::SeqCst);
                 }
                 self.tell(|_| {});
             }
@@ -66,9 +66,9 @@ impl State {
     }
 
     fn tell(&self, what: impl FnOnce(&mut Told)) {
-        if let Some(room) = &self.room {
-            what(&mut room.lock());
-            room.changed.notify_all();
+        if let Some(capacity) = &self.effective_capacity {
+            what(&mut capacity.lock());
+            capacity.changed.notify_all();
         }
     }
 }
@@ -78,7 +78,16 @@ impl Side {
         let (inbox, follows) = (VecDeque::new(), lossy);
         Side {
             node,
-            state: State { peer: None, follows, ends: 0, others: 0, drained: false, inbox, lossy, room: None },
+            state: State {
+                peer: None,
+                follows,
+                ends: 0,
+                others: 0,
+                drained: false,
+                inbox,
+                lossy,
+                effective_capacity: None,
+            },
         }
     }
 
@@ -98,11 +107,16 @@ impl Side {
     }
 
     /// What so many senders on other threads wait at, while this one drives the node.
-    pub(super) fn tells_elsewhere(&mut self, senders: usize) -> Arc<Room> {
+    pub(super) fn tells_elsewhere(&mut self, senders: usize) -> Arc<EffectiveCapacity> {
         let told = Mutex::new(Told { closed: false, senders });
-        let room = Arc::new(Room { peer: self.state.peer, drained: AtomicU64::new(0), told, changed: Condvar::new() });
-        self.state.room = Some(Arc::clone(&room));
-        room
+        let capacity = Arc::new(EffectiveCapacity {
+            peer: self.state.peer,
+            drained: AtomicU64::new(0),
+            told,
+            changed: Condvar::new(),
+        });
+        self.state.effective_capacity = Some(Arc::clone(&capacity));
+        capacity
     }
 
     /// Drives the node until something holds. Messages that come are kept.
@@ -153,15 +167,15 @@ impl Side {
     /// # Errors
     /// Where the connection has ended before.
     pub(super) fn drive(&mut self) -> io::Result<()> {
-        let Some(room) = self.state.room.clone() else { return Ok(()) };
+        let Some(capacity) = self.state.effective_capacity.clone() else { return Ok(()) };
         let mut driven = Ok(());
-        while driven.is_ok() && room.lock().senders > 0 {
+        while driven.is_ok() && capacity.lock().senders > 0 {
             driven = self.once();
         }
         if driven.is_err() {
             self.state.tell(|told| told.closed = true);
         }
-        self.state.room = None;
+        self.state.effective_capacity = None;
         driven
     }
 
@@ -189,7 +203,7 @@ impl Drop for Side {
 }
 
 /// Where senders wait for what the node tells another thread.
-pub(crate) struct Room {
+pub(crate) struct EffectiveCapacity {
     peer: Option<Endpoint>,
     /// How often nothing waited to be sent any more; it is raised before `changed` is told.
     drained: AtomicU64,
@@ -203,7 +217,7 @@ struct Told {
     senders: usize,
 }
 
-impl Room {
+impl EffectiveCapacity {
     fn lock(&self) -> MutexGuard<'_, Told> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -217,7 +231,7 @@ pub(crate) enum Held {
     Shared(OwnThread<Rc<RefCell<Side>>>),
     /// Another thread has it: of the other end, or one that does nothing else. What had been told of it when something was sent
     /// is behind it.
-    Elsewhere(Arc<Room>, u64),
+    Elsewhere(Arc<EffectiveCapacity>, u64),
 }
 
 impl Held {
@@ -228,8 +242,8 @@ impl Held {
     }
 
     /// What a sender has of a side that another thread drives.
-    pub(super) fn elsewhere(room: &Arc<Room>) -> Held {
-        Held::Elsewhere(Arc::clone(room), 0)
+    pub(super) fn elsewhere(capacity: &Arc<EffectiveCapacity>) -> Held {
+        Held::Elsewhere(Arc::clone(capacity), 0)
     }
 
     /// To whom messages go.
@@ -238,7 +252,7 @@ impl Held {
         let peer = match self {
             Held::Alone(side) => side.state.peer,
             Held::Shared(side) => side.borrow().state.peer,
-            Held::Elsewhere(room, _) => room.peer,
+            Held::Elsewhere(capacity, _) => capacity.peer,
         };
         peer.ok_or_else(|| ErrorKind::NotConnected.into())
     }
@@ -249,7 +263,7 @@ impl Held {
         match self {
             Held::Alone(side) => side.state.drained = false,
             Held::Shared(side) => side.borrow_mut().state.drained = false,
-            Held::Elsewhere(room, before) => *before = room.drained.load(Ordering::SeqCst),
+            Held::Elsewhere(capacity, before) => *before = capacity.drained.load(Ordering::SeqCst),
         }
     }
 
@@ -259,10 +273,10 @@ impl Held {
         match self {
             Held::Alone(side) => side.until(|state| state.drained),
             Held::Shared(side) => side.borrow_mut().until(|state| state.drained),
-            Held::Elsewhere(room, before) => {
-                let drained = || room.drained.load(Ordering::SeqCst) != *before;
+            Held::Elsewhere(capacity, before) => {
+                let drained = || capacity.drained.load(Ordering::SeqCst) != *before;
                 let waits = |told: &mut Told| !drained() && !told.closed;
-                drop(room.changed.wait_while(room.lock(), waits).unwrap_or_else(PoisonError::into_inner));
+                drop(capacity.changed.wait_while(capacity.lock(), waits).unwrap_or_else(PoisonError::into_inner));
                 if drained() { Ok(()) } else { Err(ErrorKind::BrokenPipe.into()) }
             }
         }
@@ -280,8 +294,8 @@ impl Held {
 
     /// All has been sent: who drives the node for that need not go on.
     pub(super) fn finished(&self, handle: &Handle) {
-        if let Held::Elsewhere(room, _) = self {
-            room.lock().senders -= 1;
+        if let Held::Elsewhere(capacity, _) = self {
+            capacity.lock().senders -= 1;
             handle.signal(());
         }
     }

@@ -75,9 +75,9 @@ static Ends open_ends(const Assignment *a)
         want("queues", queues, count);
         return (Ends){.in = queues[1], .out = queues[0], .buffers = message_buffers(a->len)};
     }
-    queues[0] = make_queue(a, "there");
+    queues[0] = make_queue(a, "forward");
     if (a->ping_pong)
-        queues[1] = make_queue(a, "back");
+        queues[1] = make_queue(a, "reply");
     offer("queues", queues, count);
     return (Ends){.in = queues[0], .out = queues[1], .buffers = message_buffers(a->len)};
 }

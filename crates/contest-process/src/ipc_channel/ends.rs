@@ -8,14 +8,14 @@ use std::marker::PhantomData;
 
 use anyhow::{Context, Result};
 use estafette_contest_common::buffer::Buffer;
-use estafette_contest_common::room;
+use estafette_contest_common::capacity;
 use estafette_contest_common::typed::{ByHand, DataAlone, Layout, Newtype, SerdeBytes, Shape};
 use estafette_measure::case::{Case, Pattern, PayloadKind, Role};
 use estafette_measure::entry::{bytes, messages};
 use estafette_measure::message::Message;
-use estafette_measure::spec::{Joins, Ownership};
+use estafette_measure::spec::{Ownership, Tier};
 use estafette_measure::{
-    Carries, Ends, Generator, Mechanism, Party, Raw, Registry, Rendezvous, Rx, Spec, Tx, Verifier,
+    Ends, Generator, Mechanism, PartyEnds, Raw, Registry, Rendezvous, Rx, Spec, Transport, Tx, Verifier,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -33,20 +33,20 @@ pub(in super::super) fn enrol(registry: Registry) -> Registry {
 /// Adds every way to send a message of a topic and data.
 pub(in super::super) fn enrol_typed(registry: Registry) -> Registry {
     registry
-        .enrol(messages(Values::<Message>::new(Joins::Suite)))
-        .enrol(messages(Values::<SerdeBytes>::new(Joins::Suite)))
-        .enrol(messages(Values::<Newtype>::new(Joins::Standard)))
-        .enrol(messages(Bytes::<DataAlone, false>::new(Joins::Suite)))
-        .enrol(messages(Bytes::<DataAlone, true>::new(Joins::Standard)))
+        .enrol(messages(Values::<Message>::new(Tier::Suite)))
+        .enrol(messages(Values::<SerdeBytes>::new(Tier::Suite)))
+        .enrol(messages(Values::<Newtype>::new(Tier::Standard)))
+        .enrol(messages(Bytes::<DataAlone, false>::new(Tier::Suite)))
+        .enrol(messages(Bytes::<DataAlone, true>::new(Tier::Standard)))
         .enrol(messages(Bytes::<ByHand, false>::new(BYTES)))
 }
 
-fn spec(variant: &str, stands_on: &str, joins: Joins) -> Spec {
+fn spec(variant: &str, implementation: &str, tier: Tier) -> Spec {
     Spec::new(&format!("process/{NAME}.{variant}"))
         .version(VERSION)
-        .stands_on(stands_on)
+        .implementation(implementation)
         .payloads(&[PayloadKind::Message])
-        .joins(joins)
+        .tier(tier)
 }
 
 /// What a party sends with, and receives with.
@@ -57,7 +57,7 @@ type Held<S, R> = (Option<S>, Option<R>);
 fn open<S, R>(
     case: &Case,
     role: Role,
-    meet: &mut Rendezvous,
+    rendezvous: &mut Rendezvous,
     pair: impl Fn() -> io::Result<(S, R)>,
 ) -> Result<Held<S, R>>
 where
@@ -66,17 +66,18 @@ where
 {
     if let Role::Consumer(_) = role {
         let (server, name) = IpcOneShotServer::<(R, Option<S>)>::new().context("making a one-shot server")?;
-        meet.offer("server", &name)?;
+        rendezvous.publish("server", &name)?;
         let (_, (rx, tx)) = server.accept().context("accepting the producer")?;
         return Ok((tx, Some(rx)));
     }
-    let (tx, there) = pair()?;
-    let (back, rx) = match case.pattern.both_ways() {
-        true => pair().map(|(back, rx)| (Some(back), Some(rx)))?,
+    let (tx, forward) = pair()?;
+    let (reply, rx) = match case.pattern.both_ways() {
+        true => pair().map(|(reply, rx)| (Some(reply), Some(rx)))?,
         false => (None, None),
     };
-    let server = IpcSender::<(R, Option<S>)>::connect(meet.want("server")?).context("connecting to the consumer")?;
-    server.send((there, back)).context("giving the consumer its ends")?;
+    let server =
+        IpcSender::<(R, Option<S>)>::connect(rendezvous.request("server")?).context("connecting to the consumer")?;
+    server.send((forward, reply)).context("giving the consumer its ends")?;
     Ok((Some(tx), rx))
 }
 
@@ -87,56 +88,56 @@ impl Mechanism for Plain {
     fn spec(&self) -> Spec {
         Spec::new(&format!("process/{NAME}"))
             .version(VERSION)
-            .stands_on("ipc_channel::ipc::bytes_channel, send and recv")
+            .implementation("ipc_channel::ipc::bytes_channel, send and recv")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex])
-            .joins(BYTES)
+            .tier(BYTES)
     }
 
-    fn room(&self, case: &Case) -> Option<u64> {
-        room::<DataAlone, false>(case)
+    fn effective_capacity(&self, case: &Case) -> Option<u64> {
+        effective_capacity::<DataAlone, false>(case)
     }
 }
 
-impl Carries<Raw> for Plain {
+impl Transport<Raw> for Plain {
     type Tx = SendingBytes<DataAlone, false>;
     type Rx = ReceivingBytes<DataAlone>;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
-        open_bytes(case, role, meet)
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
+        open_bytes(case, role, rendezvous)
     }
 }
 
 /// Values of a shape, through `ipc::channel`.
 struct Values<M> {
-    joins: Joins,
+    tier: Tier,
     shape: PhantomData<fn() -> M>,
 }
 
 impl<M> Values<M> {
-    fn new(joins: Joins) -> Values<M> {
-        Values { joins, shape: PhantomData }
+    fn new(tier: Tier) -> Values<M> {
+        Values { tier, shape: PhantomData }
     }
 }
 
 impl<M: Shape> Mechanism for Values<M> {
     fn spec(&self) -> Spec {
-        spec(M::NAME, &format!("ipc::channel of {}", M::TYPE), self.joins).ownership(Ownership::Owned)
+        spec(M::NAME, &format!("ipc::channel of {}", M::TYPE), self.tier).ownership(Ownership::Owned)
     }
 
-    fn room(&self, case: &Case) -> Option<u64> {
+    fn effective_capacity(&self, case: &Case) -> Option<u64> {
         let (tx, rx) = channel::<M>().ok()?;
-        let mut next = Generator::new(0, 0, case.payload.len());
-        room::blocked(vec![move || tx.send(M::make(&mut next)).is_ok()], rx)
+        let mut source = Generator::new(0, 0, case.payload.len());
+        capacity::blocked(vec![move || tx.send(M::make(&mut source)).is_ok()], rx)
     }
 }
 
-impl<M: Shape> Carries<Message> for Values<M> {
+impl<M: Shape> Transport<Message> for Values<M> {
     type Tx = SendingValues<M>;
     type Rx = ReceivingValues<M>;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
-        let (tx, rx) = open(case, role, meet, channel::<M>)?;
-        Ok(Ends(vec![Party { role, tx: tx.map(SendingValues), rx: rx.map(ReceivingValues) }]))
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
+        let (tx, rx) = open(case, role, rendezvous, channel::<M>)?;
+        Ok(Ends(vec![PartyEnds { role, tx: tx.map(SendingValues), rx: rx.map(ReceivingValues) }]))
     }
 }
 
@@ -145,8 +146,8 @@ struct SendingValues<M>(IpcSender<M>);
 
 impl<M: Shape> Tx for SendingValues<M> {
     #[inline(always)]
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.0.send(M::make(next)).map_err(io::Error::other))
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.0.send(M::make(source)).map_err(io::Error::other))
     }
 }
 
@@ -154,41 +155,41 @@ struct ReceivingValues<M>(IpcReceiver<M>);
 
 impl<M: Shape> Rx for ReceivingValues<M> {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.0.recv().map(|message| message.check(seen)).map_err(fault))
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.0.recv().map(|message| message.check(verifier)).map_err(fault))
     }
 }
 
 /// Bytes laid out by the program, through `ipc::bytes_channel`; a copy of them for each send where it `CLONES`.
 struct Bytes<L, const CLONES: bool> {
-    joins: Joins,
+    tier: Tier,
     layout: PhantomData<fn() -> L>,
 }
 
 impl<L, const CLONES: bool> Bytes<L, CLONES> {
-    fn new(joins: Joins) -> Bytes<L, CLONES> {
-        Bytes { joins, layout: PhantomData }
+    fn new(tier: Tier) -> Bytes<L, CLONES> {
+        Bytes { tier, layout: PhantomData }
     }
 }
 
 impl<L: Layout, const CLONES: bool> Mechanism for Bytes<L, CLONES> {
     fn spec(&self) -> Spec {
         let (cloned, clone) = if CLONES { ("-cloned", ", cloned for each send") } else { ("", "") };
-        let stands_on = format!("ipc::bytes_channel, {}{clone}", L::SAYS);
-        spec(&format!("{}{cloned}", L::NAME), &stands_on, self.joins).ownership(L::OWNERSHIP)
+        let implementation = format!("ipc::bytes_channel, {}{clone}", L::SAYS);
+        spec(&format!("{}{cloned}", L::NAME), &implementation, self.tier).ownership(L::OWNERSHIP)
     }
 
-    fn room(&self, case: &Case) -> Option<u64> {
-        room::<L, CLONES>(case)
+    fn effective_capacity(&self, case: &Case) -> Option<u64> {
+        effective_capacity::<L, CLONES>(case)
     }
 }
 
-impl<L: Layout, const CLONES: bool> Carries<Message> for Bytes<L, CLONES> {
+impl<L: Layout, const CLONES: bool> Transport<Message> for Bytes<L, CLONES> {
     type Tx = SendingBytes<L, CLONES>;
     type Rx = ReceivingBytes<L>;
 
-    fn open(&self, case: &Case, role: Role, meet: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
-        open_bytes(case, role, meet)
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
+        open_bytes(case, role, rendezvous)
     }
 }
 
@@ -196,20 +197,20 @@ impl<L: Layout, const CLONES: bool> Carries<Message> for Bytes<L, CLONES> {
 fn open_bytes<L: Layout, const CLONES: bool>(
     case: &Case,
     role: Role,
-    meet: &mut Rendezvous,
+    rendezvous: &mut Rendezvous,
 ) -> Result<Ends<SendingBytes<L, CLONES>, ReceivingBytes<L>>> {
-    let (tx, rx) = open(case, role, meet, bytes_channel)?;
+    let (tx, rx) = open(case, role, rendezvous, bytes_channel)?;
     let tx = tx.map(|sender| SendingBytes::new(sender, case));
     let rx = rx.map(|receiver| ReceivingBytes { receiver, layout: PhantomData });
-    Ok(Ends(vec![Party { role, tx, rx }]))
+    Ok(Ends(vec![PartyEnds { role, tx, rx }]))
 }
 
 /// How much room a channel of bytes has.
-fn room<L: Layout, const CLONES: bool>(case: &Case) -> Option<u64> {
+fn effective_capacity<L: Layout, const CLONES: bool>(case: &Case) -> Option<u64> {
     let (sender, rx) = bytes_channel().ok()?;
-    let mut next = Generator::new(0, 0, case.payload.len());
+    let mut source = Generator::new(0, 0, case.payload.len());
     let mut tx = SendingBytes::<L, CLONES>::new(sender, case);
-    room::blocked(vec![move || tx.send(&mut next).is_ok()], rx)
+    capacity::blocked(vec![move || tx.send(&mut source).is_ok()], rx)
 }
 
 struct SendingBytes<L, const CLONES: bool> {
@@ -224,8 +225,8 @@ impl<L: Layout, const CLONES: bool> SendingBytes<L, CLONES> {
     }
 
     #[inline(always)]
-    fn send(&mut self, next: &mut Generator) -> io::Result<()> {
-        let written = L::write(next, &mut self.buffer)?;
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
+        let written = L::write(source, &mut self.buffer)?;
         let bytes = &self.buffer[..written];
         // Opaque to the compiler, which might otherwise see that nobody needs the copy.
         if CLONES { self.sender.send(&black_box(bytes.to_vec())) } else { self.sender.send(bytes) }
@@ -234,8 +235,8 @@ impl<L: Layout, const CLONES: bool> SendingBytes<L, CLONES> {
 
 impl<L: Layout, const CLONES: bool> Tx for SendingBytes<L, CLONES> {
     #[inline(always)]
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.send(next))
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+        ready(self.send(source))
     }
 }
 
@@ -246,9 +247,9 @@ struct ReceivingBytes<L> {
 
 impl<L: Layout> Rx for ReceivingBytes<L> {
     #[inline(always)]
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
         ready(match self.receiver.recv() {
-            Ok(bytes) => L::read(&bytes, seen),
+            Ok(bytes) => L::read(&bytes, verifier),
             Err(error) => Err(fault(error)),
         })
     }

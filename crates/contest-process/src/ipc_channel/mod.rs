@@ -6,7 +6,7 @@
 #![expect(clippy::duplicate_mod, reason = "one source, two libraries")]
 
 use estafette_measure::Registry;
-use estafette_measure::spec::Joins;
+use estafette_measure::spec::Tier;
 
 #[path = "."]
 mod current {
@@ -14,13 +14,13 @@ mod current {
 
     use ::ipc_channel::IpcError;
 
-    use super::Joins;
+    use super::Tier;
 
     pub(super) use ::ipc_channel as library;
 
     pub(super) const NAME: &str = "ipc-channel";
     pub(super) const VERSION: &str = env!("LOCKED_IPC_CHANNEL_0_23");
-    pub(super) const BYTES: Joins = Joins::Suite;
+    pub(super) const BYTES: Tier = Tier::Suite;
 
     /// What the error of a receive means.
     pub(super) fn fault(error: IpcError) -> io::Error {
@@ -40,14 +40,14 @@ mod v0_13 {
     use std::error::Error;
     use std::io;
 
-    use super::Joins;
+    use super::Tier;
 
     pub(super) use ::ipc_channel_013 as library;
 
     pub(super) const NAME: &str = "ipc-channel-0.13";
     pub(super) const VERSION: &str = env!("LOCKED_IPC_CHANNEL_0_13");
     // Its channel of bytes differs little from the current one, and a quick run has few rows.
-    pub(super) const BYTES: Joins = Joins::Standard;
+    pub(super) const BYTES: Tier = Tier::Standard;
 
     /// What the error of a receive means: it does not say whether the other side has gone.
     pub(super) fn fault(error: impl Into<Box<dyn Error + Send + Sync>>) -> io::Error {

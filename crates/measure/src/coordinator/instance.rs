@@ -352,21 +352,21 @@ impl Instance {
         let role = self.children.0[index].role;
         let packet = protocol::receive(&self.children.0[index].socket).with_context(|| role.to_string())?;
         match packet {
-            Some((ToCoordinator::Offer(offer), descriptors)) => {
-                let waiting: Vec<_> = self.wants.extract_if(.., |(_, name)| *name == offer.name).collect();
+            Some((ToCoordinator::Offer(publish), descriptors)) => {
+                let waiting: Vec<_> = self.wants.extract_if(.., |(_, name)| *name == publish.name).collect();
                 for (who, _) in waiting {
-                    self.answer(who, &offer, &descriptors)?;
+                    self.answer(who, &publish, &descriptors)?;
                 }
-                self.offers.insert(offer.name.clone(), (offer, descriptors));
+                self.offers.insert(publish.name.clone(), (publish, descriptors));
             }
             Some((ToCoordinator::Want { name }, _)) => match self.offers.get(&name) {
-                Some((offer, descriptors)) => self.answer(index, offer, descriptors)?,
+                Some((publish, descriptors)) => self.answer(index, publish, descriptors)?,
                 None => self.wants.push((index, name)),
             },
             Some((ToCoordinator::Ready {}, _)) => self.ready[index] = true,
             Some((ToCoordinator::Report(report), _)) => self.reports[index] = Some(report),
-            Some((ToCoordinator::Room { .. }, _)) => {
-                return Err(self.failure(FailureKind::Error, &format!("{role} said `room`, unasked"), vec![index]));
+            Some((ToCoordinator::EffectiveCapacity { .. }, _)) => {
+                return Err(self.failure(FailureKind::Error, &format!("{role} sent `effective_capacity`, unasked"), vec![index]));
             }
             Some((ToCoordinator::Failed { error }, _)) => {
                 return Err(self.failure(FailureKind::Error, &format!("{role}: {error}"), vec![index]));
@@ -397,10 +397,11 @@ impl Instance {
         Ok(())
     }
 
-    fn answer(&self, index: usize, offer: &Offer, descriptors: &[OwnedFd]) -> Result<()> {
+    fn answer(&self, index: usize, publish: &Offer, descriptors: &[OwnedFd]) -> Result<()> {
         let borrowed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
         let child = &self.children.0[index];
-        protocol::send(&child.socket, &ToChild::Offer(offer.clone()), &borrowed).with_context(|| child.role.to_string())
+        protocol::send(&child.socket, &ToChild::Offer(publish.clone()), &borrowed)
+            .with_context(|| child.role.to_string())
     }
 
     /// Opens the barrier. The coordinator's copies of what was offered go, so that an end that closes is closed.

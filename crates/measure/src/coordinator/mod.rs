@@ -2,16 +2,16 @@
 
 mod account;
 mod calls;
+mod capacities;
 mod children;
 pub(crate) mod heat;
 mod instance;
 mod interrupt;
 mod placement;
-mod rooms;
 mod scratch;
 
 pub use calls::calls;
+pub use capacities::capacities;
 pub use instance::{Failure, FailureKind, Instance, Measured, Setup};
 pub use interrupt::Interrupt;
-pub use rooms::rooms;
 pub use scratch::Scratch;

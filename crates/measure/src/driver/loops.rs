@@ -48,10 +48,10 @@ impl Party {
     /// Sends until the time is over or the share is sent, then the end mark.
     async fn produce<M: Mechanism, T: Tx>(mut self, mut tx: T) -> Result<(PartyReport, Option<Usage>)> {
         loop {
-            let mut count = self.batch_to_send(self.next.made());
+            let mut count = self.batch_to_send(self.source.made());
             if let Some(schedule) = self.schedule {
                 count = 1;
-                let due_ns = schedule.due_ns(producer(self.role), self.next.made());
+                let due_ns = schedule.due_ns(producer(self.role), self.source.made());
                 // What is due in the window is sent, however long the mechanism takes.
                 if self.share.is_none() && self.meter.over(due_ns) {
                     break;
@@ -59,12 +59,12 @@ impl Party {
                 let late = if M::BLOCKS { schedule.spin(due_ns) } else { schedule.wait(due_ns).await };
                 self.note_late(due_ns, late);
             }
-            let put = if M::BLOCKS {
-                blocking::put(&mut tx, &mut self.next, count)
+            let sending = if M::BLOCKS {
+                blocking::send(&mut tx, &mut self.source, count)
             } else {
-                batch::put(&mut tx, &mut self.next, count).await
+                batch::send(&mut tx, &mut self.source, count).await
             };
-            if self.has_sent(put, self.next.made())? {
+            if self.has_sent(sending, self.source.made())? {
                 break;
             }
         }
@@ -78,9 +78,9 @@ impl Party {
         let mut sent = 0;
         loop {
             let count = self.turns_to_send(sent);
-            let put = blocking::put_in_turn(&mut turns, count);
+            let sending = blocking::send_in_turn(&mut turns, count);
             sent += count;
-            if self.has_sent(put, sent)? {
+            if self.has_sent(sending, sent)? {
                 break;
             }
         }
@@ -92,16 +92,16 @@ impl Party {
     /// As [`Party::produce`], no faster than the mechanism can bear.
     async fn produce_paced<M: Mechanism, T: Tx>(mut self, mut tx: T) -> Result<(PartyReport, Option<Usage>)> {
         'stream: loop {
-            for _ in 0..self.batch_to_send(self.next.made()) {
+            for _ in 0..self.batch_to_send(self.source.made()) {
                 if let Some(pacer) = &mut self.pacer {
                     pacer.wait();
                 }
-                match tx.put(&mut self.next).await {
+                match tx.send(&mut self.source).await {
                     // Of many producers on few cores some are still sending when the consumer has given up waiting.
                     Err(error) if error.kind() == ErrorKind::ConnectionRefused && self.meter.over(self.meter.now()) => {
                         break 'stream;
                     }
-                    put => put.context("sending")?,
+                    sending => sending.context("sending")?,
                 }
             }
             if self.has_sent_paced(&mut tx).await? {
@@ -112,7 +112,7 @@ impl Party {
     }
 
     async fn produced<M: Mechanism, T: Tx>(mut self, mut tx: T) -> Result<(PartyReport, Option<Usage>)> {
-        let sent = self.next.made();
+        let sent = self.source.made();
         self.meter.end(sent);
         if let Some(burst) = &self.burst {
             // The channel stays open until its memory has been looked at.
@@ -130,17 +130,17 @@ impl Party {
     }
 
     async fn send_end<T: Tx>(&mut self, tx: &mut T) -> Result<()> {
-        self.next.end();
+        self.source.end();
         if self.lossy {
             // One of several will arrive; the receiver that has it may be gone when the others come.
             for _ in 0..LOSSY_END_MARKS {
-                let _ = tx.put(&mut self.next.clone()).await;
+                let _ = tx.send(&mut self.source.clone()).await;
                 let _ = tx.flush().await;
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
             return Ok(());
         }
-        tx.put(&mut self.next).await.context("sending the end mark")?;
+        tx.send(&mut self.source).await.context("sending the end mark")?;
         tx.flush().await.context("flushing")
     }
 
@@ -155,19 +155,19 @@ impl Party {
         loop {
             let count = self.batch_to_get(&mut hearing);
             let got = if M::BLOCKS {
-                blocking::get(&mut rx, &mut self.seen, count)
+                blocking::recv(&mut rx, &mut self.verifier, count)
             } else if self.cancels {
-                let (got, dropped) = batch::get_dropping(&mut rx, &mut self.seen, count).await;
+                let (got, dropped) = batch::recv_dropping(&mut rx, &mut self.verifier, count).await;
                 self.dropped += dropped;
                 got
             } else {
-                batch::get(&mut rx, &mut self.seen, count).await
+                batch::recv(&mut rx, &mut self.verifier, count).await
             };
             if self.has_received(&mut hearing, got, count)? {
                 break;
             }
         }
-        if self.seen.stopped() {
+        if self.verifier.stopped() {
             // To those that still send it would be gone, and that is not what happened. The child is ended as it reports.
             std::mem::forget(rx);
         }
@@ -181,19 +181,19 @@ impl Party {
     ) -> Result<(PartyReport, Option<Usage>)> {
         let mut asking = Party::asking()?;
         loop {
-            let left = self.share.map_or(u64::MAX, |share| share - self.next.made());
+            let left = self.share.map_or(u64::MAX, |share| share - self.source.made());
             let round_trips = asking.batch.min(left);
             let asked_ns = now_ns();
             let asked = if M::BLOCKS {
-                blocking::ask(&mut ends, &mut self.next, &mut self.seen, round_trips)
+                blocking::ask(&mut ends, &mut self.source, &mut self.verifier, round_trips)
             } else {
-                batch::ask(&mut ends, &mut self.next, &mut self.seen, round_trips).await
+                batch::ask(&mut ends, &mut self.source, &mut self.verifier, round_trips).await
             };
             let mut answered = asked.is_ok();
             asked.or_else(|stopped| self.forgive(stopped))?;
             // An answer that came late is not the answer to the question asked since.
-            while self.lossy && answered && self.seen.progress().any(|(next, _)| next < self.next.made()) {
-                let got = ends.rx.get(&mut self.seen).await.map_err(Stopped::Receiving);
+            while self.lossy && answered && self.verifier.progress().any(|(next, _)| next < self.source.made()) {
+                let got = ends.rx.recv(&mut self.verifier).await.map_err(Stopped::Receiving);
                 answered = got.is_ok();
                 got.or_else(|stopped| self.forgive(stopped))?;
             }
@@ -202,11 +202,11 @@ impl Party {
                 break;
             }
         }
-        let sent = self.next.made();
+        let sent = self.source.made();
         self.meter.end(sent);
         self.send_end(&mut ends.tx).await?;
-        while !self.seen.ended() {
-            if let Err(error) = ends.rx.get(&mut self.seen).await {
+        while !self.verifier.ended() {
+            if let Err(error) = ends.rx.recv(&mut self.verifier).await {
                 self.forgive(Stopped::Receiving(error))?;
                 break;
             }
@@ -221,18 +221,18 @@ impl Party {
     ) -> Result<(PartyReport, Option<Usage>)> {
         let mut heard_ns = self.meter.now();
         loop {
-            let before = self.next.made();
+            let before = self.source.made();
             let count = self.meter.stride(before);
             let done = if M::BLOCKS {
-                blocking::answer(&mut ends, &mut self.next, &mut self.seen, count)
+                blocking::answer(&mut ends, &mut self.source, &mut self.verifier, count)
             } else {
-                batch::answer(&mut ends, &mut self.next, &mut self.seen, count).await
+                batch::answer(&mut ends, &mut self.source, &mut self.verifier, count).await
             };
             if self.has_answered(done, before, &mut heard_ns)? {
                 break;
             }
         }
-        let sent = self.next.made();
+        let sent = self.source.made();
         self.meter.end(sent);
         self.send_end(&mut ends.tx).await?;
         Ok(self.report(sent, sent, None))
@@ -243,14 +243,14 @@ impl Party {
         let mut heard_ns = self.meter.now();
         let mut nexts = self.each_stream();
         loop {
-            let before = self.seen.received();
+            let before = self.verifier.received();
             let count = self.meter.stride(before);
-            let done = blocking::serve(&mut ends, &mut nexts, &mut self.seen, count);
+            let done = blocking::serve(&mut ends, &mut nexts, &mut self.verifier, count);
             if self.has_served(done, before, &mut heard_ns)? {
                 break;
             }
         }
-        let served = self.seen.received();
+        let served = self.verifier.received();
         self.close(served);
         for tx in &mut ends.txs {
             tx.flush().await.context("flushing")?;

@@ -16,7 +16,7 @@ use crate::case::{BURST, Case, Pattern, Place, Role};
 use crate::descriptors;
 use crate::executor::{Executor, Job, Work};
 use crate::limits::pin_to;
-use crate::mechanism::{Carries, Ends, Mechanism};
+use crate::mechanism::{Ends, Mechanism, Transport};
 use crate::pace::{Feedback, Pacer};
 use crate::parts::{Part, parts};
 use crate::pauses::Pauses;
@@ -31,7 +31,7 @@ use crate::window::Window;
 #[derive(Debug)]
 pub struct Ctx {
     /// How the children meet.
-    pub meet: Rendezvous,
+    pub rendezvous: Rendezvous,
     /// What to measure.
     pub window: Window,
     /// What messages are made of.
@@ -46,14 +46,14 @@ pub struct Ctx {
 ///
 /// # Errors
 /// Whatever keeps the mechanism from being opened or its messages from being moved.
-pub fn drive<M: Carries<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &mut Ctx) -> Result<Report> {
+pub fn drive<M: Transport<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &mut Ctx) -> Result<Report> {
     if role == Role::Broker || case.pattern.is_pipeline() {
         return delegate(mechanism, case, role, ctx);
     }
     prepare(case, role, ctx)?;
     let bursts = case.pattern == Pattern::Burst;
     let before = if bursts { resident()? } else { 0 };
-    let Ends(parties) = mechanism.open(case, role, &mut ctx.meet).context("opening")?;
+    let Ends(parties) = mechanism.open(case, role, &mut ctx.rendezvous).context("opening")?;
     let opened = if bursts { resident()? } else { 0 };
     let executor = mechanism.executor(case)?;
     ensure!(
@@ -74,7 +74,7 @@ pub fn drive<M: Carries<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &mut
         let run: Run = Box::new(move |party| Box::pin(party.run::<M, _, _>(holds)));
         starts.push(Start { role, cpu, run });
     }
-    play(case, role, ctx, executor, starts, mechanism.spec().loss == Loss::Counted, burst)
+    play(case, role, ctx, executor, starts, mechanism.spec().loss == Loss::BestEffort, burst)
 }
 
 /// Has a mechanism play what the instrument has no loop for: a broker, or a role of a pipeline.
@@ -86,8 +86,8 @@ pub(crate) fn delegate<M: Mechanism>(mechanism: &M, case: &Case, role: Role, ctx
     if role != Role::Broker {
         return pipeline::play(mechanism, case, role, ctx);
     }
-    let elsewhere = mechanism.broker(case, &mut ctx.meet)?;
-    Ok(Report { parties: Vec::new(), usage: Some(ctx.meet.spent().and(&elsewhere)) })
+    let elsewhere = mechanism.broker(case, &mut ctx.rendezvous)?;
+    Ok(Report { parties: Vec::new(), usage: Some(ctx.rendezvous.spent().and(&elsewhere)) })
 }
 
 /// What comes before anything is opened: what a mechanism starts, threads of its own or a server, stays with its parties.
@@ -124,9 +124,9 @@ fn play(
     let window = window(case, ctx);
     let leader = starts.iter().map(|start| start.role).max_by_key(|role| matches!(role, Role::Consumer(_)));
     let paced = lossy && !case.pattern.both_ways();
-    let (feedback, pacers) = if paced { feedback(case, role, &mut ctx.meet)? } else { Default::default() };
+    let (feedback, pacers) = if paced { feedback(case, role, &mut ctx.rendezvous)? } else { Default::default() };
     let (mut feedback, mut pacers) = (feedback.into_iter(), pacers.into_iter());
-    let start_ns = ctx.meet.ready()?;
+    let start_ns = ctx.rendezvous.ready()?;
     let (reports, received) = mpsc::channel();
     let pauses = ctx.pauses.clone();
     let setting = Setting { case, seed: ctx.seed, window, start_ns, pauses, leader, lossy, burst };
@@ -168,13 +168,13 @@ fn window(case: &Case, ctx: &Ctx) -> Window {
 
 /// The ways back on which the consumers of a mechanism that may lose tell its producers what has arrived: those of the
 /// consumers that are played here, and of the producers.
-fn feedback(case: &Case, role: Role, meet: &mut Rendezvous) -> Result<(Vec<Feedback>, Vec<Pacer>)> {
+fn feedback(case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<(Vec<Feedback>, Vec<Pacer>)> {
     let yields = case.place == Place::SameCore;
     let name = |producer, consumer| format!("feedback:{producer}:{consumer}");
     if let Role::Producer(producer) = role {
         let mut ends = Vec::new();
         for consumer in 0..case.consumers() {
-            let [end]: [OwnedFd; 1] = meet.want_descriptors(&name(producer, consumer))?;
+            let [end]: [OwnedFd; 1] = rendezvous.request_descriptors(&name(producer, consumer))?;
             ends.push(end.into());
         }
         return Ok((Vec::new(), vec![Pacer::new(ends, yields)]));
@@ -191,7 +191,7 @@ fn feedback(case: &Case, role: Role, meet: &mut Rendezvous) -> Result<(Vec<Feedb
             if role == Role::All {
                 told.push(theirs);
             } else {
-                meet.offer_descriptors(&name(producer, consumer), &[theirs.as_fd()])?;
+                rendezvous.offer_descriptors(&name(producer, consumer), &[theirs.as_fd()])?;
             }
             ends.push(ours);
         }

@@ -73,8 +73,8 @@ pub(super) struct Setting<'a> {
 /// The state of one party.
 pub(super) struct Party {
     pub(super) role: Role,
-    pub(super) next: Generator,
-    pub(super) seen: Verifier,
+    pub(super) source: Generator,
+    pub(super) verifier: Verifier,
     pub(super) meter: Meter,
     /// How many it sends, where the window is a count.
     pub(super) share: Option<u64>,
@@ -113,8 +113,8 @@ impl Party {
         let cancels = case.pattern == Pattern::Cancel;
         Party {
             role,
-            next: Generator::new(seed, producer(role), case.payload.len()),
-            seen: verifier(seed, case, role)
+            source: Generator::new(seed, producer(role), case.payload.len()),
+            verifier: verifier(seed, case, role)
                 .reading(!matches!(case.payload, Payload::Unread(_)))
                 .competing(competing)
                 .stopping(shared),
@@ -154,7 +154,7 @@ impl Party {
 
     /// Every stream's messages, from the beginning.
     pub(super) fn each_stream(&self) -> Vec<Generator> {
-        (0..self.streams).map(|stream| self.next.of(stream)).collect()
+        (0..self.streams).map(|stream| self.source.of(stream)).collect()
     }
 
     /// Notes whether a message of an open loop is late, and until when the next ones are.
@@ -172,16 +172,16 @@ impl Party {
 
     /// As [`Party::has_sent`], with a look at the pace. What an end has collected leaves before it is asked how much arrived.
     pub(super) async fn has_sent_paced(&mut self, tx: &mut impl Tx) -> Result<bool> {
-        let now = self.meter.look(self.next.made());
+        let now = self.meter.look(self.source.made());
         if let Some(pacer) = self.pacer.as_mut().filter(|pacer| pacer.slice_is_over(now)) {
             match tx.flush().await {
                 // Of many producers on few cores some are still sending when the consumer has given up waiting.
                 Err(error) if error.kind() == ErrorKind::ConnectionRefused && self.meter.over(now) => return Ok(true),
                 flushed => flushed.context("sending")?,
             }
-            pacer.look(now, self.next.made(), self.meter.warming_up());
+            pacer.look(now, self.source.made(), self.meter.warming_up());
         }
-        Ok(self.share.map_or(self.meter.over(now), |share| self.next.made() >= share))
+        Ok(self.share.map_or(self.meter.over(now), |share| self.source.made() >= share))
     }
 
     /// What a consumer begins with; a burst has been sent by then.
@@ -200,7 +200,7 @@ impl Party {
 
     /// How many messages are received before the next look at the clock.
     pub(super) fn batch_to_get(&self, hearing: &mut Hearing) -> u64 {
-        hearing.before = self.seen.received();
+        hearing.before = self.verifier.received();
         let most = match (&self.feedback, &hearing.times) {
             (_, Some(_)) => 1,
             (Some(_), _) => FEEDBACK_STRIDE,
@@ -218,10 +218,10 @@ impl Party {
             return Ok(true);
         }
         got.or_else(|stopped| self.forgive(stopped))?;
-        if self.seen.ended() {
+        if self.verifier.ended() {
             return Ok(true);
         }
-        let (before, received) = (hearing.before, self.seen.received());
+        let (before, received) = (hearing.before, self.verifier.received());
         hearing.handled += count;
         if let (Some(burst), Some(held)) = (&self.burst, &mut hearing.held)
             && hearing.handled >= BURST
@@ -230,14 +230,14 @@ impl Party {
         }
         let now = self.look_and_note(received);
         if let (Some(times), Some(schedule), true) = (&mut hearing.times, &self.schedule, received > before) {
-            let (producer, number) = self.seen.last();
+            let (producer, number) = self.verifier.last();
             let due_ns = schedule.due_ns(producer, number);
             if self.meter.covers(due_ns) {
                 times.saturating_record(now.saturating_sub(due_ns));
             }
         }
         if let Some(feedback) = &mut self.feedback {
-            feedback.tell(now, self.seen.progress());
+            feedback.tell(now, self.verifier.progress());
             self.note_missing();
         }
         Ok(self.silent(&mut hearing.heard_ns, now, received > before))
@@ -245,7 +245,7 @@ impl Party {
 
     /// A consumer's report.
     pub(super) fn heard(mut self, hearing: Hearing) -> Result<(PartyReport, Option<Usage>)> {
-        let received = self.seen.received();
+        let received = self.verifier.received();
         self.close(received);
         self.held = hearing.held;
         let latency = match hearing.times {
@@ -283,7 +283,7 @@ impl Party {
 
     /// Notes what has arrived of each producer, as the window opens or closes.
     fn note_received(&mut self) {
-        let counts: Vec<u64> = self.seen.progress().map(|(_, received)| received).collect();
+        let counts: Vec<u64> = self.verifier.progress().map(|(_, received)| received).collect();
         if counts.len() > 1 {
             self.received[usize::from(self.meter.closed())] = counts;
         }
@@ -291,7 +291,7 @@ impl Party {
 
     /// Notes how many messages are missing as the window opens and as it closes.
     fn note_missing(&mut self) {
-        let missing = self.seen.progress().map(|(next, received)| next.saturating_sub(received)).sum();
+        let missing = self.verifier.progress().map(|(next, received)| next.saturating_sub(received)).sum();
         if self.meter.warming_up() || self.meter.open() {
             self.missing[1] = missing;
         }
@@ -309,7 +309,7 @@ impl Party {
     /// that a pause interrupted count only where they are so long that stopping and starting takes a small part of their time.
     pub(super) fn has_asked(&mut self, asking: &mut Asking, clock_ns: u64, took: Option<(u64, u64)>) -> bool {
         let (warming_up, closed) = (self.meter.warming_up(), self.meter.closed());
-        let paused_ns = self.meter.look_at(clock_ns, self.next.made());
+        let paused_ns = self.meter.look_at(clock_ns, self.source.made());
         let took = took.map(|(took_ns, round_trips)| (took_ns.saturating_sub(paused_ns.unwrap_or(0)), round_trips));
         let counts = |took_ns| !closed && (paused_ns.is_none() || took_ns > LONG_NS);
         if let Some((took_ns, round_trips)) = took.filter(|(took_ns, _)| counts(*took_ns)) {
@@ -322,7 +322,7 @@ impl Party {
             asking.batch = (CLOCKS_PER_SAMPLE * asking.clock_ns / middle_ns).ceil().max(1.0) as u64;
             asking.times.reset();
         }
-        self.share.map_or(self.meter.closed(), |share| self.next.made() >= share)
+        self.share.map_or(self.meter.closed(), |share| self.source.made() >= share)
     }
 
     /// An asker's report; `sent` does not count the end mark.
@@ -334,10 +334,10 @@ impl Party {
     /// Looks at the clock after a batch was answered; whether it was the last.
     pub(super) fn has_answered(&mut self, done: Ended, before: u64, heard_ns: &mut u64) -> Result<bool> {
         done.or_else(|stopped| self.forgive(stopped))?;
-        if self.seen.ended() {
+        if self.verifier.ended() {
             return Ok(true);
         }
-        let answered = self.next.made();
+        let answered = self.source.made();
         let now = self.meter.look(answered);
         Ok(self.silent(heard_ns, now, answered > before))
     }
@@ -345,10 +345,10 @@ impl Party {
     /// As [`Party::has_answered`], of a server.
     pub(super) fn has_served(&mut self, done: Ended, before: u64, heard_ns: &mut u64) -> Result<bool> {
         done.or_else(|stopped| self.forgive(stopped))?;
-        if self.seen.ended() {
+        if self.verifier.ended() {
             return Ok(true);
         }
-        let served = self.seen.received();
+        let served = self.verifier.received();
         let now = self.look_and_note(served);
         Ok(self.silent(heard_ns, now, served > before))
     }
@@ -379,8 +379,8 @@ impl Party {
         latency: Option<LatencyCounts>,
     ) -> (PartyReport, Option<Usage>) {
         let (messages, window_ns, usage) = self.meter.result();
-        let receives = self.seen.received() > 0 || matches!(self.role, Role::Consumer(_)) || latency.is_some();
-        let (received, faults) = if receives { self.seen.finish() } else { Default::default() };
+        let receives = self.verifier.received() > 0 || matches!(self.role, Role::Consumer(_)) || latency.is_some();
+        let (received, faults) = if receives { self.verifier.finish() } else { Default::default() };
         debug_assert!(messages <= handled);
         let longest_stall_ns = self.meter.longest_stall_ns();
         let lost = self.missing[1].saturating_sub(self.missing[0]);

@@ -55,7 +55,7 @@ impl Mechanism for Memory {
     }
 }
 
-impl Carries<Raw> for Memory {
+impl Transport<Raw> for Memory {
     type Tx = Sending;
     type Rx = Receiving;
 
@@ -84,10 +84,10 @@ struct Sending {
 }
 
 impl Tx for Sending {
-    fn put(&mut self, next: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         let mut message = [0; LEN];
-        self.of.push(next.producer());
-        next.fill(&mut message);
+        self.of.push(source.producer());
+        source.fill(&mut message);
         self.filled.extend(message);
         if let Some(halfway) = self.mixed.take() {
             self.way.write(&self.filled[..LEN / 2]);
@@ -116,11 +116,11 @@ impl Sending {
 struct Receiving(Arc<Way>);
 
 impl Rx for Receiving {
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
         let bytes = self.0.bytes.lock().unwrap();
         let mut bytes = self.0.come.wait_while(bytes, |bytes| bytes.len() < LEN).unwrap();
         let message: Vec<u8> = bytes.drain(..LEN).collect();
-        seen.bytes(&message);
+        verifier.bytes(&message);
         ready(Ok(()))
     }
 }
@@ -138,10 +138,10 @@ fn play(pattern: Pattern, producers: usize, senders: Senders, messages: u64) -> 
         let children = [Role::Producer(0), Role::Consumer(0)].map(|role| {
             let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
             let (ours, theirs) = pair.unwrap();
-            let meet = Rendezvous::new(theirs, std::env::temp_dir());
+            let rendezvous = Rendezvous::new(theirs, std::env::temp_dir());
             let window = Window::Count { warmup: messages / 10, messages: messages - messages / 10 };
             let cpus = vec![None; if role == Role::Producer(0) { case.sending() } else { 1 }];
-            let mut ctx = Ctx { meet, window, seed: 7, cpus, pauses: Pauses::default() };
+            let mut ctx = Ctx { rendezvous, window, seed: 7, cpus, pauses: Pauses::default() };
             (ours, scope.spawn(move || drive::<Memory, Raw>(memory, case, role, &mut ctx).unwrap()))
         });
         let all: Vec<&OwnedFd> = children.iter().map(|(socket, _)| socket).collect();

@@ -68,34 +68,34 @@ const fn raw(producer: usize, sequence: u64, end: bool) -> u64 {
 
 /// A value that can be sent: made from a generator, read by a verifier. Implemented for `u64`, `Vec<u8>`, [`Inline`],
 /// [`Shared`] and [`Message`].
-pub trait Payload: Clone + Default + Send + Sync + Unpin + Sized + 'static {
+pub trait Value: Clone + Default + Send + Sync + Unpin + Sized + 'static {
     /// The next message, every byte of it written.
-    fn make(next: &mut Generator) -> Self;
+    fn make(source: &mut Generator) -> Self;
     /// Reads every byte of it.
-    fn check(&self, seen: &mut Verifier);
+    fn check(&self, verifier: &mut Verifier);
 }
 
-impl Payload for u64 {
+impl Value for u64 {
     #[inline(always)]
-    fn make(next: &mut Generator) -> u64 {
-        next.word()
+    fn make(source: &mut Generator) -> u64 {
+        source.word()
     }
     #[inline(always)]
-    fn check(&self, seen: &mut Verifier) {
-        seen.word(*self);
+    fn check(&self, verifier: &mut Verifier) {
+        verifier.word(*self);
     }
 }
 
-impl Payload for Vec<u8> {
+impl Value for Vec<u8> {
     #[inline]
-    fn make(next: &mut Generator) -> Vec<u8> {
-        let mut bytes = vec![0; next.len()];
-        next.fill(&mut bytes);
+    fn make(source: &mut Generator) -> Vec<u8> {
+        let mut bytes = vec![0; source.len()];
+        source.fill(&mut bytes);
         bytes
     }
     #[inline]
-    fn check(&self, seen: &mut Verifier) {
-        seen.bytes(self);
+    fn check(&self, verifier: &mut Verifier) {
+        verifier.bytes(self);
     }
 }
 
@@ -109,16 +109,16 @@ impl Default for Inline {
     }
 }
 
-impl Payload for Inline {
+impl Value for Inline {
     #[inline]
-    fn make(next: &mut Generator) -> Inline {
+    fn make(source: &mut Generator) -> Inline {
         let mut message = Inline::default();
-        next.fill(&mut message.0);
+        source.fill(&mut message.0);
         message
     }
     #[inline]
-    fn check(&self, seen: &mut Verifier) {
-        seen.bytes(&self.0);
+    fn check(&self, verifier: &mut Verifier) {
+        verifier.bytes(&self.0);
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use bytes::Bytes;
 
-use super::{Generator, Payload, STEP, Verifier};
+use super::{Generator, STEP, Value, Verifier};
 
 /// A tag, and a clone of one buffer. Making it counts the buffer's references up, dropping it counts them down; where the
 /// two ends run on different cores, the count's cache line goes back and forth with every message.
@@ -14,16 +14,16 @@ pub struct Shared {
     body: Bytes,
 }
 
-impl Payload for Shared {
+impl Value for Shared {
     #[inline]
-    fn make(next: &mut Generator) -> Shared {
-        let body = next.template().clone();
-        Shared { tag: next.word(), body }
+    fn make(source: &mut Generator) -> Shared {
+        let body = source.template().clone();
+        Shared { tag: source.word(), body }
     }
 
     #[inline]
-    fn check(&self, seen: &mut Verifier) {
-        seen.shared(self.tag, &self.body);
+    fn check(&self, verifier: &mut Verifier) {
+        verifier.shared(self.tag, &self.body);
     }
 }
 
@@ -59,8 +59,8 @@ mod tests {
     #[test]
     fn all_messages_share_a_buffer_that_is_intact() {
         for len in [1, 7, 8, 100, 1200] {
-            let mut next = Generator::new(1, 0, len);
-            let (a, b) = (Shared::make(&mut next), Shared::make(&mut next));
+            let mut source = Generator::new(1, 0, len);
+            let (a, b) = (Shared::make(&mut source), Shared::make(&mut source));
             assert_eq!(a.body.as_ptr(), b.body.as_ptr());
             assert_eq!(a.body.len(), len);
             assert!(is_intact(&a.body));
@@ -73,10 +73,10 @@ mod tests {
         for (at, reads) in [(0, true), (50, true), (99, true), (50, false)] {
             let mut bytes = body(100).to_vec();
             bytes[at] ^= 1;
-            let mut seen = Verifier::new(1, 1, 100).reading(reads);
+            let mut verifier = Verifier::new(1, 1, 100).reading(reads);
             let tag = Generator::new(1, 0, 100).word();
-            seen.shared(tag, &bytes);
-            assert_eq!(seen.finish().1.damaged, u64::from(reads));
+            verifier.shared(tag, &bytes);
+            assert_eq!(verifier.finish().1.damaged, u64::from(reads));
         }
     }
 }

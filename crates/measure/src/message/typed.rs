@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Generator, Payload, STEP, Verifier};
+use super::{Generator, STEP, Value, Verifier};
 
 /// A topic and some data, as `ipc-channel-throughput` has it. To serde the data is a sequence of numbers, not bytes, as
 /// in every program that derives these two traits and says no more.
@@ -15,17 +15,17 @@ pub struct Message {
     pub data: Vec<u8>,
 }
 
-impl Payload for Message {
+impl Value for Message {
     #[inline]
-    fn make(next: &mut Generator) -> Message {
-        let mut data = vec![0; next.len()];
-        let topic = next.message(&mut data);
+    fn make(source: &mut Generator) -> Message {
+        let mut data = vec![0; source.len()];
+        let topic = source.message(&mut data);
         Message { topic, data }
     }
 
     #[inline]
-    fn check(&self, seen: &mut Verifier) {
-        seen.message(self.topic, &self.data);
+    fn check(&self, verifier: &mut Verifier) {
+        verifier.message(self.topic, &self.data);
     }
 }
 
@@ -46,18 +46,18 @@ mod tests {
 
     /// Three messages and the end mark.
     fn messages(len: usize) -> Vec<Message> {
-        let mut next = Generator::new(SEED, 0, len);
-        let mut all: Vec<_> = (0..3).map(|_| Message::make(&mut next)).collect();
-        next.end();
-        all.push(Message::make(&mut next));
+        let mut source = Generator::new(SEED, 0, len);
+        let mut all: Vec<_> = (0..3).map(|_| Message::make(&mut source)).collect();
+        source.end();
+        all.push(Message::make(&mut source));
         all
     }
 
     fn faults(len: usize, messages: &[Message]) -> Faults {
-        let mut seen = Verifier::new(SEED, 1, len);
-        messages.iter().for_each(|message| message.check(&mut seen));
-        assert!(seen.ended());
-        seen.finish().1
+        let mut verifier = Verifier::new(SEED, 1, len);
+        messages.iter().for_each(|message| message.check(&mut verifier));
+        assert!(verifier.ended());
+        verifier.finish().1
     }
 
     proptest! {
@@ -78,9 +78,9 @@ mod tests {
 
         #[test]
         fn any_message_at_all_is_survived(topic: u32, data in prop::collection::vec(any::<u8>(), 0..40)) {
-            let mut seen = Verifier::new(SEED, 1, 16);
-            seen.message(topic, &data);
-            prop_assert_eq!(seen.received(), 0);
+            let mut verifier = Verifier::new(SEED, 1, 16);
+            verifier.message(topic, &data);
+            prop_assert_eq!(verifier.received(), 0);
         }
     }
 

@@ -93,7 +93,7 @@ struct Stream {
     announced: Option<u64>,
     /// The [`digest`] of what was received, where others receive the rest.
     digest: u64,
-    /// Ranges of sequence numbers below `next` that were skipped, oldest first.
+    /// Ranges of sequence numbers below `source` that were skipped, oldest first.
     gaps: VecDeque<(u64, u64)>,
 }
 

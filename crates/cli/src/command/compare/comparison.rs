@@ -37,7 +37,7 @@ pub(super) struct Side {
     pub(super) tool: String,
     pub(super) rounds: usize,
     pub(super) rounds_planned: usize,
-    /// Instances of the cases compared that failed, or are void on a signal declared beforehand.
+    /// Instances of the cases compared that failed, or are discarded on a signal declared beforehand.
     pub(super) left_out: usize,
 }
 
@@ -189,7 +189,7 @@ fn measured(record: &Record) -> Result<Vec<(&Case, Measured<'_>)>> {
     let cases = record.entrants.iter().zip(outcomes).filter(|(entrant, _)| !entrant.control);
     let cases = cases.filter_map(|(entrant, outcomes)| {
         let valid = outcomes.iter().filter_map(|outcome| match outcome {
-            Outcome::Measured(figures) if figures.void.is_none() => Some(figures.metric_ns()),
+            Outcome::Measured(figures) if figures.discarded.is_none() => Some(figures.metric_ns()),
             _ => None,
         });
         let ns: Vec<f64> = valid.collect();
@@ -204,9 +204,9 @@ fn measured(record: &Record) -> Result<Vec<(&Case, Measured<'_>)>> {
     Ok(cases.collect())
 }
 
-/// Whether a case shows what the machine itself did: a limit ring, and the same one in both records.
+/// Whether a case shows what the machine itself did: a reference ring, and the same one in both records.
 fn anchor(a: &Measured<'_>, b: &Measured<'_>) -> bool {
-    [a, b].iter().all(|case| case.spec.standing == Standing::Limit) && a.spec.version == b.spec.version
+    [a, b].iter().all(|case| case.spec.standing == Standing::Reference) && a.spec.version == b.spec.version
 }
 
 /// The noise floors of a record's cells.

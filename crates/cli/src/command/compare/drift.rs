@@ -1,6 +1,6 @@
 //! Drift: by how much the machine itself changed between two records, and how surely that is known.
 //!
-//! An anchor is a case of a limit ring that both records have. The same program ran in both, so its shift is the
+//! An anchor is a case of a reference ring that both records have. The same program ran in both, so its shift is the
 //! machine's. The drift is the median of the anchors' shifts; it is taken off every other change.
 //!
 //! The estimate is uncertain in two ways. The anchors are noisy themselves, and a machine does not drift evenly: a host

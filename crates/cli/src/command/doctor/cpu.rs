@@ -164,10 +164,10 @@ fn steal(part: Option<f64>) -> Finding {
     };
     let found = format!("{:.1} % in that time", part * 100.0);
     if part > MAX_STEAL {
-        let remedy = "instances with over 1 % are void: wait, or move to a host that is not overbooked";
+        let remedy = "instances with over 1 % are discarded: wait, or move to a host that is not overbooked";
         Finding::warning(WHAT, found, remedy)
     } else if part > 0.0 {
-        Finding::note(WHAT, found, "the host has other guests: expect some instances to be void")
+        Finding::note(WHAT, found, "the host has other guests: expect some instances to be discarded")
     } else {
         Finding::ok(WHAT, found)
     }

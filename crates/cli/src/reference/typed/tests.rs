@@ -23,7 +23,7 @@ fn record(cells: Vec<Cell>, mechanisms: &[&str], figures: impl Fn(&str, usize) -
     let instances = entrants.iter().enumerate().map(|(entrant, Entrant { case, .. })| {
         let mut measured = json!({
             "messages": 1000, "window_ns": 5_000_000, "latency": null, "cpu_ns_per_message": null, "switches_per_message": null,
-            "offered": 1000, "delivered": 1000, "lost_in_window": 0, "breach": null, "steal": 0.0, "void": null,
+            "offered": 1000, "delivered": 1000, "lost_in_window": 0, "breach": null, "steal": 0.0, "discarded": null,
             "faults": { "lost": 0, "duplicated": 0, "reordered": 0, "damaged": 0 },
         });
         let figures = figures(&case.mechanism, case.payload.len());

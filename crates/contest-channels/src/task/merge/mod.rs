@@ -13,8 +13,8 @@ use anyhow::Result;
 use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::entry::{Entry, values};
 use estafette_measure::executor::Executor;
-use estafette_measure::spec::{Joins, Ordering};
-use estafette_measure::{Carries, Ends, Mechanism, Payload, Registry, Rendezvous, Rx, Spec, Verifier};
+use estafette_measure::spec::{Ordering, Tier};
+use estafette_measure::{Ends, Mechanism, Registry, Rendezvous, Rx, Spec, Transport, Value, Verifier};
 use futures_util::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -23,7 +23,7 @@ use super::flume::Flume;
 use super::futures_channel::FuturesChannel;
 use super::tokio_mpsc::TokioMpsc;
 use crate::channel::{Channel, Sending, spec};
-use crate::channel_room;
+use crate::channel_capacity;
 
 mod futures_concurrency;
 mod futures_unordered;
@@ -70,38 +70,38 @@ impl<S: Stream<Item: Send> + Send + Unpin + 'static> Source for S {}
 trait Streamed: Channel {
     /// Its name in those of mechanisms that merge it.
     const SHORT: &'static str;
-    type Stream<P: Payload>: Source + Stream<Item = P>;
-    fn stream<P: Payload>(rx: Self::Rx<P>) -> Self::Stream<P>;
+    type Stream<P: Value>: Source + Stream<Item = P>;
+    fn stream<P: Value>(rx: Self::Rx<P>) -> Self::Stream<P>;
 }
 
 impl Streamed for TokioMpsc {
     const SHORT: &str = "tokio";
-    type Stream<P: Payload> = ReceiverStream<P>;
-    fn stream<P: Payload>(rx: Self::Rx<P>) -> Self::Stream<P> {
+    type Stream<P: Value> = ReceiverStream<P>;
+    fn stream<P: Value>(rx: Self::Rx<P>) -> Self::Stream<P> {
         ReceiverStream::new(rx)
     }
 }
 
 impl Streamed for Flume {
     const SHORT: &str = "flume";
-    type Stream<P: Payload> = ::flume::r#async::RecvStream<'static, P>;
-    fn stream<P: Payload>(rx: Self::Rx<P>) -> Self::Stream<P> {
+    type Stream<P: Value> = ::flume::r#async::RecvStream<'static, P>;
+    fn stream<P: Value>(rx: Self::Rx<P>) -> Self::Stream<P> {
         rx.into_stream()
     }
 }
 
 impl Streamed for AsyncChannel {
     const SHORT: &str = "async";
-    type Stream<P: Payload> = Pin<Box<::async_channel::Receiver<P>>>;
-    fn stream<P: Payload>(rx: Self::Rx<P>) -> Self::Stream<P> {
+    type Stream<P: Value> = Pin<Box<::async_channel::Receiver<P>>>;
+    fn stream<P: Value>(rx: Self::Rx<P>) -> Self::Stream<P> {
         Box::pin(rx)
     }
 }
 
 impl Streamed for FuturesChannel {
     const SHORT: &str = "futures";
-    type Stream<P: Payload> = Self::Rx<P>;
-    fn stream<P: Payload>(rx: Self::Rx<P>) -> Self::Stream<P> {
+    type Stream<P: Value> = Self::Rx<P>;
+    fn stream<P: Value>(rx: Self::Rx<P>) -> Self::Stream<P> {
         rx
     }
 }
@@ -117,12 +117,12 @@ impl<M: Merge, C: Streamed> Mechanism for Merged<M, C> {
 
     fn spec(&self) -> Spec {
         let (name, version) = M::NAME;
-        let channel = C::spec().stands_on;
+        let channel = C::spec().implementation;
         spec(&format!("task/{name}.{}", C::SHORT), version, &format!("{} over {channel}", M::WHOLE))
             .patterns(&[Pattern::Merge])
             .ordering(Ordering::PerProducer)
             // A quick look is at the ways to merge, over one channel.
-            .joins(if C::SHORT == "tokio" { Joins::Suite } else { Joins::Standard })
+            .tier(if C::SHORT == "tokio" { Tier::Suite } else { Tier::Standard })
     }
 
     fn supports(&self, case: &Case) -> Result<(), String> {
@@ -132,9 +132,9 @@ impl<M: Merge, C: Streamed> Mechanism for Merged<M, C> {
         Err(format!("a capacity of {} cannot be divided among {} channels", case.capacity, case.producers))
     }
 
-    fn room(&self, case: &Case) -> Option<u64> {
+    fn effective_capacity(&self, case: &Case) -> Option<u64> {
         // The channels are tried, not what merges them, which takes from them only as it is asked.
-        let each = channel_room::tried::<C>(case.capacity / case.producers, 1)?;
+        let each = channel_capacity::tried::<C>(case.capacity / case.producers, 1)?;
         Some(each * case.producers as u64)
     }
 
@@ -143,7 +143,7 @@ impl<M: Merge, C: Streamed> Mechanism for Merged<M, C> {
     }
 }
 
-impl<M: Merge, C: Streamed, P: Payload> Carries<P> for Merged<M, C> {
+impl<M: Merge, C: Streamed, P: Value> Transport<P> for Merged<M, C> {
     type Tx = Sending<C, P>;
     type Rx = Receiving<M, C, P>;
 
@@ -159,18 +159,18 @@ impl<M: Merge, C: Streamed, P: Payload> Carries<P> for Merged<M, C> {
     }
 }
 
-struct Receiving<M: Merge, C: Streamed, P: Payload>(M::Of<C::Stream<P>>);
+struct Receiving<M: Merge, C: Streamed, P: Value>(M::Of<C::Stream<P>>);
 
-impl<M: Merge, C: Streamed, P: Payload> Rx for Receiving<M, C, P> {
-    fn get(&mut self, seen: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        self.get_all(seen, 1)
+impl<M: Merge, C: Streamed, P: Value> Rx for Receiving<M, C, P> {
+    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+        self.recv_all(verifier, 1)
     }
 
     #[inline(always)]
-    async fn get_all(&mut self, seen: &mut Verifier, count: u64) -> io::Result<()> {
+    async fn recv_all(&mut self, verifier: &mut Verifier, count: u64) -> io::Result<()> {
         for _ in 0..count {
-            M::next(&mut self.0).await.ok_or(ErrorKind::UnexpectedEof)?.check(seen);
-            if seen.ended() {
+            M::next(&mut self.0).await.ok_or(ErrorKind::UnexpectedEof)?.check(verifier);
+            if verifier.ended() {
                 break;
             }
         }

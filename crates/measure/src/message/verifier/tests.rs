@@ -6,16 +6,16 @@ use super::*;
 const SEED: u64 = 0x5EED;
 
 fn messages(producer: usize, len: usize, count: usize) -> Vec<Vec<u8>> {
-    let mut next = Generator::new(SEED, producer, len);
-    let mut out: Vec<_> = (0..count).map(|_| filled(&mut next)).collect();
-    next.end();
-    out.push(filled(&mut next));
+    let mut source = Generator::new(SEED, producer, len);
+    let mut out: Vec<_> = (0..count).map(|_| filled(&mut source)).collect();
+    source.end();
+    out.push(filled(&mut source));
     out
 }
 
-fn filled(next: &mut Generator) -> Vec<u8> {
-    let mut bytes = vec![0xAA; next.len()];
-    next.fill(&mut bytes);
+fn filled(source: &mut Generator) -> Vec<u8> {
+    let mut bytes = vec![0xAA; source.len()];
+    source.fill(&mut bytes);
     bytes
 }
 
@@ -117,16 +117,16 @@ fn words_and_bytes_are_the_same_messages() {
 #[test]
 fn messages_without_bytes_are_counted_up_to_the_end() {
     for (lost, total) in [(0, 10), (3, 10), (0, 0)] {
-        let mut next = Generator::new(SEED, 0, 0);
+        let mut source = Generator::new(SEED, 0, 0);
         let mut seen = Verifier::new(SEED, 1, 0);
         for _ in 0..total {
-            assert_eq!(next.pulse(), None);
+            assert_eq!(source.pulse(), None);
         }
         for _ in lost..total {
             seen.pulse();
         }
-        next.end();
-        seen.last_pulse(next.pulse().unwrap());
+        source.end();
+        seen.last_pulse(source.pulse().unwrap());
         assert!(seen.ended());
         let (counts, faults) = seen.finish();
         assert_eq!((counts[0].received, counts[0].announced), (total - lost, Some(total)));
@@ -152,10 +152,10 @@ fn squares_are_summed_as_one_would() {
 
 #[test]
 fn digests_add_up_however_a_stream_is_divided() {
-    let mut next = Generator::new(SEED, 1, 8);
+    let mut source = Generator::new(SEED, 1, 8);
     let mut consumers = [(); 3].map(|()| Verifier::new(SEED, 2, 8).competing(true));
     for n in 0..1000usize {
-        consumers[n * n % 7 % 3].word(next.word());
+        consumers[n * n % 7 % 3].word(source.word());
     }
     let counts = consumers.into_iter().flat_map(|seen| {
         let (counts, faults) = seen.finish();

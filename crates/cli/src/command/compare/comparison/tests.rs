@@ -56,12 +56,12 @@ fn figures(pattern: Pattern, ns: u64) -> Figures {
         faults: Faults::default(),
         breach: None,
         steal: 0.0,
-        void: None,
+        discarded: None,
         slices: Vec::new(),
     }
 }
 
-/// Two cells of `process/pipe`, `process/unix-stream`, and, in the first, the limit ring, each with a control; all
+/// Two cells of `process/pipe`, `process/unix-stream`, and, in the first, the reference ring, each with a control; all
 /// within 1 % from round to round.
 pub(in super::super) fn record() -> Record {
     changed("", 1.0)
@@ -71,7 +71,7 @@ pub(in super::super) fn record() -> Record {
 pub(in super::super) fn changed(mechanism: &str, factor: f64) -> Record {
     let mut entrants = Vec::new();
     for (pattern, names) in [
-        (Pattern::PingPong, &["process/pipe", "process/unix-stream", "process/limit-ring"][..]),
+        (Pattern::PingPong, &["process/pipe", "process/unix-stream", "process/reference-ring"][..]),
         (Pattern::Stream, &["process/pipe", "process/unix-stream"]),
     ] {
         for (index, name) in names.iter().chain(names.first()).enumerate() {
@@ -88,8 +88,8 @@ pub(in super::super) fn changed(mechanism: &str, factor: f64) -> Record {
             instances.push(InstanceRecord { round, entrant: index, line_ns: None, heat: None, outcome });
         }
     }
-    let mechanisms = ["process/pipe", "process/unix-stream", "process/limit-ring"].map(|name| {
-        let standing = if name.contains("limit") { Standing::Limit } else { Standing::Candidate };
+    let mechanisms = ["process/pipe", "process/unix-stream", "process/reference-ring"].map(|name| {
+        let standing = if name.contains("limit") { Standing::Reference } else { Standing::Candidate };
         Spec::new(name).standing(standing)
     });
     Record {
@@ -142,7 +142,7 @@ fn a_record_is_equivalent_to_itself() {
     let cases = compared(&record(), &record());
     assert_eq!(cases.len(), 5, "controls are no cases");
     assert_eq!(cases.values().filter(|case| case.verdict == Some(Verdict::Equivalent)).count(), 4);
-    assert!(of(&cases, "limit-ring").anchor && of(&cases, "limit-ring").verdict.is_none());
+    assert!(of(&cases, "reference-ring").anchor && of(&cases, "reference-ring").verdict.is_none());
 }
 
 #[test]
@@ -156,8 +156,8 @@ fn what_got_better_is_faster_and_the_other_way_round_slower() {
     let change = of(&cases, "unix-stream").change.unwrap();
     assert!((change.ratio() - 2.0).abs() < 0.03 && change.coverage >= 0.95, "{change:?}");
 
-    let back = of(&compared(&better, &base), "unix-stream").change.unwrap();
-    assert!((back.low + change.high).abs() < 1e-12 && (back.high + change.low).abs() < 1e-12, "A and B mirror");
+    let reply = of(&compared(&better, &base), "unix-stream").change.unwrap();
+    assert!((reply.low + change.high).abs() < 1e-12 && (reply.high + change.low).abs() < 1e-12, "A and B mirror");
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn a_ring_of_another_version_is_no_anchor() {
     let comparison = Comparison::of(&record(), &b).unwrap();
     assert_eq!(comparison.drift.anchors, 0);
     assert_eq!(comparison.cases.iter().filter(|case| case.anchor).count(), 0);
-    assert_eq!(comparison.notes, ["process/limit-ring is kernel in A and 0.2 in B"]);
+    assert_eq!(comparison.notes, ["process/reference-ring is kernel in A and 0.2 in B"]);
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn void_and_failed_instances_are_left_out_and_counted() {
     let mut b = changed("process/pipe", 0.5);
     spoil(&mut b, "/pipe", |round, figures| {
         if round == 0 {
-            figures.void = Some(String::from("steal 5 %"));
+            figures.discarded = Some(String::from("steal 5 %"));
             figures.window_ns = 1;
         }
     });
@@ -227,7 +227,7 @@ fn impossible_figures_decide_nothing() {
             latency.p50_ns = 0;
         }
     });
-    spoil(&mut b, "/limit-ring", |_, figures| figures.latency.iter_mut().for_each(|latency| latency.p50_ns = 0));
+    spoil(&mut b, "/reference-ring", |_, figures| figures.latency.iter_mut().for_each(|latency| latency.p50_ns = 0));
     let comparison = Comparison::of(&record(), &b).unwrap();
     assert_eq!(comparison.drift.anchors, 0, "an anchor without a figure is none");
     for case in comparison.cases.iter().filter(|case| case.mechanism == "process/pipe") {

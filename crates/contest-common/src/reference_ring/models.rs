@@ -138,10 +138,10 @@ fn closing_wakes_the_consumer() {
 fn ping_pong() {
     model(ALL, || {
         let (mut to, mut from_caller) = modelled(shape(1), Wait::Futex);
-        let (mut back, mut answers) = modelled(shape(1), Wait::Futex);
+        let (mut reply, mut answers) = modelled(shape(1), Wait::Futex);
         let echo = thread::spawn(move || {
             let value = receive(&mut from_caller).unwrap();
-            send(&mut back, value + 1).unwrap();
+            send(&mut reply, value + 1).unwrap();
         });
         send(&mut to, 1).unwrap();
         assert_eq!(receive(&mut answers), Ok(2));

@@ -66,7 +66,7 @@ impl fmt::Display for Error {
                 write!(f, "no {bytes} bytes of memory for the ring; use fewer or smaller slots")
             }
             Self::System { task, source } => write!(f, "cannot {task}: {source}"),
-            Self::NotARing { reason } => write!(f, "not a limit ring: {reason}"),
+            Self::NotARing { reason } => write!(f, "not a reference ring: {reason}"),
             Self::Mismatch { what, wanted, found } => {
                 write!(f, "the ring was created with other {what} than it is opened with: {found}, not {wanted}")
             }

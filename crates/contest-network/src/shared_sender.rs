@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::frames::{Outlet, TOGETHER};
 
 /// A thread's share of an outlet.
-pub(super) struct Joint<O> {
+pub(super) struct SharedSender<O> {
     common: Arc<Common<O>>,
 }
 
@@ -27,20 +27,20 @@ struct Line<O> {
     left: Vec<u8>,
 }
 
-impl<O: Outlet> Joint<O> {
-    pub(super) fn new(outlet: O) -> Joint<O> {
+impl<O: Outlet> SharedSender<O> {
+    pub(super) fn new(outlet: O) -> SharedSender<O> {
         let line = Mutex::new(Line { outlet, left: Vec::with_capacity(TOGETHER) });
-        Joint { common: Arc::new(Common { coming: AtomicUsize::new(0), line }) }
+        SharedSender { common: Arc::new(Common { coming: AtomicUsize::new(0), line }) }
     }
 }
 
-impl<O> Clone for Joint<O> {
-    fn clone(&self) -> Joint<O> {
-        Joint { common: Arc::clone(&self.common) }
+impl<O> Clone for SharedSender<O> {
+    fn clone(&self) -> SharedSender<O> {
+        SharedSender { common: Arc::clone(&self.common) }
     }
 }
 
-impl<O: Outlet> Outlet for Joint<O> {
+impl<O: Outlet> Outlet for SharedSender<O> {
     fn send(&mut self, frames: &[u8]) -> io::Result<()> {
         // The count goes down under the lock alone: whoever is still counted will have the lock after this thread.
         self.common.coming.fetch_add(1, Ordering::Relaxed);
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn what_waits_for_the_lock_leaves_in_one_call_and_what_is_alone_at_once() {
         let (sender, calls) = channel();
-        let mut joint = Joint::new(Calls(sender));
+        let mut joint = SharedSender::new(Calls(sender));
         joint.send(b"alone").unwrap();
         let common = Arc::clone(&joint.common);
         let locked = common.line.lock().unwrap();
@@ -114,7 +114,7 @@ mod tests {
         // Some are longer than what is sent together.
         const LENGTHS: [usize; 4] = [3, 100, 40_000, TOGETHER + 1];
         let (sender, calls) = channel();
-        let joint = Joint::new(Calls(sender));
+        let joint = SharedSender::new(Calls(sender));
         thread::scope(|scope| {
             for thread in 0..THREADS {
                 let mut joint = joint.clone();

@@ -98,11 +98,11 @@ impl Lane {
         self.index.load(Ordering::Acquire)
     }
 
-    /// Looks until the index is no longer `seen`, and returns it. For the awaiting end.
+    /// Looks until the index is no longer `verifier`, and returns it. For the awaiting end.
     ///
     /// # Errors
     ///
-    /// If the lane is closed and its last index was `seen`.
+    /// If the lane is closed and its last index was `verifier`.
     #[inline]
     pub(super) fn spin(&self, seen: u64) -> Result<u64, Closed> {
         loop {
@@ -119,11 +119,11 @@ impl Lane {
         }
     }
 
-    /// Sleeps until the index is no longer `seen`, and returns it. For the awaiting end.
+    /// Sleeps until the index is no longer `verifier`, and returns it. For the awaiting end.
     ///
     /// # Errors
     ///
-    /// If the lane is closed and its last index was `seen`.
+    /// If the lane is closed and its last index was `verifier`.
     #[cold]
     pub(super) fn sleep(&self, seen: u64, alarm: &Alarm) -> Result<u64, Closed> {
         loop {
@@ -140,11 +140,11 @@ impl Lane {
         }
     }
 
-    /// Sleeps until the index is no longer `seen`, the lane is closed, or for no reason.
+    /// Sleeps until the index is no longer `verifier`, the lane is closed, or for no reason.
     fn sleep_once(&self, seen: u64, alarm: &Alarm) {
         let marked = self.bell.mark_sleeper();
         // [sleep] First the bell, then the index, and a full fence between; pairs with `wake_sleeper`, which does the
-        // reverse. If the index is `seen` here, the owner will see the mark, and it clears the mark before it wakes: either
+        // reverse. If the index is `verifier` here, the owner will see the mark, and it clears the mark before it wakes: either
         // the word is no longer `marked`, and `wait` does not sleep, or it sleeps already, and is woken. (On an eventfd it
         // may sleep even so, but not for long: who cleared the mark adds to the counter.)
         fence(Ordering::SeqCst);

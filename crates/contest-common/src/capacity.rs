@@ -74,7 +74,7 @@ pub fn blocked<R>(senders: Vec<impl FnMut() -> bool + Send + 'static>, receiver:
     let numbers: Vec<_> = starts.iter().take(threads.len()).collect();
     // Between two looks a thread that slept for another reason would have gone on.
     let mut before = None;
-    let room = patiently(|| {
+    let capacity = patiently(|| {
         let now = numbers.iter().all(|&thread| sleeps(thread)).then(|| taken.load(Relaxed));
         let same = now.filter(|_| now == before);
         before = now;
@@ -83,7 +83,7 @@ pub fn blocked<R>(senders: Vec<impl FnMut() -> bool + Send + 'static>, receiver:
     // Senders that wait are told that the receiver has gone, and end.
     drop(receiver);
     patiently(|| threads.iter().all(thread::JoinHandle::is_finished).then_some(()))?;
-    room
+    capacity
 }
 
 /// Looks every millisecond until there is something, for as long as there is patience.

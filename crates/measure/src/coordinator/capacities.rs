@@ -15,12 +15,12 @@ use crate::protocol::{self, ToChild, ToCoordinator};
 /// How long one trial may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How much room the mechanism of each case has, as [`crate::entry::Entry::room`] tries it; none where it cannot be told,
+/// How much room the mechanism of each case has, as [`crate::entry::Entry::effective_capacity`] tries it; none where it cannot be told,
 /// where the trial did not come to its end, and for what was left when the user wanted to stop.
 ///
 /// # Errors
 /// Where no process can be started.
-pub fn rooms<'a>(
+pub fn capacities<'a>(
     cases: impl IntoIterator<Item = &'a Case>,
     scratch: &mut Scratch,
     interrupt: &mut Interrupt,
@@ -28,12 +28,12 @@ pub fn rooms<'a>(
     adopt_strays();
     let dir = scratch.instance()?;
     let mut child = Children::default();
-    let mut rooms: Vec<(&Case, Option<u64>)> = Vec::new();
+    let mut capacities: Vec<(&Case, Option<u64>)> = Vec::new();
     let mut stuck: Vec<&str> = Vec::new();
     for case in cases {
-        let same = rooms.iter().find(|(other, _)| *other == case).map(|(_, room)| *room);
-        let room = match same {
-            Some(room) => room,
+        let same = capacities.iter().find(|(other, _)| *other == case).map(|(_, capacity)| *capacity);
+        let capacity = match same {
+            Some(capacity) => capacity,
             None if interrupt.seen() || stuck.contains(&&*case.mechanism) => None,
             None => {
                 if child.0.is_empty() {
@@ -47,13 +47,13 @@ pub fn rooms<'a>(
                 })
             }
         };
-        rooms.push((case, room));
+        capacities.push((case, capacity));
     }
-    Ok(rooms.into_iter().map(|(_, room)| room).collect())
+    Ok(capacities.into_iter().map(|(_, capacity)| capacity).collect())
 }
 
 fn tried(socket: &OwnedFd, case: &Case, interrupt: &Interrupt) -> Result<Option<u64>> {
-    protocol::send(socket, &ToChild::Room(Box::new(case.clone())), &[])?;
+    protocol::send(socket, &ToChild::EffectiveCapacity(Box::new(case.clone())), &[])?;
     let deadline = Instant::now() + TIMEOUT;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -70,7 +70,7 @@ fn tried(socket: &OwnedFd, case: &Case, interrupt: &Interrupt) -> Result<Option<
         }
     }
     match protocol::receive(socket)? {
-        Some((ToCoordinator::Room { room }, _)) => Ok(room),
+        Some((ToCoordinator::EffectiveCapacity { effective_capacity }, _)) => Ok(effective_capacity),
         _ => anyhow::bail!("no answer"),
     }
 }

@@ -1,27 +1,27 @@
-//! The limit ring between threads: the least that can be written, for the others to be held against.
+//! The reference ring between threads: the least that can be written, for the others to be held against.
 
 use anyhow::Result;
-use estafette_contest_common::limit_ring::{Consumer, Producer, heap};
+use estafette_contest_common::reference_ring::{Consumer, Producer, heap};
 use estafette_contest_common::ring_ends::{shape, wait};
 use estafette_measure::case::{Case, PayloadKind, Role};
 use estafette_measure::spec::{Ownership, Standing, Wait};
-use estafette_measure::{Carries, Ends, Mechanism, Raw, Rendezvous, Spec};
+use estafette_measure::{Ends, Mechanism, Raw, Rendezvous, Spec, Transport};
 
-pub(super) struct LimitRing;
+pub(super) struct ReferenceRing;
 
-impl Mechanism for LimitRing {
+impl Mechanism for ReferenceRing {
     fn spec(&self) -> Spec {
-        Spec::new("thread/limit-ring")
+        Spec::new("thread/reference-ring")
             .version(env!("CARGO_PKG_VERSION"))
-            .stands_on("a ring of slots in memory, filled and checked in place; polled, or a futex")
+            .implementation("a ring of slots in memory, filled and checked in place; polled, or a futex")
             .waits(&[Wait::Spin, Wait::Block])
             .payloads(&[PayloadKind::U64, PayloadKind::Bytes])
             .ownership(Ownership::Loaned)
-            .standing(Standing::Limit)
+            .standing(Standing::Reference)
     }
 }
 
-impl Carries<Raw> for LimitRing {
+impl Transport<Raw> for ReferenceRing {
     type Tx = Producer;
     type Rx = Consumer;
 

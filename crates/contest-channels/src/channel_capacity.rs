@@ -6,7 +6,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use estafette_contest_common::room::{self, MOST};
+use estafette_contest_common::capacity::{self, MOST};
 
 use crate::channel::{Channel, Outcome};
 
@@ -20,9 +20,9 @@ pub(crate) fn tried<C: Channel>(capacity: usize, senders: usize) -> Option<u64> 
     txs.push(tx);
     let mut senders: Vec<_> = txs.into_iter().map(|mut tx| move || sends::<C>(&mut tx)).collect();
     if C::BLOCKS {
-        return room::blocked(senders, rx);
+        return capacity::blocked(senders, rx);
     }
-    Some(senders.iter_mut().map(room::times).sum())
+    Some(senders.iter_mut().map(capacity::times).sum())
 }
 
 /// Whether a message is sent: not where it would have to wait, or the receiver has gone.
@@ -44,7 +44,7 @@ mod tests {
     use estafette_measure::{Registry, Spec};
 
     /// What a mechanism says after it was tried.
-    fn room(name: &str, capacity: usize, producers: usize) -> Option<u64> {
+    fn effective_capacity(name: &str, capacity: usize, producers: usize) -> Option<u64> {
         let registry = crate::enrol(Registry::new());
         let entry = registry.get(name).unwrap();
         let &Spec { scope, ref runtimes, ref waits, .. } = entry.spec();
@@ -59,23 +59,23 @@ mod tests {
             place: Place::Free,
             load: Load::Saturated,
         };
-        entry.room(&Case { mechanism: name.to_owned(), cell })
+        entry.effective_capacity(&Case { mechanism: name.to_owned(), cell })
     }
 
     #[test]
     fn channels_take_what_they_were_asked_for() {
-        assert_eq!(room("task/tokio-mpsc", 1024, 8), Some(1024));
-        assert_eq!(room("task/tokio-mpsc-unbounded", 1024, 8), Some(1024), "by credit");
-        assert_eq!(room("task/futures-channel", 1024, 8), Some(1024));
-        assert_eq!(room("task/flume", 0, 2), Some(0), "a rendezvous");
-        assert_eq!(room("task/kanal", 1, 2), Some(1));
-        assert_eq!(room("task/stream-map.tokio", 1024, 8), Some(1024), "divided among eight");
-        assert_eq!(room("task/tokio-mpsc", 1 << 20, 1), None, "too many to try");
+        assert_eq!(effective_capacity("task/tokio-mpsc", 1024, 8), Some(1024));
+        assert_eq!(effective_capacity("task/tokio-mpsc-unbounded", 1024, 8), Some(1024), "by credit");
+        assert_eq!(effective_capacity("task/futures-channel", 1024, 8), Some(1024));
+        assert_eq!(effective_capacity("task/flume", 0, 2), Some(0), "a rendezvous");
+        assert_eq!(effective_capacity("task/kanal", 1, 2), Some(1));
+        assert_eq!(effective_capacity("task/stream-map.tokio", 1024, 8), Some(1024), "divided among eight");
+        assert_eq!(effective_capacity("task/tokio-mpsc", 1 << 20, 1), None, "too many to try");
     }
 
     #[test]
     fn channels_that_block_are_tried_by_threads() {
-        assert_eq!(room("thread/std-mpsc", 100, 2), Some(100));
-        assert_eq!(room("thread/crossbeam", 0, 2), Some(0));
+        assert_eq!(effective_capacity("thread/std-mpsc", 100, 2), Some(100));
+        assert_eq!(effective_capacity("thread/crossbeam", 0, 2), Some(0));
     }
 }

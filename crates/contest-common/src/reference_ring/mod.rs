@@ -1,4 +1,4 @@
-//! The limit ring: the least that can be written for copying messages between two ends.
+//! The reference ring: the least that can be written for copying messages between two ends.
 //!
 //! A bounded ring of byte slots of one size, for one producer and one consumer, between threads ([`heap`]) or between
 //! processes ([`create_shared`]). A message is written where it lies and read where it lies; nothing is allocated, moved

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use bytes::{Bytes, BytesMut};
-use estafette_measure::{Generator, Payload, Verifier};
+use estafette_measure::{Generator, Value, Verifier};
 use futures_util::{SinkExt, StreamExt};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::{Builder, Runtime};
@@ -39,12 +39,12 @@ pub(super) fn writers<W>(
     runtime: Runtime,
     frames: FramedWrite<W, LengthDelimitedCodec>,
     count: usize,
-    room: usize,
+    capacity: usize,
 ) -> Vec<Writer>
 where
     W: AsyncWrite + Unpin + Send + 'static,
 {
-    let (messages, received) = channel(room.max(1));
+    let (messages, received) = channel(capacity.max(1));
     let task = Some(runtime.spawn(write(frames, received)));
     let writing = Arc::new(Writing { runtime, task });
     let writer = |_| Writer { messages: messages.clone(), _writing: Arc::clone(&writing) };
@@ -67,8 +67,8 @@ where
 }
 
 impl Writer {
-    pub(super) fn send(&mut self, next: &mut Generator) -> io::Result<()> {
-        let message = Bytes::from(Vec::<u8>::make(next));
+    pub(super) fn send(&mut self, source: &mut Generator) -> io::Result<()> {
+        let message = Bytes::from(Vec::<u8>::make(source));
         self.messages.blocking_send(message).map_err(|_| ErrorKind::BrokenPipe.into())
     }
 }
@@ -94,12 +94,12 @@ impl Gathering {
     pub(super) fn new<R>(
         runtime: Arc<Runtime>,
         connections: Vec<FramedRead<R, LengthDelimitedCodec>>,
-        room: usize,
+        capacity: usize,
     ) -> Gathering
     where
         R: AsyncRead + Unpin + Send + 'static,
     {
-        let (hands_over, messages) = channel(room.max(1));
+        let (hands_over, messages) = channel(capacity.max(1));
         for connection in connections {
             runtime.spawn(read(connection, hands_over.clone()));
         }
@@ -107,11 +107,11 @@ impl Gathering {
     }
 
     #[inline(always)]
-    pub(super) fn receive(&mut self, seen: &mut Verifier) -> io::Result<()> {
+    pub(super) fn receive(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         // None once every connection has ended.
         let received =
             wait(&self.runtime, self.messages.recv()).unwrap_or_else(|| Err(ErrorKind::UnexpectedEof.into()));
-        received.map(|message| seen.bytes(&message))
+        received.map(|message| verifier.bytes(&message))
     }
 }
 

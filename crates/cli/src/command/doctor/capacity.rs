@@ -44,11 +44,11 @@ fn memory(available: Option<u64>, allowed: Option<u64>) -> Finding {
     let Some(available) = available else {
         return Finding::note(WHAT, "not visible", "see with `free` that there is enough");
     };
-    let (room, found) = match allowed {
+    let (capacity, found) = match allowed {
         Some(allowed) if allowed < available => (allowed, format!("{} allowed by the cgroup", bytes(allowed))),
         _ => (available, format!("{} available", bytes(available))),
     };
-    match room / MIB {
+    match capacity / MIB {
         0..256 => Finding::warning(WHAT, found, "rings and large messages may not fit or be swapped: free some"),
         256..1024 => Finding::note(WHAT, found, "enough for the suites; messages of many MiB may not fit"),
         _ => Finding::ok(WHAT, found),
@@ -89,7 +89,7 @@ fn files(limit: Option<u64>) -> Finding {
 fn processes(limits: [Option<u64>; 3]) -> Option<Finding> {
     const WHAT: &str = "processes";
     let least = limits.into_iter().flatten().min().filter(|&least| least < PROCESSES[0])?;
-    let found = format!("room for {least}");
+    let found = format!("{least} more");
     let remedy = "raise `ulimit -u`, the container's --pids-limit or kernel.pid_max";
     Some(if least < PROCESSES[1] {
         Finding::warning(WHAT, found, remedy)

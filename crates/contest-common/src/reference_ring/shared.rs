@@ -36,7 +36,7 @@ const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 /// If the system has no memory or no descriptor left.
 pub fn create_shared(shape: Shape, wait: Wait) -> Result<OwnedFd, Error> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let file = memfd_create("estafette-limit-ring", flags).map_err(Error::system("create a memory file"))?;
+    let file = memfd_create("estafette-reference-ring", flags).map_err(Error::system("create a memory file"))?;
     lay_out(&file, shape, wait)?;
     fcntl_add_seals(&file, SEALS | SealFlags::SEAL).map_err(Error::system("seal the ring"))?;
     Ok(file)
