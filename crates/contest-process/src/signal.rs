@@ -30,7 +30,9 @@ pub(super) struct Signal;
 impl Mechanism for Signal {
     fn spec(&self) -> Spec {
         Spec::new("process/signal")
-            .implementation("a real-time signal with a word, sigqueue and sigwaitinfo; a sender that finds it full polls")
+            .implementation(
+                "a real-time signal with a word, sigqueue and sigwaitinfo; a sender that finds it full polls",
+            )
             .payloads(&[PayloadKind::None, PayloadKind::U64])
             .tier(Tier::Suite)
     }

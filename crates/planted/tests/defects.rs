@@ -134,8 +134,12 @@ fn a_mechanism_that_aborts_as_its_room_is_tried_takes_no_other_along() {
     let list = Command::new(PROGRAM).args(["list", "task/*", "--json"]).output().expect("the command starts");
     assert!(list.status.success(), "{}", String::from_utf8_lossy(&list.stderr));
     let listed: serde_json::Value = serde_json::from_slice(&list.stdout).expect("JSON");
-    let capacity =
-        |name| listed.as_array().and_then(|all| all.iter().find(|one| one["name"] == name)).map(|one| &one["effective_capacity"]);
+    let capacity = |name| {
+        listed
+            .as_array()
+            .and_then(|all| all.iter().find(|one| one["name"] == name))
+            .map(|one| &one["effective_capacity"])
+    };
     assert_eq!(capacity("task/crash"), Some(&serde_json::Value::Null));
     assert_eq!(capacity("task/leak"), Some(&serde_json::Value::from(1024)), "the one after it");
 }

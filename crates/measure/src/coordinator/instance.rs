@@ -366,7 +366,11 @@ impl Instance {
             Some((ToCoordinator::Ready {}, _)) => self.ready[index] = true,
             Some((ToCoordinator::Report(report), _)) => self.reports[index] = Some(report),
             Some((ToCoordinator::EffectiveCapacity { .. }, _)) => {
-                return Err(self.failure(FailureKind::Error, &format!("{role} sent `effective_capacity`, unasked"), vec![index]));
+                return Err(self.failure(
+                    FailureKind::Error,
+                    &format!("{role} sent `effective_capacity`, unasked"),
+                    vec![index],
+                ));
             }
             Some((ToCoordinator::Failed { error }, _)) => {
                 return Err(self.failure(FailureKind::Error, &format!("{role}: {error}"), vec![index]));
