@@ -1,46 +1,87 @@
-//! Puts the instrument to the test: how often does it tell a mechanism from itself, and how often does it find a
-//! planted delay of 10 %?
+//! Puts the instrument to the test: how often does it tell a mechanism from itself, and how often does it find a planted delay of
+//! 5 or 10 %, with comparisons of the size of `quick` and of `standard`?
 //!
-//!     cargo run --release --example trust
+//!     cargo run --release --example trust                 # quick-sized comparisons: some minutes
+//!     cargo run --release --example trust -- standard     # standard-sized: a quarter of an hour
 //!
-//! It prints both rates, and the noise of every cell of the overview. Half an hour on two cores;
-//! `-- --short` does a tenth of the work, to see that it runs. Nothing else should be running.
+//! Each setting is measured in many rounds. Every run of consecutive rounds as long as a comparison's (9 in `quick`, 12 in
+//! `standard`) is judged as a comparison of its own: the noise is the machine's, not a model's, and so is its drift. Nothing else should
+//! run meanwhile.
 #![forbid(unsafe_code)]
 
 use std::io;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use estafette_contest::process::UnixStream;
+use estafette_contest::task::tokio_mpsc;
 use estafette_measure::case::{Case, Cell, Load, Pattern, Payload, Place, Role};
 use estafette_measure::clock::{cost_ns, now_ns};
 use estafette_measure::coordinator::{Interrupt, Scratch};
-use estafette_measure::entry::bytes;
+use estafette_measure::entry::{bytes, values};
+use estafette_measure::executor::Executor;
 use estafette_measure::limits::available_cpus;
-use estafette_measure::plan::{COUNT_TIMEOUT, Entrant, Plan, SLICE, TIMEOUT, enter};
+use estafette_measure::plan::{COUNT_TIMEOUT, Entrant, Plan, SLICE, TIMEOUT};
 use estafette_measure::ranking::log_ratios;
 use estafette_measure::record::Record;
 use estafette_measure::run::{self, End, Observer};
-use estafette_measure::spec::{Runtime, Scope, Standing, Wait};
+use estafette_measure::spec::{Runtime, Scope, Wait};
 use estafette_measure::stats::{
     CONFIDENCE, Margins, Verdict, log_ratio_sd, median, median_interval, noise_floor, verdict,
 };
-use estafette_measure::suite::{Profile, overview};
 use estafette_measure::window::Window;
-use estafette_measure::{Ends, Mechanism, PartyEnds, Raw, Registry, Rendezvous, Rx, Spec, Transport, Verifier};
+use estafette_measure::{
+    Ends, Generator, Mechanism, PartyEnds, Registry, Rendezvous, Rx, Spec, Transport, Tx, Verifier,
+};
 
-/// The part of a message's own time that is added to it.
-const DELAY: f64 = 0.10;
-/// No message takes so long by itself.
+/// How many comparisons are judged in each setting.
+const COMPARISONS: usize = 100;
+/// A message that takes longer by itself was interrupted: the process was stopped, or another one ran.
 const LONGEST_NS: f64 = 500_000.0;
+/// Messages of a stream that are delayed together, as a reading of the clock takes as long as a message of a channel.
+const BATCH: u32 = 64;
+
+/// The size of a comparison.
+#[derive(Clone, Copy)]
+struct Size {
+    name: &'static str,
+    rounds: usize,
+    window: Window,
+    /// The delay that at least 95 in 100 comparisons are to find, in percent.
+    finds: u32,
+}
+
+const QUICK: Size = Size {
+    name: "quick",
+    rounds: 9,
+    window: Window::Time { warmup_ns: 25_000_000, measure_ns: 50_000_000 },
+    finds: 10,
+};
+const STANDARD: Size = Size {
+    name: "standard",
+    rounds: 12,
+    window: Window::Time { warmup_ns: 100_000_000, measure_ns: 250_000_000 },
+    finds: 5,
+};
+
+/// The delays that are planted, in percent of the time of a message.
+const DELAYS: [u32; 2] = [5, 10];
 
 fn main() -> ExitCode {
-    let registry = estafette_contest::registry().enrol(bytes(Delayed));
+    let mut registry = estafette_contest::registry();
+    for percent in DELAYS {
+        registry = registry.enrol(bytes(Delayed { inner: UnixStream, percent }));
+        registry = registry.enrol(values(Delayed { inner: tokio_mpsc(), percent }));
+    }
     if std::env::args().nth(1).as_deref() == Some(estafette_measure::child::ARGUMENT) {
         estafette_measure::child::serve(&registry);
     }
-    let short = std::env::args().any(|argument| argument == "--short");
-    match trust(&registry, if short { 10 } else { 1 }) {
+    let size = match std::env::args().nth(1).as_deref() {
+        None | Some("quick") => Ok(QUICK),
+        Some("standard") => Ok(STANDARD),
+        Some(other) => Err(anyhow::anyhow!("unknown size `{other}`: quick or standard")),
+    };
+    match size.and_then(|size| trust(&registry, size)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("trust: {error:#}");
@@ -49,104 +90,12 @@ fn main() -> ExitCode {
     }
 }
 
-fn trust(registry: &Registry, divisor: usize) -> Result<()> {
-    let mut interrupt = Interrupt::install()?;
-    let cells = overview(Profile::Quick);
-    let runs = 200usize.div_ceil(cells.len() * 2).div_ceil(divisor);
-    let mut noise = Noise::default();
-    for run in 0..runs {
-        eprintln!("A/A pairs: run {} of {runs}", run + 1);
-        noise.add(&aa_pairs(registry, &cells, &mut interrupt)?);
-    }
-    noise.print();
-    println!();
-    // Where a virtual machine is quiet, on one core, and where it is not.
-    planted(registry, Place::SameCore, 100 / divisor, &mut interrupt)?;
-    planted(registry, Place::OtherCore, 20 / divisor, &mut interrupt)
-}
-
-fn measure(
-    registry: &Registry,
-    entrants: Vec<Entrant>,
-    rounds: usize,
-    window: Window,
-    interrupt: &mut Interrupt,
-) -> Result<Record> {
-    let cpus = available_cpus();
-    let seed = fastrand::u64(..1 << 53);
-    let (timeout, count_timeout) = (TIMEOUT, COUNT_TIMEOUT);
-    let (refusals, slice) = (Vec::new(), Some(SLICE));
-    let plan = Plan { window, rounds, seed, entrants, refusals, cpus, slice, timeout, count_timeout };
-    let mut record = run::blank(registry, &plan, None);
-    match run::run(registry, &plan, &mut record, &mut Scratch::new()?, interrupt, &mut Quiet)? {
-        End::Complete => Ok(record),
-        End::Interrupted => anyhow::bail!("interrupted"),
-    }
-}
-
-/// Two pairs of selves in every cell, in short windows: each pair's floor comes from the other.
-fn aa_pairs(registry: &Registry, cells: &[Cell], interrupt: &mut Interrupt) -> Result<Record> {
-    let (all, _) =
-        enter(registry, cells, |entry, _| entry.spec().standing != Standing::Baseline, available_cpus().len());
-    let selves = all.into_iter().filter(|entrant| entrant.control);
-    let four =
-        selves.flat_map(|entrant| [false, true, true, true].map(|control| Entrant { control, ..entrant.clone() }));
-    measure(registry, four.collect(), 6, Window::Time { warmup_ns: 20_000_000, measure_ns: 50_000_000 }, interrupt)
-}
-
-/// What the A/A pairs gave.
-#[derive(Default)]
-struct Noise {
-    /// Cell, mechanism, ln ratios of all rounds, pairs, and how many of them were decided.
-    cells: Vec<(Cell, String, Vec<f64>, usize, usize)>,
-}
-
-impl Noise {
-    fn add(&mut self, record: &Record) {
-        for four in 0..record.entrants.len() / 4 {
-            let case = &record.entrants[four * 4].case;
-            let pairs = [(0, 1), (2, 3)].map(|(a, b)| log_ratios(record, four * 4 + a, four * 4 + b));
-            let at = match self.cells.iter().position(|(cell, ..)| *cell == case.cell) {
-                Some(at) => at,
-                None => {
-                    self.cells.push((case.cell.clone(), case.mechanism.clone(), Vec::new(), 0, 0));
-                    self.cells.len() - 1
-                }
-            };
-            let (_, _, ratios, count, decided) = &mut self.cells[at];
-            for (pair, other) in [(&pairs[0], &pairs[1]), (&pairs[1], &pairs[0])] {
-                let interval = median_interval(pair, CONFIDENCE);
-                let said = verdict(interval.as_ref(), noise_floor(other), Margins::default());
-                *count += 1;
-                *decided += usize::from(matches!(said, Verdict::Faster | Verdict::Slower));
-                ratios.extend(pair);
-            }
-        }
-    }
-
-    fn print(&self) {
-        println!("noise of each cell: standard deviation of ln(A'/A) over short pairs of instances");
-        for (cell, mechanism, ratios, count, decided) in &self.cells {
-            let sd = log_ratio_sd(ratios).unwrap_or(f64::NAN);
-            let mut sizes: Vec<f64> = ratios.iter().map(|ratio| ratio.abs()).collect();
-            sizes.sort_by(f64::total_cmp);
-            let middle = median(&sizes).unwrap_or(f64::NAN);
-            println!("  sd {sd:6.3}  median |ln| {middle:6.3}  {decided} of {count} decided  {cell}  ({mechanism})");
-        }
-        let (pairs, decided) =
-            self.cells.iter().fold((0, 0), |(pairs, decided), cell| (pairs + cell.3, decided + cell.4));
-        let rate = 100.0 * decided as f64 / pairs as f64;
-        println!("A/A: {decided} of {pairs} pairs ended in faster or slower: {rate:.1} % (at most 5 % are to)");
-    }
-}
-
-/// Standard-sized comparisons of a mechanism with itself plus a delay.
-fn planted(registry: &Registry, place: Place, count: usize, interrupt: &mut Interrupt) -> Result<()> {
-    let (pattern, payload) = (Pattern::Stream, Payload::Bytes(64));
-    let cell = Cell {
+/// The settings: a socket between two processes on two cores and on one, and a channel between tasks.
+fn settings() -> [(&'static str, Cell); 5] {
+    let cell = |pattern, place| Cell {
         scope: Scope::Process,
         pattern,
-        payload,
+        payload: Payload::Bytes(64),
         producers: 1,
         capacity: 1024,
         runtime: Runtime::Thread,
@@ -154,35 +103,81 @@ fn planted(registry: &Registry, place: Place, count: usize, interrupt: &mut Inte
         place,
         load: Load::Saturated,
     };
-    let entrant = |name: &str, control| {
-        let case = Case { mechanism: name.to_owned(), cell: cell.clone() };
-        Entrant::new(case, control)
+    let channel = Cell {
+        scope: Scope::Task,
+        payload: Payload::U64,
+        runtime: Runtime::TokioMulti,
+        ..cell(Pattern::Stream, Place::Free)
     };
-    let three =
-        [entrant("process/unix-stream", false), entrant("process/unix-stream", true), entrant(Delayed::NAME, false)];
-    let (mut found, mut effects) = (0, Vec::new());
-    for at in 0..count {
-        let window = Window::Time { warmup_ns: 100_000_000, measure_ns: 250_000_000 };
-        let record = measure(registry, three.to_vec(), 12, window, interrupt)?;
-        // Held against the one self, with the floor between the two.
-        let interval = median_interval(&log_ratios(&record, 0, 2), CONFIDENCE);
-        let floor = noise_floor(&log_ratios(&record, 0, 1));
-        let said = verdict(interval.as_ref(), floor, Margins::default());
-        found += usize::from(said == Verdict::Slower);
-        let by = interval.map_or("no interval".to_owned(), |interval| {
-            effects.push(percent(-interval.estimate));
-            let [estimate, low, high] = [interval.estimate, interval.high, interval.low].map(|ln| percent(-ln));
-            format!("{estimate:+.1} % [{low:+.1} to {high:+.1}]")
-        });
-        let floor = floor.map_or("no floor".to_owned(), |floor| format!("floor {:.1} %", percent(floor)));
-        eprintln!("delay in {pattern} · {place}: {} of {count}: {said}, {by}, {floor}", at + 1);
+    [
+        ("process/unix-stream", cell(Pattern::PingPong, Place::OtherCore)),
+        ("process/unix-stream", cell(Pattern::Stream, Place::OtherCore)),
+        ("process/unix-stream", cell(Pattern::PingPong, Place::SameCore)),
+        ("process/unix-stream", cell(Pattern::Stream, Place::SameCore)),
+        ("task/tokio-mpsc", channel),
+    ]
+}
+
+fn trust(registry: &Registry, size: Size) -> Result<()> {
+    let mut interrupt = Interrupt::install()?;
+    println!("{COMPARISONS} {}-sized comparisons ({} rounds) in each setting", size.name, size.rounds);
+    println!("noise   told apart   delay found (measured effect)");
+    let (mut told_apart, mut judged) = (0, 0);
+    for (mechanism, cell) in settings() {
+        eprintln!("{mechanism} · {cell}");
+        let record = measure(registry, mechanism, &cell, size, &mut interrupt)?;
+        let control = log_ratios(&record, 0, 1);
+        let mut line = format!("{:4.1} %", percent(log_ratio_sd(&control).unwrap_or(f64::NAN)));
+        let wrong = decided(&record, size, 1, &[Verdict::Faster, Verdict::Slower]);
+        (told_apart, judged) = (told_apart + wrong.0, judged + wrong.1);
+        line.push_str(&format!("  {:3} of {:3}  ", wrong.0, wrong.1));
+        for (at, delay) in (2..).zip(DELAYS) {
+            let (found, of) = decided(&record, size, at, &[Verdict::Slower]);
+            let effect = median(&log_ratios(&record, 0, at)).unwrap_or(f64::NAN);
+            let mark = if delay == size.finds { "*" } else { " " };
+            line.push_str(&format!(" {delay:2} %{mark} {found:3} of {of:3} ({:+.1} %)", percent(-effect)));
+        }
+        println!("{line}   {mechanism} · {cell}");
     }
-    let effect = median(&effects).unwrap_or(f64::NAN);
     println!(
-        "planted delay in {pattern} · {payload} · {place}: found slower in {found} of {count} (at least 95 % are to); \
-         measured {effect:+.1} %"
+        "* at least 95 of 100 are to be found; at most 5 % of the controls are to be told apart: {told_apart} of {judged}"
     );
     Ok(())
+}
+
+/// Measures the mechanism, its control and its delayed variants, in as many rounds as the comparisons take.
+fn measure(registry: &Registry, mechanism: &str, cell: &Cell, size: Size, interrupt: &mut Interrupt) -> Result<Record> {
+    let entrant = |name: String, control| Entrant::new(Case { mechanism: name, cell: cell.clone() }, control);
+    let mut entrants = vec![entrant(mechanism.to_owned(), false), entrant(mechanism.to_owned(), true)];
+    entrants.extend(DELAYS.map(|percent| entrant(delayed(mechanism, percent), false)));
+    let plan = Plan {
+        window: size.window,
+        rounds: COMPARISONS + size.rounds - 1,
+        precision: None,
+        seed: fastrand::u64(..1 << 53),
+        entrants,
+        refusals: Vec::new(),
+        cpus: available_cpus(),
+        slice: Some(SLICE),
+        timeout: TIMEOUT,
+        count_timeout: COUNT_TIMEOUT,
+    };
+    let mut record = run::blank(registry, &plan, None);
+    match run::run(registry, &plan, &mut record, &mut Scratch::new()?, interrupt, &mut Quiet)? {
+        End::Complete => Ok(record),
+        End::Interrupted => bail!("interrupted"),
+    }
+}
+
+/// In how many comparisons, of how many, the verdict on this entrant beside the first is one of these. The noise floor comes from the
+/// control in the same rounds; the control itself is judged by the margins alone, as in a table.
+fn decided(record: &Record, size: Size, entrant: usize, wanted: &[Verdict]) -> (usize, usize) {
+    let (ratios, control) = (log_ratios(record, 0, entrant), log_ratios(record, 0, 1));
+    let verdicts = ratios.windows(size.rounds).zip(control.windows(size.rounds)).map(|(ratios, control)| {
+        let floor = if entrant == 1 { Some(0.0) } else { noise_floor(control) };
+        verdict(median_interval(ratios, CONFIDENCE).as_ref(), floor, Margins::default())
+    });
+    verdicts.fold((0, 0), |(found, of), verdict| (found + usize::from(wanted.contains(&verdict)), of + 1))
 }
 
 fn percent(ln: f64) -> f64 {
@@ -201,59 +196,107 @@ impl Observer for Quiet {
     }
 }
 
-/// `process/unix-stream` whose messages take a tenth longer, by the receiving end's doing.
-struct Delayed;
-
-impl Delayed {
-    const NAME: &str = "process/unix-stream-delayed";
+/// A mechanism whose messages take longer by a part of their own time.
+///
+/// In a round trip the answering end waits. In a stream the receiver does, and, where it has a core of its own, the sender too:
+/// whichever of them is the slower one, the stream as a whole takes longer.
+struct Delayed<M> {
+    inner: M,
+    percent: u32,
 }
 
-impl Mechanism for Delayed {
+/// The name of a delayed variant.
+fn delayed(mechanism: &str, percent: u32) -> String {
+    format!("{mechanism}-delayed-{percent}")
+}
+
+impl<M: Mechanism> Mechanism for Delayed<M> {
+    const BLOCKS: bool = M::BLOCKS;
+
     fn spec(&self) -> Spec {
-        Spec { name: Delayed::NAME.to_owned(), ..UnixStream.spec() }
+        let spec = self.inner.spec();
+        Spec { name: delayed(&spec.name, self.percent), ..spec }
+    }
+
+    fn roles(&self, case: &Case) -> Vec<Role> {
+        self.inner.roles(case)
+    }
+
+    fn executor(&self, case: &Case) -> Result<Box<dyn Executor>> {
+        self.inner.executor(case)
     }
 }
 
-impl Transport<Raw> for Delayed {
-    type Tx = <UnixStream as Transport<Raw>>::Tx;
-    type Rx = Slow<<UnixStream as Transport<Raw>>::Rx>;
+impl<P, M: Transport<P>> Transport<P> for Delayed<M> {
+    type Tx = Slow<M::Tx>;
+    type Rx = Slow<M::Rx>;
 
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
-        let Ends(parties) = UnixStream.open(case, role, rendezvous)?;
-        let slow = |party: PartyEnds<_, _>| PartyEnds {
-            role: party.role,
-            tx: party.tx,
-            rx: party.rx.map(|end| Slow { end, clock_ns: cost_ns(), resumed_ns: now_ns(), usual_ns: 0.0 }),
+        let Ends(parties) = self.inner.open(case, role, rendezvous)?;
+        let (part, batch) = (f64::from(self.percent) / 100.0, if case.pattern == Pattern::Stream { BATCH } else { 1 });
+        let on_two_cores = case.pattern == Pattern::Stream && case.place != Place::SameCore;
+        let slow = |party: PartyEnds<M::Tx, M::Rx>| {
+            let is_consumer = matches!(party.role, Role::Consumer(_));
+            PartyEnds {
+                role: party.role,
+                tx: party.tx.map(|end| Slow::new(end, if on_two_cores { part } else { 0.0 }, batch)),
+                rx: party.rx.map(|end| Slow::new(end, if is_consumer { part } else { 0.0 }, batch)),
+            }
         };
         Ok(Ends(parties.into_iter().map(slow).collect()))
     }
 }
 
-/// A receiving end that takes its time.
+/// An end that waits after each batch of messages, for a part of the time that the batch took.
 struct Slow<E> {
     end: E,
+    part: f64,
+    batch: u32,
+    /// Messages since the last delay.
+    messages: u32,
     /// What reading the clock costs, which is part of the delay.
     clock_ns: f64,
-    /// When the delay of the message before ended.
+    /// When the last delay ended.
     resumed_ns: u64,
-    /// What a message takes, as a running mean.
+    /// The usual time of a batch, as a running mean.
     usual_ns: f64,
 }
 
 impl<E> Slow<E> {
+    fn new(end: E, part: f64, batch: u32) -> Self {
+        Slow { end, part, batch, messages: 0, clock_ns: cost_ns(), resumed_ns: now_ns(), usual_ns: 0.0 }
+    }
+
     fn delay(&mut self) {
+        self.messages += 1;
+        if self.part == 0.0 || self.messages < self.batch {
+            return;
+        }
+        self.messages = 0;
         let ended_ns = now_ns();
         let took_ns = (ended_ns - self.resumed_ns) as f64 - self.clock_ns;
-        // A pause between two turns is no message's time.
+        // A pause between two slices is no message's time.
         if took_ns < LONGEST_NS {
-            self.usual_ns += (took_ns - self.usual_ns) / 1024.0;
+            self.usual_ns += (took_ns - self.usual_ns) / 256.0;
         }
         // Half a reading lies before and half a one after the delay; its end is seen half a reading late.
-        let until_ns = ended_ns as f64 + self.usual_ns * DELAY - 1.5 * self.clock_ns;
+        let until_ns = ended_ns as f64 + self.usual_ns * self.part - 1.5 * self.clock_ns;
         self.resumed_ns = now_ns();
         while (self.resumed_ns as f64) < until_ns {
             self.resumed_ns = now_ns();
         }
+    }
+}
+
+impl<E: Tx> Tx for Slow<E> {
+    async fn send(&mut self, source: &mut Generator) -> io::Result<()> {
+        self.end.send(source).await?;
+        self.delay();
+        Ok(())
+    }
+
+    async fn flush(&mut self) -> io::Result<()> {
+        self.end.flush().await
     }
 }
 

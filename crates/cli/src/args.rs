@@ -44,6 +44,8 @@ pub(crate) enum Command {
     List(List),
     /// Look for what would spoil a measurement here, and for peers that are absent
     Doctor(Doctor),
+    /// Print the tables of a record again
+    Report(Report),
     /// Compare two records of the same machine
     Compare(Compare),
     /// Run pipelines of WASM functions: check, run, reload, watch
@@ -57,13 +59,13 @@ pub(crate) struct Bench {
     #[arg(value_name = "SUITE|MECHANISM")]
     pub(crate) what: Vec<String>,
 
-    /// quick: 6 rounds of 50 + 100 ms; standard: 12 of 100 + 250 ms and more cells; full: 6, by count,
+    /// quick: 9 rounds of 25 + 50 ms; standard: 12 of 100 + 250 ms and more cells; full: 6, by count,
     /// and in ipc-typed 12 of 100 + 1000 ms
     #[arg(long, default_value = "quick", value_name = "quick|standard|full")]
     pub(crate) profile: Profile,
 
     /// Instead of the suite's: ping-pong, stream, duplex, fan-in, writers, connections, request-reply, pub-sub, merge,
-    /// mpmc, cancel, burst, codec, one-thread; and pipelines of functions: send-receive, send-checksum, send-compete
+    /// mpmc, cancel, burst, codec, same-thread; and pipelines of functions: send-receive, send-checksum, send-compete
     #[arg(long, value_delimiter = ',', value_name = "PATTERN")]
     pub(crate) pattern: Vec<Pattern>,
 
@@ -130,9 +132,17 @@ pub(crate) struct Bench {
     #[arg(long, value_hint = ValueHint::FilePath, value_name = "FILE.toml")]
     pub(crate) config: Option<PathBuf>,
 
+    /// Go on with rounds until every table shows differences from 5 %, but for no longer than this in all (10min)
+    #[arg(long, value_parser = parse_budget, value_name = "TIME", num_args = 0..=1, default_missing_value = "10min", require_equals = true)]
+    pub(crate) until_decided: Option<Duration>,
+
     /// The folder for the record and the CSV table
     #[arg(long, default_value = "estafette-results", value_hint = ValueHint::DirPath, value_name = "DIR")]
     pub(crate) out: PathBuf,
+
+    /// Print a table for each cell too, where several that differ in one value are shown as one matrix
+    #[arg(long)]
+    pub(crate) details: bool,
 
     /// Print the record as JSON instead of tables
     #[arg(long)]
@@ -196,6 +206,21 @@ pub(crate) struct Doctor {
 }
 
 #[derive(Debug, clap::Args)]
+pub(crate) struct Report {
+    /// The record, as `bench` wrote it; it may be compressed with gzip
+    #[arg(value_name = "RECORD.json", value_hint = ValueHint::FilePath)]
+    pub(crate) record: PathBuf,
+
+    /// Print a table for each cell too, where several that differ in one value are shown as one matrix
+    #[arg(long)]
+    pub(crate) details: bool,
+
+    /// Print the record as JSON instead of tables
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
 pub(crate) struct Compare {
     /// The record to compare with
     #[arg(value_name = "A.json", value_hint = ValueHint::FilePath)]
@@ -208,6 +233,14 @@ pub(crate) struct Compare {
     /// Print as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// A time that a run may take: at least a second.
+fn parse_budget(text: &str) -> Result<Duration, String> {
+    match Duration::from_nanos(units::parse_duration_ns(text)?) {
+        budget if budget < Duration::from_secs(1) => Err(format!("time `{text}`: give at least 1s")),
+        budget => Ok(budget),
+    }
 }
 
 fn parse_size(text: &str) -> Result<Payload, String> {

@@ -1,17 +1,33 @@
-//! Columns: rows of text side by side, at most 100 characters wide. No colour, so nothing to switch off.
+//! Columns: rows of text side by side, at most as wide as the terminal, and 100 characters. No colour, so nothing to switch off.
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
 
 pub(crate) use comfy_table::CellAlignment::{Left, Right};
 
-/// The widest a table gets.
-const WIDTH: u16 = 100;
+/// The widest a table gets, and its width where stdout is no terminal.
+const WIDTH: usize = 100;
+/// The narrowest: below it, lines are left to the terminal to wrap.
+const NARROWEST: usize = 60;
+
+/// How wide a table may be.
+pub(crate) fn terminal_width() -> usize {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok();
+    size.map_or(WIDTH, |size| usize::from(size.ws_col)).clamp(NARROWEST, WIDTH)
+}
+
+/// The characters in the widest line of a cell.
+pub(crate) fn display_width(cell: &str) -> usize {
+    cell.lines().map(|line| line.chars().count()).max().unwrap_or(0)
+}
 
 /// A table without borders, each line ended. Cells that do not fit are wrapped at spaces, columns without an alignment
 /// are aligned left, and no headers at all leave out their line.
 pub(crate) fn columns(headers: &[&str], alignment: &[CellAlignment], rows: &[Vec<String>]) -> String {
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);
+    table
+        .load_style(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_width(terminal_width() as u16);
     if !headers.is_empty() {
         table.set_header(headers);
     }
@@ -45,7 +61,7 @@ pub(crate) fn wrapped(indent: &str, words: &str) -> String {
     let mut width = 0;
     for word in words.split(' ') {
         let length = word.chars().count();
-        if width > 0 && width + 1 + length > usize::from(WIDTH) {
+        if width > 0 && width + 1 + length > terminal_width() {
             text.push('\n');
             width = 0;
         }

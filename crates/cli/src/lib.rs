@@ -72,6 +72,7 @@ pub fn main(registry: Registry) -> ExitCode {
         Command::Limits(limits) => command::limits::run(limits),
         Command::List(list) => command::list::run(&registry, list),
         Command::Doctor(doctor) => command::doctor::run(&registry, doctor),
+        Command::Report(report) => command::report::run(report),
         Command::Compare(compare) => command::compare::run(compare),
         #[cfg(feature = "flow")]
         Command::Flow(flow) => command::flow::run(flow),

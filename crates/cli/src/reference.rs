@@ -63,7 +63,7 @@ fn alike(a: &Ranking, b: &Ranking) -> bool {
 
 fn scenario(ranking: &Ranking, messages: u64) -> String {
     let name = if ranking.cell.pattern == Pattern::Merge { "merged-recv" } else { "cloned-send" };
-    let rows = ranking.rows.iter().filter(|row| !row.control).map(|row| {
+    let rows = ranking.rows.iter().map(|row| {
         let mechanism = row.spec.name.split_once('/').map_or(row.spec.name.as_str(), |(_, name)| name);
         let ns = row.result.as_ref().map(|result| result.metric_ns);
         vec![

@@ -102,8 +102,7 @@ fn pipelines_of_functions_stand_beside_the_native_pair() {
     }
     let text = run(&[]).stdout;
     fits(&text);
-    for said in
-        ["send → receive, 1,000 bytes", "send → checksum", "of the native pair", "216 MiB/s", "limit: native pair"]
+    for said in ["send → receive, 1,000 bytes", "send → checksum", "of the native pair", "216 MiB/s", "native pair"]
     {
         assert!(text.contains(said), "`{said}` is not in {text}");
     }
@@ -225,7 +224,7 @@ fn a_run_prints_tables_and_tells_its_progress_apart() {
     let ground = Ground::new();
     let done = ground.bench(20, &["process/[lpu]*", "--pattern=ping-pong,stream", "--size=64", "--rounds=6"]);
     fits(&done.stdout);
-    for said in ["unix-stream", "pipe (A/A)", "reference-ring", "limit: ", "How noisy it was"] {
+    for said in ["unix-stream", "control ", "reference-ring", "bound ", "How noisy it was"] {
         assert!(done.stdout.contains(said), "`{said}` is not in {}", done.stdout);
     }
     for round in 1..=6 {

@@ -5,7 +5,7 @@
 //! | [`buffer`] | a message's place in memory |
 //! | [`byte_stream`] | ends over a stream of bytes |
 //! | [`credit`] | a cap on what is under way between processes |
-//! | [`handed`] | how ends in two processes come by their descriptors |
+//! | [`fd_passing`] | how ends in two processes come by their descriptors |
 //! | [`reference_ring`] | the least that copies messages between two ends |
 //! | `nats` | a NATS server, and a connection to it (feature `nats`) |
 //! | [`own_thread`] | a value that stays with the thread that made it |

@@ -125,7 +125,7 @@ impl MessageIo {
         self.transport == network::Transport::Udp
     }
 
-    /// Tier the two parties by so many connections. Returns whom this one sends to.
+    /// Joins the two parties by so many connections. Returns whom this one sends to.
     fn join(
         &self,
         controller: &NetworkController,
@@ -165,7 +165,7 @@ impl MessageIo {
         Ok(tried.into_iter().map(|(endpoint, _)| endpoint).collect())
     }
 
-    /// Tier a node to itself. Returns the end that sends.
+    /// Joins a node to itself. Returns the end that sends.
     fn join_itself(&self, controller: &NetworkController, processor: &mut NetworkProcessor) -> Result<Endpoint> {
         let (_, address) = controller.listen(self.transport, "127.0.0.1:0").context("listening")?;
         let (endpoint, _) = controller.connect(self.transport, address).context("connecting")?;

@@ -37,7 +37,7 @@ impl Mechanism for Loaned {
 
 impl Mechanism for Copied {
     fn spec(&self) -> Spec {
-        spec("process/estafette-copied", "copied in and out", Ownership::Borrowed).tier(Tier::Suite)
+        spec("process/estafette-copied", "copied in and out", Ownership::Borrowed).tier(Tier::Overview)
     }
 }
 

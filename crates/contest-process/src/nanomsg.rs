@@ -132,7 +132,7 @@ impl Socket {
         check(set).with_context(|| format!("setting option {option} to {value}")).map(drop)
     }
 
-    /// Tier it to the others' by a socket in the instance's directory.
+    /// Joins it to the others' by a socket in the instance's directory.
     #[allow(unsafe_code)]
     fn join(&self, binds: bool, rendezvous: &mut Rendezvous) -> Result<()> {
         let path = rendezvous.dir().join("socket");

@@ -201,7 +201,7 @@ impl Socket {
             .with_context(|| format!("setting {option:?}"))
     }
 
-    /// Tier it to the others', by a socket in the instance's directory or by any port that is free. Returns when a connection is
+    /// Joins it to the others', by a socket in the instance's directory or by any port that is free. Returns when a connection is
     /// made, at the side that asks for it.
     pub(super) fn join(&self, listens: bool, over: Over, rendezvous: &mut Rendezvous) -> Result<()> {
         let path = rendezvous.dir().join("socket");

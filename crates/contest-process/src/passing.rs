@@ -50,7 +50,7 @@ mod tests {
     #[test]
     fn a_name_says_whose_it_is() {
         let dir = Path::new("/tmp/estafette-7-x/i3");
-        assert_eq!(unique(dir, "forward").unwrap(), "/estafette-7-x-i3-there");
+        assert_eq!(unique(dir, "forward").unwrap(), "/estafette-7-x-i3-forward");
         assert!(unique(Path::new("/"), "forward").is_err());
     }
 }

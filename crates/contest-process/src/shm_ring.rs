@@ -80,7 +80,7 @@ impl Mechanism for ShmRing {
             .waits(waits)
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex])
             .ownership(Ownership::Loaned)
-            .tier(if first { Tier::Suite } else { Tier::Standard })
+            .tier(if first { Tier::Overview } else { Tier::Standard })
     }
 
     fn effective_capacity(&self, case: &Case) -> Option<u64> {

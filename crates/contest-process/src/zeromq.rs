@@ -75,7 +75,7 @@ pub(super) fn limit(socket: &Socket, case: &Case) -> Result<()> {
     Ok(())
 }
 
-/// Tier the party's socket to those of the others: whoever binds tells where.
+/// Joins the party's socket to those of the others: whoever binds tells where.
 pub(super) fn join(socket: &Socket, binds: bool, endpoint: &str, rendezvous: &mut Rendezvous) -> Result<()> {
     if !binds {
         let endpoint = rendezvous.request("endpoint")?;

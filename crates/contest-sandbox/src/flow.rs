@@ -85,7 +85,7 @@ pub(super) const ROWS: [Flow; 4] = [
         functions: COMPONENT,
         isolation: Isolation::Process,
         implementation: "the same in a process, a component: a call for many messages, a copy for each",
-        tier: Tier::Suite,
+        tier: Tier::Overview,
     },
 ];
 

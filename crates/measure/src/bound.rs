@@ -1,131 +1,237 @@
-//! Bounds: the limit that binds a case, to stand beside its result.
+//! Bounds: the least time that this machine allows for a case, shown beside each result.
 
+use std::fmt;
+use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::case::{Cell, Load, Pattern, Payload, Place};
+use crate::case::{Cell, Load, Pattern, Payload, PayloadKind, Place};
 use crate::limits::Limits;
 use crate::message::{Generator, Shared, Value as _, Verifier};
-use crate::spec::{Scope, Wait};
+use crate::spec::{Runtime, Scope, Wait};
 
 /// What filling and checking a message costs by itself, on one core, with the message in its cache.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Handling {
-    /// What is filled and checked.
+    /// The payload that is filled and checked.
     pub payload: Payload,
-    /// Nanoseconds a message.
+    /// Nanoseconds to fill a message and check it.
     pub ns: f64,
+    /// Nanoseconds of that to fill it; none in records of older versions.
+    #[serde(default)]
+    pub fill_ns: Option<f64>,
 }
 
 impl Handling {
-    /// Measures it: the median of batches, some milliseconds long.
+    /// Measures both: the median of batches, some milliseconds long.
     pub fn measure(payload: Payload) -> Handling {
-        const BATCHES: usize = 15;
-        let mut next = Generator::new(1, 0, payload.len());
-        let mut seen = Verifier::new(1, 1, payload.len()).reading(!matches!(payload, Payload::Unread(_)));
+        let mut source = Generator::new(1, 0, payload.len());
+        let mut verifier = Verifier::new(1, 1, payload.len()).reading(!matches!(payload, Payload::Unread(_)));
         let mut buffer = vec![0; payload.len()];
-        let mut one = || match payload {
+        let ns = median_ns(|| match payload {
             Payload::None => {
-                std::hint::black_box(next.pulse());
-                seen.pulse();
+                black_box(source.pulse());
+                verifier.pulse();
             }
-            Payload::U64 => seen.word(std::hint::black_box(next.word())),
+            Payload::U64 => verifier.word(black_box(source.word())),
             Payload::Bytes(_) | Payload::Inline => {
-                next.fill(&mut buffer);
-                seen.bytes(std::hint::black_box(&buffer));
+                source.fill(&mut buffer);
+                verifier.bytes(black_box(&buffer));
             }
             Payload::Message(_) => {
-                let topic = next.message(&mut buffer);
-                seen.message(std::hint::black_box(topic), std::hint::black_box(&buffer));
+                let topic = source.message(&mut buffer);
+                verifier.message(black_box(topic), black_box(&buffer));
             }
-            Payload::Shared(_) | Payload::Unread(_) => std::hint::black_box(Shared::make(&mut next)).check(&mut seen),
-        };
-        let mut count = 1u32;
-        let mut timed = |count: u32| {
-            let start = Instant::now();
-            (0..count).for_each(|_| one());
-            start.elapsed()
-        };
-        while timed(count) < Duration::from_micros(200) && count < 1 << 24 {
-            count *= 2;
-        }
-        let mut batches: Vec<f64> = (0..BATCHES).map(|_| timed(count).as_nanos() as f64 / f64::from(count)).collect();
-        batches.sort_by(f64::total_cmp);
-        Handling { payload, ns: batches[BATCHES / 2] }
+            Payload::Shared(_) | Payload::Unread(_) => black_box(Shared::make(&mut source)).check(&mut verifier),
+        });
+        let fill_ns = median_ns(|| match payload {
+            Payload::None => drop(black_box(source.pulse())),
+            Payload::U64 => drop(black_box(source.word())),
+            Payload::Bytes(_) | Payload::Inline => {
+                source.fill(&mut buffer);
+                black_box(&buffer);
+            }
+            Payload::Message(_) => {
+                black_box(source.message(&mut buffer));
+                black_box(&buffer);
+            }
+            Payload::Shared(_) | Payload::Unread(_) => drop(black_box(Shared::make(&mut source))),
+        });
+        Handling { payload, ns, fill_ns: Some(fill_ns.min(ns)) }
+    }
+
+    /// Nanoseconds of the slower of filling and checking: what a stream takes at least where each has a core of its own.
+    fn slower_ns(&self) -> f64 {
+        self.fill_ns.map_or(self.ns / 2.0, |fill_ns| fill_ns.max(self.ns - fill_ns))
     }
 }
 
-/// The bytes that pass between cores at once.
-const LINE: usize = 64;
-
-/// The limit that binds a case.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Bound {
-    /// Its name.
-    pub name: String,
-    /// What it allows at best, in the cell's metric: nanoseconds a round trip or a message.
-    pub ns: f64,
+/// The median time of `one`, over batches which are long enough for the clock.
+fn median_ns(mut one: impl FnMut()) -> f64 {
+    const BATCHES: usize = 15;
+    let mut timed = |count: u32| {
+        let start = Instant::now();
+        (0..count).for_each(|_| one());
+        start.elapsed()
+    };
+    let mut count = 1u32;
+    while timed(count) < Duration::from_micros(200) && count < 1 << 24 {
+        count *= 2;
+    }
+    let mut batches: Vec<f64> = (0..BATCHES).map(|_| timed(count).as_nanos() as f64 / f64::from(count)).collect();
+    batches.sort_by(f64::total_cmp);
+    batches[BATCHES / 2]
 }
 
-/// The limit that binds a cell. `ring_ns` gives what the reference ring needed in the same run and rounds for the same
-/// pattern and payload, where it took part; `handling` what filling and checking costs.
-pub fn bind(cell: &Cell, limits: &Limits, ring_ns: Option<f64>, handling: &[Handling]) -> Option<Bound> {
-    // An open loop's latency is of messages that wait for their time: no limit of throughput binds it.
+/// A cost that no mechanism can avoid in a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cost {
+    /// Filling each message and checking it, one after the other on one core.
+    FillAndCheck,
+    /// The slower of filling and checking, which overlap on two cores.
+    FillOrCheck,
+    /// Half of filling and checking: two cores each do both.
+    FillAndCheckOnTwoCores,
+    /// Moving the message's bytes from one core's cache to the other's.
+    CopyAcrossCores,
+    /// A cache line's way to the other core and back.
+    CacheLineRoundTrip,
+    /// Waking a sleeping thread, which wakes the first one in turn.
+    WakeRoundTrip,
+    /// One system call to send and one to receive.
+    TwoSystemCalls,
+    /// A codec that copies the message's bytes and reads the copy.
+    CopyAndRead,
+    /// Two native processes which do the same work as a pipeline, over the same shared memory.
+    NativePair,
+}
+
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Cost::FillAndCheck => "fill and check",
+            Cost::FillOrCheck => "fill or check, which overlap",
+            Cost::FillAndCheckOnTwoCores => "fill and check on two cores",
+            Cost::CopyAcrossCores => "copy between cores",
+            Cost::CacheLineRoundTrip => "cache-line round trip",
+            Cost::WakeRoundTrip => "two wakes",
+            Cost::TwoSystemCalls => "two system calls",
+            Cost::CopyAndRead => "copy and read",
+            Cost::NativePair => "native pair",
+        })
+    }
+}
+
+/// The least time a case can take on this machine: a roofline. The largest of the costs binds it.
+///
+/// Source of the idea: S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual performance model for multicore
+/// architectures", Communications of the ACM 52 (2009).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bound {
+    /// Every cost that applies, with its nanoseconds per message or round trip; the largest, which binds, first.
+    costs: Vec<(Cost, f64)>,
+}
+
+impl Bound {
+    /// The bound of these costs; none where there is no usable one.
+    fn of(costs: impl IntoIterator<Item = Option<(Cost, f64)>>) -> Option<Bound> {
+        let mut costs: Vec<(Cost, f64)> = costs.into_iter().flatten().filter(|(_, ns)| *ns > 0.0).collect();
+        costs.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+        (!costs.is_empty()).then_some(Bound { costs })
+    }
+
+    /// The cost that binds.
+    pub fn cost(&self) -> Cost {
+        self.costs[0].0
+    }
+
+    /// The least time, in the cell's metric: nanoseconds per message or round trip.
+    pub fn ns(&self) -> f64 {
+        self.costs[0].1
+    }
+
+    /// The smaller costs, which the one that binds hides.
+    pub fn hidden(&self) -> &[(Cost, f64)] {
+        &self.costs[1..]
+    }
+}
+
+/// The bound of a cell. `reference_ns` is the median of the reference that took part in the same cell: the copying codec, or the
+/// native pair of a pipeline. `handling` is what filling and checking cost in the same run.
+pub fn bind(cell: &Cell, limits: &Limits, reference_ns: Option<f64>, handling: &[Handling]) -> Option<Bound> {
+    // The latency of an open loop includes waiting for the schedule: no cost of throughput bounds it.
     if cell.load != Load::Saturated {
         return None;
     }
-    let bound = |name: &str, ns: f64| Some(Bound { name: name.to_owned(), ns });
-    let handled = handling.iter().find(|handling| handling.payload == cell.payload).map(|handling| handling.ns);
-    if cell.scope == Scope::Task {
-        // Two tasks may share a worker: no line has to cross, nobody has to be woken.
-        let times = if cell.pattern.asks() { 2.0 } else { 1.0 };
-        return bound("fill and check", handled? * times);
-    }
     if cell.pattern == Pattern::SameThread {
-        // It goes into the system and comes out again.
-        return bound("two system calls", 2.0 * limits.kernel.syscall_ns);
+        return Bound::of([Some((Cost::TwoSystemCalls, 2.0 * limits.kernel.syscall_ns))]);
     }
     if cell.pattern == Pattern::Codec {
-        // A copy of the bytes and a look at them; what that takes is what the row says that does no more.
-        return bound("copying and looking", ring_ns?);
+        return Bound::of([Some((Cost::CopyAndRead, reference_ns?))]);
     }
     if cell.pattern.is_pipeline() {
-        // What two processes need that do the same without a sandbox.
-        return bound("native pair", ring_ns?);
+        return Bound::of([Some((Cost::NativePair, reference_ns?))]);
     }
-    if let Some(ns) = ring_ns {
-        return bound("reference ring", ns);
+    let handled = handling.iter().find(|handling| handling.payload == cell.payload);
+    if cell.pattern.asks() {
+        return round_trip(cell, limits, handled);
     }
-    // A request of several waits for an answer as one of a ping-pong does.
-    let pattern = if cell.pattern.asks() { Pattern::PingPong } else { cell.pattern };
-    match (pattern, cell.wait, cell.place) {
-        (Pattern::PingPong, Wait::Spin | Wait::Adaptive, _) => {
-            bound("cache-line round trip", limits.cache_line.as_ref()?.round_trip_ns)
-        }
-        (Pattern::PingPong, Wait::Block, Place::SameCore) => {
-            bound("futex round trip, same core", limits.futex.same_core.round_trip_ns)
-        }
-        (Pattern::PingPong, Wait::Block, _) => {
-            // A core that has not gone to sleep may answer sooner than one that has, or later: the better of the two.
-            let other = [&limits.futex.other_core_idle, &limits.futex.other_core_busy];
-            let fastest = other.into_iter().flatten().map(|futex| futex.round_trip_ns).min_by(f64::total_cmp);
-            bound("futex round trip, other core", fastest.unwrap_or(limits.futex.same_core.round_trip_ns))
-        }
-        // What has no bytes is not copied, and many at once may be told by one; of less than a line many come in one.
-        _ if cell.payload.len() < LINE => None,
-        (Pattern::Duplex, _, place) if place != Place::SameCore => bound("fill and check on two cores", handled? / 2.0),
-        (_, _, Place::SameCore) => bound("fill and check", handled?),
-        _ => bound("copy across cores", cell.payload.len() as f64 * 1e9 / cross_core(limits, cell.payload.len())?),
+    Bound::of([handled.map(|handled| handled_per_message(cell, handled)), copied(cell, limits)])
+}
+
+/// The bound of a round trip: a message is filled and checked on each way, one after the other.
+fn round_trip(cell: &Cell, limits: &Limits, handled: Option<&Handling>) -> Option<Bound> {
+    let handled = handled.map(|handled| (Cost::FillAndCheck, 2.0 * handled.ns));
+    let crosses = cell.place == Place::OtherCore && cell.scope != Scope::Task;
+    let line = limits.cache_line.as_ref().filter(|_| crosses);
+    let line = line.map(|line| (Cost::CacheLineRoundTrip, line.fastest_round_trip_ns));
+    let sleeps = cell.wait == Wait::Block && cell.scope != Scope::Task;
+    Bound::of([handled, line, sleeps.then(|| wakes(cell, limits)).flatten()])
+}
+
+/// The fastest wake there and back that was seen. The median is no bound: a core that has not yet gone to sleep answers sooner.
+fn wakes(cell: &Cell, limits: &Limits) -> Option<(Cost, f64)> {
+    let futex = &limits.futex;
+    let same = Some(&futex.same_core);
+    let candidates = match cell.place {
+        Place::SameCore => [same, None, None],
+        Place::OtherCore => [futex.other_core_idle.as_ref(), futex.other_core_busy.as_ref(), None],
+        Place::Free => [same, futex.other_core_idle.as_ref(), futex.other_core_busy.as_ref()],
+    };
+    let fastest = candidates.into_iter().flatten().map(|wake| wake.fastest_round_trip_ns);
+    Some((Cost::WakeRoundTrip, fastest.collect::<Option<Vec<f64>>>()?.into_iter().min_by(f64::total_cmp)?))
+}
+
+/// What filling and checking costs a message of a one-way pattern at least.
+fn handled_per_message(cell: &Cell, handled: &Handling) -> (Cost, f64) {
+    let one_core = cell.place == Place::SameCore
+        || matches!(cell.runtime, Runtime::TokioCurrent | Runtime::TokioCurrentUnconstrained);
+    match cell.pattern {
+        _ if one_core => (Cost::FillAndCheck, handled.ns),
+        // Both ends send and receive; or there may be as many senders and receivers as there are cores.
+        Pattern::Duplex | Pattern::Mpmc | Pattern::PubSub => (Cost::FillAndCheckOnTwoCores, handled.ns / 2.0),
+        _ => (Cost::FillOrCheck, handled.slower_ns()),
     }
 }
 
-/// The bandwidth across cores for messages of the nearest size that was measured.
+/// What moving a message's bytes to the other core costs, where the pattern forces every message to cross.
+fn copied(cell: &Cell, limits: &Limits) -> Option<(Cost, f64)> {
+    let crosses = cell.place == Place::OtherCore && !matches!(cell.scope, Scope::Task | Scope::Sandbox);
+    let is_read = matches!(cell.payload.kind(), PayloadKind::Bytes | PayloadKind::Message | PayloadKind::Inline);
+    if !crosses || !is_read || cell.pattern != Pattern::Stream {
+        return None;
+    }
+    let len = cell.payload.len();
+    Some((Cost::CopyAcrossCores, len as f64 * 1e9 / cross_core(limits, len)?))
+}
+
+/// The bandwidth across cores, in bytes per second, for the message size nearest to `len` that was measured.
 fn cross_core(limits: &Limits, len: usize) -> Option<f64> {
-    let near = |size: u64| (size as f64 / len as f64).ln().abs();
+    let distance = |size: u64| (size as f64 / len as f64).ln().abs();
     let measured = limits.copy.iter().filter_map(|copy| Some((copy.size_bytes, copy.cross_core_bytes_per_s?)));
-    measured.min_by(|a, b| near(a.0).total_cmp(&near(b.0))).map(|(_, bandwidth)| bandwidth)
+    measured.min_by(|a, b| distance(a.0).total_cmp(&distance(b.0))).map(|(_, bandwidth)| bandwidth)
 }
 
 #[cfg(test)]
@@ -134,7 +240,16 @@ mod tests {
 
     #[test]
     fn more_bytes_take_longer_to_handle() {
-        let [word, page] = [Payload::U64, Payload::Bytes(65_536)].map(|payload| Handling::measure(payload).ns);
-        assert!(word > 0.0 && page > 10.0 * word, "{word} {page}");
+        let [word, page] = [Payload::U64, Payload::Bytes(65_536)].map(Handling::measure);
+        assert!(word.ns > 0.0 && page.ns > 10.0 * word.ns, "{word:?} {page:?}");
+        assert!(page.slower_ns() <= page.ns && page.slower_ns() >= page.ns / 2.0, "{page:?}");
+    }
+
+    #[test]
+    fn the_largest_cost_binds() {
+        let bound = Bound::of([Some((Cost::FillOrCheck, 60.0)), None, Some((Cost::CopyAcrossCores, 82.0))]).unwrap();
+        assert_eq!((bound.cost(), bound.ns()), (Cost::CopyAcrossCores, 82.0));
+        assert_eq!(bound.hidden(), [(Cost::FillOrCheck, 60.0)]);
+        assert_eq!(Bound::of([None, Some((Cost::FillOrCheck, f64::NAN))]), None);
     }
 }

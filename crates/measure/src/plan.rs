@@ -50,6 +50,15 @@ pub const SLICE: Duration = Duration::from_millis(2);
 /// How long a window by count may take, where nobody says otherwise.
 pub const COUNT_TIMEOUT: Duration = Duration::from_secs(300);
 
+/// When a run that goes on beyond its planned rounds stops: on precision or budget, never on significance.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Precision {
+    /// A cell gets no more rounds once it shows differences this small, as a ln ratio.
+    pub resolution: f64,
+    /// No round begins later than this after the start of the run.
+    pub budget: Duration,
+}
+
 /// Everything a run is to do.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -57,6 +66,8 @@ pub struct Plan {
     pub window: Window,
     /// How often each case is measured.
     pub rounds: usize,
+    /// Whether more rounds follow, and for how long; none where the number of rounds is fixed.
+    pub precision: Option<Precision>,
     /// Decides the order and what messages are made of.
     pub seed: u64,
     /// The cases, cell by cell.

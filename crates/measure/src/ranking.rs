@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use crate::bound::{Bound, bind};
 use crate::burst::Held;
-use crate::case::{Cell, Pattern};
+use crate::case::Cell;
 use crate::codec::CodecFigures;
 use crate::record::{FEWEST_LAPS, Figures, InstanceRecord, Outcome, Record};
-use crate::spec::{Ownership, Spec, Standing};
+use crate::spec::{Spec, Standing};
 use crate::stats::{
     CONFIDENCE, Interval, Margins, Verdict, log_ratio_sd, median, median_interval, noise_floor, verdict,
 };
@@ -17,34 +17,64 @@ use crate::stats::{
 pub struct Ranking {
     /// The cell.
     pub cell: Cell,
-    /// Its mechanisms, best first; those without a figure last.
+    /// Its mechanisms, best first; those without a result last. The first is what the others are compared with.
     pub rows: Vec<Row>,
-    /// How far two selves of one mechanism were apart, as a ln ratio: what no difference is decided within.
+    /// The A/A control: a second instance of one of the mechanisms, compared with the first instance of the same mechanism.
+    pub control: Option<Row>,
+    /// The noise floor, a ln ratio: no difference below it is decided. None with too few valid rounds.
     pub floor: Option<f64>,
-    /// The standard deviation of the ln ratio between the two selves.
+    /// The standard deviation of the control's ln ratios.
     pub noise: Option<f64>,
-    /// The limit that binds the cell.
+    /// The least time the machine allows.
     pub bound: Option<Bound>,
-    /// Instances left out on a signal declared beforehand.
+    /// Instances that were discarded on a signal declared beforehand.
     pub discarded: usize,
+    /// The comparison of each row with each one below it: `pairs[i][j - i - 1]` is row j against row i.
+    pairs: Vec<Vec<Comparison>>,
+}
+
+/// One mechanism against another, better placed one.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// The ln ratio: positive where it is better than the other. None with too few rounds.
+    pub interval: Option<Interval>,
+    /// What follows from the interval and the cell's noise floor.
+    pub verdict: Verdict,
+}
+
+impl Ranking {
+    /// How the row at `below` compares with the one at `above`, which stands before it.
+    ///
+    /// # Panics
+    /// If `above` does not stand before `below`, or one of them is no row.
+    pub fn comparison(&self, above: usize, below: usize) -> &Comparison {
+        &self.pairs[above][below - above - 1]
+    }
+
+    /// The smallest difference that this cell can show, as a ln ratio: a typical interval that is centred on it lies wholly
+    /// beyond what decides. None where nothing is decided, or nothing is compared.
+    pub fn resolution(&self) -> Option<f64> {
+        let threshold = Margins::default().decision_threshold(self.floor?)?;
+        let compared = self.rows.iter().filter_map(|row| row.result.as_ref()?.versus.as_ref());
+        let widths: Vec<f64> = compared.map(Interval::half_width).collect();
+        Some(threshold + median(&widths)?)
+    }
 }
 
 /// One mechanism in a cell.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What it says of itself.
+    /// Its description.
     pub spec: Spec,
-    /// Whether it is the cell's control, a second self of another row.
-    pub control: bool,
-    /// How many messages may be under way, as tried; none where that could not be told.
+    /// How many messages may be in flight, as probed; none where that could not be probed.
     pub effective_capacity: Option<u64>,
-    /// System calls for a message, or round trip, of all its children; none where they were not counted.
+    /// System calls per message or round trip, of all its processes; none where they were not counted.
     pub calls: Option<f64>,
     /// What it measured; none where every instance failed or was discarded.
     pub result: Option<RowResult>,
-    /// Instances that failed, and the first one's reason.
+    /// The number of instances that failed, and the first one's reason.
     pub failed: Option<(usize, String)>,
-    /// What it broke of its promises.
+    /// The promise it broke.
     pub breach: Option<String>,
 }
 
@@ -77,11 +107,21 @@ pub struct RowResult {
     pub dropped: (u64, u64),
     /// The part of the messages that was lost within the windows, from 0 to 1, over all instances.
     pub lost: f64,
-    /// Against the cell's best candidate of the same ownership class, as a ln ratio: positive is better. None for the
-    /// best itself, and with too few rounds.
+    /// Its place among the cell's mechanisms; none for the control, and where nothing is decided.
+    pub rank: Option<Rank>,
+    /// Against the first row, as a ln ratio: negative is worse. None for the first itself, and with too few rounds.
     pub versus: Option<Interval>,
-    /// What follows from it; none for the best itself.
+    /// What follows from it; none for the first itself.
     pub verdict: Option<Verdict>,
+}
+
+/// A place in a ranking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rank {
+    /// One more than the number of mechanisms that are known to be better.
+    pub place: usize,
+    /// Whether another mechanism has the same place: the two are not told apart.
+    pub tied: bool,
 }
 
 /// The pairs of one mechanism's figure and another's in the same round, as ln ratios, positive where `b` is better. Where the two
@@ -127,55 +167,110 @@ pub fn rank(record: &Record) -> Vec<Ranking> {
 }
 
 fn rank_cell(record: &Record, cell: &Cell) -> Ranking {
-    let entrants: Vec<usize> =
-        (0..record.entrants.len()).filter(|&at| record.entrants[at].case.cell == *cell).collect();
-    let control = entrants.iter().copied().find(|&at| record.entrants[at].control);
-    let original = control.and_then(|control| {
-        let of = &record.entrants[control].case;
-        entrants.iter().copied().find(|&at| at != control && record.entrants[at].case == *of)
+    let (controls, entrants): (Vec<usize>, Vec<usize>) = (0..record.entrants.len())
+        .filter(|&at| record.entrants[at].case.cell == *cell)
+        .partition(|&at| record.entrants[at].control);
+    let control = controls.first().copied().and_then(|control| {
+        let case = &record.entrants[control].case;
+        Some((entrants.iter().copied().find(|&at| record.entrants[at].case == *case)?, control))
     });
-    let selves = original.zip(control).map(|(a, b)| log_ratios(record, a, b)).unwrap_or_default();
-    let floor = noise_floor(&selves);
+    let control_pairs = control.map(|(original, control)| log_ratios(record, original, control)).unwrap_or_default();
+    let floor = noise_floor(&control_pairs);
     let mut rows: Vec<(usize, Row)> = entrants.iter().filter_map(|&at| Some((at, row(record, at)?))).collect();
-    let best = |class: Ownership| {
-        let ranked = rows.iter().filter(|(_, row)| !row.control && row.spec.ownership == class && row.result.is_some());
-        let of = |standing| {
-            let like = ranked.clone().filter(move |(_, row)| row.spec.standing == standing);
-            best_of(record, like.map(|(at, row)| (*at, row.metric())).collect())
-        };
-        // Baselines only where nothing else is.
-        of(Standing::Candidate).or_else(|| of(Standing::Baseline))
+    sort(record, &mut rows);
+    group(record, &mut rows, floor);
+    let pairs = compare_all(record, &rows, floor);
+    compare_with_first(&mut rows, &pairs);
+    let is_discarded = |instance: &&InstanceRecord| match &instance.outcome {
+        Outcome::Measured(figures) => figures.discarded.is_some(),
+        Outcome::Failed { .. } => false,
     };
-    let bests: Vec<_> = rows.iter().map(|(_, row)| best(row.spec.ownership)).collect();
-    for ((at, row), best) in rows.iter_mut().zip(bests) {
-        // A control is held against its other self, and against the margins alone: it cannot exceed a floor that it sets.
-        let (against, floor) = if row.control { (original, Some(0.0)) } else { (best, floor) };
-        if let (Some(result), Some(against)) = (&mut row.result, against)
-            && against != *at
-        {
-            result.versus = median_interval(&log_ratios(record, against, *at), CONFIDENCE);
-            result.verdict = Some(verdict(result.versus.as_ref(), floor, Margins::default()));
-        }
-    }
-    // By what the pairs say, like the verdicts: on a machine that drifts, medians of different rounds may say otherwise.
-    let all = rows.iter().filter(|(_, row)| row.result.is_some()).map(|(at, row)| (*at, row.metric())).collect();
-    if let Some(first) = best_of(record, all) {
-        let place = |(at, row): &(usize, Row)| (row.result.is_none(), -advantage(record, first, *at));
-        rows.sort_by(|a, b| place(a).0.cmp(&place(b).0).then(place(a).1.total_cmp(&place(b).1)));
-    }
-    let discarded = record
-        .instances
-        .iter()
-        .filter(|instance| entrants.contains(&instance.entrant))
-        .filter(|instance| matches!(&instance.outcome, Outcome::Measured(figures) if figures.discarded.is_some()));
+    let of_cell = |instance: &&InstanceRecord| record.entrants[instance.entrant].case.cell == *cell;
+    let discarded = record.instances.iter().filter(of_cell).filter(is_discarded).count();
+    let reference_ns = reference_ns(&rows);
     Ranking {
         cell: cell.clone(),
         rows: rows.into_iter().map(|(_, row)| row).collect(),
+        control: control.and_then(|(original, control)| control_row(record, original, control)),
         floor,
-        noise: log_ratio_sd(&selves),
-        bound: record.limits.as_ref().and_then(|limits| bind(cell, limits, ring_ns(record, cell), &record.handling)),
-        discarded: discarded.count(),
+        noise: log_ratio_sd(&control_pairs),
+        bound: record.limits.as_ref().and_then(|limits| bind(cell, limits, reference_ns, &record.handling)),
+        discarded,
+        pairs,
     }
+}
+
+/// The control against its other instance. Only the margins decide: it cannot exceed a noise floor that it sets itself.
+fn control_row(record: &Record, original: usize, control: usize) -> Option<Row> {
+    let mut row = row(record, control)?;
+    if let Some(result) = &mut row.result {
+        let comparison = compare(record, original, control, Some(0.0));
+        (result.versus, result.verdict) = (comparison.interval, Some(comparison.verdict));
+    }
+    Some(row)
+}
+
+/// Sorts rows, best first, by what their pairs say, as verdicts do: on a machine that drifts, medians of different rounds may
+/// say otherwise.
+fn sort(record: &Record, rows: &mut [(usize, Row)]) {
+    let measured = rows.iter().filter(|(_, row)| row.result.is_some()).map(|(at, row)| (*at, row.metric())).collect();
+    if let Some(first) = best_of(record, measured) {
+        let key = |(at, row): &(usize, Row)| (row.result.is_none(), *at != first, -advantage(record, first, *at));
+        rows.sort_by(|a, b| {
+            let ((a_none, a_other, a_worse), (b_none, b_other, b_worse)) = (key(a), key(b));
+            (a_none, a_other).cmp(&(b_none, b_other)).then(a_worse.total_cmp(&b_worse))
+        });
+    }
+}
+
+fn compare(record: &Record, above: usize, below: usize, floor: Option<f64>) -> Comparison {
+    let interval = median_interval(&log_ratios(record, above, below), CONFIDENCE);
+    let verdict = verdict(interval.as_ref(), floor, Margins::default());
+    Comparison { interval, verdict }
+}
+
+/// Every row against every one above it.
+fn compare_all(record: &Record, rows: &[(usize, Row)], floor: Option<f64>) -> Vec<Vec<Comparison>> {
+    let below = |above: usize| rows[above + 1..].iter().map(move |(at, _)| (rows[above].0, *at));
+    (0..rows.len()).map(|above| below(above).map(|(a, b)| compare(record, a, b, floor)).collect()).collect()
+}
+
+/// Gives each sorted row its place. Rows which the same number of others is known to be better than share a place and stand
+/// together: a row that is not told apart from the first is never placed below one that is.
+fn group(record: &Record, rows: &mut [(usize, Row)], floor: Option<f64>) {
+    let pairs = compare_all(record, rows, floor);
+    let better =
+        |below: usize| (0..below).filter(|above| pairs[*above][below - above - 1].verdict == Verdict::Slower).count();
+    let better: Vec<usize> = (0..rows.len()).map(better).collect();
+    let mut order: Vec<usize> = (0..rows.len()).filter(|at| rows[*at].1.result.is_some()).collect();
+    order.sort_by_key(|at| better[*at]);
+    for (index, &at) in order.iter().enumerate() {
+        let group = order.iter().filter(|other| better[**other] == better[at]).count();
+        let first = order[..index].iter().filter(|other| better[**other] != better[at]).count();
+        if let Some(result) = rows[at].1.result.as_mut().filter(|_| floor.is_some()) {
+            result.rank = Some(Rank { place: first + 1, tied: group > 1 });
+        }
+    }
+    // Stable: within a place the best stays first.
+    rows.sort_by_key(|(_, row)| {
+        row.result.as_ref().and_then(|result| result.rank).map_or(usize::MAX, |rank| rank.place)
+    });
+}
+
+/// Compares each row with the first.
+fn compare_with_first(rows: &mut [(usize, Row)], pairs: &[Vec<Comparison>]) {
+    for (index, (_, row)) in rows.iter_mut().enumerate().skip(1) {
+        if let Some(result) = &mut row.result {
+            let comparison = &pairs[0][index - 1];
+            (result.versus, result.verdict) = (comparison.interval, Some(comparison.verdict));
+        }
+    }
+}
+
+/// The median of the row that stands for the least which can be written.
+fn reference_ns(rows: &[(usize, Row)]) -> Option<f64> {
+    let reference = rows.iter().find(|(_, row)| row.spec.standing == Standing::Reference);
+    reference.and_then(|(_, row)| Some(row.result.as_ref()?.metric_ns))
 }
 
 /// By how much `b` is better than `a`: the median of their pairs' ln ratios. Zero without pairs.
@@ -237,6 +332,7 @@ fn row(record: &Record, at: usize) -> Option<Row> {
             .map(|((empty, full), after)| [empty, full, after]),
         dropped: (sum(|figures| figures.dropped_receives) as u64, sum(|figures| figures.faults.lost) as u64),
         lost: lost / (arrived + lost).max(1.0),
+        rank: None,
         versus: None,
         verdict: None,
     });
@@ -249,7 +345,6 @@ fn row(record: &Record, at: usize) -> Option<Row> {
     let first = failures.next().cloned();
     Some(Row {
         spec: record.spec(&entrant.case.mechanism)?.clone(),
-        control: entrant.control,
         effective_capacity: entrant.effective_capacity,
         calls: entrant.calls,
         result,
@@ -259,39 +354,6 @@ fn row(record: &Record, at: usize) -> Option<Row> {
             Outcome::Failed { .. } => None,
         }),
     })
-}
-
-/// What the reference ring needed in the same rounds for what this cell does: in a round trip, waiting the same way; in a
-/// stream, in whichever way was faster. The ring of the same distance where it took part, else any.
-fn ring_ns(record: &Record, cell: &Cell) -> Option<f64> {
-    let pattern = match cell.pattern {
-        Pattern::FanIn | Pattern::Merge | Pattern::Mpmc | Pattern::PubSub => Pattern::Stream,
-        Pattern::Writers | Pattern::Connections => Pattern::Stream,
-        Pattern::RequestReply => Pattern::PingPong,
-        pattern => pattern,
-    };
-    let like = |other: &Cell| {
-        let waits = pattern == Pattern::Stream || other.wait == cell.wait;
-        other.load == cell.load
-            && other.pattern == pattern
-            && other.payload == cell.payload
-            && other.place == cell.place
-            && waits
-    };
-    let rings = || {
-        record.entrants.iter().enumerate().filter(|(_, entrant)| {
-            let limit = record.spec(&entrant.case.mechanism).is_some_and(|spec| spec.standing == Standing::Reference);
-            // Not the ring's second self, or the limit would be the better of two.
-            limit && !entrant.control && like(&entrant.case.cell)
-        })
-    };
-    let fastest = |of: &dyn Fn(&Cell) -> bool| {
-        let medians = rings().filter(|(_, entrant)| of(&entrant.case.cell)).filter_map(|(at, _)| {
-            median(&valid(record, at).map(|(_, figures)| figures.metric_ns()).collect::<Vec<_>>())
-        });
-        medians.min_by(f64::total_cmp)
-    };
-    fastest(&|ring| ring.scope == cell.scope).or_else(|| fastest(&|_| true))
 }
 
 #[cfg(test)]
@@ -344,6 +406,74 @@ mod tests {
         laps.reverse();
         let elsewhere = measured(Some(2), 1, &laps);
         assert!((ratio((&a, &elsewhere)) - 100.0 / 50.0).abs() < 1e-9, "by the medians of their own turns");
+    }
+
+    /// A record of one cell: of each mechanism the nanoseconds per message in each round. The first has a control, which
+    /// measures the same.
+    fn record(mechanisms: &[(&str, &[u64])]) -> Record {
+        let cell = crate::suite::Suite::Overview.cells(crate::suite::Profile::Quick)[1].clone();
+        let case = |name: &str| serde_json::json!({ "mechanism": name, "cell": cell });
+        let control = mechanisms[0];
+        let all: Vec<_> = mechanisms.iter().map(|of| (of, false)).chain([(&control, true)]).collect();
+        let instances = all.iter().enumerate().flat_map(|(entrant, ((_, rounds), _))| {
+            rounds.iter().enumerate().map(move |(round, ns)| InstanceRecord {
+                round,
+                entrant,
+                ..measured(None, *ns, &[]).0
+            })
+        });
+        let instances: Vec<_> = instances.collect();
+        serde_json::from_value(serde_json::json!({
+            "format": crate::record::FORMAT, "version": crate::record::VERSION, "tool": "0", "started": "", "seed": 0,
+            "window": { "count": { "warmup": 1, "messages": 1 } }, "rounds_planned": 6, "rounds": 6,
+            "fingerprint": crate::fingerprint::Fingerprint::take(), "limits": null, "handling": [],
+            "mechanisms": mechanisms.iter().map(|(name, _)| Spec::new(name)).collect::<Vec<_>>(),
+            "entrants": all.iter().map(|((name, _), control)| serde_json::json!({ "case": case(name), "control": control }))
+                .collect::<Vec<_>>(),
+            "refusals": [], "instances": instances,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn mechanisms_that_are_not_told_apart_share_a_place() {
+        let record = record(&[
+            ("task/slow", &[200, 201, 199, 200, 200, 200]),
+            ("task/steady", &[105, 105, 105, 105, 105, 105]),
+            ("task/wide", &[90, 95, 100, 120, 125, 130]),
+            ("task/first", &[100, 100, 101, 100, 99, 100]),
+        ]);
+        let [ranking] = &*rank(&record) else { panic!("one cell") };
+        let places: Vec<_> =
+            ranking.rows.iter().map(|row| (&*row.spec.name, row.result.as_ref().unwrap().rank.unwrap())).collect();
+        let rank = |place, tied| Rank { place, tied };
+        // `wide` is worse than `steady` at the median, but nothing is known to be better than it.
+        assert_eq!(
+            places,
+            [
+                ("task/first", rank(1, true)),
+                ("task/wide", rank(1, true)),
+                ("task/steady", rank(3, false)),
+                ("task/slow", rank(4, false)),
+            ]
+        );
+        let slow = ranking.rows[3].result.as_ref().unwrap();
+        assert_eq!(slow.verdict, Some(Verdict::Slower));
+        assert!((slow.versus.unwrap().estimate + 2.0_f64.ln()).abs() < 0.01, "twice the time of the first");
+        assert_eq!(ranking.comparison(0, 1).verdict, Verdict::Inconclusive);
+        let control = ranking.control.as_ref().and_then(|row| row.result.as_ref()).unwrap();
+        assert_eq!((control.verdict, control.rank), (Some(Verdict::Equivalent), None));
+        assert!(ranking.resolution().is_some_and(|ln| ln > 0.019 && ln < 0.3));
+    }
+
+    #[test]
+    fn nothing_is_ranked_with_too_few_rounds() {
+        let record = record(&[("task/a", &[1, 1, 1]), ("task/b", &[9, 9, 9])]);
+        let [ranking] = &*rank(&record) else { panic!("one cell") };
+        let rank = |at: usize| ranking.rows[at].result.as_ref().unwrap().rank;
+        assert_eq!([rank(0), rank(1)], [None; 2]);
+        assert_eq!(ranking.rows[0].spec.name, "task/a", "they are sorted");
+        assert_eq!((ranking.floor, ranking.resolution()), (None, None));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -20,7 +20,7 @@ use crate::spec::Spec;
 use crate::window::Window;
 
 /// The version of the format. A change that an older reader would misread raises it.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// What a file must say it is.
 pub const FORMAT: &str = "estafette-record";
 /// How often an instance that is discarded for no fault of its mechanism is measured again at once, beside the others of its
@@ -240,6 +240,21 @@ pub struct Latency {
     pub histogram: String,
 }
 
+/// The content of a file that is compressed with gzip, or else the file as it is; at most `longest` bytes.
+fn unpacked(bytes: Vec<u8>, longest: u64) -> Result<Vec<u8>> {
+    const GZIP: [u8; 2] = [0x1f, 0x8b];
+    if !bytes.starts_with(&GZIP) {
+        return Ok(bytes);
+    }
+    let mut content = Vec::new();
+    let mut decoder = flate2::read::MultiGzDecoder::new(&*bytes).take(longest + 1);
+    decoder.read_to_end(&mut content).context("it is compressed, and damaged")?;
+    if content.len() as u64 > longest {
+        bail!("unpacked, it is longer than any record ({} MiB)", longest >> 20);
+    }
+    Ok(content)
+}
+
 impl Record {
     /// Writes it to `path`: beside it first, then in its place, so that a reader or an interrupt finds it whole.
     ///
@@ -257,7 +272,7 @@ impl Record {
         write().with_context(|| format!("cannot write the record {}: choose another folder with --out", path.display()))
     }
 
-    /// Reads one.
+    /// Reads one from a file, which may be compressed with gzip.
     ///
     /// # Errors
     /// What is wrong with the file, and what to do about it.
@@ -267,7 +282,8 @@ impl Record {
         if size > MAX_FILE {
             bail!("cannot use {}: it is longer than any record ({} MiB)", path.display(), size >> 20);
         }
-        let text = fs::read_to_string(path).with_context(what)?;
+        let bytes = fs::read(path).with_context(what)?;
+        let text = unpacked(bytes, MAX_FILE).and_then(|bytes| Ok(String::from_utf8(bytes)?)).with_context(what)?;
         Record::parse(&text).with_context(what)
     }
 
@@ -445,5 +461,36 @@ impl Figures {
             (None, Some(codec)) => codec.encode_ns + codec.decode_ns,
             (None, None) => self.window_ns as f64 / self.messages as f64,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+
+    fn packed(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn compressed_files_are_unpacked_and_others_left_alone() {
+        assert_eq!(unpacked(b"{}".to_vec(), 9).unwrap(), b"{}");
+        assert_eq!(unpacked(packed(b"{}"), 2).unwrap(), b"{}");
+        let mut cut = packed(&[b'x'; 1000]);
+        cut.truncate(cut.len() - 9);
+        assert!(format!("{:#}", unpacked(cut, 2000).unwrap_err()).contains("damaged"));
+    }
+
+    #[test]
+    fn a_file_that_unpacks_to_more_than_any_record_is_refused() {
+        let bomb = packed(&[0; 1001]);
+        assert!(unpacked(bomb, 1000).unwrap_err().to_string().contains("longer than any record"));
     }
 }

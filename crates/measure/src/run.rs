@@ -1,7 +1,7 @@
 //! A run: the rounds of a plan, instance by instance, and the record they fill.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result};
 
@@ -13,13 +13,14 @@ use crate::entry::{Entry, Registry};
 use crate::figures::figures;
 use crate::fingerprint::Fingerprint;
 use crate::limits::{Limits, ends, line_round_trip_ns};
-use crate::plan::{Entrant, Plan, SLICE, shuffled};
+use crate::plan::{Entrant, Plan, Precision, SLICE, shuffled};
+use crate::ranking::rank;
 use crate::record::{self, Figures, InstanceRecord, Outcome, Record};
 use crate::spec::Spec;
 
 /// How long the cache line is watched before a cell's turn.
 const LINE_TIME: Duration = Duration::from_millis(2);
-/// Steal above this voids an instance.
+/// An instance with more steal than this is discarded.
 pub const MAX_STEAL: f64 = 0.01;
 /// The most instances that are open together.
 const MAX_ALIVE: usize = 32;
@@ -97,6 +98,7 @@ pub fn run(
     interrupt: &mut Interrupt,
     observer: &mut dyn Observer,
 ) -> Result<End> {
+    let started = Instant::now();
     let mut random = fastrand::Rng::with_seed(plan.seed);
     // Of its own, so that the order of what follows does not depend on what was repeated.
     let seeds = random.fork();
@@ -128,7 +130,21 @@ pub fn run(
         rounds.record.rounds = (round + 1).min(plan.rounds);
         rounds.observer.round(rounds.record)?;
     }
-    Ok(End::Complete)
+    match plan.precision {
+        Some(precision) => rounds.refine(precision, started + precision.budget, &mut random),
+        None => Ok(End::Complete),
+    }
+}
+
+/// The cells whose smallest difference that shows is larger than this ln ratio, or not known yet.
+fn too_wide(record: &Record, resolution: f64) -> Vec<Cell> {
+    let rankings = rank(record).into_iter();
+    let compared =
+        rankings.filter(|ranking| ranking.cell.pattern.ranks() && ranking.control.is_some() && ranking.rows.len() > 1);
+    compared
+        .filter(|ranking| ranking.resolution().is_none_or(|ln| ln > resolution))
+        .map(|ranking| ranking.cell)
+        .collect()
 }
 
 /// The rounds of a run.
@@ -193,6 +209,28 @@ impl Rounds<'_> {
                 }
                 left -= 1;
             }
+        }
+        Ok(End::Complete)
+    }
+
+    /// Measures further rounds of the cells that do not show differences as small as asked for, until all do or the time is up.
+    fn refine(&mut self, precision: Precision, end: Instant, random: &mut fastrand::Rng) -> Result<End> {
+        let plan = self.plan;
+        while Instant::now() < end {
+            let wide = too_wide(self.record, precision.resolution);
+            let mut order = shuffled(&plan.entrants, random);
+            order.retain(|at| wide.contains(&plan.entrants[*at].case.cell) && !self.hung.contains_key(at));
+            if order.is_empty() {
+                break;
+            }
+            // The rounds that make up for discarded instances have the numbers before.
+            let round = self.record.rounds_planned + record::MAKE_UP_ROUNDS;
+            self.record.rounds_planned += 1;
+            if self.play(round, &order)? == End::Interrupted {
+                return Ok(End::Interrupted);
+            }
+            self.record.rounds = self.record.rounds_planned;
+            self.observer.round(self.record)?;
         }
         Ok(End::Complete)
     }

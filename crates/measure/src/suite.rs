@@ -146,28 +146,21 @@ fn cell(scope: Scope, pattern: Pattern, payload: Payload) -> Cell {
     Cell { scope, pattern, payload, producers, capacity, runtime, wait, place, load: Load::Saturated }
 }
 
-/// The cells that the overview shows of every distance.
+/// The cells that the overview shows of every distance: a round trip, one way, and several senders in one process.
 fn base() -> Vec<Cell> {
     use Pattern::{FanIn, PingPong, Stream};
     use Payload::{Bytes, U64};
-    let mut cells = Vec::new();
-    for pattern in [PingPong, Stream, FanIn] {
-        cells.push(cell(Scope::Task, pattern, U64));
-    }
-    cells.push(cell(Scope::Thread, Stream, U64));
-    for wait in [Wait::Spin, Wait::Adaptive, Wait::Block] {
-        cells.push(Cell { wait, ..cell(Scope::Thread, PingPong, U64) });
-    }
-    for (pattern, size) in [(PingPong, 64), (Stream, 4096)] {
-        cells.push(cell(Scope::Process, pattern, Bytes(size)));
-    }
-    for (pattern, size) in [(PingPong, 64), (Stream, 4096)] {
-        cells.push(Cell { wait: Wait::Spin, ..cell(Scope::Process, pattern, Bytes(size)) });
-    }
-    for scope in [Scope::Network, Scope::Sandbox] {
-        for (pattern, size) in [(PingPong, 64), (Stream, 4096)] {
-            cells.push(cell(scope, pattern, Bytes(size)));
-        }
+    let thread = |pattern, wait| Cell { wait, ..cell(Scope::Thread, pattern, U64) };
+    let mut cells = vec![
+        cell(Scope::Task, PingPong, U64),
+        cell(Scope::Task, FanIn, U64),
+        thread(PingPong, Wait::Adaptive),
+        thread(FanIn, Wait::Adaptive),
+        thread(Stream, Wait::Spin),
+        Cell { wait: Wait::Spin, ..cell(Scope::Process, PingPong, Bytes(64)) },
+    ];
+    for scope in [Scope::Process, Scope::Network, Scope::Sandbox] {
+        cells.extend([cell(scope, PingPong, Bytes(64)), cell(scope, Stream, Bytes(4096))]);
     }
     cells
 }

@@ -29,6 +29,7 @@ fn a_record_is_valid_by_its_schema_and_another_file_is_not() {
     let plan = Plan {
         window: Window::Time { warmup_ns: 1, measure_ns: 2 },
         rounds: 1,
+        precision: None,
         seed: 3,
         entrants: Vec::new(),
         refusals: Vec::new(),

@@ -5,22 +5,26 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, anyhow, bail};
+use estafette_measure::Registry;
 use estafette_measure::case::{Case, Cell, Pattern, Payload, PayloadKind, Place};
 use estafette_measure::coordinator::{Interrupt, Scratch, calls, capacities};
 use estafette_measure::entry::Entry;
 use estafette_measure::limits::{self, available_cpus};
-use estafette_measure::plan::{COUNT_TIMEOUT, Entrant, Plan, Refusal, enter};
+use estafette_measure::plan::{COUNT_TIMEOUT, Entrant, Plan, Precision, Refusal, enter};
 use estafette_measure::record::{Outcome, Record};
 use estafette_measure::run::{self, End};
 use estafette_measure::spec::{Standing, Wait};
 use estafette_measure::suite::{self, Axes, Profile, Suite};
 use estafette_measure::window::Window;
-use estafette_measure::{Registry, ranking};
 
 use crate::args::{Bench, Slice};
 use crate::exit::Exit;
 use crate::progress::Progress;
-use crate::{print, print_json, reference, summary, table, tell, with_peers};
+use crate::table::{self, Detail};
+use crate::{print, print_json, tell, with_peers};
+
+/// The difference that every table shows in the end of a run with `--until-decided`.
+const SHOWN_DIFFERENCE: f64 = 0.05;
 
 const NOTHING_RECORDED: &str = "interrupted before the first round was complete: nothing is recorded";
 
@@ -57,7 +61,7 @@ pub(crate) fn run(registry: &Registry, args: &Bench) -> Result<Exit> {
     if record.rounds > 0 {
         // A disk that is full does not take the tables away, nor a closed stdout the record.
         let kept = files.finish(&record);
-        match report(&record, args.json).and(kept) {
+        match report(&record, args.json, Detail::of(args.details)).and(kept) {
             // A breach outranks a failed report.
             Err(error) if exit == Exit::Breach => tell(&format!("error: {error:#}")),
             reported => reported?,
@@ -94,26 +98,11 @@ fn count_calls(registry: &Registry, plan: &mut Plan, scratch: &mut Scratch, inte
     Ok(true)
 }
 
-fn report(record: &Record, json: bool) -> Result<()> {
+fn report(record: &Record, json: bool, detail: Detail) -> Result<()> {
     if json {
         return print_json(record);
     }
-    let rankings = ranking::rank(record);
-    let mut text = String::new();
-    let (grid, others): (Vec<_>, Vec<_>) = rankings.iter().partition(|ranking| reference::has(record, ranking));
-    for ranking in others {
-        text.push_str(&table::ranking(ranking));
-        text.push('\n');
-    }
-    text.push_str(&reference::channels(record, &grid));
-    text.push_str(&reference::typed(record, &rankings));
-    text.push_str(&reference::network(&rankings));
-    text.push_str(&reference::flow(record, &rankings));
-    text.push_str(&table::fairness(&rankings));
-    text.push_str(&table::system_calls(&rankings));
-    text.push_str(&table::refusals(record));
-    text.push_str(&summary::sentences(record, &rankings));
-    print(&text)
+    print(&table::report(record, detail))
 }
 
 /// The mechanisms of which no instance counts in a cell, and why: nothing was measured of them.
@@ -203,7 +192,7 @@ fn plan(registry: &Registry, args: &Bench) -> Result<Plan> {
         bail!("nothing to measure; no mechanism can do what was asked for:\n  {}", reasons.join("\n  "));
     }
     let (window, rounds, most) = match args.profile {
-        Profile::Quick => (time(100_000_000), 6, 80),
+        Profile::Quick => (time(50_000_000), 9, 80),
         Profile::Standard => (time(250_000_000), 12, 320),
         // The slowest of these rows takes a thousand times as long as the fastest.
         Profile::Full if played == Some(Suite::IpcTyped) => (time(1_000_000_000), 12, 10_000),
@@ -233,6 +222,7 @@ fn plan(registry: &Registry, args: &Bench) -> Result<Plan> {
     Ok(Plan {
         window,
         rounds: args.rounds.unwrap_or(rounds),
+        precision: args.until_decided.map(|budget| Precision { resolution: SHOWN_DIFFERENCE.ln_1p(), budget }),
         seed,
         entrants,
         refusals,

@@ -8,3 +8,4 @@ pub(crate) mod flow;
 pub(crate) mod limits;
 pub(crate) mod list;
 pub(crate) mod ping;
+pub(crate) mod report;

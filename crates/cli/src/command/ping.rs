@@ -34,12 +34,12 @@ struct Summary<'a> {
     round_trips_per_second: f64,
     /// For a round trip, of both ends; none where they were not counted.
     system_calls: Option<f64>,
-    limit: Option<Limit>,
+    bound: Option<LeastTime>,
     figures: &'a Figures,
 }
 
 #[derive(Serialize)]
-struct Limit {
+struct LeastTime {
     name: String,
     ns: f64,
 }
@@ -67,6 +67,7 @@ pub(crate) fn run(registry: &Registry, args: &Ping) -> Result<Exit> {
     let plan = Plan {
         window: Window::Count { warmup, messages: args.count },
         rounds: 1,
+        precision: None,
         seed: fastrand::u64(..1 << 53),
         entrants: vec![entrant.clone()],
         refusals: Vec::new(),
@@ -83,8 +84,8 @@ pub(crate) fn run(registry: &Registry, args: &Ping) -> Result<Exit> {
         Err(failure) => bail!("{} failed: {}", entrant.case.mechanism, failure.text),
     };
     let handling = [bound::Handling::measure(entrant.case.payload)];
-    let limit =
-        bound::bind(&entrant.case.cell, &limits, None, &handling).map(|bound| Limit { name: bound.name, ns: bound.ns });
+    let bound = bound::bind(&entrant.case.cell, &limits, None, &handling)
+        .map(|bound| LeastTime { name: bound.cost().to_string(), ns: bound.ns() });
     let summary = Summary {
         mechanism: &entrant.case.mechanism,
         size: entrant.case.payload.len(),
@@ -92,7 +93,7 @@ pub(crate) fn run(registry: &Registry, args: &Ping) -> Result<Exit> {
         total_ns: figures.window_ns,
         round_trips_per_second: figures.per_second(),
         system_calls: calls,
-        limit,
+        bound,
         figures: &figures,
     };
     if args.json {
@@ -177,11 +178,11 @@ fn block(summary: &Summary<'_>, cell: &Cell) -> Result<String> {
     if summary.figures.faults.lost > 0 {
         lines.push((String::from("Lost"), summary.figures.faults.lost.to_string()));
     }
-    if let Some(limit) = &summary.limit {
-        let ratio = latency.p50_ns as f64 / limit.ns;
+    if let Some(bound) = &summary.bound {
+        let ratio = latency.p50_ns as f64 / bound.ns;
         lines.push((
-            String::from("Limit"),
-            format!("{} {}; the median is {ratio:.1} times that", limit.name, units::duration(limit.ns)),
+            String::from("Bound"),
+            format!("{} {}; the median is {ratio:.1} times that", bound.name, units::duration(bound.ns)),
         ));
     }
     Ok(lines.into_iter().map(|(name, value)| format!("{:<20} {value}\n", format!("{name}:"))).collect())

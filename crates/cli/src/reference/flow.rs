@@ -54,9 +54,9 @@ fn table(record: &Record, ranking: &Ranking) -> String {
     let len = ranking.cell.payload.len();
     let published = PUBLISHED.iter().find(|published| published.len == len);
     let published = published.filter(|_| ranking.cell.pattern == Pattern::SendReceive);
-    let native = ranking.rows.iter().find(|row| row.spec.standing == Standing::Reference && !row.control);
+    let native = ranking.rows.iter().find(|row| row.spec.standing == Standing::Reference);
     let native = native.and_then(|row| entrant(record, ranking, row));
-    let rows = ranking.rows.iter().filter(|row| !row.control).map(|row| {
+    let rows = ranking.rows.iter().map(|row| {
         let name = plain(row.spec.name.split_once('/').map_or(row.spec.name.as_str(), |(_, name)| name));
         let at = entrant(record, ranking, row);
         let Some((result, at)) = row.result.as_ref().zip(at) else { return vec![name, String::from("failed")] };
@@ -86,7 +86,7 @@ fn table(record: &Record, ranking: &Ranking) -> String {
 fn entrant(record: &Record, ranking: &Ranking, row: &Row) -> Option<usize> {
     record.entrants.iter().position(|entrant| {
         let case = &entrant.case;
-        case.cell == ranking.cell && case.mechanism == row.spec.name && entrant.control == row.control
+        case.cell == ranking.cell && case.mechanism == row.spec.name && !entrant.control
     })
 }
 

@@ -98,7 +98,7 @@ fn costs(rankings: &[Ranking]) -> Option<String> {
     let [throughput, ..] = &SHOWN;
     let messages = (1_u64 << 30) as f64 / throughput.length as f64;
     let ranking = rankings.iter().find(|ranking| is_of(throughput, ranking) && ranking.cell.payload.len() == CHUNK)?;
-    let mut rows: Vec<_> = ranking.rows.iter().filter(|row| !row.control && parts(&row.spec.name).is_some()).collect();
+    let mut rows: Vec<_> = ranking.rows.iter().filter(|row| parts(&row.spec.name).is_some()).collect();
     let place = |row: &&Row| parts(&row.spec.name).and_then(|(at, _)| ORDER.iter().position(|known| *known == at));
     rows.sort_by_key(place);
     let rows = rows.into_iter().filter_map(|row| {
@@ -126,7 +126,7 @@ fn table(shown: &Shown, rankings: &[Ranking]) -> Vec<String> {
         .filter_map(|(len, row)| {
             let says_which = row.spec.loss == Loss::BestEffort && shown.length == BYTE;
             let wanted = if says_which { DATAGRAM } else { shown.length };
-            let (transport, library) = parts(&row.spec.name).filter(|_| len == wanted && !row.control)?;
+            let (transport, library) = parts(&row.spec.name).filter(|_| len == wanted)?;
             Some((transport, library, row.result.as_ref()?))
         })
         .collect();

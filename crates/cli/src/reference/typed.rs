@@ -78,7 +78,7 @@ fn table(record: &Record, sizes: &[&Ranking], (title, shown): &Shown) -> String 
     let mut group = "";
     for spec in &record.mechanisms {
         let of = |ranking: &Ranking| {
-            let row = ranking.rows.iter().find(|row| !row.control && row.spec.name == spec.name)?;
+            let row = ranking.rows.iter().find(|row| row.spec.name == spec.name)?;
             Some(figures(row, ranking.cell.payload.len(), *shown))
         };
         let cells: Vec<_> = sizes.iter().map(|ranking| of(ranking)).collect();

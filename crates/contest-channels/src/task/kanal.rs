@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use estafette_measure::spec::Cancel;
+use estafette_measure::spec::{Cancel, Tier};
 use estafette_measure::{Spec, Value};
 use kanal::{AsyncReceiver, AsyncSender, bounded_async};
 
@@ -20,6 +20,7 @@ impl Channel for Kanal {
         shared(spec("task/kanal", env!("LOCKED_KANAL"), "kanal::bounded_async, send and recv"))
             .least_capacity(0)
             .cancel(Cancel::Unsafe)
+            .tier(Tier::Overview)
     }
 
     fn open<P: Value>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {

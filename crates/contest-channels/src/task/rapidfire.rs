@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use estafette_measure::spec::Cancel;
+use estafette_measure::spec::{Cancel, Tier};
 use estafette_measure::{Spec, Value};
 use rapidfire::Sender;
 use rapidfire::mpsc::{Receiver, bounded};
@@ -18,7 +18,9 @@ impl Channel for Rapidfire {
     type Rx<P: Value> = Receiver<P>;
 
     fn spec() -> Spec {
-        spec("task/rapidfire", env!("LOCKED_RAPIDFIRE"), "rapidfire::mpsc::bounded, send and recv").cancel(Cancel::Safe)
+        spec("task/rapidfire", env!("LOCKED_RAPIDFIRE"), "rapidfire::mpsc::bounded, send and recv")
+            .cancel(Cancel::Safe)
+            .tier(Tier::Overview)
     }
 
     fn open<P: Value>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {

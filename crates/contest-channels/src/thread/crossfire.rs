@@ -4,7 +4,7 @@ use std::future::{Future, ready};
 
 use crossfire::mpsc::{Array, bounded_blocking};
 use crossfire::{MTx, Rx, detect_backoff_cfg};
-use estafette_measure::spec::Wait;
+use estafette_measure::spec::{Tier, Wait};
 use estafette_measure::{Spec, Value};
 
 use crate::channel::{Channel, Outcome, spec};
@@ -20,6 +20,7 @@ impl Channel for Crossfire {
     fn spec() -> Spec {
         spec("thread/crossfire", env!("LOCKED_CROSSFIRE"), "crossfire::mpsc::bounded_blocking, send and recv")
             .waits(&[Wait::Adaptive])
+            .tier(Tier::Overview)
     }
 
     fn open<P: Value>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {

@@ -4,7 +4,7 @@
 
 use std::future::{Future, ready};
 
-use estafette_measure::spec::{Ordering, Wait};
+use estafette_measure::spec::{Ordering, Tier, Wait};
 use estafette_measure::{Spec, Value};
 use fanring::mpsc::{Receiver, Sender, channel};
 
@@ -22,6 +22,7 @@ impl Channel for Fanring {
         spec("thread/fanring", env!("LOCKED_FANRING"), "fanring::mpsc, send and recv")
             .ordering(Ordering::PerProducer)
             .waits(&[Wait::Adaptive])
+            .tier(Tier::Overview)
     }
 
     fn supports(capacity: usize, senders: usize) -> Result<(), String> {

@@ -2,7 +2,7 @@
 
 use std::future::{Future, ready};
 
-use estafette_measure::spec::Wait;
+use estafette_measure::spec::{Tier, Wait};
 use estafette_measure::{Spec, Value};
 use kanal::{Receiver, Sender, bounded};
 
@@ -20,6 +20,7 @@ impl Channel for Kanal {
         shared(spec("thread/kanal", env!("LOCKED_KANAL"), "kanal::bounded, send and recv"))
             .least_capacity(0)
             .waits(&[Wait::Adaptive])
+            .tier(Tier::Overview)
     }
 
     fn open<P: Value>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {

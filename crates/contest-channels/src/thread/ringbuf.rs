@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind};
 
 use anyhow::Result;
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::Wait;
+use estafette_measure::spec::{Tier, Wait};
 use estafette_measure::{Ends, Generator, Mechanism, Rendezvous, Rx, Spec, Transport, Tx, Value, Verifier};
 use ringbuf::traits::{Consumer as _, Observer as _, Producer as _, Split as _};
 use ringbuf::{HeapCons, HeapProd, HeapRb};
@@ -20,6 +20,7 @@ impl Mechanism for Ringbuf {
     fn spec(&self) -> Spec {
         spec("thread/ringbuf", env!("LOCKED_RINGBUF"), "ringbuf::HeapRb, try_push and try_pop in a spin loop")
             .waits(&[Wait::Spin])
+            .tier(Tier::Overview)
             .patterns(&[Pattern::PingPong, Pattern::Stream])
             .max_producers(Some(1))
     }

@@ -34,7 +34,7 @@ pub(super) const TCP: Estafette = Estafette {
     implementation: "estafette-net: tcp:// on 127.0.0.1, told in records of one length, a batch for a stream",
     scheme: "tcp",
     of_several: false,
-    tier: Tier::Suite,
+    tier: Tier::Overview,
 };
 
 pub(super) const FRAMED: Estafette = Estafette {

@@ -1,4 +1,4 @@
-//! Rooms, tried in a process of its own: a mechanism that hangs or dies there takes nothing along.
+//! Effective capacities, probed in a process of its own: a mechanism that hangs or dies there takes nothing along.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};

@@ -44,6 +44,9 @@ pub struct FutexWake {
     pub wake_ns: f64,
     /// There and back: wake the other, which wakes in turn, and sleep meanwhile if there is time to.
     pub round_trip_ns: f64,
+    /// The fastest round trip that was seen: one side may not have gone to sleep yet. None in records of older versions.
+    #[serde(default)]
+    pub fastest_round_trip_ns: Option<f64>,
 }
 
 /// How fast a sleeping thread can be woken, by where it sleeps.
@@ -103,7 +106,8 @@ fn wakes(home: usize, away: usize, busy: bool, length: Duration) -> Result<Futex
         }
         Ok((wakes, round_trips))
     })?;
-    Ok(FutexWake { wake_ns: wakes.median()?, round_trip_ns: round_trips.median()? })
+    let [fastest, median] = round_trips.quantiles([0.0, 0.5])?;
+    Ok(FutexWake { wake_ns: wakes.median()?, round_trip_ns: median, fastest_round_trip_ns: Some(fastest) })
 }
 
 /// It is the caller's turn.

@@ -1,0 +1,102 @@
+//! Tables across cells: fairness between producers, and system calls.
+
+use estafette_measure::case::{Cell, Load, Pattern};
+use estafette_measure::ranking::{Ranking, Row};
+use estafette_measure::spec::{Scope, Wait};
+
+use super::short;
+use crate::columns::{Left, Right, columns};
+
+/// Fairness between producers: for each kind of cell that has several, what the slowest got through as a part of the mean,
+/// beside the number of producers. Of cells that differ in something else the first is shown; records have all.
+pub(super) fn fairness(rankings: &[Ranking]) -> String {
+    let mut text = String::new();
+    for scope in Scope::ALL {
+        for pattern in [
+            Pattern::FanIn,
+            Pattern::Merge,
+            Pattern::Writers,
+            Pattern::Connections,
+            Pattern::Mpmc,
+            Pattern::RequestReply,
+        ] {
+            let mut like = rankings
+                .iter()
+                .filter(|ranking| (ranking.cell.scope, ranking.cell.pattern) == (scope, pattern))
+                .filter(|ranking| ranking.cell.load == Load::Saturated)
+                .filter(|ranking| ranking.rows.iter().any(|row| fair(row).is_some()));
+            let Some(first) = like.next() else { continue };
+            let same =
+                |ranking: &&Ranking| Cell { producers: first.cell.producers, ..ranking.cell.clone() } == first.cell;
+            let cells: Vec<_> = std::iter::once(first).chain(like.filter(same)).take(8).collect();
+            let name = format!("{scope}");
+            let heads: Vec<_> =
+                cells.iter().map(|of| format!("{}→{}", of.cell.senders(), of.cell.consumers())).collect();
+            let rows = first.rows.iter().map(|row| {
+                let mut line = vec![short(row).to_owned()];
+                line.extend(cells.iter().map(|of| {
+                    let here = of.rows.iter().find(|other| other.spec.name == row.spec.name);
+                    here.and_then(fair).map_or(String::from("-"), |part| format!("{part:.2}"))
+                }));
+                line
+            });
+            let headers: Vec<&str> = std::iter::once(&*name).chain(heads.iter().map(String::as_str)).collect();
+            let alignment: Vec<_> = std::iter::once(Left).chain(heads.iter().map(|_| Right)).collect();
+            text.push_str(&columns(&headers, &alignment, &rows.collect::<Vec<_>>()));
+            text.push('\n');
+        }
+    }
+    if text.is_empty() { text } else { format!("Fairness: the slowest producer's messages ÷ the mean\n\n{text}") }
+}
+
+/// System calls for a message, or round trip: of each distance the first cell of every pattern, kind of payload
+/// and way to wait.
+pub(super) fn system_calls(rankings: &[Ranking]) -> String {
+    let mut text = String::new();
+    for scope in Scope::ALL {
+        let mut cells: Vec<&Ranking> = Vec::new();
+        let mut names: Vec<&str> = Vec::new();
+        for ranking in rankings.iter().filter(|ranking| ranking.cell.scope == scope) {
+            let cell = &ranking.cell;
+            let mut rows = ranking.rows.iter().filter(|row| row.calls.is_some()).peekable();
+            // What carries no bytes has a cell of its own.
+            let kind = |cell: &Cell| (cell.pattern, cell.wait, cell.payload.kind());
+            let like = |other: &&Ranking| kind(&other.cell) == kind(cell);
+            if rows.peek().is_some() && !cells.iter().any(like) {
+                cells.push(ranking);
+                rows.for_each(|row| {
+                    if !names.contains(&short(row)) {
+                        names.push(short(row))
+                    }
+                });
+            }
+        }
+        if cells.is_empty() {
+            continue;
+        }
+        let heads = cells.iter().map(|Ranking { cell, .. }| match cell.wait {
+            Wait::Block => format!("{} {}", cell.pattern, cell.payload),
+            wait => format!("{} {} {wait}", cell.pattern, cell.payload),
+        });
+        let headers: Vec<String> = std::iter::once(scope.to_string()).chain(heads).collect();
+        let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
+        let rows = names.iter().map(|name| {
+            let of = |ranking: &&Ranking| {
+                let row = ranking.rows.iter().find(|row| short(row) == *name);
+                row.and_then(|row| row.calls).map_or(String::from("-"), |calls| format!("{calls:.1}"))
+            };
+            std::iter::once((*name).to_owned()).chain(cells.iter().map(of)).collect()
+        });
+        let alignment: Vec<_> = std::iter::once(Left).chain(cells.iter().map(|_| Right)).collect();
+        text.push_str(&columns(&headers, &alignment, &rows.collect::<Vec<Vec<String>>>()));
+        text.push('\n');
+    }
+    match text.is_empty() {
+        true => text,
+        false => format!("System calls a message or round trip, of all processes, counted apart\n\n{text}"),
+    }
+}
+
+fn fair(row: &Row) -> Option<f64> {
+    row.result.as_ref()?.fairness
+}

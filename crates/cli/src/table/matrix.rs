@@ -1,0 +1,223 @@
+//! Cells that differ in one value, such as the size, in one table: a row for each mechanism, two columns for each value.
+
+use estafette_measure::case::{Cell, Load, Pattern};
+use estafette_measure::ranking::{Ranking, Row};
+use estafette_measure::units;
+
+use super::answer::{list, outcome};
+use super::cell::{against_first, labelled, place, time};
+use super::notes::caveats;
+use super::{percent, short};
+use crate::columns::{Left, Right, columns, wrapped};
+
+/// The most values that one matrix shows beside each other.
+const MOST_VALUES: usize = 6;
+/// From this many on, a value has one column.
+const NARROW: usize = 4;
+
+/// The value in which the cells of a group differ.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Axis {
+    Size,
+    Producers,
+    Capacity,
+    Load,
+}
+
+impl Axis {
+    const ALL: [Axis; 4] = [Axis::Size, Axis::Producers, Axis::Capacity, Axis::Load];
+
+    /// The cell with this value taken from another.
+    fn replaced(self, cell: &Cell, from: &Cell) -> Cell {
+        let mut cell = cell.clone();
+        match self {
+            Axis::Size if cell.payload.kind() == from.payload.kind() => cell.payload = from.payload,
+            Axis::Size => {}
+            Axis::Producers => cell.producers = from.producers,
+            Axis::Capacity => cell.capacity = from.capacity,
+            // A saturated stream and an open loop have different figures.
+            Axis::Load if (cell.load == Load::Saturated) == (from.load == Load::Saturated) => cell.load = from.load,
+            Axis::Load => {}
+        }
+        cell
+    }
+
+    fn value(self, cell: &Cell) -> String {
+        match self {
+            Axis::Size => cell.payload.to_string(),
+            Axis::Producers => format!("{}→{}", cell.senders(), cell.consumers()),
+            Axis::Capacity => format!("capacity {}", units::grouped(cell.capacity as u64)),
+            Axis::Load => cell.load.to_string(),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Axis::Size => "size",
+            Axis::Producers => "producers → consumers",
+            Axis::Capacity => "capacity",
+            Axis::Load => "load",
+        }
+    }
+}
+
+/// The axis in which two cells differ, if it is the only one.
+fn axis(a: &Cell, b: &Cell) -> Option<Axis> {
+    Axis::ALL.into_iter().find(|axis| a != b && axis.replaced(a, b) == *b)
+}
+
+/// Groups cells that differ in one value only. A cell that has a table of its own kind stays alone.
+pub(super) fn groups<'a>(rankings: &[&'a Ranking]) -> Vec<Vec<&'a Ranking>> {
+    let mut groups: Vec<(Option<Axis>, Vec<&Ranking>)> = Vec::new();
+    for &ranking in rankings {
+        let fits = |(axis_of_group, group): &&mut (Option<Axis>, Vec<&Ranking>)| {
+            let found = axis(&group[0].cell, &ranking.cell);
+            found.is_some() && (axis_of_group.is_none() || *axis_of_group == found) && group.len() < MOST_VALUES
+        };
+        let is_ranked = !matches!(ranking.cell.pattern, Pattern::Cancel | Pattern::Burst | Pattern::Codec);
+        match groups.iter_mut().find(fits).filter(|_| is_ranked) {
+            Some((axis_of_group, group)) => {
+                *axis_of_group = axis(&group[0].cell, &ranking.cell);
+                group.push(ranking);
+            }
+            None => groups.push((None, vec![ranking])),
+        }
+    }
+    groups.into_iter().map(|(_, group)| group).collect()
+}
+
+/// The matrix of a group of at least two cells.
+pub(super) fn table(group: &[&Ranking]) -> String {
+    let Some(axis) = axis(&group[0].cell, &group[1].cell) else { return String::new() };
+    let scope = group[0].cell.scope.to_string();
+    let wide = group.len() < NARROW;
+    let mut headers = vec![scope];
+    let mut alignment = vec![Left];
+    for ranking in group {
+        headers.push(axis.value(&ranking.cell));
+        alignment.push(Right);
+        if wide {
+            headers.push(String::from("against 1st"));
+            alignment.push(Left);
+        }
+    }
+    let mut rows: Vec<Vec<String>> = names(group).into_iter().map(|name| line(group, name, wide)).collect();
+    let mut footer = |label: &str, of: &dyn Fn(&Ranking) -> Option<String>| {
+        let cells = group.iter().flat_map(|ranking| {
+            let cell = of(ranking).unwrap_or_else(|| String::from("-"));
+            if wide { vec![cell, String::new()] } else { vec![cell] }
+        });
+        rows.push(std::iter::once(format!("  {label}")).chain(cells).collect());
+    };
+    footer("bound", &|ranking| Some(units::duration(ranking.bound.as_ref()?.ns())));
+    footer("differences shown from", &|ranking| Some(percent(ranking.resolution()?.exp_m1())));
+    let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
+    let table = columns(&headers, &alignment, &rows);
+    let caveats: String = unique(group.iter().map(|ranking| caveats(ranking)));
+    format!("{}\n{}{table}{caveats}", heading(group, axis), wrapped("", &answers(group, axis)))
+}
+
+/// The heading of the cells, with the axis in the place of its value.
+fn heading(group: &[&Ranking], axis: Axis) -> String {
+    let cell = &group[0].cell;
+    let figure = match (cell.pattern.asks(), cell.load) {
+        (true, _) => "median round trip",
+        (false, Load::Saturated) => "time per message",
+        (false, _) => "99 in 100 messages arrive within",
+    };
+    let value = axis.value(cell);
+    let text = cell.to_string().replace(&format!(" {value}"), &format!(" by {}", axis.name()));
+    format!("{text}: {figure}; places in brackets")
+}
+
+/// The mechanisms of all cells, those first that come first in the first cell.
+fn names<'a>(group: &[&'a Ranking]) -> Vec<&'a str> {
+    let mut names: Vec<&str> = Vec::new();
+    for row in group.iter().flat_map(|ranking| &ranking.rows) {
+        if !names.contains(&short(row)) {
+            names.push(short(row));
+        }
+    }
+    names
+}
+
+fn line(group: &[&Ranking], name: &str, wide: bool) -> Vec<String> {
+    let cells = group.iter().flat_map(|ranking| {
+        let row = ranking.rows.iter().find(|row| short(row) == name);
+        let [figure, against] = row.map_or_else(|| [String::from("-"), String::new()], |row| figures(ranking, row));
+        if wide { vec![figure, against] } else { vec![figure] }
+    });
+    std::iter::once(labelled(name)).chain(cells).collect()
+}
+
+/// The time with its place, and how many times the first row's it is.
+fn figures(ranking: &Ranking, row: &Row) -> [String; 2] {
+    let Some(result) = &row.result else { return [String::from("failed"), String::new()] };
+    let ns = if ranking.cell.load == Load::Saturated { Some(result.metric_ns) } else { result.p99_ns };
+    let against = against_first(ranking, result);
+    let place = match place(row).trim_end() {
+        "" => String::new(),
+        place => format!(" ({place})"),
+    };
+    [format!("{}{place}", time(ns)), against]
+}
+
+/// Who leads, for each value or for all.
+fn answers(group: &[&Ranking], axis: Axis) -> String {
+    let mut answers: Vec<(String, Vec<String>)> = Vec::new();
+    for ranking in group {
+        let words = match outcome(ranking) {
+            None => String::from("nothing to compare"),
+            Some(outcome) => {
+                let names: Vec<&str> = outcome.leaders.iter().map(|row| short(row)).collect();
+                match &*names {
+                    [one] => format!("use {one}"),
+                    names if outcome.level => format!("use {}, equal within 5 %", list(names, "or")),
+                    names => format!("not decided between {}", list(names, "and")),
+                }
+            }
+        };
+        match answers.iter_mut().find(|(known, _)| *known == words) {
+            Some((_, values)) => values.push(axis.value(&ranking.cell)),
+            None => answers.push((words, vec![axis.value(&ranking.cell)])),
+        }
+    }
+    let sentences = answers.into_iter().map(|(words, values)| {
+        let values: Vec<&str> = values.iter().map(String::as_str).collect();
+        format!("{}: {words}.", list(&values, "and"))
+    });
+    sentences.collect::<Vec<_>>().join(" ")
+}
+
+/// Lines, each once.
+fn unique(texts: impl Iterator<Item = String>) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for text in texts {
+        for line in text.lines().map(|line| format!("{line}\n")) {
+            if !lines.contains(&line) {
+                lines.push(line);
+            }
+        }
+    }
+    lines.concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use estafette_measure::case::Payload;
+    use estafette_measure::suite::{Profile, Suite};
+
+    use super::*;
+
+    #[test]
+    fn cells_differ_in_one_axis() {
+        let cell = Suite::Overview.cells(Profile::Quick)[0].clone();
+        let larger = Cell { producers: cell.producers + 1, ..cell.clone() };
+        assert!(axis(&cell, &larger) == Some(Axis::Producers));
+        assert!(axis(&cell, &cell).is_none());
+        let other = Cell { capacity: cell.capacity + 1, ..larger.clone() };
+        assert!(axis(&cell, &other).is_none(), "two axes");
+        let [a, b] = [Payload::Bytes(8), Payload::Shared(8)].map(|payload| Cell { payload, ..cell.clone() });
+        assert!(axis(&a, &b).is_none(), "another kind of payload is no larger or smaller one");
+    }
+}

@@ -1,0 +1,96 @@
+//! The tables of a record, at most as wide as the terminal.
+
+use estafette_measure::case::Pattern;
+use estafette_measure::ranking::{self, Ranking, Row};
+use estafette_measure::record::Record;
+use estafette_measure::stats::Verdict;
+use estafette_measure::units;
+
+use crate::{reference, summary};
+
+mod across;
+mod answer;
+mod cell;
+mod matrix;
+mod notes;
+mod special;
+
+pub(crate) use answer::{list, outcome};
+pub(crate) use notes::caveats;
+
+/// How much a report shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Detail {
+    /// Cells that differ in one value, such as the size, in one matrix.
+    Short,
+    /// A table for each cell too.
+    Full,
+}
+
+impl Detail {
+    /// As `--details` says.
+    pub(crate) fn of(details: bool) -> Detail {
+        if details { Detail::Full } else { Detail::Short }
+    }
+}
+
+/// All that is printed of a record.
+pub(crate) fn report(record: &Record, detail: Detail) -> String {
+    let rankings = ranking::rank(record);
+    let (grid, others): (Vec<_>, Vec<_>) = rankings.iter().partition(|ranking| reference::has(record, ranking));
+    let mut text = String::new();
+    for group in matrix::groups(&others) {
+        if let [_, _, ..] = &*group {
+            text.push_str(&matrix::table(&group));
+            text.push('\n');
+        }
+        if group.len() == 1 || detail == Detail::Full {
+            group.iter().for_each(|ranking| text.push_str(&format!("{}\n", of_cell(ranking))));
+        }
+    }
+    text.push_str(&reference::channels(record, &grid));
+    text.push_str(&reference::typed(record, &rankings));
+    text.push_str(&reference::network(&rankings));
+    text.push_str(&reference::flow(record, &rankings));
+    text.push_str(&across::fairness(&rankings));
+    text.push_str(&across::system_calls(&rankings));
+    text.push_str(&notes::refusals(record));
+    text.push_str(&summary::sentences(record, &rankings));
+    text
+}
+
+/// One cell's table with its heading.
+fn of_cell(ranking: &Ranking) -> String {
+    match ranking.cell.pattern {
+        Pattern::Cancel => special::cancelled(ranking),
+        Pattern::Burst => special::burst(ranking),
+        Pattern::Codec => special::codec(ranking),
+        _ => cell::table(ranking),
+    }
+}
+
+/// A mechanism's name without its scope, which the heading has.
+pub(crate) fn short(row: &Row) -> &str {
+    row.spec.name.split_once('/').map_or(row.spec.name.as_str(), |(_, name)| name)
+}
+
+/// Why a row has no figures.
+fn without_result(row: &Row) -> &'static str {
+    if row.breach.is_some() {
+        "broke its promise"
+    } else if row.failed.is_some() {
+        "failed"
+    } else {
+        "no valid instance"
+    }
+}
+
+/// `3.2 %`.
+pub(crate) fn percent(part: f64) -> String {
+    format!("{} %", units::three_digits(part * 100.0))
+}
+
+/// Whether a verdict says that there is a difference.
+pub(crate) fn decided(verdict: Verdict) -> bool {
+    matches!(verdict, Verdict::Faster | Verdict::Slower)
+}

@@ -1,0 +1,169 @@
+//! What stands below a table: what bounds the cell, how far its figures can be trusted, and how its mechanisms differ in what
+//! they promise.
+
+use estafette_measure::case::Load;
+use estafette_measure::plan::Refusal;
+use estafette_measure::ranking::{Ranking, RowResult};
+use estafette_measure::record::Record;
+use estafette_measure::spec::{Loss, Ordering};
+use estafette_measure::{MAX_LOSS, units};
+
+use super::cell::times;
+use super::{percent, short};
+use crate::columns::{columns, lines, plain, wrapped};
+use crate::with_remedy;
+
+/// The bound, the smallest difference that shows, the control, and what was left out.
+pub(super) fn footer(ranking: &Ranking) -> String {
+    let resolution = ranking.resolution().map(|ln| format!("differences from {} show", percent(ln.exp_m1())));
+    let few = (ranking.floor.is_none() && ranking.control.is_some())
+        .then(|| String::from("fewer than 6 valid pairs of the control: nothing is decided"));
+    let control = ranking.control.as_ref().and_then(|row| row.result.as_ref()?.versus.as_ref());
+    let control = control.map(|interval| format!("control {}", times(interval)));
+    let batch = ranking.rows.iter().filter_map(|row| Some(row.result.as_ref()?.batch)).max();
+    let batch = batch.filter(|batch| *batch > 1);
+    let batch = batch.map(|batch| format!("times are means of up to {batch} round trips, too short for the clock"));
+    let discarded = (ranking.discarded > 0).then(|| format!("{} instances discarded", ranking.discarded));
+    let notes: Vec<String> =
+        [bound(ranking), resolution, few, control, batch, discarded].into_iter().flatten().collect();
+    if notes.is_empty() { String::new() } else { wrapped("  ", &notes.join(" · ")) }
+}
+
+/// `bound 82 ns: copy between cores (hides fill or check, which overlap, 60 ns)`.
+fn bound(ranking: &Ranking) -> Option<String> {
+    let bound = ranking.bound.as_ref()?;
+    let hidden: Vec<_> = bound.hidden().iter().map(|(cost, ns)| format!("{cost} {}", units::duration(*ns))).collect();
+    let hidden = if hidden.is_empty() { String::new() } else { format!(" (then {})", hidden.join(", ")) };
+    Some(format!("bound {}: {}{hidden}", units::duration(bound.ns()), bound.cost()))
+}
+
+/// How the mechanisms of a cell differ in what they promise, which of them failed or broke a promise, and what was lost.
+pub(crate) fn caveats(ranking: &Ranking) -> String {
+    let mut text = String::new();
+    let promises = ranking.rows.iter().map(|row| {
+        // The messages of a single producer are all that there are.
+        let in_order = row.spec.ordering == Ordering::PerProducer && ranking.cell.producers == 1;
+        (short(row), if in_order { Ordering::Strict } else { row.spec.ordering })
+    });
+    text.push_str(&lesser_orders(&promises.collect::<Vec<_>>()));
+    let asked = ranking.cell.capacity as u64;
+    // Where each message waits for its answer, one is under way.
+    let counts = !ranking.cell.pattern.asks();
+    let other =
+        ranking.rows.iter().filter(|row| counts && row.effective_capacity.is_some_and(|capacity| capacity != asked));
+    let other: Vec<_> =
+        other.filter_map(|row| Some(format!("{} {}", short(row), units::grouped(row.effective_capacity?)))).collect();
+    if !other.is_empty() {
+        let words = format!("effective capacity, {} asked for: {}", units::grouped(asked), other.join(", "));
+        text.push_str(&wrapped("  ", &words));
+    }
+    for row in &ranking.rows {
+        if let Some((count, why)) = &row.failed {
+            let why = lines(&with_remedy(why)).replace('\n', "\n    ");
+            text.push_str(&format!("  {} failed in {count} instance(s): {why}\n", row.spec.name));
+        }
+        if let Some(breach) = &row.breach {
+            text.push_str(&format!("  {} broke its promise: {breach}\n", row.spec.name));
+        }
+        if let Some(result) =
+            row.result.as_ref().filter(|result| row.spec.loss == Loss::BestEffort && result.lost > 0.0)
+        {
+            let more = if result.lost > MAX_LOSS {
+                format!(", more than the {} to stay below", percent(MAX_LOSS))
+            } else {
+                String::new()
+            };
+            let (name, lost) = (&row.spec.name, percent(result.lost));
+            let words = format!("{name} lost {lost} of the messages it was given{more}{}", offered(ranking, result));
+            text.push_str(&wrapped("  ", &words));
+        }
+    }
+    text
+}
+
+/// What was sent and what arrived of a stream of which something was lost.
+fn offered(ranking: &Ranking, result: &RowResult) -> String {
+    if ranking.cell.pattern.asks() || ranking.cell.load != Load::Saturated || result.lost >= 1.0 {
+        return String::new();
+    }
+    let delivered = 1e9 / result.metric_ns;
+    format!(": {} offered, {} delivered", units::rate(delivered / (1.0 - result.lost)), units::rate(delivered))
+}
+
+/// Which mechanisms keep less of an order than others beside them.
+fn lesser_orders(promises: &[(&str, Ordering)]) -> String {
+    let mut text = String::new();
+    for (order, words) in [
+        (Ordering::PerProducer, "each producer's messages are in order, those of several are not"),
+        (Ordering::Unordered, "messages are in no order"),
+    ] {
+        let names: Vec<&str> = promises.iter().filter(|(_, of)| *of == order).map(|(name, _)| *name).collect();
+        if !names.is_empty() && names.len() < promises.len() {
+            text.push_str(&wrapped("  ", &format!("{words}: {}", names.join(", "))));
+        }
+    }
+    text
+}
+
+/// The mechanisms that could not take part in a cell, by reason.
+pub(crate) fn refusals(record: &Record) -> String {
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for Refusal { case, why } in &record.refusals {
+        let at = reasons.iter().position(|(known, _)| known == why).unwrap_or_else(|| {
+            reasons.push((why, Vec::new()));
+            reasons.len() - 1
+        });
+        let names = &mut reasons[at].1;
+        if !names.contains(&&*case.mechanism) {
+            names.push(&case.mechanism);
+        }
+    }
+    if reasons.is_empty() {
+        return String::new();
+    }
+    let rows: Vec<_> = reasons.into_iter().map(|(why, names)| vec![plain(why), plain(&gathered(&names))]).collect();
+    format!("Not in every cell of its distance:\n{}\n", columns(&[], &[], &rows))
+}
+
+/// Names in a row; those that differ behind a dot only are written as one, `task/select-all.{tokio,flume}`.
+fn gathered(names: &[&str]) -> String {
+    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+    for name in names {
+        match name.split_once('.') {
+            Some((before, after)) => {
+                match groups.last_mut().filter(|(last, afters)| last == &before && !afters.is_empty()) {
+                    Some((_, afters)) => afters.push(after),
+                    None => groups.push((before, vec![after])),
+                }
+            }
+            None => groups.push((name, Vec::new())),
+        }
+    }
+    let words = groups.into_iter().map(|(before, afters)| match &*afters {
+        [] => before.to_owned(),
+        [after] => format!("{before}.{after}"),
+        afters => format!("{before}.{{{}}}", afters.join(",")),
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lesser_order_is_said_where_others_keep_more() {
+        let promises = [("a", Ordering::Strict), ("b", Ordering::PerProducer), ("c", Ordering::PerProducer)];
+        let said = lesser_orders(&promises);
+        assert!(said.contains("each producer's") && said.ends_with("not: b, c\n"), "{said}");
+        assert_eq!(lesser_orders(&promises[1..]), "", "none keeps more");
+    }
+
+    #[test]
+    fn names_of_one_family_are_written_as_one() {
+        assert_eq!(
+            gathered(&["task/a", "task/b.x", "task/b.y", "task/c.x", "task/b"]),
+            "task/a task/b.{x,y} task/c.x task/b"
+        );
+    }
+}

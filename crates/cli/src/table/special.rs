@@ -1,0 +1,65 @@
+//! Tables of cells that are not ranked by time: receives that are dropped, bursts, codecs.
+
+use estafette_measure::case::BURST;
+use estafette_measure::ranking::Ranking;
+use estafette_measure::units;
+
+use super::answer::answer;
+use super::cell::{against_first, labelled, place, times_bound};
+use super::notes::{caveats, footer};
+use super::{short, without_result};
+use crate::columns::{Left, Right, columns, wrapped};
+
+/// Messages that were lost because a pending receive was dropped, beside what the documentation says about it.
+pub(super) fn cancelled(ranking: &Ranking) -> String {
+    let headers = ["pending receives are dropped", "documented", "dropped", "lost", "rate"];
+    let rows = ranking.rows.iter().map(|row| {
+        let mut columns = vec![row.spec.name.clone(), row.spec.cancel.to_string()];
+        match &row.result {
+            Some(result) => columns.extend([
+                units::grouped(result.dropped.0),
+                units::grouped(result.dropped.1),
+                units::rate(1e9 / result.metric_ns),
+            ]),
+            None => columns.push(String::from("failed")),
+        }
+        columns
+    });
+    let table = columns(&headers, &[Left, Left, Right, Right, Right], &rows.collect::<Vec<_>>());
+    format!("{}\n{table}{}", ranking.cell, caveats(ranking))
+}
+
+/// The memory that a burst took.
+pub(super) fn burst(ranking: &Ranking) -> String {
+    let headers = ["memory in use", "empty", "full", "after"];
+    let rows = ranking.rows.iter().map(|row| {
+        let held = row.result.as_ref().and_then(|result| result.held);
+        let sizes = held.map(|held| held.map(units::memory).to_vec());
+        [vec![row.spec.name.clone()], sizes.unwrap_or_else(|| vec![String::from("failed")])].concat()
+    });
+    let table = columns(&headers, &[Left, Right, Right, Right], &rows.collect::<Vec<_>>());
+    format!("{}, {} messages\n{table}{}", ranking.cell, units::grouped(BURST), caveats(ranking))
+}
+
+/// The time to encode a message and to decode it, and the bytes that come out.
+pub(super) fn codec(ranking: &Ranking) -> String {
+    let scope = ranking.cell.scope.to_string();
+    let headers = ["#", &scope, "encode", "decode", "bytes", "against 1st", "× bound"];
+    let rows = ranking.rows.iter().map(|row| {
+        let (place, name) = (place(row), labelled(short(row)));
+        let Some((result, codec)) = row.result.as_ref().and_then(|result| Some((result, result.codec?))) else {
+            return vec![place, name, without_result(row).to_owned()];
+        };
+        vec![
+            place,
+            name,
+            units::duration(codec.encode_ns),
+            units::duration(codec.decode_ns),
+            units::grouped(codec.encoded_bytes.round() as u64),
+            against_first(ranking, result),
+            times_bound(ranking, result),
+        ]
+    });
+    let table = columns(&headers, &[Right, Left, Right, Right, Right, Left, Right], &rows.collect::<Vec<_>>());
+    format!("{}\n{}{table}{}{}", ranking.cell, wrapped("", &answer(ranking)), footer(ranking), caveats(ranking))
+}
