@@ -1,52 +1,52 @@
-//! Why shared memory could not be opened, and what a peer did that it must not.
+//! Errors: why shared memory could not be opened, and how a peer broke the protocol.
 
 use std::io;
 
 use thiserror::Error;
 
-/// Why shared memory could not be made or opened.
+/// Why shared memory could not be created or opened.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The system refused something.
+    /// A system call failed.
     #[error("cannot {task}: {source}")]
     System {
-        /// What was tried, as a verb phrase: "map the ring".
+        /// What failed, as a verb phrase: "map the ring".
         task: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// More bytes than a ring may have.
+    /// The ring would be longer than the maximum.
     #[error("a ring of {bytes} bytes is longer than {max} bytes; ask for a lower capacity")]
     TooLarge {
-        /// What was asked for.
+        /// The requested length.
         bytes: usize,
-        /// The most.
+        /// The maximum.
         max: usize,
     },
-    /// The descriptor is not what it should be.
+    /// The descriptor is not a file of the expected kind and version.
     #[error("the descriptor is not {what} of estafette-ipc: {reason}")]
     NotOurs {
-        /// What it should be: "a ring".
+        /// The expected kind: "a ring".
         what: &'static str,
-        /// Why it is not.
+        /// Why it does not match.
         reason: String,
     },
-    /// A ring has fewer members than that, or none.
+    /// The number or index of members is out of range.
     #[error("a ring has 1 to {max} members, not {found}")]
     Members {
-        /// How many were asked for, or the index of the one that was.
+        /// The requested number of members, or the requested index.
         found: usize,
-        /// The most.
+        /// The maximum.
         max: usize,
     },
-    /// The ring was closed: no message may follow.
+    /// The ring is closed and accepts no more messages.
     #[error("the ring is closed; make a new one")]
     Closed,
-    /// An earlier holder of this index left a claim.
+    /// An earlier member with this index left a claim.
     #[error("member {member} left a claim behind; call RingControl::recover for it first")]
     NotRecovered {
-        /// The index.
+        /// The member's index.
         member: usize,
     },
     /// The end was opened before. Each end of a channel can be opened once.
@@ -63,48 +63,48 @@ impl OpenError {
     }
 }
 
-/// What a peer wrote into shared memory that no correct peer writes. The end that sees it closes.
+/// A value in shared memory that no correct peer writes. The end that reads it closes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Violation {
     /// The producer's position is impossible.
     #[error("a peer moved the tail to {tail}, which is impossible")]
     Tail {
-        /// What was read.
+        /// The value that was read.
         tail: u64,
     },
     /// The consumers' position is impossible.
     #[error("a peer moved the head to {head}, which is impossible")]
     Head {
-        /// What was read.
+        /// The value that was read.
         head: u64,
     },
     /// The position of the next claim is impossible.
     #[error("a peer wrote an impossible position of the next claim: {word:#x}")]
     ClaimWord {
-        /// What was read.
+        /// The value that was read.
         word: u64,
     },
-    /// A record that does not fit where it lies.
+    /// A record does not fit at its position.
     #[error("a peer wrote a record of {len} bytes at {position}, where there is no space for it")]
     Record {
-        /// Its length as read.
+        /// The length in its header.
         len: u64,
-        /// Where it lies.
+        /// Its position in the ring.
         position: u64,
     },
-    /// A claim that does not lie within the ring's messages.
+    /// A claim is not within the ring's messages.
     #[error("a peer wrote an impossible claim: {from} to {to}")]
     Claim {
-        /// Its first byte.
+        /// Its start.
         from: u64,
         /// Its end.
         to: u64,
     },
-    /// A shared word that changed at every retry, more often than a correct peer changes it.
+    /// A shared word changed at every retry, more often than a correct peer changes it.
     #[error("a peer changed a shared word at every retry")]
     TooManyChanges,
-    /// A descriptor for a large message that is not what was announced.
+    /// The memory of a large message does not match its announcement.
     #[error("a peer announced a large message without memory for it")]
     LargeMessage,
 }

@@ -1,4 +1,4 @@
-//! Descriptors over a UNIX socket: how a process gets the memory that it shares.
+//! File descriptor passing over a UNIX socket. Processes share memory this way.
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -11,10 +11,10 @@ use rustix::net::{
     recvmsg, sendmsg,
 };
 
-/// The most descriptors in one message.
+/// The maximum number of descriptors in one message.
 pub const MAX_FDS: usize = 64;
 
-/// Sends descriptors, with two bytes to carry them. Blocks while the socket is full.
+/// Sends descriptors, together with two bytes of data. Blocks while the socket is full.
 ///
 /// # Errors
 ///
@@ -23,7 +23,7 @@ pub fn send_fds(socket: &UnixStream, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     send_with(socket.as_fd(), fds, 0, SendFlags::NOSIGNAL)
 }
 
-/// As [`send_fds`], over any UNIX socket, with a number.
+/// As [`send_fds`], over any UNIX socket, and with a number.
 pub(crate) fn send_with(
     socket: BorrowedFd<'_>,
     fds: &[BorrowedFd<'_>],
@@ -41,17 +41,16 @@ pub(crate) fn send_with(
     Ok(())
 }
 
-/// Receives as many descriptors as were sent at once. Blocks until they are there. They are closed
-/// when a program is executed.
+/// Receives the descriptors of one [`send_fds`]. Blocks until they arrive. They are close-on-exec.
 ///
 /// # Errors
 ///
-/// If the other end was closed, sent something else, or the socket fails.
+/// If the other end was closed or sent something else, or the socket fails.
 pub fn recv_fds(socket: &UnixStream) -> io::Result<Vec<OwnedFd>> {
     Ok(recv_with(socket.as_fd(), RecvFlags::CMSG_CLOEXEC)?.1)
 }
 
-/// As [`recv_fds`], over any UNIX socket, and the number.
+/// As [`recv_fds`], over any UNIX socket. Returns the number too.
 pub(crate) fn recv_with(socket: BorrowedFd<'_>, flags: RecvFlags) -> io::Result<(u8, Vec<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);

@@ -1,14 +1,14 @@
 //! The sealed memory file that processes share.
 //!
-//! It has no name in any file system: it is handed on as a descriptor, and is gone with the last of
-//! them. Seals keep its size, so that no peer can take a page away beneath a reader.
+//! It has no name in any file system. It is passed on as a file descriptor, and vanishes with the
+//! last one. Seals fix its size, so that no peer can remove a page while it is read.
 //!
 //! ```text
 //! 0        128                 controls            + descriptors        + capacity
 //! | header | control words ... | descriptors ...   | data ...           |
 //! ```
 //!
-//! The header is written and read through the file, before anything is mapped.
+//! The header is written and read through the file, before the file is mapped.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,55 +21,55 @@ use rustix::param::page_size;
 
 use crate::error::OpenError;
 
-/// Counts the changes of the layout and of the protocols.
+/// The version of the layout and of the protocols.
 const VERSION: u64 = 1;
 
-/// Where the control words begin.
+/// The offset of the control words.
 pub(crate) const CONTROLS_AT: usize = 128;
 
-/// The most bytes of data: 2 GiB, so that lengths have 32 bits. More is a slip of the pen.
+/// The maximum capacity in bytes: 2 GiB, so that lengths have 32 bits. More is probably a mistake.
 pub(crate) const MAX_CAPACITY: usize = 2 << 30;
 
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
-/// The bytes of a cache line.
+/// The length of a cache line in bytes.
 pub(crate) const LINE: usize = 64;
 
-/// How many descriptors there are for so many bytes of data.
+/// The number of descriptors for `capacity` bytes of data.
 pub(crate) fn descriptors(capacity: usize) -> usize {
     capacity / LINE
 }
 
-/// What a file is, and how many bytes its control words take.
+/// The kind of a file, and its layout.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kind {
-    /// For messages: "a ring".
+    /// For error messages: "a ring".
     pub(crate) what: &'static str,
     pub(crate) name: &'static str,
     pub(crate) magic: [u8; 8],
     pub(crate) controls: usize,
-    /// Whether there is a word, a descriptor, for each [`LINE`] of data.
+    /// Whether there is a descriptor word for each [`LINE`] of data.
     pub(crate) has_descriptors: bool,
     pub(crate) pages: Pages,
 }
 
-/// When a file gets its memory.
+/// When the pages of a file are allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pages {
-    /// All of it when it is made and mapped: the first message does not wait for it, and a lack of
-    /// memory shows at once.
+    /// All when the file is created and mapped. The first message does not wait for them, and a
+    /// lack of memory is reported at once.
     AtOnce,
-    /// Page by page as it is first written: for what there may be hundreds of.
+    /// Each when it is first written. For kinds of which there may be hundreds of files.
     AsTouched,
 }
 
 impl Kind {
-    /// The bytes before the descriptors, whole pages.
+    /// The length of header and control words in bytes, rounded up to whole pages.
     pub(crate) fn controls_len(self) -> usize {
         (CONTROLS_AT + self.controls).next_multiple_of(page_size())
     }
 
-    /// The bytes of the descriptors, whole pages.
+    /// The length of the descriptors in bytes, rounded up to whole pages.
     fn descriptors_len(self, capacity: usize) -> usize {
         if self.has_descriptors { (descriptors(capacity) * size_of::<u64>()).next_multiple_of(page_size()) } else { 0 }
     }
@@ -79,19 +79,19 @@ impl Kind {
     }
 }
 
-/// A verified file.
+/// A shared file with a valid header.
 #[derive(Debug)]
 pub(crate) struct SharedFile {
     fd: OwnedFd,
     kind: Kind,
-    /// The bytes of data: zero, or a power of two and whole pages.
+    /// The length of the data in bytes: zero, or a power of two and whole pages.
     capacity: usize,
-    /// Whatever the kind keeps there.
+    /// A number whose meaning depends on the kind.
     parameter: u64,
 }
 
 impl SharedFile {
-    /// Makes a file, all zero but for its header. It is closed when a program is executed.
+    /// Creates a file that is zero except for its header. It is close-on-exec.
     pub(crate) fn create(kind: Kind, capacity: usize, parameter: u64) -> Result<Self, OpenError> {
         let too_large = OpenError::TooLarge { bytes: capacity, max: MAX_CAPACITY };
         let capacity = match capacity {
@@ -109,23 +109,23 @@ impl SharedFile {
         retry_on_intr(allocate).map_err(OpenError::system("allocate shared memory"))?;
         let written = pwrite(&file.fd, &file.header(), 0).map_err(OpenError::system("write a header"))?;
         if written != HEADER_BYTES {
-            return Err(kind.not_ours("its header was written in part only"));
+            return Err(kind.not_ours("only a part of its header was written"));
         }
         fcntl_add_seals(&file.fd, SEALS | SealFlags::SEAL).map_err(OpenError::system("seal shared memory"))?;
         Ok(file)
     }
 
-    /// Verifies a file that came from elsewhere.
+    /// Validates a file that arrived by other means.
     pub(crate) fn from_fd(kind: Kind, fd: OwnedFd) -> Result<Self, OpenError> {
         verify_seals(&fd).map_err(|reason| kind.not_ours(reason))?;
         let mut bytes = [0; HEADER_BYTES];
         let found = pread(&fd, &mut bytes, 0).map_err(OpenError::system("read a header"))?;
         if found != HEADER_BYTES {
-            return Err(kind.not_ours(format!("{found} bytes are no header")));
+            return Err(kind.not_ours(format!("{found} bytes are too short for a header")));
         }
         let (capacity, parameter) = parse_header(kind, &bytes)?;
         let file = Self { fd, kind, capacity, parameter };
-        let found = fstat(&file.fd).map_err(OpenError::system("ask for a file's size"))?.st_size;
+        let found = fstat(&file.fd).map_err(OpenError::system("get a file's size"))?.st_size;
         if usize::try_from(found) != Ok(file.len()) {
             return Err(kind.not_ours(format!("it has {found} bytes, not {}", file.len())));
         }
@@ -153,12 +153,12 @@ impl SharedFile {
         self.parameter
     }
 
-    /// The bytes of the whole file.
+    /// The length of the whole file in bytes.
     pub(crate) fn len(&self) -> usize {
         self.data_at() + self.capacity
     }
 
-    /// Where the data begins.
+    /// The offset of the data.
     pub(crate) fn data_at(&self) -> usize {
         self.kind.controls_len() + self.kind.descriptors_len(self.capacity)
     }
@@ -178,7 +178,7 @@ impl SharedFile {
 
 const HEADER_BYTES: usize = 4 * size_of::<u64>();
 
-/// Says why a file's size might change beneath a reader.
+/// Checks that a file's size cannot change while it is mapped. The error is the reason.
 pub(crate) fn verify_seals(fd: impl AsFd) -> Result<(), &'static str> {
     match fcntl_get_seals(fd) {
         Ok(seals) if seals.contains(SEALS) => Ok(()),
@@ -187,12 +187,12 @@ pub(crate) fn verify_seals(fd: impl AsFd) -> Result<(), &'static str> {
     }
 }
 
-/// The capacity and the parameter of a header.
+/// Parses a header into the capacity and the parameter.
 fn parse_header(kind: Kind, bytes: &[u8; HEADER_BYTES]) -> Result<(usize, u64), OpenError> {
     let words = bytes.as_chunks().0;
     let [magic, version, capacity, parameter] = [0, 1, 2, 3].map(|index| u64::from_ne_bytes(words[index]));
     if magic != u64::from_ne_bytes(kind.magic) {
-        return Err(kind.not_ours("its first bytes are others"));
+        return Err(kind.not_ours("its first bytes are not the expected ones"));
     }
     if version != VERSION {
         return Err(kind.not_ours(format!("it has version {version}, this program version {VERSION}")));
@@ -200,7 +200,7 @@ fn parse_header(kind: Kind, bytes: &[u8; HEADER_BYTES]) -> Result<(usize, u64), 
     let capacity = usize::try_from(capacity).unwrap_or(usize::MAX);
     let whole = capacity == 0 || capacity.is_power_of_two() && capacity.is_multiple_of(page_size());
     if !whole || capacity > MAX_CAPACITY {
-        return Err(kind.not_ours(format!("{capacity} bytes are no capacity")));
+        return Err(kind.not_ours(format!("{capacity} bytes is no valid capacity")));
     }
     Ok((capacity, parameter))
 }
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_what_it_was_made() {
+    fn a_file_keeps_its_capacity_and_parameter() {
         let file = SharedFile::create(KIND, 5000, 7).unwrap();
         let clone = SharedFile::from_fd(KIND, file.try_clone().unwrap().into_fd()).unwrap();
         assert_eq!((clone.capacity(), clone.parameter()), (8192, 7));
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absurd_capacity_is_an_error() {
+    fn a_capacity_above_the_maximum_is_an_error() {
         for capacity in [MAX_CAPACITY + 1, usize::MAX / 2, usize::MAX] {
             let error = SharedFile::create(KIND, capacity, 0).unwrap_err().to_string();
             assert!(error.contains("lower capacity"), "{error}");
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn a_file_of_another_kind_is_refused() {
         let make = || SharedFile::create(KIND, 4096, 0).unwrap();
-        for (offset, byte, reason) in [(0, 1, "first bytes"), (8, 9, "version 9"), (16, 3, "no capacity")] {
+        for (offset, byte, reason) in [(0, 1, "first bytes"), (8, 9, "version 9"), (16, 3, "no valid capacity")] {
             let file = make();
             pwrite(file.as_fd(), &[byte], offset).unwrap();
             let error = why(file);
@@ -267,7 +267,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_header_is_an_error_or_sane(mut bytes: [u8; HEADER_BYTES], ours: bool) {
+        fn any_header_is_an_error_or_valid(mut bytes: [u8; HEADER_BYTES], ours: bool) {
             if ours {
                 bytes[..8].copy_from_slice(&KIND.magic);
                 bytes[8..16].copy_from_slice(&super::VERSION.to_ne_bytes());

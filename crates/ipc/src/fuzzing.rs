@@ -1,6 +1,6 @@
-//! What must hold whatever a peer writes into shared memory: errors only. An input is a list of
-//! words to be written into a file, with something that an honest end does after each. The tests
-//! run some hundred inputs; `fuzz/` looks for worse ones.
+//! Fuzz targets for hostile peers: whatever a peer writes into shared memory may cause errors only.
+//! An input is a list of words to be written into a file, with an operation of an honest end after
+//! each. The tests run some hundred inputs; `fuzz/` searches for more.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -10,14 +10,14 @@ use crate::file::CONTROLS_AT;
 use crate::group::{BellFile, Interrupt, Member, Publisher, Recovery, RingControl, RingFile};
 use crate::{Options, ReceiverHandle, SenderHandle, WaitMode, channel};
 
-/// A word to be written, where, and what to do then.
+/// A word to write, its offset, and the operation that follows.
 struct Step {
     action: u8,
     at: u64,
     word: u64,
 }
 
-/// Eleven bytes each: an action, the place in words, the word.
+/// Parses steps of eleven bytes: an action, the offset in words, the word.
 fn steps(input: &[u8]) -> impl Iterator<Item = Step> {
     input.as_chunks::<11>().0.iter().map(|&[action, low, high, a, b, c, d, e, f, g, h]| Step {
         action,
@@ -28,12 +28,12 @@ fn steps(input: &[u8]) -> impl Iterator<Item = Step> {
 
 fn write(file: BorrowedFd<'_>, from: usize, step: &Step) {
     let len = rustix::fs::fstat(file).map_or(0, |stat| stat.st_size as u64);
-    // Within the file, which cannot grow: the header's place is not written once it was verified.
+    // Within the file, which cannot grow. The header is not written, since it was validated before.
     let at = from as u64 + step.at % (len - from as u64);
     let _ = pwrite(file, &step.word.to_ne_bytes(), at / 8 * 8);
 }
 
-/// Both ends of a channel whose memory is written by somebody else.
+/// Both ends of a channel whose memory an attacker writes.
 pub fn run_channel(input: &[u8]) {
     let options = Options::new().capacity(4096).wait(WaitMode::Spin).max_message(10_000);
     let Ok((sender, receiver)) = channel(&options) else { return };
@@ -65,7 +65,7 @@ pub fn run_channel(input: &[u8]) {
     }
 }
 
-/// All ends of a group's ring whose memory is written by somebody else.
+/// All ends of a group's ring whose memory an attacker writes.
 pub fn run_group(input: &[u8]) {
     let (Ok(ring), Ok(bell)) = (RingFile::create(4096, 2), BellFile::create()) else { return };
     let Ok(clone) = ring.try_clone() else { return };
@@ -99,7 +99,7 @@ pub fn run_group(input: &[u8]) {
     }
 }
 
-/// A file that begins with the input is an error, or a channel and a ring.
+/// A file that begins with the input is an error, or a valid channel or ring.
 pub fn run_header(input: &[u8]) {
     let overwrite = |file: BorrowedFd<'_>| {
         let _ = pwrite(file, &input[..input.len().min(CONTROLS_AT)], 0);
@@ -120,7 +120,7 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    /// Words that are near to what correct ones are.
+    /// Steps with words that are close to valid ones.
     fn steps() -> impl Strategy<Value = Vec<u8>> {
         let word = prop_oneof![any::<u64>(), 0..64u64, (0..1024u64).prop_map(|word| word * 8), Just(u64::MAX)];
         let step = (any::<u8>(), prop_oneof![any::<u16>(), 0..256u16], word);
@@ -145,7 +145,7 @@ mod tests {
         }
 
         #[test]
-        fn any_header_is_an_error_or_sane(input: Vec<u8>) {
+        fn any_header_is_an_error_or_valid(input: Vec<u8>) {
             super::run_header(&input);
         }
     }

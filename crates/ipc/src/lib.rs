@@ -1,7 +1,7 @@
-//! Bytes between processes of one machine, over sealed shared memory.
+//! Message channels between processes of one machine, over sealed shared memory.
 //!
-//! A [`channel`] joins two processes. A message is written where it lies, read where it lies, and
-//! neither copied nor allocated on the way.
+//! A [`channel`] connects two processes. Messages are written and read in place in shared memory.
+//! Nothing is copied or allocated on the way.
 //!
 //! ```
 //! use estafette_ipc::{Options, RecvError, channel};
@@ -27,33 +27,30 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`group`] has rings for one producer and a group of competing consumers, of which any may be
-//! killed at any moment.
+//! [`group`] has rings for one producer and a group of competing consumers. Any member may be
+//! killed at any time.
 //!
-//! # What a channel promises
+//! # Guarantees of a channel
 //!
 //! - **Order.** Messages arrive in the order in which they were sent.
-//! - **Loss.** None, as long as the receiver lives. What a sender that died had sent is received
-//!   before its death is reported. A message that it had not sent is never seen, whole or in part.
-//! - **Waiting.** [`Sender::loan`], [`Sender::send`] and [`Sender::send_many`] wait while the
-//!   channel
-//!   is full, [`Receiver::recv`], [`Receiver::recv_timeout`] and [`Receiver::recv_many`] while it
-//!   is
-//!   empty, as the channel's [`WaitMode`] says. Nothing else waits. An idle channel costs no time,
-//!   unless it spins.
-//! - **Peer death.** An end that waits, awake or asleep, is woken when the other's process dies,
-//!   and
-//!   every later call says so: `PeerDied`, or `Closed` if the other end was dropped. A process that
-//!   was forked from one with an open end keeps that end alive.
-//! - **Cancelling.** A [`Loan`] that is dropped sends nothing. A [`Message`] or [`Batch`] that is
-//!   dropped comes again. No call leaves an end half way.
-//! - **Bounds.** The ring takes its capacity and some pages. Longer messages take eight files of
-//!   their length at most, which are kept for the next.
-//! - **Hostile peers.** Every word that the other end can write is read once and verified. What
-//!   cannot be is an error, which closes this end. It never leads this process outside of the
-//!   shared
-//!   memory, nor to a panic. A peer can still change a message while it is read: who must not be
-//!   fooled copies it first.
+//! - **Loss.** None, as long as the receiver lives. If the sender dies, the receiver first receives
+//!   all messages that were sent, then the error. A message that was not sent is never visible,
+//!   whole or in part.
+//! - **Blocking.** [`Sender::loan`], [`Sender::send`] and [`Sender::send_many`] wait while the
+//!   channel is full. [`Receiver::recv`], [`Receiver::recv_timeout`] and [`Receiver::recv_many`]
+//!   wait while it is empty. The channel's [`WaitMode`] says how. No other call waits. An idle
+//!   channel uses no CPU time, unless an end spins.
+//! - **Peer death.** An end that waits, spinning or asleep, wakes when the other process dies. It
+//!   and every later call return `PeerDied`, or `Closed` if the other end was dropped. An open end
+//!   stays alive as long as a process lives that was forked from its owner.
+//! - **Cancel safety.** A [`Loan`] that is dropped sends nothing. A [`Message`] or [`Batch`] that
+//!   is dropped is received again by the next call. No call leaves an end in a partial state.
+//! - **Memory.** The ring takes its capacity and some pages. Messages that are longer than the ring
+//!   take at most eight files of their length, which are reused.
+//! - **Hostile peers.** Every word that the other end can write is read once and validated. An
+//!   invalid word is an error, which closes this end. It never makes this process access memory
+//!   outside of the shared memory, nor panic. A peer can still change a message while it is read;
+//!   copy the message first if that matters.
 
 #![cfg_attr(loom, allow(dead_code, reason = "under loom only the models use the rings"))]
 #![deny(unsafe_code)]

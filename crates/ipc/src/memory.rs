@@ -1,15 +1,15 @@
-//! A shared file in this process's memory; all pointer arithmetic of the crate.
+//! A shared file mapped into this process, and all pointer arithmetic of the crate.
 //!
-//! The data is mapped twice in a row, so that what begins before its end and goes on at its start
-//! is contiguous here: a record needs no padding at the ring's end, and a batch of records is one
-//! slice.
+//! The data is mapped twice in a row. A range that wraps around the end of the ring is therefore
+//! contiguous: a record needs no padding at the end, and a batch of records is one slice.
 //!
-//! What a hostile peer can do: every offset is masked and every length is verified against the
-//! mapping, so that no word in shared memory can lead outside of it. The file is sealed, so that
-//! its pages stay. The peer can change a message while it is read. To the letter, bytes that change
-//! beneath a reference are undefined behaviour whoever changes them; as with every such library,
-//! the ends are assumed to keep the protocol where that matters, and who must not be fooled copies
-//! first. A copy of what may be overwritten meanwhile is read by atomics, and discarded if it was.
+//! What a hostile peer can do: every offset is masked and every length is checked against the
+//! mapping, so no word in shared memory can lead outside of it. The file's size is sealed, so its
+//! pages stay. The peer can change a message while it is read. Strictly, bytes that change behind a
+//! reference are undefined behaviour, whoever changes them. As in every such library, the ends are
+//! assumed to keep the protocol where that matters. A reader that cannot trust the peer copies the
+//! message first. Data that may be overwritten during a copy is read with atomics, and the copy is
+//! discarded if it was overwritten.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -28,26 +28,26 @@ use crate::record::HEADER;
 ///
 /// # Safety
 ///
-/// The type consists of atomics alone, for which any bits are valid, is aligned to 128 bytes at
-/// most, and takes as many bytes as its [`Kind`](crate::file::Kind) says.
+/// The type consists of atomics only, which are valid for any bits. Its alignment is at most 128
+/// bytes, and its size is the one in its [`Kind`](crate::file::Kind).
 pub(crate) unsafe trait Controls: Sync + 'static {}
 
-/// A mapped file, of which there may be several handles.
+/// A mapped file. Clones share the mapping.
 pub(crate) struct Memory<C: Controls> {
     controls: NonNull<C>,
     descriptors: NonNull<AtomicU64>,
-    /// The number of descriptors less one; zero if there are none.
+    /// The number of descriptors minus one; zero if there are none.
     descriptor_mask: u64,
     data: NonNull<u8>,
-    /// The bytes of data less one; zero if there are none.
+    /// The capacity in bytes minus one; zero if there is no data.
     mask: u64,
     capacity: usize,
     mapping: Arc<Mapping>,
 }
 
-// SAFETY: the pointers go where `mapping` goes, whose memory stays where it is. The control words
-// are atomics. The data is reached through atomics, and through `bytes` and `bytes_mut`, which
-// leave it to their callers that two threads do not collide there.
+// SAFETY: the pointers point into `mapping`, which moves with them and whose memory stays where it
+// is. The control words are atomics. The data is accessed through atomics, and through `bytes` and
+// `bytes_mut`, whose callers must ensure that no two threads conflict.
 unsafe impl<C: Controls> Send for Memory<C> {}
 // SAFETY: as above.
 unsafe impl<C: Controls> Sync for Memory<C> {}
@@ -68,19 +68,19 @@ impl<C: Controls> Memory<C> {
     /// Maps a file of the kind whose control words are `C`.
     pub(crate) fn map(file: &SharedFile) -> Result<Self, OpenError> {
         assert_eq!(size_of::<C>(), file.kind().controls, "control words of another kind of file");
-        assert!(align_of::<C>() <= CONTROLS_AT, "control words that are aligned to more than their place");
+        assert!(align_of::<C>() <= CONTROLS_AT, "control words with too large an alignment");
         let capacity = file.capacity();
         let mapping = Mapping::of(file)?;
         let start = mapping.start;
-        // Without data or descriptors any position leads to the first bytes of the file, which is
-        // as good as any.
+        // Without data or descriptors, every position maps to the first bytes of the file, which
+        // are valid to access.
         let data_at = if capacity == 0 { 0 } else { file.data_at() };
         let (descriptors_at, count) = match file.kind().has_descriptors {
             true => (file.kind().controls_len(), descriptors(capacity) as u64),
             false => (0, 0),
         };
-        // SAFETY: the mapping has `data_at() + 2 * capacity` bytes, of which `data_at()` has the
-        // control words, from `CONTROLS_AT`, and then the descriptors.
+        // SAFETY: the mapping has `data_at() + 2 * capacity` bytes. The first `data_at()` bytes
+        // contain the control words, at `CONTROLS_AT`, and then the descriptors.
         let at = |offset| unsafe { start.add(offset) };
         Ok(Self {
             controls: at(CONTROLS_AT).cast(),
@@ -96,12 +96,13 @@ impl<C: Controls> Memory<C> {
     /// The control words.
     #[inline]
     pub(crate) fn controls(&self) -> &C {
-        // SAFETY: they lie within the mapping, which `self` keeps alive, at a multiple of 128 bytes
-        // from the start of a page. Any bits are valid, and anybody may change them at any time.
+        // SAFETY: the control words lie within the mapping, which `self` keeps alive, at a multiple
+        // of 128 bytes from the start of a page. Any bits are valid, and any process may change
+        // them at any time.
         unsafe { self.controls.as_ref() }
     }
 
-    /// The bytes of data, a power of two.
+    /// The size of the data in bytes, a power of two.
     #[inline]
     pub(crate) fn capacity(&self) -> u64 {
         self.capacity as u64
@@ -113,11 +114,11 @@ impl<C: Controls> Memory<C> {
         self.descriptor_mask + 1
     }
 
-    /// A descriptor, by its index modulo their number.
+    /// The descriptor at an index, modulo the number of descriptors.
     #[inline]
     pub(crate) fn descriptor(&self, index: u64) -> &AtomicU64 {
-        // SAFETY: the offset is below the number of descriptors, or zero; they lie in the mapping,
-        // at the start of a page, and any bits are valid.
+        // SAFETY: the offset is below the number of descriptors, or zero. The descriptors lie in
+        // the mapping, at the start of a page, and any bits are valid.
         unsafe { self.descriptors.add((index & self.descriptor_mask) as usize).as_ref() }
     }
 
@@ -125,53 +126,54 @@ impl<C: Controls> Memory<C> {
     #[inline]
     pub(crate) fn word(&self, position: u64) -> &AtomicU64 {
         let offset = (position & self.mask) as usize & !(HEADER - 1);
-        // SAFETY: the offset is below the capacity, or zero, and a multiple of eight, so that eight
+        // SAFETY: the offset is below the capacity, or zero, and a multiple of eight. So eight
         // bytes from there lie in the mapping, aligned. Where the word is also part of a payload,
-        // only a reader that is too late for it looks at it, and discards what it sees.
+        // only a reader that comes too late loads it, and it discards the value.
         unsafe { self.data.add(offset).cast::<AtomicU64>().as_ref() }
     }
 
-    /// The bytes from a position, to be read.
+    /// The `len` bytes at a position, for reading.
     ///
     /// # Panics
     ///
-    /// If there are more than the capacity.
+    /// If `len` is above the capacity.
     ///
     /// # Safety
     ///
-    /// Until the result is dropped, some handle of this memory must live, and nobody in this
-    /// process may write the bytes.
+    /// Until the result is dropped, a clone of this memory must live, and nobody in this process
+    /// may write the bytes.
     #[inline]
     pub(crate) unsafe fn bytes(&self, position: u64, len: usize) -> Bytes {
         Bytes(self.range(position, len))
     }
 
-    /// The bytes from a position, to be written.
+    /// The `len` bytes at a position, for writing.
     ///
     /// # Panics
     ///
-    /// If there are more than the capacity.
+    /// If `len` is above the capacity.
     ///
     /// # Safety
     ///
-    /// Until the result is dropped, some handle of this memory must live, and nobody else in this
-    /// process may touch the bytes.
+    /// Until the result is dropped, a clone of this memory must live, and nobody else in this
+    /// process may access the bytes.
     #[inline]
     pub(crate) unsafe fn bytes_mut(&self, position: u64, len: usize) -> BytesMut {
         BytesMut(self.range(position, len))
     }
 
-    /// Copies the bytes from a position, both multiples of eight, while somebody may write them. Who
-    /// calls this discards the copy if somebody has.
+    /// Copies the bytes at a position while another process may write them. The position and the
+    /// length are multiples of eight. The caller checks afterwards whether the bytes were
+    /// overwritten, and discards the copy if so.
     ///
     /// # Panics
     ///
-    /// If there are more than the capacity.
+    /// If the length is above the capacity.
     pub(crate) fn copy(&self, position: u64, to: &mut [u8]) {
         let from = self.range(position & !(HEADER as u64 - 1), to.len());
-        // SAFETY: `range` has as many bytes, in the mapping, which `self` keeps alive, and aligned, as
-        // the data begins at the start of a page. Any bits are valid. As with `word`, the writer does
-        // not write atomically: a reader that comes too late discards what it sees.
+        // SAFETY: `range` has that many bytes in the mapping, which `self` keeps alive. They are
+        // aligned, as the data begins at the start of a page. Any bits are valid. As with `word`,
+        // the writer does not write atomically: a reader that comes too late discards the copy.
         let words = unsafe { std::slice::from_raw_parts(from.cast::<AtomicU64>().as_ptr(), to.len() / HEADER) };
         for (place, word) in to.as_chunks_mut().0.iter_mut().zip(words) {
             *place = word.load(Ordering::Relaxed).to_ne_bytes();
@@ -181,15 +183,15 @@ impl<C: Controls> Memory<C> {
     #[inline]
     fn range(&self, position: u64, len: usize) -> NonNull<[u8]> {
         assert!(len <= self.capacity, "more bytes than the ring has");
-        // SAFETY: the offset is below the capacity, or zero, and the data lies there twice in a
-        // row, so that as many bytes as the capacity lie behind it.
+        // SAFETY: the offset is below the capacity, or zero. The data is mapped twice in a row, so
+        // at least `capacity` bytes follow.
         let start = unsafe { self.data.add((position & self.mask) as usize) };
         NonNull::slice_from_raw_parts(start, len)
     }
 }
 
-/// Bytes to be read. A pointer, since the reference it gives must end when the bytes are given
-/// back, not when a function it was passed to returns.
+/// Bytes for reading. A pointer and not a reference: access must end when the bytes are released,
+/// not when a function to which they were passed returns.
 #[derive(Debug)]
 pub(crate) struct Bytes(NonNull<[u8]>);
 
@@ -198,13 +200,13 @@ impl Deref for Bytes {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: in bounds by `range`, initialised since the file was made, alive and unwritten as
-        // `bytes` was promised.
+        // SAFETY: in bounds by `range`, initialised since the file was created, alive and not
+        // written, as the caller of `bytes` guarantees.
         unsafe { self.0.as_ref() }
     }
 }
 
-/// Bytes to be written.
+/// Bytes for writing.
 #[derive(Debug)]
 pub(crate) struct BytesMut(NonNull<[u8]>);
 
@@ -213,8 +215,8 @@ impl Deref for BytesMut {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: in bounds by `range`, initialised since the file was made, alive and unshared as
-        // `bytes_mut` was promised.
+        // SAFETY: in bounds by `range`, initialised since the file was created, alive and not
+        // shared, as the caller of `bytes_mut` guarantees.
         unsafe { self.0.as_ref() }
     }
 }
@@ -227,12 +229,13 @@ impl DerefMut for BytesMut {
     }
 }
 
-// SAFETY: as good as a reference of the same kind, to whoever keeps the promise made for it.
+// SAFETY: equivalent to a reference, under the guarantee that the caller of `bytes` or `bytes_mut`
+// gave.
 unsafe impl Send for Bytes {}
 // SAFETY: as above.
 unsafe impl Send for BytesMut {}
 
-/// A reserved range of addresses with the file in it: control words, data, and the data again.
+/// A reserved address range that maps the file: control words, data, and the data again.
 #[derive(Debug)]
 struct Mapping {
     start: NonNull<u8>,
@@ -243,7 +246,7 @@ impl Mapping {
     fn of(file: &SharedFile) -> Result<Self, OpenError> {
         let len = file.len() + file.capacity();
         let reserve = || {
-            // SAFETY: a new mapping at an address of the system's choice touches no other.
+            // SAFETY: the system chooses the address of the new mapping, so it replaces no other.
             unsafe { mmap_anonymous(null_mut(), len, ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE) }
         };
         let start = reserve().map_err(OpenError::system("reserve addresses"))?;
@@ -255,21 +258,21 @@ impl Mapping {
         };
         mapping.place(file, 0, file.len(), 0, flags)?;
         if file.capacity() > 0 {
-            // Without its pages, as few records lie there.
+            // Not populated, since few records lie there.
             mapping.place(file, file.len(), file.capacity(), file.data_at(), MapFlags::empty())?;
         }
         Ok(mapping)
     }
 
-    /// Maps `len` bytes of the file from `offset` on over the reservation, `at` bytes behind its
-    /// start.
+    /// Maps `len` bytes of the file, from `offset` on, at `at` bytes after the start of the
+    /// reservation.
     fn place(&self, file: &SharedFile, at: usize, len: usize, offset: usize, flags: MapFlags) -> Result<(), OpenError> {
         assert!(at + len <= self.len, "a mapping beyond its reservation");
         let flags = flags | MapFlags::SHARED | MapFlags::FIXED;
         // SAFETY: within the reservation, by the assertion.
         let place = unsafe { self.start.add(at) }.as_ptr().cast::<c_void>();
-        // SAFETY: it replaces a part of the reservation, which is this value's and which nobody
-        // uses.
+        // SAFETY: the call replaces a part of the reservation, which belongs to this value and
+        // which nobody uses.
         unsafe { mmap(place, len, ProtFlags::READ | ProtFlags::WRITE, flags, file.as_fd(), offset as u64) }
             .map_err(OpenError::system("map shared memory"))?;
         Ok(())
@@ -278,7 +281,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range is this value's alone, and no handle is left that leads there.
+        // SAFETY: this value owns the range, and no clone that points into it is left.
         let result = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
         debug_assert!(result.is_ok(), "{result:?}");
     }
@@ -311,11 +314,11 @@ mod tests {
     };
 
     #[test]
-    fn data_lies_twice_in_a_row() {
+    fn data_is_mapped_twice_in_a_row() {
         let file = SharedFile::create(KIND, 4096, 0).unwrap();
         let memory = Memory::<Words>::map(&file).unwrap();
         let other = Memory::<Words>::map(&file).unwrap();
-        // SAFETY: both handles live, and the other one writes only when this is dropped.
+        // SAFETY: both mappings live, and `other` is read only after this write.
         let mut bytes = unsafe { memory.bytes_mut(4096 * 7 + 4090, 12) };
         bytes.copy_from_slice(b"hello, world");
         // SAFETY: as above.
@@ -325,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn any_position_is_within_the_data() {
+    fn any_position_maps_into_the_data() {
         let file = SharedFile::create(KIND, 4096, 0).unwrap();
         let memory = Memory::<Words>::map(&file).unwrap();
         for position in [0, 1, 4095, 4096, u64::MAX, u64::MAX - 7, 1 << 63] {

@@ -1,4 +1,4 @@
-//! What stands for `memory.rs` under loom: objects instead of bytes, each access verified.
+//! The replacement of `memory.rs` under loom: objects instead of bytes, with each access checked.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -14,11 +14,11 @@ struct Parts<C> {
     descriptors: Vec<AtomicU64>,
     /// The headers at multiples of eight bytes.
     words: Vec<AtomicU64>,
-    /// The payloads that begin at multiples of eight bytes: one byte each.
+    /// The payloads at multiples of eight bytes: one byte each.
     cells: Vec<UnsafeCell<[u8; 1]>>,
 }
 
-// SAFETY: loom verifies every access to a cell and reports those that collide.
+// SAFETY: loom checks every access to a cell, and reports conflicting ones.
 unsafe impl<C: Sync> Send for Parts<C> {}
 // SAFETY: as above.
 unsafe impl<C: Sync> Sync for Parts<C> {}
@@ -64,19 +64,19 @@ impl<C> Memory<C> {
 
     /// # Safety
     ///
-    /// Until the result is dropped, some handle of this memory must live. loom verifies the rest.
+    /// Until the result is dropped, a clone of this memory must live. loom checks the rest.
     pub(crate) unsafe fn bytes(&self, position: u64, _len: usize) -> Bytes {
         Bytes(self.cell(position).get())
     }
 
     /// # Safety
     ///
-    /// Until the result is dropped, some handle of this memory must live. loom verifies the rest.
+    /// Until the result is dropped, a clone of this memory must live. loom checks the rest.
     pub(crate) unsafe fn bytes_mut(&self, position: u64, _len: usize) -> BytesMut {
         BytesMut(self.cell(position).get_mut())
     }
 
-    /// The words, which stand for the payload as well.
+    /// Copies the words, which also represent the payload.
     pub(crate) fn copy(&self, position: u64, to: &mut [u8]) {
         for (index, place) in to.as_chunks_mut().0.iter_mut().enumerate() {
             *place = self.word(position + 8 * index as u64).load(Ordering::Relaxed).to_ne_bytes();
@@ -88,14 +88,14 @@ impl<C> Memory<C> {
     }
 }
 
-/// loom reports any writing access to the byte as long as this lives.
+/// loom reports any write to the byte as long as this lives.
 pub(crate) struct Bytes(ConstPtr<[u8; 1]>);
 
 impl Deref for Bytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: alive as `bytes` was promised, unwritten as loom verifies.
+        // SAFETY: alive, as the caller of `bytes` guarantees; not written, as loom checks.
         unsafe { self.0.deref() }
     }
 }
@@ -107,7 +107,7 @@ impl Deref for BytesMut {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: alive as `bytes_mut` was promised, unshared as loom verifies.
+        // SAFETY: alive, as the caller of `bytes_mut` guarantees; not shared, as loom checks.
         unsafe { self.0.deref() }
     }
 }

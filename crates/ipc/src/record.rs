@@ -1,17 +1,17 @@
-//! A message as it lies in a ring: a header of eight bytes, the payload, padding to eight bytes.
+//! The layout of a message in a ring: a header of eight bytes, the payload, padding to eight bytes.
 //!
 //! ```text
 //! 0            4             8                    8 + length
 //! | u32 length | u32 flags   | payload ...        | padding |
 //! ```
 //!
-//! All numbers are little-endian. The length is that of the payload. The flags' low byte counts how
-//! often the message was given out to a consumer that died with it; the others are zero.
+//! All numbers are little-endian. `length` is the length of the payload. The lowest byte of `flags`
+//! counts how many consumers died while they had claimed the message. The other bytes are zero.
 
-/// The bytes before each payload. Records begin at multiples of it.
+/// The length of a header in bytes. Records begin at multiples of it.
 pub const HEADER: usize = 8;
 
-/// The bytes that a message of `payload` bytes takes in a ring.
+/// The bytes that a message with a payload of `payload` bytes takes in a ring.
 #[inline]
 #[must_use]
 pub const fn record_len(payload: usize) -> usize {
@@ -21,9 +21,9 @@ pub const fn record_len(payload: usize) -> usize {
 /// The first word of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// The bytes of the payload.
+    /// The length of the payload in bytes.
     pub(crate) len: u32,
-    /// How often it was given out before.
+    /// The number of consumers that died while they had claimed the message.
     pub(crate) attempts: u8,
 }
 
@@ -44,7 +44,7 @@ impl Header {
         (u64::from(self.len) | u64::from(self.attempts) << 32).to_le()
     }
 
-    /// The bytes of the record. No overflow: the length has 32 bits.
+    /// The length of the record in bytes. It cannot overflow, as `len` has 32 bits.
     #[inline]
     pub(crate) fn record(self) -> u64 {
         (HEADER as u64 + u64::from(self.len)).next_multiple_of(HEADER as u64)
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn it_lies_in_memory_as_documented() {
+    fn a_header_has_the_documented_bytes() {
         let header = Header { len: 0x0102_0304, attempts: 5 };
         assert_eq!(header.word().to_ne_bytes(), [4, 3, 2, 1, 5, 0, 0, 0]);
     }

@@ -1,4 +1,4 @@
-//! For how long an end that waits adaptively looks before it sleeps.
+//! How long an adaptive end spins before it sleeps.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -9,9 +9,9 @@ use rustix::thread::futex::{self, Flags};
 
 use crate::sync::spin_loop;
 
-/// Looks for so long, reading the clock now and then.
+/// Polls `is_ready` for a time. False if the time is over.
 pub(crate) fn spin_for(time: Duration, mut is_ready: impl FnMut() -> bool) -> bool {
-    /// Looks between two readings of the clock, which cost as much as some of them.
+    /// Polls between two clock readings. One reading costs as much as several polls.
     const LOOKS: usize = 16;
     if time.is_zero() {
         return false;
@@ -30,8 +30,8 @@ pub(crate) fn spin_for(time: Duration, mut is_ready: impl FnMut() -> bool) -> bo
     }
 }
 
-/// What an adaptive end spins for before it sleeps: about what a wake-up costs, measured when the
-/// first one waits. Zero where there is one core only, since nothing can happen while one spins.
+/// The time for which an adaptive end spins before it sleeps: about the cost of a wake-up, measured
+/// once per process. Zero on one core, where nothing can happen while this thread spins.
 pub(crate) fn time() -> Duration {
     static TIME: OnceLock<Duration> = OnceLock::new();
     *TIME.get_or_init(|| match thread::available_parallelism() {
@@ -40,7 +40,7 @@ pub(crate) fn time() -> Duration {
     })
 }
 
-/// What a busy or idle-deep machine may make of the measurement, bounded by what machines have.
+/// Bounds of the measurement, which is unreliable on a busy machine or one in a deep idle state.
 pub(crate) const LEAST: Duration = Duration::from_micros(5);
 pub(crate) const MOST: Duration = Duration::from_micros(50);
 

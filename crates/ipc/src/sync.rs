@@ -1,7 +1,7 @@
-//! Atomics and futex: those of the machine or, under `--cfg loom`, those of the model checker.
+//! Atomics and futexes: the real ones or, under `--cfg loom`, those of the model checker.
 //!
-//! Beside this file only `memory.rs` differs between the two worlds, since loom's atomics and cells
-//! are objects that cannot lie in raw memory.
+//! Besides this file only `memory.rs` differs between the two, since loom's atomics and cells are
+//! objects that cannot lie in raw memory.
 
 pub(crate) use self::world::{AtomicU32, AtomicU64, Doorbell, Ordering, Sleeper, fence, spin_loop};
 
@@ -15,21 +15,22 @@ mod world {
     pub(crate) use std::hint::spin_loop;
     pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-    /// A futex that counts how often it was rung. One thread sleeps on it at a time.
+    /// A futex that counts how often it was rung. Only one thread may sleep on it at a time.
     ///
-    /// Who wants to sleep takes a ticket, says that it is about to sleep, looks once more for a
-    /// reason not to, and waits. A ring after the ticket was taken ends the wait, or prevents it.
+    /// To sleep, a thread reads the ticket, announces that it is about to sleep, checks its
+    /// condition once more, and waits. A ring after the ticket was read ends the wait or prevents
+    /// it.
     #[derive(Debug)]
     #[repr(transparent)]
     pub(crate) struct Doorbell(AtomicU32);
 
     impl Doorbell {
-        /// How often it was rung. To be taken before the last look.
+        /// How often it was rung. Call it before the last check of the condition.
         pub(crate) fn ticket(&self) -> u32 {
             self.0.load(Ordering::Acquire)
         }
 
-        /// Sleeps unless it was rung since the ticket was taken. It may return for no reason.
+        /// Sleeps unless it was rung since the ticket was read. May wake spuriously.
         pub(crate) fn wait(&self, ticket: u32, timeout: Option<Duration>) {
             let timeout = timeout.map(|timeout| Timespec {
                 tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
@@ -46,7 +47,7 @@ mod world {
         }
     }
 
-    /// A futex that says whether its one sleeper sleeps or is about to.
+    /// A futex with a mark that its only sleeper sleeps or is about to.
     #[derive(Debug)]
     #[repr(transparent)]
     pub(crate) struct Sleeper(AtomicU32);
@@ -54,7 +55,7 @@ mod world {
     impl Sleeper {
         const ASLEEP: u32 = 1;
 
-        /// Says that the sleeper is about to sleep. A full fence and a last look must follow.
+        /// Marks the sleeper as about to sleep. A full fence and a last check must follow.
         #[inline]
         pub(crate) fn mark(&self) {
             self.0.store(Self::ASLEEP, Ordering::Relaxed);
@@ -65,26 +66,26 @@ mod world {
             self.0.store(0, Ordering::Relaxed);
         }
 
-        /// Whether to wake it. A full fence must come before.
+        /// Whether the sleeper must be woken. A full fence must come before.
         #[inline]
         pub(crate) fn is_marked(&self) -> bool {
             self.0.load(Ordering::Relaxed) == Self::ASLEEP
         }
 
-        /// Sleeps unless the mark is gone. It may return for no reason.
+        /// Sleeps unless the mark was cleared. May wake spuriously.
         pub(crate) fn wait(&self, timeout: Option<Duration>) {
             wait(&self.0, Self::ASLEEP, timeout);
         }
 
-        /// Takes the mark off, and wakes the sleeper if it was on.
+        /// Clears the mark, and wakes the sleeper if the mark was set.
         pub(crate) fn wake(&self) {
             if self.0.swap(0, Ordering::AcqRel) == Self::ASLEEP {
                 wake(&self.0);
             }
         }
 
-        /// Wakes the sleeper, whatever the mark says: who took it off may have died before the
-        /// wake.
+        /// Clears the mark, and wakes the sleeper whatever the mark was: the peer that cleared it
+        /// may have died before the wake-up.
         pub(crate) fn wake_anyway(&self) {
             self.0.swap(0, Ordering::AcqRel);
             wake(&self.0);
@@ -115,11 +116,11 @@ mod world {
     pub(crate) use loom::hint::spin_loop;
     pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-    /// A futex of which a lost wake-up is a deadlock, which loom reports.
+    /// A modelled futex. A lost wake-up is a deadlock, which loom reports.
     #[derive(Debug)]
     pub(crate) struct Doorbell {
         word: AtomicU32,
-        /// The kernel's lock of the queue: comparing and falling asleep are one step to the waker.
+        /// The kernel's lock of the queue: it makes comparing and falling asleep one step.
         queue: Mutex<()>,
         woken: Condvar,
     }
@@ -146,7 +147,7 @@ mod world {
             self.woken.notify_one();
         }
     }
-    /// As the machine's, of a doorbell's parts.
+    /// The modelled [`Sleeper`], built from a doorbell.
     #[derive(Debug)]
     pub(crate) struct Sleeper(Doorbell);
 

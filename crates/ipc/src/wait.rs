@@ -1,4 +1,4 @@
-//! How an end waits: by looking again and again, by sleeping, or first the one and then the other.
+//! How an end waits: it spins, sleeps, or spins for a while and then sleeps.
 
 use std::time::Duration;
 
@@ -8,22 +8,22 @@ use crate::sync::Doorbell;
 #[cfg(not(loom))]
 use crate::sync::spin_loop;
 
-/// How an end waits for the other.
+/// How an end of a channel waits for the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum WaitMode {
-    /// By looking again and again. Lowest latency; each waiting end takes a whole core.
+    /// Spins. Lowest latency; each waiting end uses a whole core.
     Spin,
-    /// By looking for as long as a wake-up costs, then by sleeping. At most twice the cost of the
-    /// better choice, whatever comes; idle it costs nothing.
+    /// Spins for as long as a wake-up costs, then sleeps. It costs at most twice as much as the
+    /// better of the two choices, and nothing while idle.
     #[default]
     Adaptive,
-    /// By sleeping at once.
+    /// Sleeps at once.
     Block,
 }
 
 #[cfg(not(loom))]
 impl WaitMode {
-    /// Looks until something is ready. False if it is time to sleep.
+    /// Spins until something is ready. Returns false if it is time to sleep.
     #[inline]
     pub(crate) fn spin(self, mut is_ready: impl FnMut() -> bool) -> bool {
         match self {
@@ -39,10 +39,11 @@ impl WaitMode {
     }
 }
 
-/// Sleeps on a bell unless there is a reason not to, once `announce` has marked this end as a sleeper.
+/// Announces this end as a sleeper by `announce`, then sleeps on a bell unless `is_ready` returns
+/// true.
 ///
-/// The ticket comes first, then the announcement, then the last look: who changes what `is_ready`
-/// looks at, and then sees the announcement, rings after the ticket was taken.
+/// The order is: ticket, announcement, then `is_ready`. A peer that makes `is_ready` true and then
+/// sees the announcement rings after the ticket was read, so this end does not sleep.
 pub(crate) fn sleep(
     bell: &Doorbell,
     timeout: Option<Duration>,
@@ -70,16 +71,16 @@ mod tests {
     }
 
     #[test]
-    fn a_blocking_end_does_not_look() {
+    fn a_blocking_end_does_not_spin() {
         assert!(!WaitMode::Block.spin(|| unreachable!()));
     }
 
     #[test]
-    fn a_spinning_end_looks_until_it_is_ready() {
-        let mut looks = 0;
+    fn a_spinning_end_spins_until_it_is_ready() {
+        let mut polls = 0;
         assert!(WaitMode::Spin.spin(|| {
-            looks += 1;
-            looks == 100
+            polls += 1;
+            polls == 100
         }));
     }
 }

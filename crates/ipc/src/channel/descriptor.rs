@@ -1,4 +1,4 @@
-//! What a descriptor says: that a message is there, how long it is, and where it lies.
+//! The descriptor of a message: the word that says that the message is published, and its length.
 //!
 //! ```text
 //! bit 0            32          63
@@ -8,31 +8,31 @@
 use super::ring::{LAPS, stride};
 use crate::error::Violation;
 
-/// The message lies in a file of the pool; the ring has an [`Announcement`].
+/// The message lies in a file of the pool. The ring contains an [`Announcement`].
 const LARGE: u64 = 1 << 63;
 
-/// A message of so many bytes that lies in the ring, without its lap.
+/// The descriptor of a message of `len` bytes in the ring, without the lap.
 #[inline]
 pub(super) fn plain(len: usize) -> u64 {
     len as u64
 }
 
-/// A message that lies in the pool, without its lap.
+/// The descriptor of a message in the pool, without the lap.
 pub(super) fn large() -> u64 {
     Announcement::LEN as u64 | LARGE
 }
 
-/// What a descriptor says.
+/// The content of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// A message of so many bytes lies in the ring.
+    /// A message of this length lies in the ring.
     Plain(usize),
     /// An [`Announcement`] lies in the ring.
     Large,
 }
 
 impl Found {
-    /// Reads a descriptor of a message at `position`, where the ring has `capacity` bytes.
+    /// Parses the descriptor of the message at `position` of a ring of `capacity` bytes.
     #[inline]
     pub(super) fn parse(word: u64, position: u64, capacity: u64) -> Result<Self, Violation> {
         let len = word & u64::from(u32::MAX);
@@ -47,11 +47,11 @@ impl Found {
 /// Where a large message lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Announcement {
-    /// The number of the file in the pool.
+    /// The index of the file in the pool.
     pub(super) file: usize,
-    /// Whether the file is new, and its descriptor is in the socket.
+    /// Whether the file is new, so that its file descriptor is in the socket.
     pub(super) is_new: bool,
-    /// The bytes of the message.
+    /// The length of the message in bytes.
     pub(super) len: usize,
 }
 

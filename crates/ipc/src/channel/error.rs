@@ -1,4 +1,4 @@
-//! Why a channel carries nothing more.
+//! Why a channel cannot send or receive any more.
 
 use thiserror::Error;
 
@@ -8,15 +8,15 @@ use crate::error::{OpenError, Violation};
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// The channel is full. Only where the caller asked not to wait.
+    /// The channel is full. Only calls that do not wait return it.
     #[error("the channel is full")]
     Full,
     /// The message is longer than [`Options::max_message`](crate::Options::max_message).
     #[error("a message of {len} bytes is longer than {max} bytes; make a channel with a larger max_message")]
     TooLong {
-        /// Its bytes.
+        /// The length of the message.
         len: usize,
-        /// The most.
+        /// The maximum.
         max: usize,
     },
     /// The receiver was dropped.
@@ -25,7 +25,7 @@ pub enum SendError {
     /// The receiver's process died.
     #[error("the receiver's process died")]
     PeerDied,
-    /// The peer broke the protocol. This end is closed for good.
+    /// The peer broke the protocol. This end stays closed.
     #[error("closed since the peer broke the protocol: {0}")]
     Violation(#[from] Violation),
     /// The system has no memory for a message that is longer than the ring.
@@ -33,7 +33,7 @@ pub enum SendError {
     NoMemory(OpenError),
 }
 
-/// Why no message comes.
+/// Why no message was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RecvError {
@@ -43,12 +43,12 @@ pub enum RecvError {
     /// The sender's process died, and everything it sent was received.
     #[error("the sender's process died")]
     PeerDied,
-    /// The peer broke the protocol. This end is closed for good.
+    /// The peer broke the protocol. This end stays closed.
     #[error("closed since the peer broke the protocol: {0}")]
     Violation(#[from] Violation),
 }
 
-/// How the other end ended.
+/// How the other end ended: dropped, or with its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
     Closed,

@@ -1,4 +1,4 @@
-//! How a channel is made, handed to another process, and opened there.
+//! Creation of a channel, and the handles that pass its ends to other processes.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -26,7 +26,7 @@ const CHANNEL: Kind = Kind {
     pages: Pages::AtOnce,
 };
 
-/// What a channel is like.
+/// The options of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     capacity: usize,
@@ -42,34 +42,33 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The same as the default.
+    /// The default options.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The bytes of messages that the ring holds, rounded up to a power of two and a page. A
-    /// message takes whole cache lines: a multiple of 64 bytes, and 64 at least.
+    /// Sets the ring's capacity in bytes, rounded up to a power of two and to a page. A message
+    /// takes whole cache lines: a multiple of 64 bytes, and at least 64.
     #[must_use]
     pub fn capacity(self, capacity: usize) -> Self {
         Self { capacity, ..self }
     }
 
-    /// How both ends wait.
+    /// Sets how both ends wait.
     #[must_use]
     pub fn wait(self, wait: WaitMode) -> Self {
         Self { wait, ..self }
     }
 
-    /// The longest message, in bytes; what fits the ring may always be sent. Messages that are
-    /// longer than the ring travel in memory of their own, of which up to eight can be on their
-    /// way.
+    /// Sets the longest message in bytes. A message that fits into the ring can always be sent.
+    /// Longer messages use separate memory; up to eight of them can be in flight.
     #[must_use]
     pub fn max_message(self, max_message: usize) -> Self {
         Self { max_message, ..self }
     }
 
-    /// The two lowest bits say how to wait, the others how long messages may be.
+    /// Encodes the options: the two lowest bits are the wait mode, the others `max_message`.
     fn parameter(self) -> u64 {
         let wait = match self.wait {
             WaitMode::Spin => 0,
@@ -91,12 +90,12 @@ impl Options {
     }
 }
 
-/// Makes a channel for two processes, and returns a handle of each end. Handles and channels have
-/// no name: they are gone with the last process that has them.
+/// Creates a channel for two processes, and returns a handle of each end. Handles and channels have
+/// no name in the file system; they vanish with the last process that has them.
 ///
 /// # Errors
 ///
-/// If the system has no memory or no descriptor left, or the options are absurd.
+/// If the system has no memory or file descriptor left, or the options are out of range.
 pub fn channel(options: &Options) -> Result<(SenderHandle, ReceiverHandle), OpenError> {
     let file = SharedFile::create(CHANNEL, options.capacity.max(1), options.parameter())?;
     let (sender, receiver) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
@@ -128,21 +127,21 @@ impl Handle {
         let fds = recv_fds(socket).map_err(OpenError::system("receive a channel's descriptors"))?;
         let fds = fds.try_into().map_err(|fds: Vec<OwnedFd>| OpenError::NotOurs {
             what: CHANNEL.what,
-            reason: format!("{} descriptors came, not 2", fds.len()),
+            reason: format!("received {} descriptors, not 2", fds.len()),
         })?;
         Self::from_fds(fds)
     }
 
     fn open(self, end: End) -> Result<(Ring, Peer, usize), OpenError> {
         let options = Options::from_parameter(self.file.parameter(), self.file.capacity())
-            .ok_or_else(|| OpenError::NotOurs { what: CHANNEL.what, reason: "its options are absurd".into() })?;
+            .ok_or_else(|| OpenError::NotOurs { what: CHANNEL.what, reason: "its options are invalid".into() })?;
         let ring = Ring::new(Memory::map(&self.file)?, options.wait);
         if !ring.take(end) {
             let end = if end == End::Sender { "sender" } else { "receiver" };
             return Err(OpenError::Taken { end });
         }
         if options.wait == WaitMode::Adaptive {
-            // Now, and not while the first message waits.
+            // Measured here, not while the first message waits.
             crate::spin::time();
         }
         let peer = Peer::watch(self.socket, ring.clone(), end)?;
@@ -150,28 +149,28 @@ impl Handle {
     }
 }
 
-/// The sending end of a channel, before it is opened. One that is dropped counts as a process that
-/// died.
+/// The sending end of a channel, before it is opened. If it is dropped, the receiver gets
+/// `PeerDied`.
 #[derive(Debug)]
 pub struct SenderHandle(Handle);
 
 impl SenderHandle {
-    /// The memory and the socket. They are closed when a program is executed.
+    /// The file descriptors of the memory and the socket. They are close-on-exec.
     #[must_use]
     pub fn into_fds(self) -> [OwnedFd; 2] {
         self.0.into_fds()
     }
 
-    /// The handle behind descriptors that came from elsewhere.
+    /// Makes a handle from descriptors that arrived by other means.
     ///
     /// # Errors
     ///
-    /// If they are not a channel of this version, with its size sealed.
+    /// If they are not a channel of this version, or its size is not sealed.
     pub fn from_fds(fds: [OwnedFd; 2]) -> Result<Self, OpenError> {
         Handle::from_fds(fds).map(Self)
     }
 
-    /// Hands it to another process. Blocks while the socket is full.
+    /// Sends the handle to another process. Blocks while the socket is full.
     ///
     /// # Errors
     ///
@@ -180,16 +179,16 @@ impl SenderHandle {
         self.0.send_over(socket)
     }
 
-    /// Takes a handle from another process. Blocks until it is there.
+    /// Receives a handle from another process. Blocks until it arrives.
     ///
     /// # Errors
     ///
-    /// If the socket fails, or something else comes.
+    /// If the socket fails, or receives something else.
     pub fn recv_from(socket: &UnixStream) -> Result<Self, OpenError> {
         Handle::recv_from(socket).map(Self)
     }
 
-    /// Opens the end in this process.
+    /// Opens the end in this process. Each end can be opened once.
     ///
     /// # Errors
     ///
@@ -200,28 +199,28 @@ impl SenderHandle {
     }
 }
 
-/// The receiving end of a channel, before it is opened. One that is dropped counts as a process
-/// that died.
+/// The receiving end of a channel, before it is opened. If it is dropped, the sender gets
+/// `PeerDied`.
 #[derive(Debug)]
 pub struct ReceiverHandle(Handle);
 
 impl ReceiverHandle {
-    /// The memory and the socket. They are closed when a program is executed.
+    /// The file descriptors of the memory and the socket. They are close-on-exec.
     #[must_use]
     pub fn into_fds(self) -> [OwnedFd; 2] {
         self.0.into_fds()
     }
 
-    /// The handle behind descriptors that came from elsewhere.
+    /// Makes a handle from descriptors that arrived by other means.
     ///
     /// # Errors
     ///
-    /// If they are not a channel of this version, with its size sealed.
+    /// If they are not a channel of this version, or its size is not sealed.
     pub fn from_fds(fds: [OwnedFd; 2]) -> Result<Self, OpenError> {
         Handle::from_fds(fds).map(Self)
     }
 
-    /// Hands it to another process. Blocks while the socket is full.
+    /// Sends the handle to another process. Blocks while the socket is full.
     ///
     /// # Errors
     ///
@@ -230,16 +229,16 @@ impl ReceiverHandle {
         self.0.send_over(socket)
     }
 
-    /// Takes a handle from another process. Blocks until it is there.
+    /// Receives a handle from another process. Blocks until it arrives.
     ///
     /// # Errors
     ///
-    /// If the socket fails, or something else comes.
+    /// If the socket fails, or receives something else.
     pub fn recv_from(socket: &UnixStream) -> Result<Self, OpenError> {
         Handle::recv_from(socket).map(Self)
     }
 
-    /// Opens the end in this process.
+    /// Opens the end in this process. Each end can be opened once.
     ///
     /// # Errors
     ///

@@ -1,11 +1,11 @@
-//! The control words of a channel, as they lie in shared memory. All zero is an empty channel.
+//! The control words of a channel in shared memory. All zero is an empty channel.
 
 use crate::sync::{AtomicU32, AtomicU64, Sleeper};
 
-/// The memory files for messages that are longer than the ring: as many can be on their way.
+/// The number of memory files for messages that are longer than the ring: as many can be in flight.
 pub(super) const POOL: usize = 8;
 
-/// Each part has two cache lines to itself, since processors fetch lines in pairs.
+/// Each part has two cache lines of its own, since processors prefetch lines in pairs.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(super) struct ChannelControls {
@@ -15,41 +15,41 @@ pub(super) struct ChannelControls {
     pub(super) sender: SenderWords,
 }
 
-/// Seldom written.
+/// Words that are seldom written.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(super) struct FrontWords {
-    /// The ends that were opened, a bit each.
+    /// The ends that were opened, one bit each.
     pub(super) taken: AtomicU32,
-    /// Not zero: the sender has ended, and not died.
+    /// Not zero if the sender was dropped. A sender that died leaves zero.
     pub(super) sender_closed: AtomicU32,
-    /// Not zero: the receiver has ended, and not died.
+    /// Not zero if the receiver was dropped. A receiver that died leaves zero.
     pub(super) receiver_closed: AtomicU32,
-    /// The files of the pool that hold a message. Set by the sender, cleared by the receiver.
+    /// The files of the pool that contain a message. Set by the sender, cleared by the receiver.
     pub(super) pool: [AtomicU32; POOL],
 }
 
-/// Written by the receiver, now and then.
+/// Written by the receiver, once for many messages.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(super) struct HeadWord {
-    /// Everything before it may be overwritten.
+    /// The sender may overwrite everything before this position.
     pub(super) head: AtomicU64,
 }
 
-/// On which the receiver sleeps.
+/// The receiver sleeps on these.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(super) struct ReceiverWords {
     pub(super) sleeper: Sleeper,
 }
 
-/// On which the sender sleeps.
+/// The sender sleeps on these.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(super) struct SenderWords {
     pub(super) sleeper: Sleeper,
-    /// The head that it awaits.
+    /// The head that the sender waits for.
     pub(super) wanted: AtomicU64,
 }
 

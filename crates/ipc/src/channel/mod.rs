@@ -1,15 +1,15 @@
-//! The channel of two processes; see the crate's documentation.
+//! The channel between two processes; see the crate's documentation.
 //!
-//! | file | what it holds |
+//! | file | content |
 //! |---|---|
-//! | `ring.rs` | what one end publishes and the other awaits: all ordering of memory |
+//! | `ring.rs` | publishing and waiting, with all memory ordering |
 //! | `layout.rs` | the words in shared memory |
-//! | `descriptor.rs` | what the word says that announces a message |
+//! | `descriptor.rs` | the word that announces a message |
 //! | `sender.rs`, `receiver.rs` | the ends |
-//! | `slip.rs` | how long an end that spins stands back |
-//! | `peer.rs` | whether the other end still lives |
+//! | `slip.rs` | how long a spinning end pauses before it polls again |
+//! | `peer.rs` | whether the other end is alive |
 //! | `pool.rs` | memory for messages that are longer than the ring |
-//! | `handle.rs` | how a channel is made, handed on and opened |
+//! | `handle.rs` | how a channel is created, passed to a process and opened |
 
 #[cfg(not(loom))]
 mod descriptor;

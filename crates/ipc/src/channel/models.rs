@@ -1,7 +1,9 @@
-//! Models of a channel: loom runs every order of events, and every value each load may see, for a
-//! few messages. A lost wake-up is a deadlock here, since the modelled futex has no time-out.
+//! Loom models of a channel. Loom runs every interleaving, and every value that each load may
+//! return, for a few messages. A lost wake-up is a deadlock here, since the modelled futex has no
+//! timeout.
 //!
-//! The ends here are what the real ones are around `ring.rs`: messages of one byte, a line each.
+//! The ends here do what the real ones do around `ring.rs`, with messages of one byte, one cache
+//! line each.
 
 #![allow(unsafe_code)]
 
@@ -17,7 +19,7 @@ fn ring(messages: u64, wait: WaitMode) -> Ring {
     Ring::new(Memory::new(ChannelControls::new(), (messages * stride(1)) as usize, messages as usize), wait)
 }
 
-/// Sends a message, waiting for space. False if the receiver is closed and the ring is full.
+/// Sends a message; waits for space. False if the receiver is closed and the ring is full.
 fn send(ring: &Ring, index: u64, value: u8) -> bool {
     let end = (index + 1) * stride(1);
     while end > ring.head() + ring.capacity() {
@@ -42,7 +44,7 @@ fn send(ring: &Ring, index: u64, value: u8) -> bool {
     true
 }
 
-/// Receives a message, waiting for it. None if the sender is closed and the ring is empty.
+/// Receives a message; waits for it. None if the sender is closed and the ring is empty.
 fn recv(ring: &Ring, index: u64) -> Option<u8> {
     loop {
         let closed = ring.is_closed(End::Sender);
@@ -68,7 +70,7 @@ fn model(preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
     builder.check(model);
 }
 
-/// `count` messages arrive in order, then the end.
+/// `count` messages arrive in order, then the channel is closed.
 fn all_arrive(capacity: u64, count: u8, wait: WaitMode) {
     let sender = ring(capacity, wait);
     let receiver = sender.clone();
@@ -85,15 +87,15 @@ fn all_arrive(capacity: u64, count: u8, wait: WaitMode) {
     sending.join().unwrap();
 }
 
-/// Space is handed over both ways, and the descriptors of a lap are not taken for those of the
-/// next.
+/// Messages and free space become visible to the other end. Descriptors of one lap are not mistaken
+/// for those of the next.
 #[test]
-fn contents_are_handed_over() {
+fn messages_and_space_become_visible() {
     model(None, || all_arrive(1, 2, WaitMode::Spin));
     model(Some(4), || all_arrive(2, 3, WaitMode::Spin));
 }
 
-/// Neither end misses the other falling asleep.
+/// No wake-up is lost: neither end misses that the other falls asleep.
 #[test]
 fn sleepers_are_woken() {
     model(None, || all_arrive(1, 1, WaitMode::Block));
@@ -101,7 +103,7 @@ fn sleepers_are_woken() {
     model(Some(3), || all_arrive(2, 3, WaitMode::Block));
 }
 
-/// A sender that sleeps before a full ring is woken when the receiver goes.
+/// A sender that sleeps at a full ring wakes when the receiver closes.
 #[test]
 fn closing_wakes_the_sender() {
     model(None, || {

@@ -1,9 +1,9 @@
-//! Whether the other end of a channel still lives.
+//! Detects whether the other end of a channel is alive.
 //!
-//! Each end has one end of a pair of sockets, on which nothing is sent but memory for large
-//! messages. However a process ends, the system closes its sockets. One thread for each process,
-//! started with the first channel, waits for that on all its sockets, sets a flag, and wakes the
-//! end if it sleeps.
+//! The ends are connected by a pair of sockets, which carry only memory for large messages. The
+//! system closes a process's sockets however the process ends. One thread per process, started with
+//! the first channel, waits for that on all its sockets. It sets a flag, and wakes the end if that
+//! end sleeps.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,7 +18,7 @@ use super::error::Ended;
 use super::ring::{End, Ring};
 use crate::error::OpenError;
 
-/// What an end knows of the other.
+/// What an end knows about the other end.
 #[derive(Debug)]
 pub(super) struct Peer {
     state: Arc<State>,
@@ -29,7 +29,7 @@ pub(super) struct Peer {
 
 #[derive(Debug)]
 struct State {
-    /// The other end's socket is closed: it was dropped, or its process died.
+    /// The other end's socket is closed: the end was dropped, or its process died.
     hung_up: AtomicBool,
     ring: Ring,
     /// This end, not the other.
@@ -37,7 +37,7 @@ struct State {
 }
 
 impl Peer {
-    /// Begins to watch the other end of a socket, for one end of a ring.
+    /// Starts to watch the other end of a socket, for one end of a ring.
     pub(super) fn watch(socket: OwnedFd, ring: Ring, end: End) -> Result<Self, OpenError> {
         let watcher = Watcher::of_this_process()?;
         let state = Arc::new(State { hung_up: AtomicBool::new(false), ring, end });
@@ -45,16 +45,17 @@ impl Peer {
         Ok(Self { state, socket, key, watcher })
     }
 
-    /// Whether the other end is gone, one way or the other. It may have sent something before.
+    /// Whether the other end is gone, closed or dead. It may have sent messages before.
     #[inline]
     pub(super) fn has_hung_up(&self) -> bool {
         self.state.hung_up.load(Ordering::Acquire)
     }
 
-    /// How the other end ended, if it did. To be asked before a last look at what it published.
+    /// How the other end ended, if it did. Call it before the last look at what the other end
+    /// published.
     #[inline]
     pub(super) fn ended(&self) -> Option<Ended> {
-        // First the state of the socket: an end closes the channel before it closes the socket.
+        // Read the socket's state first: an end closes the channel before it closes the socket.
         let hung_up = self.has_hung_up();
         match self.state.ring.is_closed(self.state.end.other()) {
             true => Some(Ended::Closed),
@@ -78,7 +79,7 @@ impl Drop for Peer {
 impl State {
     fn hang_up(&self) {
         self.hung_up.store(true, Ordering::SeqCst);
-        // The other end may have died between taking the mark off and waking.
+        // The other end may have died after it cleared the mark and before it woke this end.
         self.ring.sleeper(self.end).wake_anyway();
     }
 }
@@ -98,7 +99,8 @@ struct Watched {
 }
 
 impl Watcher {
-    /// The one of this process. A child by `fork` has none of its parent's threads, so it gets one.
+    /// The watcher of this process. A forked child has none of its parent's threads, so it starts a
+    /// new one.
     fn of_this_process() -> Result<Arc<Self>, OpenError> {
         static WATCHER: Mutex<Option<Arc<Watcher>>> = Mutex::new(None);
         let mut slot = WATCHER.lock().unwrap_or_else(PoisonError::into_inner);
@@ -144,7 +146,7 @@ impl Watcher {
             events.clear();
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), None) {
                 Ok(_) | Err(Errno::INTR) => {}
-                // Nothing that one could do about it, or wait for.
+                // No remedy, and nothing left to wait for.
                 Err(_) => return,
             }
             for event in &events {

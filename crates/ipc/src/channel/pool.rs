@@ -1,8 +1,8 @@
 //! Memory files for messages that are longer than the ring.
 //!
-//! The sender makes a file when it has none free that is long enough, passes its descriptor over
-//! the socket once, and uses it again when the receiver has given it back. The receiver verifies
-//! that its size is sealed, as it does for the ring.
+//! The sender creates a file when no free one is long enough, and passes its descriptor over the
+//! socket once. It reuses the file when the receiver has released it. The receiver checks that the
+//! file's size is sealed, as it does for the ring.
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;
@@ -26,7 +26,7 @@ const FILE: Kind = Kind {
     pages: Pages::AtOnce,
 };
 
-/// There are no control words.
+/// No control words.
 #[derive(Debug)]
 pub(super) struct Nothing;
 
@@ -34,16 +34,18 @@ pub(super) struct Nothing;
 #[allow(unsafe_code)]
 unsafe impl Controls for Nothing {}
 
-/// The files of one end.
+/// The files that one end has mapped.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
     files: [Option<Memory<Nothing>>; POOL],
-    /// The files that the receiver knows, since a message in them was announced. The sender's.
+    /// Used by the sender: the files whose first message was announced, so that the receiver has
+    /// them.
     announced: [bool; POOL],
 }
 
 impl Pool {
-    /// A free file of at least `len` bytes, made if need be. None while all are on their way.
+    /// A free file of at least `len` bytes, created if necessary. None while all files are in
+    /// flight.
     pub(super) fn reserve(
         &mut self,
         ring: &Ring,
@@ -64,24 +66,24 @@ impl Pool {
         Ok(Some(Announcement { file, is_new: true, len }))
     }
 
-    /// The bytes of a reserved file, to be filled.
+    /// The bytes of a reserved file, for writing.
     pub(super) fn fill(&self, reserved: Announcement) -> BytesMut {
         let memory = self.files[reserved.file].as_ref().expect("a file that was reserved");
-        // SAFETY: the pool keeps the memory while the sender is borrowed. The file is free: the
-        // receiver has given it back, which `reserve` acquired, or never had it.
+        // SAFETY: the pool keeps the memory while the sender is borrowed. The file is free: either
+        // the receiver has released it, which `reserve` acquired, or it never received it.
         #[allow(unsafe_code)]
         unsafe {
             memory.bytes_mut(0, reserved.len)
         }
     }
 
-    /// Says that a file holds a message, before that is announced.
+    /// Marks a file as in use, before its message is announced.
     pub(super) fn occupy(&mut self, ring: &Ring, file: usize) {
         self.announced[file] = true;
         ring.controls().front.pool[file].store(1, Ordering::Relaxed);
     }
 
-    /// The bytes of an announced message. New files are taken from the socket.
+    /// The bytes of an announced message. New files are received from the socket.
     pub(super) fn open(&mut self, socket: BorrowedFd<'_>, announced: Announcement) -> Result<Bytes, Violation> {
         if announced.is_new {
             self.take_files(socket)?;
@@ -89,18 +91,19 @@ impl Pool {
         let file = self.files.get(announced.file).ok_or(Violation::LargeMessage)?;
         match file {
             // SAFETY: the pool keeps the memory while the receiver is borrowed, and replaces it
-            // only here. The sender does not write it before it is released; one of another process
-            // that lies is outside of this process.
+            // only here. The sender does not write the file before it is released. A sender that
+            // breaks this rule is another process, not part of this one.
             #[allow(unsafe_code)]
             Some(memory) if announced.len as u64 <= memory.capacity() => Ok(unsafe { memory.bytes(0, announced.len) }),
             _ => Err(Violation::LargeMessage),
         }
     }
 
-    /// Takes all files that the sender has passed. A message in a new one is announced only then,
-    /// so that there is nothing to wait for.
+    /// Receives all files that the sender has passed. A message in a new file is announced after
+    /// the file was passed, so this call need not wait.
     fn take_files(&mut self, socket: BorrowedFd<'_>) -> Result<(), Violation> {
-        // One of each number at most, or a sender that announces none of what it passes.
+        // A correct sender passes at most one file of each number. The bound stops one that passes
+        // files without end.
         for _ in 0..2 * POOL {
             let Ok((number, mut fds)) = recv_with(socket, RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT) else { break };
             let place = self.files.get_mut(usize::from(number)).ok_or(Violation::LargeMessage)?;
@@ -111,7 +114,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Gives a file back to the sender.
+    /// Returns a file to the sender.
     pub(super) fn release(ring: &Ring, file: usize) {
         if let Some(word) = ring.controls().front.pool.get(file) {
             word.store(0, Ordering::Release);

@@ -1,4 +1,4 @@
-//! The end that receives.
+//! The receiving end of a channel.
 
 use std::fmt;
 use std::ops::Deref;
@@ -15,44 +15,43 @@ use crate::memory::Bytes;
 use crate::sync::spin_loop;
 use crate::wait::WaitMode;
 
-/// The end of a channel that receives. Dropping it closes the channel: the sender's next call says
-/// so.
+/// The receiving end of a channel. Dropping it closes the channel: the sender's next call returns
+/// `Closed`.
 pub struct Receiver {
     ring: Ring,
-    /// Where the next message begins. Everything before it was released.
+    /// The position of the next message. Everything before it was released.
     head: u64,
-    /// Its number.
+    /// The index of the next message.
     index: u64,
-    /// The descriptors of the next messages, as far as they were there at the last look. The line
-    /// in which they lie is looked at once, and then left to the sender, who writes the next ones
-    /// there.
+    /// The descriptors of the next messages that were published at the last look. Their cache line
+    /// is read once, then left to the sender, which writes the next descriptors there.
     ready: [u64; LOOK],
-    /// The number of the message behind them.
+    /// The index after the last ready message.
     ready_end: u64,
-    /// The number of the next message when this end last stood at the sender's heels.
+    /// The index of the next message when this end last had to wait for the sender.
     waited_at: u64,
     /// The head that was last published to the sender.
     published: u64,
-    /// How many released bytes may stay unpublished.
+    /// The number of released bytes that may stay unpublished.
     lag: u64,
     peer: Peer,
     slip: Slip,
     pool: Pool,
-    /// The file of the pool that the message in hand lies in.
+    /// The pool file of the message that is being read.
     in_hand: Option<usize>,
-    /// The payloads of a batch, as read.
+    /// The payload lengths of a batch.
     lens: Vec<u32>,
-    /// What the peer did. No message follows.
+    /// How the peer broke the protocol. No message follows.
     broken: Option<Violation>,
-    /// Why the last wait was in vain.
+    /// Why the last wait found no message.
     ended: Option<RecvError>,
 }
 
-/// The part of the ring that the sender, who reads the head only when the ring seems full, finds
-/// free at once.
+/// The head is published after one part in `LAG` of the ring was released. The sender reads the
+/// head only when the ring seems full, and finds at least that much free.
 const LAG: u64 = 8;
 
-/// How many descriptors are looked at at once: a cache line.
+/// The number of descriptors that are read at once: a cache line.
 const LOOK: usize = 8;
 
 impl Receiver {
@@ -77,7 +76,7 @@ impl Receiver {
         }
     }
 
-    /// The next message, once there is one.
+    /// Returns the next message. Waits until there is one.
     ///
     /// # Errors
     ///
@@ -90,7 +89,7 @@ impl Receiver {
         self.message()
     }
 
-    /// The next message, if there is one now.
+    /// Returns the next message, or none if there is none now. Does not wait.
     ///
     /// # Errors
     ///
@@ -103,7 +102,7 @@ impl Receiver {
         self.message().map(Some)
     }
 
-    /// The next message, once there is one, or none if there is none within the time.
+    /// Returns the next message, or none if the timeout passes first.
     ///
     /// # Errors
     ///
@@ -115,8 +114,8 @@ impl Receiver {
         self.message().map(Some)
     }
 
-    /// The next messages, once there is one: as many as are there, up to `max`. A message that is
-    /// longer than the ring comes alone.
+    /// Returns the available messages, up to `max`. Waits until there is at least one. A message
+    /// that is longer than the ring comes alone.
     ///
     /// # Errors
     ///
@@ -141,7 +140,7 @@ impl Receiver {
             let count = self.lens.len();
             next = if count < max { self.ring.look(self.index + count as u64) } else { None };
         }
-        // SAFETY: as in `message`, of several records.
+        // SAFETY: as in `message`, for several records.
         #[allow(unsafe_code)]
         let bytes = unsafe { self.ring.memory().bytes(self.head, (end - self.head) as usize) };
         Ok(Batch { bytes, stride: end - self.head, is_large: false, receiver: self })
@@ -154,7 +153,7 @@ impl Receiver {
         Ok(Batch { bytes, stride, is_large: true, receiver })
     }
 
-    /// Whether the sender is gone. What it had sent before is still there.
+    /// Whether the sender is gone. Messages that it sent before can still be received.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.peer.ended().is_some()
@@ -164,11 +163,11 @@ impl Receiver {
     fn message(&mut self) -> Result<Message<'_>, RecvError> {
         match Found::parse(self.ready[self.index as usize % LOOK], self.head, self.ring.capacity()) {
             Ok(Found::Plain(len)) => {
-                // SAFETY: this is the ring's one receiver, and it is borrowed until the message is
+                // SAFETY: this is the ring's only receiver, and it is borrowed until the message is
                 // dropped or released. The sender wrote the message before it published the
-                // descriptor, which `look` acquired, and will write there again only once it has
-                // acquired a head above, which is not published before `release`. A sender of
-                // another process that lies is outside of this process.
+                // descriptor, which `look` acquired. It writes there again only after it has
+                // acquired a higher head, which is not published before `release`. A sender that
+                // breaks this rule is another process, not part of this one.
                 #[allow(unsafe_code)]
                 let bytes = unsafe { self.ring.memory().bytes(self.head, len) };
                 Ok(Message { bytes, stride: stride(len), receiver: self })
@@ -188,7 +187,7 @@ impl Receiver {
         match self.pool.open(self.peer.socket(), announced) {
             Ok(bytes) => {
                 self.in_hand = Some(announced.file);
-                // The file is given back at once.
+                // So that the file is released at once.
                 self.lag = 0;
                 Ok(Message { bytes, stride: stride(Announcement::LEN), receiver: self })
             }
@@ -196,7 +195,7 @@ impl Receiver {
         }
     }
 
-    /// Why `await_message` found none.
+    /// Why `await_message` found no message.
     #[cold]
     fn end(&mut self) -> RecvError {
         self.ended.take().unwrap_or(RecvError::Closed)
@@ -208,8 +207,8 @@ impl Receiver {
         violation.into()
     }
 
-    /// Looks for messages behind those that are ready, of which none is left. Ends with the line of
-    /// the first one.
+    /// Looks for new messages, when none of the ready ones is left. Reads no further than the cache
+    /// line of the first one.
     #[inline]
     fn look(&mut self) -> bool {
         let line_end = (self.index | (LOOK as u64 - 1)) + 1;
@@ -222,11 +221,11 @@ impl Receiver {
         self.index != self.ready_end
     }
 
-    /// Waits for a message; false if none comes, and `end` says why. Not inlined: what a receiver's
-    /// loop inlines must be short, or the compiler inlines none of it.
+    /// Waits for a message. Returns false if none will come; `end` then says why. Not inlined: if a
+    /// receiver's loop becomes too long, the compiler inlines none of it.
     #[inline(never)]
     fn await_message(&mut self) -> bool {
-        // Behind a line of messages that were all there, the next line may be read at once.
+        // All messages of the last line were there, so the next line may be read without a pause.
         if self.index.is_multiple_of(LOOK as u64) && self.look() {
             return true;
         }
@@ -250,8 +249,8 @@ impl Receiver {
         }
     }
 
-    /// Looks until there is a message; false if the sender ended. What comes after the look that
-    /// finds one is short, as every message of a ping-pong waits for it.
+    /// Spins until there is a message. Returns false if the sender ended. The path after the
+    /// successful look is short, since it adds to the latency of every message of a ping-pong.
     fn spin(&mut self) -> bool {
         self.publish_head();
         loop {
@@ -259,17 +258,17 @@ impl Receiver {
                 return true;
             }
             if self.peer.ended().is_some() {
-                // Something may have been sent before the end.
+                // The sender may have sent a message before it ended.
                 return self.look();
             }
             spin_loop();
         }
     }
 
-    /// Waits for a message; false after the timeout.
+    /// Waits for a message. Returns false after the timeout.
     #[inline(never)]
     fn await_message_for(&mut self, timeout: Duration) -> Result<bool, RecvError> {
-        // A time too long to be added is no bound.
+        // A timeout that overflows the clock means no deadline.
         let deadline = Instant::now().checked_add(timeout);
         while !self.look_and_wait(deadline)? {
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
@@ -279,12 +278,12 @@ impl Receiver {
         Ok(true)
     }
 
-    /// Looks for a message, and waits once if there is none. True if there was one before that.
+    /// Looks for a message, and waits once if there is none. Returns true if the look found one.
     fn look_and_wait(&mut self, deadline: Option<Instant>) -> Result<bool, RecvError> {
         if let Some(violation) = self.broken {
             return Err(violation.into());
         }
-        // First whether the sender ended: after that no message comes.
+        // Read first whether the sender ended: after that no message can be published.
         let ended = self.peer.ended();
         if self.look() {
             return Ok(true);
@@ -297,7 +296,7 @@ impl Receiver {
         Ok(false)
     }
 
-    /// Waits until a message is there, or there is no use in waiting.
+    /// Waits until a message is there, the sender ended, or the deadline passed.
     fn wait(&self, deadline: Option<Instant>) {
         let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
         let is_over = || self.peer.ended().is_some() || is_late();
@@ -314,7 +313,7 @@ impl Receiver {
         }
     }
 
-    /// Releases messages and their bytes. The head is published to the sender now and then.
+    /// Releases messages and their bytes. The head is published once `lag` bytes were released.
     #[inline]
     fn give_back(&mut self, messages: u64, stride: u64) {
         self.head += stride;
@@ -351,28 +350,28 @@ impl fmt::Debug for Receiver {
     }
 }
 
-/// A message, read where it lies. It is given back by [`release`](Self::release), or comes again if
-/// it is dropped.
+/// A message that is read in place. [`release`](Self::release) returns its space to the sender. A
+/// message that is dropped is received again.
 ///
-/// Dropping it does not release it, since a destructor has the compiler keep the message in memory
-/// for the case that its reader panics.
-#[must_use = "a message is given back by `release`"]
+/// Dropping does not release the message. A destructor would make the compiler keep the message in
+/// memory, in case its reader panics.
+#[must_use = "`release` returns the message's space"]
 pub struct Message<'a> {
     bytes: Bytes,
-    /// The bytes it takes in the ring.
+    /// The bytes that the message takes in the ring.
     stride: u64,
     receiver: &'a mut Receiver,
 }
 
 impl<'a> Message<'a> {
-    /// Gives the message back: the sender may use its space.
+    /// Releases the message: the sender may reuse its space.
     #[inline]
     pub fn release(self) {
         let (stride, receiver) = self.end_reading();
         receiver.give_back(1, stride);
     }
 
-    /// Drops the bytes, which must be done before they are handed over.
+    /// Drops the bytes, which must happen before their space is released.
     #[inline]
     fn end_reading(self) -> (u64, &'a mut Receiver) {
         (self.stride, self.receiver)
@@ -394,9 +393,9 @@ impl fmt::Debug for Message<'_> {
     }
 }
 
-/// Several messages, read where they lie. They are given back together by
-/// [`release`](Self::release), or come again if the batch is dropped.
-#[must_use = "messages are given back by `release`"]
+/// Several messages that are read in place. [`release`](Self::release) returns their space to the
+/// sender. The messages of a batch that is dropped are received again.
+#[must_use = "`release` returns the messages' space"]
 pub struct Batch<'a> {
     bytes: Bytes,
     stride: u64,
@@ -405,7 +404,7 @@ pub struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    /// How many messages there are: one at least.
+    /// The number of messages, at least one.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "it never is")]
     pub fn len(&self) -> usize {
@@ -426,11 +425,11 @@ impl Batch<'_> {
         })
     }
 
-    /// Gives the messages back: the sender may use their space.
+    /// Releases the messages: the sender may reuse their space.
     pub fn release(self) {
         let Self { stride, receiver, .. } = self;
         receiver.give_back(receiver.lens.len() as u64, stride);
-        // A batch may hold more than was ready.
+        // A batch may contain more messages than were ready.
         receiver.ready_end = receiver.ready_end.max(receiver.index);
     }
 }

@@ -1,25 +1,25 @@
-//! The ring of a channel: what one end publishes and the other awaits.
+//! The ring of a channel: how each end publishes, and how the other waits for it.
 //!
-//! Messages lie in a ring of bytes, each at the start of a cache line. A second ring has a word for
-//! each message, its *descriptor*: how long the message is, and the lap, by which the receiver
-//! knows that it is there. There is no tail: the sender publishes a message by storing its
-//! descriptor, and the receiver looks at the next one. So eight messages and the news of them
-//! travel in nine cache lines, and neither end touches a line of messages while the other is at
-//! work there.
+//! Messages lie in a ring of bytes, each at the start of a cache line. A second ring has one word
+//! per message, its *descriptor*: the message's length, and the lap, by which the receiver knows
+//! that the message is published. There is no tail. The sender publishes a message by storing its
+//! descriptor, and the receiver polls the next descriptor. Eight messages with their descriptors
+//! thus take nine cache lines, and neither end touches a line of messages that the other is using.
 //!
-//! The receiver publishes a head, now and then. The sender keeps a copy, which it reads again only
-//! when the ring seems full. Sources:
+//! The receiver publishes a head, once for many messages. The sender keeps a copy of the head, and
+//! reads it again only when the ring seems full. Sources:
 //! - J. Giacomoni, T. Moseley, M. Vachharajani, *FastForward for efficient pipeline parallelism*,
-//!   PPoPP 2008: a slot says itself whether it is full, so that the ends share no index.
+//!   PPoPP 2008: a slot says itself whether it is full, so the ends share no index.
 //! - P. Lee, T. Bu, G. Chandranmenon, *A lock-free, cache-efficient shared ring buffer*, ANCS 2009
-//!   (MCRingBuffer): space is given back for many messages at once.
+//!   (MCRingBuffer): space is released for many messages at once.
 //!
-//! All ordering of memory is here, in handshakes whose two sides carry the same name:
-//! - **\[message\]** who sees a descriptor sees the message;
-//! - **\[space\]** who sees a head has the bytes before it for itself;
-//! - **\[sleep\]** who falls asleep has missed nothing, or else who published sees the sleeper
+//! All memory ordering of a channel is in this file. The two sides of a handshake have the same
+//! label:
+//! - **\[message\]** a receiver that sees a descriptor sees the message;
+//! - **\[space\]** a sender that sees a head owns the bytes before it;
+//! - **\[sleep\]** an end that falls asleep has missed nothing, or the publisher sees the sleeper
 //!   (Dekker's pattern);
-//! - **\[close\]** who sees that an end has closed sees the last that it published.
+//! - **\[close\]** an end that sees the other closed sees everything that the other published.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ use crate::memory::Memory;
 use crate::sync::{AtomicU32, Ordering, Sleeper, fence};
 use crate::wait::WaitMode;
 
-/// A handle of a channel's memory.
+/// A handle to a channel's memory.
 #[derive(Clone, Debug)]
 pub(super) struct Ring {
     memory: Memory<ChannelControls>,
@@ -37,13 +37,13 @@ pub(super) struct Ring {
     pub(super) wait: WaitMode,
 }
 
-/// The bits of a descriptor that say its lap.
+/// The bits of a descriptor that contain its lap.
 pub(super) const LAPS: u64 = 0x7fff_ffff << 32;
 
 /// The bytes that a message takes in the ring: whole cache lines.
 #[inline]
 pub(super) fn stride(len: usize) -> u64 {
-    // No overflow for any length, and 64 for none.
+    // Saturates, so no length overflows. An empty message takes 64 bytes.
     ((len as u64).saturating_sub(1) | 63).saturating_add(1)
 }
 
@@ -75,14 +75,14 @@ impl Ring {
         self.memory.capacity()
     }
 
-    /// Publishes a message: stores its descriptor. For the sender.
+    /// Publishes a message by storing its descriptor. Called by the sender.
     #[inline]
     pub(super) fn publish(&self, index: u64, descriptor: u64) {
         // [message] Release: pairs with `look`.
         self.memory.descriptor(index).store(descriptor | self.lap(index), Ordering::Release);
     }
 
-    /// Wakes the receiver if it sleeps. For the sender, after it has published.
+    /// Wakes the receiver if it sleeps. Called by the sender after it has published.
     #[inline]
     pub(super) fn notify(&self) {
         if self.wait != WaitMode::Spin {
@@ -90,10 +90,10 @@ impl Ring {
         }
     }
 
-    /// Not inlined, to keep the loops of those who spin short.
+    /// Not inlined, to keep the loops of spinning senders short.
     #[inline(never)]
     fn wake_receiver(&self) {
-        // [sleep] First the descriptor, then the mark; pairs with `sleep_for_message`.
+        // [sleep] Store the descriptor first, then load the mark; pairs with `sleep_for_message`.
         fence(Ordering::SeqCst);
         let sleeper = &self.controls().receiver.sleeper;
         if sleeper.is_marked() {
@@ -101,7 +101,7 @@ impl Ring {
         }
     }
 
-    /// The descriptor of a message, if it is there. For the receiver.
+    /// The descriptor of a message, if it is published. Called by the receiver.
     #[inline]
     pub(super) fn look(&self, index: u64) -> Option<u64> {
         // [message] Acquire: pairs with `publish`.
@@ -109,19 +109,19 @@ impl Ring {
         (word & LAPS == self.lap(index)).then_some(word)
     }
 
-    /// The lap of a message: one more than how often the descriptors were all used before it. The
-    /// word that lies there until it is published has the lap before, or zero in the first one.
+    /// The lap of a message: how often all descriptors were used before it, plus one. Until the
+    /// message is published, its word contains the previous lap, or zero in the first lap.
     #[inline]
     fn lap(&self, index: u64) -> u64 {
         ((index >> self.lap_shift) + 1) << 32 & LAPS
     }
 
-    /// Sleeps until a message is there, something else happens, or for no reason.
+    /// Sleeps until the message is published or `is_over` is true. May wake spuriously.
     #[cold]
     pub(super) fn sleep_for_message(&self, index: u64, timeout: Option<Duration>, is_over: impl FnOnce() -> bool) {
         let sleeper = &self.controls().receiver.sleeper;
         sleeper.mark();
-        // [sleep] First the mark, then the descriptor; pairs with `wake_receiver`.
+        // [sleep] Set the mark first, then load the descriptor; pairs with `wake_receiver`.
         fence(Ordering::SeqCst);
         if self.look(index).is_none() && !is_over() {
             sleeper.wait(timeout);
@@ -129,12 +129,12 @@ impl Ring {
         sleeper.unmark();
     }
 
-    /// Gives back all bytes before `head`. For the receiver.
+    /// Releases all bytes before `head`. Called by the receiver.
     pub(super) fn publish_head(&self, head: u64) {
-        // [space] Release: pairs with `head`. What the receiver read lies before.
+        // [space] Release, after the receiver's reads; pairs with `head`.
         self.controls().head.head.store(head, Ordering::Release);
         if self.wait != WaitMode::Spin {
-            // [sleep] First the head, then the mark; pairs with `sleep_for_space`.
+            // [sleep] Store the head first, then load the mark; pairs with `sleep_for_space`.
             fence(Ordering::SeqCst);
             let sender = &self.controls().sender;
             if sender.sleeper.is_marked() && head >= sender.wanted.load(Ordering::Relaxed) {
@@ -143,20 +143,20 @@ impl Ring {
         }
     }
 
-    /// The head. For the sender.
+    /// The head. Called by the sender.
     #[inline]
     pub(super) fn head(&self) -> u64 {
         // [space] Acquire: pairs with `publish_head`.
         self.controls().head.head.load(Ordering::Acquire)
     }
 
-    /// Sleeps until the head is `wanted`, something else happens, or for no reason.
+    /// Sleeps until the head reaches `wanted` or `is_over` is true. May wake spuriously.
     #[cold]
     pub(super) fn sleep_for_space(&self, wanted: u64, is_over: impl FnOnce() -> bool) {
         let sender = &self.controls().sender;
         sender.wanted.store(wanted, Ordering::Relaxed);
         sender.sleeper.mark();
-        // [sleep] First the mark, then the head; pairs with `publish_head`.
+        // [sleep] Set the mark first, then load the head; pairs with `publish_head`.
         fence(Ordering::SeqCst);
         if self.head() < wanted && !is_over() {
             sender.sleeper.wait(None);
@@ -164,17 +164,17 @@ impl Ring {
         sender.sleeper.unmark();
     }
 
-    /// Says that an end goes, and wakes the other.
+    /// Marks an end as closed, and wakes the other.
     pub(super) fn close(&self, end: End) {
-        // [close] Release, after the last that it published; pairs with `is_closed`.
+        // [close] Release, after everything that this end published; pairs with `is_closed`.
         self.closed(end).store(1, Ordering::Release);
-        // [sleep] The mark is exchanged whatever it is: either the other end sees the flag after it
-        // has marked, or it is woken.
+        // [sleep] The mark is exchanged whatever its value: either the other end sees the flag
+        // after it has set the mark, or it is woken.
         fence(Ordering::SeqCst);
         self.sleeper(end.other()).wake_anyway();
     }
 
-    /// Whether an end has gone, and not died.
+    /// Whether an end was closed. False if its process died.
     #[inline]
     pub(super) fn is_closed(&self, end: End) -> bool {
         // [close] Acquire: pairs with `close`.
@@ -188,7 +188,7 @@ impl Ring {
         }
     }
 
-    /// What an end sleeps on.
+    /// The word that an end sleeps on.
     pub(super) fn sleeper(&self, end: End) -> &Sleeper {
         match end {
             End::Sender => &self.controls().sender.sleeper,
@@ -196,7 +196,7 @@ impl Ring {
         }
     }
 
-    /// Takes an end for good; false if somebody has.
+    /// Claims an end permanently. False if it was claimed before.
     pub(super) fn take(&self, end: End) -> bool {
         let bit = 1 << end as u32;
         self.controls().front.taken.fetch_or(bit, Ordering::Relaxed) & bit == 0

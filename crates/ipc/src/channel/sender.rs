@@ -1,4 +1,4 @@
-//! The end that sends.
+//! The sending end of a channel.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -12,25 +12,26 @@ use super::slip::Slip;
 use crate::error::Violation;
 use crate::memory::BytesMut;
 
-/// The end of a channel that sends. Dropping it closes the channel: the receiver gets what was
-/// sent, then `Closed`.
+/// The sending end of a channel. Dropping it closes the channel: the receiver gets all messages
+/// that were sent, then `Closed`.
 pub struct Sender {
     ring: Ring,
-    /// Where the next message begins.
+    /// The position of the next message.
     tail: u64,
-    /// Its number.
+    /// The index of the next message.
     index: u64,
-    /// Messages end at or below it: the head when it was last looked at, and the capacity.
+    /// The next message must end at or below this position: the last head that was read, plus the
+    /// capacity.
     limit: u64,
-    /// The longest message that lies in the ring.
+    /// The longest message that fits into the ring.
     max_plain: usize,
     max_message: usize,
     peer: Peer,
     slip: Slip,
     pool: Pool,
-    /// Where the large message lies that is being filled.
+    /// The pool file of the large message that is being written.
     reserved: Option<Announcement>,
-    /// What the peer did. No message follows.
+    /// How the peer broke the protocol. No message follows.
     broken: Option<Violation>,
 }
 
@@ -53,13 +54,13 @@ impl Sender {
         }
     }
 
-    /// Space for a message of `len` bytes, once there is as much. It holds whatever lay there
-    /// before.
+    /// Returns space for a message of `len` bytes. Waits until there is enough. The bytes have
+    /// unspecified content.
     ///
     /// # Errors
     ///
-    /// All of [`SendError`] but `Full`. That the receiver is gone is reported at once, not only
-    /// when the channel is full.
+    /// All of [`SendError`] except `Full`. An error is returned as soon as the receiver is gone,
+    /// not only when the channel is full.
     #[inline]
     pub fn loan(&mut self, len: usize) -> Result<Loan<'_>, SendError> {
         if !self.has_space(len) {
@@ -68,7 +69,7 @@ impl Sender {
         Ok(self.plain_loan(len))
     }
 
-    /// Space for a message of `len` bytes, if there is as much now.
+    /// Returns space for a message of `len` bytes. Does not wait.
     ///
     /// # Errors
     ///
@@ -81,7 +82,7 @@ impl Sender {
         Ok(self.plain_loan(len))
     }
 
-    /// Sends a copy of a message, once there is space.
+    /// Sends a copy of a message. Waits until there is space.
     ///
     /// # Errors
     ///
@@ -94,7 +95,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Sends a copy of a message, if there is space now.
+    /// Sends a copy of a message. Does not wait.
     ///
     /// # Errors
     ///
@@ -107,8 +108,8 @@ impl Sender {
         Ok(())
     }
 
-    /// Sends copies of messages, in order. The receiver is woken once, as far as there is space for
-    /// them in the ring.
+    /// Sends copies of messages, in order. Waits until there is space. The receiver is woken once
+    /// for all messages that fit into the ring.
     ///
     /// # Errors
     ///
@@ -127,19 +128,19 @@ impl Sender {
         Ok(())
     }
 
-    /// Whether the receiver is gone. What is sent from then on, nobody reads.
+    /// Whether the receiver is gone. Messages that are sent after that are not read.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.peer.ended().is_some()
     }
 
-    /// The longest message.
+    /// The longest message in bytes.
     #[must_use]
     pub fn max_message(&self) -> usize {
         self.max_message
     }
 
-    /// Whether a message fits now, and the receiver lives, as far as this end knows.
+    /// Whether a message fits, and the receiver lives, as far as this end knows now.
     #[inline]
     fn has_space(&self, len: usize) -> bool {
         len <= self.max_plain && self.limit - self.tail >= stride(len) && !self.peer.has_hung_up()
@@ -174,7 +175,7 @@ impl Sender {
         Ok(if is_large { self.large_loan() } else { self.plain_loan(len) })
     }
 
-    /// A head rises, and not above what was sent.
+    /// Reads the head. A valid head never decreases, and never exceeds the tail.
     fn look_at_head(&mut self, stride: u64) -> Result<(), SendError> {
         let head = self.ring.head();
         let capacity = self.ring.capacity();
@@ -193,27 +194,29 @@ impl Sender {
         Ok(self.reserved.is_some())
     }
 
-    /// Waits until the head has moved far enough for a message, or at all.
+    /// Waits until the head has moved far enough for a message. If a pool file is missing, waits
+    /// until it moves at all.
     fn wait(&self, len: usize) {
         let (capacity, seen) = (self.ring.capacity(), self.limit - self.ring.capacity());
         let need = stride(len);
-        // If there is space, a file of the pool is missing, and its return moves the head.
+        // If there is space in the ring, a pool file is missing. Its release moves the head.
         let wanted = (self.tail + need).saturating_sub(capacity).max(seen + 1);
         let is_over = || self.peer.ended().is_some();
         if !self.ring.wait.spin(|| self.ring.head() >= wanted || is_over()) {
-            // Who sleeps is woken for more than one message, or it would be for each.
+            // A sender that sleeps waits for space for several messages. Otherwise each message
+            // would cost a wake-up.
             let several = (self.tail + need.max(capacity / 4)).saturating_sub(capacity);
             self.ring.sleep_for_space(several.max(wanted).min(self.tail), is_over);
         }
     }
 
-    /// Where the next message lies.
+    /// The bytes of the next message.
     #[inline]
     fn payload(&mut self, len: usize) -> BytesMut {
-        // SAFETY: this is the ring's one sender, and it is borrowed or does not give the bytes
-        // away. The receiver reads only messages that are published; what lay here, it had given
-        // back when it raised the head that `look_at_head` acquired. A peer of another process that
-        // lies about it is outside of this process.
+        // SAFETY: this is the ring's only sender. Either it stays borrowed, or the bytes do not
+        // leave it. The receiver reads only published messages. It released the bytes here when it
+        // raised the head that `look_at_head` acquired. A peer that breaks this rule is another
+        // process, not part of this one.
         #[allow(unsafe_code)]
         unsafe {
             self.ring.memory().bytes_mut(self.tail, len)
@@ -239,7 +242,7 @@ impl Sender {
         self.ring.notify();
     }
 
-    /// Publishes the next message, which was written.
+    /// Publishes the next message, whose bytes are written.
     #[inline]
     fn publish_message(&mut self, descriptor: u64, len: usize) {
         self.ring.publish(self.index, descriptor);
@@ -274,23 +277,23 @@ impl fmt::Debug for Sender {
     }
 }
 
-/// Space for a message, to be filled. It is sent by [`send`](Self::send), or not at all if it is
-/// dropped.
-#[must_use = "a message is sent by `send`"]
+/// Space for a message, to be written in place. [`send`](Self::send) sends it. A loan that is
+/// dropped sends nothing.
+#[must_use = "`send` sends the message"]
 pub struct Loan<'a> {
     bytes: BytesMut,
     sender: &'a mut Sender,
 }
 
 impl<'a> Loan<'a> {
-    /// Sends the message. The receiver can see it at once, and is woken if it sleeps.
+    /// Sends the message. The receiver can read it at once, and is woken if it sleeps.
     #[inline]
     pub fn send(self) {
         let (len, sender) = self.end_writing();
         sender.publish(len);
     }
 
-    /// Drops the bytes, which must be done before they are handed over.
+    /// Drops the bytes, which must happen before they are published.
     #[inline]
     fn end_writing(self) -> (usize, &'a mut Sender) {
         (self.bytes.len(), self.sender)

@@ -1,41 +1,40 @@
-//! The slip: how long an end that spins stands back before it looks again.
+//! The slip: how long a spinning end pauses before it polls again.
 //!
-//! An end at the heels of the other takes the cache line that the other is writing away from it at
-//! each message, and both go at the pace of cache misses. If it stands back for a moment the other
-//! runs ahead, and it finds many messages at once. This is *temporal slipping*, from FastForward
-//! (Giacomoni et al., PPoPP 2008), here by feedback.
+//! An end that is close behind the other takes the cache line that the other is writing, at each
+//! message. Both then run at the speed of cache misses. If the end pauses, the other runs ahead,
+//! and the end finds many messages at once. This is *temporal slipping*, from FastForward
+//! (Giacomoni et al., PPoPP 2008), here controlled by feedback.
 //!
-//! If one message only was found, as in a ping-pong, the slip is none, so that an
-//! end stands back only within a stream.
+//! If only one message was found, as in a ping-pong, there is no pause. An end pauses only within a
+//! stream.
 
 use crate::sync::spin_loop;
 
-/// How many pauses to stand back, learned from what is found between two waits.
+/// The number of pauses, adapted to what was found between two waits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slip {
     pauses: u32,
 }
 
 impl Slip {
-    /// The most pauses, of some 15 to 40 ns each.
+    /// The maximum number of pauses, of 15 to 40 ns each.
     const MOST: u32 = 8;
 
-    /// How many messages are enough.
+    /// The number of messages at which the pause is long enough.
     const ENOUGH: u64 = 32;
 
-    /// No slip yet.
     pub(super) fn new() -> Self {
         Self { pauses: 0 }
     }
 
-    /// Learns that so many messages were found since the last wait.
+    /// Adapts to the number of messages that were found since the last wait.
     #[inline]
     pub(super) fn learn(&mut self, messages: u64) {
         self.learn_of(messages, 1, Self::ENOUGH);
     }
 
-    /// Learns that so many bytes were found since the last wait, where a message takes `stride`,
-    /// and the ring has `capacity`.
+    /// Adapts to the number of bytes that were found since the last wait. A message takes `stride`
+    /// bytes, and the ring has `capacity` bytes.
     #[inline]
     pub(super) fn learn_bytes(&mut self, bytes: u64, stride: u64, capacity: u64) {
         self.learn_of(bytes, stride, Self::ENOUGH.saturating_mul(stride).min(capacity / 4));
@@ -49,7 +48,7 @@ impl Slip {
         };
     }
 
-    /// Waits a moment, or not at all.
+    /// Pauses, unless the slip is zero.
     #[inline]
     pub(super) fn stand_back(self) {
         for _ in 0..self.pauses {
@@ -69,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn grows_within_a_stream_up_to_the_most() {
+    fn grows_within_a_stream_up_to_the_maximum() {
         assert_eq!(learned([5; 3]), 3);
         assert_eq!(learned([5; 100]), Slip::MOST);
     }
@@ -94,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn survives_a_lie() {
+    fn accepts_any_number_from_a_hostile_peer() {
         let mut slip = Slip::new();
         slip.learn_bytes(u64::MAX, u64::MAX, 4096);
         slip.learn_bytes(8, 0, 4096);

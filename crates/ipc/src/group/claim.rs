@@ -1,4 +1,4 @@
-//! What a member has claimed.
+//! A claim: the messages that a member has claimed.
 
 use std::cell::Cell;
 use std::fmt;
@@ -11,21 +11,22 @@ use super::ring::Ring;
 use crate::memory::Bytes;
 use crate::record::HEADER;
 
-/// Messages that one member has, until it [acknowledges](Self::ack) them.
+/// Messages that one member owns until it [acknowledges](Self::ack) them.
 ///
-/// A claim that is dropped is not acknowledged: the member's next claim is the same once more. If
-/// the member dies, the supervisor returns it to the group or discards it (see [`Recovery`](super::Recovery)).
-#[must_use = "a claim is given back by `ack`"]
+/// A claim that is dropped is not acknowledged: the member's next claim returns the same messages
+/// again. If the member dies, the supervisor returns the claim to the group or discards it (see
+/// [`Recovery`](super::Recovery)).
+#[must_use = "`ack` releases the messages of a claim"]
 pub struct Claim<'a> {
-    /// Where the records lie in the ring; none if the member has copied them.
+    /// The records in the ring; none if the member has copied them.
     lent: Option<Bytes>,
-    /// How many messages are done, and the bytes of their records.
+    /// The number of messages that are done, and the bytes of their records.
     done: Cell<(usize, u64)>,
     member: &'a mut Member,
 }
 
 impl<'a> Claim<'a> {
-    /// What the member has claimed.
+    /// The claim that is recorded in the member.
     pub(super) fn new(member: &'a mut Member) -> Self {
         let lent = match member.claimed.expect("find() has claimed something") {
             (_, Claimed::Copied) => None,
@@ -35,10 +36,10 @@ impl<'a> Claim<'a> {
     }
 
     fn lend(ring: &Ring, range: ClaimedRange) -> Bytes {
-        // SAFETY: this process does not write the bytes, but where it is the producer, and then
-        // through another mapping and not before they are acknowledged, which ends this claim: the
-        // head is not raised above a slot that is not empty. A peer of another process that lies is
-        // outside of this process.
+        // SAFETY: this process does not write the bytes, unless it is also the producer. The
+        // producer writes through another mapping, and only after the bytes were acknowledged,
+        // which ends this claim: the head does not pass a slot that is not empty. A peer that
+        // breaks this rule is another process, not part of this one.
         #[allow(unsafe_code)]
         unsafe {
             ring.memory().bytes(range.from, (range.to - range.from) as usize)
@@ -47,8 +48,9 @@ impl<'a> Claim<'a> {
 
     /// The records, back to back: a header of eight bytes, the payload, padding to eight bytes.
     ///
-    /// The lengths in it are those that were verified, unless the producer's process is malicious:
-    /// who hands the bytes on to somebody that trusts them uses [`messages`](Self::messages).
+    /// The lengths in the headers are the validated ones, unless the producer's process is
+    /// malicious and has changed them. If the consumer of these bytes trusts the headers, use
+    /// [`messages`](Self::messages).
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         match &self.lent {
@@ -57,13 +59,13 @@ impl<'a> Claim<'a> {
         }
     }
 
-    /// How many messages there are: one at least.
+    /// The number of messages, at least one.
     #[must_use]
     pub fn count(&self) -> usize {
         self.member.headers.len()
     }
 
-    /// The index of the ring they are from, in the order in which the member got its rings.
+    /// The index of the messages' ring, in the order in which the member opened its rings.
     #[must_use]
     pub fn ring(&self) -> usize {
         self.member.claimed.map_or(0, |(ring, _)| ring)
@@ -71,7 +73,8 @@ impl<'a> Claim<'a> {
 
     /// The messages, in order.
     pub fn messages(&self) -> impl Iterator<Item = Message<'_>> {
-        // By the lengths that were read once and verified, whatever lies in the ring by now.
+        // Uses the lengths that were read once and validated. The headers in the ring may have
+        // changed.
         let mut rest = self.bytes();
         self.member.headers.iter().map(move |header| {
             let (record, behind) = rest.split_at(header.record() as usize);
@@ -80,8 +83,9 @@ impl<'a> Claim<'a> {
         })
     }
 
-    /// Says that the first `messages` messages are done. If the member dies now, only the others go
-    /// back to the group, or are lost. It is no acknowledgement: the space is not freed.
+    /// Records that the first `messages` messages are done. If the member dies now, only the others
+    /// are returned to the group or discarded. This is not an acknowledgement: the space is not
+    /// released.
     pub fn progress(&self, messages: usize) {
         let Some((ring, claimed)) = self.member.claimed else { return };
         let (known, bytes) = self.done.get();
@@ -96,7 +100,7 @@ impl<'a> Claim<'a> {
         }
     }
 
-    /// Gives the messages back, as done: the ring has space for others.
+    /// Acknowledges all messages, and releases their space.
     pub fn ack(self) {
         let Self { lent, member, .. } = self;
         end_reading(lent);
@@ -104,7 +108,7 @@ impl<'a> Claim<'a> {
     }
 }
 
-/// Ends the reference before the bytes are given back.
+/// Ends the reference before the bytes are released.
 fn end_reading(_: Option<Bytes>) {}
 
 impl fmt::Debug for Claim<'_> {
@@ -117,9 +121,9 @@ impl fmt::Debug for Claim<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Message<'a> {
-    /// How often it was given out before, to members that died.
+    /// How many members died while they had claimed the message.
     pub attempts: u8,
-    /// What was sent.
+    /// The payload.
     pub data: &'a [u8],
 }
 

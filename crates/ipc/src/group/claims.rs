@@ -1,29 +1,34 @@
-//! How members share a ring without a lock, so that any of them may be killed at any moment.
+//! How members share a ring without a lock, so that any of them may be killed at any time.
 //!
-//! The claim word says where the next claim begins, and which slot the last one is written in.
-//! Every member has [slots](super::slot), which record what it has claimed.
+//! The claim word contains the position of the next claim, and the slot of the last claim. Every
+//! member has [slots](super::slot), which record its claims.
 //!
-//! **Claiming.** A member reads the claim word, and the headers of the records from there on. It
-//! writes the range as its *intent*, then moves the claim word to the range's end by
-//! compare-and-exchange. If that succeeds the range is its own, even if it dies at once: as long as
-//! the claim word names the slot and the end of its range, the intent counts. Therefore whoever
-//! claims next first *confirms* it, by marking that slot as claimed, and only then moves the word.
-//! Positions do not repeat (the word has 56 bits of multiples of eight bytes, two years at 10
-//! GB/s), so that who was slow, and read records that were overwritten meanwhile, fails to move the
-//! word. A slot's state has a version, so that who confirms late fails as well.
+//! **Claiming.** A member reads the claim word, and the headers of the records from that position
+//! on. It writes the range into its slot as an *intent*. Then it moves the claim word to the
+//! range's end by compare-and-exchange. If the exchange succeeds, the member owns the range, even
+//! if it dies at once: as long as the claim word names the slot and the end of its range, the
+//! intent is valid. The next claimant therefore first *confirms* the last claim, by marking its
+//! slot as claimed, and only then moves the word.
 //!
-//! **Acknowledging.** The slot is emptied, then the head goes to the lowest position that anybody
-//! has claimed or may claim: the claim word's position, read first, or the start of a slot that is not
-//! empty. Any claim that was won before the word was read is seen in its slot, as its slot was
-//! written before. Any later one begins at that position or behind it.
+//! Positions do not repeat: the word has 56 bits of multiples of eight bytes, which last two years
+//! at 10 GB/s. A slow member that has read overwritten records thus fails to exchange the word. A
+//! slot's state has a version, so that a late confirmation fails as well.
 //!
-//! **\[release\]** Two members that empty their slots at the same time must not each see the
-//! other's still full, or nobody would move the head: each empties first and looks then, with a
-//! full fence between. For the same reason a member that gives up an intent looks, too.
+//! **Acknowledging.** The member empties its slot. Then it moves the head to the lowest position
+//! that is claimed or can still be claimed. That is the position in the claim word, which is read
+//! first, or the start of a slot that is not empty. Every claim that succeeded before the word was
+//! read is visible in its slot, since the slot is written first. Every later claim begins at that
+//! position or after it.
 //!
-//! **Returned ranges** stay in the slot of the member that died, so that no look at the slots
-//! misses one on its way from slot to slot. Another member claims the slot as it is, by exchanging
-//! its state. If it takes only the first record, it cuts that off and returns the rest.
+//! **\[release\]** Two members that empty their slots at the same time must not both see the
+//! other's slot as full, or neither would move the head. Each empties its slot, executes a full
+//! fence, and then looks at the other slots. For the same reason, a member that abandons an intent
+//! looks at them too.
+//!
+//! **Returned ranges** stay in the slot of the member that died, so that no scan of the slots
+//! misses a range that moves from slot to slot. Another member claims the slot itself, by
+//! exchanging its state. If that member wants only the first records, it cuts them off and returns
+//! the rest.
 
 use super::ring::{Limits, MAX_RETRIES, Ring};
 use super::slot::{Phase, State};
@@ -44,7 +49,7 @@ impl Next {
         Self((position / 8) << 8 | (slot as u64 + 1))
     }
 
-    /// After messages that were copied, for which there is no slot.
+    /// The claim word after messages that were copied, for which there is no slot.
     pub(super) fn without_slot(position: u64) -> Self {
         Self((position / 8) << 8)
     }
@@ -58,31 +63,31 @@ impl Next {
         self.0
     }
 
-    /// The slot of the last claim, if there was one and it has a slot.
+    /// The slot of the last claim. None if there was no claim, or its messages were copied.
     pub(super) fn slot(self) -> Option<usize> {
         (self.0 as u8 as usize).checked_sub(1)
     }
 
-    /// From here to a position, in units of eight bytes.
+    /// The distance from here to a position, in units of eight bytes.
     #[inline]
     pub(super) fn units_to(self, position: u64) -> u64 {
         (position / 8).wrapping_sub(self.0 >> 8) & Self::UNITS
     }
 }
 
-/// What an end has claimed: whole records of one slot's range.
+/// A claim: whole records of one slot's range.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClaimedRange {
     pub(super) slot: usize,
     state: State,
     pub(super) from: u64,
     pub(super) to: u64,
-    /// The end of the slot's range, of which this is the first part.
+    /// The end of the slot's range. The claim is the first part of that range.
     end: u64,
 }
 
 impl Ring {
-    /// Claims the next records, if there are any. Their headers go to `headers`.
+    /// Claims the next records, if there are any. Writes their headers to `headers`.
     pub(super) fn claim_next(
         &self,
         holder: usize,
@@ -105,7 +110,7 @@ impl Ring {
         result
     }
 
-    /// Tries until nobody comes in between. `state` becomes that of the slot.
+    /// Retries until the claim word is exchanged. Updates `state` to the slot's state.
     fn try_claims(
         &self,
         slot: usize,
@@ -120,11 +125,11 @@ impl Ring {
                 return Ok(None);
             }
             let walked = self.walk(from, tail, limits, headers);
-            // [copy] First the headers, then the claim word; pairs with `head_to_overwrite`.
+            // [copy] Read the headers first, then the claim word; pairs with `head_to_overwrite`.
             fence(Ordering::Acquire);
             let to = match walked {
                 Ok(to) => to,
-                // Somebody else claimed the records, and they were overwritten meanwhile.
+                // Another member claimed the records, and they were overwritten since.
                 Err(_) if self.load_next() != next => continue,
                 Err(violation) => return Err(violation),
             };
@@ -132,8 +137,8 @@ impl Ring {
             self.confirm(next, from);
             if self.exchange(next, Next::new(to, slot)) {
                 let claimed = state.in_phase(Phase::Claimed);
-                // Unless somebody else has confirmed it. An exchange, not a store: what is stored
-                // into the slot from now on comes after whatever that one did.
+                // Another member may have confirmed the claim already. An exchange, not a store:
+                // later stores to the slot must be ordered after those of that member.
                 self.slots()[slot].replace(*state, claimed);
                 *state = claimed;
                 return Ok(Some(ClaimedRange { slot, state: *state, from, to, end: to }));
@@ -142,13 +147,15 @@ impl Ring {
         Err(Violation::TooManyChanges)
     }
 
-    /// Release: who sees the word sees the slot. Acquire: and all slots of the words before.
+    /// Release: a member that sees the word sees the slot. Acquire: it also sees the slots of all
+    /// earlier words.
     pub(super) fn exchange(&self, old: Next, new: Next) -> bool {
         let word = &self.controls().claim.next;
         word.compare_exchange(old.word(), new.word(), Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Marks the last claim as such, before the claim word forgets it. `position` is its end.
+    /// Marks the last claim as claimed, before the claim word is overwritten. `position` is its
+    /// end.
     pub(super) fn confirm(&self, next: Next, position: u64) {
         let Some(slot) = next.slot().and_then(|slot| self.slots().get(slot)) else { return };
         let state = slot.state();
@@ -157,7 +164,7 @@ impl Ring {
         }
     }
 
-    /// How often ranges were returned, to be given to [`claim_returned`](Self::claim_returned).
+    /// The number of ranges that were returned. See `checked_returns` in `member.rs`.
     #[inline]
     pub(super) fn returns(&self) -> u64 {
         self.controls().news.returns.load(Ordering::Acquire)
@@ -198,19 +205,19 @@ impl Ring {
         Ok(None)
     }
 
-    /// Records that the claimed messages before `position` are done, for the case that the holder dies.
+    /// Records that the claimed messages before `position` are done, in case the holder dies.
     #[inline]
     pub(super) fn progress(&self, range: &ClaimedRange, position: u64) {
         self.slots()[range.slot].set_current(position.clamp(range.from, range.to));
     }
 
-    /// Acknowledges a claim. True if the rest of the range is now claimable.
+    /// Acknowledges a claim. True if a rest of the range is now claimable.
     pub(super) fn ack(&self, range: ClaimedRange, headers: &[Header]) -> bool {
         self.count_acked(headers);
         self.give_back(range)
     }
 
-    /// Gives a claim back, as [`ack`](Self::ack) does, without counting.
+    /// Releases a claim as [`ack`](Self::ack) does, without counting.
     pub(super) fn give_back(&self, range: ClaimedRange) -> bool {
         let slot = &self.slots()[range.slot];
         let rest = range.to < range.end;
@@ -233,10 +240,11 @@ impl Ring {
     }
 
     /// Raises the head to the first record that is still needed, and wakes the producer if it waits
-    /// for that. For whoever has just emptied a slot, cut it, or moved the claim word behind records
-    /// that it had copied; and for the producer, as one of those may have stopped before it did.
+    /// for that. Members call it after they emptied or cut a slot, or moved the claim word past
+    /// records that they copied. The producer calls it too, since a member may have stopped before
+    /// it did.
     pub(super) fn release(&self) {
-        // [release] First the own slot, then the claim word and the others'.
+        // [release] Write this member's slot first, then read the claim word and the other slots.
         fence(Ordering::SeqCst);
         let Ok((_, mut lowest, _)) = self.next() else { return };
         for slot in self.slots() {
@@ -250,25 +258,26 @@ impl Ring {
         }
     }
 
-    /// Whether anybody has claimed records that are still in the ring.
+    /// Whether a member has claimed records that are still in the ring.
     pub(super) fn has_claims(&self) -> bool {
         self.slots().iter().any(|slot| slot.state().phase != Phase::Empty)
     }
 
-    /// Wakes all members if the ring is closed and drained, which those who wait await.
+    /// Wakes all members if the ring is closed and drained, so that waiting members see it.
     pub(super) fn report_drained(&self, bell: &Bell) {
         if self.is_closed() && self.is_drained() {
             bell.notify_all();
         }
     }
 
-    /// Whether a member that has looked through the returned ranges at a count may find something.
+    /// Whether a member can find messages. `checked_returns` is the count of returned ranges when
+    /// it last found none in the slots.
     #[inline]
     pub(super) fn has_messages(&self, checked_returns: u64) -> bool {
         self.load_next().units_to(self.tail()) != 0 || self.returns() != checked_returns
     }
 
-    /// Whether such a member would find something to claim, or the end.
+    /// Whether such a member would find messages, or the end of the ring.
     #[inline]
     pub(super) fn has_news(&self, checked_returns: u64) -> bool {
         self.has_messages(checked_returns) || self.is_closed() && self.is_drained()

@@ -8,29 +8,29 @@ use crate::error::OpenError;
 use crate::memory::Memory;
 use crate::sync::{AtomicU64, Ordering};
 
-/// The end of whoever watches over the others: it recovers what a dead member had claimed, closes, and
-/// counts. There may be several, but only one process may recover.
+/// The end of the supervisor. It recovers the claims of dead members, closes the ring, and reads
+/// the counters. Several processes may open it, but only one may recover.
 #[derive(Debug)]
 pub struct RingControl {
     ring: Ring,
     bell: Memory<Bell>,
 }
 
-/// What was published and not acknowledged, dropped or discarded. Messages that members have copied
-/// count in `messages`, and not in `bytes`.
+/// Messages that are published and not yet acknowledged, dropped or discarded. Messages that
+/// members have copied count in `messages`, but not in `bytes`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Depth {
-    /// Messages.
+    /// The number of messages.
     pub messages: u64,
-    /// Bytes of records, with headers and padding.
+    /// The bytes of their records, with headers and padding.
     pub bytes: u64,
 }
 
-/// What became of a ring's messages, since it was made.
+/// Counts of a ring's messages since its creation.
 ///
-/// The numbers are read one after the other, so that they need not fit together while messages are
-/// on their way; and they may be off by what an end was doing when it was killed.
+/// The numbers are read one after the other, so they may be inconsistent while messages are in
+/// flight. They may also miss the last operation of an end that was killed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
@@ -42,16 +42,16 @@ pub struct Counters {
     pub acked: u64,
     /// The bytes of their payloads.
     pub acked_bytes: u64,
-    /// Messages that the publisher dropped for newer ones.
+    /// Older messages that the publisher dropped to make space.
     pub dropped: u64,
-    /// Messages that the publisher dropped instead of publishing them, as the ring was full.
+    /// Messages that the publisher dropped instead of publishing them, because the ring was full.
     pub dropped_new: u64,
     /// Messages that were discarded when a member died.
     pub discarded: u64,
 }
 
 impl RingControl {
-    /// Opens the ring. `bell` is that of its group.
+    /// Opens the ring. `bell` is the bell of its group.
     ///
     /// # Errors
     ///
@@ -60,9 +60,10 @@ impl RingControl {
         Ok(Self { ring: ring.map()?, bell: bell.map()? })
     }
 
-    /// Takes from a dead member what it had claimed, and wakes whoever may wait for that. To be called
-    /// once the member's process or thread has ended, and before another of its number opens the
-    /// ring; also if it seems to have claimed nothing, since it may have died before it woke somebody.
+    /// Recovers the claims of a dead member, and wakes all members that may wait for them. Call it
+    /// after the member's process or thread has ended, and before another one opens the ring with
+    /// the same index. Call it even if the member had claimed nothing: it may have died before it
+    /// woke another.
     pub fn recover(&self, member: usize, recovery: Recovery) -> Recovered {
         if member >= self.ring.producer() {
             return Recovered::default();
@@ -73,7 +74,7 @@ impl RingControl {
         recovered
     }
 
-    /// What was published and not acknowledged, dropped or discarded.
+    /// The number of messages that are published and not yet acknowledged, dropped or discarded.
     #[must_use]
     pub fn depth(&self) -> Depth {
         let head = self.ring.head();
@@ -83,7 +84,7 @@ impl RingControl {
         Depth { messages: counters.published.saturating_sub(gone), bytes }
     }
 
-    /// What became of the ring's messages.
+    /// The counts of the ring's messages.
     #[must_use]
     pub fn counters(&self) -> Counters {
         let words = self.ring.controls();
@@ -99,14 +100,14 @@ impl RingControl {
         }
     }
 
-    /// Whether the ring was closed: no message follows.
+    /// Whether the ring is closed, so that no message follows.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.ring.is_closed()
     }
 
-    /// Whether no message is left in the ring. Members that [copy](super::Member::with_copies) may still
-    /// work on some.
+    /// Whether no message is left in the ring. Members that [copy](super::Member::with_copies) may
+    /// still be working on some.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ring.is_drained()
@@ -115,19 +116,19 @@ impl RingControl {
     /// Whether everything that was published was acknowledged, dropped or discarded.
     #[must_use]
     pub fn is_drained(&self) -> bool {
-        // In this order: what has left the ring has been counted.
+        // In this order: messages that have left the ring are counted before.
         self.ring.is_drained() && !(0..self.ring.producer()).any(|member| self.ring.has_copies(member))
     }
 
-    /// Closes the ring, as its publisher would: that one then gets `Closed`, and members get what
-    /// is in the ring before they do.
+    /// Closes the ring, as its publisher would. The publisher then gets `Closed`. Members get the
+    /// messages in the ring, then `Closed`.
     pub fn close(&self) {
         self.ring.close();
         self.wake_all();
     }
 
-    /// Wakes all who wait; they look what for. To be called when a publisher has died, too: it may
-    /// have died before it woke somebody.
+    /// Wakes all ends that wait; each checks whether it can continue. Call it also when a publisher
+    /// has died: it may have died before it woke a member.
     pub fn wake_all(&self) {
         self.bell.controls().ring_all();
         self.ring.ring_producer();

@@ -1,24 +1,26 @@
-//! How a member copies messages out of a ring, so that what it works on keeps no space there.
+//! Copying of messages out of a ring, so that a member's unfinished work takes no space there.
 //!
 //! A claim of records in the ring keeps their space until it is acknowledged. The head stays before
-//! it, and with it everything that lies behind, claimed or not: a producer that drops old messages for
-//! new ones gains nothing by that. Where the producer drops the oldest, members copy.
+//! the claim, so all later records keep their space too, claimed or not. A producer that drops old
+//! messages for new ones then gains no space. Where the producer drops the oldest messages, members
+//! copy.
 //!
-//! **Copying** is what the reader of a seqlock does. The member reads the claim word, copies the
-//! records from there on, and then moves the claim word behind them by compare-and-exchange. The
-//! publisher moves the claim word past records before it overwrites them. So if the exchange succeeds,
-//! nothing was overwritten during the copy. The member needs no slot, as it keeps nothing in the ring,
-//! and the head follows the claim word at once. A member that stops at any point blocks nobody.
+//! **Copying** works like the reader of a seqlock. The member reads the claim word, copies the
+//! records from that position on, and then moves the claim word past them by compare-and-exchange.
+//! The publisher moves the claim word past records before it overwrites them. So if the exchange
+//! succeeds, nothing was overwritten during the copy. The member needs no slot, as it keeps nothing
+//! in the ring, and the head follows the claim word at once. A member that stops at any point
+//! blocks no other.
 //!
-//! **\[copy\]** The copy is read before the claim word is exchanged, and the claim word was moved
-//! before the records are overwritten: a fence at either end keeps these orders.
+//! **\[copy\]** The copy is made before the claim word is exchanged, and the claim word is moved
+//! before the records are overwritten. A fence at each end keeps these orders.
 //!
-//! **Falling behind.** A producer that never pauses may overtake a member each time. Each further
-//! try copies half as much. After the last one the member claims by its slot, copies, and gives the
-//! claim back: for as long as that takes, the head stays.
+//! **Falling behind.** A producer that never pauses may overtake a member each time. Each retry
+//! copies half as much. After the last retry, the member claims with its slot, copies, and releases
+//! the claim. The head stays for as long as that takes.
 //!
-//! **Deaths.** How many messages a member has copied and not acknowledged is counted in its slot, so
-//! that whoever recovers it knows how many are lost.
+//! **Deaths.** A member's slot counts the messages that it has copied and not acknowledged.
+//! Recovery thus knows how many are lost.
 
 use super::claims::{ClaimedRange, Next};
 use super::layout::RingControls;
@@ -28,10 +30,10 @@ use crate::memory::Memory;
 use crate::record::{HEADER, Header};
 use crate::sync::{Ordering, fence};
 
-/// How often a member tries to copy before it claims the records first. The models try once.
+/// How often a member tries to copy before it claims the records first. The loom models try once.
 const MAX_COPY_ATTEMPTS: usize = if cfg!(loom) { 1 } else { 4 };
 
-/// Records that were copied out of a ring, back to back. It keeps its memory for the next ones.
+/// Records that were copied out of a ring, back to back. The buffer is reused.
 #[derive(Debug, Default)]
 pub(super) struct Copied {
     buffer: Vec<u8>,
@@ -43,7 +45,7 @@ impl Copied {
         &self.buffer[..self.len]
     }
 
-    /// Copies the records between two positions, which are no farther apart than the capacity.
+    /// Copies the records between two positions, which are at most the capacity apart.
     fn fill(&mut self, memory: &Memory<RingControls>, from: u64, to: u64) {
         self.len = (to - from) as usize;
         if self.buffer.len() < self.len {
@@ -54,8 +56,8 @@ impl Copied {
 }
 
 impl Ring {
-    /// Copies the next records, if there are any, and takes them out of the ring. Their headers go to
-    /// `headers`.
+    /// Copies the next records, if there are any, and removes them from the ring. Writes their
+    /// headers to `headers`.
     pub(super) fn take_next(
         &self,
         holder: usize,
@@ -72,11 +74,11 @@ impl Ring {
             if let Ok(to) = walked {
                 copied.fill(self.memory(), from, to);
             }
-            // [copy] First the records, then the claim word; pairs with `head_to_overwrite`.
+            // [copy] Read the records first, then the claim word; pairs with `head_to_overwrite`.
             fence(Ordering::Acquire);
             match walked {
                 Ok(to) if self.try_take(holder, next, from, to, headers.len()) => return Ok(true),
-                // Others were quicker. Less is copied sooner.
+                // Another end was faster. Less is copied sooner.
                 Ok(to) => limits.bytes = ((to - from) / 2) as usize,
                 Err(_) if self.load_next() != next => {}
                 Err(violation) => return Err(violation),
@@ -87,9 +89,9 @@ impl Ring {
         Ok(true)
     }
 
-    /// Moves the claim word behind records that were copied, unless it was moved meanwhile.
+    /// Moves the claim word past records that were copied, unless it was moved in the meantime.
     fn try_take(&self, holder: usize, next: Next, from: u64, to: u64, messages: usize) -> bool {
-        // First how many, then the exchange: what is gone from the ring has been counted.
+        // Count first, then exchange: messages that have left the ring are counted.
         self.count_copied(holder, messages);
         self.confirm(next, from);
         let is_taken = self.exchange(next, Next::without_slot(to));
@@ -101,27 +103,27 @@ impl Ring {
         is_taken
     }
 
-    /// Copies claimed records out of the ring, and gives the claim back.
+    /// Copies claimed records out of the ring, and releases the claim.
     pub(super) fn copy_claimed(&self, holder: usize, range: ClaimedRange, headers: &[Header], copied: &mut Copied) {
         copied.fill(self.memory(), range.from, range.to);
         self.count_copied(holder, headers.len());
         self.give_back(range);
     }
 
-    /// Says how many messages a member has copied and not acknowledged.
+    /// Sets how many messages a member has copied and not acknowledged.
     pub(super) fn count_copied(&self, holder: usize, messages: usize) {
         let slot = &self.slots()[self.own_slots(holder).start];
         slot.copies_done.store(0, Ordering::Relaxed);
         slot.copies.store(messages as u64, Ordering::Release);
     }
 
-    /// Says how many of the copied messages are done, for the case that the holder dies.
+    /// Sets how many of the copied messages are done, in case the holder dies.
     #[inline]
     pub(super) fn count_copies_done(&self, holder: usize, messages: usize) {
         self.slots()[self.own_slots(holder).start].copies_done.store(messages as u64, Ordering::Relaxed);
     }
 
-    /// Says that the copied messages are done.
+    /// Acknowledges the copied messages.
     pub(super) fn ack_copies(&self, holder: usize, headers: &[Header]) {
         self.count_acked(headers);
         self.count_copied(holder, 0);
@@ -132,11 +134,11 @@ impl Ring {
         self.slots()[self.own_slots(holder).start].copies.load(Ordering::Acquire) != 0
     }
 
-    /// Counts what a dead member had copied: what was done as acknowledged, and what was not as lost.
-    /// Returns how many messages are lost.
+    /// Counts the messages that a dead member had copied: those that were done as acknowledged, the
+    /// others as lost. Returns how many are lost.
     pub(super) fn recover_copies(&self, holder: usize) -> u64 {
         let slot = &self.slots()[self.own_slots(holder).start];
-        // No more than fit: a member may have written nonsense.
+        // No more than fit into the ring: the member may have written an invalid number.
         let copies = slot.copies.swap(0, Ordering::AcqRel).min(self.capacity() / HEADER as u64);
         let done = slot.copies_done.swap(0, Ordering::Relaxed).min(copies);
         self.controls().counters.acked.fetch_add(done, Ordering::Relaxed);

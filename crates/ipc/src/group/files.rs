@@ -1,4 +1,4 @@
-//! The memory files of a group: a ring for each producer, and the bell its members sleep on.
+//! The memory files of a group: one ring for each producer, and the bell that the members sleep on.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -28,27 +28,27 @@ const BELL: Kind = Kind {
     pages: Pages::AtOnce,
 };
 
-/// The memory of one producer's ring. It lives as long as somebody has a descriptor or a mapping.
+/// The memory of one producer's ring. It lives as long as a descriptor or a mapping of it.
 #[derive(Debug)]
 pub struct RingFile(SharedFile);
 
 impl RingFile {
-    /// An empty ring of so many bytes, rounded up to a power of two and a page, for a group of so
-    /// many members. The descriptor is closed when a program is executed.
+    /// Creates an empty ring of `capacity` bytes, rounded up to a power of two and to a page, for a
+    /// group of up to `members` members. The descriptor is close-on-exec.
     ///
     /// # Errors
     ///
-    /// If the system refuses it, or the numbers are absurd.
+    /// If the system refuses it, or a number is out of range.
     pub fn create(capacity: usize, members: usize) -> Result<Self, OpenError> {
         verify_members(members)?;
         SharedFile::create(RING, capacity.max(1), members as u64).map(Self)
     }
 
-    /// The ring behind a descriptor that came from elsewhere.
+    /// Makes a ring from a descriptor that arrived by other means.
     ///
     /// # Errors
     ///
-    /// If it is not a ring of this version, with its size sealed.
+    /// If it is not a ring of this version, or its size is not sealed.
     pub fn from_fd(fd: OwnedFd) -> Result<Self, OpenError> {
         let file = SharedFile::from_fd(RING, fd)?;
         verify_members(usize::try_from(file.parameter()).unwrap_or(usize::MAX))?;
@@ -58,29 +58,29 @@ impl RingFile {
         }
     }
 
-    /// The bytes of records it holds.
+    /// The capacity for records in bytes.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.0.capacity()
     }
 
-    /// The members that its group may have.
+    /// The maximum number of members of the group.
     #[must_use]
     pub fn members(&self) -> usize {
         self.0.parameter() as usize
     }
 
-    /// The descriptor.
+    /// The file descriptor.
     #[must_use]
     pub fn into_fd(self) -> OwnedFd {
         self.0.into_fd()
     }
 
-    /// Another descriptor of the same ring.
+    /// Duplicates the descriptor of the ring.
     ///
     /// # Errors
     ///
-    /// If no descriptor is left.
+    /// If the process has no file descriptor left.
     pub fn try_clone(&self) -> io::Result<Self> {
         self.0.try_clone().map(Self)
     }
@@ -101,7 +101,7 @@ impl AsFd for RingFile {
 pub struct BellFile(SharedFile);
 
 impl BellFile {
-    /// A bell for a group. The descriptor is closed when a program is executed.
+    /// Creates a bell for a group. The descriptor is close-on-exec.
     ///
     /// # Errors
     ///
@@ -110,26 +110,26 @@ impl BellFile {
         SharedFile::create(BELL, 0, 0).map(Self)
     }
 
-    /// The bell behind a descriptor that came from elsewhere.
+    /// Makes a bell from a descriptor that arrived by other means.
     ///
     /// # Errors
     ///
-    /// If it is not a bell of this version, with its size sealed.
+    /// If it is not a bell of this version, or its size is not sealed.
     pub fn from_fd(fd: OwnedFd) -> Result<Self, OpenError> {
         SharedFile::from_fd(BELL, fd).map(Self)
     }
 
-    /// The descriptor.
+    /// The file descriptor.
     #[must_use]
     pub fn into_fd(self) -> OwnedFd {
         self.0.into_fd()
     }
 
-    /// Another descriptor of the same bell.
+    /// Duplicates the descriptor of the bell.
     ///
     /// # Errors
     ///
-    /// If no descriptor is left.
+    /// If the process has no file descriptor left.
     pub fn try_clone(&self) -> io::Result<Self> {
         self.0.try_clone().map(Self)
     }

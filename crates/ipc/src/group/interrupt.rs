@@ -1,15 +1,15 @@
-//! Ends the waiting of this process's ends, from another thread.
+//! Interrupts the waiting ends of this process from another thread.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// A flag that ends whatever an end waits for: `reserve` and `claim` return `Interrupted`.
+/// A flag that ends all waiting: `reserve` and `claim` return `Interrupted`.
 ///
 /// Any number of ends may share one. It stays set until it is cleared.
 #[derive(Default)]
 pub struct Interrupt {
     set: AtomicBool,
-    /// What wakes each end that was opened with it.
+    /// Wakes each end that was opened with this flag.
     ends: Mutex<Vec<Weak<dyn Wake>>>,
 }
 
@@ -19,7 +19,7 @@ pub(super) trait Wake: Send + Sync {
 }
 
 impl Interrupt {
-    /// One that is not set.
+    /// An interrupt that is not set.
     #[must_use]
     pub fn new() -> Arc<Self> {
         Arc::default()
@@ -27,8 +27,8 @@ impl Interrupt {
 
     /// Sets the flag, and wakes all ends that wait.
     pub fn set(&self) {
-        // SeqCst, and a full barrier by the lock and the futex's word: an end that does not see the
-        // flag at its last look has taken its ticket before it is woken here.
+        // SeqCst, and a full barrier by the lock and the futex's word. An end that does not see the
+        // flag in its last check has read its ticket before it is woken here.
         self.set.store(true, Ordering::SeqCst);
         let ends: Vec<_> = self.ends().iter().filter_map(Weak::upgrade).collect();
         for end in ends {
@@ -36,12 +36,12 @@ impl Interrupt {
         }
     }
 
-    /// Takes the flag back: ends wait again.
+    /// Clears the flag: ends wait again.
     pub fn clear(&self) {
         self.set.store(false, Ordering::SeqCst);
     }
 
-    /// Whether it is set.
+    /// Whether the flag is set.
     #[inline]
     #[must_use]
     pub fn is_set(&self) -> bool {

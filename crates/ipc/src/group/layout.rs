@@ -1,14 +1,14 @@
-//! The control words of a group's ring, as they lie in shared memory. All zero is an empty ring.
+//! The control words of a group's ring in shared memory. All zero is an empty ring.
 
 use super::slot::{SLOTS_PER_MEMBER, Slot};
 use crate::bell::MAX_MEMBERS;
 use crate::sync::{AtomicU32, AtomicU64, Doorbell};
 
-/// The slots of the most members, and one for the producer, by which it discards.
+/// The slots of the maximum number of members, and one for the producer, which uses it to discard.
 #[cfg_attr(loom, allow(dead_code))]
 pub(super) const MAX_SLOTS: usize = MAX_MEMBERS * SLOTS_PER_MEMBER + 1;
 
-/// Each part has two cache lines to itself, since processors fetch lines in pairs.
+/// Each part has two cache lines of its own, since processors prefetch lines in pairs.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(super) struct RingControls {
@@ -26,54 +26,54 @@ type Slots = [Slot; MAX_SLOTS];
 #[cfg(loom)]
 type Slots = Vec<Slot>;
 
-/// Written by the producer alone.
+/// Written by the producer only.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(super) struct ProducerWords {
-    /// Where the next record begins. Everything before it is published.
+    /// The position of the next record. Everything before it is published.
     pub(super) tail: AtomicU64,
-    /// How many messages were published, and the bytes of their payloads.
+    /// The number of published messages, and the bytes of their payloads.
     pub(super) published: AtomicU64,
     pub(super) published_bytes: AtomicU64,
 }
 
-/// Raised by whoever acknowledges.
+/// Raised by members that acknowledge.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(super) struct HeadWord {
-    /// Everything before it may be overwritten.
+    /// The producer may overwrite everything before this position.
     pub(super) head: AtomicU64,
 }
 
-/// Exchanged by whoever claims.
+/// Exchanged by members that claim.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(super) struct ClaimWord {
-    /// Where the next claim begins: a [`Next`](super::claims::Next).
+    /// The position of the next claim: a [`Next`](super::claims::Next).
     pub(super) next: AtomicU64,
 }
 
-/// Seldom written.
+/// Words that are seldom written.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(super) struct NewsWords {
-    /// How often a range became claimable other than by the tail: who has looked through the slots
-    /// at a count, and found nothing, need not look again until it differs.
+    /// How often a range became claimable other than by the tail. A member that found nothing in
+    /// the slots at one count need not look again until the count changes.
     pub(super) returns: AtomicU64,
-    /// Not zero: no message will be published.
+    /// Not zero if the ring is closed: no more messages will be published.
     pub(super) closed: AtomicU32,
 }
 
-/// By which the producer awaits space.
+/// The producer waits for space with these.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(super) struct SpaceWords {
-    /// The head that the sleeping producer awaits; zero if it does not sleep.
+    /// The head that the sleeping producer waits for; zero if it does not sleep.
     pub(super) wanted: AtomicU64,
     pub(super) bell: Doorbell,
 }
 
-/// What became of messages. Written by members, the producer and the supervisor.
+/// Counts of messages. Written by members, the producer and the supervisor.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(super) struct CounterWords {

@@ -1,4 +1,4 @@
-//! The end that claims.
+//! The consuming end: a member of a group.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -27,53 +27,53 @@ pub enum ClaimError {
     /// The [`Interrupt`] is set.
     #[error("interrupted")]
     Interrupted,
-    /// A peer broke the protocol. The member goes on with its other rings.
-    #[error("ring {ring} is left out since a peer broke the protocol: {violation}")]
+    /// A peer broke the protocol. The member continues with its other rings.
+    #[error("ring {ring} is no longer read since a peer broke the protocol: {violation}")]
     Violation {
         /// The index of the ring.
         ring: usize,
-        /// What the peer did.
+        /// How the peer broke it.
         violation: Violation,
     },
 }
 
-/// One of the consumers that compete for the messages of one or several rings.
+/// A member of a group: one of the consumers that compete for the messages of one or several rings.
 ///
-/// Each message goes to one member. A member gets the messages of a ring in order, but those that
-/// another member left when it died may come later than newer ones.
+/// Each message goes to one member. A member gets the messages of a ring in order. Only messages
+/// that a dead member left may come after newer ones.
 pub struct Member {
     rings: Vec<Source>,
     bell: Memory<Bell>,
     index: usize,
     wait: WaitMode,
     interrupt: Arc<Interrupt>,
-    /// The ring to look at first.
+    /// The ring to look at first, for round-robin.
     turn: usize,
-    /// What was claimed and not acknowledged, and of which ring.
+    /// The claim that is not acknowledged, and the index of its ring.
     pub(super) claimed: Option<(usize, Claimed)>,
     /// The headers of the claimed records.
     pub(super) headers: Vec<Header>,
-    /// The records that were last copied out of a ring, if claims are copied.
+    /// The records that were last copied out of a ring. None if this member does not copy.
     pub(super) copied: Option<Copied>,
     /// Registered with `interrupt`.
     _wake: Arc<WakeMember>,
 }
 
-/// Where messages are that a member has claimed.
+/// Where the claimed messages are.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Claimed {
     /// In the ring.
     InRing(ClaimedRange),
-    /// In this process.
+    /// Copied to this process.
     Copied,
 }
 
-/// A ring, and what this member knows of it.
+/// A ring, and this member's state of it.
 struct Source {
     ring: Ring,
-    /// The count of returned ranges at which none was found.
+    /// The count of returned ranges when none was found.
     checked_returns: u64,
-    /// It was closed and drained, or a peer broke the protocol.
+    /// The ring is closed and drained, or a peer broke the protocol.
     finished: bool,
 }
 
@@ -89,13 +89,13 @@ impl Wake for WakeMember {
 }
 
 impl Member {
-    /// Opens the rings of a group as its member number `index`. There is one of this number at a
-    /// time; when it is gone and was recovered, another may go on.
+    /// Opens the rings of a group as the member with this index. Only one member may use an index
+    /// at a time. After it is gone and was recovered, another may use the index.
     ///
     /// # Errors
     ///
-    /// If the memory cannot be mapped, a ring has no such member, or an earlier one left a claim
-    /// that was not recovered.
+    /// If the memory cannot be mapped, a ring has no such index, or an earlier member with this
+    /// index left a claim that was not recovered.
     pub fn open(
         rings: Vec<RingFile>,
         bell: &BellFile,
@@ -125,18 +125,18 @@ impl Member {
         Ok(member)
     }
 
-    /// Has claims copied out of the ring, for a publisher that
-    /// [drops the oldest](super::Publisher::send_dropping_oldest): the space is free at once, however
-    /// long the member takes, so that the publisher always finds something old to drop.
+    /// Makes this member copy messages out of the ring when it claims them. Use it with a publisher
+    /// that [drops the oldest](super::Publisher::send_dropping_oldest). The space is released at
+    /// once, however long the member works, so the publisher always finds old messages to drop.
     ///
-    /// If the member dies, what it had copied and not acknowledged is lost, and counted as discarded,
-    /// whatever the [`Recovery`](super::Recovery).
+    /// If the member dies, the messages that it has copied and not acknowledged are lost, and
+    /// counted as discarded, whatever the [`Recovery`](super::Recovery).
     #[must_use]
     pub fn with_copies(self) -> Self {
         Self { copied: Some(Copied::default()), ..self }
     }
 
-    /// Takes one more ring, of the same group.
+    /// Opens another ring of the same group.
     ///
     /// # Errors
     ///
@@ -153,18 +153,18 @@ impl Member {
         Ok(())
     }
 
-    /// Claims messages of one ring, once there are any: as many as are there, up to `max_messages`
-    /// and `max_bytes` bytes of records, but at least one. Those that a dead member left come
-    /// first, one at a time if the member may have died of them.
+    /// Claims messages of one ring: all that are available, up to `max_messages` messages and
+    /// `max_bytes` bytes of records, but at least one. Waits until there is one. Messages that a
+    /// dead member left come first, one at a time if one of them may have killed that member.
     ///
     /// # Errors
     ///
-    /// [`ClaimError`]. An interrupt is reported even if there are messages.
+    /// [`ClaimError`]. An interrupt is returned even if there are messages.
     pub fn claim(&mut self, max_bytes: usize, max_messages: usize) -> Result<Claim<'_>, ClaimError> {
         let limits = Limits { bytes: max_bytes, messages: max_messages };
         loop {
             if self.interrupt.is_set() {
-                // This member may have been woken for a message that it now leaves to others.
+                // This member may have been woken for a message. It leaves that message to another.
                 self.pass_on();
                 return Err(ClaimError::Interrupted);
             }
@@ -175,8 +175,7 @@ impl Member {
         }
     }
 
-    /// Claims messages as [`claim`](Self::claim) does, if there are any now. It does not look at
-    /// the interrupt.
+    /// Claims messages as [`claim`](Self::claim) does, but does not wait. It ignores the interrupt.
     ///
     /// # Errors
     ///
@@ -186,7 +185,7 @@ impl Member {
         Ok(if self.find(limits)? { Some(Claim::new(self)) } else { None })
     }
 
-    /// Whether something is claimed now, perhaps from before.
+    /// Finds messages to claim. True if this member has a claim now, which may be an earlier one.
     fn find(&mut self, limits: Limits) -> Result<bool, ClaimError> {
         if self.claimed.is_some() {
             return Ok(true);
@@ -197,8 +196,8 @@ impl Member {
             let source = &mut self.rings[index];
             let was_finished = source.finished;
             match source.claim(self.index, limits, &mut self.headers, self.copied.as_mut()) {
-                // Another member may have acknowledged the last message before this one gave up its
-                // intent, and sleep since.
+                // Another member may have acknowledged the last message before this one abandoned
+                // its intent, and may sleep since.
                 Ok(None) if source.has_just_finished(was_finished) => source.ring.report_drained(self.bell.controls()),
                 Ok(None) => {}
                 Ok(Some(claimed)) => {
@@ -216,7 +215,7 @@ impl Member {
         if self.rings.iter().all(|source| source.finished) { Err(ClaimError::Closed) } else { Ok(false) }
     }
 
-    /// Wakes another member if there is something left to claim: who published rang once only.
+    /// Wakes another member if messages are left: the publisher woke only one.
     fn pass_on(&self) {
         if self.rings.iter().any(Source::has_messages) {
             self.bell.controls().notify_one();
@@ -255,7 +254,7 @@ impl Member {
 }
 
 impl Source {
-    /// Claims messages: copied if there is somewhere to copy them to.
+    /// Claims messages. Copies them if `copied` is given.
     fn claim(
         &mut self,
         member: usize,
@@ -282,7 +281,7 @@ impl Source {
         if next.is_some() {
             return Ok(next);
         }
-        // First whether it is closed: after that no message comes.
+        // Check first whether the ring is closed: after that no message is published.
         self.finished = self.ring.is_closed() && self.ring.is_drained();
         Ok(None)
     }

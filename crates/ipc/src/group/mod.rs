@@ -1,10 +1,10 @@
-//! A ring that a group of competing members reads, each in a process of its own.
+//! A ring that is read by a group of competing members, each in its own process.
 //!
-//! One [`Publisher`] writes messages, in order. Each is [claimed](Member::claim) by one member of
-//! the group, and [acknowledged](Claim::ack) when it is done. A member may read the rings of
-//! several publishers. Nobody waits for a lock: any process may be killed at any moment, and the
-//! others go on. The supervisor holds the descriptors, so that the rings survive each of their
-//! ends, and [recovers](RingControl::recover) what a dead member had claimed.
+//! One [`Publisher`] writes messages, in order. Each message is [claimed](Member::claim) by one
+//! member of the group, and [acknowledged](Claim::ack) when it is done. A member may read the rings
+//! of several publishers. There are no locks: any process may be killed at any time, and the others
+//! continue. The supervisor keeps the descriptors, so that the rings survive the death of any end.
+//! It [recovers](RingControl::recover) the claims of a dead member.
 //!
 //! ```
 //! use estafette_ipc::WaitMode;
@@ -21,7 +21,7 @@
 //! publisher.send_batch([&b"a"[..], b"b"])?;
 //! publisher.close();
 //!
-//! // In a member's.
+//! // In a member's process.
 //! let mut member = Member::open(vec![ring], &bell, 0, WaitMode::Adaptive, interrupt)?;
 //! let claim = member.claim(1 << 20, 100)?;
 //! let messages: Vec<&[u8]> = claim.messages().map(|message| message.data).collect();
@@ -31,34 +31,37 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What is promised
+//! # Guarantees
 //!
-//! - **Order.** A member gets the messages of one publisher in order. Those that a dead member left
-//!   may come to another one later than newer ones.
-//! - **Loss.** A message that was published is lost only if it is dropped or discarded on demand
-//!   ([`Publisher::discard_oldest`], [`Recovery::Discard`]), or if a member dies that had
-//!   copied it. A message of which `send` did not return is published whole or not at all.
-//! - **Doubles.** A message that was claimed and not acknowledged when a member died comes again,
-//!   with its attempts counted, unless the member had copied it. Other messages come once.
-//! - **Waiting.** `reserve`, `send`, `send_batch` and `claim` wait; an [`Interrupt`] ends that.
-//!   Nothing else waits.
-//! - **Overflow.** A publisher may wait, drop the message it has, or drop the oldest ones
+//! - **Order.** A member gets the messages of one publisher in order. Only messages that a dead
+//!   member left may come after newer ones.
+//! - **Loss.** A published message is lost only if it is dropped or discarded on demand
+//!   ([`Publisher::discard_oldest`], [`Recovery::Discard`]), or if a member dies that had copied
+//!   it. If a publisher dies during `send`, the message is published whole or not at all.
+//! - **Duplicates.** A message that a member had claimed and not acknowledged when it died is
+//!   delivered again, with its attempts counted, unless the member had copied it. All other
+//!   messages are delivered once.
+//! - **Blocking.** `reserve`, `send`, `send_batch` and `claim` wait; an [`Interrupt`] ends that. No
+//!   other call waits.
+//! - **Overflow.** A publisher may wait, drop the new message, or drop the oldest ones
 //!   ([`Publisher::send_dropping_oldest`]). The last needs members that copy
-//!   ([`Member::with_copies`]), as a claim of records in the ring keeps their space and all behind it.
-//! - **Bounds.** A ring takes its capacity and some pages, whatever its ends do.
-//! - **Hostile peers.** What others wrote is read once and verified. What cannot be is an error,
-//!   and closes the end that saw it. It never leads this process outside of the ring, nor to a panic.
+//!   ([`Member::with_copies`]): a claim of records in the ring keeps their space and that of all
+//!   later records.
+//! - **Memory.** A ring takes its capacity and some pages, whatever its ends do.
+//! - **Hostile peers.** What other ends wrote is read once and validated. An invalid value is an
+//!   error, which closes the end that read it. It never makes this process access memory outside of
+//!   the ring, nor panic.
 //!
-//! | file | what it holds |
+//! | file | content |
 //! |---|---|
 //! | `claims.rs` | how members share a ring without a lock |
 //! | `copies.rs` | how a member copies messages out of a ring |
 //! | `recovery.rs` | recovery of the claims of a dead member |
 //! | `ring.rs` | positions, records, space |
-//! | `slot.rs` | what each member has claimed |
+//! | `slot.rs` | the slots that record claims |
 //! | `layout.rs` | the words in shared memory |
 //! | `publisher.rs`, `member.rs`, `claim.rs`, `control.rs` | the ends |
-//! | `interrupt.rs` | ends an end's waiting from another thread |
+//! | `interrupt.rs` | interrupts waiting ends from another thread |
 //! | `files.rs` | the memory files |
 
 #[cfg(not(loom))]

@@ -1,5 +1,6 @@
-//! Models of a group's ring: loom runs every order of events, and every value each load may see,
-//! for a few messages. A lost wake-up is a deadlock here, since the modelled futex has no time-out.
+//! Loom models of a group's ring. Loom runs every interleaving, and every value that each load may
+//! return, for a few messages. A lost wake-up is a deadlock here, since the modelled futex has no
+//! timeout.
 
 #![allow(unsafe_code)]
 
@@ -25,7 +26,7 @@ fn ring(records: u64) -> Ring {
     Ring::new(Memory::new(RingControls::new(MEMBERS), (records * RECORD) as usize, 0), MEMBERS)
 }
 
-/// Publishes a message of one byte as number `index`, for which there is space.
+/// Publishes a message of one byte as number `index`. The ring must have space for it.
 fn publish(ring: &Ring, index: u64) {
     let at = index * RECORD;
     // SAFETY: the ring lives; loom verifies the rest.
@@ -36,7 +37,7 @@ fn publish(ring: &Ring, index: u64) {
     ring.publish(at + RECORD, 1, 1);
 }
 
-/// The number of the message that was claimed, verified.
+/// Checks the claimed message, and returns its number.
 fn read(ring: &Ring, range: &ClaimedRange) -> u64 {
     // SAFETY: the ring lives; loom verifies the rest.
     let byte = unsafe { ring.memory().bytes(range.from + HEADER as u64, 1) }[0];
@@ -44,7 +45,7 @@ fn read(ring: &Ring, range: &ClaimedRange) -> u64 {
     range.from / RECORD
 }
 
-/// Claims and acknowledges whatever there is, once.
+/// Claims and acknowledges the next message, if there is one.
 fn take(ring: &Ring, member: usize) -> Option<u64> {
     let mut headers = Vec::new();
     let returned = ring.claim_returned(member, ONE, &mut headers).unwrap();
@@ -54,10 +55,11 @@ fn take(ring: &Ring, member: usize) -> Option<u64> {
     Some(number)
 }
 
-/// A record that is copied while it may be written: its payload is two words.
+/// The length of a record that is copied while it may be written. Its payload is two words.
 const LONG: u64 = record_len(16) as u64;
 
-/// Publishes the message number `index`, for which there is space, in words of that number.
+/// Publishes message number `index`, whose words contain that number. The ring must have space for
+/// it.
 fn publish_words(ring: &Ring, index: u64) {
     let at = index * LONG;
     ring.set_header(at, Header::new(16));
@@ -67,8 +69,8 @@ fn publish_words(ring: &Ring, index: u64) {
     ring.publish(at + LONG, 1, 16);
 }
 
-/// Publishes the message number `index`, in place of the oldest if there is no space. False if what a
-/// member claims is in the way.
+/// Publishes message number `index`, and drops the oldest if there is no space. False if a member's
+/// claim prevents it.
 fn publish_dropping_oldest(ring: &Ring, index: u64) -> bool {
     let has_space = || (index + 1) * LONG - ring.head_to_overwrite() <= ring.capacity();
     if !has_space() {
@@ -86,7 +88,7 @@ fn publish_dropping_oldest(ring: &Ring, index: u64) -> bool {
     has_space
 }
 
-/// Claims and acknowledges the next message, once, and returns its number.
+/// Claims and acknowledges the next message. Returns its number.
 fn claim_words(ring: &Ring, member: usize) -> Option<u64> {
     let mut headers = Vec::new();
     let range = ring.claim_next(member, ONE, &mut headers).unwrap()?;
@@ -94,7 +96,7 @@ fn claim_words(ring: &Ring, member: usize) -> Option<u64> {
     Some(range.from / LONG)
 }
 
-/// Copies the next message, once, and returns its number.
+/// Copies the next message. Returns its number.
 fn copy(ring: &Ring, member: usize) -> Option<u64> {
     let (mut headers, mut copied) = (Vec::new(), Copied::default());
     if !ring.take_next(member, ONE, &mut headers, &mut copied).unwrap() {
@@ -113,8 +115,8 @@ fn model(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     builder.check(model);
 }
 
-/// Two members claim and acknowledge at the same time: each message goes to one of them, and the
-/// head ends behind both, whoever comes last.
+/// Two members claim and acknowledge at the same time. Each message goes to one of them, and the
+/// head ends after both.
 #[test]
 fn each_message_is_claimed_once_and_released() {
     model(3, || {
@@ -124,7 +126,7 @@ fn each_message_is_claimed_once_and_released() {
         let taking = thread::spawn(move || take(&other, 1));
         let ours = take(&ring, 0);
         let theirs = taking.join().unwrap();
-        // Who loses the exchange tries again, so both get one.
+        // The member that loses the exchange tries again, so both get one.
         let mut taken = [ours.unwrap(), theirs.unwrap()];
         taken.sort_unstable();
         assert_eq!(taken, [0, 1]);
@@ -132,9 +134,9 @@ fn each_message_is_claimed_once_and_released() {
     });
 }
 
-/// The producer writes again only what was released: loom reports a write to what a member reads.
+/// The producer overwrites only released space: loom reports a write to bytes that a member reads.
 #[test]
-fn space_is_handed_back() {
+fn only_released_space_is_overwritten() {
     model(2, || {
         let ring = ring(1);
         publish(&ring, 0);
@@ -154,7 +156,7 @@ fn space_is_handed_back() {
     });
 }
 
-/// A member that sleeps is woken by what is published.
+/// A member that sleeps is woken by a published message.
 #[test]
 fn a_sleeping_member_is_woken() {
     model(3, || {
@@ -171,9 +173,9 @@ fn a_sleeping_member_is_woken() {
     });
 }
 
-/// A member that claims less than there is wakes the next.
+/// A member that claims only part of the messages wakes the next.
 #[test]
-fn two_sleeping_members_are_woken_by_one_ring() {
+fn a_member_that_leaves_messages_wakes_the_next() {
     model(2, || {
         let (ring, bell) = (ring(2), Arc::new(Bell::new(MEMBERS)));
         let members: Vec<_> = (0..MEMBERS)
@@ -196,16 +198,16 @@ fn two_sleeping_members_are_woken_by_one_ring() {
     });
 }
 
-/// How far a member comes before it dies.
+/// The point at which a member dies.
 #[derive(Clone, Copy)]
 enum Death {
-    /// It has said what it wants.
+    /// After it has written its intent.
     Intent,
-    /// It has moved the claim word, and not marked its slot.
+    /// After it has moved the claim word, before it marks its slot.
     Exchanged,
 }
 
-/// Claims as `claim_next` does, up to a point.
+/// Claims as `claim_next` does, up to the given point.
 fn die(ring: &Ring, member: usize, record: u64, death: Death) {
     let (next, from, tail) = ring.next().unwrap();
     if from == tail {
@@ -220,10 +222,10 @@ fn die(ring: &Ring, member: usize, record: u64, death: Death) {
     }
 }
 
-/// A member dies while another claims, and is recovered while the other goes on: no message is
-/// lost, none comes twice, and everything is released.
+/// A member dies and is recovered while another claims. No message is lost, none is delivered
+/// twice, and all space is released.
 #[test]
-fn what_a_dead_member_claimed_comes_back() {
+fn messages_of_a_dead_member_are_delivered_again() {
     for death in [Death::Intent, Death::Exchanged] {
         model(2, move || {
             let ring = ring(2);
@@ -244,7 +246,7 @@ fn what_a_dead_member_claimed_comes_back() {
     }
 }
 
-/// Two members go for what a dead one left: one gets it.
+/// Two members compete for a returned message: one gets it.
 #[test]
 fn a_returned_message_is_claimed_once() {
     model(3, || {
@@ -262,10 +264,10 @@ fn a_returned_message_is_claimed_once() {
     });
 }
 
-/// The producer overtakes a member that copies: the member gets each message whole and in order, or the
-/// producer drops it, and the newest is there in the end.
+/// The producer overtakes a member that copies. The member gets each message whole and in order, or
+/// the producer drops it. The newest message is in the ring at the end.
 #[test]
-fn what_is_overwritten_while_it_is_copied_is_not_taken() {
+fn a_copy_that_was_overwritten_is_discarded() {
     model(3, || {
         let ring = Ring::new(Memory::new(RingControls::new(MEMBERS), LONG as usize, 0), MEMBERS);
         publish_words(&ring, 0);
@@ -279,7 +281,7 @@ fn what_is_overwritten_while_it_is_copied_is_not_taken() {
     });
 }
 
-/// Two members copy: each message goes to one of them, and the head ends behind both.
+/// Two members copy: each message goes to one of them, and the head ends after both.
 #[test]
 fn each_message_is_copied_once_and_released() {
     model(3, || {
@@ -294,10 +296,10 @@ fn each_message_is_copied_once_and_released() {
     });
 }
 
-/// A member dies in the middle of a claim that counts. Whoever claims or copies next confirms the claim,
-/// before the claim word forgets it.
+/// A member dies after its claim became valid, before it was confirmed. The next end that claims or
+/// copies confirms it, before the claim word is overwritten.
 #[test]
-fn a_dead_member_s_claim_is_confirmed_before_it_is_forgotten() {
+fn a_dead_members_claim_is_confirmed_before_the_word_moves_on() {
     for next in [claim_words, copy] {
         model(2, move || {
             let ring = Ring::new(Memory::new(RingControls::new(MEMBERS), 2 * LONG as usize, 0), MEMBERS);

@@ -1,4 +1,4 @@
-//! The end that publishes.
+//! The publishing end of a ring.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -21,24 +21,24 @@ use crate::wait::WaitMode;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PublishError {
-    /// The ring is full. Only where the caller asked not to wait.
+    /// The ring is full. Only calls that do not wait return it.
     #[error("the ring is full")]
     Full,
-    /// The message never fits.
+    /// The message is too long for the ring.
     #[error("a message of {len} bytes is longer than {max} bytes; use a ring of a larger capacity")]
     TooLong {
-        /// Its bytes.
+        /// The length of the message.
         len: usize,
-        /// The most.
+        /// The maximum.
         max: usize,
     },
-    /// The ring was closed, by the supervisor.
+    /// The supervisor closed the ring.
     #[error("the ring is closed")]
     Closed,
     /// The [`Interrupt`] was set while the ring was full.
     #[error("interrupted while the ring was full")]
     Interrupted,
-    /// A peer broke the protocol. This end is closed for good.
+    /// A peer broke the protocol. This end stays closed.
     #[error("closed since a peer broke the protocol: {0}")]
     Violation(#[from] Violation),
 }
@@ -46,29 +46,30 @@ pub enum PublishError {
 /// What [`Publisher::send_dropping_oldest`] dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
-    /// Older messages, which nobody had claimed.
+    /// The number of older messages, which no member had claimed.
     pub older: u64,
-    /// The message itself: what members hold in the ring was in the way.
+    /// Whether the message itself was dropped, because a member's claim in the ring prevented it.
     pub this: bool,
 }
 
-/// No ring gets so far.
+/// No ring reaches this position.
 const MAX_POSITION: u64 = 1 << 62;
 
-/// The end of a ring that publishes. There is one at a time; when it is gone, another may go on.
+/// The publishing end of a ring. Only one may exist at a time. After it is gone, another may
+/// continue.
 ///
-/// Messages are delivered in order to each member. What was published stays in the ring when this
-/// end dies. What was only reserved is never seen by anybody.
+/// Each member gets messages in order. Published messages stay in the ring when this end dies.
+/// Reserved space that was not published is never visible to members.
 pub struct Publisher {
     ring: Ring,
     bell: Memory<Bell>,
     wait: WaitMode,
     interrupt: Arc<Interrupt>,
-    /// Where the next record begins.
+    /// The position of the next record.
     tail: u64,
-    /// The head when it was last looked at.
+    /// The last head that was read.
     head: u64,
-    /// What a peer did. No message follows.
+    /// How a peer broke the protocol. No message follows.
     broken: Option<Violation>,
     headers: Vec<Header>,
     /// Registered with `interrupt`.
@@ -84,7 +85,8 @@ impl Wake for WakePublisher {
 }
 
 impl Publisher {
-    /// Opens the ring, and goes on where an earlier publisher stopped. `bell` is that of the group.
+    /// Opens the ring, and continues where an earlier publisher stopped. `bell` is the bell of the
+    /// group.
     ///
     /// # Errors
     ///
@@ -99,7 +101,7 @@ impl Publisher {
         if ring.is_closed() {
             return Err(OpenError::Closed);
         }
-        // An earlier publisher may have died while it discarded.
+        // An earlier publisher may have died while it was discarding.
         ring.recover(ring.producer(), Recovery::Discard);
         ring.controls().space.wanted.store(0, Ordering::Relaxed);
         let wake = Arc::new(WakePublisher(ring.clone()));
@@ -115,18 +117,18 @@ impl Publisher {
         Ok(publisher)
     }
 
-    /// The longest message.
+    /// The longest message in bytes.
     #[must_use]
     pub fn max_message(&self) -> usize {
         (self.ring.capacity() as usize - HEADER).min(u32::MAX as usize)
     }
 
-    /// Space for a message of `len` bytes, once there is as much. It holds whatever lay there
-    /// before.
+    /// Returns space for a message of `len` bytes. Waits until there is enough. The bytes have
+    /// unspecified content.
     ///
     /// # Errors
     ///
-    /// All of [`PublishError`] but `Full`.
+    /// All of [`PublishError`] except `Full`.
     pub fn reserve(&mut self, len: usize) -> Result<Loan<'_>, PublishError> {
         let need = self.need(len)?;
         if !self.has_space(need) {
@@ -135,11 +137,11 @@ impl Publisher {
         Ok(self.loan(len))
     }
 
-    /// Space for a message of `len` bytes, if there is as much now.
+    /// Returns space for a message of `len` bytes. Does not wait.
     ///
     /// # Errors
     ///
-    /// All of [`PublishError`] but `Interrupted`.
+    /// All of [`PublishError`] except `Interrupted`.
     pub fn try_reserve(&mut self, len: usize) -> Result<Loan<'_>, PublishError> {
         let need = self.need(len)?;
         if !self.look_for_space(need)? {
@@ -148,7 +150,7 @@ impl Publisher {
         Ok(self.loan(len))
     }
 
-    /// Publishes a copy of a message, once there is space.
+    /// Publishes a copy of a message. Waits until there is space.
     ///
     /// # Errors
     ///
@@ -160,7 +162,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Publishes a copy of a message, if there is space now.
+    /// Publishes a copy of a message. Does not wait.
     ///
     /// # Errors
     ///
@@ -172,19 +174,20 @@ impl Publisher {
         Ok(())
     }
 
-    /// Publishes a copy of a message if there is space now, or else drops and counts it. True if it
-    /// was published.
+    /// Publishes a copy of a message if there is space now; otherwise drops and counts it. Does not
+    /// wait. True if the message was published.
     ///
     /// # Errors
     ///
-    /// All of [`PublishError`] but `Full` and `Interrupted`.
+    /// All of [`PublishError`] except `Full` and `Interrupted`.
     pub fn send_or_drop(&mut self, message: &[u8]) -> Result<bool, PublishError> {
         let is_sent = self.try_or_full(message)?;
         count_dropped_new(&self.ring, !is_sent);
         Ok(is_sent)
     }
 
-    /// Publishes copies of messages, in order, all at once as far as there is space for them.
+    /// Publishes copies of messages, in order. Waits until there is space. All messages that fit
+    /// are published at once.
     ///
     /// # Errors
     ///
@@ -223,8 +226,8 @@ impl Publisher {
     }
 
     /// Drops the oldest messages that no member has claimed, until `bytes` bytes of records were
-    /// dropped or no such message is left. Returns how many messages were dropped. Their space is
-    /// free once what members hold before them is acknowledged.
+    /// dropped or no such message is left. Returns the number of dropped messages. Their space
+    /// becomes free once all earlier claims are acknowledged.
     ///
     /// # Errors
     ///
@@ -245,18 +248,19 @@ impl Publisher {
         Ok(messages)
     }
 
-    /// Publishes a copy of a message without waiting. If the ring is full, the oldest messages that no
-    /// member has claimed are dropped for it.
+    /// Publishes a copy of a message without waiting. If the ring is full, drops the oldest
+    /// messages that no member has claimed.
     ///
-    /// Space becomes free in the order of the messages. Therefore a member that holds a claim in the
-    /// ring is in the way. Then all but the newer half of the ring is dropped, for the time when the
-    /// member is done, and the message itself. Members that [copy](super::Member::with_copies) hold
-    /// nothing in the ring, but for the moments in which one that was overtaken several times in a row
-    /// copies its next messages.
+    /// Space becomes free in the order of the messages, so a member with a claim in the ring can
+    /// prevent that. In that case this call drops the new message. It also drops all unclaimed
+    /// messages except the newest half of the ring, so that there is space once the claim is
+    /// acknowledged. Members that [copy](super::Member::with_copies) keep no claims in the ring.
+    /// The exception is a member that was overtaken several times in a row: it claims for the time
+    /// of one copy.
     ///
     /// # Errors
     ///
-    /// All of [`PublishError`] but `Full` and `Interrupted`.
+    /// All of [`PublishError`] except `Full` and `Interrupted`.
     pub fn send_dropping_oldest(&mut self, message: &[u8]) -> Result<Dropped, PublishError> {
         let mut dropped = Dropped::default();
         if self.try_or_release(message)? {
@@ -275,7 +279,7 @@ impl Publisher {
         Ok(dropped)
     }
 
-    /// Publishes a copy of a message if there is space.
+    /// Publishes a copy of a message. False if there is no space.
     fn try_or_full(&mut self, message: &[u8]) -> Result<bool, PublishError> {
         match self.try_send(message) {
             Ok(()) => Ok(true),
@@ -284,8 +288,8 @@ impl Publisher {
         }
     }
 
-    /// As [`try_or_full`](Self::try_or_full), where members may copy: one that stopped after it had
-    /// taken messages has not raised the head.
+    /// As [`try_or_full`](Self::try_or_full), where members may copy. A member that stopped after
+    /// it had taken messages has not raised the head, so this raises it.
     fn try_or_release(&mut self, message: &[u8]) -> Result<bool, PublishError> {
         if self.try_or_full(message)? {
             return Ok(true);
@@ -294,15 +298,15 @@ impl Publisher {
         self.try_or_full(message)
     }
 
-    /// Says that no message follows. Members get what is in the ring, then `Closed`.
+    /// Closes the ring: no message follows. Members get the messages in the ring, then `Closed`.
     ///
-    /// A publisher that is dropped does not close its ring: another may go on.
+    /// Dropping a publisher does not close its ring: another may continue.
     pub fn close(self) {
         self.ring.close();
         self.bell.controls().notify_all();
     }
 
-    /// The bytes that a message takes, if it can ever fit.
+    /// The bytes that a message takes. An error if it can never fit.
     #[inline]
     fn need(&self, len: usize) -> Result<u64, PublishError> {
         self.verify_whole()?;
@@ -334,7 +338,8 @@ impl Publisher {
         }
     }
 
-    /// A head may rise up to the tail, and leaves no more in the ring than its capacity.
+    /// Validates and stores a new head. The head never decreases and never exceeds the tail, and
+    /// the ring never contains more than its capacity.
     fn accept_head(&mut self, head: u64) -> Result<(), PublishError> {
         if head < self.head || head > self.tail || self.tail - head > self.ring.capacity() {
             return Err(self.close_with(Violation::Head { head }));
@@ -361,22 +366,23 @@ impl Publisher {
         if self.wait.spin(|| self.ring.head() >= wanted || is_ready()) {
             return;
         }
-        // Who sleeps is woken for more than one message, or it would be for each.
+        // A publisher that sleeps waits for space for several messages. Otherwise each message
+        // would cost a wake-up.
         let wanted = self.tail + need.max(capacity / 8) - capacity;
         self.ring.sleep_for_space(wanted, is_ready);
     }
 
     fn write_header(&self, len: usize) {
-        // No overflow: `need` verified the length.
+        // Cannot overflow: `need` checked the length.
         self.ring.set_header(self.tail, Header::new(len as u32));
     }
 
-    /// Where the payload of the next record lies.
+    /// The bytes of the next record's payload.
     fn payload(&mut self, len: usize) -> BytesMut {
-        // SAFETY: this is the ring's one publisher, and it is borrowed or does not give the bytes
-        // away. Members read only before the published tail; what lay here, they had given back
-        // when the head was raised that `accept_head` acquired. A peer of another process that lies
-        // about it is outside of this process.
+        // SAFETY: this is the ring's only publisher. Either it stays borrowed, or the bytes do not
+        // leave it. Members read only before the published tail. They released the bytes here when
+        // the head was raised that `accept_head` acquired. A peer that breaks this rule is another
+        // process, not part of this one.
         #[allow(unsafe_code)]
         unsafe {
             self.ring.memory().bytes_mut(self.tail + HEADER as u64, len)
@@ -418,9 +424,9 @@ impl fmt::Debug for Publisher {
     }
 }
 
-/// Space for a message, to be filled. It is published by [`send`](Self::send), or not at all if it
-/// is dropped.
-#[must_use = "a message is published by `send`"]
+/// Space for a message, to be written in place. [`send`](Self::send) publishes it. A loan that is
+/// dropped publishes nothing.
+#[must_use = "`send` publishes the message"]
 pub struct Loan<'a> {
     bytes: BytesMut,
     publisher: &'a mut Publisher,
@@ -439,7 +445,7 @@ impl Loan<'_> {
     }
 }
 
-/// Ends the reference before the bytes are handed over.
+/// Ends the reference before the bytes are published.
 fn drop_bytes(_: BytesMut) {}
 
 impl Deref for Loan<'_> {

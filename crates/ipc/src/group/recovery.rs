@@ -1,7 +1,7 @@
-//! What a dead member had claimed goes back to its group, or is discarded.
+//! Recovery of a dead member's claims: they are returned to the group or discarded.
 //!
-//! Only the supervisor does this, once the process has ended: nothing the dead member began can
-//! then go on, and whatever it had begun is in one of the states that `claims.rs` describes.
+//! Only the supervisor does this, after the process has ended. The dead member then changes nothing
+//! more, and each of its claims is in one of the states that `claims.rs` describes.
 
 use super::ring::{Limits, MAX_RETRIES, Ring};
 use super::slot::{Phase, Range, Slot, State};
@@ -9,34 +9,35 @@ use crate::error::Violation;
 use crate::record::Header;
 use crate::sync::Ordering;
 
-/// What the supervisor does with messages that a dead member had claimed and not acknowledged.
+/// What to do with messages that a dead member had claimed and not acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recovery {
-    /// They go back to the group: at least once, but for those that the member had
-    /// [copied](super::Member::with_copies), which are lost. What the member may have died of counts one attempt
-    /// more, and comes alone from then on: the first message that was not done; and if the member
-    /// was done with none, all that it was given.
+    /// Return them to the group: at-least-once delivery. Messages that the member had
+    /// [copied](super::Member::with_copies) are lost. Messages that may have killed the member
+    /// count one more attempt, and are delivered one at a time from then on. This is the first
+    /// message that was not done. If the member had finished none, it is all messages of its claim.
     Return,
-    /// They are lost, and counted: at most once.
+    /// Discard and count them: at-most-once delivery.
     Discard,
 }
 
-/// What became of the claims of a dead member.
+/// The result of a recovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recovered {
-    /// Messages that went back to the group.
+    /// The number of messages that were returned to the group.
     pub returned: u64,
-    /// Messages that are lost.
+    /// The number of messages that are lost.
     pub discarded: u64,
-    /// Claims that were lost with messages nobody can count, since the member had written nonsense.
+    /// The number of claims whose messages cannot be counted, since the member wrote invalid
+    /// values.
     pub violations: u64,
 }
 
 const ALL: Limits = Limits { bytes: usize::MAX, messages: usize::MAX };
 
 impl Ring {
-    /// Takes from a dead holder what it had claimed, in all slots.
+    /// Recovers the claims of a dead holder, in all slots.
     pub(super) fn recover(&self, holder: usize, recovery: Recovery) -> Recovered {
         let (mut recovered, mut has_claim) = (Recovered::default(), false);
         for (index, slot) in self.slots().iter().enumerate() {
@@ -54,20 +55,21 @@ impl Ring {
             }
         }
         if has_claim {
-            // It was copying what it had claimed: the same messages.
+            // The member was copying what it had claimed, so both are the same messages.
             self.count_copied(holder, 0);
         } else {
             recovered.discarded += self.recover_copies(holder);
         }
         let counters = &self.controls().counters;
-        // What the publisher had claimed, it was dropping.
+        // The publisher claims messages to drop them.
         let counter = if holder == self.producer() { &counters.dropped } else { &counters.discarded };
         counter.fetch_add(recovered.discarded, Ordering::Relaxed);
         self.release();
         recovered
     }
 
-    /// Decides whether a dead holder's intent counts. The slot's state if it holds a claim.
+    /// Decides whether a dead holder's intent is valid. Returns the slot's state if it contains a
+    /// claim.
     fn settle(&self, index: usize, slot: &Slot, holder: usize) -> Option<State> {
         for _ in 0..MAX_RETRIES {
             let state = slot.state();
@@ -76,8 +78,8 @@ impl Ring {
                 Phase::Empty | Phase::Returned => return None,
                 Phase::Claimed => return Some(state),
                 Phase::Intent => {
-                    // The state was read before the word. If the word has forgotten the claim, then
-                    // whoever moved it has confirmed the claim before, and `replace` fails.
+                    // The state was read before the word. If the word no longer names the claim,
+                    // the end that moved it has confirmed the claim before, and `replace` fails.
                     let next = self.load_next();
                     let counts = next.slot() == Some(index) && next.units_to(slot.to()) == 0;
                     slot.replace(state, state.in_phase(if counts { Phase::Claimed } else { Phase::Empty }));
@@ -87,7 +89,7 @@ impl Ring {
         None
     }
 
-    /// How many messages were claimed by the slot, and what became of them.
+    /// Recovers one slot. Returns the number of its messages, and what was done with them.
     fn recover_slot(&self, slot: &Slot, claimed: State, recovery: Recovery) -> Result<(u64, Recovery), Violation> {
         let Range { from, current, to } = slot.range(self.head(), self.tail(), self.capacity())?;
         let done = self.headers(from, current)?;
@@ -97,7 +99,7 @@ impl Ring {
             slot.set_state(claimed.in_phase(Phase::Empty));
             return Ok((messages, Recovery::Discard));
         }
-        // Who says of no message that it is done may have died of any of them.
+        // A member that recorded no progress may have died of any of its messages.
         self.count_attempts(current, to, current > from);
         slot.cut(current);
         slot.set_state(claimed.next(Phase::Returned, claimed.holder));
@@ -105,8 +107,9 @@ impl Ring {
         Ok((messages, Recovery::Return))
     }
 
-    /// Counts one attempt more of the record at `position`, and unless `only_first`, of those up to `to`
-    /// that it was given out with: one with attempts came alone, and ends a batch.
+    /// Counts one more attempt for the record at `position`. Unless `only_first`, it does the same
+    /// for the records up to `to` of the same claim. A record with attempts was claimed alone, and
+    /// ends a batch.
     fn count_attempts(&self, mut position: u64, to: u64, only_first: bool) {
         let mut header = self.header(position);
         let came_alone = only_first || header.attempts > 0;
@@ -123,7 +126,7 @@ impl Ring {
         }
     }
 
-    /// The headers of the records between two positions, which must be where records begin.
+    /// The headers of the records between two positions. Both must be record boundaries.
     fn headers(&self, from: u64, to: u64) -> Result<Vec<Header>, Violation> {
         let (mut position, mut headers, mut part) = (from, Vec::new(), Vec::new());
         while position < to {
@@ -133,7 +136,7 @@ impl Ring {
         Ok(headers)
     }
 
-    /// Whether a holder has no claims that nobody has recovered.
+    /// Whether a holder has no claims that wait for recovery.
     pub(super) fn is_recovered(&self, holder: usize) -> bool {
         let is_claimed = |slot: &Slot| {
             let state = slot.state();

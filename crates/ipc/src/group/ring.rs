@@ -1,6 +1,6 @@
 //! The ring of one producer and a group of members: positions, records, space.
 //!
-//! `claims.rs` has what members do with it, `recovery.rs` what the supervisor does.
+//! `claims.rs` contains the operations of members, `recovery.rs` those of the supervisor.
 
 use super::claims::Next;
 use super::layout::RingControls;
@@ -10,18 +10,18 @@ use crate::memory::Memory;
 use crate::record::Header;
 use crate::sync::{Ordering, fence};
 
-/// How often an end retries when another end changed a word meanwhile. A correct peer changes a word only
-/// when it makes progress, so this many changes in a row come from a hostile one.
+/// How often an end retries when another end changed a word in the meantime. A correct peer changes
+/// a word only when it makes progress, so this many changes in a row come from a hostile one.
 pub(super) const MAX_RETRIES: usize = 100_000;
 
-/// A handle of a ring's memory.
+/// A handle to a ring's memory.
 #[derive(Clone, Debug)]
 pub(super) struct Ring {
     memory: Memory<RingControls>,
     members: usize,
 }
 
-/// Up to what a claim goes.
+/// The maximum size of a claim.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) bytes: usize,
@@ -48,7 +48,7 @@ impl Ring {
         self.memory.capacity()
     }
 
-    /// The producer, as a holder of claims: one more than the last member.
+    /// The producer's index as a holder of claims: one more than the last member.
     pub(super) fn producer(&self) -> usize {
         self.members
     }
@@ -65,39 +65,40 @@ impl Ring {
         first..(first + SLOTS_PER_MEMBER).min(self.slots().len())
     }
 
-    /// Acquire: who sees the tail sees the records before it.
+    /// Acquire: an end that sees the tail sees the records before it.
     #[inline]
     pub(super) fn tail(&self) -> u64 {
         self.controls().producer.tail.load(Ordering::Acquire)
     }
 
-    /// Acquire: who sees the head may overwrite what lies before it.
+    /// Acquire: an end that sees the head may overwrite everything before it.
     #[inline]
     pub(super) fn head(&self) -> u64 {
         self.controls().head.head.load(Ordering::Acquire)
     }
 
-    /// The head, for the producer, which then writes before it.
+    /// The head. Called by the producer before it overwrites records.
     pub(super) fn head_to_overwrite(&self) -> u64 {
         let head = self.head();
-        // [copy] First the claim word was moved, which the head shows, then records are written. Who
-        // copies one of those sees that the claim word has moved.
+        // [copy] The claim word was moved first, as the head shows; records are written after that.
+        // A member that copies one of those records sees that the claim word has moved.
         fence(Ordering::Release);
         head
     }
 
-    /// The position of the next claim, from its word. None if that cannot be, with this tail.
+    /// The position of the next claim, from the claim word. None if it is impossible with this
+    /// tail.
     #[inline]
     pub(super) fn position(&self, next: Next, tail: u64) -> Option<u64> {
         let behind = next.units_to(tail).checked_mul(8)?;
         if behind <= self.capacity() && tail.is_multiple_of(8) { tail.checked_sub(behind) } else { None }
     }
 
-    /// The position of the next claim.
+    /// The claim word, the position of the next claim, and the tail.
     ///
     /// # Errors
     ///
-    /// If the words do not fit together, and not because they changed in between.
+    /// If the words are inconsistent, and not because they changed between the loads.
     pub(super) fn next(&self) -> Result<(Next, u64, u64), Violation> {
         for _ in 0..MAX_RETRIES {
             let next = self.load_next();
@@ -128,8 +129,7 @@ impl Ring {
     }
 
     /// Reads the headers of the records between two positions, as many as the limits allow but at
-    /// least one, and returns where the next record begins. One that was given out before comes
-    /// alone.
+    /// least one. Returns the position of the next record. A record with attempts is claimed alone.
     pub(super) fn walk(&self, from: u64, to: u64, limits: Limits, headers: &mut Vec<Header>) -> Result<u64, Violation> {
         headers.clear();
         let mut position = from;
@@ -153,11 +153,11 @@ impl Ring {
         Ok(position)
     }
 
-    /// Publishes everything before `tail`. For the producer.
+    /// Publishes everything before `tail`. Called by the producer.
     #[inline]
     pub(super) fn publish(&self, tail: u64, messages: u64, bytes: u64) {
         let words = &self.controls().producer;
-        // Nobody else writes these. They go first: what is claimable has been counted.
+        // Nobody else writes these words. They are stored first, so claimable messages are counted.
         words.published.store(words.published.load(Ordering::Relaxed).wrapping_add(messages), Ordering::Relaxed);
         words
             .published_bytes
@@ -174,28 +174,29 @@ impl Ring {
         self.controls().news.closed.store(1, Ordering::SeqCst);
     }
 
-    /// Whether no message is left in the ring. It stays so if the ring was closed before.
+    /// Whether no message is left in the ring. Stays true if the ring was closed before.
     pub(super) fn is_drained(&self) -> bool {
         let head = self.head();
         head >= self.tail()
     }
 
-    /// Sleeps until the head is `wanted` or beyond, somebody rings, or for no reason.
+    /// Sleeps until the head reaches `wanted` or another end rings. May wake spuriously.
     pub(super) fn sleep_for_space(&self, wanted: u64, is_ready: impl FnOnce() -> bool) {
         let space = &self.controls().space;
         let announce = || {
             space.wanted.store(wanted, Ordering::Relaxed);
-            // [space] First what is wanted, then the head; pairs with `wake_producer`.
+            // [space] Store `wanted` first, then load the head; pairs with `wake_producer`.
             fence(Ordering::SeqCst);
         };
         crate::wait::sleep(&space.bell, None, announce, || self.head() >= wanted || is_ready());
         space.wanted.store(0, Ordering::Relaxed);
     }
 
-    /// Wakes the producer if it sleeps and the head is where it wants it. For whoever raised it.
+    /// Wakes the producer if it sleeps and the head has reached what it waits for. Called after the
+    /// head was raised.
     pub(super) fn wake_producer(&self) {
         let space = &self.controls().space;
-        // [space] First the head, then what is wanted; pairs with `sleep_for_space`.
+        // [space] Raise the head first, then load `wanted`; pairs with `sleep_for_space`.
         fence(Ordering::SeqCst);
         let wanted = space.wanted.load(Ordering::Relaxed);
         if wanted != 0 && self.head() >= wanted && space.wanted.swap(0, Ordering::AcqRel) != 0 {

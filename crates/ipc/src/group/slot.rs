@@ -1,16 +1,16 @@
-//! The slots in which members say what they hold.
+//! The slots in which members record their claims.
 
 use crate::error::Violation;
 use crate::sync::{AtomicU64, Ordering};
 
-/// The slots of each member. One is enough but after a death: then one may hold what the dead
-/// member left, perhaps in the hands of another, while the restarted member needs one for its own
+/// The slots of each member. One is enough, except after a death. Then one slot may contain what
+/// the dead member left, perhaps claimed by another, and the restarted member needs one for its own
 /// claims.
 pub(super) const SLOTS_PER_MEMBER: usize = 2;
 
-/// One range of records, and who holds it. Written by its member; but a claim that the member won
-/// is confirmed by whoever comes next, what a dead member left is marked by the supervisor, and
-/// what is returned is claimed by anybody.
+/// One range of records, and its holder. Its member writes it. There are three exceptions: the next
+/// claimant confirms a claim that the member won, the supervisor marks what a dead member left, and
+/// any member may claim a returned range.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(super) struct Slot {
@@ -20,15 +20,15 @@ pub(super) struct Slot {
     from: AtomicU64,
     /// The end of the range.
     to: AtomicU64,
-    /// Everything before it is done, though not acknowledged.
+    /// Everything before it is done, but not acknowledged.
     current: AtomicU64,
-    /// How many messages the member has copied out of the ring and not acknowledged, and how many of
-    /// them are done. In a member's first slot only, and whatever the slot's state.
+    /// The number of messages that the member has copied and not acknowledged, and how many of them
+    /// are done. Used only in a member's first slot, independent of the slot's state.
     pub(super) copies: AtomicU64,
     pub(super) copies_done: AtomicU64,
 }
 
-/// The records of a slot: those up to `current` are done.
+/// The records of a slot. Those before `current` are done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Range {
     pub(super) from: u64,
@@ -36,16 +36,16 @@ pub(super) struct Range {
     pub(super) to: u64,
 }
 
-/// What a slot's range is.
+/// The state of a slot's range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// None.
+    /// There is no range.
     Empty,
-    /// The holder tries to claim it. It has if the claim word says so.
+    /// The holder tries to claim it. The claim is valid if the claim word says so.
     Intent,
-    /// The holder has it.
+    /// The holder owns it.
     Claimed,
-    /// The holder died; anybody may claim it.
+    /// The holder died; any member may claim it.
     Returned,
 }
 
@@ -53,10 +53,11 @@ pub(super) enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct State {
     pub(super) phase: Phase,
-    /// A member, or one more than the last for the producer.
+    /// The index of a member, or one more than the last for the producer.
     pub(super) holder: usize,
-    /// Grows with every intent and every change of hands, so that who compares and exchanges the
-    /// word knows that the range is still the one that was read. 54 bits do not come round.
+    /// Increases with every intent and every change of the holder. A successful
+    /// compare-and-exchange of the word thus proves that the range is still the one that was read.
+    /// 54 bits do not wrap around.
     version: u64,
 }
 
@@ -90,7 +91,7 @@ impl State {
         Self { phase, ..self }
     }
 
-    /// Another range, or the same in other hands.
+    /// The state of another range, or of the same range with another holder.
     pub(super) fn next(self, phase: Phase, holder: usize) -> Self {
         Self { phase, holder, version: self.version.wrapping_add(1) }
     }
@@ -103,7 +104,7 @@ impl Slot {
         Self { state: zero(), from: zero(), to: zero(), current: zero(), copies: zero(), copies_done: zero() }
     }
 
-    /// Acquire: who sees a state sees the range it was stored with, or a later one.
+    /// Acquire: an end that sees a state sees the range it was stored with, or a later one.
     #[inline]
     pub(super) fn state(&self) -> State {
         State::from_word(self.state.load(Ordering::Acquire))
@@ -114,15 +115,15 @@ impl Slot {
         self.state.store(state.word(), Ordering::Release);
     }
 
-    /// Changes the state unless somebody else has.
+    /// Changes the state unless another end has changed it.
     pub(super) fn replace(&self, old: State, new: State) -> bool {
         self.state.compare_exchange(old.word(), new.word(), Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Says that a member tries to claim a range. Returns the state.
+    /// Writes a member's intent to claim a range. Returns the state.
     ///
     /// The slot is empty in between, with the new version, so that nobody takes the new range for
-    /// the old intent: the stores are in order for whoever loads them in the reverse one.
+    /// that of the old intent: readers load the words in the reverse order of these stores.
     pub(super) fn intend(&self, old: State, holder: usize, from: u64, to: u64) -> State {
         let empty = old.next(Phase::Empty, holder);
         self.set_state(empty);
@@ -156,12 +157,12 @@ impl Slot {
 
     /// Cuts off the part of the range before `from`, which is done.
     pub(super) fn cut(&self, from: u64) {
-        // In this order: a holder that dies in between has done the part all the same.
+        // In this order: if the holder dies in between, the part still counts as done.
         self.set_current(from);
         self.from.store(from, Ordering::Release);
     }
 
-    /// The whole range, verified to lie within the ring's messages.
+    /// The whole range, after a check that it lies within the ring's messages.
     pub(super) fn range(&self, head: u64, tail: u64, capacity: u64) -> Result<Range, Violation> {
         let range = Range { from: self.from(), current: self.current(), to: self.to() };
         let Range { from, current, to } = range;
