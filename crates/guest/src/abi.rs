@@ -1,7 +1,7 @@
-//! The host's calls, and what it calls: the only file with `unsafe`.
+//! The calls between host and function: the only file with `unsafe`.
 //!
-//! `docs/flow-abi.md` specifies all of it under "The batched ABI". Off WASM, [`crate::testing`]
-//! takes the place of the host.
+//! `docs/flow-abi.md` specifies them under "The batched ABI". On other targets than WASM,
+//! [`crate::testing`] replaces the host.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -10,9 +10,10 @@ use std::marker::PhantomData;
 /// Handles a batch: its bytes, and the number of its records.
 pub(crate) type BatchHandler = Box<dyn FnMut(&[u8], u32)>;
 
-/// A message for [`send_all`](crate::send_all), and the index of its topic.
+/// A message for [`send_all`](crate::send_all): its bytes, and the index of its topic.
 ///
-/// On WASM it has the layout of an entry of the host's list: topic, address, length, 4 bytes each.
+/// On WASM it has the layout of an entry of the host's list: topic, address and length of 4 bytes
+/// each.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Outgoing<'a> {
@@ -35,7 +36,8 @@ impl<'a> Outgoing<'a> {
 
     /// The bytes of the message.
     pub fn data(&self) -> &'a [u8] {
-        // SAFETY: address and length are those of the slice that `new` got, borrowed for 'a.
+        // SAFETY: address and length are those of the slice that was passed to `new`, borrowed for
+        // 'a.
         unsafe { std::slice::from_raw_parts(self.data, self.length) }
     }
 }
@@ -46,7 +48,7 @@ impl fmt::Debug for Outgoing<'_> {
     }
 }
 
-/// The host's functions, as its module `estafette` names them.
+/// The functions of the host's module `estafette`.
 #[cfg(target_family = "wasm")]
 mod imports {
     use super::Outgoing;
@@ -80,24 +82,25 @@ pub(crate) fn reply(data: &[u8]) -> i32 {
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use crate::testing::{reply, send, send_batch};
 
-/// The address of a slice, to compare it with others.
+/// The address of a slice.
 pub(crate) fn address(slice: &[u8]) -> usize {
     slice.as_ptr() as usize
 }
 
 thread_local! {
-    /// Where the host writes batches. Words, for an address that is a multiple of 8.
+    /// The buffer to which the host writes batches. Made of words, so that its address is a
+    /// multiple of 8.
     static BUFFER: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
     static HANDLER: RefCell<Option<BatchHandler>> = const { RefCell::new(None) };
 }
 
-/// Registers what is done with each batch.
+/// Registers the handler of batches.
 pub(crate) fn register(handler: BatchHandler) {
     HANDLER.with(|registered| *registered.borrow_mut() = Some(handler));
 }
 
-/// Serves `estafette_buffer`: the address of a buffer of at least `capacity` bytes, null if there
-/// is no memory for it.
+/// Implements `estafette_buffer`: returns the address of a buffer of at least `capacity` bytes, or
+/// null if there is no memory for it.
 pub fn buffer(capacity: u32) -> *mut u8 {
     let words = capacity as usize / 8 + 1;
     BUFFER.with(|buffer| {
@@ -113,16 +116,16 @@ pub fn buffer(capacity: u32) -> *mut u8 {
     })
 }
 
-/// Serves `estafette_batch`: hands `count` records, `length` bytes from `pointer` on, to the
-/// handler.
+/// Implements `estafette_batch`: passes a batch of `count` records, which is `length` bytes long,
+/// to the handler. `pointer` must be the address of the buffer.
 pub fn batch(pointer: *const u8, length: u32, count: u32) {
     BUFFER.with(|buffer| {
         let buffer = buffer.borrow();
         assert_eq!(pointer, buffer.as_ptr().cast(), "the host gave another buffer than estafette_buffer returned");
         let length = length as usize;
         assert!(length <= buffer.len() * 8, "the host gave a batch that is longer than the buffer");
-        // SAFETY: the bytes lie in `buffer`, which is initialised, borrowed for as long as the slice is
-        // in use, and written by the host between two batches only.
+        // SAFETY: the bytes lie in `buffer`, which is initialised, and borrowed for as long as the
+        // slice is in use. The host writes them only between two batches.
         let bytes = unsafe { std::slice::from_raw_parts(buffer.as_ptr().cast(), length) };
         HANDLER.with(|handler| {
             let mut handler = handler.borrow_mut();

@@ -1,18 +1,18 @@
-//! Why the host refused a message.
+//! The errors of sends and replies.
 
 use std::fmt;
 
-/// Why the host refused to send a message.
+/// Why the host did not send a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SendError {
-    /// The function has no output topic with this index: `output.topics` in the YAML file.
+    /// The function has no output topic with this index. See `output.topics` in the YAML file.
     NoSuchTopic,
     /// The message is longer than `max_message` of its topic.
     TooLong,
-    /// The function is not fed by a stream, so there is none to answer on.
+    /// The function has no input stream to reply on.
     NoStream,
-    /// A result that this version of the crate does not know.
+    /// A result code that this version of the crate does not know.
     Other(i32),
 }
 

@@ -1,11 +1,11 @@
-//! Writes functions for Estafette pipelines (`estafette flow run`) in Rust.
+//! SDK for functions of Estafette pipelines (`estafette flow run`) in Rust.
 //!
 //! A function is a program for `wasm32-wasip1` (`wasm32-wasi` before Rust 1.78). It receives
-//! messages from its input topic in batches, and sends messages to its output topics, which it
-//! names by their index in the YAML file. The format of batches and calls is specified in
-//! `docs/flow-abi.md`; this crate speaks it, so that a function deals in `&[u8]` only.
+//! messages from its input topic in batches. It sends messages to its output topics, each named by
+//! its index in the YAML file. `docs/flow-abi.md` specifies the format of batches and the calls.
+//! This crate implements them, so that a function only handles `&[u8]`.
 //!
-//! A processor hands [`function!`] what is to be done with each message:
+//! A processor passes a handler of messages to [`function!`]:
 //!
 //! ```
 //! use estafette_guest::Outputs;
@@ -17,7 +17,7 @@
 //! estafette_guest::function!(upper_case);
 //! ```
 //!
-//! State lives in a closure. The block runs once, before the first message:
+//! A closure can keep state. The block runs once, before the first message:
 //!
 //! ```
 //! estafette_guest::function!({
@@ -29,8 +29,8 @@
 //! });
 //! ```
 //!
-//! A sender has no input; it does its work in `main`. Its first argument has index 0: there is no
-//! program name before it.
+//! A sender has no input, and does its work in `main`. Its first argument has index 0, as there is
+//! no program name before it.
 //!
 //! ```no_run
 //! fn main() -> Result<(), estafette_guest::SendError> {
@@ -41,8 +41,8 @@
 //! }
 //! ```
 //!
-//! The crate also compiles for the machine it is built on. There, [`testing`] plays the host, so
-//! that a function can be unit tested without one:
+//! The crate also compiles for the build machine. There, [`testing`] replaces the host, so that a
+//! function can be unit tested:
 //!
 //! ```
 //! use estafette_guest::{testing::Harness, Outputs};
@@ -58,8 +58,8 @@
 //!
 //! # Blocking and panics
 //!
-//! Every send blocks while its topic is full, if the topic's overflow policy is `block`. A panic
-//! traps: the host reports its text, and restarts the function as the YAML file says.
+//! A send blocks while its topic is full, if the topic's overflow policy is `block`. A panic traps:
+//! the host logs its text, and restarts the function as the YAML file says.
 #![warn(missing_docs)]
 
 mod abi;
@@ -73,7 +73,7 @@ pub use abi::Outgoing;
 pub use error::SendError;
 pub use outputs::Outputs;
 
-/// What [`function!`] and [`exports!`] call. Not for use by hand.
+/// Called by [`function!`] and [`exports!`] only.
 #[doc(hidden)]
 pub mod exports {
     pub use crate::abi::{batch, buffer};
@@ -81,9 +81,9 @@ pub mod exports {
 
 /// Makes the program a function that calls the given handler with each message.
 ///
-/// The handler is an expression of a type that implements `FnMut(&[u8], &mut Outputs)`: the name of
-/// a `fn`, a closure, or a block that ends with one. It is evaluated once, before the first
-/// message.
+/// The handler is an expression whose type implements `FnMut(&[u8], &mut Outputs)`: the name of a
+/// `fn`, a closure, or a block that ends with one. The expression is evaluated once, before the
+/// first message.
 ///
 /// Expands to `main`, which calls [`run`], and to [`exports!`].
 ///
@@ -103,9 +103,10 @@ macro_rules! function {
     };
 }
 
-/// Exports what the host calls to deliver batches, for a program with a `main` of its own.
+/// Exports the functions by which the host delivers batches. Use it in a program with its own
+/// `main`.
 ///
-/// Its `main` must call [`run`] before it returns.
+/// `main` must call [`run`] before it returns.
 ///
 /// ```no_run
 /// fn main() -> Result<(), std::num::ParseIntError> {
@@ -139,10 +140,11 @@ macro_rules! exports {
     };
 }
 
-/// Registers what is done with each message. Returns at once; the host then delivers the messages.
+/// Registers the handler of messages. Returns at once; the host delivers messages after `main` has
+/// returned.
 ///
-/// The program must also say [`exports!`], or use [`function!`], which says both. The last handler
-/// that was registered counts.
+/// The program must also invoke [`exports!`]. [`function!`] does both. A second call replaces the
+/// handler.
 pub fn run(handler: impl FnMut(&[u8], &mut Outputs<'_>) + 'static) {
     abi::register(outputs::batch_handler(handler));
     #[cfg(not(target_family = "wasm"))]
@@ -152,13 +154,13 @@ pub fn run(handler: impl FnMut(&[u8], &mut Outputs<'_>) + 'static) {
 /// Sends one message to the output topic with this index. Blocks while the topic is full.
 ///
 /// # Errors
-/// When the topic does not exist or the message is too long for it. Nothing is sent then.
+/// If the topic does not exist or the message is too long for it. Nothing is sent then.
 pub fn send(topic: u32, data: &[u8]) -> Result<(), SendError> {
     SendError::of_send(abi::send(topic, data))
 }
 
-/// Sends several messages by one call of the host, which is faster. Blocks while their topics are
-/// full.
+/// Sends several messages in one call of the host, which is faster than one call each. Blocks while
+/// their topics are full.
 ///
 /// ```
 /// use estafette_guest::{send_all, Outgoing, SendError};
@@ -169,15 +171,15 @@ pub fn send(topic: u32, data: &[u8]) -> Result<(), SendError> {
 /// ```
 ///
 /// # Errors
-/// When a topic does not exist or a message is too long for it. None of the messages is sent then.
+/// If a topic does not exist or a message is too long for it. None of the messages is sent then.
 pub fn send_all(messages: &[Outgoing<'_>]) -> Result<(), SendError> {
     SendError::of_send(abi::send_batch(messages))
 }
 
-/// Answers on the stream that feeds the function, as a WebSocket.
+/// Sends a reply on the function's input stream, for example a WebSocket.
 ///
 /// # Errors
-/// When the function is not fed by a stream or the answer is too long for it.
+/// If the function has no input stream, or the reply is too long for it.
 pub fn reply(data: &[u8]) -> Result<(), SendError> {
     SendError::of_reply(abi::reply(data))
 }

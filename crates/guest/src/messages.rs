@@ -1,6 +1,6 @@
 //! The records of a batch: a header of 8 bytes, the payload, padding to a multiple of 8.
 
-/// Bytes before each payload: the length as u32 little-endian, and 4 bytes to be ignored.
+/// The bytes before each payload: the length as u32 little-endian, and 4 bytes to ignore.
 pub(crate) const HEADER: usize = 8;
 
 /// Iterates over the messages of a batch. Panics if the records do not fit into its bytes.

@@ -1,5 +1,5 @@
-//! Gathers what a function sends while it handles a batch, so that one call of the host sends it
-//! all.
+//! Collects the messages that a function sends while it handles a batch, to send them in one call
+//! of the host.
 
 use std::ops::Range;
 
@@ -7,23 +7,23 @@ use crate::abi::{self, BatchHandler};
 use crate::messages::Messages;
 use crate::{Outgoing, SendError};
 
-/// Bytes that are copied before they are sent: a fraction of a core's cache.
+/// The maximum number of bytes that are copied before they are sent: a fraction of a core's cache.
 const ARENA: usize = 64 * 1024;
-/// A longer message is sent at once, which costs less than to copy it.
+/// Longer messages are sent at once, which costs less than a copy.
 const MAX_COPY: usize = ARENA / 4;
-/// Messages that are gathered before they are sent.
+/// The maximum number of messages that are collected before they are sent.
 const MAX_GATHERED: usize = 1024;
 
-/// Where a function sends to while it handles a message.
+/// The output topics of a function, passed to the handler with each message.
 ///
-/// Messages are gathered and sent together, in order, at the end of the batch at the latest.
+/// Messages are collected and sent together, in order, no later than at the end of the batch.
 pub struct Outputs<'a> {
-    /// The received batch. What lies in it need not be copied.
+    /// The received batch. A message that lies in it need not be copied.
     batch: &'a [u8],
     gathered: &'a mut Gathered,
 }
 
-/// Messages that wait to be sent.
+/// Messages that are not sent yet.
 #[derive(Default)]
 struct Gathered {
     list: Vec<(u32, Place)>,
@@ -31,7 +31,7 @@ struct Gathered {
     arena: Vec<u8>,
 }
 
-/// Where a gathered message lies.
+/// The location of a collected message.
 enum Place {
     Batch(Range<usize>),
     Arena(Range<usize>),
@@ -40,10 +40,11 @@ enum Place {
 impl Outputs<'_> {
     /// Sends a message to the output topic with this index: 0 is the first of `output.topics`.
     ///
-    /// A message or a part of one that was received in this batch is not copied by this call.
+    /// A message that is a part of the received batch is not copied by this call.
     ///
     /// # Panics
-    /// When the host refuses the message; see [`try_send`](Self::try_send).
+    /// If the host refuses the message; see [`try_send`](Self::try_send). The panic may occur in a
+    /// later call or at the end of the batch.
     #[inline]
     pub fn send(&mut self, topic: u32, data: &[u8]) {
         if let Some(range) = range_within(self.batch, data) {
@@ -61,30 +62,30 @@ impl Outputs<'_> {
         }
     }
 
-    /// Sends a message at once, after all that were sent before it.
+    /// Sends a message at once, after all earlier messages.
     ///
     /// # Errors
-    /// When the topic does not exist or the message is too long for it.
+    /// If the topic does not exist or the message is too long for it.
     ///
     /// # Panics
-    /// When the host refuses a message that was sent before with [`send`](Self::send).
+    /// If the host refuses a message of an earlier [`send`](Self::send).
     pub fn try_send(&mut self, topic: u32, data: &[u8]) -> Result<(), SendError> {
         self.flush();
         crate::send(topic, data)
     }
 
-    /// Answers on the stream that feeds the function, at once.
+    /// Sends a reply on the function's input stream, at once.
     ///
     /// # Panics
-    /// When the host refuses the answer; see [`reply`](crate::reply).
+    /// If the host refuses the reply; see [`reply`](crate::reply).
     pub fn reply(&mut self, data: &[u8]) {
         refuse(crate::reply(data));
     }
 
-    /// Sends what was gathered, before the end of the batch.
+    /// Sends all collected messages, before the end of the batch.
     ///
     /// # Panics
-    /// When the host refuses a message.
+    /// If the host refuses a message.
     pub fn flush(&mut self) {
         let Gathered { list, arena } = &mut *self.gathered;
         if list.is_empty() {
@@ -110,7 +111,7 @@ impl Outputs<'_> {
     }
 }
 
-/// Wraps a handler of messages into one of batches.
+/// Wraps a handler of messages into a handler of batches.
 pub(crate) fn batch_handler(mut handler: impl FnMut(&[u8], &mut Outputs<'_>) + 'static) -> BatchHandler {
     let mut gathered = Gathered::default();
     Box::new(move |batch, count| {
@@ -122,7 +123,7 @@ pub(crate) fn batch_handler(mut handler: impl FnMut(&[u8], &mut Outputs<'_>) + '
     })
 }
 
-/// The range of `whole` that `part` is, if it lies in it.
+/// The range of `part` within `whole`, if `part` lies in it.
 #[inline]
 fn range_within(whole: &[u8], part: &[u8]) -> Option<Range<usize>> {
     let start = abi::address(part).checked_sub(abi::address(whole))?;
@@ -130,7 +131,7 @@ fn range_within(whole: &[u8], part: &[u8]) -> Option<Range<usize>> {
     (end <= whole.len()).then_some(start..end)
 }
 
-/// Traps with the reason why the host refused a message.
+/// Panics with the reason if the host refused a message.
 fn refuse(result: Result<(), SendError>) {
     if let Err(error) = result {
         panic!("cannot send: {error}");

@@ -1,7 +1,7 @@
-//! Plays the host, so that functions can be unit tested on the machine they are built on.
+//! A replacement of the host for unit tests of functions on the build machine.
 //!
-//! [`Harness`] delivers messages to a handler, [`sends_of`] runs a sender. Both record what is
-//! sent. A message takes the way it takes in a pipeline, but for WASM.
+//! [`Harness`] delivers messages to a handler, [`sends_of`] runs a sender. Both record the messages
+//! that are sent. The code under test is the same as in a pipeline, without WASM.
 //!
 //! ```
 //! use estafette_guest::testing::{sends_of, Harness};
@@ -21,7 +21,7 @@ use std::mem;
 use crate::messages::HEADER;
 use crate::{abi, outputs, Outgoing, Outputs};
 
-/// What a function sent: the index of the topic, and the bytes.
+/// The messages that a function sent: the index of the topic, and the bytes.
 pub type Sent = Vec<(u32, Vec<u8>)>;
 
 /// The host's side of the calls of one thread.
@@ -38,7 +38,7 @@ impl Recorder {
     const NEW: Self =
         Self { topics: 1, max_message: 1024 * 1024, has_stream: true, sent: Vec::new(), replies: Vec::new() };
 
-    /// The result of sending one message, before it is sent.
+    /// The result code for a message, before it is sent.
     fn check(&self, topic: u32, data: &[u8]) -> i32 {
         match () {
             () if topic >= self.topics => 1,
@@ -81,24 +81,24 @@ pub(crate) fn reply(data: &[u8]) -> i32 {
     })
 }
 
-/// Runs a sender and returns what it sent. It has one output topic.
+/// Runs a sender, and returns the messages that it sent. The sender has one output topic.
 pub fn sends_of(sender: impl FnOnce()) -> Sent {
     let outer = record(|recorder| mem::replace(recorder, Recorder::NEW));
     sender();
     record(|recorder| mem::replace(recorder, outer)).sent
 }
 
-/// Delivers messages to a handler and records what it sends.
+/// Delivers messages to a handler, and records the messages that it sends.
 ///
-/// It has one output topic unless [`topics`](Self::topics) says otherwise, messages of up to 1 MiB,
-/// and a stream to answer on.
+/// The default is one output topic ([`topics`](Self::topics)), messages of up to 1 MiB
+/// ([`max_message`](Self::max_message)), and an input stream that accepts replies.
 pub struct Harness {
     handler: abi::BatchHandler,
     recorder: Recorder,
 }
 
 impl Harness {
-    /// A harness of what is done with each message, as [`function!`](crate::function) takes it.
+    /// Creates a harness for a handler of messages, as for [`function!`](crate::function).
     pub fn new(handler: impl FnMut(&[u8], &mut Outputs<'_>) + 'static) -> Self {
         Self { handler: outputs::batch_handler(handler), recorder: Recorder::NEW }
     }
@@ -110,14 +110,14 @@ impl Harness {
         self
     }
 
-    /// Sets how long a message may be.
+    /// Sets the length of the longest message in bytes.
     #[must_use]
     pub fn max_message(mut self, bytes: usize) -> Self {
         self.recorder.max_message = bytes;
         self
     }
 
-    /// Refuses answers, as when the function is fed by a topic.
+    /// Refuses replies, as for a function whose input is a topic.
     #[must_use]
     pub fn without_stream(mut self) -> Self {
         self.recorder.has_stream = false;
@@ -127,7 +127,7 @@ impl Harness {
     /// Delivers one message.
     ///
     /// # Panics
-    /// When the handler does, as when it sends to a topic that does not exist.
+    /// If the handler panics, for example because it sends to a topic that does not exist.
     pub fn message(&mut self, message: &[u8]) {
         self.batch(&[message]);
     }
@@ -135,7 +135,7 @@ impl Harness {
     /// Delivers several messages as one batch.
     ///
     /// # Panics
-    /// When the handler does, as when it sends to a topic that does not exist.
+    /// If the handler panics, for example because it sends to a topic that does not exist.
     pub fn batch<M: AsRef<[u8]>>(&mut self, messages: &[M]) {
         let batch = records(messages.iter().map(AsRef::as_ref));
         let count = u32::try_from(messages.len()).expect("a batch has less than 2^32 messages");
@@ -144,12 +144,12 @@ impl Harness {
         self.recorder = record(|recorder| mem::replace(recorder, outer));
     }
 
-    /// Takes what was sent since the last call, in order: topics and bytes.
+    /// Returns and clears the messages that were sent, in order.
     pub fn take_sent(&mut self) -> Sent {
         mem::take(&mut self.recorder.sent)
     }
 
-    /// Takes what was answered since the last call, in order.
+    /// Returns and clears the replies, in order.
     pub fn take_replies(&mut self) -> Vec<Vec<u8>> {
         mem::take(&mut self.recorder.replies)
     }
@@ -161,7 +161,7 @@ impl fmt::Debug for Harness {
     }
 }
 
-/// Lays messages out as the records of a batch.
+/// Encodes messages as the records of a batch.
 fn records<'a>(messages: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut batch = Vec::new();
     for message in messages {

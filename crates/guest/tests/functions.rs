@@ -1,5 +1,5 @@
-//! Functions in the harness: what they send, in which order, and what happens when the host refuses
-//! it.
+//! Functions in the harness: which messages they send, in which order, and what happens when the
+//! host refuses one.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
@@ -10,7 +10,7 @@ fn to_topic_0(messages: &[Vec<u8>]) -> Sent {
     messages.iter().map(|message| (0, message.clone())).collect()
 }
 
-/// Lengths around the padding, the limit of what is copied, and the capacity of the arena.
+/// Messages of lengths around the padding, the copy limit, and the capacity of the arena.
 fn messages() -> Vec<Vec<u8>> {
     let lengths = [0, 1, 7, 8, 9, 16 * 1024, 16 * 1024 + 1, 3, 64 * 1024, 100_000, 5];
     let mut all: Vec<_> = lengths.iter().map(|&length| vec![b'a'; length]).collect();
@@ -19,14 +19,14 @@ fn messages() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn what_is_passed_on_arrives_unchanged_and_in_order() {
+fn forwarded_messages_arrive_unchanged_and_in_order() {
     let mut harness = Harness::new(|message, outputs| outputs.send(0, message));
     harness.batch(&messages());
     assert_eq!(harness.take_sent(), to_topic_0(&messages()));
 }
 
 #[test]
-fn what_is_made_anew_arrives_in_order_with_what_is_passed_on() {
+fn new_and_forwarded_messages_arrive_in_order() {
     let mut harness = Harness::new(|message: &[u8], outputs: &mut Outputs| {
         outputs.send(0, message);
         outputs.send(1, &message.to_ascii_uppercase());
@@ -39,7 +39,7 @@ fn what_is_made_anew_arrives_in_order_with_what_is_passed_on() {
 }
 
 #[test]
-fn state_lasts_from_batch_to_batch() {
+fn state_is_kept_between_batches() {
     let mut count = 0_u8;
     let mut harness = Harness::new(move |_, outputs| {
         count += 1;
@@ -52,7 +52,7 @@ fn state_lasts_from_batch_to_batch() {
 }
 
 #[test]
-fn try_send_reports_what_the_host_refuses_and_keeps_the_order() {
+fn try_send_returns_the_hosts_error_and_keeps_the_order() {
     let mut harness = Harness::new(|message, outputs| {
         outputs.send(0, b"before");
         assert_eq!(outputs.try_send(1, message), Err(SendError::NoSuchTopic));

@@ -1,4 +1,4 @@
-//! What a channel promises, in each wait mode.
+//! The guarantees of a channel, in each wait mode.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ fn open(options: &Options) -> (Sender, Receiver) {
     (sender.open().unwrap(), receiver.open().unwrap())
 }
 
-/// A channel of one page, in each wait mode.
+/// Runs a test with a channel of one page, in each wait mode.
 fn each_mode(test: impl Fn(Sender, Receiver) + Sync) {
     for wait in WAITS {
         let (sender, receiver) = open(&Options::new().capacity(4096).wait(wait));
@@ -56,7 +56,7 @@ fn messages_arrive_in_order() {
 }
 
 #[test]
-fn a_full_channel_says_so() {
+fn a_full_channel_returns_full() {
     each_mode(|mut sender, mut receiver| {
         let mut sent = 0;
         while sender.try_send(&[1; 64]).is_ok() {
@@ -86,7 +86,7 @@ fn a_loan_that_is_dropped_is_not_sent() {
 }
 
 #[test]
-fn a_message_that_is_dropped_comes_again() {
+fn a_message_that_is_dropped_is_received_again() {
     each_mode(|mut sender, mut receiver| {
         sender.send_many([&b"a"[..], b"b"]).unwrap();
         assert_eq!(&receiver.recv().unwrap()[..], b"a");
@@ -97,7 +97,7 @@ fn a_message_that_is_dropped_comes_again() {
 }
 
 #[test]
-fn batches_hold_what_is_there() {
+fn a_batch_contains_the_available_messages() {
     each_mode(|mut sender, mut receiver| {
         let messages: Vec<Vec<u8>> = (0..30u8).map(|len| vec![len; len.into()]).collect();
         for _ in 0..20 {
@@ -115,7 +115,7 @@ fn batches_hold_what_is_there() {
 }
 
 #[test]
-fn more_than_fits_is_sent_while_the_other_end_receives() {
+fn more_than_the_capacity_is_sent_while_the_other_end_receives() {
     each_mode(|mut sender, mut receiver| {
         thread::scope(|scope| {
             scope.spawn(move || {
@@ -146,7 +146,7 @@ fn a_timeout_is_kept() {
 }
 
 #[test]
-fn what_was_sent_is_received_after_the_end() {
+fn messages_are_received_after_the_sender_closed() {
     each_mode(|mut sender, mut receiver| {
         sender.send(b"a").unwrap();
         assert!(!receiver.is_closed());
@@ -193,7 +193,7 @@ fn closing_wakes_the_sender() {
 }
 
 #[test]
-fn a_handle_that_is_dropped_is_a_peer_that_died() {
+fn a_dropped_handle_counts_as_a_dead_peer() {
     for wait in WAITS {
         within_patience(|| {
             let (sender, receiver) = channel(&Options::new().wait(wait)).unwrap();
@@ -246,7 +246,7 @@ fn messages_longer_than_the_ring_arrive() {
 }
 
 #[test]
-fn eight_large_messages_can_be_on_their_way() {
+fn eight_large_messages_can_be_in_flight() {
     let (mut sender, mut receiver) = open(&Options::new().capacity(4096).max_message(10_000));
     for round in 0..3 {
         for number in 0..8 {
@@ -269,7 +269,7 @@ fn ends_can_be_sent_to_threads() {
     is_send::<ReceiverHandle>();
 }
 
-/// Every byte of every message, through a ring that is often full and often empty.
+/// Checks every byte of every message, through a ring that is often full and often empty.
 #[test]
 fn order_and_content_under_stress() {
     each_mode(|mut sender, mut receiver| {

@@ -1,4 +1,5 @@
-//! Channels between processes, of which one is killed at any moment: no hang, nothing torn.
+//! Channels between processes, where one end is killed at a random time: nothing hangs, and no
+//! message is torn.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc;
@@ -14,10 +15,10 @@ mod common;
 
 const WAITS: [WaitMode; 3] = [WaitMode::Spin, WaitMode::Adaptive, WaitMode::Block];
 
-/// How often an end is killed in each of the two tests.
+/// The number of kills in each of the two tests.
 const KILLS: u64 = 250;
 
-/// What a process of these tests does, by its role: "send 100", "receive".
+/// The entry point of the child processes, by role: "send 100", "receive".
 #[test]
 fn process() {
     let Some((role, socket, fds)) = role() else { return };
@@ -26,7 +27,7 @@ fn process() {
         Some(("send", count)) => {
             let mut sender = SenderHandle::from_fds(fds).unwrap().open().unwrap();
             let _ = send(&mut sender, count.parse().unwrap());
-            // To be killed while it does nothing, unless it is to end by itself.
+            // The sender idles until it is killed, except in the test where it closes by itself.
             if count == "1000" { drop(sender) } else { wait_for_end(&socket) }
         }
         _ => {
@@ -41,7 +42,7 @@ fn wait_for_end(socket: &std::os::unix::net::UnixStream) {
     let _ = std::io::Read::read(&mut &*socket, &mut [0]);
 }
 
-/// The length of a message; some are longer than the ring.
+/// The length of a message in bytes. Some messages are longer than the ring.
 fn len(number: u32) -> usize {
     match number % 64 {
         63 => 6000,
@@ -62,7 +63,7 @@ fn send(sender: &mut Sender, count: u32) -> Result<(), SendError> {
     Ok(())
 }
 
-/// Receives until there is an end, verifies every byte, and returns how many came.
+/// Receives until the channel ends, and checks every byte. Returns the number of messages.
 fn receive(receiver: &mut Receiver) -> (u32, RecvError) {
     let mut number = 0;
     loop {
@@ -111,13 +112,13 @@ fn messages_arrive_in_another_process() {
     }
 }
 
-/// Kills the process some time after it is told that the other end is at work.
+/// Kills the process a random time after `work` reports that it has begun.
 fn kill_while<T>(mut process: Process, rng: &mut Rng, work: impl FnOnce(mpsc::Sender<()>) -> T) -> T {
     let delay = Duration::from_nanos(rng.u64(0..1_500_000));
     thread::scope(|scope| {
-        let (at_work, told) = mpsc::channel();
+        let (at_work, begun) = mpsc::channel();
         scope.spawn(move || {
-            let _ = told.recv();
+            let _ = begun.recv();
             thread::sleep(delay);
             process.kill();
         });
@@ -130,7 +131,7 @@ fn a_sender_is_killed() {
     let mut rng = Rng::with_seed(1);
     for kill in 0..KILLS {
         let (sender, receiver) = channel(&options(WAITS[kill as usize % 3])).unwrap();
-        // Some are asleep when they are killed, with the receiver asleep before an empty ring.
+        // Some senders are asleep when they are killed, and the receiver sleeps at an empty ring.
         let count = if kill % 5 == 0 { "50" } else { "4000000000" };
         let process = start(&format!("send {count}"), sender.into_fds());
         within_patience(|| {
@@ -156,7 +157,7 @@ fn a_receiver_is_killed() {
         within_patience(|| {
             kill_while(process, &mut rng, |at_work| {
                 let mut sender = sender.open().unwrap();
-                // More than the ring holds, so that the receiver is at work.
+                // More than the capacity, so that the receiver must be receiving.
                 send_some(&mut sender, 0..100).unwrap();
                 at_work.send(()).unwrap();
                 let error = send_some(&mut sender, 100..u32::MAX).unwrap_err();

@@ -1,4 +1,4 @@
-//! Rings of a group, within one process.
+//! A group's ring within one process.
 
 use std::sync::Arc;
 use std::thread;
@@ -15,7 +15,7 @@ mod common;
 
 const ALL: usize = usize::MAX;
 
-/// A group's memory, and an interrupt for all of its ends.
+/// A group's memory, and one interrupt for all of its ends.
 struct Group {
     rings: Vec<RingFile>,
     bell: BellFile,
@@ -47,7 +47,7 @@ impl Group {
     }
 }
 
-/// The messages of the next claim, with their attempts. Acknowledges it.
+/// Claims and acknowledges messages. Returns them with their attempts.
 fn take(member: &mut Member, max_messages: usize) -> Option<Vec<(u8, Vec<u8>)>> {
     let claim = member.try_claim(ALL, max_messages).unwrap()?;
     let messages = claim.messages().map(|message| (message.attempts, message.data.to_vec())).collect();
@@ -60,7 +60,7 @@ fn numbers(messages: &[(u8, Vec<u8>)]) -> Vec<u8> {
 }
 
 #[test]
-fn a_claim_holds_what_was_sent() {
+fn a_claim_contains_the_sent_messages() {
     let group = Group::new(1, 4096, 1);
     let (mut publisher, mut member) = (group.publisher(0), group.member(0));
     assert!(member.try_claim(ALL, ALL).unwrap().is_none());
@@ -86,13 +86,13 @@ fn a_claim_ends_at_its_limits() {
     assert_eq!(claim.count(), 2);
     claim.ack();
     let claim = member.claim(0, ALL).unwrap();
-    assert_eq!(claim.count(), 1, "one at least");
+    assert_eq!(claim.count(), 1, "at least one");
     claim.ack();
     assert_eq!(numbers(&take(&mut member, ALL).unwrap()), [6, 7, 8, 9]);
 }
 
 #[test]
-fn a_dropped_claim_comes_again() {
+fn a_dropped_claim_is_claimed_again() {
     let group = Group::new(1, 4096, 2);
     let (mut publisher, mut member) = (group.publisher(0), group.member(0));
     publisher.send(b"a").unwrap();
@@ -104,7 +104,7 @@ fn a_dropped_claim_comes_again() {
 }
 
 #[test]
-fn records_go_over_the_end_of_the_ring() {
+fn records_wrap_around_the_end_of_the_ring() {
     let group = Group::new(1, 4096, 1);
     let (mut publisher, mut member) = (group.publisher(0), group.member(0));
     for number in 0..200u8 {
@@ -149,7 +149,7 @@ fn space_is_free_once_the_oldest_is_acknowledged() {
     }
     let claim = first.claim(ALL, 1).unwrap();
     assert_eq!(numbers(&take(&mut second, 2).unwrap()), [1, 2]);
-    assert_eq!(publisher.try_send(b"x"), Err(PublishError::Full), "the oldest is held");
+    assert_eq!(publisher.try_send(b"x"), Err(PublishError::Full), "the oldest is not acknowledged");
     claim.ack();
     for _ in 0..3 {
         publisher.try_send(&[9; 1016]).unwrap();
@@ -197,7 +197,7 @@ fn closed_is_reported_once_everything_is_acknowledged() {
 }
 
 #[test]
-fn a_ring_closed_by_the_supervisor_takes_no_more() {
+fn a_ring_closed_by_the_supervisor_accepts_no_messages() {
     let group = Group::new(1, 4096, 1);
     let (mut publisher, mut member) = (group.publisher(0), group.member(0));
     publisher.send(&[1; 4000]).unwrap();
@@ -213,7 +213,7 @@ fn a_ring_closed_by_the_supervisor_takes_no_more() {
 }
 
 #[test]
-fn a_new_publisher_goes_on() {
+fn a_new_publisher_continues() {
     let group = Group::new(1, 4096, 1);
     let mut member = group.member(0);
     for number in 0..100 {
@@ -226,7 +226,7 @@ fn a_new_publisher_goes_on() {
 }
 
 #[test]
-fn what_a_dead_member_held_goes_back_one_at_a_time_first() {
+fn the_message_that_may_have_killed_a_member_is_delivered_alone() {
     let group = Group::new(1, 4096, 2);
     let mut publisher = group.publisher(0);
     for number in 0..6 {
@@ -249,7 +249,7 @@ fn what_a_dead_member_held_goes_back_one_at_a_time_first() {
 }
 
 #[test]
-fn each_message_of_a_batch_that_may_have_killed_comes_alone() {
+fn each_message_of_a_batch_that_may_have_killed_a_member_is_delivered_alone() {
     let group = Group::new(1, 4096, 1);
     let mut publisher = group.publisher(0);
     for number in 0..4 {
@@ -263,7 +263,7 @@ fn each_message_of_a_batch_that_may_have_killed_comes_alone() {
         seen
     };
     assert_eq!(die(3), [0, 0, 0]);
-    assert_eq!(die(ALL), [1], "the second is not tried with the first again");
+    assert_eq!(die(ALL), [1], "a message with attempts is delivered alone");
     let mut member = group.member(0);
     let rest: Vec<_> = std::iter::from_fn(|| take(&mut member, ALL)).collect();
     assert_eq!(rest, [vec![(2, vec![0])], vec![(1, vec![1])], vec![(1, vec![2])], vec![(0, vec![3])]]);
@@ -301,7 +301,7 @@ fn discarded_messages_are_counted() {
 fn a_member_that_dies_again_and_again_loses_nothing() {
     let group = Group::new(1, 4096, 2);
     let mut publisher = group.publisher(0);
-    let mut held = group.member(1);
+    let mut other = group.member(1);
     for number in 0..20 {
         publisher.send(&[number]).unwrap();
         let mut dead = group.member(0);
@@ -309,13 +309,13 @@ fn a_member_that_dies_again_and_again_loses_nothing() {
         drop(dead);
         group.control(0).recover(0, Recovery::Return);
         if number == 9 {
-            // Another takes what the dead one left, and keeps it.
-            drop(held.try_claim(ALL, ALL).unwrap().unwrap());
+            // Another member claims what the dead member left, and keeps it.
+            drop(other.try_claim(ALL, ALL).unwrap().unwrap());
         }
     }
     let mut member = group.member(0);
     let mut seen: Vec<u8> = std::iter::from_fn(|| take(&mut member, ALL)).flat_map(|taken| numbers(&taken)).collect();
-    seen.extend(numbers(&take(&mut held, ALL).unwrap()));
+    seen.extend(numbers(&take(&mut other, ALL).unwrap()));
     seen.sort_unstable();
     assert_eq!(seen, (0..20).collect::<Vec<u8>>());
     assert!(group.control(0).is_drained());
@@ -337,7 +337,7 @@ fn the_oldest_is_dropped_for_the_newest() {
 }
 
 #[test]
-fn what_is_claimed_is_not_dropped() {
+fn claimed_messages_are_not_dropped() {
     let group = Group::new(1, 4096, 1);
     let (mut publisher, mut member) = (group.publisher(0), group.member(0));
     publisher.send(&[0; 1000]).unwrap();
@@ -352,7 +352,7 @@ fn what_is_claimed_is_not_dropped() {
 }
 
 #[test]
-fn a_member_that_copies_gets_the_newest_after_what_it_holds() {
+fn a_member_that_copies_gets_the_newest_messages_after_its_claim() {
     let group = Group::new(1, 4096, 1);
     let (mut publisher, mut member) = (group.publisher(0), group.member(0).with_copies());
     for number in 0..4 {
@@ -373,26 +373,26 @@ fn a_member_that_copies_gets_the_newest_after_what_it_holds() {
 }
 
 #[test]
-fn members_that_copy_do_not_keep_each_other_s_messages() {
+fn members_that_copy_do_not_block_each_other() {
     let group = Group::new(1, 4096, 3);
     let mut publisher = group.publisher(0);
     let mut members = [0, 1, 2].map(|index| group.member(index).with_copies());
     for number in 0..4 {
         publisher.try_send(&[number; 1000]).unwrap();
     }
-    // They take them in order, and keep the first one longest.
+    // They claim in order, and the first one keeps its claim longest.
     members.iter_mut().for_each(|member| drop(member.claim(ALL, 1).unwrap()));
     for number in 4..20 {
         assert!(!publisher.send_dropping_oldest(&[number; 1000]).unwrap().this);
     }
-    let held = members.each_mut().map(|member| take(member, ALL).unwrap());
-    assert_eq!(held.map(|messages| numbers(&messages)), [[0], [1], [2]]);
+    let copied = members.each_mut().map(|member| take(member, ALL).unwrap());
+    assert_eq!(copied.map(|messages| numbers(&messages)), [[0], [1], [2]]);
     assert_eq!(numbers(&take(&mut members[1], ALL).unwrap()), [16, 17, 18, 19]);
     assert!(group.control(0).is_drained());
 }
 
 #[test]
-fn a_copied_claim_that_is_dropped_comes_again() {
+fn a_copied_claim_that_is_dropped_is_claimed_again() {
     let group = Group::new(1, 4096, 1);
     let (mut publisher, mut member) = (group.publisher(0), group.member(0).with_copies());
     publisher.send_batch([&b"a"[..], b"b"]).unwrap();
@@ -405,7 +405,7 @@ fn a_copied_claim_that_is_dropped_comes_again() {
 }
 
 #[test]
-fn copies_go_over_the_end_of_the_ring_and_end_at_their_limits() {
+fn copies_wrap_around_the_end_of_the_ring_and_end_at_their_limits() {
     let group = Group::new(1, 4096, 1);
     let (mut publisher, mut member) = (group.publisher(0), group.member(0).with_copies());
     for number in 0..200u8 {
@@ -420,7 +420,7 @@ fn copies_go_over_the_end_of_the_ring_and_end_at_their_limits() {
 }
 
 #[test]
-fn what_a_dead_member_had_copied_is_lost_and_counted() {
+fn messages_that_a_dead_member_had_copied_are_lost_and_counted() {
     for recovery in [Recovery::Discard, Recovery::Return] {
         let group = Group::new(1, 4096, 1);
         let mut publisher = group.publisher(0);
@@ -440,7 +440,7 @@ fn what_a_dead_member_had_copied_is_lost_and_counted() {
 }
 
 #[test]
-fn a_member_that_copies_takes_what_a_dead_one_left() {
+fn a_member_that_copies_claims_returned_messages() {
     let group = Group::new(1, 4096, 2);
     let (mut publisher, mut dead) = (group.publisher(0), group.member(0));
     publisher.send_batch([&b"a"[..], b"b", b"c"]).unwrap();
@@ -454,7 +454,7 @@ fn a_member_that_copies_takes_what_a_dead_one_left() {
 }
 
 #[test]
-fn a_message_that_is_dropped_for_want_of_space_is_counted() {
+fn a_message_that_is_dropped_for_lack_of_space_is_counted() {
     let group = Group::new(1, 4096, 1);
     let (mut publisher, mut member) = (group.publisher(0), group.member(0));
     let sent: Vec<bool> = (0..6).map(|number| publisher.send_or_drop(&[number; 1000]).unwrap()).collect();
@@ -468,7 +468,7 @@ fn a_message_that_is_dropped_for_want_of_space_is_counted() {
 }
 
 #[test]
-fn counters_tell_what_became_of_messages() {
+fn counters_count_published_and_acknowledged_messages() {
     let group = Group::new(1, 4096, 1);
     let (mut publisher, mut member) = (group.publisher(0), group.member(0));
     publisher.send_batch([&[1; 10][..], &[2; 20], &[3; 30]]).unwrap();
@@ -481,7 +481,7 @@ fn counters_tell_what_became_of_messages() {
 }
 
 #[test]
-fn an_interrupt_ends_waiting() {
+fn an_interrupt_wakes_waiting_ends() {
     for wait in [WaitMode::Spin, WaitMode::Adaptive, WaitMode::Block] {
         let group = Group { wait, ..Group::new(1, 4096, 1) };
         let (mut publisher, mut member) = (group.publisher(0), group.member(0));
@@ -500,12 +500,12 @@ fn an_interrupt_ends_waiting() {
             });
         });
         assert!(member.claim(ALL, ALL).is_err());
-        assert!(take(&mut member, ALL).is_some(), "trying does not look at it");
+        assert!(take(&mut member, ALL).is_some(), "try_claim ignores the interrupt");
     }
 }
 
-/// Several publishers and members, rings that are often full and often empty: each message comes
-/// once, each publisher's in order to each member.
+/// Several publishers and members, with rings that are often full and often empty. Each message is
+/// delivered once, and each member gets each publisher's messages in order.
 #[test]
 fn each_message_goes_to_one_member_in_order() {
     for wait in [WaitMode::Adaptive, WaitMode::Block] {
@@ -535,10 +535,10 @@ fn compete(group: &Group, count: u32) {
     assert!(seen.into_iter().eq(all));
 }
 
-/// A publisher that never pauses overtakes members that copy: each message is whole, comes once and in
-/// order, and is received or dropped.
+/// A publisher that never pauses overtakes members that copy. Each message is either dropped, or
+/// delivered whole, once and in order.
 #[test]
-fn members_that_are_overtaken_get_no_torn_message() {
+fn overtaken_members_get_no_torn_message() {
     for wait in [WaitMode::Adaptive, WaitMode::Block] {
         within_patience(|| overtake(&Group { wait, ..Group::new(1, 4096, 3) }, 200_000));
     }
@@ -560,7 +560,7 @@ fn overtake(group: &Group, count: u32) {
     });
     let mut numbers: Vec<u32> = seen.iter().map(|(_, number)| *number).collect();
     numbers.sort_unstable();
-    assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "each comes once");
+    assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "each is delivered once");
     assert_eq!(numbers.len() as u64 + dropped, u64::from(count));
     let counters = group.control(0).counters();
     assert_eq!(counters.acked, numbers.len() as u64);

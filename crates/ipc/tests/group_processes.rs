@@ -1,4 +1,4 @@
-//! Rings of a group between processes, of which any is killed at any moment.
+//! A group's ring between processes, any of which may be killed at any time.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use self::common::{PATIENCE, Process, role};
 
 mod common;
 
-/// What a process of these tests does, by its role: "publisher 0 1000", "member 2".
+/// The entry point of the child processes, by role: "publisher 0 1000", "member 2".
 #[test]
 fn process() {
     let Some((role, socket, fds)) = role() else { return };
@@ -33,7 +33,7 @@ fn open(fds: Vec<OwnedFd>) -> (Vec<RingFile>, BellFile) {
     (fds.map(|fd| RingFile::from_fd(fd).unwrap()).collect(), bell)
 }
 
-/// Sends numbered messages, each filled with its number.
+/// Sends numbered messages, each filled with its number. Then closes the ring.
 fn publish(fds: Vec<OwnedFd>, first: u32, count: u32) {
     let (rings, bell) = open(fds);
     let mut publisher = Publisher::open(&rings[0], &bell, WaitMode::Block, Interrupt::new()).unwrap();
@@ -58,7 +58,7 @@ fn member(fds: Vec<OwnedFd>, index: &str) -> Member {
     Member::open(rings, &bell, index.parse().unwrap(), WaitMode::Adaptive, Interrupt::new()).unwrap()
 }
 
-/// Verifies each message and reports its number.
+/// Checks each message, and reports its number on the socket.
 fn claim(mut socket: UnixStream, mut member: Member) {
     loop {
         let claim = match member.claim(4096, 16) {
@@ -95,7 +95,7 @@ impl Group {
     }
 }
 
-/// Takes what a member has reported, and forgets nothing that it reported before it was killed.
+/// Reads the numbers that a member has reported, including those it wrote before it was killed.
 fn reports(process: &Process, seen: &mut HashMap<u32, u32>) {
     process.socket.set_nonblocking(true).unwrap();
     let mut bytes = Vec::new();
@@ -125,8 +125,8 @@ fn each_message_goes_to_one_process() {
     assert!(seen.values().all(|times| *times == 1));
 }
 
-/// Members are killed again and again while messages flow: each message is reported at least once,
-/// and at most the one that a dead member was at is reported twice.
+/// Members are killed repeatedly while messages flow. Each message is reported at least once. Only
+/// the message that a dead member was working on may be reported twice.
 #[test]
 fn members_are_killed_and_nothing_is_lost() {
     const COUNT: u32 = 200_000;
@@ -158,14 +158,14 @@ fn members_are_killed_and_nothing_is_lost() {
     publisher.join();
     members.into_iter().for_each(Process::join);
     assert_eq!(seen.len() as u32, COUNT);
-    let doubles: u32 = seen.values().map(|times| times - 1).sum();
-    assert!(doubles <= kills, "{doubles} doubles after {kills} kills");
+    let duplicates: u32 = seen.values().map(|times| times - 1).sum();
+    assert!(duplicates <= kills, "{duplicates} duplicates after {kills} kills");
 }
 
-/// Members that copy are killed again and again while the publisher overtakes them: each message is
-/// reported once at most, none is torn, and what is not reported is counted.
+/// Members that copy are killed repeatedly while the publisher overtakes them. Each message is
+/// reported at most once, none is torn, and messages that are not reported are counted.
 #[test]
-fn members_that_copy_are_killed_and_what_is_lost_is_counted() {
+fn members_that_copy_are_killed_and_lost_messages_are_counted() {
     const KILLS: u64 = 60;
     let group = Group::new(2);
     let mut publisher = group.start("dropper 4000000000");
@@ -194,15 +194,18 @@ fn members_that_copy_are_killed_and_what_is_lost_is_counted() {
     }
     members.iter().for_each(|member| reports(member, &mut seen));
     members.into_iter().for_each(Process::join);
-    // The last publisher began at zero again.
-    assert!(seen.iter().all(|(number, times)| *times == 1 || *number == 0 && *times == 2), "one comes twice");
-    // A member that is killed between two of its stores is counted twice, or not at all: by a claim.
+    // The last publisher starts at number zero again.
+    assert!(
+        seen.iter().all(|(number, times)| *times == 1 || *number == 0 && *times == 2),
+        "a message was delivered twice"
+    );
+    // A member that is killed between two of its stores may count its claim twice, or not at all.
     let counters = group.control.counters();
     let gone = counters.acked + counters.dropped + counters.discarded;
     assert!(counters.published.abs_diff(gone) <= 16 * KILLS + 1, "{counters:?}");
 }
 
-/// Publishers are killed again and again: each that follows goes on, and nothing is torn.
+/// Publishers are killed repeatedly: the next one continues, and no message is torn.
 #[test]
 fn publishers_are_killed_and_nothing_is_torn() {
     let group = Group::new(1);
@@ -222,13 +225,13 @@ fn publishers_are_killed_and_nothing_is_torn() {
     }
     let mut publisher = group.start("publisher 0 100");
     let start = Instant::now();
-    // The member goes on only while its reports are read.
+    // The member continues only while its reports are read.
     while !(publisher.has_ended() && group.control.is_drained()) {
         assert!(start.elapsed() < PATIENCE, "the member hangs");
         reports(&member, &mut seen);
     }
     member.join();
     let counters = group.control.counters();
-    // A publisher counts first, and may be killed before it publishes.
+    // A publisher counts before it publishes, and may be killed in between.
     assert!((counters.acked..=counters.acked + 40).contains(&counters.published), "{counters:?}");
 }

@@ -1,8 +1,8 @@
-//! Peers that write random garbage to every shared word while an honest end works: errors, never a
-//! panic, a hang, or an access outside of the ring.
+//! Hostile peers: random garbage is written to every shared word while an honest end works. The end
+//! may return errors, but never panics, hangs, or accesses memory outside of the ring.
 //!
-//! The garbage goes through the memory file's descriptor, so that it needs no mapping. Each
-//! instance is short, as an end closes when it sees the first word that cannot be.
+//! The garbage is written through the memory file's descriptor, so no mapping is needed. Each run
+//! is short, since an end closes at the first impossible word.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,10 +21,10 @@ mod common;
 
 const TIME: Duration = Duration::from_secs(2);
 
-/// What an end takes for granted is verified when it is opened, in the file's header.
+/// The length of the file's header, which is validated only when an end opens the file.
 const HEADER: u64 = 128;
 
-/// A word of a kind that does harm.
+/// A random word of a kind that is likely to do harm.
 fn garbage(rng: &mut Rng) -> u64 {
     match rng.u8(0..8) {
         0 => 0,
@@ -38,22 +38,22 @@ fn garbage(rng: &mut Rng) -> u64 {
     }
 }
 
-/// Writes garbage somewhere into the file, more often into its first words than into the data.
-fn scribble(file: BorrowedFd<'_>, rng: &mut Rng) {
+/// Writes garbage to a random word of the file, more often to its first words than to the data.
+fn write_garbage(file: BorrowedFd<'_>, rng: &mut Rng) {
     let len = fstat(file).unwrap().st_size as u64;
     let end = if rng.bool() { len.min(2048) } else { len };
     let at = rng.u64(HEADER / 8..end / 8) * 8;
     pwrite(file, &garbage(rng).to_ne_bytes(), at).unwrap();
 }
 
-/// Scribbles over files from another thread while `work` is done.
-fn while_scribbling<T>(files: &[BorrowedFd<'_>], seed: u64, work: impl FnOnce() -> T) -> T {
+/// Writes garbage to the files from another thread while `work` runs.
+fn while_writing_garbage<T>(files: &[BorrowedFd<'_>], seed: u64, work: impl FnOnce() -> T) -> T {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
             let mut rng = Rng::with_seed(seed);
             while !done.load(Ordering::Relaxed) {
-                scribble(files[rng.usize(0..files.len())], &mut rng);
+                write_garbage(files[rng.usize(0..files.len())], &mut rng);
             }
         });
         let result = work();
@@ -71,7 +71,7 @@ fn for_some_time(test: impl Fn(u64) + Sync) {
             test(seed);
             seed += 1;
         }
-        assert!(seed > 10, "{seed} instances are no test");
+        assert!(seed > 10, "only {seed} runs");
     });
 }
 
@@ -82,14 +82,14 @@ fn options(seed: u64) -> Options {
 }
 
 #[test]
-fn a_receiver_survives_a_scribbling_sender() {
+fn a_receiver_survives_garbage() {
     for_some_time(|seed| {
         let (sender, receiver) = channel(&options(seed)).unwrap();
         let [memory, socket] = sender.into_fds();
         let clone = memory.try_clone().unwrap();
         let mut sender = SenderHandle::from_fds([clone, socket]).unwrap().open().unwrap();
         let mut receiver = receiver.open().unwrap();
-        while_scribbling(&[memory.as_fd()], seed, || {
+        while_writing_garbage(&[memory.as_fd()], seed, || {
             for round in 0..100 {
                 let _ = sender.try_send(&[1; 100]);
                 let _ = sender.try_send(&[1; 5000]);
@@ -121,14 +121,14 @@ fn a_receiver_survives_a_scribbling_sender() {
 }
 
 #[test]
-fn a_sender_survives_a_scribbling_receiver() {
+fn a_sender_survives_garbage() {
     for_some_time(|seed| {
         let (sender, receiver) = channel(&options(seed)).unwrap();
         let [memory, socket] = receiver.into_fds();
         let clone = memory.try_clone().unwrap();
         let mut receiver = ReceiverHandle::from_fds([clone, socket]).unwrap().open().unwrap();
         let mut sender = sender.open().unwrap();
-        while_scribbling(&[memory.as_fd()], seed, || {
+        while_writing_garbage(&[memory.as_fd()], seed, || {
             for round in 0..200 {
                 let _ = receiver.try_recv().map(|message| message.map_or((), |message| message.release()));
                 let result = match round % 4 {
@@ -147,7 +147,7 @@ fn a_sender_survives_a_scribbling_receiver() {
 }
 
 #[test]
-fn a_group_survives_scribbling_peers() {
+fn a_group_survives_garbage() {
     for_some_time(|seed| {
         let (ring, bell) = (RingFile::create(4096, 2).unwrap(), BellFile::create().unwrap());
         let wait = WAITS[seed as usize % 3];
@@ -155,7 +155,7 @@ fn a_group_survives_scribbling_peers() {
         let mut members = [open(0), open(1).with_copies()];
         let mut publisher = Publisher::open(&ring, &bell, wait, Interrupt::new()).unwrap();
         let control = RingControl::open(&ring, &bell).unwrap();
-        while_scribbling(&[ring.as_fd(), bell.as_fd()], seed, || {
+        while_writing_garbage(&[ring.as_fd(), bell.as_fd()], seed, || {
             for round in 0..100 {
                 let _ = publisher.try_send(&[3; 100]);
                 let _ = publisher.send_dropping_oldest(&[4; 500]);
@@ -176,7 +176,7 @@ fn a_group_survives_scribbling_peers() {
                 }
             }
         });
-        // Whoever opens it now meets nonsense.
+        // An end that opens the ring now reads garbage.
         if let Ok(mut publisher) = Publisher::open(&ring, &bell, wait, Interrupt::new()) {
             let _ = publisher.try_send(&[1; 10]);
             let _ = publisher.send_dropping_oldest(&[1; 10]);
@@ -187,16 +187,16 @@ fn a_group_survives_scribbling_peers() {
     });
 }
 
-/// Ends that wait, while what they wait for is scribbled over, can be interrupted.
+/// Waiting ends can be interrupted, even while the words that they wait for are overwritten.
 #[test]
-fn ends_that_wait_can_be_interrupted_whatever_is_written() {
+fn waiting_ends_can_be_interrupted_during_garbage_writes() {
     for_some_time(|seed| {
         let (ring, bell) = (RingFile::create(4096, 1).unwrap(), BellFile::create().unwrap());
         let interrupt = Interrupt::new();
         let wait = WAITS[1 + seed as usize % 2];
         let mut publisher = Publisher::open(&ring, &bell, wait, interrupt.clone()).unwrap();
         let mut member = Member::open(vec![ring.try_clone().unwrap()], &bell, 0, wait, interrupt.clone()).unwrap();
-        while_scribbling(&[ring.as_fd(), bell.as_fd()], seed, || {
+        while_writing_garbage(&[ring.as_fd(), bell.as_fd()], seed, || {
             thread::scope(|scope| {
                 scope.spawn(|| while publisher.send(&[0; 500]).is_ok() {});
                 scope.spawn(|| while member.claim(1000, 10).map(|claim| claim.ack()).is_ok() {});
@@ -208,7 +208,7 @@ fn ends_that_wait_can_be_interrupted_whatever_is_written() {
 }
 
 #[test]
-fn any_file_is_an_error_or_a_channel() {
+fn a_corrupt_file_is_an_error_or_a_valid_channel() {
     let mut rng = Rng::with_seed(1);
     for _ in 0..2000 {
         let (sender, receiver) = channel(&options(0)).unwrap();

@@ -1,4 +1,4 @@
-//! Processes for tests: this test's program once more, with a role.
+//! Child processes for tests: they run the test's own program with a role.
 
 #![allow(dead_code, reason = "not every test uses all of it")]
 
@@ -11,11 +11,11 @@ use estafette_ipc::fd_passing::{recv_fds, send_fds};
 
 const ROLE: &str = "ESTAFETTE_IPC_TEST_ROLE";
 
-/// The longest that anything may take before it counts as hung.
+/// The time after which a test counts as hung.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Runs the test `process` of this program in a process of its own, which gets a role and
-/// descriptors. It is killed when this is dropped.
+/// A child process that runs the test `process` of this program with a role and descriptors. It is
+/// killed on drop.
 pub(crate) struct Process {
     child: Child,
     pub(crate) socket: UnixStream,
@@ -36,20 +36,20 @@ impl Process {
         Self { child, socket: ours }
     }
 
-    /// Kills it, and returns once it is gone.
+    /// Kills the process, and waits until it has ended.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Whether it has ended by itself; verifies that it was content.
+    /// Whether the process has ended. Panics if it failed.
     pub(crate) fn has_ended(&mut self) -> bool {
         let status = self.child.try_wait().unwrap();
         assert!(status.is_none_or(|status| status.success()), "{status:?}");
         status.is_some()
     }
 
-    /// Waits until it ends by itself, and verifies that it was content.
+    /// Waits until the process ends. Panics if it failed.
     pub(crate) fn join(mut self) {
         let start = Instant::now();
         while start.elapsed() < PATIENCE {
@@ -69,8 +69,8 @@ impl Drop for Process {
     }
 }
 
-/// What this process is started as: its role, the socket to who started it, and descriptors. None
-/// in the process that runs the tests.
+/// The role of this process, the socket to its parent, and its descriptors. None in the process
+/// that runs the tests.
 pub(crate) fn role() -> Option<(String, UnixStream, Vec<OwnedFd>)> {
     let role = std::env::var(ROLE).ok()?;
     let socket = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().unwrap());
@@ -78,7 +78,7 @@ pub(crate) fn role() -> Option<(String, UnixStream, Vec<OwnedFd>)> {
     Some((role, socket, fds))
 }
 
-/// Fails if a test takes longer than anything may: a hang is a failure, not a wait.
+/// Runs a test, and aborts if it takes longer than the timeout: a hang fails the test.
 pub(crate) fn within_patience<T: Send>(test: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let handle = scope.spawn(test);
