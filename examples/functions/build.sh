@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Builds the example functions of all languages, or of those that are named, or single functions.
+# Builds the example functions of all languages, of the named languages, or single ones.
 #
 #   examples/functions/build.sh [--out FOLDER] [LANGUAGE | LANGUAGE/FUNCTION]...
-#   examples/functions/build.sh                         all that the tools of this machine can build
+#   examples/functions/build.sh                         all for which the tools are installed
 #   examples/functions/build.sh rust c                  two languages; a missing tool is an error
 #   examples/functions/build.sh python/transform        one function
 #
-# Writes FOLDER/LANGUAGE/FUNCTION.wasm; FOLDER is target/functions if it is not given. Tools of npm and
+# Writes FOLDER/LANGUAGE/FUNCTION.wasm. FOLDER is target/functions by default. Tools from npm and
 # PyPI are installed to FOLDER/tools.
 set -euo pipefail
 caller=$PWD
@@ -22,7 +22,7 @@ declare -A functions=(
     [javascript]="send receive transform"
     [python]="send receive_checksum transform"
 )
-# How to get the tools of each.
+# How to install the tools of each language.
 declare -A how=(
     [rust]="rustup target add wasm32-wasip1, or Debian's packages rustc, libstd-rust-dev-wasm32 and lld"
     [c]="Debian's packages clang, lld, wasi-libc and libclang-rt-dev-wasm32"
@@ -33,14 +33,14 @@ declare -A how=(
 )
 componentize_py=0.25.1
 
-# Each `has_LANGUAGE` checks whether its tools are here.
+# Each `has_LANGUAGE` checks whether the tools of the language are installed.
 
 has_rust() { find_rustc >/dev/null; }
 build_rust() {
     local rustc target libs=$out/rust/libs
     read -r rustc target < <(find_rustc)
     mkdir -p "$libs"
-    # Plain calls of rustc: Debian's cargo is too old to read the workspace of the SDK.
+    # Direct calls of rustc: Debian's cargo is too old to read the SDK's workspace.
     local flags=(--edition 2021 --target "$target" -C opt-level=3 -C panic=abort -C strip=symbols
         --remap-path-prefix "$root=." -L "dependency=$libs")
     "$rustc" "${flags[@]}" --crate-type rlib --crate-name estafette_guest --out-dir "$libs" \
@@ -55,7 +55,7 @@ build_rust() {
             "rust/src/bin/$function.rs"
     done
 }
-# Prints a rustc and its WASI target: that of the path, or Debian's beside it.
+# Prints a rustc and its WASI target: the rustc in PATH, or else Debian's.
 find_rustc() {
     local rustc target
     for rustc in rustc /usr/bin/rustc; do
@@ -116,7 +116,7 @@ build_javascript() {
             --disable http --disable fetch-event -o "$out/javascript/$function.wasm")
     done
 }
-# Installs what package.json of a language names; sets `tools` to the folder of its commands.
+# Installs the packages of a language's package.json. Sets `tools` to the folder of their commands.
 npm_tools() {
     tools=$out/tools/$1
     mkdir -p "$tools"
@@ -140,7 +140,7 @@ build_python() {
     done
 }
 
-# Builds what is named of one language: `rust` or `rust/send`.
+# Builds a language (`rust`) or a function (`rust/send`).
 build() {
     local language=${1%%/*} names
     if [ -z "${functions[$language]:-}" ]; then
@@ -176,6 +176,6 @@ if [ $# -gt 0 ]; then
     exit
 fi
 for name in "${languages[@]}"; do
-    # What lacks its tools is left out, and said.
+    # A language without its tools is skipped, with a message.
     if "has_$name"; then build "$name"; else build "$name" || true; fi
 done

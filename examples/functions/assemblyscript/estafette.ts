@@ -1,6 +1,8 @@
-// Functions for Estafette pipelines in AssemblyScript: the batched ABI, see docs/flow-abi.md.
+// SDK for functions of Estafette pipelines in AssemblyScript: the batched ABI, see
+// docs/flow-abi.md.
 //
-// A processor calls `handle`, and exports `estafette_buffer` and `estafette_batch` from its entry file.
+// A processor passes its handler to `handle`, and exports `estafette_buffer` and `estafette_batch`
+// from its entry file.
 
 import { trap } from "./wasi";
 
@@ -17,8 +19,9 @@ const MAX_GATHERED: u32 = 1024;
 const list = memory.data(12 * 1024, 8);
 let gathered: u32 = 0;
 
-// Sends `length` bytes with the others of its batch, by one call. They must stay as they are until the
-// end of the batch, or until `flush`. Traps if the host refuses them.
+// Sends a message of `length` bytes, together with the others of its batch in one call. The bytes
+// must not change until the end of the batch, or until `flush`. Traps if the host refuses the
+// message.
 export function send(topic: u32, data: usize, length: u32): void {
   const entry = list + ENTRY * gathered;
   store<u32>(entry, topic);
@@ -28,7 +31,7 @@ export function send(topic: u32, data: usize, length: u32): void {
   if (gathered == MAX_GATHERED) flush();
 }
 
-// Sends what was gathered.
+// Sends all collected messages.
 export function flush(): void {
   if (gathered == 0) return;
   const result = host_send_batch(list, gathered);
@@ -37,12 +40,12 @@ export function flush(): void {
   gathered = 0;
 }
 
-// Answers on the stream that feeds the function.
+// Sends a reply on the function's input stream.
 export function reply(data: usize, length: u32): void {
   if (host_reply(data, length) != 0) trap("cannot reply: the function is not fed by a stream");
 }
 
-// What is done with each message. It may change the bytes; they are valid until the end of the batch.
+// A handler of messages. It may change the bytes, which are valid until the end of the batch.
 type Handler = (message: usize, length: u32) => void;
 let handler: Handler = () => {};
 
@@ -52,14 +55,15 @@ export function handle(handle: Handler): void {
 
 let buffer: usize = 0;
 
-// The address of a buffer of at least `capacity` bytes.
+// Called by the host. Returns the address of a buffer of at least `capacity` bytes.
 export function estafette_buffer(capacity: u32): usize {
   if (buffer) heap.free(buffer);
   buffer = heap.alloc(capacity);
   return buffer;
 }
 
-// Hands out `count` records: u32 length, u32 reserved, payload, padding to a multiple of 8.
+// Called by the host. Passes `count` records to the handler: u32 length, u32 reserved, payload,
+// padding to a multiple of 8.
 export function estafette_batch(record: usize, bytes: u32, count: u32): void {
   for (; count > 0; count--) {
     const length = load<u32>(record);

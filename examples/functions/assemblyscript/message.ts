@@ -1,8 +1,8 @@
-// What the functions of this folder share: the checksum of a message, and the count of messages.
+// Shared by the functions of this folder: the checksum of a message, and the counter of messages.
 
 import { now, print } from "./wasi";
 
-// The first byte of each message but the last, and of the last one.
+// The first byte of each message except the last, and the first byte of the last one.
 export const MARK: u8 = 0x53;
 export const LAST_MARK: u8 = 0x46;
 
@@ -10,7 +10,7 @@ const CHECKSUM: u32 = 4;
 
 const tables = memory.data(8 * 1024, 8);
 
-// Table 0 is the CRC of one byte, each further table that of the one before and a zero byte.
+// Table 0 contains the CRC of each byte. Each further table appends a zero byte to the one before.
 function fillTables(): void {
   for (let byte: u32 = 0; byte < 256; byte++) {
     let crc = byte;
@@ -23,7 +23,7 @@ function fillTables(): void {
   }
 }
 
-// The entry of the low byte of `byte`.
+// The entry for the lowest byte of `byte`.
 // @ts-ignore: decorator
 @inline
 function entry(table: u32, byte: u64): u32 {
@@ -47,8 +47,8 @@ export function crc32(bytes: usize, length: u32): u32 {
   return ~crc;
 }
 
-// Writes the mark to the first byte. Writes the CRC-32 of all but the last four bytes to those,
-// little-endian; a message of less than five bytes has no checksum.
+// Writes the mark to the first byte. Then writes the checksum to the last four bytes: the
+// CRC-32 of all bytes before it, little-endian. A message of less than five bytes has no checksum.
 export function setMark(message: usize, length: u32, mark: u8): void {
   store<u8>(message, mark);
   if (length <= CHECKSUM) return;
@@ -56,7 +56,7 @@ export function setMark(message: usize, length: u32, mark: u8): void {
   store<u32>(message + content, crc32(message, content));
 }
 
-// Whether a message ends with the checksum of what is before it.
+// Whether a message ends with the checksum of the bytes before it.
 export function hasChecksum(message: usize, length: u32): bool {
   if (length <= CHECKSUM) return false;
   const content = length - CHECKSUM;
@@ -66,7 +66,8 @@ export function hasChecksum(message: usize, length: u32): bool {
 export let messages: u64 = 0;
 let start: u64 = 0;
 
-// Counts a message. Prints the count each 100,000, and count and time at the last message.
+// Counts a message. Prints the count every 100,000 messages. Prints the count and the time at the
+// last message.
 export function count(message: usize, length: u32): void {
   if (messages == 0) start = now();
   messages++;

@@ -1,4 +1,5 @@
-// Counts messages; prints the count each 100,000, and count and time at the last message.
+// Counts messages. Prints the count every 100,000 messages, and the count and the time at the last
+// message.
 
 import { handle } from "./estafette";
 import { count } from "./message";

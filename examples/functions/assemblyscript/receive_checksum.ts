@@ -1,4 +1,4 @@
-// Checks the checksum of each message and counts them; a wrong one is reported, then it traps.
+// Checks and counts messages. Reports a wrong checksum, then traps.
 
 import { handle } from "./estafette";
 import { count, hasChecksum, messages } from "./message";

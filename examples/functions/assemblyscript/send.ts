@@ -1,12 +1,12 @@
 // Sends N messages of one size to output topic 0, then a last one.
 //
-// Arguments: the number of messages and the bytes of each, as ["1000000", "1000"].
+// Arguments: the number of messages and the size of each in bytes, as ["1000000", "1000"].
 
 import { flush, send } from "./estafette";
 import { LAST_MARK, MARK, setMark } from "./message";
 import { args, fail, now, print } from "./wasi";
 
-// What is sent by one call, unless a single message is longer.
+// The maximum number of bytes per call, unless a single message is longer.
 const BYTES_PER_CALL: u32 = 256 * 1024;
 
 function number(text: string): u64 {

@@ -1,4 +1,4 @@
-// Passes each message on to output topic 0 in upper case.
+// Converts each message to upper case, and sends it to output topic 0.
 
 import { handle, send } from "./estafette";
 export { estafette_batch, estafette_buffer } from "./estafette";
@@ -8,6 +8,6 @@ handle((message, length) => {
     const letter = load<u8>(at);
     if (letter >= 0x61 && letter <= 0x7a) store<u8>(at, letter - 0x20);
   }
-  // It is changed where it lies, so there is nothing to copy.
+  // The message was changed in place, so no copy is needed.
   send(0, message, length);
 });

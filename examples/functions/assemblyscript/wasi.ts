@@ -1,4 +1,4 @@
-// What these functions need of WASI preview 1: arguments, the clock, and lines of text.
+// The parts of WASI preview 1 that the functions use: arguments, the clock, and text output.
 
 @external("wasi_snapshot_preview1", "args_sizes_get")
 declare function args_sizes_get(count: usize, bytes: usize): i32;
@@ -13,7 +13,7 @@ declare function proc_exit(code: i32): void;
 
 const scratch = memory.data(16, 8);
 
-// The arguments. The first one has index 0: there is no program name before it.
+// The arguments. The first one has index 0, as there is no program name before it.
 export function args(): string[] {
   args_sizes_get(scratch, scratch + 4);
   const count = load<u32>(scratch);
@@ -30,7 +30,7 @@ export function args(): string[] {
   return list;
 }
 
-// Nanoseconds of the monotonic clock.
+// The monotonic clock in nanoseconds.
 export function now(): u64 {
   clock_time_get(1, 1, scratch);
   return load<u64>(scratch);
@@ -60,7 +60,7 @@ export function trap(line: string): void {
   unreachable();
 }
 
-// What the compiler calls when a check of its own fails. It replaces an import that the host lacks.
+// Called by the compiler's own checks. It replaces an import that the host does not have.
 export function abort(message: string | null, file: string | null, line: u32, column: u32): void {
   trap((message ? message : "abort") + " at line " + line.toString());
 }

@@ -1,4 +1,4 @@
-// What the host calls to deliver batches to a processor.
+// The functions that the host calls to deliver batches to a processor.
 #include "estafette.h"
 
 #include <stdlib.h>
@@ -13,11 +13,12 @@ static uint8_t *buffer;
 static struct estafette_outgoing gathered[MAX_GATHERED];
 static uint32_t gathered_count;
 
-// The address of a buffer of at least `capacity` bytes; 0 if there is no memory for it.
+// Called by the host. Returns the address of a buffer of at least `capacity` bytes, or 0 if there
+// is no memory for it.
 ESTAFETTE_EXPORT("estafette_buffer")
 uint8_t *estafette_buffer(uint32_t capacity) {
     free(buffer);
-    // Addresses of malloc are multiples of 16.
+    // malloc returns multiples of 16.
     buffer = malloc(capacity);
     return buffer;
 }
@@ -34,7 +35,8 @@ void estafette_gather(uint32_t topic, const void *data, uint32_t length) {
         flush();
 }
 
-// Hands out `count` records: u32 length, u32 reserved, payload, padding to a multiple of 8.
+// Called by the host. Passes `count` records to the handler: u32 length, u32 reserved, payload,
+// padding to a multiple of 8.
 ESTAFETTE_EXPORT("estafette_batch")
 void estafette_batch(uint8_t *record, uint32_t bytes, uint32_t count) {
     (void)bytes;

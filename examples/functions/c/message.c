@@ -9,7 +9,7 @@ enum { CHECKSUM = 4 };
 
 static uint32_t tables[8][256];
 
-// Table 0 is the CRC of one byte, each further table that of the one before and a zero byte.
+// Table 0 contains the CRC of each byte. Each further table appends a zero byte to the one before.
 static void fill_tables(void) {
     for (uint32_t byte = 0; byte < 256; byte++) {
         uint32_t crc = byte;
@@ -77,6 +77,6 @@ void count(const uint8_t *message, uint32_t length) {
         printf("Processed %" PRIu64 " messages\n", messages);
     else
         return;
-    // Nothing else flushes it: the program does not end.
+    // Flushed here, since the program does not end.
     fflush(stdout);
 }

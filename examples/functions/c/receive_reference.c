@@ -1,9 +1,9 @@
-// As receive.c, in the reference's ABI: one call for each message.
+// The same as receive.c with the reference's ABI: one call per message.
 #include "message.h"
 
 static uint8_t buffer[1024 * 1024];
 
-// Where the host writes a message.
+// The address to which the host writes each message.
 __attribute__((export_name("buffer_pointer")))
 uint8_t *buffer_pointer(void) { return buffer; }
 

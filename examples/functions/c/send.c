@@ -1,6 +1,6 @@
 // Sends N messages of one size to output topic 0, then a last one.
 //
-// Arguments: the number of messages and the bytes of each, as ["1000000", "1000"].
+// Arguments: the number of messages and the size of each in bytes, as ["1000000", "1000"].
 #include "estafette.h"
 #include "send_main.h"
 

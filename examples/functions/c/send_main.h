@@ -1,4 +1,4 @@
-// The work of a sender, apart from the calls that send; see send.c and send_reference.c.
+// The common parts of the senders send.c and send_reference.c.
 #ifndef SEND_MAIN_H
 #define SEND_MAIN_H
 
@@ -9,7 +9,8 @@
 
 #include "message.h"
 
-// Sends `message` so many times to output topic 0. To be defined by who includes this header.
+// Sends `message` to output topic 0, `messages` times. Defined by the file that includes this
+// header.
 static void send_all(const uint8_t *message, uint32_t length, uint64_t messages);
 
 static _Noreturn void fail(const char *reason) {
@@ -17,7 +18,7 @@ static _Noreturn void fail(const char *reason) {
     exit(1);
 }
 
-// The argument as a number; 0 if it is none.
+// Parses an argument. Returns 0 if it is not a number.
 static uint64_t number(const char *text) {
     char *end;
     uint64_t value = strtoull(text, &end, 10);
@@ -37,7 +38,7 @@ static void fill(uint8_t *message, uint32_t length) {
     }
 }
 
-// The first argument is argv[0]: there is no program name before it.
+// The first argument is argv[0], as there is no program name before it.
 int main(int argc, char **argv) {
     uint64_t messages = argc == 2 ? number(argv[0]) : 0;
     uint64_t size = argc == 2 ? number(argv[1]) : 0;

@@ -1,4 +1,4 @@
-// As send.c, in the reference's ABI: one call for each message.
+// The same as send.c with the reference's ABI: one call per message.
 #include "send_main.h"
 
 __attribute__((import_module("io"), import_name("send_message_to_topic_idx")))

@@ -1,6 +1,6 @@
-// What the functions of this folder share: the mark and the checksum of a message.
+// Shared by the functions of this folder: the mark and the checksum of a message.
 
-// The first byte of each message but the last, and of the last one.
+// The first byte of each message except the last, and the first byte of the last one.
 export const MARK = 0x53;
 export const LAST_MARK = 0x46;
 
@@ -19,8 +19,8 @@ function crc32(bytes) {
   return ~crc >>> 0;
 }
 
-// Writes the mark to the first byte. Writes the CRC-32 of all but the last four bytes to those,
-// little-endian; a message of less than five bytes has no checksum.
+// Writes the mark to the first byte. Then writes the checksum to the last four bytes: the
+// CRC-32 of all bytes before it, little-endian. A message of less than five bytes has no checksum.
 export function setMark(message, mark) {
   message[0] = mark;
   if (message.length <= CHECKSUM) return;

@@ -1,12 +1,12 @@
 // Sends N messages of one size to output topic 0, then a last one.
 //
-// Arguments: the number of messages and the bytes of each, as ["1000000", "1000"].
+// Arguments: the number of messages and the size of each in bytes, as ["1000000", "1000"].
 
 import { send } from "estafette:flow/topics@0.1.0";
 
 import { LAST_MARK, MARK, setMark } from "./message.js";
 
-// What is sent by one call, unless a single message is longer.
+// The maximum per call, unless a single message is longer.
 const BYTES_PER_CALL = 256 * 1024;
 const MESSAGES_PER_CALL = 512;
 
@@ -47,7 +47,7 @@ function sendList(list) {
   try {
     send(list);
   } catch (error) {
-    // `start` may throw strings only. The payload says which message was refused, and why.
+    // `start` may only throw strings. The payload says which message was refused and why.
     throw `send: the host refused a message: ${error.payload.tag}`;
   }
 }

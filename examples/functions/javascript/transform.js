@@ -1,4 +1,4 @@
-// Passes each message on to output topic 0 in upper case.
+// Converts each message to upper case, and sends it to output topic 0.
 
 export function start() {}
 

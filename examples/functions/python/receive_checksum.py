@@ -1,6 +1,6 @@
-"""Checks the checksum of each message and counts them. A wrong one ends the function with an error.
+"""Checks and counts messages. A wrong checksum ends the function with an error.
 
-Prints the count each 100,000, and count and time at the last message.
+Prints the count every 100,000 messages, and the count and the time at the last message.
 """
 
 import time

@@ -1,6 +1,6 @@
 """Sends N messages of one size to output topic 0, then a last one.
 
-Arguments: the number of messages and the bytes of each, as ["1000000", "1000"].
+Arguments: the number of messages and the size of each in bytes, as ["1000000", "1000"].
 """
 
 import random
@@ -13,7 +13,7 @@ from wit_world.imports.topics import Outgoing
 
 from message import LAST_MARK, MARK, marked
 
-# What is sent by one call, unless a single message is longer.
+# The maximum per call, unless a single message is longer.
 BYTES_PER_CALL = 256 * 1024
 MESSAGES_PER_CALL = 512
 
@@ -46,5 +46,5 @@ def send_list(messages: list[Outgoing]) -> None:
     try:
         topics.send(messages)
     except Err as error:
-        # `start` may raise an `Err` of a string only.
+        # `start` may only raise an `Err` of a string.
         raise Err(f"send: the host refused a message: {error.value}")

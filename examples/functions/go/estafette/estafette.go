@@ -10,14 +10,14 @@ import (
 	"unsafe"
 )
 
-// Why the host refuses a message.
+// Errors of sends and replies.
 var (
 	ErrNoSuchTopic = errors.New("no output topic has this index: add it to output.topics")
 	ErrTooLong     = errors.New("the message is longer than max_message of its topic")
 	ErrNoStream    = errors.New("the function is not fed by a stream: only an input can reply")
 )
 
-// Outgoing is a message to an output topic, named by its index in output.topics.
+// Outgoing is a message to the output topic with this index in output.topics.
 type Outgoing struct {
 	Topic uint32
 	Data  []byte
@@ -29,10 +29,10 @@ func hostSendBatch(list unsafe.Pointer, count uint32) int32
 //go:wasmimport estafette reply
 func hostReply(data unsafe.Pointer, length uint32) int32
 
-// entry is a message as the host reads it.
+// entry is the host's layout of a message in a list.
 type entry struct{ topic, pointer, length uint32 }
 
-// list is used again by each call, which saves an allocation. A function has one thread.
+// list is reused by each call, which saves an allocation. A function has one thread.
 var list []entry
 
 // Send sends a message. It blocks while the topic is full.
@@ -40,7 +40,7 @@ func Send(topic uint32, data []byte) error {
 	return SendAll([]Outgoing{{topic, data}})
 }
 
-// SendAll sends messages, in order, by one call of the host. It sends none of them if it fails.
+// SendAll sends messages, in order, in one call of the host. If it fails, none was sent.
 func SendAll(messages []Outgoing) error {
 	list = list[:0]
 	for _, message := range messages {
@@ -59,7 +59,7 @@ func SendAll(messages []Outgoing) error {
 	return fmt.Errorf("the host refused a message, result %d", result)
 }
 
-// Reply answers on the stream that feeds the function.
+// Reply sends a reply on the function's input stream.
 func Reply(data []byte) error {
 	switch result := hostReply(unsafe.Pointer(unsafe.SliceData(data)), uint32(len(data))); result {
 	case 0:
@@ -73,7 +73,8 @@ func Reply(data []byte) error {
 	}
 }
 
-// address is where the bytes lie in linear memory. Go does not move them: they are on the heap.
+// address returns the address of the bytes in linear memory. They are on the heap, and Go does not
+// move them.
 func address(data []byte) uint32 {
 	return uint32(uintptr(unsafe.Pointer(unsafe.SliceData(data))))
 }

@@ -1,5 +1,5 @@
-// Package message is what the functions of this folder share: the checksum of a message, and the
-// count of messages.
+// Package message is shared by the functions of this folder: the checksum of a message, and the
+// counter of messages.
 package message
 
 import (
@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The first byte of each message but the last, and of the last one.
+// The first byte of each message except the last, and the first byte of the last one.
 const (
 	Mark     = 'S'
 	LastMark = 'F'
@@ -17,8 +17,8 @@ const (
 
 const checksum = 4
 
-// SetMark writes the mark to the first byte. It writes the CRC-32 of all but the last four bytes to
-// those, little-endian; a message of less than five bytes has no checksum.
+// SetMark writes the mark to the first byte. Then it writes the checksum to the last four bytes: the
+// CRC-32 of all bytes before it, little-endian. A message of less than five bytes has no checksum.
 func SetMark(message []byte, mark byte) {
 	message[0] = mark
 	if content := len(message) - checksum; content > 0 {
@@ -26,7 +26,7 @@ func SetMark(message []byte, mark byte) {
 	}
 }
 
-// HasChecksum reports whether a message ends with the checksum of what is before it.
+// HasChecksum reports whether a message ends with the checksum of the bytes before it.
 func HasChecksum(message []byte) bool {
 	content := len(message) - checksum
 	return content > 0 && binary.LittleEndian.Uint32(message[content:]) == crc32.ChecksumIEEE(message[:content])
@@ -38,7 +38,8 @@ type Counter struct {
 	start    time.Time
 }
 
-// Count counts a message. It prints the count each 100,000, and count and time at the last message.
+// Count counts a message. It prints the count every 100,000 messages, and the count and the time at
+// the last message.
 func (counter *Counter) Count(message []byte) {
 	if counter.Messages == 0 {
 		counter.start = time.Now()

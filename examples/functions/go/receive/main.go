@@ -1,4 +1,5 @@
-// Command receive counts messages; it prints the count each 100,000, and count and time at the last one.
+// Command receive counts messages. It prints the count every 100,000 messages, and the count and
+// the time at the last message.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Command receive_checksum checks the checksum of each message and counts them; it panics at a wrong one.
+// Command receive_checksum checks and counts messages. It panics at a wrong checksum.
 package main
 
 import (

@@ -1,6 +1,6 @@
 // Command send sends N messages of one size to output topic 0, then a last one.
 //
-// Arguments: the number of messages and the bytes of each, as ["1000000", "1000"].
+// Arguments: the number of messages and the size of each in bytes, as ["1000000", "1000"].
 package main
 
 import (
@@ -14,14 +14,14 @@ import (
 	"functions/message"
 )
 
-// What is sent by one call, unless a single message is longer.
+// The maximum per call, unless a single message is longer.
 const (
 	bytesPerCall    = 256 * 1024
 	messagesPerCall = 512
 )
 
 func main() {
-	// The first argument is os.Args[0]: there is no program name before it.
+	// The first argument is os.Args[0], as there is no program name before it.
 	messages, size, ok := arguments(os.Args)
 	if !ok {
 		fail("args must be two numbers from 1: the messages and the bytes of each")

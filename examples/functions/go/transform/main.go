@@ -1,4 +1,4 @@
-// Command transform passes each message on to output topic 0 in upper case.
+// Command transform converts each message to upper case, and sends it to output topic 0.
 package main
 
 import "functions/estafette/function"
@@ -11,7 +11,7 @@ func upperCase(message []byte, outputs *function.Outputs) {
 			message[index] = letter - 'a' + 'A'
 		}
 	}
-	// It is changed where it lies, so there is nothing to copy.
+	// The message was changed in place, so no copy is needed.
 	outputs.Send(0, message)
 }
 

@@ -1,4 +1,4 @@
-//! What the functions of this folder share: the checksum of a message, and the count of messages.
+//! Shared by the functions of this folder: the checksum of a message, and the counter of messages.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ pub const MARK: u8 = b'S';
 /// The first byte of the last message.
 pub const LAST_MARK: u8 = b'F';
 
-/// Bytes of the checksum: the CRC-32 of the bytes before it, little-endian, at the end of a
+/// The length of the checksum: the CRC-32 of the bytes before it, little-endian, at the end of a
 /// message.
 const CHECKSUM: usize = 4;
 
@@ -22,7 +22,7 @@ pub fn mark(message: &mut [u8], mark: u8) {
     }
 }
 
-/// Whether a message ends with the checksum of what is before it.
+/// Whether a message ends with the checksum of the bytes before it.
 pub fn has_checksum(message: &[u8]) -> bool {
     message.len() > CHECKSUM && {
         let (content, checksum) = message.split_at(message.len() - CHECKSUM);
@@ -30,7 +30,7 @@ pub fn has_checksum(message: &[u8]) -> bool {
     }
 }
 
-/// Counts messages, and prints how many there were.
+/// Counts messages and prints the count.
 #[derive(Default)]
 pub struct Counter {
     messages: u64,
@@ -38,7 +38,8 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// Counts a message. Prints the count each 100,000, and count and time at the last message.
+    /// Counts a message. Prints the count every 100,000 messages. Prints the count and the time at
+    /// the last message.
     pub fn count(&mut self, message: &[u8]) {
         let start = *self.start.get_or_insert_with(Instant::now);
         self.messages += 1;
@@ -49,7 +50,7 @@ impl Counter {
         }
     }
 
-    /// The number of messages that were counted.
+    /// The number of counted messages.
     pub fn messages(&self) -> u64 {
         self.messages
     }
@@ -61,7 +62,7 @@ pub fn crc32(bytes: &[u8]) -> u32 {
     let mut blocks = bytes.chunks_exact(16);
     for block in blocks.by_ref() {
         let (low, high) = block.split_at(8);
-        // Only the first word waits for the CRC of the block before, so it comes last.
+        // Only the first word depends on the CRC of the block before, so it is processed last.
         let after = crc_of_word(0, 7, word(high));
         crc = crc_of_word(after, 15, word(low) ^ u64::from(crc));
     }
@@ -75,14 +76,13 @@ fn word(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
 }
 
-/// Adds the entries of eight bytes: the first one has the table `first`, the next one that before
-/// it.
+/// Adds the table entries of eight bytes. The first byte uses the table `first`, each further byte
+/// the table before.
 fn crc_of_word(crc: u32, first: usize, word: u64) -> u32 {
     (0..8).fold(crc, |crc, index| crc ^ TABLES[first - index][(word >> (8 * index)) as usize & 0xFF])
 }
 
-/// Table 0 is the CRC of one byte, each further table that of the one before with a zero byte
-/// behind it.
+/// Table 0 contains the CRC of each byte. Each further table appends a zero byte to the one before.
 static TABLES: [[u32; 256]; 16] = tables();
 
 const fn tables() -> [[u32; 256]; 16] {

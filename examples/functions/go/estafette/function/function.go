@@ -1,6 +1,6 @@
 // Package function delivers messages to a function of an Estafette pipeline.
 //
-// A function registers what it does with each message, in an init function:
+// A function registers its handler of messages in an init function:
 //
 //	func init() {
 //		function.Handle(func(message []byte, outputs *function.Outputs) { outputs.Send(0, message) })
@@ -19,11 +19,11 @@ const (
 	maxGathered = 1024
 )
 
-// Outputs gathers what is sent while a batch is handled, so that one call of the host sends it all.
+// Outputs collects the messages that are sent while a batch is handled, to send them in one call.
 type Outputs struct{ gathered []estafette.Outgoing }
 
-// Send sends a message with the others of its batch. Its bytes must stay as they are until the batch
-// has been handled. It panics if the host refuses the message.
+// Send sends a message, together with the others of its batch. Its bytes must not change until the
+// batch has been handled. Send or a later call panics if the host refuses the message.
 func (outputs *Outputs) Send(topic uint32, data []byte) {
 	outputs.gathered = append(outputs.gathered, estafette.Outgoing{Topic: topic, Data: data})
 	if len(outputs.gathered) == maxGathered {
@@ -31,7 +31,7 @@ func (outputs *Outputs) Send(topic uint32, data []byte) {
 	}
 }
 
-// Flush sends what was gathered, before the end of the batch.
+// Flush sends all collected messages, before the end of the batch.
 func (outputs *Outputs) Flush() {
 	if len(outputs.gathered) == 0 {
 		return
@@ -48,11 +48,11 @@ var (
 	buffer  []uint64
 )
 
-// Handle registers what is done with each message. A handler may change the bytes of the message; they
-// are valid until the end of the batch.
+// Handle registers the handler of messages. A handler may change the bytes of a message, which are
+// valid until the end of the batch.
 func Handle(handle func(message []byte, outputs *Outputs)) { handler = handle }
 
-// The address of a buffer of at least capacity bytes.
+// hostBuffer returns the address of a buffer of at least capacity bytes.
 //
 //go:wasmexport estafette_buffer
 func hostBuffer(capacity uint32) unsafe.Pointer {
@@ -60,7 +60,8 @@ func hostBuffer(capacity uint32) unsafe.Pointer {
 	return unsafe.Pointer(unsafe.SliceData(buffer))
 }
 
-// Hands out count records: u32 length, u32 reserved, payload, padding to a multiple of 8.
+// hostBatch passes count records to the handler: u32 length, u32 reserved, payload, padding to a
+// multiple of 8.
 //
 //go:wasmexport estafette_batch
 func hostBatch(pointer unsafe.Pointer, length, count uint32) {

@@ -1,4 +1,4 @@
-//! Answers each message of a stream in upper case, and passes it on to output topic 0 as it was.
+//! Replies to each message of a stream in upper case, and sends the original to output topic 0.
 
 use estafette_guest::Outputs;
 
@@ -14,7 +14,7 @@ mod tests {
     use estafette_guest::testing::Harness;
 
     #[test]
-    fn a_message_is_answered_and_passed_on() {
+    fn a_message_gets_a_reply_and_is_forwarded() {
         let mut harness = Harness::new(super::answer);
         harness.message(b"hello");
         assert_eq!(harness.take_replies(), [b"HELLO".to_vec()]);

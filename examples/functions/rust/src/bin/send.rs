@@ -1,7 +1,8 @@
 //! Sends N messages of one size to output topic 0, then a last one.
 //!
-//! Arguments: the number of messages and the bytes of each, as `["1000000", "1000"]`. The message
-//! is random and filled once; its mark and checksum are described in the library.
+//! Arguments: the number of messages and the size of each in bytes, as `["1000000", "1000"]`. The
+//! message contains random bytes that are generated once. The library describes its mark and its
+//! checksum.
 
 use std::env;
 use std::process::exit;
@@ -10,7 +11,7 @@ use std::time::{Instant, SystemTime};
 use estafette_example_functions::{mark, LAST_MARK, MARK};
 use estafette_guest::{send_all, Outgoing, SendError};
 
-/// Bytes that are sent by one call, unless a single message is longer.
+/// The maximum number of bytes per call, unless a single message is longer.
 const BYTES_PER_CALL: usize = 256 * 1024;
 const MESSAGES_PER_CALL: usize = 512;
 

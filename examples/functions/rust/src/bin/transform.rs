@@ -1,4 +1,4 @@
-//! Passes each message on to output topic 0 in upper case.
+//! Converts each message to upper case, and sends it to output topic 0.
 
 use estafette_guest::Outputs;
 
@@ -13,7 +13,7 @@ mod tests {
     use estafette_guest::testing::Harness;
 
     #[test]
-    fn letters_are_raised_and_the_rest_is_kept() {
+    fn only_ascii_letters_are_changed() {
         let mut harness = Harness::new(super::upper_case);
         harness.batch(&["abc 1".as_bytes(), "ä".as_bytes()]);
         assert_eq!(harness.take_sent(), [(0, b"ABC 1".to_vec()), (0, "ä".as_bytes().to_vec())]);
