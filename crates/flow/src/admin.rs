@@ -1,7 +1,8 @@
-//! Asks a running pipeline for something from another process: its status, or a reload.
+//! Requests to a running pipeline from another process: its status, or a reload.
 //!
-//! A pipeline listens on an abstract UNIX socket, whose name the kernel forgets with the process: nothing goes stale. Only
-//! processes of the same user are answered. A request and its answer are a line of JSON each.
+//! A pipeline listens on an abstract UNIX socket. The kernel removes the socket's name when the
+//! process ends, so no stale name remains. Only processes of the same user may send requests. A
+//! request and its response are one line of JSON each.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -17,12 +18,12 @@ use serde::{Deserialize, Serialize};
 use crate::status::Status;
 use crate::supervisor::Remote;
 
-/// How long an answer may take, beside what a request itself allows.
+/// The time in which a response must arrive, in addition to the timeout of the request itself.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest request and answer.
+/// The length of the longest request or response in bytes.
 const MAX_LINE: u64 = 16 << 20;
 
-/// What a pipeline may be asked.
+/// A request to a pipeline.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Request {
@@ -34,21 +35,21 @@ enum Request {
     },
 }
 
-/// What it answers.
+/// The response to a request.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Answer {
+enum Response {
     Status(Box<Status>),
-    /// How many instances run the new code.
+    /// The number of instances that run the new code.
     Reloaded(usize),
     Error(String),
 }
 
-/// Answers requests for a pipeline, in a thread, until the process ends.
+/// Serves requests for a pipeline in a background thread, until the process ends.
 ///
 /// # Errors
 ///
-/// If the socket cannot be made.
+/// If the socket cannot be created.
 pub fn serve(pipeline: &str, remote: Remote) -> Result<()> {
     let name = format!("{}{}/{pipeline}", prefix(), std::process::id());
     let address = SocketAddr::from_abstract_name(name).context("the pipeline's name is too long for a socket")?;
@@ -56,15 +57,15 @@ pub fn serve(pipeline: &str, remote: Remote) -> Result<()> {
     let serve = move || {
         for stream in listener.incoming() {
             let Ok(stream) = stream else {
-                // No descriptor is left: trying again at once would only take the processor.
+                // No file descriptor is left. An immediate retry would only use CPU time.
                 thread::sleep(Duration::from_millis(100));
                 continue;
             };
             let remote = remote.clone();
-            // One that hangs keeps nobody else waiting.
+            // One thread per request, so that a slow client does not block the others.
             let _ = thread::Builder::new().name("admin".into()).spawn(move || {
-                if let Err(error) = answer(&stream, &remote) {
-                    tracing::debug!("a request was not answered: {error:#}");
+                if let Err(error) = respond(&stream, &remote) {
+                    tracing::debug!("a request failed: {error:#}");
                 }
             });
         }
@@ -73,46 +74,46 @@ pub fn serve(pipeline: &str, remote: Remote) -> Result<()> {
     Ok(())
 }
 
-fn answer(stream: &UnixStream, remote: &Remote) -> Result<()> {
+fn respond(stream: &UnixStream, remote: &Remote) -> Result<()> {
     check_peer(stream)?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
     stream.set_write_timeout(Some(Duration::from_secs(10)))?;
     let request: Request = read_line(stream)?;
-    let answer = match request {
+    let response = match request {
         Request::Status => match remote.status() {
-            Some(status) => Answer::Status(Box::new(status)),
-            None => Answer::Error("the pipeline has ended".into()),
+            Some(status) => Response::Status(Box::new(status)),
+            None => Response::Error("the pipeline has ended".into()),
         },
         Request::Reload { function, timeout } => {
             let (sender, receiver) = channel();
             remote.reload(&function, move |result| drop(sender.send(result)));
             let timeout = Duration::from_millis(timeout);
             match receiver.recv_timeout(timeout) {
-                Ok(Ok(instances)) => Answer::Reloaded(instances),
-                Ok(Err(error)) => Answer::Error(format!("{error:#}")),
-                Err(RecvTimeoutError::Timeout) => Answer::Error(format!(
+                Ok(Ok(instances)) => Response::Reloaded(instances),
+                Ok(Err(error)) => Response::Error(format!("{error:#}")),
+                Err(RecvTimeoutError::Timeout) => Response::Error(format!(
                     "after {timeout:?} not all instances of `{function}` run the new code: it is being compiled or started, or a \
                      call has not returned yet; the reload goes on, and the log of the pipeline says how it ends"
                 )),
-                Err(RecvTimeoutError::Disconnected) => Answer::Error("the pipeline has ended".into()),
+                Err(RecvTimeoutError::Disconnected) => Response::Error("the pipeline has ended".into()),
             }
         }
     };
-    write_line(stream, &answer)
+    write_line(stream, &response)
 }
 
-/// A pipeline that runs, as another process reaches it.
+/// A running pipeline, as seen from another process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Running {
-    /// The pipeline's name: that of its file without the extension.
+    /// The pipeline's name: the name of its file without the extension.
     pub name: String,
-    /// The process number of its supervisor.
+    /// The process ID of its supervisor.
     pub pid: u32,
     socket: String,
 }
 
 impl Running {
-    /// Every pipeline that this user runs on this machine.
+    /// All pipelines that this user runs on this machine.
     ///
     /// # Errors
     ///
@@ -131,59 +132,61 @@ impl Running {
         Ok(all)
     }
 
-    /// What it is doing.
+    /// Requests the pipeline's status.
     ///
     /// # Errors
     ///
-    /// If it has ended, or does not answer.
+    /// If the pipeline has ended, or does not respond.
     pub fn status(&self) -> Result<Status> {
-        match self.ask(&Request::Status, TIMEOUT)? {
-            Answer::Status(status) => Ok(*status),
-            answer => bail!("{}", reason(answer)),
+        match self.send_request(&Request::Status, TIMEOUT)? {
+            Response::Status(status) => Ok(*status),
+            response => bail!("{}", reason(response)),
         }
     }
 
-    /// Has it replace a function's code by what its module's file holds now. Each instance takes the new code between two
-    /// batches. Returns how many instances run it, once all of them do.
+    /// Reloads a function's code from its module's file. Each instance switches to the new code
+    /// between two batches. Returns the number of instances, once all of them run the new code.
     ///
     /// # Errors
     ///
-    /// If there is no such function, the module cannot be used, the new code does not start in one of the instances (then
-    /// all go back to the old code), or the pipeline has ended. If it takes longer than `timeout`: the reload goes on then.
+    /// If there is no such function, the module is invalid, or the pipeline has ended. If the new
+    /// code does not start in one of the instances; then all return to the old code. If it takes
+    /// longer than `timeout`; the reload continues then.
     pub fn reload(&self, function: &str, timeout: Duration) -> Result<usize> {
         let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
         let request = Request::Reload { function: function.to_owned(), timeout: millis };
-        match self.ask(&request, timeout.saturating_add(TIMEOUT))? {
-            Answer::Reloaded(instances) => Ok(instances),
-            answer => bail!("{}", reason(answer)),
+        match self.send_request(&request, timeout.saturating_add(TIMEOUT))? {
+            Response::Reloaded(instances) => Ok(instances),
+            response => bail!("{}", reason(response)),
         }
     }
 
-    fn ask(&self, request: &Request, timeout: Duration) -> Result<Answer> {
-        let ask = || -> Result<Answer> {
+    fn send_request(&self, request: &Request, timeout: Duration) -> Result<Response> {
+        let exchange = || -> Result<Response> {
             let stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(&self.socket)?)?;
             check_peer(&stream)?;
             stream.set_read_timeout(Some(timeout))?;
             write_line(&stream, request)?;
             read_line(&stream)
         };
-        ask().with_context(|| format!("cannot reach the pipeline `{}` (process {})", self.name, self.pid))
+        exchange().with_context(|| format!("cannot reach the pipeline `{}` (process {})", self.name, self.pid))
     }
 }
 
-fn reason(answer: Answer) -> String {
-    match answer {
-        Answer::Error(reason) => reason,
-        answer => format!("an answer to something else: {answer:?}"),
+fn reason(response: Response) -> String {
+    match response {
+        Response::Error(reason) => reason,
+        response => format!("an unexpected response: {response:?}"),
     }
 }
 
-/// How the names of all sockets of this user begin.
+/// The prefix of the names of all sockets of this user.
 fn prefix() -> String {
     format!("estafette-flow/{}/", rustix::process::geteuid().as_raw())
 }
 
-/// An abstract name can be taken by anybody, so both ends look who the other is.
+/// Checks that the other end belongs to this user. Any user can bind any abstract name, so both
+/// ends check.
 fn check_peer(stream: &UnixStream) -> Result<()> {
     let peer = rustix::net::sockopt::socket_peercred(stream)?;
     ensure!(peer.uid == rustix::process::geteuid(), "the process at the other end is of another user");

@@ -1,7 +1,8 @@
 //! The counters of one function instance, in memory that its host and the supervisor share.
 //!
-//! The host writes them, one plain store each; the supervisor reads them for its table, its metrics and its watch over
-//! endless loops. They are only ever shown or compared, so a host that writes nonsense harms nobody's memory.
+//! The host writes each counter with a plain store. The supervisor reads them for its table, its
+//! metrics, and its detection of endless loops. They are only shown or compared, so a host that
+//! writes invalid values cannot corrupt memory.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,31 +12,31 @@ use anyhow::{Context, Result, ensure};
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
 
-/// What is counted, by its place in the memory.
+/// The counters, in the order in which they lie in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counter {
-    /// Grows at each call of the function and at each of its sends: an instance that is busy for long and makes no
-    /// progress is in an endless loop.
+    /// Grows at each call of the function and at each of its sends. An instance that is busy for
+    /// long without progress is in an endless loop.
     Progress,
     /// 1 while the function's code runs, 0 while its host waits for messages.
     Busy,
-    /// Calls of the function: one a message, or one a batch.
+    /// Calls of the function, one per message or per batch.
     Calls,
-    /// Messages that it was given.
+    /// Messages that the function received.
     ReceivedMessages,
     /// Their bytes.
     ReceivedBytes,
-    /// Messages that it sent.
+    /// Messages that the function sent.
     SentMessages,
     /// Their bytes.
     SentBytes,
-    /// Messages that a topic's overflow policy dropped instead of sending them.
+    /// Messages that were dropped by a topic's overflow policy when they were sent.
     Dropped,
-    /// Messages that went to a dead-letter topic, or nowhere for want of one.
+    /// Messages that were sent to a dead-letter topic, or dropped because there is none.
     DeadLetters,
-    /// Its linear memory, in bytes.
+    /// The size of its linear memory, in bytes.
     Memory,
-    /// How long its host took from the request to the function's first instruction, in nanoseconds.
+    /// The time from the start request to the function's first instruction, in nanoseconds.
     StartTime,
 }
 
@@ -44,18 +45,18 @@ impl Counter {
     const BYTES: usize = Counter::COUNT * size_of::<u64>();
 }
 
-/// The counters, mapped.
+/// The mapped counters.
 #[derive(Debug)]
 pub(crate) struct Counters {
     map: MmapRaw,
 }
 
 impl Counters {
-    /// New counters, all zero, and the file by which another process maps them.
+    /// Creates counters, all zero, and the file by which another process maps them.
     ///
     /// # Errors
     ///
-    /// If there is no memory.
+    /// If the system has no memory.
     pub(crate) fn create() -> Result<(Counters, OwnedFd)> {
         let file = memfd_create("estafette-counters", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&file, Counter::BYTES as u64)?;
@@ -67,7 +68,7 @@ impl Counters {
     ///
     /// # Errors
     ///
-    /// If the file is not one that [`Counters::create`] made.
+    /// If the file was not created by [`Counters::create`].
     pub(crate) fn open(file: impl AsFd) -> Result<Counters> {
         let seals = fcntl_get_seals(&file).context("the counters are not in a memfd")?;
         let len = fstat(&file)?.st_size;
@@ -80,24 +81,25 @@ impl Counters {
     #[inline]
     fn word(&self, counter: Counter) -> &AtomicU64 {
         let words = self.map.as_mut_ptr().cast::<AtomicU64>();
-        // SAFETY: the mapping has `Counter::COUNT` words, is aligned to a page, is sealed against shrinking, and lives as
-        // long as `self`. Every process accesses its words as atomics only.
+        // SAFETY: the mapping has `Counter::COUNT` words, is aligned to a page, is sealed against
+        // shrinking, and lives as long as `self`. All processes access its words only as atomics.
         unsafe { &*words.add(counter as usize) }
     }
 
-    /// A counter's value now.
+    /// The current value of a counter.
     #[inline]
     pub(crate) fn get(&self, counter: Counter) -> u64 {
         self.word(counter).load(Ordering::Relaxed)
     }
 
-    /// Sets a counter. For the host.
+    /// Sets a counter. Called by the host.
     #[inline]
     pub(crate) fn set(&self, counter: Counter, value: u64) {
         self.word(counter).store(value, Ordering::Relaxed);
     }
 
-    /// Adds to a counter. For the host's thread that runs the instance, which is the only writer: no locked instruction.
+    /// Adds to a counter. Only the host's thread that runs the instance may call it. As it is the
+    /// only writer, no locked instruction is needed.
     #[inline]
     pub(crate) fn add(&self, counter: Counter, count: u64) {
         let word = self.word(counter);

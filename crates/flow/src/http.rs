@@ -1,6 +1,7 @@
-//! A small HTTP/1.1 server that slow and hostile clients cannot hold up: connections, headers,
-//! bodies and times are bounded. It runs on one thread, and costs no processor time while nobody
-//! asks.
+//! A small HTTP/1.1 server that slow and hostile clients cannot block.
+//!
+//! The number of connections, the size of headers and bodies, and all times are bounded. It runs on
+//! one thread, and uses no CPU time while there is no request.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -23,18 +24,18 @@ use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
-pub(crate) type Answer = Response<Full<Bytes>>;
+pub(crate) type FullResponse = Response<Full<Bytes>>;
 
-/// What a server takes from its clients.
+/// The limits of a server for its clients.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// The most connections at a time. Further ones wait in the listener's backlog.
+    /// The maximum number of concurrent connections. Further ones wait in the listener's backlog.
     pub(crate) connections: usize,
-    /// How long a client may take for a request's headers, and may be silent between two requests.
+    /// How long a client may take to send a request's headers, and may idle between two requests.
     pub(crate) header_timeout: Duration,
-    /// How long a client may take for a body.
+    /// How long a client may take to send a body.
     pub(crate) body_timeout: Duration,
-    /// How long the connections may take to end once the server is to stop.
+    /// How long to wait for open connections when the server stops.
     pub(crate) stop_timeout: Duration,
 }
 
@@ -49,16 +50,16 @@ impl Default for Limits {
     }
 }
 
-/// How many bytes a request's line and headers may have.
+/// The maximum size of the request line and headers in bytes.
 const MAX_HEADERS: usize = 16 << 10;
-/// How long to wait if a connection could not be accepted, as when no descriptor is left.
+/// The delay after a failed accept, for example because no file descriptor is left.
 const ACCEPT_DELAY: Duration = Duration::from_millis(200);
 
 /// Stops a server, from any thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Stopper(watch::Sender<bool>);
 
-/// Notifies the server that it is to stop.
+/// Tells a server's tasks that it stops.
 #[derive(Clone, Debug)]
 pub(crate) struct Stopped(watch::Receiver<bool>);
 
@@ -78,19 +79,19 @@ impl Stopped {
         *self.0.borrow()
     }
 
-    /// Waits until the server is to stop.
+    /// Waits until the server is stopped.
     pub(crate) async fn wait(&mut self) {
-        // That nobody can stop it any more counts as being stopped.
+        // An error means that no stopper is left, which also counts as stopped.
         let _ = self.0.wait_for(|is_stopped| *is_stopped).await;
     }
 }
 
-/// Opens a listener. Returns it with its address, where port 0 has become the one that the system
-/// chose.
+/// Opens a listener. Returns the listener and its address, in which port 0 is replaced by the port
+/// that the system chose.
 ///
 /// # Errors
 ///
-/// If the address is taken or not ours.
+/// If the address is in use, or not an address of this machine.
 pub(crate) fn bind(listen: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
     let open = || -> io::Result<_> {
         let listener = TcpListener::bind(listen)?;
@@ -101,25 +102,25 @@ pub(crate) fn bind(listen: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
     open().with_context(|| format!("cannot listen at {listen}"))
 }
 
-/// Serves requests until it is stopped, and blocks meanwhile.
+/// Serves requests. Blocks until the server is stopped.
 ///
 /// # Errors
 ///
-/// If the system has no descriptor left to wait with.
-pub(crate) fn serve<F, R>(listener: TcpListener, limits: Limits, stopped: Stopped, answer: F) -> Result<()>
+/// If the system has no file descriptor left for the event loop.
+pub(crate) fn serve<F, R>(listener: TcpListener, limits: Limits, stopped: Stopped, handler: F) -> Result<()>
 where
     F: Fn(Request<Incoming>) -> R + Clone + Send + 'static,
-    R: Future<Output = Answer> + Send + 'static,
+    R: Future<Output = FullResponse> + Send + 'static,
 {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
     let runtime = runtime.context("cannot wait for connections")?;
-    runtime.block_on(accept_all(listener, limits, stopped, answer))
+    runtime.block_on(accept_all(listener, limits, stopped, handler))
 }
 
-async fn accept_all<F, R>(listener: TcpListener, limits: Limits, stopped: Stopped, answer: F) -> Result<()>
+async fn accept_all<F, R>(listener: TcpListener, limits: Limits, stopped: Stopped, handler: F) -> Result<()>
 where
     F: Fn(Request<Incoming>) -> R + Clone + Send + 'static,
-    R: Future<Output = Answer> + Send + 'static,
+    R: Future<Output = FullResponse> + Send + 'static,
 {
     let listener = tokio::net::TcpListener::from_std(listener).context("cannot wait for connections")?;
     let places = Arc::new(Semaphore::new(limits.connections));
@@ -131,7 +132,7 @@ where
         };
         match accepted {
             Ok((stream, place)) => {
-                let connection = serve_connection(stream, limits, stopped.clone(), answer.clone());
+                let connection = serve_connection(stream, limits, stopped.clone(), handler.clone());
                 tokio::spawn(async move {
                     connection.await;
                     drop(place);
@@ -149,7 +150,7 @@ where
     Ok(())
 }
 
-/// The next connection, once there is a place for it.
+/// Accepts the next connection, once fewer than the maximum are open.
 async fn accept(
     listener: &tokio::net::TcpListener,
     places: &Arc<Semaphore>,
@@ -159,17 +160,17 @@ async fn accept(
     Ok((stream, place))
 }
 
-async fn serve_connection<F, R>(stream: TcpStream, limits: Limits, mut stopped: Stopped, answer: F)
+async fn serve_connection<F, R>(stream: TcpStream, limits: Limits, mut stopped: Stopped, handler: F)
 where
     F: Fn(Request<Incoming>) -> R,
-    R: Future<Output = Answer>,
+    R: Future<Output = FullResponse>,
 {
-    // Of a client that reads no answers the system says so after this time.
+    // The system reports a client that reads no responses after this time.
     let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, limits.body_timeout.as_millis() as u32);
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request| {
-        let answer = answer(request);
-        async move { Ok::<_, Infallible>(answer.await) }
+        let response = handler(request);
+        async move { Ok::<_, Infallible>(response.await) }
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(limits.header_timeout).max_buf_size(MAX_HEADERS);
@@ -190,13 +191,13 @@ where
 ///
 /// # Errors
 ///
-/// What to answer if it is too long, too slow, broken, or the server is to stop.
+/// The response to send if the body is too long, too slow or broken, or if the server stops.
 pub(crate) async fn read_body(
     body: Incoming,
     most: usize,
     limits: Limits,
     mut stopped: Stopped,
-) -> Result<Bytes, Answer> {
+) -> Result<Bytes, FullResponse> {
     let too_long = || closing(StatusCode::PAYLOAD_TOO_LARGE, &format!("the body is longer than {most} bytes\n"));
     if body.size_hint().lower() > most as u64 {
         return Err(too_long());
@@ -211,30 +212,30 @@ pub(crate) async fn read_body(
     }
 }
 
-/// An answer with a line of text.
-pub(crate) fn text(status: StatusCode, text: &str) -> Answer {
-    let mut answer = Response::new(Full::new(Bytes::copy_from_slice(text.as_bytes())));
-    *answer.status_mut() = status;
+/// A response with a line of text.
+pub(crate) fn text(status: StatusCode, text: &str) -> FullResponse {
+    let mut response = Response::new(Full::new(Bytes::copy_from_slice(text.as_bytes())));
+    *response.status_mut() = status;
     let kind = HeaderValue::from_static("text/plain; charset=utf-8");
-    answer.headers_mut().insert(hyper::header::CONTENT_TYPE, kind);
-    answer
+    response.headers_mut().insert(hyper::header::CONTENT_TYPE, kind);
+    response
 }
 
-/// An answer to a method that the path does not have.
-pub(crate) fn wrong_method(allowed: &'static str) -> Answer {
-    let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, &format!("use {allowed}\n"));
-    answer.headers_mut().insert(hyper::header::ALLOW, HeaderValue::from_static(allowed));
-    answer
+/// The response to a method that the path does not support.
+pub(crate) fn wrong_method(allowed: &'static str) -> FullResponse {
+    let mut response = text(StatusCode::METHOD_NOT_ALLOWED, &format!("use {allowed}\n"));
+    response.headers_mut().insert(hyper::header::ALLOW, HeaderValue::from_static(allowed));
+    response
 }
 
-/// The answer of a server that is to stop.
-pub(crate) fn stopping() -> Answer {
+/// The response of a server that stops.
+pub(crate) fn stopping() -> FullResponse {
     closing(StatusCode::SERVICE_UNAVAILABLE, "the pipeline is stopping\n")
 }
 
-/// An answer after which the connection ends, as what is left of the body is not read.
-fn closing(status: StatusCode, line: &str) -> Answer {
-    let mut answer = text(status, line);
-    answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-    answer
+/// A response after which the connection closes, since the rest of the body is not read.
+fn closing(status: StatusCode, line: &str) -> FullResponse {
+    let mut response = text(status, line);
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
 }

@@ -1,7 +1,8 @@
-//! Pipelines of WASM functions that are joined by topics.
+//! Pipelines of WASM functions that are connected by topics.
 //!
-//! A YAML file names functions, sources, sinks and the topics between them. [`config`] reads and checks it, a
-//! [`Supervisor`] runs it: each function in a process of its own, joined by rings in shared memory.
+//! A YAML file lists functions, sources, sinks and the topics between them. [`config`] reads and
+//! checks the file. A [`Supervisor`] runs the pipeline: each function in its own process, connected
+//! by rings in shared memory.
 #![deny(unsafe_code)]
 
 pub mod admin;

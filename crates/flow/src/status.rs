@@ -1,19 +1,19 @@
-//! A pipeline as it is at one moment: what its functions have done and what waits between them.
+//! The status of a pipeline: what its functions have done, and what waits between them.
 
 use serde::{Deserialize, Serialize};
 
-/// A pipeline as it is now. All counts grow from the start of the pipeline and go on over restarts.
+/// A pipeline's current status. All counts start with the pipeline and continue over restarts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// The pipeline's name.
     pub pipeline: String,
-    /// How long it has run, in seconds.
+    /// How long the pipeline has run, in seconds.
     pub uptime_seconds: f64,
-    /// What it is doing.
+    /// What the pipeline is doing.
     pub mode: ModeStatus,
-    /// What failed for good, a line each.
+    /// Permanent failures, one line each.
     pub failures: Vec<String>,
-    /// The function instances, in the order of the pipeline.
+    /// The function instances, in the order of the pipeline's file.
     pub functions: Vec<FunctionStatus>,
     /// The queue groups, in the order of topics.
     pub edges: Vec<EdgeStatus>,
@@ -25,12 +25,12 @@ pub struct Status {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ModeStatus {
-    /// Messages come in and are worked off.
+    /// Messages come in and are processed.
     #[default]
     Running,
-    /// Nothing new comes in; what is under way is worked off.
+    /// No new messages come in. Messages in flight are processed.
     Draining,
-    /// Everything ends now.
+    /// All processing ends now.
     Stopping,
 }
 
@@ -39,55 +39,58 @@ pub enum ModeStatus {
 pub struct FunctionStatus {
     /// The function's name.
     pub function: String,
-    /// Which of its instances, from 0.
+    /// The index of the instance, from 0.
     pub replica: u32,
-    /// Where it is in its life.
+    /// The phase of its life cycle.
     pub phase: PhaseStatus,
-    /// Its host's process number, while it has one.
+    /// The process ID of its host. None while it has no host.
     pub pid: Option<u32>,
-    /// Calls into the function: one a message, or one a batch.
+    /// Calls of the function, one per message or per batch.
     pub calls: u64,
-    /// Messages that it has worked off.
+    /// Messages that it has processed.
     pub received_messages: u64,
-    /// Their bytes, with 8 bytes a message for the header and the padding.
+    /// Their bytes, with 8 bytes per message for header and padding.
     pub received_bytes: u64,
     /// Messages that it has sent.
     pub sent_messages: u64,
     /// Their bytes.
     pub sent_bytes: u64,
-    /// Messages that a topic's overflow policy dropped as it sent.
+    /// Messages that were dropped by a topic's overflow policy when it sent them.
     pub dropped: u64,
-    /// Messages that were delivered too often.
+    /// Messages that reached the maximum number of deliveries.
     pub dead_letters: u64,
     /// Calls that failed.
     pub traps: u64,
     /// How often it was restarted.
     pub restarts: u64,
-    /// Its linear memory, in bytes.
+    /// The size of its linear memory, in bytes.
     pub memory_bytes: u64,
-    /// The memory of its host process, in bytes; none where it shares the process with others.
+    /// The memory of its host process, in bytes. None if it shares the process with other
+    /// instances.
     pub resident_bytes: Option<u64>,
-    /// The processor time of its host process, in seconds; none where it shares the process with others.
+    /// The CPU time of its host process, in seconds. None if it shares the process with other
+    /// instances.
     pub cpu_seconds: Option<f64>,
-    /// How long its last start took, from the request to the function's first instruction, in seconds.
+    /// The duration of its last start, from the request to the function's first instruction, in
+    /// seconds.
     pub start_seconds: f64,
 }
 
-/// Where an instance is in its life.
+/// The phase in an instance's life cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PhaseStatus {
-    /// It waits for a restart.
+    /// It waits to be restarted.
     Waiting,
-    /// Its start function runs: for a sender, all of its work.
+    /// Its start function runs. A sender does all of its work there.
     Starting,
     /// It receives messages.
     Running,
-    /// It has done all of its work.
+    /// It has done all of its work and ended.
     Finished,
     /// It was stopped.
     Stopped,
-    /// It failed and has no restart left.
+    /// It failed, and no restart is left.
     Failed,
 }
 
@@ -96,25 +99,26 @@ pub enum PhaseStatus {
 pub struct EdgeStatus {
     /// The topic, or the name of the function whose stream it is.
     pub topic: String,
-    /// The queue: a name, empty for readers without a queue, or the name of the reader that gets a copy of its own.
+    /// The queue's name. Empty for readers without a queue. For `queue: each`, the name of the
+    /// reader.
     pub queue: String,
-    /// Messages that were published to it.
+    /// Messages that were published to the group.
     pub published_messages: u64,
     /// Their bytes.
     pub published_bytes: u64,
-    /// Messages that wait, or are being worked off.
+    /// Messages that wait or are being processed.
     pub depth_messages: u64,
     /// Their bytes, with headers and padding.
     pub depth_bytes: u64,
-    /// The bytes that may wait in all of its rings.
+    /// The capacity of all of its rings, in bytes.
     pub capacity_bytes: u64,
-    /// How long the oldest message has waited, in seconds, to within half a second.
+    /// How long the oldest message has waited, in seconds, accurate to half a second.
     pub oldest_seconds: f64,
-    /// Messages that were dropped for newer ones.
+    /// Old messages that were dropped to make space for new ones.
     pub dropped: u64,
-    /// Messages that were dropped as they were sent, since there was no space.
+    /// New messages that were dropped because there was no space.
     pub dropped_new: u64,
-    /// Messages that were lost with a reader that failed.
+    /// Messages that were lost because a reader failed.
     pub discarded: u64,
 }
 
@@ -125,9 +129,9 @@ pub struct ConnectorStatus {
     pub name: String,
     /// Messages that it has sent into the pipeline.
     pub sent_messages: u64,
-    /// Messages that it has taken out of the pipeline.
+    /// Messages that it has received from the pipeline.
     pub received_messages: u64,
-    /// Messages that it dropped: too long, or by a topic's overflow policy.
+    /// Messages that it dropped because they were too long, or by a topic's overflow policy.
     pub dropped: u64,
     /// Whether it has ended.
     pub is_ended: bool,

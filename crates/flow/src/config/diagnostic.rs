@@ -1,17 +1,17 @@
-//! What is wrong with a pipeline's files: where, what, and what to do.
+//! Diagnostics: what is wrong with a pipeline's files, where, and how to fix it.
 
 use std::fmt::{self, Display, Formatter};
 use std::path::Path;
 
 use serde::Serialize;
 
-/// How grave a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// The pipeline cannot run.
     Error,
-    /// The pipeline runs, but maybe not as it is meant.
+    /// The pipeline runs, but maybe not as intended.
     Warning,
 }
 
@@ -24,21 +24,21 @@ impl Display for Severity {
     }
 }
 
-/// One finding in a pipeline's files. Printed as `pipeline.yml:12:5: error: what is wrong`, and in
-/// a second line `help: remedy`.
+/// One finding in a pipeline's files. Printed as `pipeline.yml:12:5: error: what is wrong`,
+/// followed by a line `help: remedy`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Diagnostic {
-    /// The file, as the command or the file that refers to it names it.
+    /// The file's path as written on the command line or in the file that refers to it.
     pub file: String,
-    /// The line, from 1; 0 where the file itself is meant.
+    /// The line, from 1. It is 0 for a finding about the whole file.
     pub line: usize,
-    /// The column in characters, from 1; 0 where the file itself is meant.
+    /// The column in characters, from 1. It is 0 for a finding about the whole file.
     pub column: usize,
-    /// How grave it is.
+    /// The severity.
     pub severity: Severity,
     /// What is wrong.
     pub message: String,
-    /// What to do about it.
+    /// How to fix it.
     pub help: String,
 }
 
@@ -52,11 +52,11 @@ impl Display for Diagnostic {
     }
 }
 
-/// A file that takes part in a check, by its place in [`Problems::files`].
+/// The index of a file in [`Problems::files`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct FileId(usize);
 
-/// A position in a file: line and column from 1, both 0 for the file itself.
+/// A position in a file: line and column from 1, or both 0 for the whole file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Position {
     pub(super) line: usize,
@@ -71,37 +71,37 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// A file as a whole.
+    /// The place of a whole file.
     pub(super) fn of_file(file: FileId) -> Place {
         Place { file, position: Position::default() }
     }
 
-    /// The pipeline's own file as a whole.
+    /// The place of the pipeline's own file as a whole.
     pub(super) fn of_first_file() -> Place {
         Place::of_file(FileId(0))
     }
 }
 
-/// Collects what is wrong.
+/// Collects the findings of a check.
 #[derive(Debug, Default)]
 pub(super) struct Problems {
     files: Vec<String>,
     found: Vec<(Place, Severity, String, String)>,
-    /// Whether an error leaves open who reads and writes which topic.
+    /// Whether an error makes it unknown which topics are read and written.
     hides_wiring: bool,
 }
 
 impl Problems {
-    /// How many findings are reported; a file that has more is no pipeline.
+    /// The maximum number of reported findings. A file with more is probably not a pipeline.
     const MAX: usize = 200;
 
-    /// Makes a file known.
+    /// Registers a file.
     pub(super) fn file(&mut self, name: String) -> FileId {
         self.files.push(name);
         FileId(self.files.len() - 1)
     }
 
-    /// A place in words, for a remedy at another place.
+    /// Describes the place `there` in a help text at the place `here`.
     pub(super) fn seen_from(&self, here: Place, there: Place) -> String {
         match here.file == there.file {
             true => format!("line {}", there.position.line),
@@ -113,8 +113,8 @@ impl Problems {
         self.found.push((at, Severity::Error, message.into(), help.into()));
     }
 
-    /// Notes that an error leaves open who reads and writes which topic: nobody can say then who
-    /// does not.
+    /// Records that an error makes it unknown which topics are read and written. Missing readers
+    /// and writers are then not reported.
     pub(super) fn hide_wiring(&mut self) {
         self.hides_wiring = true;
     }
@@ -127,7 +127,7 @@ impl Problems {
         self.found.push((at, severity, message, help));
     }
 
-    /// Whether an error so far leaves open who reads and writes which topic.
+    /// Whether an error so far makes it unknown which topics are read and written.
     pub(super) fn hides_wiring(&self) -> bool {
         self.hides_wiring
     }
@@ -136,17 +136,17 @@ impl Problems {
         self.found.iter().any(|(_, severity, ..)| *severity == Severity::Error)
     }
 
-    /// Whether there are more findings than are reported, so that no other file need be read.
+    /// Whether there are more findings than are reported, so that reading further files is useless.
     pub(super) fn is_full(&self) -> bool {
         self.found.len() > Problems::MAX
     }
 
-    /// The findings in the order of files and lines. Beyond a bound they are only counted.
+    /// The findings in the order of files and lines. Those beyond the maximum are only counted.
     pub(super) fn into_diagnostics(mut self) -> Vec<Diagnostic> {
         self.found.sort();
         self.found.dedup();
         let more = self.found.len().saturating_sub(Problems::MAX);
-        // Errors first in line for the bound, so that a check that failed says why.
+        // Errors come first when the list is cut, so that a failed check gives its reason.
         if more > 0 {
             self.found.sort_by_key(|(_, severity, ..)| *severity);
             self.found.truncate(Problems::MAX);
@@ -168,12 +168,12 @@ fn diagnostic(files: &[String], found: (Place, Severity, String, String)) -> Dia
     Diagnostic { file: files[file.0].clone(), line, column, severity, message, help }
 }
 
-/// A text of a user's in an error: short, on one line, without what a terminal would act on.
+/// Quotes a user's text in an error: shortened, on one line, with control characters escaped.
 pub(super) fn quoted(text: &str) -> String {
     shortened(text, 60)
 }
 
-/// A path in an error, as whole as can be.
+/// Quotes a path in an error, shortened only if it is very long.
 pub(super) fn quoted_path(path: &Path) -> String {
     shortened(&path.display().to_string(), 400)
 }
@@ -183,7 +183,7 @@ fn shortened(text: &str, max: usize) -> String {
     if text.chars().nth(max).is_some() { format!("`{short}…`") } else { format!("`{short}`") }
 }
 
-/// A character, escaped if it is a control character.
+/// Escapes a character if it is a control character.
 fn printable(character: char) -> impl Iterator<Item = char> {
     let escaped = character.is_control().then(|| character.escape_default());
     let plain = escaped.is_none().then_some(character);

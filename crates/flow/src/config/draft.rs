@@ -1,4 +1,4 @@
-//! A pipeline with the positions of all that it says: what the rules look at.
+//! A pipeline with the positions of all its keys and values: the input of the rules.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,29 +15,30 @@ use super::topic::Topic;
 use super::validate::validate;
 use super::yaml::{self, Document, Node};
 
-/// The most functions of a pipeline.
+/// The maximum number of functions in a pipeline.
 const MAX_FUNCTIONS: usize = 1000;
-/// The most bytes in all files of a pipeline: a list may refer to one large file many times.
+/// The maximum size of all files of a pipeline in bytes: a list may refer to one large file many
+/// times.
 const MAX_BYTES: usize = 16 << 20;
-/// The most keys and values in all files of a pipeline.
+/// The maximum number of keys and values in all files of a pipeline.
 const MAX_NODES: usize = 200_000;
 
-/// An item and where it is written.
+/// An item, and where it is written.
 pub(super) struct Draft<T> {
     pub(super) item: T,
-    /// Where its paths begin, in words.
+    /// To which folder its paths are relative, as a help text.
     pub(super) paths: &'static str,
     file: FileId,
     node: Node,
 }
 
-/// Where paths of a pipeline's own file begin.
+/// For paths in a pipeline's own file.
 const IN_FOLDER: &str = "paths here begin in the folder of this file";
-/// Where paths of the reference's shape begin.
+/// For paths in a file of the reference's layout.
 const IN_WORKING_FOLDER: &str = "paths here begin in the working folder, or else in the folder of this file";
 
 impl<T> Draft<T> {
-    /// The place of what these keys lead to, or of the last of them that is there.
+    /// The place of the value under these keys, or under as many of them as exist.
     pub(super) fn at(&self, keys: &[&str]) -> Place {
         let mut node = &self.node;
         for key in keys {
@@ -49,7 +50,7 @@ impl<T> Draft<T> {
         Place { file: self.file, position: node.position }
     }
 
-    /// The place of an entry of a list.
+    /// The place of an entry of the list under these keys.
     pub(super) fn at_entry(&self, keys: &[&str], index: usize) -> Place {
         let list = keys.iter().fold(Part::new(&self.node), |part, key| part.get(key));
         match list.items().get(index) {
@@ -58,23 +59,23 @@ impl<T> Draft<T> {
         }
     }
 
-    /// The text of a key, if it has one.
+    /// The text of a key's value, if it is a scalar.
     pub(super) fn text(&self, key: &str) -> Option<&str> {
         Part::new(&self.node).get(key).text()
     }
 
-    /// Whether a key is written.
+    /// Whether a key is present.
     pub(super) fn has(&self, key: &str) -> bool {
         self.has_path(&[key])
     }
 
-    /// Whether the last of these keys is written, within the ones before it.
+    /// Whether the value under these keys is present.
     pub(super) fn has_path(&self, keys: &[&str]) -> bool {
         keys.iter().fold(Part::new(&self.node), |part, key| part.get(key)).is_present()
     }
 }
 
-/// A topic of `topics:`.
+/// An entry of `topics:`.
 pub(super) struct TopicDraft {
     pub(super) name: String,
     /// The place of its name.
@@ -82,7 +83,7 @@ pub(super) struct TopicDraft {
     pub(super) draft: Draft<Topic>,
 }
 
-/// Everything that the files of a pipeline say.
+/// The content of all files of a pipeline.
 #[derive(Default)]
 pub(super) struct Drafts {
     pub(super) files: Vec<PathBuf>,
@@ -93,7 +94,7 @@ pub(super) struct Drafts {
 }
 
 impl Drafts {
-    /// The pipeline, once nothing is wrong with it.
+    /// Converts a pipeline without errors.
     pub(super) fn into_pipeline(self, name: String) -> Pipeline {
         let mut topics: BTreeMap<String, Topic> = BTreeMap::new();
         let functions: Vec<_> = self.functions.into_iter().map(|draft| draft.item).collect();
@@ -116,7 +117,7 @@ pub(super) struct Loader<'a> {
     pub(super) files: &'a dyn Files,
     pub(super) working_folder: &'a Path,
     pub(super) problems: &'a mut Problems,
-    /// How many bytes, and keys and values, all files may still have.
+    /// The bytes, and the keys and values, that all further files may have.
     bytes: usize,
     nodes: usize,
 }
@@ -126,7 +127,7 @@ impl<'a> Loader<'a> {
         Loader { files, working_folder, problems, bytes: MAX_BYTES, nodes: MAX_NODES }
     }
 
-    /// Reads the pipeline's file and those it refers to.
+    /// Reads the pipeline's file and the files that it refers to.
     pub(super) fn load(&mut self, path: &Path) -> Drafts {
         let mut drafts = Drafts { files: vec![path.to_owned()], ..Drafts::default() };
         let file = self.problems.file(path.display().to_string());
@@ -150,13 +151,13 @@ impl<'a> Loader<'a> {
         drafts
     }
 
-    /// Reports that a file cannot be read, so that nobody knows what it says.
+    /// Reports that a file cannot be read, so that its content is unknown.
     fn unreadable(&mut self, place: Place, message: String, help: impl Into<String>) {
         self.problems.hide_wiring();
         self.problems.error(place, message, help);
     }
 
-    /// The tree of a file, unless it has none, which is reported.
+    /// Parses a file into a tree. Reports an error and returns none if it is not valid YAML.
     fn parse(&mut self, file: FileId, bytes: &[u8]) -> Option<Node> {
         match yaml::parse(bytes) {
             Ok(Document { root, nodes, duplicates }) => {
@@ -208,7 +209,7 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Reads a function's own file, which an entry of the list refers to.
+    /// Reads a function's own file, to which an entry of the list refers.
     fn referenced(&mut self, list: FileId, entry: &Node, folder_of_list: &Path, drafts: &mut Drafts) {
         if self.problems.is_full() {
             return self.problems.hide_wiring();
@@ -238,7 +239,7 @@ impl<'a> Loader<'a> {
         drafts.functions.push(Draft { item, paths: IN_WORKING_FOLDER, file, node: root });
     }
 
-    /// The bytes of a function's own file.
+    /// Reads a function's own file. Reports an error if it cannot be read.
     fn own_file(&mut self, path: &Path, place: Place) -> Option<Vec<u8>> {
         let why = match self.files.is_file(path) {
             _ if self.bytes == 0 || self.nodes == 0 => String::from("the files of the pipeline are too large in all"),

@@ -1,4 +1,4 @@
-//! Where a check reads files from.
+//! Access to the files that a check reads.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -6,12 +6,12 @@ use std::path::Path;
 
 use super::yaml::MAX_BYTES;
 
-/// The files that a check may look at.
+/// The files that a check may read.
 pub(super) trait Files {
-    /// Reads a file, at most one byte more than a pipeline's file may have.
+    /// Reads a file, up to one byte more than a pipeline's file may have.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
 
-    /// Whether it is a file: neither a folder nor a device or pipe.
+    /// Whether the path is a regular file, not a folder, device or pipe.
     fn is_file(&self, path: &Path) -> bool;
 }
 

@@ -1,4 +1,4 @@
-//! A function: a WASM module, what feeds it, where its messages go and what it may do.
+//! A function: its WASM module, its input and outputs, and its limits and permissions.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
@@ -12,82 +12,86 @@ use serde::Serialize;
 pub struct Function {
     /// Its name in logs, metrics and `flow reload`.
     pub name: String,
-    /// What feeds it.
+    /// Its kind of input.
     pub kind: FunctionKind,
-    /// Its file: a core module, a component or the text of one (`.wat`).
+    /// Its module's file: a core module, a component, or the text format of one (`.wat`).
     pub module: PathBuf,
-    /// Its arguments. The guest sees the first as argument 0: there is no program name before it.
+    /// Its arguments. The guest gets the first as argument 0, as there is no program name before
+    /// it.
     pub args: Vec<String>,
-    /// The stream that feeds a function of [`FunctionKind::Input`]; none for a processor.
+    /// The input stream of a function of [`FunctionKind::Input`]. None for a processor.
     pub stream: Option<Stream>,
-    /// The topic that feeds a processor. One without is a sender, whose work is its start function.
+    /// The input topic of a processor. A processor without one is a sender, which does its work in
+    /// its start function.
     pub input: Option<Input>,
-    /// The topics it may send to. The guest names them by their index here; one topic may have
-    /// several indexes.
+    /// The topics that it may send to. The guest refers to them by their index here. One topic may
+    /// have several indexes.
     pub output: Vec<String>,
-    /// How many instances run, 1 to [`Function::MAX_REPLICAS`]; 1 by default. They compete for the
+    /// The number of instances, 1 to [`Function::MAX_REPLICAS`]; 1 by default. They compete for the
     /// messages.
     pub replicas: u32,
     /// Where an instance runs.
     pub isolation: Isolation,
     /// How an instance waits for messages, and for space to send.
     pub wait: Wait,
-    /// What an instance may use.
+    /// The resource limits of an instance.
     pub limits: Limits,
-    /// What follows when an instance fails.
+    /// When a failed instance is restarted.
     pub restart: Restart,
-    /// What an instance may see and do outside of its memory.
+    /// What an instance may access outside of its memory.
     pub allow: Grants,
 }
 
 impl Function {
-    /// The most instances of a function, and the most members of a queue group: a ring has space
-    /// for the claims of so many.
+    /// The maximum number of instances of a function, and of members of a queue group. A ring can
+    /// record the claims of so many.
     pub const MAX_REPLICAS: u32 = estafette_ipc::group::MAX_MEMBERS as u32;
 }
 
-/// What feeds a function.
+/// The kind of input of a function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FunctionKind {
-    /// A topic, or nothing. The default.
+    /// A topic, or no input. The default.
     #[default]
     Processor,
-    /// A stream from outside, which the supervisor connects to.
+    /// A stream from outside of the pipeline, to which the supervisor connects.
     Input,
 }
 
-/// A stream from outside that feeds one function, and that the function may answer on.
+/// A stream from outside of the pipeline that is the input of one function. The function may reply
+/// on it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stream {
     /// A WebSocket server to connect to. Each text or binary message is one message for the
     /// function.
     Websocket {
-        /// `ws://` or `wss://`, a host, and maybe a port and a path.
+        /// `ws://` or `wss://`, a host, and optionally a port and a path.
         url: String,
     },
 }
 
-/// The topic that a function or a sink reads, and with whom it shares the messages.
+/// The input topic of a function or a sink, and the queue through which it reads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Input {
     /// The topic.
     pub topic: String,
-    /// Its queue on the topic.
+    /// The queue on the topic.
     pub queue: Queue,
 }
 
-/// Who shares a topic's messages. Those of one queue compete; every queue gets each message.
+/// The queue of a reader. Readers of one queue compete for messages; every queue gets each message.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Queue {
-    /// No queue is named: all such readers of the topic compete.
+    /// No queue is given. All such readers of the topic compete.
     #[default]
     Unnamed,
-    /// Readers of the topic that give the same name compete.
+    /// Readers of the topic with the same queue name compete.
     Named(String),
-    /// `queue: each`: this reader gets a copy of each message. Its replicas compete for the copies.
+    /// `queue: each`: this reader gets its own copy of each message. Its replicas compete for the
+    /// copies.
     Each,
 }
 
@@ -100,10 +104,10 @@ impl Queue {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Isolation {
-    /// In a process of its own. The default.
+    /// In its own process. The default.
     #[default]
     Process,
-    /// In a thread of a process that it shares with other such instances of the pipeline.
+    /// In a thread of a process that is shared with other such instances of the pipeline.
     Thread,
 }
 
@@ -111,21 +115,22 @@ pub enum Isolation {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Wait {
-    /// It polls for about as long as a wake-up costs, then sleeps. The default.
+    /// Polls for about as long as a wake-up costs, then sleeps. The default.
     #[default]
     Adaptive,
-    /// It polls and never sleeps: a whole core for the lowest latency.
+    /// Polls and never sleeps. Lowest latency, but uses a whole core.
     Spin,
-    /// It sleeps at once.
+    /// Sleeps at once.
     Block,
 }
 
-/// What an instance may use.
+/// The resource limits of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Limits {
-    /// The size of its linear memory, in bytes; 256 MiB by default. Growing beyond fails.
+    /// The maximum size of its linear memory, in bytes; 256 MiB by default. A `memory.grow` beyond
+    /// it fails.
     pub memory: u64,
-    /// The longest time without a call to the host; 5 s by default. Longer ones are taken for an
+    /// The maximum time without a call to the host; 5 s by default. A longer time is treated as an
     /// endless loop.
     pub call: Duration,
 }
@@ -136,18 +141,20 @@ impl Default for Limits {
     }
 }
 
-/// What follows when an instance fails: a trap, an exit with an error, a limit or a killed process.
+/// When a failed instance is restarted. An instance fails by a trap, an exit with an error, a
+/// limit, or a killed process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Restart {
-    /// How many restarts are allowed in the time `within`; 5 by default, 0 for none.
+    /// The number of restarts that are allowed in the window `within`; 5 by default, 0 for none.
     pub max: u32,
-    /// The window in which restarts are counted; 60 s by default.
+    /// The time window in which restarts are counted; 60 s by default.
     pub within: Duration,
-    /// The delay before the first restart of a window; 100 ms by default. It doubles with each.
+    /// The delay before the first restart of a window; 100 ms by default. It doubles with each
+    /// restart.
     pub initial_delay: Duration,
-    /// The longest delay; 5 s by default.
+    /// The maximum delay; 5 s by default.
     pub max_delay: Duration,
-    /// What follows when no restart is left.
+    /// What happens when no restart is left.
     pub then: Exhausted,
 }
 
@@ -163,28 +170,28 @@ impl Default for Restart {
     }
 }
 
-/// What follows when an instance fails and no restart is left.
+/// What happens when an instance fails and no restart is left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Exhausted {
     /// The pipeline stops with an error. The default.
     #[default]
     Stop,
-    /// The pipeline goes on without the instance.
+    /// The pipeline continues without the instance.
     Continue,
 }
 
-/// What an instance may see and do outside of its memory. Clocks and random numbers are granted by
-/// default, as the reference's functions use them without asking; nothing else is.
+/// What an instance may access outside of its memory. By default, clocks and random numbers are
+/// granted, as the reference's functions use both; nothing else is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Grants {
-    /// Its environment variables. It sees no others.
+    /// Its environment variables. It gets no others.
     pub env: BTreeMap<String, String>,
     /// The folders it may open.
     pub directories: Vec<DirectoryGrant>,
     /// Whether it may read clocks; true by default.
     pub clocks: bool,
-    /// Whether it may draw random numbers; true by default.
+    /// Whether it may read random numbers; true by default.
     pub random: bool,
     /// The hosts it may connect to.
     pub network: Vec<HostPort>,
@@ -201,9 +208,9 @@ impl Default for Grants {
 pub struct DirectoryGrant {
     /// The folder on this machine.
     pub host: PathBuf,
-    /// The path under which the function sees it; the same as `host` is written by default.
+    /// The path under which the function sees the folder; by default, `host` as written.
     pub guest: String,
-    /// Whether the function may change what is in it; false by default.
+    /// Whether the function may change the folder's content; false by default.
     pub write: bool,
 }
 

@@ -1,4 +1,5 @@
-//! Every key of a pipeline's files.
+//! All keys of a pipeline's files. The check, the suggestions and the JSON schemas are made from
+//! this table.
 
 use std::time::Duration;
 
@@ -7,11 +8,11 @@ use super::shape::{Key, MapKey, Object, Shape, Word};
 
 const MS: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(60 * 60);
-/// 64 bits can name no more.
+/// The address space of 32-bit linear memory.
 const MAX_MEMORY: u64 = 4 << 30;
 const NAMES: Shape = Shape::List(&Shape::Name);
 
-/// The file that is given to the command.
+/// The pipeline's file.
 pub(super) static PIPELINE: Object = Object {
     what: "a pipeline",
     definition: "Pipeline",
@@ -34,7 +35,7 @@ pub(super) static PIPELINE: Object = Object {
 
 const ENTRY: Shape = Shape::Either { if_key: "config", then: &REFERENCE, otherwise: &FUNCTION };
 
-/// An entry of `functions` that refers to another file.
+/// An entry of `functions` that refers to a file.
 pub(super) static REFERENCE: Object = Object {
     what: "an entry with `config`",
     definition: "FunctionReference",
@@ -48,7 +49,7 @@ pub(super) static REFERENCE: Object = Object {
     one_of: &[],
 };
 
-/// A function, in place or in a file of its own.
+/// A function, inline or in its own file.
 pub(super) static FUNCTION: Object = Object {
     what: "a function",
     definition: "Function",

@@ -1,24 +1,24 @@
-//! The files of a pipeline: what they may say, and what it means.
+//! The configuration files of a pipeline: format, checks and meaning.
 //!
-//! [`check()`] reads them and reports everything that is wrong at once. [`Pipeline`] is what they
-//! say, with all defaults; [`Topology`] is what has to be created for it.
+//! [`check()`] reads the files and reports all errors at once. [`Pipeline`] is their content with
+//! all defaults filled in. [`Topology`] lists what has to be created to run it.
 //!
-//! # Two shapes
-//! A pipeline is one file, or, as the reference has it, a list whose entries (`name`, `config`)
-//! refer to functions' own files. Both may be mixed: an entry with `config` beside one without.
+//! # Two layouts
+//! A pipeline is one file. As in the reference, its list of functions may contain entries (`name`,
+//! `config`) that refer to functions' own files. Entries with and without `config` may be mixed.
 //!
 //! # Paths
-//! - A path in the pipeline's own file begins in the folder of that file, so a pipeline runs from
-//!   anywhere.
-//! - The path `config` of a list's entry, and the module's path in a function's own file, begin in
-//!   the working folder, as the reference has it. If nothing is there, they begin in the folder of
-//!   the file that says them.
+//! - A path in the pipeline's own file is relative to the folder of that file, so a pipeline runs
+//!   from any folder.
+//! - The path `config` of a list's entry, and the module's path in a function's own file, are
+//!   relative to the working folder, as in the reference. If there is no such file, they are
+//!   relative to the folder of the file that contains them.
 //!
 //! # Queues
-//! Readers of a topic that name the same `queue` compete for its messages. Each queue gets every
-//! message. Readers without a queue compete, sinks included: the reference's README says so, though
-//! its code copies to each. `queue: each` asks for a copy; the replicas of a function compete for
-//! it.
+//! Readers of a topic with the same `queue` compete for its messages. Each queue gets every
+//! message. All readers without a queue compete, including sinks. The reference's README says the
+//! same, but its code copies to each reader. `queue: each` requests a copy for one reader; the
+//! replicas of a function compete for the copies.
 #![forbid(unsafe_code)]
 
 mod diagnostic;
@@ -65,34 +65,34 @@ use diagnostic::Problems;
 use draft::Loader;
 use files::{Disk, Files};
 
-/// How to check.
+/// The options of a check.
 #[derive(Clone, Default)]
 pub struct Options<'a> {
-    /// The folder that the reference's paths begin in. Empty, the default, stands for that of the
-    /// process.
+    /// The folder for paths that are relative to the working folder. Empty, the default, means that
+    /// of the process.
     pub working_folder: PathBuf,
-    /// Who looks into modules. Without one only their presence is checked.
+    /// Inspects modules. If none is given, the check only tests whether the files exist.
     pub inspector: Option<&'a dyn ModuleInspector>,
 }
 
-/// The outcome of a check.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checked {
-    /// The pipeline, if there is no error.
+    /// The pipeline, if there are no errors.
     pub pipeline: Option<Pipeline>,
-    /// All errors and warnings, by file, then line and column.
+    /// All errors and warnings, sorted by file, line and column.
     pub diagnostics: Vec<Diagnostic>,
 }
 
 impl Checked {
-    /// Whether the pipeline can run. There may be warnings.
+    /// Whether the pipeline can run. There may still be warnings.
     pub fn is_ok(&self) -> bool {
         self.pipeline.is_some()
     }
 }
 
-/// Reads and checks a pipeline: its file, the files it refers to, and that its modules are there.
-/// Reports everything that is wrong at once, at most 200 findings. Files are read up to 1 MiB each.
+/// Reads and checks a pipeline: its file, the files it refers to, and its modules. Reports all
+/// findings at once, at most 200. A file may have at most 1 MiB.
 pub fn check(path: &Path, options: &Options) -> Checked {
     check_files(path, options, &Disk)
 }

@@ -1,4 +1,4 @@
-//! A pipeline: everything that its YAML files say, with the defaults filled in.
+//! A pipeline: the content of its YAML files, with the defaults filled in.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,23 +10,24 @@ use super::sink::Sink;
 use super::source::Source;
 use super::topic::Topic;
 
-/// A pipeline as its files describe it. Every path in it is ready for use: absolute, or relative to
+/// A pipeline as its files describe it. All paths are usable as they are: absolute, or relative to
 /// the working folder of the process that checked it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Pipeline {
     /// The name of the pipeline's file without its extension.
     pub name: String,
-    /// The YAML files it was read from, the one given to the command first. To watch for changes.
+    /// The YAML files it was read from, the pipeline's own file first. A caller can watch them for
+    /// changes.
     pub files: Vec<PathBuf>,
-    /// The functions, in the order of the file. No two share a name.
+    /// The functions, in the order of the file. Their names are unique.
     pub functions: Vec<Function>,
-    /// The sources, in the order of the file. No two share a name, nor do a source and a function.
+    /// The sources, in the order of the file. Their names are unique, also among functions.
     pub sources: Vec<Source>,
-    /// The sinks, in the order of the file. No two share a name, nor do a sink and a source or
-    /// function.
+    /// The sinks, in the order of the file. Their names are unique, also among sources and
+    /// functions.
     pub sinks: Vec<Sink>,
-    /// Every topic that anyone reads or writes, by name. One that `topics:` leaves out has the
-    /// defaults.
+    /// All topics that are read or written, by name. A topic that is not listed in `topics:` has
+    /// the defaults.
     pub topics: BTreeMap<String, Topic>,
 }
 

@@ -1,5 +1,5 @@
-//! Makes the model of trees that have been validated. What was reported as wrong there is left at
-//! its default here, so that all other findings about it are reported too.
+//! Converts validated trees to the model. An invalid value was reported before. It gets its default
+//! here, so that the other rules can still run.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,17 +15,17 @@ use super::topic::{Delivery, Overflow, Topic};
 use super::value::{self, Wrong};
 use super::yaml::{Entry, Node, Value};
 
-/// Where the paths of a file begin.
+/// The folder to which the paths of a file are relative.
 pub(super) enum Base<'a> {
-    /// In the folder of the file itself: what a pipeline's file says in place.
+    /// The folder of the file itself. For paths in a pipeline's own file.
     File(&'a Path),
-    /// In the working folder, as the reference has it, or in the folder of the file if nothing is
-    /// there: what a function's own file says, and the paths of such files.
+    /// The working folder, as in the reference, or the folder of the file if nothing exists there.
+    /// For paths in a function's own file, and for the paths of such files.
     Working { working: &'a Path, file: &'a Path, files: &'a dyn Files },
 }
 
 impl Base<'_> {
-    /// The path of a file that is to be read.
+    /// Resolves the path of a file that is read.
     pub(super) fn resolve(&self, path: &str) -> PathBuf {
         match self {
             _ if path.is_empty() => PathBuf::new(),
@@ -37,7 +37,7 @@ impl Base<'_> {
         }
     }
 
-    /// The path of a folder, or of a file that need not exist.
+    /// Resolves the path of a folder, or of a file that need not exist.
     fn resolve_any(&self, path: &str) -> PathBuf {
         match self {
             _ if path.is_empty() => PathBuf::new(),
@@ -47,7 +47,7 @@ impl Base<'_> {
     }
 }
 
-/// A value that may be absent or not what it should be.
+/// A value that may be absent or of the wrong type.
 #[derive(Clone, Copy)]
 pub(super) struct Part<'a>(Option<&'a Node>);
 
@@ -75,7 +75,7 @@ impl<'a> Part<'a> {
         self.text().map(String::from)
     }
 
-    /// The entries of a list; none if it is no list.
+    /// The entries of a list; empty if the value is not a list.
     pub(super) fn items(self) -> &'a [Node] {
         match self.0.map(|node| &node.value) {
             Some(Value::List(nodes)) => nodes,
@@ -83,7 +83,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// The entries of a map; none if it is no map.
+    /// The entries of a map; empty if the value is not a map.
     pub(super) fn entries(self) -> &'a [Entry] {
         match self.0.map(|node| &node.value) {
             Some(Value::Map(entries)) => entries,
@@ -115,7 +115,7 @@ impl<'a> Part<'a> {
         self.parsed(|text| value::time(text, Duration::ZERO, Duration::MAX))
     }
 
-    /// What a word stands for.
+    /// Looks up a word's meaning. Returns the default if the word is unknown.
     fn word<T: Copy + Default>(self, words: &[(&str, T)]) -> T {
         let text = self.text();
         words.iter().find(|(word, _)| Some(*word) == text).map(|(_, value)| *value).unwrap_or_default()
@@ -242,7 +242,7 @@ fn source_kind(part: Part, base: &Base) -> Option<SourceKind> {
     Some(SourceKind::Websocket { url: websocket.get("url").string()? })
 }
 
-/// The sink; a topic that it lacks is empty.
+/// Converts a sink. If it has no topic, the topic's name is empty.
 pub(super) fn sink(node: &Node, base: &Base) -> Sink {
     let part = Part::new(node);
     let (file, websocket) = (part.get("file"), part.get("websocket"));

@@ -1,5 +1,4 @@
-//! The rules that no single value can break: names, feeds, queues and topics that do not fit
-//! together.
+//! Rules that concern several values: names, inputs, queues and topics that contradict each other.
 
 mod topics;
 
@@ -30,7 +29,7 @@ pub(super) fn apply(drafts: &Drafts, files: &dyn Files, inspector: Option<&dyn M
     topics::apply(drafts, found);
 }
 
-/// Functions, sources and sinks share the names of logs, metrics and commands.
+/// Names must be unique among functions, sources and sinks: logs, metrics and commands use them.
 fn names(drafts: &Drafts, found: &mut Problems) {
     let functions = drafts.functions.iter().map(|draft| ("function", draft.item.name.as_str(), draft.at(&["name"])));
     let sources = drafts.sources.iter().map(|draft| ("source", draft.item.name.as_str(), draft.at(&["name"])));
@@ -47,11 +46,11 @@ fn names(drafts: &Drafts, found: &mut Problems) {
     }
 }
 
-/// A function is fed by a topic, or by a stream, or by nothing.
+/// The input of a function is a topic, a stream, or nothing.
 fn feed(draft: &Draft<Function>, found: &mut Problems) {
     let has_stream = draft.has("stream");
     if draft.text("kind").is_some_and(|kind| !matches!(kind, "processor" | "input")) {
-        // Reported already, and whatever follows would be a guess.
+        // Reported already. Further findings would be guesses.
         return;
     }
     match draft.item.kind {
@@ -82,7 +81,7 @@ fn restart(draft: &Draft<Function>, found: &mut Problems) {
     }
 }
 
-/// The module is there, and its exports and imports are those of a function.
+/// The module must exist, and have the exports and imports of a function.
 fn module(draft: &Draft<Function>, files: &dyn Files, inspector: Option<&dyn ModuleInspector>, found: &mut Problems) {
     if draft.item.module.as_os_str().is_empty() {
         return;
@@ -98,7 +97,7 @@ fn module(draft: &Draft<Function>, files: &dyn Files, inspector: Option<&dyn Mod
     }
 }
 
-/// A file that is to be read may still be made, so one that is missing is a warning.
+/// A missing source file is only a warning, as the file may be created later.
 fn source_file(draft: &Draft<Source>, files: &dyn Files, found: &mut Problems) {
     let SourceKind::File { path, .. } = &draft.item.kind else { return };
     if !path.as_os_str().is_empty() && !files.is_file(path) {
@@ -107,7 +106,7 @@ fn source_file(draft: &Draft<Source>, files: &dyn Files, found: &mut Problems) {
     }
 }
 
-/// Two sources cannot share the standard input, or an address and a path.
+/// Two sources cannot share standard input, or the same address and path.
 fn shared_sources(drafts: &Drafts, found: &mut Problems) {
     let mut stdin = None;
     let mut served = BTreeMap::new();
@@ -127,9 +126,9 @@ fn shared_sources(drafts: &Drafts, found: &mut Problems) {
     }
 }
 
-/// The most instances of functions in a pipeline.
+/// The maximum number of function instances in a pipeline.
 const MAX_INSTANCES: usize = 1024;
-/// The most rings of a pipeline: each is a file that the supervisor has open.
+/// The maximum number of rings in a pipeline. The supervisor keeps a file descriptor open for each.
 const MAX_RINGS: usize = 2_000;
 
 fn instances(drafts: &Drafts, found: &mut Problems) {
@@ -144,12 +143,12 @@ fn instances(drafts: &Drafts, found: &mut Problems) {
     }
 }
 
-/// What a pipeline takes of the machine is bounded: counted here without the topology, which is as
-/// large as what it says.
+/// Bounds the resources of a pipeline. The rings are counted without building the topology, whose
+/// size is what must be bounded.
 fn rings(drafts: &Drafts, found: &mut Problems) {
     let mut queues: BTreeMap<&str, BTreeSet<(&Queue, &str)>> = BTreeMap::new();
     for Reader { name, input, .. } in readers(drafts) {
-        // Readers of a queue count once, those with one of their own each.
+        // All readers of one queue count once. Each reader with `queue: each` counts separately.
         let name = if input.queue == Queue::Each { name } else { "" };
         queues.entry(&input.topic).or_default().insert((&input.queue, name));
     }
@@ -186,7 +185,7 @@ fn readers(drafts: &Drafts) -> Vec<Reader<'_>> {
     functions.chain(sinks).filter(|reader| !reader.input.topic.is_empty()).collect()
 }
 
-/// A group has a bounded number of members, and takes nothing away from functions unseen.
+/// The number of members of a group is bounded. A sink that competes with a function is a warning.
 fn queues(drafts: &Drafts, found: &mut Problems) {
     let mut groups: BTreeMap<(&str, &Queue), Vec<Reader>> = BTreeMap::new();
     for reader in readers(drafts).into_iter().filter(|reader| reader.input.queue != Queue::Each) {

@@ -1,4 +1,4 @@
-//! A working example of a pipeline, for an empty folder. Its files are in `templates/`.
+//! Writes a working example of a pipeline into an empty folder. The files are in `templates/`.
 
 use std::fmt::{self, Display, Formatter};
 use std::fs::{self, OpenOptions};
@@ -11,7 +11,7 @@ use super::diagnostic::quoted;
 /// The language of the example's function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Language {
-    /// The text of WebAssembly, which runs as it is. The default.
+    /// The WebAssembly text format, which needs no compiler. The default.
     #[default]
     Wat,
     /// Rust.
@@ -26,8 +26,7 @@ impl Language {
     /// All languages.
     pub const ALL: [Language; 4] = [Language::Wat, Language::Rust, Language::Go, Language::C];
 
-    /// The command that makes the function's module, in the folder of the pipeline. None is needed
-    /// for WAT.
+    /// The command that builds the function's module, run in the pipeline's folder. None for WAT.
     pub fn build_command(self) -> Option<&'static str> {
         match self {
             Language::Wat => None,
@@ -44,7 +43,7 @@ impl Language {
         }
     }
 
-    /// What the command needs.
+    /// The tools that the command needs.
     fn tools(self) -> &'static str {
         match self {
             Language::Wat => "",
@@ -93,11 +92,11 @@ impl FromStr for Language {
     }
 }
 
-/// Writes an example into a folder that is empty or absent: `pipeline.yml`, a function and a
-/// README. Returns the files.
+/// Writes an example into a folder that is empty or does not exist: `pipeline.yml`, a function and
+/// a README. Returns the files.
 ///
 /// # Errors
-/// Why not, and what to do instead. Nothing that is there is ever changed.
+/// The reason and a remedy. Existing files are never changed.
 pub fn scaffold(folder: &Path, language: Language) -> Result<Vec<PathBuf>, String> {
     check_empty(folder)?;
     let mut written = Vec::new();
@@ -109,7 +108,7 @@ pub fn scaffold(folder: &Path, language: Language) -> Result<Vec<PathBuf>, Strin
     Ok(written)
 }
 
-/// The files of the example, by their paths in its folder.
+/// The files of the example: paths in its folder, and contents.
 pub(super) fn files(language: Language) -> [(String, String); 3] {
     let (source, text) = language.source();
     let module = if language == Language::Wat { source } else { "greet.wasm" };
@@ -125,7 +124,7 @@ pub(super) fn files(language: Language) -> [(String, String); 3] {
     ]
 }
 
-/// The README's words about building.
+/// The README's section about building.
 fn build_step(language: Language) -> String {
     match language.build_command() {
         None => String::new(),

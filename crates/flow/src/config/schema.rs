@@ -1,5 +1,5 @@
-//! JSON schemas for editors, made of the same descriptions as the check. In the dialect that
-//! editors know best, draft 7.
+//! JSON schemas for editors, made from the same table as the check. The dialect is draft 7, which
+//! most editors support.
 
 use std::collections::BTreeMap;
 
@@ -29,12 +29,12 @@ fn schema(root: &'static Object) -> String {
     format!("{value:#}\n")
 }
 
-/// Adds an object, and those that its values may be, to the definitions.
+/// Adds an object, and all objects that its values may be, to the definitions.
 fn define(object: &'static Object, definitions: &mut BTreeMap<&'static str, Value>) {
     if definitions.contains_key(object.definition) {
         return;
     }
-    // A place for it first, as objects may hold each other.
+    // Inserted first, since objects may contain each other.
     definitions.insert(object.definition, Value::Null);
     let mut properties = Map::new();
     for key in object.keys {
@@ -57,7 +57,7 @@ fn define(object: &'static Object, definitions: &mut BTreeMap<&'static str, Valu
 fn property(key: &Key, definitions: &mut BTreeMap<&'static str, Value>) -> Value {
     let mut value = shape(&key.shape, definitions);
     if value.get("$ref").is_some() {
-        // Editors of this dialect look at nothing beside a reference.
+        // In this dialect, keys beside a `$ref` are ignored.
         value = json!({ "allOf": [value] });
     }
     let mut help = key.help.to_owned();

@@ -1,16 +1,16 @@
-//! What a part of a pipeline's file may look like. One description of each key serves the check,
-//! the words "did you mean", and the JSON schema for editors.
+//! The types of values in a pipeline's files. One table of keys serves the check, the suggestions
+//! ("did you mean"), and the JSON schema for editors.
 
 use std::time::Duration;
 
-/// What a value may be.
+/// The type of a value.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Shape {
     /// The name of a function, source, sink, topic or queue.
     Name,
-    /// Any text. Numbers and truth values count as what is written.
+    /// Any text. Numbers and booleans count as their text.
     Text,
-    /// A path of this machine, or as a guest sees it.
+    /// A path on this machine, or as a guest sees it.
     Path,
     /// The URL of a WebSocket server.
     WebsocketUrl,
@@ -40,7 +40,7 @@ pub(super) enum Shape {
     Either { if_key: &'static str, then: &'static Object, otherwise: &'static Object },
 }
 
-/// What the keys of a map stand for.
+/// What the keys of a map are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MapKey {
     /// Names of topics.
@@ -49,7 +49,7 @@ pub(super) enum MapKey {
     Variable,
 }
 
-/// A word among which to choose.
+/// A word of a [`Shape::Choice`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Word {
     pub(super) word: &'static str,
@@ -59,13 +59,13 @@ pub(super) struct Word {
 /// A map with known keys.
 #[derive(Debug)]
 pub(super) struct Object {
-    /// What it describes, with its article: `a function`.
+    /// What it describes, with its article, for error messages: `a function`.
     pub(super) what: &'static str,
     /// The name of its definition in the schema.
     pub(super) definition: &'static str,
     pub(super) help: &'static str,
     pub(super) keys: &'static [Key],
-    /// Keys of which there is exactly one; empty if there is no such rule.
+    /// Keys of which exactly one must be present. Empty if there is no such rule.
     pub(super) one_of: &'static [&'static str],
 }
 
@@ -75,15 +75,15 @@ pub(super) struct Key {
     pub(super) name: &'static str,
     pub(super) shape: Shape,
     pub(super) is_required: bool,
-    /// The default as one would write it, for keys that have a fixed one.
+    /// The default as one would write it, if there is a fixed one.
     pub(super) default: Option<&'static str>,
     pub(super) help: &'static str,
-    /// Whether it says who reads and writes which topic.
+    /// Whether the key determines which topics are read or written.
     pub(super) is_wiring: bool,
 }
 
 impl Key {
-    /// A key that may be left out.
+    /// An optional key.
     pub(super) const fn new(name: &'static str, shape: Shape, help: &'static str) -> Key {
         Key { name, shape, is_required: false, default: None, help, is_wiring: false }
     }
@@ -111,7 +111,7 @@ impl Object {
     }
 }
 
-/// `a, b and c`.
+/// Joins words to a phrase: `a, b and c`.
 pub(super) fn listed(words: impl IntoIterator<Item = &'static str>, last: &str) -> String {
     let words: Vec<_> = words.into_iter().collect();
     match words.as_slice() {

@@ -1,4 +1,4 @@
-//! A sink: a thread of the supervisor that carries messages out of the pipeline.
+//! A sink: a thread of the supervisor that writes messages of the pipeline to the outside.
 
 use std::path::PathBuf;
 
@@ -11,35 +11,36 @@ use super::function::Input;
 pub struct Sink {
     /// Its name in logs and metrics.
     pub name: String,
-    /// The topic it reads. Without a `queue` it competes with others that have none, functions
-    /// included.
+    /// The topic that it reads. Without a `queue` it competes with all other readers without one,
+    /// including functions.
     pub input: Input,
-    /// Where the messages go.
+    /// Where the messages are written.
     pub kind: SinkKind,
 }
 
-/// Where a sink's messages go.
+/// Where a sink writes its messages.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SinkKind {
     /// Standard output.
     Stdout(Layout),
-    /// A file, made if it is absent.
+    /// A file, created if it does not exist.
     File {
         /// The file.
         path: PathBuf,
-        /// Whether messages are added to what is in the file, or replace it; true by default.
+        /// Whether messages are appended to the file or replace its content; true by default.
         append: bool,
         /// What is written for a message.
         layout: Layout,
     },
-    /// A WebSocket server to connect to, with reconnection. Each message is one binary message.
+    /// A WebSocket server to connect to, with reconnection. Each message becomes one binary
+    /// message.
     Websocket {
-        /// `ws://` or `wss://`, a host, and maybe a port and a path.
+        /// `ws://` or `wss://`, a host, and optionally a port and a path.
         url: String,
     },
-    /// Whoever the program that runs the pipeline gives this end to, see [`crate::external`]. Not
-    /// in YAML.
+    /// An end that the program that runs the pipeline uses or passes on, see [`crate::external`].
+    /// Not available in YAML.
     External,
 }
 
@@ -50,6 +51,6 @@ pub enum Layout {
     /// Its bytes and a line feed. The default.
     #[default]
     Lines,
-    /// Its bytes alone.
+    /// Only its bytes.
     Raw,
 }

@@ -1,4 +1,4 @@
-//! A source: a thread of the supervisor that turns something outside into messages.
+//! A source: a thread of the supervisor that turns input from outside into messages.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ pub struct Source {
     pub name: String,
     /// Where its messages come from.
     pub kind: SourceKind,
-    /// The topics it sends each message to.
+    /// The topics to which it sends each message.
     pub output: Vec<String>,
 }
 
@@ -21,42 +21,42 @@ pub struct Source {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SourceKind {
-    /// Standard input. It ends with the input. A pipeline has at most one.
+    /// Standard input. The source ends at the end of the input. A pipeline has at most one.
     Stdin(Framing),
     /// A file, read once from its beginning to its end.
     File {
         /// The file.
         path: PathBuf,
-        /// How it becomes messages.
+        /// How its bytes are split into messages.
         framing: Framing,
     },
-    /// An HTTP server: the body of each POST is a message, answered when the topics have accepted
-    /// it.
+    /// An HTTP server. The body of each POST is a message. The response is sent when the topics
+    /// have accepted it.
     Http {
-        /// The address to listen at. Port 0 stands for any free one.
+        /// The address to listen on. Port 0 means any free port.
         listen: SocketAddr,
-        /// The path of the requests, `/` by default. Others are answered by 404.
+        /// The path of the requests, `/` by default. Requests to other paths get 404.
         path: String,
     },
-    /// A clock. Each message is the tick's number, from 0, in decimal digits.
+    /// A timer. Each message is the tick's number, from 0, in decimal digits.
     Timer {
         /// The time between two messages.
         every: Duration,
-        /// How many messages it sends before it ends; without end by default.
+        /// The number of messages before it ends; unlimited by default.
         count: Option<u64>,
     },
-    /// A WebSocket server to connect to, with reconnection. Each text or binary message is a
+    /// A WebSocket server to connect to, with reconnection. Each text or binary message becomes a
     /// message.
     Websocket {
-        /// `ws://` or `wss://`, a host, and maybe a port and a path.
+        /// `ws://` or `wss://`, a host, and optionally a port and a path.
         url: String,
     },
-    /// Whoever the program that runs the pipeline gives this end to, see [`crate::external`]. Not
-    /// in YAML.
+    /// An end that the program that runs the pipeline uses or passes on, see [`crate::external`].
+    /// Not available in YAML.
     External,
 }
 
-/// How bytes become messages.
+/// How bytes are split into messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Framing {

@@ -1,10 +1,9 @@
-//! The topology of a pipeline: which ends exist, which of them share a queue group, and which rings
-//! join them.
+//! The topology of a pipeline: its ends, their queue groups, and the rings that connect them.
 //!
-//! Pure data, derived from a [`Pipeline`] alone. A supervisor that carries it out creates one bell
-//! for each group and one ring for each entry of [`Topology::rings`]: there is one for each pair of
-//! a producer and a group. The order of all lists depends on the pipeline only, so two processes
-//! that read the same files number everything alike.
+//! Pure data, derived from a [`Pipeline`] only. A supervisor creates one bell for each group, and
+//! one ring for each entry of [`Topology::rings`]: one for each pair of a producer and a group. The
+//! order of all lists depends only on the pipeline, so all processes that read the same files use
+//! the same indexes.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +13,7 @@ use super::function::{Function, FunctionKind, Input, Queue};
 use super::pipeline::Pipeline;
 use super::topic::Topic;
 
-/// The most members of a group.
+/// The maximum number of members of a group.
 pub const MAX_MEMBERS: usize = Function::MAX_REPLICAS as usize;
 
 /// Something that sends or receives messages.
@@ -23,17 +22,17 @@ pub const MAX_MEMBERS: usize = Function::MAX_REPLICAS as usize;
 pub enum End {
     /// An instance of a function.
     Function {
-        /// The function, by its place in [`Pipeline::functions`].
+        /// The function's index in [`Pipeline::functions`].
         function: usize,
-        /// The instance, from 0.
+        /// The index of the instance, from 0.
         replica: u32,
     },
-    /// A source, by its place in [`Pipeline::sources`].
+    /// A source, by its index in [`Pipeline::sources`].
     Source(usize),
-    /// A sink, by its place in [`Pipeline::sinks`].
+    /// A sink, by its index in [`Pipeline::sinks`].
     Sink(usize),
-    /// The stream of a function of [`FunctionKind::Input`], by the function's place: sends what
-    /// arrives, and receives answers.
+    /// The stream of a function of [`FunctionKind::Input`], by the function's index. It sends what
+    /// arrives, and receives the function's replies.
     Stream(usize),
 }
 
@@ -42,13 +41,12 @@ pub enum End {
 pub struct Group {
     /// What the group reads.
     pub feed: Feed,
-    /// Which group of the feed it is.
+    /// Which group of the feed this is.
     pub key: GroupKey,
-    /// The members, at most [`MAX_MEMBERS`]. A member's index in the rings' claim is its place
-    /// here.
+    /// The members, at most [`MAX_MEMBERS`]. A member's index here is its index in the rings.
     pub members: Vec<End>,
-    /// The rings it reads, by their places in [`Topology::rings`]: one for each producer, in the
-    /// order of producers. Empty for a topic that nobody writes.
+    /// The rings that it reads, by their indexes in [`Topology::rings`]: one for each producer, in
+    /// the order of producers. Empty for a topic without a writer.
     pub rings: Vec<usize>,
 }
 
@@ -56,47 +54,46 @@ pub struct Group {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Feed {
-    /// A topic, by its place in [`Topology::topics`].
+    /// A topic, by its index in [`Topology::topics`].
     Topic(usize),
-    /// The messages of a function's stream, by the function's place. The members are its instances.
+    /// The messages of a function's stream, by the function's index. The members are its instances.
     Stream(usize),
-    /// The answers that a function's instances send on its stream, by the function's place. The
+    /// The replies that a function's instances send on its stream, by the function's index. The
     /// only member is the stream.
     Answers(usize),
 }
 
-/// Which group of a feed it is.
+/// Which group of a feed this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GroupKey {
-    /// The readers without a queue; also the only group of a stream or its answers.
+    /// The readers without a queue. Also the only group of a stream or of its replies.
     Unnamed,
-    /// The readers of a named queue, by the name's place in [`Topology::queues`].
+    /// The readers of a named queue, by the name's index in [`Topology::queues`].
     Named(usize),
-    /// The instances of one function, or one sink, that gets a copy of its own.
+    /// The instances of one function, or one sink, with `queue: each`.
     Each(End),
 }
 
 /// A ring: from one producer to one group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Ring {
-    /// Who sends.
+    /// The sender.
     pub producer: End,
-    /// Who receives, by its place in [`Topology::groups`].
+    /// The receiving group, by its index in [`Topology::groups`].
     pub group: usize,
 }
 
-/// A producer and where its messages go.
+/// A producer, and where it sends messages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Producer {
-    /// Who sends.
+    /// The sender.
     pub end: End,
-    /// Its outputs, in the order in which it names them: a guest's topic index is a place in this
-    /// list.
+    /// Its outputs, in the order of the file: a guest's topic index is an index in this list.
     pub outputs: Vec<Output>,
-    /// Where an instance answers on the stream that feeds it.
+    /// Where an instance sends replies on its input stream.
     pub answers: Option<Output>,
-    /// Where an end sends the messages of its input that were delivered too often.
+    /// Where an end sends input messages that reached the maximum number of deliveries.
     pub dead_letter: Option<Output>,
 }
 
@@ -105,17 +102,17 @@ pub struct Producer {
 pub struct Output {
     /// What it sends to.
     pub feed: Feed,
-    /// The rings a message goes into, one for each group of the topic. Empty for a topic that
-    /// nobody reads. Two outputs of a producer that name the same topic share the rings.
+    /// The rings that a message is sent to, one for each group of the topic. Empty for a topic
+    /// without a reader. Two outputs of a producer with the same topic share the rings.
     pub rings: Vec<usize>,
 }
 
-/// Who reads where.
+/// The group from which an end reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Membership {
-    /// The group, by its place in [`Topology::groups`].
+    /// The group, by its index in [`Topology::groups`].
     pub group: usize,
-    /// The member's index there.
+    /// The member's index in the group.
     pub member: usize,
 }
 
@@ -124,13 +121,13 @@ pub struct Membership {
 pub struct Topology {
     /// The names of the topics, sorted: the keys of [`Pipeline::topics`].
     pub topics: Vec<String>,
-    /// The names of the queues, sorted. The same name on two topics is one entry here and two
+    /// The names of the queues, sorted. The same name on two topics is one entry here, but two
     /// groups.
     pub queues: Vec<String>,
     /// The queue groups: those of topics in the order of topics, then those of streams and their
-    /// answers.
+    /// replies.
     pub groups: Vec<Group>,
-    /// The producers, sorted: instances of functions, sources, sinks that have a dead-letter topic,
+    /// The producers, sorted: instances of functions, sources, sinks with a dead-letter topic,
     /// streams. Only those with an output.
     pub producers: Vec<Producer>,
     /// The rings, by producer, then by group.
@@ -138,8 +135,8 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// Derives the topology. Takes any pipeline; only one that [`super::check`] accepted has no
-    /// group of more than [`MAX_MEMBERS`].
+    /// Derives the topology. Accepts any pipeline. Only for a pipeline that [`super::check`]
+    /// accepted, no group has more than [`MAX_MEMBERS`] members.
     pub fn of(pipeline: &Pipeline) -> Topology {
         let mut topology = Topology {
             topics: pipeline.topics.keys().cloned().collect(),
@@ -155,18 +152,19 @@ impl Topology {
         topology
     }
 
-    /// The place of a topic in [`Topology::topics`].
+    /// The index of a topic in [`Topology::topics`].
     pub fn topic(&self, name: &str) -> Option<usize> {
         self.topics.binary_search_by(|topic| topic.as_str().cmp(name)).ok()
     }
 
-    /// The producer that is this end, unless it sends nothing.
+    /// The producer of an end. None if the end sends nothing.
     pub fn producer(&self, end: End) -> Option<&Producer> {
         let place = self.producers.binary_search_by_key(&end, |producer| producer.end).ok()?;
         self.producers.get(place)
     }
 
-    /// The group that this end is a member of, unless it receives nothing. No end is in two groups.
+    /// The group of which an end is a member. None if the end receives nothing. No end is in two
+    /// groups.
     pub fn membership(&self, end: End) -> Option<Membership> {
         self.groups.iter().enumerate().find_map(|(group, candidate)| {
             let member = candidate.members.iter().position(|member| *member == end)?;
@@ -174,14 +172,13 @@ impl Topology {
         })
     }
 
-    /// The policies of what a group reads. Streams and answers have those of a topic that `topics:`
-    /// leaves out.
+    /// The policies of a feed. Streams and replies have the defaults of a topic.
     pub fn policies(&self, pipeline: &Pipeline, feed: Feed) -> Topic {
         let Feed::Topic(topic) = feed else { return Topic::default() };
         pipeline.topics.get(&self.topics[topic]).cloned().unwrap_or_default()
     }
 
-    /// Adds a producer and the rings from it to every group of what it sends to.
+    /// Adds a producer, and its rings to every group of the feeds that it sends to.
     fn join(&mut self, end: End, sends: &Sends) {
         let mut rings: BTreeMap<Feed, Vec<usize>> = sends.feeds().map(|feed| (feed, Vec::new())).collect();
         for (group, reads) in self.groups.iter_mut().enumerate() {
@@ -201,7 +198,7 @@ impl Topology {
     }
 }
 
-/// What an end sends to.
+/// The feeds that an end sends to.
 #[derive(Clone, Default)]
 struct Sends {
     topics: Vec<Feed>,
@@ -220,7 +217,7 @@ fn instances(function: usize, of: &Function) -> impl Iterator<Item = End> {
     (0..of.replicas).map(move |replica| End::Function { function, replica })
 }
 
-/// Everything that reads a topic, in the order of the file: where it reads, and the ends that do.
+/// All readers of topics, in the order of the file: the input, and the ends that read it.
 fn readers(pipeline: &Pipeline) -> Vec<(&Input, Vec<End>)> {
     let functions = pipeline.functions.iter().enumerate().filter_map(|(index, function)| {
         let input = function.input.as_ref()?;
@@ -259,13 +256,13 @@ fn groups(pipeline: &Pipeline, names: &Topology) -> Vec<Group> {
     groups.into_iter().map(|((feed, key), members)| Group { feed, key, members, rings: Vec::new() }).collect()
 }
 
-/// The functions that a stream feeds.
+/// The functions whose input is a stream.
 fn streamed(pipeline: &Pipeline) -> impl Iterator<Item = (usize, &Function)> {
     let functions = pipeline.functions.iter().enumerate();
     functions.filter(|(_, function)| function.kind == FunctionKind::Input && function.stream.is_some())
 }
 
-/// Every producer and what it sends to.
+/// All producers, and the feeds that they send to.
 fn producers(pipeline: &Pipeline, names: &Topology) -> Vec<(End, Sends)> {
     let topics = |topics: &[String]| -> Vec<Feed> {
         topics.iter().filter_map(|topic| names.topic(topic)).map(Feed::Topic).collect()

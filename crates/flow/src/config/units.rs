@@ -1,8 +1,8 @@
-//! Sizes and times, as people write them.
+//! Parsing and printing of sizes and times.
 
 use std::time::Duration;
 
-/// The units of sizes, largest first. Those of two letters are powers of ten.
+/// The units of sizes, largest first. Units of two letters are powers of ten.
 const SIZES: [(&str, u64); 7] = [
     ("GiB", 1 << 30),
     ("GB", 1_000_000_000),
@@ -17,21 +17,21 @@ const SIZES: [(&str, u64); 7] = [
 const TIMES: [(&str, u64); 5] =
     [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000), ("min", 60_000_000_000)];
 
-/// Reads a whole number and a unit, `4KiB`; a number alone is of bytes. None if it is no such thing,
-/// or too large.
+/// Parses a whole number and a unit: `4KiB`. A number without a unit is in bytes. None if the text
+/// is invalid or the size too large.
 pub(super) fn parse_size(text: &str) -> Option<u64> {
     let (number, unit) = split(text);
     let scale = if unit.is_empty() { 1 } else { scale(&SIZES, unit)? };
     number.parse::<u64>().ok()?.checked_mul(scale)
 }
 
-/// Reads a whole number and a unit, `100ms`. None if it is no such thing, or too large.
+/// Parses a whole number and a unit: `100ms`. None if the text is invalid or the time too large.
 pub(super) fn parse_time(text: &str) -> Option<Duration> {
     let (number, unit) = split(text);
     number.parse::<u64>().ok()?.checked_mul(scale(&TIMES, unit)?).map(Duration::from_nanos)
 }
 
-/// The digits, and the unit behind them.
+/// Splits a text into its digits and the unit that follows.
 fn split(text: &str) -> (&str, &str) {
     let digits = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -42,7 +42,7 @@ fn scale(units: &[(&str, u64)], unit: &str) -> Option<u64> {
     units.iter().find(|(name, _)| *name == unit).map(|(_, scale)| *scale)
 }
 
-/// Writes a size in the largest unit of a power of two that loses nothing.
+/// Prints a size in the largest binary unit that is exact.
 pub(super) fn size(bytes: u64) -> String {
     let binary = SIZES.iter().filter(|(name, _)| name.len() != 2);
     let fits = |scale: u64| bytes >= scale && bytes.is_multiple_of(scale);
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_and_times_are_read() {
+    fn sizes_and_times_are_parsed() {
         let read = [("4KiB", 4096), ("100", 100), ("64 kB", 64_000), ("1GiB", 1 << 30), ("0B", 0)];
         for (text, bytes) in read {
             assert_eq!(parse_size(text), Some(bytes), "{text}");

@@ -1,4 +1,4 @@
-//! Compares a tree with the shape it should have, and reports every difference.
+//! Compares a tree with its expected shape, and reports every difference.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use super::shape::{Key, MapKey, Object, Shape, Word, listed};
 use super::value::{self, Wrong, nearest};
 use super::yaml::{Entry, Node, Scalar, ScalarKind, Value};
 
-/// Reports every difference between a file's tree and an object.
+/// Reports every difference between a file's tree and the expected object.
 pub(super) fn validate(file: FileId, root: &Node, object: &'static Object, problems: &mut Problems) {
     Validator { file, problems, is_wiring: true }.object(root, object, &format!("the file of {}", object.what));
 }
@@ -15,7 +15,7 @@ pub(super) fn validate(file: FileId, root: &Node, object: &'static Object, probl
 struct Validator<'a> {
     file: FileId,
     problems: &'a mut Problems,
-    /// Whether the value at hand says who reads and writes which topic.
+    /// Whether the current key determines which topics are read or written.
     is_wiring: bool,
 }
 
@@ -24,7 +24,7 @@ impl Validator<'_> {
         Place { file: self.file, position }
     }
 
-    /// Reports something without which it is not known what was meant.
+    /// Reports an error that makes the intended value unknown.
     fn unclear(&mut self, position: Position, is_wiring: bool, message: String, help: &str) {
         if is_wiring {
             self.problems.hide_wiring();
@@ -170,7 +170,7 @@ fn keys_of(object: &'static Object) -> String {
     }
 }
 
-/// What a scalar's shape is called, and how to write one.
+/// The name of a scalar's type, and how to write one.
 fn expectation(shape: &Shape) -> (&'static str, String) {
     match shape {
         Shape::Flag => ("true or false", String::from("write true or false")),
@@ -185,7 +185,7 @@ fn expectation(shape: &Shape) -> (&'static str, String) {
     }
 }
 
-/// Whether a scalar is of the kind that a shape asks for.
+/// Whether a scalar is of the kind that a shape expects.
 fn fits(scalar: &Scalar, shape: &Shape) -> bool {
     match (shape, scalar.kind()) {
         (_, ScalarKind::Null) => false,
@@ -197,7 +197,7 @@ fn fits(scalar: &Scalar, shape: &Shape) -> bool {
     }
 }
 
-/// What is wrong with a scalar's text.
+/// Checks a scalar's text.
 fn checked(text: &str, shape: &Shape) -> Result<(), Wrong> {
     match shape {
         Shape::Name => value::name(text).map(drop),

@@ -1,4 +1,4 @@
-//! Values as people write them: names, addresses, and what is wrong with them.
+//! Parsing and checks of single values, with their error messages.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::function::HostPort;
 /// The longest name of a function, source, sink, topic or queue, in bytes.
 pub(super) const MAX_NAME: usize = 200;
 
-/// What is wrong with a value, and what would be right.
+/// An error in a value, and how to fix it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wrong {
     pub(super) message: String,
@@ -36,7 +36,7 @@ pub(super) fn name(text: &str) -> Result<String, Wrong> {
     Ok(text.to_owned())
 }
 
-/// Reads a size in bytes, `64MiB`, within bounds.
+/// Parses a size in bytes, `64MiB`, within bounds.
 pub(super) fn size(text: &str, min: u64, max: u64) -> Result<u64, Wrong> {
     let example = "write a whole number and a unit: 100B, 64kB, 4MB, 64KiB, 4MiB, 1GiB";
     let size = units::parse_size(text).ok_or_else(|| Wrong::new(format!("{} is not a size", quoted(text)), example))?;
@@ -49,7 +49,7 @@ pub(super) fn size(text: &str, min: u64, max: u64) -> Result<u64, Wrong> {
     ))
 }
 
-/// Reads a time, `100ms`, within bounds.
+/// Parses a time, `100ms`, within bounds.
 pub(super) fn time(text: &str, min: Duration, max: Duration) -> Result<Duration, Wrong> {
     let example = "write a whole number and a unit, one of ns, us, ms, s, min: 100ms";
     let time = units::parse_time(text).ok_or_else(|| Wrong::new(format!("{} is not a time", quoted(text)), example))?;
@@ -59,7 +59,7 @@ pub(super) fn time(text: &str, min: Duration, max: Duration) -> Result<Duration,
     Err(Wrong::new(format!("{} is out of range", quoted(text)), format!("write {} to {}", written(min), written(max))))
 }
 
-/// A time as one would write it, in the greatest unit that loses nothing.
+/// Prints a time in the largest unit that is exact.
 pub(super) fn written(time: Duration) -> String {
     let ns = time.as_nanos();
     let units = [("min", 60_000_000_000), ("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)];
@@ -67,7 +67,7 @@ pub(super) fn written(time: Duration) -> String {
     unit.map_or_else(|| format!("{ns}ns"), |(unit, scale)| format!("{}{unit}", ns / scale))
 }
 
-/// Reads a whole number within bounds.
+/// Parses a whole number within bounds.
 pub(super) fn count(text: &str, min: u64, max: u64) -> Result<u64, Wrong> {
     let help = || format!("write a whole number from {min} to {max}");
     let count: u64 = text.parse().map_err(|_| Wrong::new(format!("{} is not a whole number", quoted(text)), help()))?;
@@ -97,12 +97,12 @@ pub(super) fn websocket_url(text: &str) -> Result<String, Wrong> {
     Ok(text.to_owned())
 }
 
-/// Whether a colon follows the host, IPv6 in brackets considered.
+/// Whether the host is followed by a colon; colons within IPv6 brackets do not count.
 fn has_port(authority: &str) -> bool {
     authority.rsplit(']').next().is_some_and(|rest| rest.contains(':'))
 }
 
-/// Reads a host and a port.
+/// Parses a host and a port.
 pub(super) fn host_port(text: &str) -> Result<HostPort, Wrong> {
     let help = "write HOST:PORT: example.org:443, 127.0.0.1:80, [::1]:80";
     split_host(text).map_err(|what| Wrong::new(format!("{} is not a host and a port: {what}", quoted(text)), help))
@@ -120,14 +120,14 @@ fn split_host(text: &str) -> Result<HostPort, &'static str> {
     Ok(HostPort { host: host.to_owned(), port })
 }
 
-/// Whether it is a host's name or an IPv4 address.
+/// Whether a text is a host name or an IPv4 address.
 fn is_host(host: &str) -> bool {
     let is_letter = |letter: char| letter.is_alphanumeric() || letter == '-' || letter == '_';
     let is_label = |label: &str| (1..=63).contains(&label.len()) && label.chars().all(is_letter);
     host.len() <= 253 && host.strip_suffix('.').unwrap_or(host).split('.').all(is_label)
 }
 
-/// Reads the address that a server listens at.
+/// Parses the address that a server listens on.
 pub(super) fn listen(text: &str) -> Result<SocketAddr, Wrong> {
     text.parse().map_err(|_| {
         let help = "write an IP address and a port: 127.0.0.1:8080 for this machine, 0.0.0.0:8080 for all";
@@ -168,7 +168,7 @@ pub(super) fn variable(text: &str) -> Result<(), Wrong> {
     }
 }
 
-/// The known word that is nearest to an unknown one, if it is near enough to be meant.
+/// The known word that is nearest to an unknown one, if the difference is small.
 pub(super) fn nearest<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     const LONGEST: usize = 64;
     if unknown.len() > LONGEST {
@@ -186,8 +186,8 @@ pub(super) fn nearest<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str
     known.into_iter().filter(|word| word.len() <= LONGEST).filter_map(near).min().map(|(_, word)| word)
 }
 
-/// How many letters to insert, delete, change or swap with the next one make one word of another:
-/// optimal string alignment.
+/// The edit distance of two words, where the swap of two neighbouring letters counts as one edit
+/// (optimal string alignment).
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<_>, Vec<_>) = (a.chars().collect(), b.chars().collect());
     let mut rows = vec![(0..=b.len()).collect::<Vec<_>>()];
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_word_that_was_meant() {
+    fn similar_words_are_suggested() {
         let keys = ["name", "kind", "module", "args", "input", "output"];
         for (typed, meant) in
             [("argz", "args"), ("nmae", "name"), ("Output", "output"), ("inputs", "input"), ("mod", "module")]
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_are_said() {
+    fn errors_state_the_bounds() {
         let wrong = size("1B", 4096, 1 << 40).unwrap_err();
         assert_eq!(wrong.help, "write 4KiB to 1024GiB");
         assert!(time("0s", Duration::from_millis(1), Duration::from_secs(3600)).is_err());

@@ -1,8 +1,8 @@
-//! YAML as a tree in which every key and value knows its position.
+//! Parses YAML into a tree in which every key and value has its position.
 //!
-//! Hostile input is met with bounds: on bytes, depth and nodes. An alias counts as everything it
-//! stands for, so a few lines that expand to billions of nodes are an error after the first
-//! [`MAX_NODES`].
+//! Bounds on bytes, depth and nodes protect against hostile input. An alias counts as everything
+//! that it expands to. A few lines that expand to billions of nodes are therefore an error after
+//! the first [`MAX_NODES`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,21 +11,21 @@ use saphyr_parser::{Event, Marker, Parser, ScalarStyle, StrInput, Tag};
 
 use super::diagnostic::{Position, quoted};
 
-/// The longest file, in bytes.
+/// The maximum size of a file in bytes.
 pub(super) const MAX_BYTES: usize = 1 << 20;
-/// How deep lists and maps may be nested.
+/// The maximum nesting of lists and maps.
 const MAX_DEPTH: usize = 32;
-/// The most keys and values in a file, aliases expanded.
+/// The maximum number of keys and values in a file, with aliases expanded.
 const MAX_NODES: usize = 20_000;
 
-/// A value and where it begins.
+/// A value, and where it begins.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Node {
     pub(super) position: Position,
     pub(super) value: Value,
 }
 
-/// What a node is.
+/// The value of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value {
     Scalar(Scalar),
@@ -33,12 +33,12 @@ pub(super) enum Value {
     Map(Vec<Entry>),
 }
 
-/// A value that is no collection.
+/// A value that is not a list or map.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Scalar {
-    /// As it is written, quotes and escapes resolved.
+    /// The text, with quotes and escapes resolved.
     pub(super) text: Arc<str>,
-    /// Whether it has no quotes, so that it may stand for a number, a truth value or nothing.
+    /// Whether it is written without quotes, so that it may be a number, a boolean or null.
     pub(super) is_plain: bool,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Entry {
     pub(super) node: Node,
 }
 
-/// What a plain scalar stands for, by the core schema of YAML 1.2.
+/// The type of a plain scalar by the core schema of YAML 1.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ScalarKind {
     Null,
@@ -87,20 +87,20 @@ fn is_number(text: &str) -> bool {
     if matches!(unsigned, ".inf" | ".Inf" | ".INF") || matches!(text, ".nan" | ".NaN" | ".NAN") {
         return true;
     }
-    // What Rust reads beyond that are words.
+    // Rust also parses some words as floats (`infinity`); in YAML they are text.
     unsigned.starts_with(|first: char| first.is_ascii_digit() || first == '.')
         && unsigned.contains(|any: char| any.is_ascii_digit())
         && unsigned.parse::<f64>().is_ok()
 }
 
 impl Node {
-    /// The value of a key, if this is a map that has it.
+    /// The value of a key. None if this is not a map, or has no such key.
     pub(super) fn get(&self, key: &str) -> Option<&Node> {
         let Value::Map(entries) = &self.value else { return None };
         entries.iter().find(|entry| &*entry.key == key).map(|entry| &entry.node)
     }
 
-    /// How many keys and values it holds, itself included.
+    /// The number of keys and values in this tree, including itself.
     fn count(&self) -> usize {
         1 + match &self.value {
             Value::Scalar(_) => 0,
@@ -109,7 +109,7 @@ impl Node {
         }
     }
 
-    /// How many lists and maps are around its deepest value.
+    /// The depth of nested lists and maps.
     fn depth(&self) -> usize {
         match &self.value {
             Value::Scalar(_) => 0,
@@ -119,7 +119,7 @@ impl Node {
     }
 }
 
-/// Why a file is no tree.
+/// Why a file could not be parsed, or an error in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
     pub(super) position: Position,
@@ -133,17 +133,17 @@ impl Failure {
     }
 }
 
-/// A file's tree.
+/// The tree of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Document {
     pub(super) root: Node,
-    /// How many keys and values it took.
+    /// The number of its keys and values.
     pub(super) nodes: usize,
-    /// The keys that a map has twice. The tree has the first value of each.
+    /// Keys that occur twice in a map. The tree contains the first value of each.
     pub(super) duplicates: Vec<Failure>,
 }
 
-/// Reads a file's bytes. It holds one document, which is not empty.
+/// Parses a file. It must contain one document that is not empty.
 pub(super) fn parse(bytes: &[u8]) -> Result<Document, Failure> {
     if bytes.len() > MAX_BYTES {
         let message = format!("the file is longer than {} MiB", MAX_BYTES >> 20);
@@ -173,7 +173,7 @@ fn not_utf8(valid: &[u8]) -> Failure {
 }
 
 fn position(marker: &Marker) -> Position {
-    // Columns of the parser begin at 0, as does the line of what is nowhere.
+    // The parser's columns begin at 0, as does the line of an event without a position.
     Position { line: marker.line().max(1), column: marker.col() + 1 }
 }
 
@@ -190,16 +190,16 @@ fn next<'a>(parser: &mut Parser<'a, StrInput<'a>>) -> Result<Option<Located<'a>>
     }
 }
 
-/// A list or map that is not finished.
+/// A list or map whose end has not been read yet.
 struct Open {
     position: Position,
     anchor: usize,
     value: Value,
-    /// In a map: the key whose value is due.
+    /// In a map: the key whose value comes next.
     key: Option<(Arc<str>, Position)>,
 }
 
-/// Makes a tree of events.
+/// Builds a tree from parser events.
 #[derive(Default)]
 struct Builder {
     open: Vec<Open>,
@@ -239,7 +239,7 @@ impl Builder {
         }
     }
 
-    /// Counts nodes, and refuses too many.
+    /// Counts nodes. Fails if there are too many.
     fn count(&mut self, nodes: usize, position: Position) -> Result<(), Failure> {
         self.nodes += nodes;
         if self.nodes <= MAX_NODES {
@@ -276,11 +276,12 @@ impl Builder {
         let node = node.clone();
         self.count(node.count(), position)?;
         self.check_depth(self.open.len() + node.depth(), position)?;
-        // What is wrong with its content is reported where that is written; as a key, here.
+        // Errors in its content are reported at the anchor. Errors of its use as a key are reported
+        // here.
         self.finish(node, 0)
     }
 
-    /// Puts a finished value where it belongs.
+    /// Adds a finished value to the list or map that contains it.
     fn finish(&mut self, node: Node, anchor: usize) -> Result<(), Failure> {
         if anchor > 0 {
             self.anchors.insert(anchor, node.clone());
@@ -317,7 +318,7 @@ fn duplicate(first: &Entry, second: Position) -> Failure {
     Failure::new(second, message, format!("remove one of the two; the first is in line {}", first.key_position.line))
 }
 
-/// The suffix of a tag of YAML's own. Others mean nothing here.
+/// Returns the suffix of a standard YAML tag. Other tags are errors.
 fn known_tag(tag: Option<&Tag>, position: Position) -> Result<Option<&str>, Failure> {
     match tag {
         None => Ok(None),

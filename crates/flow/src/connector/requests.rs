@@ -13,7 +13,7 @@ use hyper::{Method, Request, StatusCode};
 use tokio::sync::{mpsc, oneshot};
 
 use super::outlet::{Next, Outlet};
-use crate::http::{self, Answer, Limits, Stopped, Stopper};
+use crate::http::{self, FullResponse, Limits, Stopped, Stopper};
 
 /// How many requests may wait for the topics beside those that hold their connection's place.
 const QUEUE: usize = 16;
@@ -90,7 +90,7 @@ fn send_all(mut waiting: mpsc::Receiver<Waiting>, outlet: &mut Outlet) -> Result
 }
 
 impl Intake {
-    async fn answer(self, request: Request<Incoming>) -> Answer {
+    async fn answer(self, request: Request<Incoming>) -> FullResponse {
         if request.uri().path() != self.path {
             return http::text(StatusCode::NOT_FOUND, &format!("messages go to {}\n", self.path));
         }

@@ -24,7 +24,7 @@ use hyper::body::Incoming;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, StatusCode};
 
-use crate::http::{self, Answer, Limits, Stopped, Stopper};
+use crate::http::{self, FullResponse, Limits, Stopped, Stopper};
 use crate::status::Status;
 
 /// For how long a status is answered again, so that many who ask do not keep the supervisor busy.
@@ -133,7 +133,7 @@ impl Cache {
     }
 }
 
-fn answer(request: &Request<Incoming>, cache: &Cache) -> Answer {
+fn answer(request: &Request<Incoming>, cache: &Cache) -> FullResponse {
     let render = match request.uri().path() {
         "/metrics" => metrics,
         "/health" => health,
@@ -147,7 +147,7 @@ fn answer(request: &Request<Incoming>, cache: &Cache) -> Answer {
     answer
 }
 
-fn metrics(status: Option<&Status>) -> Answer {
+fn metrics(status: Option<&Status>) -> FullResponse {
     let Some(status) = status else { return http::text(StatusCode::SERVICE_UNAVAILABLE, ENDED) };
     let mut answer = http::text(StatusCode::OK, &families::render(status));
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
@@ -158,7 +158,7 @@ fn metrics(status: Option<&Status>) -> Answer {
 /// What is answered where there is no status.
 const ENDED: &str = "the pipeline has ended, or does not answer\n";
 
-fn health(status: Option<&Status>) -> Answer {
+fn health(status: Option<&Status>) -> FullResponse {
     match status {
         None => http::text(StatusCode::SERVICE_UNAVAILABLE, ENDED),
         Some(status) if status.failures.is_empty() => http::text(StatusCode::OK, "ok\n"),

@@ -1,9 +1,9 @@
-//! Topics that nobody reads or writes, and policies that contradict each other.
+//! Rules for topics: unread or unwritten topics, and policies that contradict each other.
 //!
-//! That nobody *writes* a topic is an error: its readers would wait for ever, and nearly always a
-//! name is misspelt. That nobody *reads* one is a warning: the pipeline runs, the messages go
-//! nowhere, and a function whose output is not wanted here is a legal part of it, as in `module`
-//! files that several pipelines share.
+//! A topic that is read but not *written* is an error: its readers would wait forever, and the name
+//! is probably misspelt. A topic that is written but not *read* is a warning: the pipeline runs,
+//! and the messages are discarded. That is legal, for example if several pipelines share a
+//! function's file and one of them does not need an output.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use super::super::topic::{Delivery, Overflow, Topic};
 use super::super::value::nearest;
 use super::readers;
 
-/// Who uses topics, by their names, and where each is named first.
+/// The uses of topics: for each name, the first place where it is used.
 struct Uses<'a> {
     read: BTreeMap<&'a str, Place>,
     written: BTreeMap<&'a str, Place>,
@@ -60,7 +60,7 @@ fn uses(drafts: &Drafts) -> Uses<'_> {
     uses
 }
 
-/// A ring holds at least one message of the greatest length.
+/// A ring must have space for at least one message of the maximum length.
 fn sizes(topic: &TopicDraft, found: &mut Problems) {
     let Topic { capacity, max_message, .. } = topic.draft.item;
     let needed = max_message.checked_add(Topic::HEADER).and_then(|bytes| bytes.checked_next_multiple_of(8));
@@ -74,7 +74,8 @@ fn sizes(topic: &TopicDraft, found: &mut Problems) {
     }
 }
 
-/// What is promised is not dropped, and what counts attempts has them.
+/// Delivery policies must not contradict each other: `drop-oldest` drops messages that
+/// `at-least-once` guarantees, and the keys for attempts need `at-least-once`.
 fn delivery(topic: &TopicDraft, found: &mut Problems) {
     let (draft, policies) = (&topic.draft, &topic.draft.item);
     if policies.delivery == Delivery::AtLeastOnce {
@@ -91,7 +92,7 @@ fn delivery(topic: &TopicDraft, found: &mut Problems) {
     }
 }
 
-/// A dead-letter topic takes the longest message of the topics that send to it.
+/// A dead-letter topic must accept the longest message of the topics that send to it.
 fn dead_letter_sizes(drafts: &Drafts, found: &mut Problems) {
     for topic in &drafts.topics {
         let Some(name) = &topic.draft.item.dead_letter else { continue };
@@ -107,7 +108,7 @@ fn dead_letter_sizes(drafts: &Drafts, found: &mut Problems) {
     }
 }
 
-/// Dead messages come to an end.
+/// Dead-letter topics must not form a cycle.
 fn dead_letter_cycles(drafts: &Drafts, found: &mut Problems) {
     let next: BTreeMap<&str, &str> = drafts
         .topics
@@ -128,7 +129,7 @@ fn dead_letter_cycles(drafts: &Drafts, found: &mut Problems) {
     }
 }
 
-/// The topic of dead letters exists: it is in `topics:`, or someone reads it.
+/// The dead-letter topic must exist: it is listed in `topics:`, or has a reader.
 fn unknown_dead_letters(drafts: &Drafts, uses: &Uses, found: &mut Problems) {
     let declared = || drafts.topics.iter().map(|topic| topic.name.as_str());
     for topic in &drafts.topics {
@@ -146,7 +147,7 @@ fn did_you_mean(meant: Option<&str>) -> String {
     meant.map(|meant| format!("; did you mean {}?", quoted(meant))).unwrap_or_default()
 }
 
-/// Who reads what nobody writes, who writes what nobody reads, and what is there for nobody.
+/// Reports topics without a writer, without a reader, and without both.
 fn flow(drafts: &Drafts, uses: &Uses, found: &mut Problems) {
     let is_written = |name: &str| uses.written.contains_key(name) || uses.dead_letters.contains_key(name);
     for (name, place) in uses.read.iter().filter(|(name, _)| !is_written(name)) {
@@ -158,7 +159,7 @@ fn flow(drafts: &Drafts, uses: &Uses, found: &mut Problems) {
         uses.written.iter().chain(uses.dead_letters.iter().filter(|(name, _)| !uses.written.contains_key(*name)));
     let declared: BTreeSet<_> = drafts.topics.iter().map(|topic| topic.name.as_str()).collect();
     for (name, place) in outputs.filter(|(name, _)| !uses.read.contains_key(*name)) {
-        // One that is not declared either is an error already.
+        // An undeclared dead-letter topic was reported as an error before.
         if uses.written.contains_key(name) || declared.contains(name) {
             let message = format!("nobody reads the topic {}: its messages go nowhere", quoted(name));
             found.warning(*place, message, "add a function or sink that reads it, or remove the output");
