@@ -1,20 +1,20 @@
-//! Ends of a pipeline that the program which runs it holds itself, or gives to another process.
+//! Ends of a pipeline that the embedding program uses itself, or passes to another process.
 //!
 //! A source of the kind [`SourceKind::External`] and a sink of the kind [`SinkKind::External`] have
 //! no thread in the supervisor. [`Supervisor::external_source`] and [`Supervisor::external_sink`]
-//! give an [`ExternalEnd`]: descriptors, and a text that says what they are. They travel to another
-//! process as any others do. There, or in this one, they become a [`Sender`] or a [`Receiver`].
+//! return an [`ExternalEnd`]: file descriptors, and a text that describes them. Both can be sent to
+//! another process. There, or in this process, they become a [`Sender`] or a [`Receiver`].
 //!
-//! Each end is given away once. It ends when its [`Sender`] or [`Receiver`] is dropped, and a sink
-//! also when everything that feeds it has ended and was received. [`Remote::end`] ends both: a sender
-//! then gets [`PublishError::Closed`], and what it sends meanwhile may be lost. A receiver that is
-//! present then keeps what it has claimed, and gets what is left.
+//! Each end can be taken once. It ends when its [`Sender`] or [`Receiver`] is dropped. A sink also
+//! ends when all of its producers have ended and it has received everything. [`Remote::end`] ends
+//! both. A sender then gets [`PublishError::Closed`], and messages that it sends in the meantime
+//! may be lost. A receiver keeps what it has claimed, and receives the remaining messages.
 //!
-//! An end whose process dies has failed, which the pipeline reports. The messages that a dead
-//! receiver had claimed return to its queue, or are lost and counted, as the topic's `delivery` says;
-//! the other readers of the queue go on, and if there is none the pipeline stops. The supervisor
-//! notices a death when the last copy of the end's descriptors is closed: whoever sends them to
-//! another process drops its own [`ExternalEnd`].
+//! If the process of an end dies, the end has failed, and the pipeline reports it. The messages
+//! that a dead receiver had claimed return to its queue, or are lost and counted, depending on the
+//! topic's `delivery`. Other readers of the queue continue. If there are none, the pipeline stops.
+//! The supervisor detects a death when the last copy of the end's descriptors is closed. A program
+//! that sends them to another process must therefore drop its own [`ExternalEnd`].
 //!
 //! [`SourceKind::External`]: crate::config::SourceKind::External
 //! [`SinkKind::External`]: crate::config::SinkKind::External
@@ -39,14 +39,14 @@ use crate::host::Descriptors;
 
 pub(crate) use self::lease::{Holder, Lease, LeaseWatch};
 
-/// What the descriptors of an end are.
+/// Describes the descriptors of an end.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Plan {
     pub(crate) input: Option<Input>,
     pub(crate) outputs: Vec<OutputPlan>,
 }
 
-/// An end that is not opened yet.
+/// An end that is not open yet.
 #[derive(Debug)]
 pub struct ExternalEnd {
     plan: Plan,
@@ -60,35 +60,35 @@ impl ExternalEnd {
         ExternalEnd { plan, descriptors }
     }
 
-    /// What its descriptors are: a text for [`ExternalEnd::from_parts`].
+    /// The description of its descriptors: a text for [`ExternalEnd::from_parts`].
     ///
     /// # Errors
     ///
-    /// Never, as far as is known.
+    /// If the description cannot be encoded, which does not happen.
     pub fn description(&self) -> Result<String> {
         Ok(serde_json::to_string(&self.plan)?)
     }
 
-    /// Its descriptors, in order.
+    /// The file descriptors, in order.
     pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         self.descriptors.iter().map(AsFd::as_fd).collect()
     }
 
-    /// The end whose description and descriptors have come from another process.
+    /// Makes an end from a description and descriptors that another process has sent.
     ///
     /// # Errors
     ///
-    /// If the text is no description. The descriptors are looked at when the end is opened.
+    /// If the text is not a description. The descriptors are checked when the end is opened.
     pub fn from_parts(description: &str, descriptors: Vec<OwnedFd>) -> Result<ExternalEnd> {
         let plan = serde_json::from_str(description).context("this does not describe an end of a pipeline")?;
         Ok(ExternalEnd { plan, descriptors })
     }
 
-    /// Opens a source's end. `wait` says how it waits while a topic is full.
+    /// Opens the end of a source. `wait` is how it waits while a topic is full.
     ///
     /// # Errors
     ///
-    /// If the descriptors do not fit the description, or cannot be mapped.
+    /// If the descriptors do not match the description, or cannot be mapped.
     pub fn sender(self, wait: WaitMode) -> Result<Sender> {
         let (mut descriptors, interrupt) = (Descriptors::new(self.descriptors), Interrupt::new());
         let lease = descriptors.next()?.into();
@@ -97,11 +97,12 @@ impl ExternalEnd {
         Ok(Sender { outputs, counters: Counters::create()?.0, scratch: Vec::new(), lease, _interrupt: interrupt })
     }
 
-    /// Opens a sink's end. `wait` says how it waits for messages.
+    /// Opens the end of a sink. `wait` is how it waits for messages.
     ///
     /// # Errors
     ///
-    /// If it is no sink's end, or the descriptors do not fit the description, or cannot be mapped.
+    /// If it is the end of a source, or the descriptors do not match the description or cannot be
+    /// mapped.
     pub fn receiver(self, wait: WaitMode) -> Result<Receiver> {
         let input = self.plan.input.context("this end only sends")?;
         let (mut descriptors, interrupt) = (Descriptors::new(self.descriptors), Interrupt::new());
@@ -111,13 +112,13 @@ impl ExternalEnd {
     }
 }
 
-/// The end of a source, which sends into the pipeline. Blocks while a topic is full whose policy is
-/// to block. Dropping it ends the source: no message follows. If the thread panics meanwhile, the
-/// source has failed.
+/// The sending end of a source. Blocks while a topic is full, if the topic's policy is to block.
+/// Dropping it ends the source: no message follows. If it is dropped by a panic, the source has
+/// failed.
 pub struct Sender {
     outputs: Vec<Output>,
     counters: Counters,
-    /// A message that is sent to several groups is made here.
+    /// The buffer for messages that are sent to several groups.
     scratch: Vec<u8>,
     lease: Lease,
     _interrupt: Arc<Interrupt>,
@@ -128,9 +129,9 @@ impl Sender {
     ///
     /// # Errors
     ///
-    /// [`PublishError::TooLong`] for a message that exceeds a topic's `max_message`: it is sent to
-    /// none. [`PublishError::Closed`] if nobody reads any of the topics any more, or the pipeline is
-    /// ending: at the latest when a topic has no space left.
+    /// [`PublishError::TooLong`] if the message exceeds the `max_message` of a topic; it is then
+    /// sent to none. [`PublishError::Closed`] if no topic has a reader any more, or the pipeline is
+    /// ending. The latter is reported no later than when a topic has no space left.
     pub fn send(&mut self, message: &[u8]) -> Result<(), PublishError> {
         let max = self.outputs.iter().map(|output| output.max_message).min().unwrap_or(usize::MAX);
         if message.len() > max {
@@ -145,12 +146,12 @@ impl Sender {
         }
     }
 
-    /// Sends a message of `len` bytes that `fill` writes. If it goes into one ring only it is
-    /// written there, without a copy. The bytes that `fill` is given are arbitrary.
+    /// Sends a message of `len` bytes that `fill` writes. If it goes into one ring only, it is
+    /// written there in place, without a copy. The bytes that `fill` gets have unspecified content.
     ///
     /// # Errors
     ///
-    /// Those of [`Sender::send`].
+    /// As [`Sender::send`].
     #[inline]
     pub fn send_with(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> Result<(), PublishError> {
         if let [output] = &mut self.outputs[..]
@@ -200,9 +201,8 @@ impl std::fmt::Debug for Sender {
     }
 }
 
-/// The end of a sink, which receives from the pipeline. Dropping it ends the sink: what it has not
-/// acknowledged is treated as if its process had died. If the thread panics meanwhile, the sink has
-/// failed.
+/// The receiving end of a sink. Dropping it ends the sink: messages that it has not acknowledged
+/// are treated as if its process had died. If it is dropped by a panic, the sink has failed.
 #[derive(Debug)]
 pub struct Receiver {
     member: Member,
@@ -211,23 +211,23 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Waits for messages, and takes as many as are there up to these limits, but at least one.
-    /// They are done once the claim is [acknowledged](Claim::ack).
+    /// Claims messages: all that are available, up to these limits, but at least one. Waits until
+    /// there is one. [Acknowledge](Claim::ack) the claim when the messages are processed.
     ///
     /// # Errors
     ///
-    /// [`ClaimError::Closed`] once everything that feeds the sink has ended and was received.
+    /// [`ClaimError::Closed`] once all producers have ended and everything was received.
     #[inline]
     pub fn claim(&mut self, max_bytes: usize, max_messages: usize) -> Result<Claim<'_>, ClaimError> {
         self.member.claim(max_bytes, max_messages)
     }
 
-    /// Hands each message over until everything that feeds the sink has ended. Messages are
+    /// Calls `on_message` with each message, until all producers have ended. Messages are
     /// acknowledged in batches, after `on_message` has returned.
     ///
     /// # Errors
     ///
-    /// If a producer broke its ring.
+    /// If a producer broke the protocol of its ring.
     pub fn for_each(&mut self, mut on_message: impl FnMut(&[u8])) -> Result<(), ClaimError> {
         loop {
             match self.claim(BATCH.0, BATCH.1) {
@@ -247,12 +247,12 @@ impl Receiver {
 
 impl Drop for Receiver {
     fn drop(&mut self) {
-        // The member is still mapped, but nothing uses it any more.
+        // The member is still mapped, but not used any more.
         if !std::thread::panicking() {
             self.lease.close();
         }
     }
 }
 
-/// The most bytes and messages of a batch.
+/// The maximum bytes and messages of a batch.
 const BATCH: (usize, usize) = (256 << 10, 4096);

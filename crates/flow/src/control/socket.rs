@@ -1,7 +1,7 @@
-//! A UNIX socket that carries JSON and descriptors.
+//! A UNIX socket that carries JSON and file descriptors.
 //!
-//! A message is one packet of JSON, preceded by as many packets of descriptors as it needs: the kernel takes up to 253 of
-//! them in one packet.
+//! A message is one packet of JSON, preceded by as many packets of descriptors as it needs: the
+//! kernel allows at most 253 descriptors in one packet.
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -16,23 +16,25 @@ use rustix::net::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// How many descriptors one packet carries.
+/// The number of descriptors in one packet.
 const DESCRIPTORS_A_PACKET: usize = 200;
-/// The most descriptors of one message.
+/// The maximum number of descriptors of one message.
 const MAX_DESCRIPTORS: usize = 4096;
-/// The longest JSON of one message, in bytes. The kernel's default for a socket's buffer is 208 KiB.
+/// The maximum JSON length of one message in bytes. The kernel's default for a socket's buffer is
+/// 208 KiB.
 const MAX_JSON: usize = 128 << 10;
 
-/// What a packet is, by its first byte.
+/// The kind of a packet: its first byte.
 const JSON: u8 = b'J';
 const DESCRIPTORS: u8 = b'D';
 
-/// What an end takes of the other.
+/// Which messages an end accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Accepts {
     /// Messages with or without descriptors.
     Descriptors,
-    /// Messages without descriptors: one that comes with some is an error, and they are closed by the kernel.
+    /// Messages without descriptors. A message with descriptors is an error, and the kernel closes
+    /// them.
     JsonOnly,
 }
 
@@ -41,48 +43,49 @@ enum Accepts {
 pub(crate) struct Socket {
     socket: OwnedFd,
     accepts: Accepts,
-    /// Descriptors that came before the message they belong to.
+    /// Received descriptors whose message has not arrived yet.
     received: Vec<OwnedFd>,
     buffer: Vec<u8>,
 }
 
 impl Socket {
-    /// The supervisor's end and the host's. Descriptors travel from the first to the second only.
+    /// Creates the supervisor's end and the host's. Descriptors can be sent only from the first to
+    /// the second.
     ///
     /// # Errors
     ///
-    /// If no descriptor is left.
+    /// If the process has no file descriptor left.
     pub(crate) fn pair() -> io::Result<(Socket, Socket)> {
         let (a, b) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let supervisor = Socket { accepts: Accepts::JsonOnly, ..Socket::new(a) };
         Ok((supervisor, Socket::new(b)))
     }
 
-    /// A host's end, which was inherited.
+    /// A host's end, from an inherited descriptor.
     pub(crate) fn new(socket: OwnedFd) -> Socket {
         let (accepts, buffer) = (Accepts::Descriptors, vec![0; MAX_JSON + 1]);
         Socket { socket, accepts, received: Vec::new(), buffer }
     }
 
-    /// The same end once more, to send on from another thread.
+    /// Duplicates this end, to send from another thread.
     ///
     /// # Errors
     ///
-    /// If no descriptor is left.
+    /// If the process has no file descriptor left.
     pub(crate) fn try_clone(&self) -> io::Result<Socket> {
         Ok(Socket::new(self.socket.try_clone()?))
     }
 
-    /// Bounds how long [`Socket::send`] blocks.
+    /// Sets how long [`Socket::send`] may block.
     ///
     /// # Errors
     ///
-    /// If the system refuses.
+    /// If the system call fails.
     pub(crate) fn set_send_timeout(&self, timeout: Duration) -> io::Result<()> {
         Ok(sockopt::set_socket_timeout(&self.socket, sockopt::Timeout::Send, Some(timeout))?)
     }
 
-    /// The descriptor beneath, without what this end keeps of packets.
+    /// The underlying file descriptor. Received descriptors of an incomplete message are closed.
     pub(crate) fn into_fd(self) -> OwnedFd {
         self.socket
     }
@@ -112,11 +115,12 @@ impl Socket {
         Ok(())
     }
 
-    /// The next message and its descriptors, or none when the other end is gone. Blocks until then.
+    /// Receives the next message and its descriptors, or none when the other end is closed. Blocks
+    /// until then.
     ///
     /// # Errors
     ///
-    /// If the other end sends something else than messages.
+    /// If the other end sends anything but messages.
     pub(crate) fn recv<T: DeserializeOwned>(&mut self) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
         loop {
             if let Some(message) = self.recv_packet(RecvFlags::empty())? {
@@ -125,7 +129,8 @@ impl Socket {
         }
     }
 
-    /// As [`Socket::recv`], but returns an error of the kind [`ErrorKind::WouldBlock`] while there is none.
+    /// As [`Socket::recv`], but does not block. Returns [`ErrorKind::WouldBlock`] if there is no
+    /// message.
     ///
     /// # Errors
     ///
@@ -138,7 +143,8 @@ impl Socket {
         }
     }
 
-    /// One packet: a message or the end. `None`: the packet held only descriptors.
+    /// Receives one packet: a message, or the end of the connection. `None` if it was a packet of
+    /// descriptors.
     #[expect(clippy::type_complexity, reason = "the message or the end, or neither")]
     fn recv_packet<T: DeserializeOwned>(&mut self, flags: RecvFlags) -> io::Result<Option<Option<(T, Vec<OwnedFd>)>>> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_A_PACKET))];
@@ -188,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_come_with_their_descriptors() {
+    fn messages_arrive_with_their_descriptors() {
         let (a, mut b) = Socket::pair().unwrap();
         let file = tempfile::tempfile().unwrap();
         a.send(&"one", &vec![file.as_fd(); 450]).unwrap();
@@ -202,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_an_error() {
+    fn an_invalid_packet_is_an_error() {
         for bytes in [&b"J{"[..], b"X", b"J3"] {
             let (a, mut b) = Socket::pair().unwrap();
             a.send_packet(bytes, &mut SendAncillaryBuffer::default()).unwrap();
@@ -211,23 +217,24 @@ mod tests {
     }
 
     #[test]
-    fn a_supervisor_takes_no_descriptors_of_a_host() {
+    fn a_supervisor_accepts_no_descriptors_from_a_host() {
         let (mut supervisor, host) = Socket::pair().unwrap();
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         host.send(&"event", &[writer.as_fd()]).unwrap();
         drop(writer);
         let error = supervisor.try_recv::<String>().unwrap_err();
         assert!(error.kind() == ErrorKind::InvalidData && error.to_string().contains("descriptors"), "{error}");
-        // The writer that was sent is closed, so the pipe has ended.
+        // The writer that was sent was closed, so the pipe has ended.
         assert_eq!(rustix::io::read(&reader, &mut [0]).unwrap(), 0);
-        // A packet that only says so is no message either: a flood of them would be read for ever.
+        // A descriptor packet without descriptors is an error too: otherwise a flood of them would
+        // be read forever.
         let (mut supervisor, host) = Socket::pair().unwrap();
         host.send_packet(&[DESCRIPTORS], &mut SendAncillaryBuffer::default()).unwrap();
         assert_eq!(supervisor.try_recv::<String>().unwrap_err().kind(), ErrorKind::InvalidData);
     }
 
     #[test]
-    fn nothing_yet_would_block() {
+    fn try_recv_without_a_message_would_block() {
         let (_a, mut b) = Socket::pair().unwrap();
         assert_eq!(b.try_recv::<String>().unwrap_err().kind(), ErrorKind::WouldBlock);
     }

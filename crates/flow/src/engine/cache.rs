@@ -1,7 +1,8 @@
-//! Compiled code, kept between runs.
+//! The cache of compiled code, kept between runs.
 //!
-//! Compiled code is trusted: loading code that somebody else wrote would run it outside of the sandbox. So the cache is a
-//! folder that only its owner can write, and code is loaded from a file that was opened here.
+//! Compiled code is trusted: code from an attacker would run outside of the sandbox. The cache is
+//! therefore a folder that only its owner can write. Code is loaded from a file that was opened and
+//! checked here.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::hash::{Hash, Hasher};
@@ -17,16 +18,17 @@ use wasmtime::Engine;
 
 use super::inspect::Abi;
 
-/// Where compiled code is kept.
+/// A cache of compiled code.
 #[derive(Clone, Debug)]
 pub(crate) struct Cache {
-    /// None keeps nothing: the code is compiled at each start.
+    /// None disables the cache: the code is compiled at each start.
     folder: Option<PathBuf>,
 }
 
 impl Cache {
-    /// The user's cache folder: `$XDG_CACHE_HOME/estafette/functions`, else under `~/.cache`. Without a home, or where
-    /// that folder cannot be made or others can write it, nothing is kept.
+    /// The user's cache: `$XDG_CACHE_HOME/estafette/functions`, or a folder under `~/.cache`. The
+    /// cache is disabled if there is no home folder, or if the folder cannot be created or other
+    /// users can write to it.
     pub(crate) fn of_user() -> Cache {
         let base = std::env::var_os("XDG_CACHE_HOME")
             .filter(|value| Path::new(value).is_absolute())
@@ -36,18 +38,18 @@ impl Cache {
         match folder.map(|folder| Cache::at(&folder)) {
             Some(Ok(cache)) => cache,
             Some(Err(error)) => {
-                tracing::warn!("compiled functions are not kept: {error:#}");
+                tracing::warn!("compiled functions are not cached: {error:#}");
                 Cache { folder: None }
             }
             None => Cache { folder: None },
         }
     }
 
-    /// A folder of one's own choice.
+    /// A cache in a given folder.
     ///
     /// # Errors
     ///
-    /// If it cannot be made, or others than its owner can write it.
+    /// If the folder cannot be created, or other users can write to it.
     pub(crate) fn at(folder: &Path) -> Result<Cache> {
         DirBuilder::new()
             .recursive(true)
@@ -57,18 +59,18 @@ impl Cache {
         let about = fs::metadata(folder)?;
         ensure!(
             about.uid() == rustix::process::geteuid().as_raw() && about.mode() & 0o022 == 0,
-            "others can write the folder {}; make it yours with `chmod 700`",
+            "other users can write to the folder {}; use `chmod 700` to prevent it",
             folder.display()
         );
         Ok(Cache { folder: Some(folder.to_owned()) })
     }
 
-    /// The compiled code of a WASM binary, as a file to load it from. Compiles it unless it is kept here, and logs that it
-    /// does so under the name `what`, since that may take a while.
+    /// Returns the compiled code of a WASM binary as a file. If the code is not in the cache,
+    /// compiles it, and logs that under the name `what`, since it may take a while.
     ///
     /// # Errors
     ///
-    /// If the WASM is not valid, or there is neither disk nor memory for the code.
+    /// If the WASM is invalid, or neither disk nor memory has space for the code.
     pub(crate) fn compiled(&self, engine: &Engine, abi: Abi, wasm: &[u8], what: &str) -> Result<File> {
         let compile = || compile(engine, abi, wasm);
         let Some(folder) = &self.folder else { return in_memory(&compile()?) };
@@ -78,12 +80,12 @@ impl Cache {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => tracing::warn!("cannot read {}: {error}", path.display()),
         }
-        tracing::info!("compiling {what}, whose code is not kept yet");
+        tracing::info!("compiling {what}, which is not in the cache yet");
         let code = compile()?;
         match keep(folder, &path, &code) {
             Ok(file) => Ok(file),
             Err(error) => {
-                tracing::warn!("compiled code is not kept in {}: {error}", folder.display());
+                tracing::warn!("cannot cache compiled code in {}: {error}", folder.display());
                 in_memory(&code)
             }
         }
@@ -98,9 +100,10 @@ fn compile(engine: &Engine, abi: Abi, wasm: &[u8]) -> Result<Vec<u8>> {
     compiled.map_err(|error| anyhow::anyhow!("cannot compile the module: {error:?}"))
 }
 
-/// What the code depends on: the WASM, the compiler, its settings and the processor's features.
+/// The cache key: a hash of everything that the code depends on, which is the WASM, the compiler,
+/// its settings and the CPU's features.
 fn key(engine: &Engine, abi: Abi, wasm: &[u8]) -> String {
-    /// Hashes with SHA-256 what knows only how to be hashed by a `Hasher`.
+    /// Hashes a value that only supports `Hasher` with SHA-256.
     struct Sha(Sha256);
     impl Hasher for Sha {
         fn write(&mut self, bytes: &[u8]) {
@@ -117,9 +120,10 @@ fn key(engine: &Engine, abi: Abi, wasm: &[u8]) -> String {
     sha.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Writes the code beside its place and moves it there, so that nobody ever loads half of it.
+/// Writes the code to a temporary file and renames it, so that no process loads incomplete code.
 fn keep(folder: &Path, path: &Path, code: &[u8]) -> io::Result<File> {
-    /// Two functions may have the same module, and be compiled at the same time.
+    /// Makes temporary names unique: two functions may have the same module and be compiled at the
+    /// same time.
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let (process, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
     let beside = folder.join(format!(".{process}.{count}.{}", path.file_name().unwrap_or_default().display()));
@@ -136,14 +140,14 @@ fn keep(folder: &Path, path: &Path, code: &[u8]) -> io::Result<File> {
     result.and_then(|()| open_own(path))
 }
 
-/// Opens a file that nobody but this user can have written.
+/// Opens a file, and checks that only this user can write it.
 fn open_own(path: &Path) -> io::Result<File> {
     let file = File::open(path)?;
     let about = file.metadata()?;
     let is_own = about.uid() == rustix::process::geteuid().as_raw() && about.mode() & 0o022 == 0;
     match is_own && about.is_file() {
         true => Ok(file),
-        false => Err(io::Error::other("others can write it")),
+        false => Err(io::Error::other("other users can write it")),
     }
 }
 
@@ -173,11 +177,11 @@ mod tests {
         let other = cache.compiled(&engine, Abi::Batched, b"\0asm\x01\0\0\0\0\x02\x01a", "b").unwrap();
         assert_ne!(first.metadata().unwrap().ino(), other.metadata().unwrap().ino());
         let files = fs::read_dir(folder.path().join("a/b")).unwrap().count();
-        assert_eq!(files, 2, "nothing is left beside them");
+        assert_eq!(files, 2, "no temporary file is left");
     }
 
     #[test]
-    fn a_folder_that_others_write_is_refused() {
+    fn a_folder_that_others_can_write_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
         assert!(Cache::at(folder.path()).unwrap_err().to_string().contains("chmod 700"));

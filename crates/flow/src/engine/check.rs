@@ -1,11 +1,11 @@
-//! What `flow check` says about a module.
+//! The module inspection of `flow check`.
 
 use std::path::Path;
 
 use super::inspect::{inspect, read};
 use crate::config::{Finding, Function, ModuleInspector};
 
-/// Reads a module and reports whether it does what its function needs.
+/// Inspects a module: whether its exports and imports fit its function.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Inspector;
 
@@ -20,7 +20,7 @@ impl ModuleInspector for Inspector {
             Err(error) => error.to_string().lines().map(|line| Finding::error(line, HELP)).collect(),
             Ok(found) if !found.can_receive && (function.input.is_some() || function.stream.is_some()) => {
                 let message = "the module exports nothing that receives messages, but the function has an input";
-                vec![Finding::error(message, "export `estafette_batch` or `on_message`, or take the input away")]
+                vec![Finding::error(message, "export `estafette_batch` or `on_message`, or remove the input")]
             }
             Ok(_) => Vec::new(),
         }

@@ -1,4 +1,4 @@
-//! Which ABI a WASM file uses, found from its exports and imports without compiling it.
+//! Inspection of a WASM file: finds its ABI from its exports and imports, without compiling it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,10 +10,10 @@ use wasmtime::wasmparser::{
     ComponentTypeRef, CompositeInnerType, Encoding, ExternalKind, FuncType, Parser, Payload, TypeRef, ValType,
 };
 
-/// The largest file that is read as a function, in bytes.
+/// The maximum size of a function's file in bytes.
 const MAX_FILE: u64 = 256 << 20;
 
-/// How a function and its host talk to each other. `docs/flow-abi.md` specifies all three.
+/// The ABI between a function and its host. `docs/flow-abi.md` specifies all three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Abi {
@@ -26,7 +26,7 @@ pub(crate) enum Abi {
 }
 
 impl Abi {
-    /// Its name in tables and logs.
+    /// The name in tables and logs.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Abi::Reference => "reference",
@@ -36,16 +36,16 @@ impl Abi {
     }
 }
 
-/// What a WASM file is, as far as its exports tell.
+/// The result of an inspection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Inspection {
-    /// The ABI it speaks.
+    /// The ABI that it uses.
     pub(crate) abi: Abi,
-    /// Whether it can receive messages: a sender only has a `_start`.
+    /// Whether it can receive messages. A sender has only a `_start`.
     pub(crate) can_receive: bool,
 }
 
-/// Reads a function's file. Text (`.wat`) is translated to the binary format.
+/// Reads a function's file. The text format (`.wat`) is translated to the binary format.
 ///
 /// # Errors
 ///
@@ -58,11 +58,12 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     Ok(wasm.into_owned())
 }
 
-/// Finds which ABI a WASM binary uses.
+/// Finds the ABI of a WASM binary.
 ///
 /// # Errors
 ///
-/// If it is not valid WASM, or its exports and imports fit none of the three ABIs: each reason, one a line.
+/// If it is not valid WASM, or its exports and imports fit none of the three ABIs: all reasons, one
+/// per line.
 pub(crate) fn inspect(wasm: &[u8]) -> Result<Inspection> {
     let surface = Surface::parse(wasm)?;
     if surface.is_component {
@@ -98,7 +99,7 @@ struct Surface {
     exports: BTreeMap<String, Option<FuncType>>,
 }
 
-/// The functions that each ABI knows by name: whether the host calls it, its module if it is imported, and its type.
+/// The functions of the ABIs: name (for imports also the module), parameters and results.
 const I32: ValType = ValType::I32;
 const EXPORTS: [(&str, &[ValType], &[ValType]); 6] = [
     ("buffer_pointer", &[], &[I32]),
@@ -133,7 +134,7 @@ impl Surface {
                 Payload::ComponentImportSection(section) if depth == 1 => {
                     for import in section {
                         let import = import?;
-                        // A type is a name for one of an interface.
+                        // An imported type only names a type of an interface.
                         if !matches!(import.ty, ComponentTypeRef::Type(_)) {
                             surface.component_imports.push(import.name.name.to_owned());
                         }
@@ -144,7 +145,7 @@ impl Surface {
                         surface.component_exports.push(export?.name.name.to_owned());
                     }
                 }
-                // The core modules inside a component are its own affair.
+                // The core modules inside a component are not inspected.
                 _ if surface.is_component => {}
                 Payload::TypeSection(section) => {
                     for group in section {
@@ -197,7 +198,7 @@ impl Surface {
         self.exports.contains_key("estafette_batch") || self.imports.iter().any(|(module, ..)| module == "estafette")
     }
 
-    /// What keeps a core module from running as a function.
+    /// The reasons why a core module cannot run as a function.
     fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         for (name, params, results) in EXPORTS {
@@ -246,7 +247,7 @@ fn import_problem(module: &str, name: &str, found: Option<&FuncType>) -> Option<
 const WASI_PACKAGES: [&str; 6] =
     ["wasi:cli", "wasi:clocks", "wasi:filesystem", "wasi:io", "wasi:random", "wasi:sockets"];
 
-/// `import` is the name of an interface, such as `wasi:random/random@0.2.0`.
+/// Checks the name of an imported interface, such as `wasi:random/random@0.2.0`.
 fn component_import_problem(import: &str) -> Option<String> {
     let (path, version) = import.split_once('@').unwrap_or((import, ""));
     let package = path.split('/').next().unwrap_or_default();
@@ -262,7 +263,7 @@ fn component_import_problem(import: &str) -> Option<String> {
     Some(format!("it imports `{import}`, which the host does not offer; {remedy}"))
 }
 
-/// A function's type, as text: `(i32, i32) -> i32`.
+/// Prints a function's type: `(i32, i32) -> i32`.
 fn ty(params: &[ValType], results: &[ValType]) -> String {
     let list = |types: &[ValType]| types.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     match results {
@@ -338,14 +339,14 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_wasm_is_an_error() {
+    fn a_file_that_is_not_wasm_is_an_error() {
         for bytes in [&b""[..], b"\0asm", b"\0asm\x01\0\0\0\x01\xff", b"hello, world"] {
             assert!(inspect(bytes).is_err(), "{bytes:?}");
         }
     }
 
     #[test]
-    fn a_module_that_does_nothing_is_an_error() {
+    fn a_module_without_entry_points_is_an_error() {
         assert!(inspected(r#"(module (memory (export "memory") 1))"#).unwrap_err().to_string().contains("`_start`"));
     }
 }

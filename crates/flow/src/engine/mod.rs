@@ -1,11 +1,11 @@
-//! The WASM engine: how functions are inspected, compiled, cached and loaded.
+//! The WASM engine: inspection, compilation, caching and loading of functions.
 //!
-//! | file | what it holds |
+//! | file | content |
 //! |---|---|
-//! | `inspect.rs` | which ABI a file speaks, and what is wrong with its exports |
-//! | `check.rs` | what `flow check` says about a module |
-//! | `cache.rs` | compiled code, kept between runs |
-//! | `wasi.rs` | what a function may use of the system: only what its pipeline grants |
+//! | `inspect.rs` | finds a file's ABI and errors in its exports |
+//! | `check.rs` | the module inspection of `flow check` |
+//! | `cache.rs` | the cache of compiled code |
+//! | `wasi.rs` | access to the system, as the pipeline grants it |
 
 pub(crate) mod cache;
 pub(crate) mod check;
@@ -14,17 +14,18 @@ pub(crate) mod wasi;
 
 use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig};
 
-/// The stack of a function's calls, in bytes.
+/// The size of the stack for a function's calls in bytes.
 const WASM_STACK: usize = 1 << 20;
 
-/// The engine that compiles functions, and the one that runs up to `instances` of them. Both have the same settings, as
-/// compiled code can only be loaded by an engine like the one that made it.
+/// An engine that compiles functions, or runs up to `instances` of them. Compiling and running need
+/// the same settings: compiled code can only be loaded by an engine with the settings of the one
+/// that compiled it.
 ///
 /// # Errors
 ///
-/// If this machine cannot run WASM code.
+/// If this machine cannot run WASM.
 pub(crate) fn engine(instances: u32) -> wasmtime::Result<Engine> {
-    // Two generations of an instance are alive while it is reloaded. A component may consist of several core instances.
+    // During a reload, an instance exists twice. A component may consist of several core instances.
     let alive = instances.saturating_mul(2);
     let mut pool = PoolingAllocationConfig::default();
     pool.total_component_instances(alive)

@@ -1,4 +1,4 @@
-//! What a function may use of the system: only what its pipeline grants. Everything else is refused by WASI itself.
+//! The access of a function to the system, as its pipeline grants it. WASI refuses everything else.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -11,18 +11,20 @@ use serde::{Deserialize, Serialize};
 use wasmtime_wasi::cli::OutputFile;
 use wasmtime_wasi::{Deterministic, FsPerms, HostMonotonicClock, HostWallClock, WasiCtxBuilder};
 
-/// What a function is given of the system.
+/// The system resources that are granted to a function.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Grants {
-    /// The arguments; the first is argument 0, as in the reference: there is no program name before it.
+    /// The arguments. The first has index 0, as in the reference: there is no program name before
+    /// it.
     pub(crate) args: Vec<String>,
     pub(crate) env: BTreeMap<String, String>,
     pub(crate) directories: Vec<Directory>,
-    /// Whether clocks advance. Without them both clocks stand at zero.
+    /// Whether clocks advance. Otherwise both clocks stay at zero.
     pub(crate) clocks: bool,
-    /// Whether random numbers are random. Without, each start sees the same ones.
+    /// Whether random numbers are random. Otherwise each start gets the same ones.
     pub(crate) random: bool,
-    /// The hosts it may connect to by TCP and UDP, each `host:port`. Components only: WASI preview 1 has no `connect`.
+    /// The hosts to which it may connect by TCP and UDP, as `host:port`. Only for components: WASI
+    /// preview 1 has no `connect`.
     pub(crate) network: Vec<String>,
 }
 
@@ -31,20 +33,20 @@ pub(crate) struct Grants {
 pub(crate) struct Directory {
     /// Its path on this machine.
     pub(crate) host: PathBuf,
-    /// Its path as the function sees it.
+    /// The path that the function sees.
     pub(crate) guest: String,
-    /// Whether the function may change what is in it.
+    /// Whether the function may change the folder's content.
     pub(crate) is_writable: bool,
 }
 
-/// The builder of a WASI context that grants this, with the function's output going to two files.
+/// Builds a WASI context with these grants, whose stdout and stderr are two files.
 ///
 /// # Errors
 ///
-/// If a folder cannot be opened, or the name of a host is unknown.
+/// If a folder cannot be opened, or a host name cannot be resolved.
 pub(crate) fn context(grants: &Grants, stdout: File, stderr: File) -> Result<WasiCtxBuilder> {
     let mut wasi = WasiCtxBuilder::new();
-    // A function's thread has nothing else to do while the function waits for a file.
+    // The thread runs only this function, so it may block on files.
     wasi.allow_blocking_current_thread(true);
     wasi.args(&grants.args);
     for (key, value) in &grants.env {
@@ -80,7 +82,7 @@ fn allow_network(wasi: &mut WasiCtxBuilder, hosts: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Both clocks of a function without clocks.
+/// The clocks of a function that is not granted any.
 struct Stopped;
 
 impl HostWallClock for Stopped {

@@ -1,5 +1,5 @@
-//! Shows the supervisor whether somebody holds an end of the pipeline: a socket pair, of which the
-//! holder has the only other side. The kernel closes that side when the holder's process dies.
+//! Detects whether the holder of an external end is alive, by a socket pair. Only the holder has
+//! the other side. The kernel closes that side when the holder's process dies.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,31 +15,32 @@ pub(crate) struct Lease(OwnedFd);
 #[derive(Debug)]
 pub(crate) struct LeaseWatch(OwnedFd);
 
-/// What the holder of an end is doing.
+/// The state of an end's holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holder {
-    /// It has the end, or it is still to get it.
+    /// It has the end, or the end was not taken yet.
     Present,
     /// It has closed the end.
     Closed,
-    /// It is gone and has not closed the end: its process died.
+    /// Its process died: the side was closed without a notice.
     Dead,
 }
 
 impl Lease {
-    /// Both sides.
+    /// Creates both sides.
     ///
     /// # Errors
     ///
-    /// If no descriptor is left.
+    /// If the process has no file descriptor left.
     pub(crate) fn new() -> io::Result<(Lease, LeaseWatch)> {
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         Ok((Lease(theirs), LeaseWatch(ours)))
     }
 
-    /// Says that the end is closed on purpose. To be called when nothing of the end is used any more.
+    /// Notifies the supervisor that the end is closed on purpose. Call it when the end is not used
+    /// any more.
     pub(crate) fn close(&self) {
-        // If nobody listens, the pipeline is gone.
+        // An error means that the pipeline has ended.
         let _ = send(&self.0, b"c", SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
     }
 }
@@ -57,7 +58,7 @@ impl From<Lease> for OwnedFd {
 }
 
 impl LeaseWatch {
-    /// What the holder is doing now.
+    /// The current state of the holder.
     pub(crate) fn holder(&self) -> Holder {
         match recv(&self.0, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
             Ok((_, 1..)) => Holder::Closed,
@@ -79,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_that_is_dropped_was_not_closed() {
+    fn a_dropped_lease_means_a_dead_holder() {
         let (lease, watch) = Lease::new().unwrap();
         assert_eq!(watch.holder(), Holder::Present);
         let elsewhere = lease.0.try_clone().unwrap();
@@ -90,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_is_closed_stays_so() {
+    fn a_closed_lease_stays_closed() {
         let (lease, watch) = Lease::new().unwrap();
         lease.close();
         assert_eq!(watch.holder(), Holder::Closed);
@@ -99,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn closing_after_the_pipeline_does_no_harm() {
+    fn closing_after_the_pipeline_has_ended_is_harmless() {
         let (lease, watch) = Lease::new().unwrap();
         drop(watch);
         lease.close();

@@ -1,4 +1,4 @@
-//! Components of the world `estafette:flow/function`, whose text is `wit/flow.wit`.
+//! Components of the world `estafette:flow/function`, which `wit/flow.wit` specifies.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use super::{Common, Failure, Outputs, Sent, Setup, failure, stop};
 use crate::counters::Counter;
 use crate::engine::wasi;
 
-/// The interface by which a component sends.
+/// The interface that a component imports to send.
 const TOPICS: &str = "estafette:flow/topics@0.1.0";
 
-/// A function in a component.
+/// A function that is a component.
 pub(crate) struct Component {
     store: Store<State>,
     args: Vec<String>,
@@ -23,7 +23,7 @@ pub(crate) struct Component {
 }
 
 type Start = TypedFunc<(Vec<String>,), (Result<(), String>,)>;
-/// With messages where they lie.
+/// The type of `handle`, with messages borrowed in place.
 type Handle<'m> = TypedFunc<(Vec<&'m [u8]>,), (Result<Vec<Outgoing>, String>,)>;
 
 struct State {
@@ -38,8 +38,8 @@ impl WasiView for State {
     }
 }
 
-/// A message that a component returns. What it returns is gone before it could be sent, so that it
-/// is copied.
+/// A message that a component returns. It is copied, since the returned value is freed before it
+/// could be sent.
 #[derive(Clone, Debug, ComponentType, Lift, Lower)]
 #[component(record)]
 struct Outgoing {
@@ -55,7 +55,7 @@ struct Sending {
     data: WasmList<u8>,
 }
 
-/// Why nothing of a list was sent: the index of the first message that cannot be.
+/// Why a list was not sent: the index of the first refused message.
 #[derive(Clone, Debug, ComponentType, Lift, Lower)]
 #[component(variant)]
 enum SendError {
@@ -65,7 +65,7 @@ enum SendError {
     TooLong(u32),
 }
 
-/// Why an answer was not sent.
+/// Why a reply was not sent.
 #[derive(Clone, Copy, Debug, ComponentType, Lift, Lower)]
 #[component(enum)]
 #[repr(u8)]
@@ -93,7 +93,7 @@ impl Component {
             topics.func_wrap("send", |mut store: StoreContextMut<'_, State>, (messages,)| {
                 let messages: Vec<Sending> = messages;
                 store.data().common.leave();
-                // Apart from the store, whose memory the messages lie in.
+                // The outputs are moved out of the store, in whose memory the messages lie.
                 let none = Outputs::none(Arc::clone(&store.data().common.counters));
                 let mut outputs = std::mem::replace(&mut store.data_mut().common.outputs, none);
                 let messages: Vec<_> =
@@ -114,7 +114,7 @@ impl Component {
                     Sent::TooLong => Err(ReplyError::TooLong),
                 },))
             })?;
-            // The module's start section runs here.
+            // This runs the module's start section.
             store.data().common.enter();
             let instance = linker.instantiate(&mut store, &component);
             store.data().common.leave();
@@ -153,7 +153,7 @@ impl Component {
         }
     }
 
-    /// Calls into the function, and notes that it is busy meanwhile.
+    /// Calls the function, and marks it as busy during the call.
     fn call<R>(&mut self, call: impl FnOnce(&mut Store<State>) -> wasmtime::Result<R>) -> Result<R, Failure> {
         self.store.data().common.enter();
         let result = call(&mut self.store);
@@ -170,12 +170,12 @@ fn exports(instance: &Instance, store: &mut Store<State>) -> wasmtime::Result<(O
     };
     let handle = instance.get_func(&mut *store, "handle");
     let handle = handle.ok_or_else(|| wasmtime::Error::msg("the component exports no `handle`"))?;
-    // Its type is checked here once, for whoever calls it.
+    // The type is checked here once, so that later calls need no check.
     let _: Handle<'_> = handle.typed(&mut *store)?;
     Ok((start, handle))
 }
 
-/// Sends messages to their topics, or none of them.
+/// Sends all messages to their topics, or none of them.
 fn send(outputs: &mut Outputs, messages: &[(u32, &[u8])]) -> wasmtime::Result<Result<(), SendError>> {
     let mut bytes = 0;
     for (index, (topic, message)) in (0..).zip(messages) {
@@ -195,7 +195,7 @@ fn send(outputs: &mut Outputs, messages: &[(u32, &[u8])]) -> wasmtime::Result<Re
 #[allow(unsafe_code)]
 fn load_code(setup: &Setup) -> wasmtime::Result<wasmtime::component::Component> {
     let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&setup.code));
-    // SAFETY: the file is one that `engine::cache` opened or wrote: nobody but the user who runs this can have put it there,
-    // and the supervisor handed over its descriptor.
+    // SAFETY: the file was opened or written by `engine::cache`, so only the user who runs this
+    // program can have created it. The supervisor passed its descriptor.
     unsafe { wasmtime::component::Component::deserialize_file(&setup.engine, path) }
 }

@@ -1,4 +1,4 @@
-//! Core modules, of the reference's ABI and of the batched one. `docs/flow-abi.md` specifies both.
+//! Core modules of the reference's ABI and of the batched ABI. `docs/flow-abi.md` specifies both.
 
 use estafette_ipc::group::Claim;
 use wasmtime::{Caller, Instance, Linker, Module, Store, TypedFunc};
@@ -9,16 +9,16 @@ use crate::counters::Counter;
 use crate::engine::inspect::Abi;
 use crate::engine::wasi;
 
-/// The length of the reference's buffer for a message, in bytes.
+/// The size of the reference's message buffer in bytes.
 const REFERENCE_BUFFER: usize = 1 << 20;
-/// The capacity of the first batch buffer that a function is asked for, in bytes.
+/// The capacity of the first batch buffer that is requested from a function, in bytes.
 const BATCH_BUFFER: usize = 256 << 10;
-/// The most messages of one `send_batch`.
+/// The maximum number of messages of one `send_batch`.
 const MAX_SEND_BATCH: usize = 1 << 20;
-/// The bytes of an entry of `send_batch`: topic, pointer, length.
+/// The size of an entry of `send_batch` in bytes: topic, pointer, length.
 const ENTRY: usize = 12;
 
-/// A function in a core module.
+/// A function that is a core module.
 pub(crate) struct CoreModule {
     store: Store<State>,
     instance: Instance,
@@ -29,15 +29,15 @@ pub(crate) struct CoreModule {
 struct State {
     common: Common,
     wasi: WasiP1Ctx,
-    /// None until it is instantiated.
+    /// None before the module is instantiated.
     memory: Option<wasmtime::Memory>,
-    /// Whether it may call its host: not from its start section, nor from `estafette_buffer`.
+    /// Whether it may call its host. False in its start section and in `estafette_buffer`.
     may_call: bool,
 }
 
-/// How it is given messages.
+/// How the function receives messages.
 enum Receiver {
-    /// Not at all: its start function is all it does.
+    /// It does not: its start function does all of its work.
     None,
     /// One call for each message.
     Reference { buffer: usize, on_message: TypedFunc<(u32, u32), ()> },
@@ -45,7 +45,7 @@ enum Receiver {
     Batched { buffer: Option<Buffer>, grow: TypedFunc<u32, u32>, batch: TypedFunc<(u32, u32, u32), ()> },
 }
 
-/// A buffer in linear memory for a batch.
+/// A batch buffer in linear memory.
 #[derive(Clone, Copy)]
 struct Buffer {
     address: usize,
@@ -67,7 +67,7 @@ impl CoreModule {
             p1::add_to_linker_sync(&mut linker, |state: &mut State| &mut state.wasi)?;
             link_reference(&mut linker)?;
             link_batched(&mut linker)?;
-            // The module's start section runs here.
+            // This runs the module's start section.
             store.data().common.enter();
             let instance = linker.instantiate(&mut store, &module);
             store.data().common.leave();
@@ -99,7 +99,8 @@ impl CoreModule {
         })
     }
 
-    /// Runs `_initialize` or `_start`, and asks where the function wants its messages.
+    /// Runs `_initialize` or `_start`. In the reference's ABI, gets the address of the message
+    /// buffer.
     pub(super) fn start(&mut self) -> Result<(), Failure> {
         let mut exit = None;
         for name in ["_initialize", "_start"] {
@@ -195,7 +196,7 @@ impl CoreModule {
         self.call(|store| batch.call(store, arguments))
     }
 
-    /// A buffer of at least so many bytes. The function is asked for a larger one if needed.
+    /// A buffer of at least `len` bytes. Requests a larger one from the function if needed.
     fn batch_buffer(&mut self, len: usize) -> Result<Buffer, Failure> {
         let Receiver::Batched { buffer, grow, .. } = &self.receiver else {
             return Err(Failure::Trapped("it takes no batches".into()));
@@ -228,7 +229,7 @@ impl CoreModule {
         Ok(())
     }
 
-    /// Calls into the function, and notes that it is busy meanwhile.
+    /// Calls the function, and marks it as busy during the call.
     fn call<R>(&mut self, call: impl FnOnce(&mut Store<State>) -> wasmtime::Result<R>) -> Result<R, Failure> {
         self.store.data().common.enter();
         let result = call(&mut self.store);
@@ -241,12 +242,13 @@ impl CoreModule {
 #[allow(unsafe_code)]
 fn load_code(setup: &Setup) -> wasmtime::Result<Module> {
     let code = setup.code.try_clone()?;
-    // SAFETY: the file is one that `engine::cache` opened or wrote: nobody but the user who runs this can have put it there,
-    // and the supervisor handed over its descriptor.
+    // SAFETY: the file was opened or written by `engine::cache`, so only the user who runs this
+    // program can have created it. The supervisor passed its descriptor.
     unsafe { Module::deserialize_open_file(&setup.engine, code) }
 }
 
-/// The imports of the reference's ABI, which have no results: what cannot be sent traps.
+/// Links the imports of the reference's ABI. They have no results, so a message that cannot be sent
+/// traps.
 fn link_reference(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     linker.func_wrap(
         "io",
@@ -267,14 +269,14 @@ fn link_reference(linker: &mut Linker<State>) -> wasmtime::Result<()> {
         let reply = |memory: Memory<'_>, outputs: &mut Outputs| outputs.reply(memory.slice(pointer, len)?);
         match with_memory(&mut caller, "send_websocket_message", reply)? {
             Sent::Yes => Ok(()),
-            Sent::NoSuchTopic => Err(wasmtime::Error::msg("it answered on a stream, but none feeds it")),
-            Sent::TooLong => Err(wasmtime::Error::msg(format!("it answered with {len} bytes, which is too long"))),
+            Sent::NoSuchTopic => Err(wasmtime::Error::msg("it sent a reply, but it has no input stream")),
+            Sent::TooLong => Err(wasmtime::Error::msg(format!("it sent a reply of {len} bytes, which is too long"))),
         }
     })?;
     Ok(())
 }
 
-/// The imports of the batched ABI.
+/// Links the imports of the batched ABI.
 fn link_batched(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     linker.func_wrap("estafette", "send", |mut caller: Caller<'_, State>, topic: u32, pointer: u32, len: u32| {
         let send = |memory: Memory<'_>, outputs: &mut Outputs| outputs.send(topic, memory.slice(pointer, len)?);
@@ -303,7 +305,7 @@ fn send_batch(memory: Memory<'_>, outputs: &mut Outputs, list: u32, count: u32) 
     let entries = memory.slice(list, (count * ENTRY) as u32)?.as_chunks::<ENTRY>().0;
     let word =
         |entry: &[u8; ENTRY], at: usize| u32::from_le_bytes([entry[at], entry[at + 1], entry[at + 2], entry[at + 3]]);
-    // All of the list is checked before any of it is sent.
+    // The whole list is checked before any message is sent.
     let mut bytes = 0;
     for entry in entries {
         let (topic, message) = (word(entry, 0), memory.slice(word(entry, 4), word(entry, 8))?);
@@ -320,7 +322,7 @@ fn send_batch(memory: Memory<'_>, outputs: &mut Outputs, list: u32, count: u32) 
     Ok(Sent::Yes)
 }
 
-/// Runs what an import does, with the linear memory, as it is now, and the topics.
+/// Runs the body of an import with the current linear memory and the outputs.
 #[inline]
 fn with_memory<R>(
     caller: &mut Caller<'_, State>,
@@ -340,16 +342,16 @@ fn with_memory<R>(
     result
 }
 
-/// The linear memory, as an import reads it.
+/// The linear memory, as imports read it.
 #[derive(Clone, Copy)]
 struct Memory<'m> {
     bytes: &'m [u8],
-    /// The import's name, for its errors.
+    /// The import's name, for error messages.
     import: &'static str,
 }
 
 impl<'m> Memory<'m> {
-    /// A message, or a list of messages.
+    /// The bytes of a message or of a list of messages.
     #[inline]
     fn slice(self, pointer: u32, len: u32) -> wasmtime::Result<&'m [u8]> {
         let (pointer, len) = (pointer as usize, len as usize);

@@ -1,12 +1,12 @@
-//! A function: its code in a sandbox, and what it can call.
+//! A function: its code in a sandbox, and its imports.
 //!
-//! | file | what it holds |
+//! | file | content |
 //! |---|---|
-//! | `core.rs` | core modules, of the reference's ABI and of the batched one |
+//! | `core.rs` | core modules, of the reference's ABI and of the batched ABI |
 //! | `component.rs` | components of the world `estafette:flow/function` |
-//! | `outputs.rs` | the topics it sends to |
-//! | `stop.rs` | how a call is ended from outside |
-//! | `guest_calls/` | what must hold of a guest's calls, for tests and `fuzz/` |
+//! | `outputs.rs` | the topics that it sends to |
+//! | `stop.rs` | stopping a call from outside |
+//! | `guest_calls/` | the fuzz target for a guest's calls |
 
 mod component;
 mod core;
@@ -35,16 +35,16 @@ use self::component::Component;
 use self::core::CoreModule;
 use self::stop::Stopped;
 
-/// What a function is made of.
+/// Everything that is needed to load a function.
 pub(crate) struct Setup {
     pub(crate) engine: Engine,
     pub(crate) abi: Abi,
-    /// Compiled code, made by this program's [`crate::engine::cache`].
+    /// Compiled code, from this program's [`crate::engine::cache`].
     pub(crate) code: File,
     pub(crate) grants: Grants,
     pub(crate) stdout: File,
     pub(crate) stderr: File,
-    /// The most bytes of linear memory.
+    /// The maximum size of linear memory in bytes.
     pub(crate) memory_limit: usize,
     pub(crate) counters: Arc<Counters>,
     pub(crate) stop: Arc<StopSignal>,
@@ -56,12 +56,12 @@ pub(crate) enum Function {
     Component(Box<Component>),
 }
 
-/// Why a call into a function did not return.
+/// Why a call of a function did not return.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// It was stopped from outside.
     Stopped,
-    /// It ended itself, with this exit status.
+    /// It exited with this status.
     Exited(i32),
     /// It trapped, ran too long, or broke the ABI.
     Trapped(String),
@@ -78,11 +78,11 @@ impl fmt::Display for Failure {
 }
 
 impl Function {
-    /// Loads the code and instantiates it. No code of the function runs yet, but that of its start section.
+    /// Loads and instantiates the code. Only the function's start section runs.
     ///
     /// # Errors
     ///
-    /// If the code does not fit the host, or its start section fails.
+    /// If the code does not match the host, or its start section fails.
     pub(crate) fn load(setup: &Setup, outputs: Outputs) -> Result<Function, Failure> {
         match setup.abi {
             Abi::Reference | Abi::Batched => CoreModule::load(setup, outputs).map(Box::new).map(Function::Core),
@@ -90,11 +90,11 @@ impl Function {
         }
     }
 
-    /// Runs its start function: a sender's work, a receiver's preparations.
+    /// Runs the start function. A sender does all of its work there.
     ///
     /// # Errors
     ///
-    /// How the function failed. An exit with status 0 is none.
+    /// How the function failed. An exit with status 0 is not a failure.
     pub(crate) fn start(&mut self) -> Result<(), Failure> {
         let result = match self {
             Function::Core(function) => function.start(),
@@ -106,7 +106,7 @@ impl Function {
         }
     }
 
-    /// Whether it can be given messages.
+    /// Whether it can receive messages.
     pub(crate) fn can_receive(&self) -> bool {
         match self {
             Function::Core(function) => function.can_receive(),
@@ -114,11 +114,11 @@ impl Function {
         }
     }
 
-    /// Gives it messages, in one call or one each.
+    /// Delivers messages, in one call or in one call each.
     ///
     /// # Errors
     ///
-    /// How the function failed, with what of the claim it has worked off noted in the claim.
+    /// How the function failed. The claim's progress records the messages that are done.
     pub(crate) fn deliver(&mut self, claim: &Claim<'_>) -> Result<(), Failure> {
         match self {
             Function::Core(function) => function.deliver(claim),
@@ -135,7 +135,7 @@ impl Function {
         }
     }
 
-    /// The topics it sends to.
+    /// The topics that it sends to.
     pub(crate) fn outputs(&mut self) -> &mut Outputs {
         match self {
             Function::Core(function) => function.outputs(),
@@ -144,14 +144,14 @@ impl Function {
     }
 }
 
-/// What every function's store holds.
+/// The state that every function's store contains.
 struct Common {
     outputs: Outputs,
     counters: Arc<Counters>,
     memory_limit: usize,
-    /// The bytes of all of its memories.
+    /// The size of all of its memories in bytes.
     memory: usize,
-    /// How much memory it was refused, in bytes.
+    /// The size that it requested beyond the limit, in bytes.
     refused: Option<usize>,
 }
 
@@ -161,26 +161,27 @@ impl Common {
         Common { outputs, counters, memory_limit, memory: 0, refused: None }
     }
 
-    /// What an error of a call means. A function that gets no memory usually ends by a trap that does not say so.
+    /// Converts the error of a call. A function that gets no more memory usually traps with an
+    /// unrelated reason, so the refused size is added.
     fn failure(&self, error: wasmtime::Error) -> Failure {
         match (failure(error), self.refused) {
-            // First, as the rest may be long and is cut.
+            // The size comes first, as the reason may be long and is cut.
             (Failure::Trapped(reason), Some(wanted)) => Failure::Trapped(format!(
-                "it asked for {wanted} bytes of memory, and `limits.memory` is {} bytes: {reason}",
+                "it requested {wanted} bytes of memory, but `limits.memory` is {} bytes: {reason}",
                 self.memory_limit
             )),
             (failure, _) => failure,
         }
     }
 
-    /// Notes that the function's code runs from here on.
+    /// Marks that the function's code runs from now on.
     #[inline]
     fn enter(&self) {
         self.counters.add(Counter::Progress, 1);
         self.counters.set(Counter::Busy, 1);
     }
 
-    /// Notes that the host runs from here on: a wait for space is no endless loop.
+    /// Marks that the host runs from now on: a wait for space is not an endless loop.
     #[inline]
     fn leave(&self) {
         self.counters.set(Counter::Busy, 0);
@@ -205,14 +206,14 @@ impl ResourceLimiter for Common {
     }
 }
 
-/// What an error of wasmtime means.
+/// Converts an error of wasmtime.
 fn failure(error: wasmtime::Error) -> Failure {
     if error.downcast_ref::<Stopped>().is_some() {
         Failure::Stopped
     } else if let Some(I32Exit(status)) = error.downcast_ref() {
         Failure::Exited(*status)
     } else {
-        // Without the backtrace of this program, which `{:?}` adds where RUST_BACKTRACE is set.
+        // Not `{:?}`, which adds this program's backtrace if RUST_BACKTRACE is set.
         Failure::Trapped(format!("{error:#}"))
     }
 }

@@ -1,4 +1,4 @@
-//! The topics that an instance sends to: for each, a ring for each queue group that reads it.
+//! The topics that an instance sends to. Each has one ring for each queue group that reads it.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use super::stop::Stopped;
 use crate::control::Overflow;
 use crate::counters::{Counter, Counters};
 
-/// What came of a message, as a function is answered.
+/// The result of a send, as the function gets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
-    /// It was sent, or dropped and counted as its topic's overflow policy says.
+    /// It was sent, or dropped and counted by its topic's overflow policy.
     Yes,
     NoSuchTopic,
     TooLong,
 }
 
 impl Sent {
-    /// The result of the batched ABI's calls.
+    /// The result code of the batched ABI.
     pub(super) fn code(self) -> u32 {
         match self {
             Sent::Yes => 0,
@@ -34,30 +34,31 @@ pub(crate) struct Output {
     /// The longest message, in bytes.
     pub(crate) max_message: usize,
     pub(crate) overflow: Overflow,
-    /// One for each queue group that reads the topic.
+    /// One publisher for each queue group that reads the topic.
     pub(crate) groups: Vec<Publisher>,
 }
 
-/// Where an instance sends to.
+/// All outputs of an instance.
 pub(crate) struct Outputs {
-    /// All that it sends to.
+    /// All feeds that it sends to.
     pub(crate) all: Vec<Output>,
     /// The function's topics, as indexes into `all`.
     pub(crate) topics: Vec<usize>,
-    /// Answers on the stream that feeds the function.
+    /// Where it sends replies on its input stream, as an index into `all`.
     pub(crate) reply: Option<usize>,
-    /// Messages that were delivered too often.
+    /// Where it sends messages that reached the maximum number of deliveries, as an index into
+    /// `all`.
     pub(crate) dead_letter: Option<usize>,
     pub(crate) counters: Arc<Counters>,
 }
 
 impl Outputs {
-    /// No topic at all: what a function has while another one still sends by its connections.
+    /// Empty outputs. They replace the real ones in the store while those are in use.
     pub(crate) fn none(counters: Arc<Counters>) -> Outputs {
         Outputs { all: Vec::new(), topics: Vec::new(), reply: None, dead_letter: None, counters }
     }
 
-    /// Whether a message of so many bytes can be sent to a topic.
+    /// Checks whether a message of `len` bytes can be sent to a topic.
     pub(super) fn check(&self, topic: u32, len: usize) -> Sent {
         match self.topics.get(topic as usize).and_then(|at| self.all.get(*at)) {
             None => Sent::NoSuchTopic,
@@ -65,23 +66,23 @@ impl Outputs {
         }
     }
 
-    /// Sends a message. Blocks while the topic is full and its policy is to block.
+    /// Sends a message. Blocks while the topic is full, if its policy is to block.
     ///
     /// # Errors
     ///
-    /// If the instance is stopped meanwhile, or a ring is broken.
+    /// If the instance is stopped during the wait, or a ring is broken.
     #[inline]
     pub(super) fn send(&mut self, topic: u32, message: &[u8]) -> wasmtime::Result<Sent> {
         let output = self.topics.get(topic as usize).copied();
         Ok(self.send_to(output, message)?)
     }
 
-    /// Sends messages to one topic, each of which [`Outputs::check`] has passed. [`Outputs::count`] is left to the caller,
-    /// who knows how many there are and how long from the check.
+    /// Sends messages to one topic. The caller has checked each with [`Outputs::check`], and must
+    /// call [`Outputs::count`], as it knows their number and size.
     ///
     /// # Errors
     ///
-    /// Those of [`Outputs::send`].
+    /// As [`Outputs::send`].
     #[inline]
     pub(super) fn send_checked<'m>(
         &mut self,
@@ -92,30 +93,30 @@ impl Outputs {
         output.map_or(Ok(()), |output| Ok(output.publish(messages, &self.counters)?))
     }
 
-    /// Counts messages that were sent.
+    /// Counts sent messages.
     #[inline]
     pub(super) fn count(&self, messages: u64, bytes: u64) {
         count(&self.counters, messages, bytes);
     }
 
-    /// Answers on the stream that feeds the function.
+    /// Sends a reply on the function's input stream.
     ///
     /// # Errors
     ///
-    /// Those of [`Outputs::send`].
+    /// As [`Outputs::send`].
     pub(super) fn reply(&mut self, message: &[u8]) -> wasmtime::Result<Sent> {
         Ok(self.send_to(self.reply, message)?)
     }
 
-    /// Passes on a message that was delivered too often, and counts it.
+    /// Sends a message to the dead-letter topic, and counts it.
     ///
     /// # Errors
     ///
-    /// Those of [`Outputs::send`].
+    /// As [`Outputs::send`].
     pub(crate) fn send_dead_letter(&mut self, message: &[u8]) -> Result<(), SendError> {
         self.counters.add(Counter::DeadLetters, 1);
         if self.send_to(self.dead_letter, message)? == Sent::TooLong {
-            // The supervisor reads it from there into its log.
+            // The supervisor copies the host's stderr to its log.
             let _ =
                 writeln!(io::stderr(), "a message of {} bytes is too long for its dead-letter topic", message.len());
         }
@@ -182,7 +183,7 @@ impl Output {
         if len > self.max_message { Sent::TooLong } else { Sent::Yes }
     }
 
-    /// Sends messages to every group. None of them is too long.
+    /// Sends messages to every group. The caller has checked their lengths.
     #[inline]
     fn publish<'m>(
         &mut self,
@@ -197,7 +198,7 @@ impl Output {
                 dropped += count;
                 true
             }
-            // Every reader of the group has ended.
+            // All readers of the group have ended.
             Err(PublishError::Closed) => false,
             Err(failed) => {
                 error = Some(failed);
@@ -218,7 +219,7 @@ fn count(counters: &Counters, messages: u64, bytes: u64) {
     counters.add(Counter::SentBytes, bytes);
 }
 
-/// Sends messages to one group. Returns how many were dropped.
+/// Sends messages to one group. Returns the number of dropped messages.
 #[inline]
 fn send_to_group<'m>(
     group: &mut Publisher,

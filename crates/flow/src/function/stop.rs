@@ -1,4 +1,5 @@
-//! How a call is ended from outside: by a signal that code compiled with epoch checks looks at once the epoch moves on.
+//! Stops a call from outside: code is compiled with epoch checks, and reads this signal when the
+//! epoch advances.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,19 +10,19 @@ use wasmtime::{Engine, Store, UpdateDeadline};
 
 use crate::counters::{Counter, Counters};
 
-/// Ends what one instance does, whether its code runs or its host waits.
+/// Stops one instance, both while its code runs and while its host waits.
 #[derive(Debug)]
 pub(crate) struct StopSignal {
     is_stopping: AtomicBool,
-    /// The call that took too long, by its count of [`Counter::Progress`]. 0 is that of no call.
+    /// The call that took too long, by its value of [`Counter::Progress`]. 0 means none.
     interrupted: AtomicU64,
-    /// Ends a wait for space: the instance stops.
+    /// Interrupts waits for space: the instance stops.
     sends: Arc<Interrupt>,
-    /// Ends a wait for messages: the instance stops, or its host wants something else of it.
+    /// Interrupts waits for messages: the instance stops, or has another request to handle.
     claims: Arc<Interrupt>,
 }
 
-/// The error by which a call ends that was stopped.
+/// The error of a call that was stopped.
 #[derive(Debug)]
 pub(super) struct Stopped;
 
@@ -34,23 +35,23 @@ impl fmt::Display for Stopped {
 impl std::error::Error for Stopped {}
 
 impl StopSignal {
-    /// Nothing is to end yet.
+    /// A signal that is not set.
     pub(crate) fn new() -> StopSignal {
         let (is_stopping, interrupted) = (AtomicBool::new(false), AtomicU64::new(0));
         StopSignal { is_stopping, interrupted, sends: Interrupt::new(), claims: Interrupt::new() }
     }
 
-    /// What ends the instance's waits for space.
+    /// The interrupt for waits for space.
     pub(crate) fn sends(&self) -> &Arc<Interrupt> {
         &self.sends
     }
 
-    /// What ends its waits for messages.
+    /// The interrupt for waits for messages.
     pub(crate) fn claims(&self) -> &Arc<Interrupt> {
         &self.claims
     }
 
-    /// Ends the instance.
+    /// Stops the instance.
     pub(crate) fn stop(&self, engine: &Engine) {
         self.is_stopping.store(true, Ordering::Release);
         engine.increment_epoch();
@@ -58,19 +59,19 @@ impl StopSignal {
         self.claims.set();
     }
 
-    /// Traps the call that took too long at this count of [`Counter::Progress`]. If the function has gone on since then, with
-    /// this call or the next, nothing happens.
+    /// Traps the call that took too long, identified by its value of [`Counter::Progress`]. Has no
+    /// effect if the function has made progress since, in this call or the next.
     pub(crate) fn interrupt(&self, engine: &Engine, progress: u64) {
         self.interrupted.store(progress, Ordering::Release);
         engine.increment_epoch();
     }
 
-    /// Has the instance look for what else its host wants of it, before it takes more messages.
+    /// Makes the instance handle its host's requests before it claims more messages.
     pub(crate) fn wake(&self) {
         self.claims.set();
     }
 
-    /// Takes notice of a [`StopSignal::wake`]: the next wait is a wait again.
+    /// Clears [`StopSignal::wake`], so that the next wait blocks again.
     pub(crate) fn woke(&self) {
         self.claims.clear();
         if self.is_stopping() {
@@ -78,13 +79,14 @@ impl StopSignal {
         }
     }
 
-    /// Whether the instance is to end.
+    /// Whether the instance must stop.
     pub(crate) fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::Acquire)
     }
 }
 
-/// Has the code of a store look at the signal when the epoch moves on, which it does for any instance of the process.
+/// Makes a store's code check the signal when the epoch advances, which happens for any instance of
+/// the process.
 pub(super) fn watch<T>(store: &mut Store<T>, signal: &Arc<StopSignal>, counters: &Arc<Counters>) {
     let (signal, counters) = (Arc::clone(signal), Arc::clone(counters));
     store.set_epoch_deadline(1);
@@ -106,7 +108,8 @@ mod tests {
     use super::*;
     use crate::engine::engine;
 
-    /// Calls a function that checks the epoch, as call number `progress`, after interrupts for these calls.
+    /// Calls a function that checks the epoch, with the given value of progress, after these calls
+    /// were interrupted.
     fn call(progress: u64, interrupts: &[u64]) -> Result<(), String> {
         let engine = engine(1).unwrap();
         let (signal, counters) = (Arc::new(StopSignal::new()), Arc::new(Counters::create().unwrap().0));

@@ -1,7 +1,7 @@
-//! Modules, from file to compiled code.
+//! Loading of modules: from file to compiled code.
 //!
-//! Each compilation of a function gets a number, its generation. What a host reports of a reload counts only for the
-//! generation that it names.
+//! Each compilation of a function gets a number, its generation. A host's report about a reload
+//! names the generation that it concerns.
 
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,7 +23,7 @@ pub(super) struct Code {
     last: Generation,
 }
 
-/// What a compilation yields.
+/// The result of a compilation.
 pub(super) type Compiled = (Abi, File);
 
 /// One generation of a function's code.
@@ -35,18 +35,18 @@ pub(super) struct Loaded {
 
 /// The code of one function.
 struct Generations {
-    /// The code that the function ran before a reload: it is put back if the candidate does not start.
+    /// The code before a reload. It is used again if the candidate does not start.
     proven: Loaded,
-    /// The code of a reload that is under way.
+    /// The new code of a reload that is in progress.
     candidate: Option<Loaded>,
 }
 
 impl Code {
-    /// Compiles each function's module, or takes it from the cache.
+    /// Compiles each function's module, or loads it from the cache.
     ///
     /// # Errors
     ///
-    /// If a file cannot be read, is not WASM, or does not do what its function needs.
+    /// If a file cannot be read, is not WASM, or does not fit its function.
     pub(super) fn compile(pipeline: &Pipeline) -> Result<Code> {
         let engine = engine::engine(1).map_err(|error| anyhow::anyhow!("cannot run WASM here: {error:?}"))?;
         let cache = Cache::of_user();
@@ -60,7 +60,8 @@ impl Code {
         Ok(Code { engine, cache, functions, last })
     }
 
-    /// The compilation of what a function's file holds when it is called: for a thread of its own, since it may take long.
+    /// Returns a closure that compiles the current content of a function's file. It may take long,
+    /// so run it in a separate thread.
     pub(super) fn compilation(&self, function: &Function) -> impl FnOnce() -> Result<Compiled> + Send + use<> {
         let (engine, cache, function) = (self.engine.clone(), self.cache.clone(), function.clone());
         move || match catch_unwind(AssertUnwindSafe(|| compile(&engine, &cache, &function))) {
@@ -69,18 +70,18 @@ impl Code {
         }
     }
 
-    /// Takes new code for a function, to be tried.
+    /// Sets new code as a function's candidate.
     pub(super) fn offer(&mut self, function: usize, (abi, file): Compiled) {
         self.last += 1;
         self.functions[function].candidate = Some(Loaded { generation: self.last, abi, file });
     }
 
-    /// The generation that is being tried.
+    /// The generation of the candidate.
     pub(super) fn candidate(&self, function: usize) -> Option<Generation> {
         Some(self.functions[function].candidate.as_ref()?.generation)
     }
 
-    /// Every instance runs the candidate.
+    /// Makes the candidate the function's code, once every instance runs it.
     pub(super) fn accept(&mut self, function: usize) {
         let function = &mut self.functions[function];
         if let Some(candidate) = function.candidate.take() {
@@ -88,12 +89,12 @@ impl Code {
         }
     }
 
-    /// The candidate does not start.
+    /// Discards a candidate that does not start.
     pub(super) fn reject(&mut self, function: usize) {
         self.functions[function].candidate = None;
     }
 
-    /// The code that an instance is to run now.
+    /// The code that an instance must run now.
     pub(super) fn current(&self, function: usize) -> &Loaded {
         let function = &self.functions[function];
         function.candidate.as_ref().unwrap_or(&function.proven)

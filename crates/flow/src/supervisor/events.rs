@@ -1,4 +1,4 @@
-//! What hosts report, and the ends of hosts and instances.
+//! Events of hosts, and the ends of hosts and instances.
 
 use std::time::Instant;
 
@@ -8,14 +8,14 @@ use super::{Mode, Supervisor, restart};
 use crate::config::{End, Exhausted, Isolation};
 use crate::control::{self, Event};
 
-/// How many events of a host are read before others have their turn.
+/// The maximum number of a host's events that are handled before those of others.
 const EVENTS_AT_ONCE: usize = 64;
 
-/// Whose failure it is that an instance has ended.
+/// Why an instance has ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Cause {
     Instance,
-    /// That of its host, which may have died of another function.
+    /// Its shared host failed, maybe because of another function.
     SharedHost,
 }
 
@@ -27,7 +27,7 @@ impl Supervisor {
                 Received::Nothing => return,
                 Received::Event(event) => self.on_event(number, event),
                 Received::End(None) => return self.end_host(number, ""),
-                Received::End(Some(error)) => return self.end_host(number, &format!("it sent nonsense: {error}")),
+                Received::End(Some(error)) => return self.end_host(number, &format!("it sent invalid data: {error}")),
             }
         }
     }
@@ -35,7 +35,7 @@ impl Supervisor {
     pub(super) fn on_event(&mut self, host: usize, event: Event) {
         let (Event::Ready { instance } | Event::Reloaded { instance, .. } | Event::Ended { instance, .. }) = event;
         let at = instance as usize;
-        // A host may only speak of what it runs.
+        // A host may only report about instances that it runs.
         if self.instances.get(at).and_then(Instance::host) != Some(host) {
             return;
         }
@@ -59,14 +59,14 @@ impl Supervisor {
         self.pipeline.functions[self.instances[at].function].isolation == Isolation::Process
     }
 
-    /// A host is gone, or has to go for a reason, and with it all that it ran.
+    /// Ends a host that has died or must be killed, and all instances that it ran.
     pub(super) fn end_host(&mut self, number: usize, reason: &str) {
         self.read_last_events(number);
         let status = self.remove_host(number);
         let reason = match (reason, status) {
             ("", Some(status)) => format!("its host ended: {status}"),
             ("", None) => "its host ended".into(),
-            (reason, _) => format!("its host was ended: {reason}"),
+            (reason, _) => format!("its host was killed: {reason}"),
         };
         for at in 0..self.instances.len() {
             if self.instances[at].host() == Some(number) {
@@ -76,12 +76,12 @@ impl Supervisor {
         }
     }
 
-    /// Ends a host's process, and reads what it reported before: an instance may have finished its work.
+    /// Kills a host, and reads its remaining events: an instance may have finished its work.
     fn read_last_events(&mut self, number: usize) {
         if let Some(host) = self.hosts.get_mut(&number) {
             host.kill();
         }
-        // Nobody writes any more, so this ends.
+        // The host writes no more, so this loop ends.
         while let Some(Received::Event(event)) = self.hosts.get_mut(&number).map(Host::try_recv) {
             self.on_event(number, event);
         }
@@ -96,7 +96,7 @@ impl Supervisor {
         host.kill()
     }
 
-    /// An instance has ended by itself; its thread or process is no more.
+    /// An instance has ended by itself. Its thread or process has ended.
     pub(super) fn on_end(&mut self, at: usize, end: control::End) {
         self.on_end_by(at, end, Cause::Instance);
     }
@@ -114,7 +114,7 @@ impl Supervisor {
             control::End::Failed { reason } => reason,
         };
         let (is_rejected, now) = (cause == Cause::Instance && self.is_trying(at), Instant::now());
-        // It has no host any more.
+        // It has no host now.
         self.instances[at].phase = Phase::Waiting { until: now };
         let is_over = match self.mode {
             Mode::Running => false,
@@ -126,7 +126,7 @@ impl Supervisor {
             return self.finish(at, instance::Ended::Stopped);
         }
         if is_rejected {
-            // It starts again at once with the code before, which is no restart.
+            // It starts again at once with the previous code, which does not count as a restart.
             return self.reject_reload(at, &reason);
         }
         match self.instances[at].restarts.next(now) {
@@ -151,7 +151,7 @@ impl Supervisor {
         }
     }
 
-    /// Takes back what an instance had claimed, and wakes who waited for it.
+    /// Recovers the claims of an instance, and wakes members that wait for them.
     pub(super) fn recover(&mut self, at: usize) {
         let discarded = self.recover_end(self.instances[at].end);
         if discarded > 0 {
@@ -159,8 +159,8 @@ impl Supervisor {
         }
     }
 
-    /// Takes back what an end had claimed, unless somebody outside of the pipeline still works on it.
-    /// Returns how many messages were lost.
+    /// Recovers the claims of an end, unless a process outside of the pipeline still works on them.
+    /// Returns the number of lost messages.
     pub(super) fn recover_end(&mut self, end: End) -> u64 {
         let mut discarded = 0;
         if let Some(place) = self.topology.membership(end)
@@ -175,7 +175,7 @@ impl Supervisor {
         discarded
     }
 
-    /// An instance has ended for good.
+    /// Handles the final end of an instance.
     pub(super) fn finish(&mut self, at: usize, ended: instance::Ended) {
         self.instances[at].phase = Phase::Ended(ended);
         self.close(self.instances[at].end);
@@ -183,7 +183,8 @@ impl Supervisor {
         self.check_reload(self.instances[at].function);
     }
 
-    /// Closes what an end that has ended for good sends to and, if it was the last of its group, what it received.
+    /// Closes the outputs of an end that has ended for good. If it was the last member of its
+    /// group, closes the group's rings too.
     pub(super) fn close(&self, end: End) {
         self.fabric.close_outputs(&self.topology, end);
         if let Some(place) = self.topology.membership(end)
@@ -193,7 +194,7 @@ impl Supervisor {
         }
     }
 
-    /// Whether nobody reads a group's rings any more.
+    /// Whether all members of a group have ended.
     pub(super) fn is_group_ended(&self, group: usize) -> bool {
         self.topology.groups[group].members.iter().all(|member| self.is_end_ended(*member))
     }

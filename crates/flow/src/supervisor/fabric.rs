@@ -1,6 +1,8 @@
-//! The shared memory of a pipeline: a bell for each queue group, a ring for each pair of a producer and a group.
+//! The shared memory of a pipeline: a bell for each queue group, and a ring for each pair of a
+//! producer and a group.
 //!
-//! The supervisor holds all of it, so it outlives any host. Nothing of it has a name.
+//! The supervisor keeps all descriptors, so the memory outlives any host. It has no names in the
+//! file system.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -21,11 +23,11 @@ struct Ring {
 }
 
 impl Fabric {
-    /// Creates them.
+    /// Creates all bells and rings.
     ///
     /// # Errors
     ///
-    /// If there is not enough memory, or no descriptor is left.
+    /// If there is not enough memory, or no file descriptor is left.
     pub(super) fn create(pipeline: &Pipeline, topology: &Topology) -> Result<Fabric> {
         let bells = topology.groups.iter().map(|_| BellFile::create()).collect::<Result<Vec<_>, _>>()?;
         let mut rings = Vec::new();
@@ -39,43 +41,43 @@ impl Fabric {
         Ok(Fabric { bells, rings })
     }
 
-    /// What a member of a group maps: the group's bell and each of its rings.
+    /// The descriptors that a member of a group maps: the group's bell and each of its rings.
     pub(super) fn input(&self, topology: &Topology, group: usize) -> Vec<BorrowedFd<'_>> {
         let rings = topology.groups[group].rings.iter().map(|ring| self.rings[*ring].file.as_fd());
         std::iter::once(self.bells[group].as_fd()).chain(rings).collect()
     }
 
-    /// What a producer maps of one output: each ring and the bell of who reads it.
+    /// The descriptors that a producer maps for one output: each ring and the bell of its readers.
     pub(super) fn output(&self, topology: &Topology, rings: &[usize]) -> Vec<BorrowedFd<'_>> {
         let pair = |ring: &usize| [self.rings[*ring].file.as_fd(), self.bells[topology.rings[*ring].group].as_fd()];
         rings.iter().flat_map(pair).collect()
     }
 
-    /// A bell, for a member inside this process.
+    /// A bell, for a member in this process.
     pub(crate) fn bell(&self, group: usize) -> &BellFile {
         &self.bells[group]
     }
 
-    /// A ring, for a producer or a member inside this process.
+    /// A ring, for a producer or a member in this process.
     pub(crate) fn ring(&self, ring: usize) -> &RingFile {
         &self.rings[ring].file
     }
 
-    /// Says that a producer sends nothing more.
+    /// Closes the rings of a producer that has ended.
     pub(super) fn close_outputs(&self, topology: &Topology, producer: End) {
         for at in produced_by(topology, producer) {
             self.rings[at].control.close();
         }
     }
 
-    /// Says that nobody reads a group's rings any more: senders drop what they would send there.
+    /// Closes the rings of a group without readers. Senders then drop messages to this group.
     pub(super) fn close_inputs(&self, topology: &Topology, group: usize) {
         for ring in &topology.groups[group].rings {
             self.rings[*ring].control.close();
         }
     }
 
-    /// Whether nothing comes any more for a group, and nothing waits for it. Members may still work on messages.
+    /// Whether all rings of a group are closed and empty. Members may still be processing messages.
     pub(super) fn is_exhausted(&self, topology: &Topology, group: usize) -> bool {
         topology.groups[group].rings.iter().all(|ring| {
             let control = &self.rings[*ring].control;
@@ -83,7 +85,7 @@ impl Fabric {
         })
     }
 
-    /// Takes back what a dead member of a group had claimed, and wakes who waited for it.
+    /// Recovers the claims of a dead member, and wakes members that wait for them.
     pub(super) fn recover(&self, topology: &Topology, group: usize, member: usize, delivery: Delivery) -> Recovered {
         let recovery = match delivery {
             Delivery::AtLeastOnce => Recovery::Return,
@@ -98,19 +100,19 @@ impl Fabric {
         all
     }
 
-    /// Wakes whoever a dead producer should have woken.
+    /// Wakes all readers that a dead producer may have failed to wake.
     pub(super) fn wake_readers(&self, topology: &Topology, producer: End) {
         for at in produced_by(topology, producer) {
             self.rings[at].control.wake_all();
         }
     }
 
-    /// What waits in a ring.
+    /// The messages that wait in a ring.
     pub(super) fn depth(&self, ring: usize) -> Depth {
         self.rings[ring].control.depth()
     }
 
-    /// What has gone through a ring.
+    /// The counters of a ring.
     pub(super) fn counters(&self, ring: usize) -> Counters {
         self.rings[ring].control.counters()
     }

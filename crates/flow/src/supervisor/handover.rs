@@ -1,4 +1,4 @@
-//! Gives away the ends that the embedding program holds.
+//! Access to external ends for the embedding program.
 
 use anyhow::{Context, Result};
 
@@ -7,24 +7,25 @@ use crate::config::{End, SinkKind, SourceKind};
 use crate::external::ExternalEnd;
 
 impl Supervisor {
-    /// The end that is the source of this name, of the kind [`SourceKind::External`]: to be
-    /// [opened](crate::external) in this process or another. It is given away once.
+    /// Takes the end of the source with this name, which must be of the kind
+    /// [`SourceKind::External`]. The end can be [opened](crate::external) in this process or
+    /// another. It can be taken once.
     ///
     /// # Errors
     ///
-    /// If there is no such source, it was given away before, or no descriptor is left.
+    /// If there is no such source, it was taken before, or no file descriptor is left.
     pub fn external_source(&mut self, name: &str) -> Result<ExternalEnd> {
         let mut sources = self.pipeline.sources.iter();
         let at = sources.position(|source| source.name == name && source.kind == SourceKind::External);
         self.external(End::Source(at.with_context(|| format!("no external source is called `{name}`"))?), name)
     }
 
-    /// The end that is the sink of this name, of the kind [`SinkKind::External`]: to be
-    /// [opened](crate::external) in this process or another. It is given away once.
+    /// Takes the end of the sink with this name, which must be of the kind [`SinkKind::External`].
+    /// The end can be [opened](crate::external) in this process or another. It can be taken once.
     ///
     /// # Errors
     ///
-    /// If there is no such sink, it was given away before, or no descriptor is left.
+    /// If there is no such sink, it was taken before, or no file descriptor is left.
     pub fn external_sink(&mut self, name: &str) -> Result<ExternalEnd> {
         let mut sinks = self.pipeline.sinks.iter();
         let at = sinks.position(|sink| sink.name == name && sink.kind == SinkKind::External);

@@ -1,4 +1,4 @@
-//! A host process, as the supervisor has it: started, asked, and ended.
+//! A host process, as the supervisor sees it: starts it, sends it requests, and ends it.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -15,23 +15,23 @@ use rustix::fs::{Mode, OFlags};
 use crate::control::{Event, Request, Socket};
 use crate::host;
 
-/// How long a host may take to make space for a request.
+/// How long a request may wait for space in a host's socket buffer.
 const SEND_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The program that hosts are.
+/// The program that is started as a host.
 pub(super) struct HostProgram {
-    /// Its path when it was opened.
+    /// The path of the file when it was opened.
     name: PathBuf,
-    /// None if it could not be opened: then it is started by its name.
+    /// None if it could not be opened. It is then started by its path.
     file: Option<OwnedFd>,
 }
 
 impl HostProgram {
-    /// Opens a program, so that later starts run the same one even if its file is replaced or removed.
+    /// Opens a program. Later starts run the same program, even if its file is replaced or removed.
     pub(super) fn open(path: &Path) -> HostProgram {
         let file = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok();
         let name = file.as_ref().and_then(|file| fs::read_link(proc_path(file)).ok());
-        // Without /proc an opened file cannot be started.
+        // Without /proc, an open file cannot be started.
         let file = file.filter(|_| name.is_some());
         HostProgram { name: name.unwrap_or_else(|| path.to_owned()), file }
     }
@@ -44,7 +44,7 @@ impl HostProgram {
     }
 }
 
-/// The path that leads to an open file, for this process and for a child that it starts.
+/// The path of an open file, valid in this process and in a child that it starts.
 fn proc_path(file: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }
@@ -56,7 +56,7 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// Starts the process, and returns it with its stderr.
+    /// Starts the process. Returns it and its stderr.
     ///
     /// # Errors
     ///
@@ -70,22 +70,23 @@ impl Host {
             .stdin(theirs.into_fd())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
-            // A Ctrl-C of the terminal is the supervisor's to act upon.
+            // In its own process group, so that a Ctrl-C in the terminal goes only to the
+            // supervisor.
             .process_group(0)
             .spawn()
             .with_context(|| format!("cannot start {} as the host of a function", program.name.display()))?;
-        // A host that reads no requests must not hold up the supervisor.
+        // A host that reads no requests must not block the supervisor.
         ours.set_send_timeout(SEND_TIMEOUT)?;
         let stderr = child.stderr.take().context("the host has no stderr")?;
         Ok((Host { child, socket: ours }, File::from(OwnedFd::from(stderr))))
     }
 
-    /// Asks it for something. A host that is gone is noticed by its events.
+    /// Sends a request. The death of a host is detected when its events are read.
     pub(super) fn send(&self, request: &Request, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         self.socket.send(request, descriptors)
     }
 
-    /// What it has reported: the next event, none yet, or its end.
+    /// Receives the next event. Does not block.
     pub(super) fn try_recv(&mut self) -> Received {
         match self.socket.try_recv() {
             Ok(Some((event, _))) => Received::Event(event),
@@ -95,23 +96,23 @@ impl Host {
         }
     }
 
-    /// Its process number.
+    /// Its process ID.
     pub(super) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Ends the process at once, and waits for it.
+    /// Kills the process, and waits for its end.
     pub(super) fn kill(&mut self) -> Option<ExitStatus> {
         let _ = self.child.kill();
         self.child.wait().ok()
     }
 }
 
-/// What a host has to report.
+/// The result of receiving from a host.
 pub(super) enum Received {
     Event(Event),
     Nothing,
-    /// It is gone, or what it says is no event.
+    /// The host has ended, or sent an invalid event.
     End(Option<io::Error>),
 }
 

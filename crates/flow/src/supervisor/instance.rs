@@ -14,17 +14,18 @@ use crate::counters::{Counter, Counters};
 /// A function instance.
 pub(super) struct Instance {
     pub(super) id: InstanceId,
-    /// Its place in the pipeline's functions.
+    /// Its index in the pipeline's functions.
     pub(super) function: usize,
-    /// Its place in the topology.
+    /// Its end in the topology.
     pub(super) end: End,
-    /// The function's name, with the instance's number where there are several.
+    /// The function's name, followed by the instance's index if there are several.
     pub(super) name: String,
     pub(super) phase: Phase,
-    /// The code that it runs, or was started with last. 0 before its first start.
+    /// The generation of code that it runs, or that it was last started with. 0 before its first
+    /// start.
     pub(super) generation: Generation,
     pub(super) counters: Arc<Counters>,
-    /// By which a host maps the counters. They go on over restarts.
+    /// The file by which a host maps the counters. They continue over restarts.
     pub(super) counters_file: OwnedFd,
     pub(super) restarts: Restarts,
     pub(super) watch: Watch,
@@ -32,16 +33,17 @@ pub(super) struct Instance {
     pub(super) traps: u64,
 }
 
-/// Where an instance is in its life.
+/// The phase of an instance's life cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// It waits for its next start.
     Waiting { until: Instant },
-    /// Its host has been asked to start it; its start function may still run, which is all that a sender does.
+    /// Its host was requested to start it. Its start function may still run; a sender does all of
+    /// its work there.
     Starting { host: usize },
     /// It receives messages.
     Running { host: usize },
-    /// It has ended for good.
+    /// It has ended and will not be restarted.
     Ended(Ended),
 }
 
@@ -79,7 +81,7 @@ impl Instance {
         })
     }
 
-    /// The host that runs it now.
+    /// The host that runs it.
     pub(super) fn host(&self) -> Option<usize> {
         match self.phase {
             Phase::Starting { host } | Phase::Running { host } => Some(host),
@@ -93,29 +95,30 @@ impl Instance {
     }
 }
 
-/// How long a call may go on after it was interrupted before its host is killed.
+/// How long a call may continue after it was interrupted, before its host is killed.
 const KILL_DELAY: Duration = Duration::from_secs(2);
-/// After how long the host is asked again. A call can miss an interrupt: wasmtime sets the next epoch that the code looks for
-/// after its callback has returned, and an interrupt in between is overlooked.
+/// The interval at which an interrupt is repeated. A call can miss an interrupt: wasmtime sets the
+/// next epoch deadline after its callback has returned, and misses an interrupt in between.
 const INTERRUPT_AGAIN: Duration = Duration::from_millis(500);
 
-/// The watch over endless loops: a function that is busy and neither sends nor returns makes no progress.
+/// Detects endless loops: a function that is busy, and neither sends nor returns, makes no
+/// progress.
 #[derive(Debug, Default)]
 pub(super) enum Watch {
-    /// The function waits for messages or for space, or nobody has looked yet.
+    /// The function waits for messages or for space, or was not checked yet.
     #[default]
     Idle,
-    /// A call that has made this progress, and when that was first seen.
+    /// A call with this progress, and when it was first seen.
     Busy { progress: u64, since: Instant },
-    /// A call whose host was asked to interrupt it, and when that was first and last.
+    /// A call that the host was requested to interrupt, and when this happened first and last.
     Interrupted { progress: u64, first: Instant, last: Instant },
 }
 
-/// What to do about a call.
+/// The action for a call.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Fine,
-    /// Interrupt the call that has made this progress, then call [`Watch::interrupted`].
+    /// Interrupt the call with this progress, then call [`Watch::interrupted`].
     Interrupt {
         progress: u64,
     },
@@ -123,12 +126,12 @@ pub(super) enum Verdict {
 }
 
 impl Watch {
-    /// Looks at an instance's counters.
+    /// Checks an instance's counters.
     pub(super) fn look(&mut self, counters: &Counters, limit: Duration, now: Instant) -> Verdict {
         self.judge(counters.get(Counter::Busy) != 0, counters.get(Counter::Progress), limit, now)
     }
 
-    /// Notes that the host has been asked to interrupt a call.
+    /// Records that the host was requested to interrupt a call.
     pub(super) fn interrupted(&mut self, progress: u64, at: Instant) {
         let first = match *self {
             Watch::Interrupted { progress: before, first, .. } if before == progress => first,
@@ -189,14 +192,14 @@ mod tests {
         assert_eq!(at(true, 3, 19_100), Verdict::Fine);
     }
 
-    /// The supervisor itself may have been kept from looking.
+    /// The supervisor itself may have been delayed.
     #[test]
-    fn a_call_has_its_time_after_the_interrupt_however_late_that_came() {
+    fn the_kill_delay_starts_when_the_interrupt_was_sent() {
         let (mut watch, start) = (Watch::default(), Instant::now());
         let after = |seconds| start + Duration::from_secs(seconds);
         assert_eq!(watch.judge(true, 1, LIMIT, start), Verdict::Fine);
         assert_eq!(watch.judge(true, 1, LIMIT, after(30)), Verdict::Interrupt { progress: 1 });
-        // To ask took five seconds.
+        // Sending the request took five seconds.
         watch.interrupted(1, after(35));
         assert_eq!(watch.judge(true, 1, LIMIT, after(36)), Verdict::Interrupt { progress: 1 });
         watch.interrupted(1, after(36));
@@ -204,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_call_after_an_interrupted_one_has_all_of_its_time() {
+    fn the_call_after_an_interrupted_one_has_the_full_limit() {
         let (mut watch, start) = (Watch::default(), Instant::now());
         watch.interrupted(1, start);
         let after = |seconds| start + Duration::from_secs(seconds);

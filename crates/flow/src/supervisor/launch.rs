@@ -1,4 +1,4 @@
-//! Starting: hosts, instances, and the pipes that they print to.
+//! Starting of hosts and instances, and the pipes for their output.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,7 +15,7 @@ use crate::control::{self, Request};
 use crate::counters::Counter;
 
 impl Supervisor {
-    /// Starts every instance whose time has come.
+    /// Starts every instance that is due.
     pub(super) fn start_due(&mut self, now: Instant) {
         for at in 0..self.instances.len() {
             if matches!(self.instances[at].phase, Phase::Waiting { until } if until <= now) {
@@ -27,16 +27,16 @@ impl Supervisor {
         }
     }
 
-    /// Starts an instance. If that is not possible it counts as a failure of the instance.
+    /// Starts an instance. An error counts as a failure of the instance.
     fn start(&mut self, at: usize) {
         let started = self.find_host(at).and_then(|host| {
             let started = self.start_on(at, host);
             if started.is_err() {
-                self.end_host(host, "it could not be asked to start a function");
+                self.end_host(host, "a start request could not be sent to it");
             }
             started
         });
-        // Where the host was ended, its instances have been dealt with.
+        // If the host was killed, its instances have been handled.
         if let Err(error) = started
             && matches!(self.instances[at].phase, Phase::Waiting { until } if until <= Instant::now())
         {
@@ -44,7 +44,7 @@ impl Supervisor {
         }
     }
 
-    /// The host that is to run an instance: a new one, or the one that threads share.
+    /// The host for an instance: a new one, or the shared one for threads.
     fn find_host(&mut self, at: usize) -> Result<usize> {
         let function = &self.pipeline.functions[self.instances[at].function];
         match function.isolation {
@@ -70,11 +70,13 @@ impl Supervisor {
         let mut descriptors = vec![code.file.as_fd(), instance.counters_file.as_fd(), stdout.as_fd(), stderr.as_fd()];
         descriptors.extend(start::descriptors(instance.end, &self.topology, &self.fabric));
         instance.watch = instance::Watch::default();
-        // An instance that was killed left its own.
+        // A killed instance may have left other values.
         instance.counters.set(Counter::Busy, 0);
         instance.counters.set(Counter::Memory, 0);
         let host_process = self.hosts.get(&host).context("its host is gone")?;
-        host_process.send(&Request::Start(Box::new(start)), &descriptors).context("cannot ask its host to start it")?;
+        host_process
+            .send(&Request::Start(Box::new(start)), &descriptors)
+            .context("cannot send a start request to its host")?;
         instance.phase = Phase::Starting { host };
         Ok(())
     }
@@ -89,7 +91,7 @@ impl Supervisor {
         Ok(number)
     }
 
-    /// A pipe for a function's output; the end it writes to.
+    /// Creates a pipe for a function's output. Returns the end that the function writes to.
     pub(super) fn log(&mut self, name: &str, is_error: bool) -> Result<OwnedFd> {
         let (reader, writer) =
             rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).context("cannot make a pipe")?;

@@ -1,48 +1,49 @@
-//! The log: what functions print, a line each, with a bound on how much one of them can fill it.
+//! The log: copies the output of functions line by line, with a limit per stream.
 
 use std::io::{ErrorKind, Read};
 use std::time::{Duration, Instant};
 
-/// The longest line; what follows is cut off.
+/// The maximum length of a line in bytes. The rest is cut off.
 const MAX_LINE: usize = 4096;
-/// How many lines a stream may log in a second. More are counted and left out.
+/// The maximum number of lines per stream and second. Further lines are counted and dropped.
 const LINES_A_SECOND: u32 = 1000;
 
-/// One stream of a function: its stdout or stderr.
+/// The stdout or stderr of a function.
 pub(super) struct Stream<R> {
     pipe: R,
     name: String,
     is_error: bool,
     line: Vec<u8>,
-    /// Whether the line is longer than what is kept of it.
+    /// Whether the current line is longer than the part that is kept.
     is_cut: bool,
     window: Instant,
     lines: u32,
     suppressed: u64,
 }
 
-/// What became of a stream.
+/// The state of a stream after a read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum StreamState {
-    /// It is still open; there may be more to read.
+    /// It is open; there may be more to read.
     Open,
-    /// Nobody writes it any more.
+    /// All writers have closed it.
     Ended,
 }
 
 impl<R: Read> Stream<R> {
-    /// A stream that does not block.
+    /// A stream that reads from a non-blocking pipe.
     pub(super) fn new(pipe: R, name: &str, is_error: bool) -> Stream<R> {
         let (name, line) = (name.to_owned(), Vec::new());
         Stream { pipe, name, is_error, line, is_cut: false, window: Instant::now(), lines: 0, suppressed: 0 }
     }
 
-    /// The pipe it reads from.
+    /// The pipe.
     pub(super) fn pipe(&self) -> &R {
         &self.pipe
     }
 
-    /// Reads what is there, up to a bound, so that a flood keeps nobody else waiting, and logs its lines.
+    /// Reads available bytes and logs their lines. Reads a bounded amount, so that one stream does
+    /// not block the others.
     pub(super) fn read(&mut self) -> StreamState {
         let mut buffer = [0; 64 << 10];
         match self.pipe.read(&mut buffer) {
@@ -70,7 +71,7 @@ impl<R: Read> Stream<R> {
         }
     }
 
-    /// Logs what has no line feed yet, and what was left out.
+    /// Logs an unfinished line, and the number of dropped lines.
     pub(super) fn end(&mut self) {
         if !self.line.is_empty() {
             self.log_line();
@@ -113,7 +114,7 @@ impl<R: Read> Stream<R> {
     }
 }
 
-/// A line without what a terminal would act on.
+/// Escapes control characters, on which a terminal would act.
 fn printable(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line);
     let text = text.strip_suffix('\r').unwrap_or(&text);

@@ -1,24 +1,25 @@
-//! The supervisor: starts a pipeline's instances, watches over them, and ends them.
+//! The supervisor: starts a pipeline's instances, watches them, and ends them.
 //!
-//! One thread waits for everything: the events of hosts, what functions print, messages of sources, sinks and commands, and
-//! the clock. It never touches a message of the pipeline; those go from the sender's process to the receiver's.
+//! One thread waits for all events: reports of hosts, output of functions, messages from sources,
+//! sinks and commands, and timeouts. It never handles messages of the pipeline, which go directly
+//! from the sender's process to the receiver's.
 //!
-//! | file | what it holds |
+//! | file | content |
 //! |---|---|
 //! | `fabric.rs` | the shared memory: rings and bells |
 //! | `host.rs` | a host process |
-//! | `instance.rs` | an instance's phases, and the watch over endless loops |
-//! | `restart.rs` | when an instance that failed is started again |
-//! | `code.rs` | modules, from file to compiled code |
+//! | `instance.rs` | an instance's phases, and the detection of endless loops |
+//! | `restart.rs` | when a failed instance is restarted |
+//! | `code.rs` | loading of modules: from file to compiled code |
 //! | `launch.rs` | starting hosts and instances |
-//! | `events.rs` | what hosts report, and the ends of hosts and instances |
+//! | `events.rs` | events of hosts, and the ends of hosts and instances |
 //! | `shutdown.rs` | ending a pipeline |
 //! | `reload.rs` | replacing a function's code |
-//! | `log.rs` | what functions print |
-//! | `poll.rs` | waiting, by epoll |
-//! | `handover.rs` | the ends that the embedding program holds |
-//! | `start.rs` | what a host is sent to start an instance |
-//! | `survey.rs` | the status of everything, for whoever asks |
+//! | `log.rs` | the output of functions |
+//! | `poll.rs` | waiting for events, by epoll |
+//! | `handover.rs` | external ends for the embedding program |
+//! | `start.rs` | the request to start an instance |
+//! | `survey.rs` | the pipeline's status |
 
 mod code;
 mod events;
@@ -47,7 +48,7 @@ use self::code::{Code, Compiled};
 use self::host::{Host, HostProgram};
 use self::instance::{Instance, Phase, Verdict};
 use self::poll::{MAILBOX, Poll, Token};
-use self::reload::{Answer, Reloads};
+use self::reload::{Callback, Reloads};
 use crate::config::{End, Pipeline, Topology};
 use crate::connector::{ConnectorEvent, Connectors};
 use crate::control::Request;
@@ -56,21 +57,23 @@ use crate::status::Status;
 pub(crate) use self::fabric::Fabric;
 pub(crate) use self::poll::Mailbox;
 
-/// How a pipeline is run.
+/// The options for running a pipeline.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The program that is started as a host: it calls [`crate::host::serve`] when its first argument is
-    /// [`crate::host::ARGUMENT`]. `/proc/self/exe` is the program that runs now.
+    /// The program that is started as a host. It calls [`crate::host::serve`] when its first
+    /// argument is [`crate::host::ARGUMENT`]. `/proc/self/exe` is the current program.
     ///
-    /// It is opened when the [`Supervisor`] is made, and hosts are started from the opened file: all of them are the same
-    /// program, whatever becomes of the file's name. A file that cannot be opened then is started by its name. It is a
-    /// binary: the interpreter of a script would find no name to open.
+    /// It is opened when the [`Supervisor`] is created, and all hosts are started from the open
+    /// file. They are thus the same program, even if the file is replaced or removed. A file that
+    /// cannot be opened is started by its path. The program must be a binary: the interpreter of a
+    /// script could not find the script.
     pub host_program: PathBuf,
-    /// How long a pipeline may take to work off what is under way once it is asked to drain; then it is stopped.
+    /// How long the pipeline may take to drain, that is to process all messages in flight. After
+    /// that it is stopped.
     pub drain_timeout: Duration,
 }
 
-/// Asks a running pipeline for something, from any thread.
+/// Controls a running pipeline from any thread.
 #[derive(Clone)]
 pub struct Remote(Mailbox<Message>);
 
@@ -81,60 +84,63 @@ impl std::fmt::Debug for Remote {
 }
 
 impl Remote {
-    /// Ends the pipeline once everything under way has been worked off. Asked again, ends it at once.
+    /// Drains the pipeline and then ends it. A second call ends it at once.
     pub fn end(&self) {
         self.0.send(Message::End);
     }
 
-    /// The pipeline as it is now. Blocks for a moment. None once the pipeline has ended.
+    /// The current status of the pipeline. Blocks for at most 5 s. None once the pipeline has
+    /// ended.
     pub fn status(&self) -> Option<Status> {
         let (sender, receiver) = channel();
         self.0.send(Message::Status(sender));
         receiver.recv_timeout(Duration::from_secs(5)).ok()
     }
 
-    /// Replaces a function's code by what its module's file holds now, between two batches. The answer comes by the
-    /// callback, from the supervisor's thread: how many instances run the new code once all do, or why the old code goes on.
-    /// The callback is dropped if the pipeline ends before.
-    pub fn reload(&self, function: &str, answer: impl FnOnce(Result<usize>) + Send + 'static) {
-        self.0.send(Message::Reload(function.to_owned(), Box::new(answer)));
+    /// Reloads a function's code from its module's file, between two batches. Does not block. The
+    /// supervisor's thread calls `callback` with the result: the number of instances once all run
+    /// the new code, or why the old code is kept. The callback is dropped if the pipeline ends
+    /// before.
+    pub fn reload(&self, function: &str, callback: impl FnOnce(Result<usize>) + Send + 'static) {
+        self.0.send(Message::Reload(function.to_owned(), Box::new(callback)));
     }
 }
 
 /// Messages from other threads to the supervisor.
 pub(crate) enum Message {
     End,
-    Reload(String, Answer),
-    /// The code of a function was compiled anew, or cannot be.
+    Reload(String, Callback),
+    /// The result of compiling a function's new code.
     Compiled(usize, Result<Compiled>),
     Status(Sender<Status>),
     Connector(ConnectorEvent),
 }
 
-/// How a pipeline ended.
+/// The result of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
-    /// What failed for good, a line each. Empty if all went well.
+    /// Permanent failures, one line each. Empty on success.
     pub failures: Vec<String>,
-    /// How many messages were dropped with an instance that failed, under at-most-once delivery.
+    /// The number of messages that were lost because an instance failed, under at-most-once
+    /// delivery.
     pub discarded: u64,
-    /// How many restarts there were.
+    /// The number of restarts.
     pub restarts: u64,
-    /// Everything as it was at the end.
+    /// The final status.
     pub status: Status,
-    /// Why it ended.
+    /// Why the pipeline ended.
     pub ended: Ended,
 }
 
 /// Why a pipeline ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ended {
-    /// It had done all of its work.
+    /// All work was done.
     #[default]
     Finished,
-    /// It was asked to end, and has worked off what was under way.
+    /// It was drained on request: all messages in flight were processed.
     Drained,
-    /// It was stopped with work under way.
+    /// It was stopped with messages in flight.
     Stopped,
 }
 
@@ -144,7 +150,7 @@ pub struct Supervisor {
     topology: Topology,
     fabric: Fabric,
     code: Code,
-    /// Of each function.
+    /// The reloads of each function.
     reloads: Vec<Reloads>,
     options: Options,
     host_program: HostProgram,
@@ -152,12 +158,12 @@ pub struct Supervisor {
     instances: Vec<Instance>,
     hosts: HashMap<usize, Host>,
     next_host: usize,
-    /// The host of the instances that are isolated by threads.
+    /// The host of instances with the isolation `thread`.
     shared_host: Option<usize>,
     logs: HashMap<Token, log::Stream<File>>,
     next_log: Token,
     connectors: Connectors,
-    /// How old the messages of each ring are.
+    /// The ages of the messages of each ring.
     ages: Vec<survey::Ages>,
     mode: Mode,
     started: Instant,
@@ -170,11 +176,11 @@ impl std::fmt::Debug for Supervisor {
     }
 }
 
-/// What the pipeline is doing.
+/// The pipeline's mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     Running,
-    /// Nothing new comes in; what is under way is worked off.
+    /// No new messages come in. Messages in flight are processed.
     Draining {
         since: Instant,
     },
@@ -184,18 +190,18 @@ enum Mode {
     },
 }
 
-/// How long instances may take to stop before their hosts are killed.
+/// How long instances may take to stop, before their hosts are killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Tokens of hosts are their numbers; those of logs follow.
+/// Hosts use their numbers as tokens. The tokens of logs follow.
 const FIRST_LOG: Token = 1 << 32;
 
 impl Supervisor {
-    /// Compiles a pipeline's modules and creates its shared memory. Nothing runs yet.
+    /// Compiles a pipeline's modules and creates its shared memory. No instance runs yet.
     ///
     /// # Errors
     ///
-    /// If a module cannot be used, or memory or descriptors are short.
+    /// If a module is invalid, or memory or file descriptors are exhausted.
     pub fn new(pipeline: Pipeline, options: Options) -> Result<Supervisor> {
         raise_descriptor_limit();
         let topology = Topology::of(&pipeline);
@@ -235,16 +241,16 @@ impl Supervisor {
         })
     }
 
-    /// By which other threads ask it for something while it runs.
+    /// A handle to control the pipeline from other threads while it runs.
     pub fn remote(&self) -> Remote {
         Remote(self.poll.mailbox())
     }
 
-    /// Runs the pipeline until it has done all of its work, or was ended.
+    /// Runs the pipeline. Blocks until all work is done or the pipeline was ended.
     ///
     /// # Errors
     ///
-    /// If the supervisor itself fails. What fails in the pipeline is in the summary.
+    /// If the supervisor itself fails. Failures of the pipeline are in the summary.
     pub fn run(mut self) -> Result<Summary> {
         self.connectors.start(&self.pipeline, &self.topology, &self.fabric, &self.poll.mailbox())?;
         self.start_due(Instant::now());
@@ -265,7 +271,7 @@ impl Supervisor {
     fn is_done(&self) -> bool {
         let are_instances_done = self.instances.iter().all(Instance::is_ended);
         match self.mode {
-            // A sink that hangs is left behind.
+            // A sink that hangs is abandoned.
             Mode::Stopping { since } => {
                 are_instances_done && (self.connectors.is_ended() || since.elapsed() > STOP_TIMEOUT)
             }
@@ -273,7 +279,8 @@ impl Supervisor {
         }
     }
 
-    /// How long to wait at most: until an instance is to be started, or for a look at who is busy.
+    /// The maximum wait: until an instance is due to start, or until the next check for endless
+    /// loops.
     fn next_look(&self, now: Instant) -> Duration {
         let limits = self.pipeline.functions.iter().map(|function| function.limits.call / 8);
         let look = limits.min().unwrap_or(Duration::MAX).clamp(Duration::from_millis(10), Duration::from_millis(500));
@@ -303,14 +310,14 @@ impl Supervisor {
     fn on_message(&mut self, message: Message) {
         match message {
             Message::End => self.end(),
-            Message::Status(answer) => drop(answer.send(self.status())),
-            Message::Reload(function, answer) => self.reload(&function, answer),
+            Message::Status(sender) => drop(sender.send(self.status())),
+            Message::Reload(function, callback) => self.reload(&function, callback),
             Message::Compiled(function, result) => self.on_compiled(function, result),
             Message::Connector(event) => self.on_connector(event),
         }
     }
 
-    /// A source or a sink has ended.
+    /// Handles the end of a source or a sink.
     fn on_connector(&mut self, event: ConnectorEvent) {
         let end = event.end;
         let failure = self.connectors.on_event(event);
@@ -326,12 +333,13 @@ impl Supervisor {
             Some(failure) => {
                 tracing::error!("{failure}");
                 self.summary.failures.push(failure);
-                // What it cannot write, nobody else does, unless others compete with it.
+                // If no other reader competes with the sink, its messages cannot be delivered any
+                // more.
                 if is_sink && group.is_none_or(|group| self.is_group_ended(group)) {
                     self.stop();
                 }
             }
-            // As with `| head -1`: whoever reads what comes out has all of it that he wants.
+            // As with `| head -1`: the reader of the output has ended, since it has all it needs.
             None if is_sink && is_early && self.mode == Mode::Running && self.connectors.are_sinks_ended() => {
                 self.end()
             }
@@ -339,7 +347,7 @@ impl Supervisor {
         }
     }
 
-    /// Looks at everything that depends on the clock.
+    /// Handles everything that depends on time.
     fn tick(&mut self, now: Instant) -> Result<()> {
         match self.mode {
             Mode::Running => {}
@@ -377,7 +385,8 @@ impl Supervisor {
     }
 }
 
-/// A pipeline needs a descriptor for each ring and each pipe; the usual limit of 1024 is for `select`.
+/// Raises the limit of open files: a pipeline needs a descriptor for each ring and each pipe. The
+/// usual limit of 1024 exists for `select`.
 fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

@@ -1,4 +1,4 @@
-//! Waits for descriptors, for other threads, and for a time, by epoll.
+//! Waits for file descriptors, for messages of other threads, and for a timeout, by epoll.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,13 +10,13 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::io::Errno;
 
-/// Which descriptor is ready, as named when it was added.
+/// Identifies a file descriptor that is ready, as given when it was added.
 pub(super) type Token = u64;
 
-/// The token of messages from other threads.
+/// The token for messages from other threads.
 pub(super) const MAILBOX: Token = u64::MAX;
 
-/// Descriptors to wait for, and a mailbox for messages of the type `T`.
+/// The file descriptors to wait for, and a mailbox for messages of the type `T`.
 pub(super) struct Poll<T> {
     epoll: OwnedFd,
     waker: Arc<OwnedFd>,
@@ -37,10 +37,10 @@ impl<T> Clone for Mailbox<T> {
 }
 
 impl<T> Mailbox<T> {
-    /// Sends a message. If nobody reads the mailbox any more, it is dropped.
+    /// Sends a message. Drops it if nobody reads the mailbox any more.
     pub(crate) fn send(&self, message: T) {
         if self.sender.send(message).is_ok() {
-            // A counter that is full wakes as well.
+            // Fails only if the counter is full, which wakes the reader as well.
             let _ = rustix::io::write(&*self.waker, &1u64.to_ne_bytes());
         }
     }
@@ -59,17 +59,17 @@ impl<T> Poll<T> {
         Mailbox { sender: self.sender.clone(), waker: Arc::clone(&self.waker) }
     }
 
-    /// Waits for a descriptor until it is removed.
+    /// Adds a file descriptor to wait for, until it is removed.
     pub(super) fn add(&self, descriptor: impl AsFd, token: Token) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, descriptor, EventData::new_u64(token), EventFlags::IN)?)
     }
 
-    /// Must be called before the descriptor is closed.
+    /// Removes a file descriptor. Call it before the descriptor is closed.
     pub(super) fn remove(&self, descriptor: impl AsFd) {
         let _ = epoll::delete(&self.epoll, descriptor);
     }
 
-    /// The tokens of descriptors that are ready, after `timeout` at the latest.
+    /// Returns the tokens of all descriptors that are ready. Waits for at most `timeout`.
     pub(super) fn wait(&self, timeout: Duration) -> io::Result<Vec<Token>> {
         let mut events = Vec::with_capacity(64);
         let timeout = Timespec::try_from(timeout).map_err(io::Error::other)?;
@@ -80,7 +80,7 @@ impl<T> Poll<T> {
         Ok(events.iter().map(|event| event.data.u64()).collect())
     }
 
-    /// The messages that have come.
+    /// Takes all messages of the mailbox. Does not block.
     pub(super) fn messages(&self) -> Vec<T> {
         let _ = rustix::io::read(&*self.waker, &mut [0; 8]);
         self.mailbox.try_iter().collect()

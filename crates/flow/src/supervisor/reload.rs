@@ -1,12 +1,14 @@
-//! Replacing a function's code while the pipeline runs.
+//! Reloading: replaces a function's code while the pipeline runs.
 //!
-//! 1. A thread compiles what the module's file holds. The supervisor goes on meanwhile.
-//! 2. The new code is the candidate: instances that run are asked to take it between two batches, those that start
-//!    start with it.
-//! 3. Once every instance runs it, the reload is done. If it does not start in one of them, all go back to the code before. One
-//!    that cannot go back ends, and is restarted with that code.
+//! 1. A thread compiles the module's file. The supervisor continues in the meantime.
+//! 2. The new code is the candidate. Running instances are requested to switch to it between two
+//!    batches. Instances that start use it.
+//! 3. Once every instance runs it, the reload is done. If it does not start in one of them, all
+//!    return to the previous code. An instance that cannot return ends, and is restarted with that
+//!    code.
 //!
-//! A function has one reload under way. Requests that come meanwhile wait, and are answered together by one more reload.
+//! A function has at most one reload in progress. Requests that arrive during a reload wait, and
+//! are all served by one further reload.
 
 use std::os::fd::AsFd;
 use std::thread;
@@ -18,40 +20,41 @@ use super::instance::{Ended, Phase};
 use super::{Message, Supervisor};
 use crate::control::{Generation, Request};
 
-/// Called once with how a reload ended: how many instances run the new code, or why they do not.
-pub(super) type Answer = Box<dyn FnOnce(Result<usize>) + Send>;
+/// Called once with the result of a reload: the number of instances that run the new code, or the
+/// error.
+pub(super) type Callback = Box<dyn FnOnce(Result<usize>) + Send>;
 
 /// The reloads of one function.
 #[derive(Default)]
 pub(super) struct Reloads {
-    /// Who asked for the one that is under way. None if there is none.
-    current: Option<Vec<Answer>>,
-    /// Who asked for another one since then.
-    next: Vec<Answer>,
+    /// The callbacks of the reload in progress. None if there is none.
+    current: Option<Vec<Callback>>,
+    /// The callbacks of the next reload, requested during the current one.
+    next: Vec<Callback>,
 }
 
-/// How far instances are with a generation of their function's code.
+/// The progress of a function's instances towards a generation of its code.
 #[derive(Debug, PartialEq, Eq)]
 enum ReloadProgress {
-    /// Some do not run it yet.
+    /// Some instances do not run it yet.
     Pending,
-    /// All that are left run it. How many took it.
+    /// All remaining instances run it. The number of instances that switched to it.
     Done(usize),
-    /// None is left, and none took it.
+    /// No instance is left, and none switched to it.
     Gone,
 }
 
 impl Supervisor {
-    /// Begins to replace a function's code, or notes that it is to be done again after the reload that is under way.
-    pub(super) fn reload(&mut self, name: &str, answer: Answer) {
+    /// Starts a reload of a function's code, or records that another one follows the current one.
+    pub(super) fn reload(&mut self, name: &str, callback: Callback) {
         match self.reloadable(name) {
-            Err(error) => answer(Err(error)),
-            Ok(function) if self.reloads[function].current.is_some() => self.reloads[function].next.push(answer),
-            Ok(function) => self.begin_reload(function, vec![answer]),
+            Err(error) => callback(Err(error)),
+            Ok(function) if self.reloads[function].current.is_some() => self.reloads[function].next.push(callback),
+            Ok(function) => self.begin_reload(function, vec![callback]),
         }
     }
 
-    /// The function of this name, if its code can be replaced.
+    /// The index of the function with this name, if its code can be reloaded.
     fn reloadable(&self, name: &str) -> Result<usize> {
         let functions = &self.pipeline.functions;
         let known = || functions.iter().map(|function| function.name.as_str()).collect::<Vec<_>>().join(", ");
@@ -64,30 +67,31 @@ impl Supervisor {
         Ok(at)
     }
 
-    fn begin_reload(&mut self, function: usize, answers: Vec<Answer>) {
+    fn begin_reload(&mut self, function: usize, callbacks: Vec<Callback>) {
         let compile = self.code.compilation(&self.pipeline.functions[function]);
         let mailbox = self.poll.mailbox();
         let run = move || mailbox.send(Message::Compiled(function, compile()));
-        self.reloads[function].current = Some(answers);
+        self.reloads[function].current = Some(callbacks);
         if let Err(error) = thread::Builder::new().name("compile".into()).spawn(run) {
             self.end_reload(function, Err(anyhow!("cannot start a thread to compile the module: {error}")));
         }
     }
 
-    /// A compilation has ended.
+    /// Handles the end of a compilation.
     pub(super) fn on_compiled(&mut self, function: usize, result: Result<Compiled>) {
         match result {
             Ok(compiled) => {
                 self.code.offer(function, compiled);
-                self.ask_to_reload(function);
+                self.request_reload(function);
                 self.check_reload(function);
             }
             Err(error) => self.end_reload(function, Err(error)),
         }
     }
 
-    /// Asks a function's instances to take the code that is current now. One that runs it already goes on.
-    fn ask_to_reload(&mut self, function: usize) {
+    /// Requests a function's instances to switch to the current code. An instance that runs it
+    /// already ignores the request.
+    fn request_reload(&mut self, function: usize) {
         let (code, optional) = (self.code.current(function), self.code.candidate(function).is_some());
         let mut lost = Vec::new();
         for instance in self.instances.iter().filter(|instance| instance.function == function) {
@@ -100,11 +104,11 @@ impl Supervisor {
             }
         }
         for host in lost {
-            self.end_host(host, "it could not be asked to take new code");
+            self.end_host(host, "a reload request could not be sent to it");
         }
     }
 
-    /// An instance has taken, or refused, a generation of its code.
+    /// Handles an instance's report that it runs a generation of its code, or could not start it.
     pub(super) fn on_reloaded(&mut self, at: usize, generation: Generation, error: Option<String>) {
         let function = self.instances[at].function;
         match error {
@@ -114,23 +118,24 @@ impl Supervisor {
                 tracing::info!(function = self.instances[at].name, "reloaded");
             }
             Some(reason) if self.code.candidate(function) == Some(generation) => self.reject_reload(at, &reason),
-            // Another instance has refused it before.
+            // Another instance has rejected it before.
             Some(_) => {}
         }
         self.check_reload(function);
     }
 
-    /// The new code does not start in an instance: all go back to the code before.
+    /// Rejects new code that does not start in an instance. All instances return to the previous
+    /// code.
     pub(super) fn reject_reload(&mut self, at: usize, reason: &str) {
         let (function, name) = (self.instances[at].function, self.instances[at].name.clone());
         tracing::error!(function = name, "the new code does not start, the old goes on: {reason}");
         self.code.reject(function);
-        self.ask_to_reload(function);
+        self.request_reload(function);
         let reason = format!("the new code does not start in `{name}`, and the old code goes on: {reason}");
         self.end_reload(function, Err(anyhow!(reason)));
     }
 
-    /// Whether an instance ended as it started for the first time with code that is being tried.
+    /// Whether an instance is in its first start with code that is being tried.
     pub(super) fn is_trying(&self, at: usize) -> bool {
         let instance = &self.instances[at];
         let is_starting = matches!(instance.phase, Phase::Starting { .. });
@@ -156,11 +161,11 @@ impl Supervisor {
         }
     }
 
-    /// Answers whoever asked, and begins the reload that was asked for meanwhile.
+    /// Calls the callbacks with the result, and starts the next reload if one was requested.
     fn end_reload(&mut self, function: usize, result: Result<usize>) {
         let reloads = &mut self.reloads[function];
-        for answer in reloads.current.take().into_iter().flatten() {
-            answer(match &result {
+        for callback in reloads.current.take().into_iter().flatten() {
+            callback(match &result {
                 Ok(count) => Ok(*count),
                 Err(error) => Err(anyhow!("{error:#}")),
             });
@@ -192,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reload_is_done_once_every_instance_that_is_left_runs_its_generation() {
+    fn a_reload_is_done_once_all_remaining_instances_run_its_generation() {
         let (running, starting) = (Phase::Running { host: 0 }, Phase::Starting { host: 0 });
         let waiting = Phase::Waiting { until: Instant::now() };
         let (finished, failed) = (Phase::Ended(Ended::Finished), Phase::Ended(Ended::Failed));
@@ -201,7 +206,8 @@ mod tests {
         };
         check(&[(running, 7), (running, 7)], ReloadProgress::Done(2));
         check(&[(running, 7), (running, 6)], ReloadProgress::Pending);
-        // One that has become ready with older code proves nothing of this generation, nor does a newer one.
+        // An instance that became ready with older code proves nothing about this generation, nor
+        // does one with newer code.
         check(&[(running, 6)], ReloadProgress::Pending);
         check(&[(running, 8)], ReloadProgress::Pending);
         check(&[(starting, 7)], ReloadProgress::Pending);

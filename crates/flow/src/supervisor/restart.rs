@@ -1,4 +1,4 @@
-//! When an instance that failed is started again.
+//! The restart policy: when a failed instance is started again.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -9,9 +9,9 @@ use crate::config::Restart;
 #[derive(Debug)]
 pub(super) struct Restarts {
     policy: Restart,
-    /// When it was restarted, within the policy's window.
+    /// The times of its restarts within the policy's window.
     recent: VecDeque<Instant>,
-    /// How often it was restarted.
+    /// The number of its restarts.
     total: u64,
 }
 
@@ -20,8 +20,8 @@ impl Restarts {
         Restarts { policy, recent: VecDeque::new(), total: 0 }
     }
 
-    /// When to start again an instance that failed now; none if it has failed too often. The delay doubles with each
-    /// restart within the window.
+    /// When to restart an instance that failed now. None if it has failed too often. The delay
+    /// doubles with each restart within the window.
     pub(super) fn next(&mut self, now: Instant) -> Option<Instant> {
         while self.recent.front().is_some_and(|first| now.saturating_duration_since(*first) > self.policy.within) {
             self.recent.pop_front();
@@ -36,12 +36,12 @@ impl Restarts {
         Some(now + delay)
     }
 
-    /// How often it was restarted.
+    /// The number of restarts.
     pub(super) fn total(&self) -> u64 {
         self.total
     }
 
-    /// The delay of a restart, for a log.
+    /// The delay of a restart, for a log message.
     pub(super) fn delay(at: Instant, now: Instant) -> Duration {
         at.saturating_duration_since(now)
     }
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn delays_double_up_to_the_longest() {
+    fn delays_double_up_to_the_maximum() {
         let now = Instant::now();
         let mut restarts = Restarts::new(policy(4));
         let delays: Vec<_> = (0..4).map(|_| (restarts.next(now).unwrap() - now).as_millis()).collect();
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn old_restarts_are_forgotten() {
+    fn old_restarts_do_not_count() {
         let now = Instant::now();
         let mut restarts = Restarts::new(policy(1));
         assert!(restarts.next(now).is_some());
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn none_are_allowed_by_a_policy_of_zero() {
+    fn a_maximum_of_zero_allows_no_restart() {
         assert_eq!(Restarts::new(policy(0)).next(Instant::now()), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Ending a pipeline: drain it, stop it, kill what does not stop.
+//! Ending a pipeline: drain it, stop it, and kill what does not stop.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use super::{Ended, Mode, Supervisor, log};
 use crate::control::Request;
 
 impl Supervisor {
-    /// Ends the pipeline: drains it, or stops it if that was asked for before.
+    /// Ends the pipeline: drains it, or stops it if it drains already.
     pub(super) fn end(&mut self) {
         match self.mode {
             Mode::Running => {
@@ -26,7 +26,7 @@ impl Supervisor {
         }
     }
 
-    /// Whether nothing feeds an instance.
+    /// Whether an instance has no input.
     pub(super) fn is_sender(&self, at: usize) -> bool {
         self.topology.membership(self.instances[at].end).is_none()
     }
@@ -63,7 +63,7 @@ impl Supervisor {
 
     pub(super) fn read_last_lines(&mut self) {
         for log in self.logs.values_mut() {
-            // The hosts are gone, so what is left is in the pipes.
+            // The hosts have ended, so the pipes contain all that is left.
             for _ in 0..32 {
                 if log.read() == log::StreamState::Ended {
                     break;

@@ -1,4 +1,4 @@
-//! What a host is sent to start an instance.
+//! The request that starts an instance.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -11,7 +11,7 @@ use crate::control::{Input, Output, Overflow, Start, Wait};
 use crate::engine::wasi::{Directory, Grants};
 use crate::external;
 
-/// The request itself. Its descriptors are [`descriptors`].
+/// The request. [`descriptors`] returns its descriptors.
 pub(super) fn request(
     instance: &Instance,
     requested_at: u64,
@@ -40,7 +40,7 @@ pub(super) fn request(
     }
 }
 
-/// What feeds an end, unless nothing does.
+/// The input of an end, if it has one.
 fn input(end: End, pipeline: &Pipeline, topology: &Topology) -> Option<Input> {
     let place = topology.membership(end)?;
     let group = &topology.groups[place.group];
@@ -49,12 +49,12 @@ fn input(end: End, pipeline: &Pipeline, topology: &Topology) -> Option<Input> {
     Some(Input { member: place.member, rings: group.rings.len(), max_deliver, copies: policies.is_copied() })
 }
 
-/// What somebody outside of the pipeline needs to be one of its ends: what the end is, and the bells
-/// and rings.
+/// What a process outside of the pipeline needs to be one of its ends: the end's description, and
+/// the bells and rings.
 ///
 /// # Errors
 ///
-/// If no descriptor is left.
+/// If the process has no file descriptor left.
 pub(super) fn external(
     end: End,
     pipeline: &Pipeline,
@@ -75,7 +75,7 @@ fn describe(output: &config::Output, pipeline: &Pipeline, topology: &Topology) -
     Output { groups: output.rings.len(), max_message: policies.max_message, overflow: overflow(policies.overflow) }
 }
 
-/// The descriptors of an instance's ends, in the order that [`Start`] says.
+/// The descriptors of an instance's inputs and outputs, in the order that [`Start`] documents.
 pub(super) fn descriptors<'f>(end: End, topology: &Topology, fabric: &'f Fabric) -> Vec<BorrowedFd<'f>> {
     let mut all = Vec::new();
     if let Some(place) = topology.membership(end) {
@@ -87,7 +87,7 @@ pub(super) fn descriptors<'f>(end: End, topology: &Topology, fabric: &'f Fabric)
     all
 }
 
-/// What a producer sends to, each feed once, and which of them is what to it.
+/// The outputs of a producer, each feed once, and their roles.
 #[derive(Default)]
 struct Ends<'t> {
     outputs: Vec<&'t config::Output>,
@@ -107,7 +107,7 @@ impl<'t> Ends<'t> {
         ends
     }
 
-    /// A ring has one publisher, so a feed that is sent to in two roles is one output.
+    /// A ring has one publisher, so a feed with two roles is one output.
     fn add(&mut self, output: &'t config::Output) -> usize {
         self.outputs.iter().position(|known| known.feed == output.feed).unwrap_or_else(|| {
             self.outputs.push(output);

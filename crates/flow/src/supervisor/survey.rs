@@ -1,4 +1,4 @@
-//! Looks at everything in a pipeline, for whoever asks for its status.
+//! Collects the status of a pipeline.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -10,17 +10,18 @@ use crate::config::{End, Feed, GroupKey};
 use crate::counters::Counter;
 use crate::status::{EdgeStatus, FunctionStatus, ModeStatus, PhaseStatus, Status};
 
-/// How many moments are remembered of a ring: at two a second, an age of some minutes is known.
+/// The maximum number of samples of a ring. At two per second, ages of some minutes are known.
 const MAX_MOMENTS: usize = 512;
 
-/// When how many messages had been published to a ring: shows how old its oldest message is.
+/// Samples of how many messages had been published to a ring, and when. They show the age of its
+/// oldest message.
 #[derive(Debug, Default)]
 pub(super) struct Ages {
     moments: VecDeque<(Instant, u64)>,
 }
 
 impl Ages {
-    /// Remembers this moment.
+    /// Records a sample.
     pub(super) fn look(&mut self, now: Instant, published: u64, gone: u64) {
         while self.moments.front().is_some_and(|(_, count)| *count <= gone) {
             self.moments.pop_front();
@@ -31,14 +32,14 @@ impl Ages {
         }
     }
 
-    /// How long ago the oldest message was published that is not acknowledged, in seconds.
+    /// The age of the oldest message that is not acknowledged, in seconds.
     fn oldest(&self, now: Instant) -> f64 {
         self.moments.front().map_or(0.0, |(since, _)| now.saturating_duration_since(*since).as_secs_f64())
     }
 }
 
 impl Supervisor {
-    /// Remembers how much has gone through each ring by now.
+    /// Records a sample of each ring.
     pub(super) fn look_at_rings(&mut self, now: Instant) {
         for (ring, ages) in self.ages.iter_mut().enumerate() {
             let counters = self.fabric.counters(ring);
@@ -47,7 +48,7 @@ impl Supervisor {
         }
     }
 
-    /// Everything as it is now.
+    /// The current status.
     pub(super) fn status(&self) -> Status {
         Status {
             pipeline: self.pipeline.name.clone(),
@@ -123,7 +124,7 @@ impl Supervisor {
             discarded: 0,
         };
         let now = Instant::now();
-        // The counters lie in memory that hosts write.
+        // Hosts can write any values to the counters, so sums must not overflow.
         let add = |sum: &mut u64, count: u64| *sum = sum.saturating_add(count);
         for ring in &group.rings {
             let (depth, counters) = (self.fabric.depth(*ring), self.fabric.counters(*ring));
@@ -151,7 +152,7 @@ impl Supervisor {
     }
 }
 
-/// What the kernel knows of a process.
+/// The kernel's data about a process.
 struct Process {
     resident_bytes: u64,
     cpu_seconds: f64,
@@ -160,7 +161,7 @@ struct Process {
 impl Process {
     fn read(pid: u32) -> Option<Process> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name in parentheses may hold anything; what follows it is numbers.
+        // The name in parentheses may contain any characters. The fields after it are numbers.
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         let number = |field: usize| fields.get(field)?.parse::<u64>().ok();
         let ticks = number(11)? + number(12)?;
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_knows_this_process() {
+    fn memory_and_cpu_time_of_this_process_are_read() {
         let process = Process::read(std::process::id()).unwrap();
         assert!(process.resident_bytes > 100_000 && process.cpu_seconds >= 0.0);
     }

@@ -1,14 +1,15 @@
-//! What must hold of a guest's calls, whatever a guest does: a function that panics where it does not. A test here calls
-//! it with some thousand inputs; `fuzz/` looks for worse ones.
+//! Fuzz target for the calls of a guest: a guest may do anything, and the host must not panic. The
+//! test here runs some thousand inputs; `fuzz/` searches for more.
 //!
-//! The guest is a module that does what a script in its memory says: it sends from any address, at any time, and traps,
-//! exits or grows its memory between. Its host is the real one, with rings that nobody else uses. A model of the ABI says
-//! what must come of each call. After each the two are compared.
+//! The guest is a module that executes a script in its memory: it sends from any address, at any
+//! time, and traps, exits or grows its memory in between. Its host is the real one, with rings that
+//! nobody else uses. A model of the ABI predicts the result of each call. After each call, the
+//! results and effects of both are compared.
 //!
-//! | file | what it holds |
+//! | file | content |
 //! |---|---|
-//! | `script.rs` | what a guest does, decoded from any bytes |
-//! | `model.rs` | what must come of it |
+//! | `script.rs` | the guest's script, decoded from any bytes |
+//! | `model.rs` | the expected results and effects |
 //! | `batched.wat`, `reference.wat`, `interpreter.wat` | the guest |
 
 mod model;
@@ -32,24 +33,25 @@ use crate::counters::{Counter, Counters};
 use crate::engine::inspect::{Abi, inspect};
 use crate::engine::wasi::Grants;
 
-/// The most bytes that are claimed at once, unless one message is longer.
+/// The maximum number of bytes that are claimed at once, unless one message is longer.
 const BATCH_BYTES: usize = 128 << 10;
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ended {
-    /// The guest did everything.
+    /// The guest executed its whole script.
     Finished,
-    /// It waited for space, and was stopped.
+    /// It was stopped while it waited for space.
     Stopped,
-    /// It ended itself.
+    /// It exited.
     Exited,
     /// It trapped, or broke the ABI.
     Trapped,
 }
 
-/// Any calls of a guest end as the ABI says, send what lies in its memory, and change no more of it than they may. The
-/// host can run the next guest.
+/// Runs the guest of an input. Checks that each call ends as the ABI specifies, sends what lies in
+/// the guest's memory, and changes only the memory that it may change, and that the host can run
+/// the next guest.
 pub fn run(input: &[u8]) -> Ended {
     let script = Script::decode(input);
     let mut host = Host::new(&script);
@@ -62,10 +64,10 @@ pub fn run(input: &[u8]) -> Ended {
     }
 }
 
-/// Runs the script by the host and by the model, up to the first call that fails.
+/// Runs the script in the host and in the model, up to the first call that fails.
 fn both(script: &Script, host: &mut Host, model: &mut Model) -> Result<(), Fault> {
     let expected = model.load();
-    let loaded = Function::load(&host.setup, host.outputs.take().expect("nobody took them"));
+    let loaded = Function::load(&host.setup, host.outputs.take().expect("they are taken once"));
     assert_same(&loaded.as_ref().map(drop), &expected);
     expected?;
     let mut function = loaded.expect("it was as expected");
@@ -103,7 +105,7 @@ fn assert_same(actual: &Result<(), &Failure>, expected: &Result<(), Fault>) {
     assert!(is_same, "{actual:?} instead of {expected:?}");
 }
 
-/// The topics of every guest, and behind them that of the answers.
+/// The topics of every guest. The last one is for the replies.
 fn topics() -> Vec<Topic> {
     vec![
         Topic::new(0, Overflow::Block, &[4 << 10, 16 << 10]),
@@ -120,13 +122,13 @@ struct Guests {
     reference: File,
     /// The bytes at [`PATTERN`].
     pattern: Vec<u8>,
-    /// What they are given is taken from here.
+    /// The source of the messages that guests receive.
     messages: Vec<u8>,
 }
 
 static GUESTS: LazyLock<Guests> = LazyLock::new(|| {
     let engine = crate::engine::engine(1).expect("this machine runs WASM");
-    // No two places look the same for long.
+    // Any two ranges differ after a few bytes.
     let pattern: Vec<u8> = (PATTERN..PATTERN_END).map(|at| (at.wrapping_mul(0x9e37_79b1) >> 24) as u8).collect();
     let guest = |text: &str, abi| {
         let wasm = wat::parse_str(module(text, &pattern)).expect("it is a module");
@@ -139,7 +141,7 @@ static GUESTS: LazyLock<Guests> = LazyLock::new(|| {
     Guests { engine: engine.clone(), batched, reference, pattern, messages }
 });
 
-/// The text of a guest, whole.
+/// The complete text of a guest.
 fn module(text: &str, pattern: &[u8]) -> String {
     let bytes: String = pattern.iter().map(|byte| format!("\\{byte:02x}")).collect();
     text.replace(";; INTERPRETER", include_str!("interpreter.wat"))
@@ -156,12 +158,12 @@ fn memory_file() -> File {
     File::from(memfd_create("estafette-guest", MemfdFlags::CLOEXEC).expect("there is memory"))
 }
 
-/// A host with its rings, and all that a guest leaves behind.
+/// A host with its rings, and the effects of a guest.
 struct Host {
     setup: Setup,
-    /// Until a function has them.
+    /// Present until a function takes them.
     outputs: Option<Outputs>,
-    /// Those that read each topic, by group.
+    /// The readers of each topic, by group.
     readers: Vec<Vec<Member>>,
     stdout: File,
 }
@@ -169,7 +171,7 @@ struct Host {
 impl Host {
     fn new(script: &Script) -> Host {
         let stop = Arc::new(StopSignal::new());
-        // Where a ring is full there is nobody to make space: the wait ends at once.
+        // Nobody makes space in a full ring, so a wait for space ends at once.
         stop.sends().set();
         let counters = Arc::new(Counters::create().expect("there is memory").0);
         let clone = |file: &File| file.try_clone().expect("there are descriptors");
@@ -203,7 +205,7 @@ impl Host {
         Host { setup, outputs: Some(outputs), readers, stdout }
     }
 
-    /// Publishes messages of these lengths, for a member to claim.
+    /// Publishes messages of these lengths. Returns the member that claims them.
     fn publish(&self, lengths: &[usize]) -> Member {
         let capacity = lengths.iter().map(|len| record_len(*len)).sum();
         let (mut publisher, member) = ring(capacity, &Interrupt::new());
@@ -214,7 +216,7 @@ impl Host {
         member
     }
 
-    /// Everything that can be seen of a guest is as the model says.
+    /// Asserts that all visible effects of the guest are as the model predicts.
     fn assert_effects(&mut self, function: &Function, model: &mut Model) {
         assert!(function.memory() == model.memory, "the memory differs");
         let overflows: Vec<_> = model.topics.iter().map(|topic| topic.overflow).collect();
@@ -240,7 +242,7 @@ impl Host {
     }
 }
 
-/// Both ends of a ring.
+/// Creates a ring, and opens both ends.
 fn ring(capacity: usize, interrupt: &Arc<Interrupt>) -> (Publisher, Member) {
     let (ring, bell) = (RingFile::create(capacity, 1).expect("there is memory"), BellFile::create().expect("and more"));
     let publisher = Publisher::open(&ring, &bell, WaitMode::Block, Arc::clone(interrupt)).expect("it is a ring");
@@ -248,7 +250,7 @@ fn ring(capacity: usize, interrupt: &Arc<Interrupt>) -> (Publisher, Member) {
     (publisher, member)
 }
 
-/// All messages that are in a ring.
+/// Claims all messages of a ring.
 fn read(member: &mut Member) -> Vec<Vec<u8>> {
     let mut messages = Vec::new();
     while let Some(claim) = member.try_claim(usize::MAX, usize::MAX).expect("the ring is sound") {
@@ -267,9 +269,9 @@ mod tests {
 
     use super::*;
 
-    /// The beginning of what `fuzz/` does for as long as one likes.
+    /// A short run of what `fuzz/` does for longer.
     #[test]
-    fn what_must_hold_holds_of_thousands_of_guests() {
+    fn thousands_of_random_guests_match_the_model() {
         let mut rng = Rng::with_seed(1);
         let mut ended: BTreeMap<Ended, usize> = BTreeMap::new();
         for _ in 0..2_000 {
@@ -281,7 +283,7 @@ mod tests {
         assert!(ended.len() == 4 && ended.values().all(|count| *count > 5), "not every end was tried: {ended:?}");
     }
 
-    /// The host then calls itself, with the memory of the guest.
+    /// The host then calls its own import, with the guest's memory.
     #[test]
     fn a_guest_may_export_what_it_imports() {
         let wasm = wat::parse_str(

@@ -1,5 +1,5 @@
-//! What must come of a script: its messages, its log, its memory, and how each call ends. By plain loops over a copy of
-//! the memory, as `docs/flow-abi.md` says it.
+//! The model: predicts the messages, the log, the memory, and how each call ends. It uses simple
+//! loops over a copy of the memory, as `docs/flow-abi.md` specifies it.
 
 use std::ops::Range;
 
@@ -10,19 +10,19 @@ use super::script::{
 use crate::control::Overflow;
 use crate::engine::inspect::Abi;
 
-/// The most messages of one `send_batch`.
+/// The maximum number of messages of one `send_batch`.
 const MAX_SEND_BATCH: u32 = 1 << 20;
-/// The buffer of the reference's ABI, and the first one of the batched ABI.
+/// The sizes of the buffer of the reference's ABI, and of the first one of the batched ABI.
 const REFERENCE_BUFFER: usize = 1 << 20;
 const BATCH_BUFFER: usize = 256 << 10;
 
 /// How a call fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// It waits for space in a topic, and is stopped there.
+    /// It waits for space in a topic, and is stopped.
     Stopped,
     Exited(i32),
-    /// For a reason that holds this text.
+    /// For a reason that contains this text.
     Trapped(String),
 }
 
@@ -34,14 +34,14 @@ fn out_of_bounds() -> Fault {
     trapped("out of bounds memory access")
 }
 
-/// What the batched ABI's calls return.
+/// The error results of the batched ABI's calls.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Refusal {
     NoSuchTopic = 1,
     TooLong = 2,
 }
 
-/// A topic, and what its readers must get.
+/// A topic, and the messages that its readers must get.
 pub(super) struct Topic {
     max_message: usize,
     pub(super) overflow: Overflow,
@@ -52,7 +52,8 @@ pub(super) struct Topic {
 pub(super) struct Group {
     pub(super) capacity: usize,
     used: usize,
-    /// What was sent since it was last read. With `drop-oldest` only the newest of it may be left.
+    /// The messages sent since the last read. With `drop-oldest`, only the newest of them may be
+    /// left.
     pub(super) messages: Vec<Vec<u8>>,
 }
 
@@ -66,16 +67,16 @@ impl Topic {
 pub(super) struct Model {
     abi: Abi,
     pub(super) memory: Vec<u8>,
-    /// Those that it can send to, and behind them that of the answers.
+    /// The topics that the guest can send to. The last one is for the replies.
     pub(super) topics: Vec<Topic>,
     has_stream: bool,
     may_call: bool,
     /// The next step of each list.
     next: [u32; 4],
-    /// Address and capacity of the guest's buffer.
+    /// The range of the guest's buffer.
     buffer: Option<Range<usize>>,
     pub(super) log: Vec<u8>,
-    /// Messages sent or dropped, with their bytes, and how many were dropped.
+    /// The number of messages sent or dropped, their bytes, and the number dropped.
     pub(super) sent: [u64; 3],
 }
 
@@ -97,14 +98,14 @@ impl Model {
         }
     }
 
-    /// The module is instantiated.
+    /// Instantiates the module.
     pub(super) fn load(&mut self) -> Result<(), Fault> {
         self.call(START_SECTION)?;
         self.may_call = true;
         Ok(())
     }
 
-    /// `_start`, and in the reference's ABI `buffer_pointer`.
+    /// Runs `_start`, and `buffer_pointer` in the reference's ABI.
     pub(super) fn start(&mut self) -> Result<(), Fault> {
         match self.call(START) {
             Ok(_) | Err(Fault::Exited(0)) => {}
@@ -121,7 +122,7 @@ impl Model {
         Ok(())
     }
 
-    /// One call for each message.
+    /// Delivers one message in one call.
     pub(super) fn deliver_message(&mut self, message: &[u8]) -> Result<(), Fault> {
         let buffer = self.buffer.clone().expect("the function has started");
         if message.len() > buffer.len() {
@@ -131,7 +132,7 @@ impl Model {
         self.call(MESSAGE).map(drop)
     }
 
-    /// One call for all, before which the guest may be asked for a larger buffer.
+    /// Delivers a batch in one call. May first request a larger buffer from the guest.
     pub(super) fn deliver_batch(&mut self, records: &[u8]) -> Result<(), Fault> {
         if self.buffer.as_ref().is_none_or(|buffer| buffer.len() < records.len()) {
             let capacity = records.len().max(BATCH_BUFFER).next_power_of_two();
@@ -149,7 +150,7 @@ impl Model {
         self.call(MESSAGE).map(drop)
     }
 
-    /// A call takes the steps of its list.
+    /// Runs a call: executes the steps of its list.
     fn call(&mut self, list: u32) -> Result<u32, Fault> {
         let at = ((list - STEPS) / LIST_BYTES) as usize;
         while self.next[at] < list + LIST_BYTES {
@@ -172,7 +173,7 @@ impl Model {
         Ok(OFFERED)
     }
 
-    /// Takes a step that does not end the call. `number` is that of an entry.
+    /// Executes a step that does not end the call. `number` is the index of an entry.
     fn take(&mut self, step: Step, number: u32, [a, b, c]: [u32; 3]) -> Result<u32, Fault> {
         match step {
             Step::Send => self.send(a, b, c),
@@ -218,7 +219,7 @@ impl Model {
         let message = self.passed(import, address, len)?;
         let answers = self.topics.len() - 1;
         match self.abi {
-            Abi::Reference if !self.has_stream => Err(trapped("but none feeds it")),
+            Abi::Reference if !self.has_stream => Err(trapped("but it has no input stream")),
             Abi::Reference if message.len() > self.topics[answers].max_message => Err(trapped("too long")),
             _ if !self.has_stream => Ok(Refusal::NoSuchTopic as u32),
             _ if message.len() > self.topics[answers].max_message => Ok(Refusal::TooLong as u32),
@@ -247,7 +248,7 @@ impl Model {
         self.send_all(&messages)
     }
 
-    /// Sends messages to their topics. A call that is stopped counts none of them.
+    /// Sends messages to their topics. If the call is stopped, none of them is counted.
     fn send_all(&mut self, messages: &[(usize, Range<usize>)]) -> Result<u32, Fault> {
         for run in messages.chunk_by(|a, b| a.0 == b.0) {
             self.publish(run[0].0, run.iter().map(|(_, message)| message.clone()).collect())?;
@@ -262,13 +263,14 @@ impl Model {
         if self.may_call { Ok(()) } else { Err(trapped(format!("it called `{import}` from its start section"))) }
     }
 
-    /// What the guest passes to the host.
+    /// The range that the guest passes to the host.
     fn passed(&self, import: &str, address: u32, len: u32) -> Result<Range<usize>, Fault> {
         let outside = || trapped(format!("it passed {len} bytes at {address:#x} to `{import}`, outside of its memory"));
         self.range(address, len).ok_or_else(outside)
     }
 
-    /// The topics that the function can send to are all but that of the answers.
+    /// Checks topic and length. The function can send to all topics except the last, which is for
+    /// replies.
     fn check(&self, topic: u32, len: usize) -> Option<Refusal> {
         match self.topics[..self.topics.len() - 1].get(topic as usize) {
             None => Some(Refusal::NoSuchTopic),
@@ -277,7 +279,7 @@ impl Model {
         }
     }
 
-    /// Every group gets the messages, as far as there is space.
+    /// Publishes the messages to every group, as far as there is space.
     fn publish(&mut self, topic: usize, messages: Vec<Range<usize>>) -> Result<(), Fault> {
         let Topic { overflow, groups, .. } = &mut self.topics[topic];
         let (mut dropped, mut is_stopped) = (0, false);
@@ -303,7 +305,7 @@ impl Model {
         Ok(())
     }
 
-    /// What the groups of each topic have to get now. They have it afterwards.
+    /// Returns and clears the messages that the groups of each topic must get.
     pub(super) fn read_topics(&mut self) -> Vec<Vec<Vec<Vec<u8>>>> {
         let read = |group: &mut Group| {
             group.used = 0;
@@ -323,7 +325,8 @@ impl Model {
         }
     }
 
-    /// Prints: `fd_write` with one part, of which 16 says where it is. It writes the length to 24.
+    /// Prints: `fd_write` with one buffer, described at address 16. It writes the length to address
+    /// 24.
     fn log(&mut self, address: u32, len: u32) -> Result<u32, Fault> {
         self.store(16, address)?;
         self.store(20, len)?;

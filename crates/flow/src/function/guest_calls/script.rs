@@ -1,22 +1,23 @@
-//! What a guest does: four lists of steps, and the messages that it is given.
+//! The script of a guest: four lists of steps, and the messages that the guest receives.
 //!
-//! | a list's steps are taken | batched ABI | reference's ABI |
+//! | list | executed in (batched ABI) | executed in (reference's ABI) |
 //! |---|---|---|
-//! | [`START_SECTION`] | in the start section | in the start section |
-//! | [`START`] | in `_start` | in `_start` |
-//! | [`BUFFER`] | in `estafette_buffer` | in `buffer_pointer` |
-//! | [`MESSAGE`] | in `estafette_batch` | in `on_message` |
+//! | [`START_SECTION`] | the start section | the start section |
+//! | [`START`] | `_start` | `_start` |
+//! | [`BUFFER`] | `estafette_buffer` | `buffer_pointer` |
+//! | [`MESSAGE`] | `estafette_batch` | `on_message` |
 //!
-//! A call takes the steps from where the last one ended, up to a step that ends it. The steps lie in the guest's memory,
-//! so the guest can overwrite them too.
+//! A call executes the steps of its list from where the last call ended, up to a step that ends the
+//! call. The steps lie in the guest's memory, so the guest can overwrite them too.
 //!
-//! The memory: zeros below [`LIST`], where the guest keeps a list for `send_batch`; the steps at [`STEPS`]; bytes that
-//! differ at [`PATTERN`]; what the guest offers as its buffer at [`OFFERED`].
+//! The memory contains: zeros below [`LIST`], where the guest keeps a list for `send_batch`; the
+//! steps at [`STEPS`]; pseudo-random bytes at [`PATTERN`]; the guest's default buffer at
+//! [`OFFERED`].
 
 use crate::engine::inspect::Abi;
 
 pub(super) const PAGE: u32 = 1 << 16;
-/// The memory of a guest at first, and the most that it gets, in pages.
+/// The initial and the maximum memory of a guest, in pages.
 pub(super) const PAGES: u32 = 20;
 pub(super) const MAX_PAGES: u32 = 24;
 
@@ -30,17 +31,18 @@ pub(super) const START_SECTION: u32 = STEPS;
 pub(super) const START: u32 = STEPS + LIST_BYTES;
 pub(super) const BUFFER: u32 = STEPS + 2 * LIST_BYTES;
 pub(super) const MESSAGE: u32 = STEPS + 3 * LIST_BYTES;
-/// The bytes of a list of steps, and of a step: four words, the step's code and three operands.
+/// The sizes in bytes of a list of steps, and of a step: four words, which are the step's code and
+/// three operands.
 pub(super) const LIST_BYTES: u32 = 64 * STEP_BYTES;
 pub(super) const STEP_BYTES: u32 = 16;
 
-/// What a step does, by its first byte. Any other byte is as good as `End`.
+/// The kind of a step: its first byte. Any other byte means `End`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Step {
-    /// The call ends, and returns [`OFFERED`].
+    /// Ends the call, and returns [`OFFERED`].
     End,
-    /// The call ends, and returns the first operand.
+    /// Ends the call, and returns the first operand.
     Return,
     /// Topic, address, length.
     Send,
@@ -59,7 +61,8 @@ pub(super) enum Step {
     Fill,
     /// Address, length.
     Log,
-    /// Topic, address, length: an entry of the list for `send_batch`. The second byte of the step is its number there.
+    /// Topic, address, length: writes an entry of the list for `send_batch`. The second byte of the
+    /// step is the entry's index.
     Entry,
 }
 
@@ -71,17 +74,19 @@ impl Step {
     }
 }
 
-/// The longest messages of topics and of the answers, near to which lengths are worth a try.
+/// The maximum message lengths of the topics and of the replies. Lengths close to them are
+/// interesting.
 pub(super) const MAX_MESSAGES: [usize; 4] = [1000, 5000, 900, 2000];
 
-/// The lengths of the messages that a guest is given. The last two need a larger buffer, or fit none.
+/// The lengths of the messages that a guest receives. The last two need a larger buffer, or fit
+/// into none.
 const LENGTHS: [usize; 8] = [0, 1, 8, 100, 4000, 70_000, 300_000, (1 << 20) + 1];
 
-/// What happens in one run.
+/// One run.
 #[derive(Debug)]
 pub(super) struct Script {
     pub(super) abi: Abi,
-    /// Whether a stream feeds the function, to which it may reply.
+    /// Whether the function has an input stream, to which it may reply.
     pub(super) has_stream: bool,
     /// The lengths of the messages of each delivery.
     pub(super) deliveries: Vec<Vec<usize>>,
@@ -90,7 +95,8 @@ pub(super) struct Script {
 }
 
 impl Script {
-    /// One from any bytes: eight that say what the guest is and gets, then eleven for each step.
+    /// Decodes any bytes: eight for the kind of guest and its deliveries, then eleven for each
+    /// step.
     pub(super) fn decode(input: &[u8]) -> Script {
         let (head, rest) = input.split_first_chunk::<8>().unwrap_or((&[0; 8], &[]));
         let [flags, deliveries @ ..] = *head;
@@ -98,7 +104,7 @@ impl Script {
         let deliveries = deliveries[..usize::from(flags >> 2 & 7)].iter().map(|byte| lengths(*byte)).collect();
         let mut lists = [const { Vec::new() }; 4];
         for step in rest.as_chunks::<11>().0 {
-            // Few in the first two, where a guest may not send.
+            // Few steps go into the first two lists, where a guest may not send.
             let list = match step[0] {
                 0 => START_SECTION,
                 1..=3 => BUFFER,
@@ -114,21 +120,21 @@ impl Script {
         Script { abi, has_stream: flags & 2 != 0, deliveries, steps: lists.concat() }
     }
 
-    /// The steps as text, as the guest reads them from its first argument.
+    /// Encodes the steps as text. The guest decodes its first argument.
     pub(super) fn argument(&self) -> String {
         let letters = |byte: &u8| [byte >> 4, byte & 15].map(|half| char::from(b'a' + half));
         self.steps.iter().flat_map(letters).collect()
     }
 }
 
-/// The lengths of the messages of a delivery: rarely long ones.
+/// The lengths of the messages of a delivery. Long ones are rare.
 fn lengths(byte: u8) -> Vec<usize> {
     let kinds = if byte >= 0xf0 { LENGTHS.len() } else { 6 };
     (0..1 + byte % 4).map(|at| LENGTHS[usize::from((byte >> 2) + at) % kinds]).collect()
 }
 
-/// A step in memory, of its eleven bytes: the list, the code, and three operands of three bytes each.
-/// In the list [`BUFFER`] most steps return an address.
+/// Decodes a step of eleven bytes: the list, the code, and three operands of three bytes each. In
+/// the list [`BUFFER`], most steps return an address.
 fn words(step: &[u8; 11], abi: Abi, is_in_buffer: bool) -> [u32; 4] {
     let [_, code, operands @ ..] = *step;
     let [a, b, c] = [0, 3, 6].map(|at| (operands[at], u16::from_le_bytes([operands[at + 1], operands[at + 2]])));
@@ -139,7 +145,7 @@ fn words(step: &[u8; 11], abi: Abi, is_in_buffer: bool) -> [u32; 4] {
         0..=11 | 30 => (Step::Send, [topic(a), address(b), length(c)]),
         12..=14 => (Step::Reply, [address(a), length(b), 0]),
         15..=21 => (Step::Entry, [topic(a), address(b), length(c)]),
-        // A topic in the list, perhaps.
+        // May write a topic into the list.
         22 | 23 => (Step::Store, [address(a), topic(b), 0]),
         24 => (Step::Fill, [address(a), u32::from(b.1), length(c)]),
         25 | 26 => (Step::Grow, [count(a), 0, 0]),
@@ -153,13 +159,13 @@ fn words(step: &[u8; 11], abi: Abi, is_in_buffer: bool) -> [u32; 4] {
     [step as u32 | number << 8, a, b, c]
 }
 
-// What goes wrong ends the run, so nearly all operands are right.
+// An error ends the run, so nearly all operands are valid.
 
 fn topic((kind, value): (u8, u16)) -> u32 {
     match kind {
         0 => wild(value),
         1..=4 => 3,
-        // The first one blocks: its ring is to be full now and then.
+        // More often the first topic, which blocks: its ring should be full sometimes.
         _ => u32::from(value % 4).saturating_sub(1),
     }
 }
@@ -184,7 +190,7 @@ fn count((kind, value): (u8, u16)) -> u32 {
 fn address((kind, value): (u8, u16)) -> u32 {
     match kind {
         0 => wild(value),
-        // About the end of memory, as it is or as it may become.
+        // Close to the end of the memory, before or after it grows.
         1..=4 => near((PAGES + u32::from(value >> 8) % (MAX_PAGES - PAGES + 2)) * PAGE, value),
         5..=12 => STEPS + u32::from(value % 0x1000),
         13..=40 => LIST + u32::from(value % 100),
@@ -203,12 +209,12 @@ fn length((kind, value): (u8, u16)) -> u32 {
     }
 }
 
-/// A number near to another one: up to 128 less or 127 more.
+/// A number close to another: up to 128 less or 127 more.
 fn near(number: u32, value: u16) -> u32 {
     number.wrapping_add_signed(i32::from(value as u8 as i8))
 }
 
-/// A number that is likely too large: up to the largest one, and about half of it.
+/// A number that is probably too large: close to the maximum, or around half of it.
 fn wild(value: u16) -> u32 {
     match value % 4 {
         0 => u32::MAX - u32::from(value / 4),
