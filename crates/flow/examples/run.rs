@@ -1,4 +1,4 @@
-//! Runs a pipeline from a program of one's own: `cargo run --example run -- pipeline.yml`.
+//! Runs a pipeline from an embedding program: `cargo run --example run -- pipeline.yml`.
 
 use std::path::Path;
 use std::process::ExitCode;

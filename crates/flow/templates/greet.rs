@@ -9,7 +9,7 @@ extern "C" {
     fn send(topic: u32, data: *const u8, length: usize) -> i32;
 }
 
-/// What the function does: this is the part to change.
+/// The function's work. Change this part.
 fn handle(message: &[u8]) {
     let greeting = format!("Hello, message {}", String::from_utf8_lossy(message));
     emit(0, greeting.as_bytes());
@@ -21,12 +21,13 @@ fn emit(topic: u32, data: &[u8]) {
     assert_eq!(result, 0, "the host refused a message");
 }
 
-/// Where the host writes messages; of words, so that it begins at a multiple of 8.
+/// The buffer to which the host writes messages. Made of words, so that it begins at a multiple of
+/// 8.
 static BUFFER: Mutex<Vec<u64>> = Mutex::new(Vec::new());
 
 fn main() {}
 
-/// The host asks for a place of so many bytes.
+/// Called by the host to get a buffer of `capacity` bytes.
 #[no_mangle]
 pub extern "C" fn estafette_buffer(capacity: usize) -> *mut u64 {
     let mut buffer = BUFFER.lock().unwrap();
@@ -34,11 +35,11 @@ pub extern "C" fn estafette_buffer(capacity: usize) -> *mut u64 {
     buffer.as_mut_ptr()
 }
 
-/// The host has written `count` messages there: each is its length in 4 bytes, 4 bytes to be
-/// ignored, and its bytes, filled up to a multiple of 8.
+/// Called by the host when it has written `count` messages to the buffer. Each is a length of 4
+/// bytes, 4 bytes to ignore, and the payload, padded to a multiple of 8.
 #[no_mangle]
 pub extern "C" fn estafette_batch(pointer: *const u8, length: usize, count: usize) {
-    // SAFETY: the host names bytes of the buffer, which nobody changes during this call.
+    // SAFETY: the host passes bytes of the buffer, which nobody changes during this call.
     let mut records = unsafe { slice::from_raw_parts(pointer, length) };
     for _ in 0..count {
         let (header, rest) = records.split_at(8);

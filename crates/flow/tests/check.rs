@@ -1,5 +1,5 @@
-//! The files of `tests/pipelines` through the public API. Beside each file of `bad/` lie the
-//! findings that it must come to, and beside those of `good/` that have any, the warnings.
+//! Checks the files of `tests/pipelines` through the public API. The expected findings of each file
+//! in `bad/` lie next to it, as do the expected warnings of files in `good/`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,13 +25,13 @@ fn checked(path: &Path) -> Checked {
     check(path, &Options { working_folder, ..Options::default() })
 }
 
-/// The findings, the paths of files without their folder.
+/// Prints the findings, without the folder in paths.
 fn shown(diagnostics: &[Diagnostic], folder: &str) -> String {
     let text: String = diagnostics.iter().map(|diagnostic| format!("{diagnostic}\n")).collect();
     text.replace(&format!("{FOLDER}/{folder}/"), "")
 }
 
-/// Compares findings with those that are expected, or writes them down if `UPDATE` is set.
+/// Compares findings with the expected ones, or writes them if `UPDATE` is set.
 #[track_caller]
 fn expect(path: &Path, findings: &str) {
     let expected = path.with_extension("expected");
@@ -51,7 +51,7 @@ fn expect(path: &Path, findings: &str) {
 }
 
 #[test]
-fn good_pipelines_are_good() {
+fn good_pipelines_have_no_errors() {
     for folder in ["good", "good/reference"] {
         for path in pipelines(folder) {
             let Checked { pipeline, diagnostics } = checked(&path);
@@ -63,7 +63,7 @@ fn good_pipelines_are_good() {
 }
 
 #[test]
-fn bad_pipelines_say_all_that_is_wrong() {
+fn bad_pipelines_have_the_expected_findings() {
     for path in pipelines("bad") {
         let Checked { pipeline, diagnostics } = checked(&path);
         assert!(pipeline.is_none(), "{} is bad", path.display());
@@ -73,16 +73,16 @@ fn bad_pipelines_say_all_that_is_wrong() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_an_error_of_the_file() {
+fn a_missing_file_is_an_error() {
     let diagnostics = checked(Path::new("no-such.yml")).diagnostics;
     let shown = shown(&diagnostics, "");
     assert!(shown.starts_with("no-such.yml: error: cannot read the file: "), "{shown}");
     let diagnostics = checked(Path::new(FOLDER)).diagnostics;
-    assert_eq!(diagnostics.len(), 1, "a folder is none");
+    assert_eq!(diagnostics.len(), 1, "a folder is not a file");
 }
 
 #[test]
-fn the_reference_s_files_mean_what_they_do_there() {
+fn the_files_of_the_reference_have_the_same_meaning() {
     let folder = Path::new(FOLDER).join("good/reference");
     // As if the command ran in that folder.
     let options = Options { working_folder: folder.clone(), ..Options::default() };
@@ -108,7 +108,7 @@ fn the_reference_s_files_mean_what_they_do_there() {
 }
 
 #[test]
-fn paths_of_the_reference_begin_in_the_working_folder_first() {
+fn paths_of_the_reference_are_relative_to_the_working_folder_first() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name);
     for inner in ["work", "list"] {
@@ -138,11 +138,11 @@ fn one_large_file_is_not_read_a_thousand_times() {
     fs::write(&list, format!("functions:\n{entries}")).expect("it can be written");
     let diagnostics = check(&list, &Options::default()).diagnostics;
     let too_large = |found: &&Diagnostic| found.message.ends_with("the files of the pipeline are too large in all");
-    let first = diagnostics.iter().find(too_large).expect("it is said");
+    let first = diagnostics.iter().find(too_large).expect("it is reported");
     assert_eq!(first.line, 24, "it was read 22 times");
 }
 
-/// Finds something in every module.
+/// Reports findings for every module.
 struct Picky;
 
 impl ModuleInspector for Picky {
@@ -156,7 +156,7 @@ impl ModuleInspector for Picky {
 }
 
 #[test]
-fn an_inspector_looks_into_modules_that_are_there() {
+fn an_inspector_inspects_existing_modules() {
     let options = Options { inspector: Some(&Picky), ..Options::default() };
     let Checked { pipeline, diagnostics } = check(&Path::new(FOLDER).join("good/smallest.yml"), &options);
     assert_eq!(pipeline, None);
@@ -171,7 +171,7 @@ fn an_inspector_looks_into_modules_that_are_there() {
 }
 
 #[test]
-fn findings_are_data_too() {
+fn findings_can_be_serialized() {
     let diagnostics = checked(&Path::new(FOLDER).join("bad/queues.yml")).diagnostics;
     let json = serde_json::to_value(&diagnostics[0]).expect("it is data");
     assert_eq!(json["severity"], "error");

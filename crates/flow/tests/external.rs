@@ -1,4 +1,4 @@
-//! Ends of a pipeline that the embedding program holds.
+//! External ends of a pipeline.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -15,7 +15,7 @@ use estafette_ipc::WaitMode;
 use estafette_ipc::fd_passing::{recv_fds, send_fds};
 use estafette_ipc::group::{ClaimError, PublishError};
 
-/// A source, a topic, and sinks, each with its name and its queue.
+/// A pipeline with a source, a topic, and sinks given by name and queue.
 fn pipeline(sinks: &[(&str, &str)], delivery: Delivery) -> Pipeline {
     let source = Source { name: "in".into(), kind: SourceKind::External, output: vec!["topic".into()] };
     let sinks = sinks.iter().map(|(name, queue)| Sink {
@@ -33,24 +33,24 @@ fn pipeline(sinks: &[(&str, &str)], delivery: Delivery) -> Pipeline {
     }
 }
 
-/// The supervisor of a pipeline without functions, so that it starts no process.
+/// The supervisor of a pipeline without functions, which starts no process.
 fn supervise(pipeline: Pipeline) -> Supervisor {
     let options = Options { host_program: "/nowhere".into(), drain_timeout: Duration::from_secs(10) };
     Supervisor::new(pipeline, options).unwrap()
 }
 
-/// A pipeline with a sink for each queue, of the queue's name.
+/// A pipeline with one sink for each queue, both of the same name.
 fn supervisor(queues: &[&str]) -> Supervisor {
     let sinks: Vec<_> = queues.iter().map(|queue| (*queue, *queue)).collect();
     supervise(pipeline(&sinks, Delivery::AtMostOnce))
 }
 
-/// A pipeline with two sinks that compete.
+/// A pipeline with two competing sinks.
 fn competing(delivery: Delivery) -> Supervisor {
     supervise(pipeline(&[("one", "work"), ("two", "work")], delivery))
 }
 
-/// As if it came from another process.
+/// Makes an end from its parts, as if it came from another process.
 fn sent(end: &ExternalEnd) -> ExternalEnd {
     let descriptors = end.descriptors().iter().map(|descriptor| descriptor.try_clone_to_owned().unwrap()).collect();
     ExternalEnd::from_parts(&end.description().unwrap(), descriptors).unwrap()
@@ -89,9 +89,10 @@ fn every_queue_gets_every_message_until_the_sender_closes() {
     }
 }
 
-/// A topic whose readers have ended takes nothing more, and keeps nothing from the other topics of the source.
+/// A topic whose readers have ended accepts no more messages, and does not affect the other topics
+/// of the source.
 #[test]
-fn a_sender_is_refused_once_nobody_reads_any_of_its_topics() {
+fn a_sender_gets_closed_once_none_of_its_topics_has_a_reader() {
     let mut pipeline = pipeline(&[("one", "one"), ("two", "two")], Delivery::AtMostOnce);
     let topic = Topic { capacity: 4096, max_message: 1000, ..Topic::default() };
     pipeline.topics = BTreeMap::from([("topic".into(), topic.clone()), ("other".into(), topic)]);
@@ -109,7 +110,7 @@ fn a_sender_is_refused_once_nobody_reads_any_of_its_topics() {
             claim.ack();
         }
     });
-    // More than the first topic holds.
+    // More messages than fit into the first topic.
     (0..100u8).for_each(|number| sender.send(&[number; 1000]).unwrap());
     receiving.join().unwrap();
     assert_eq!(send_until_refused(&mut sender), PublishError::Closed);
@@ -118,9 +119,10 @@ fn a_sender_is_refused_once_nobody_reads_any_of_its_topics() {
     assert_eq!(running.join().unwrap().failures, Vec::<String>::new());
 }
 
-/// A receiver that is slow with one message: the newest ones come next, and the new ones are never dropped.
+/// A receiver is slow with one message. It gets the newest messages next, and new messages are
+/// never dropped.
 #[test]
-fn what_a_receiver_works_on_keeps_no_space_from_newer_messages() {
+fn messages_in_processing_take_no_space_from_newer_ones() {
     let mut pipeline = pipeline(&[("one", "one")], Delivery::AtMostOnce);
     let topic = Topic { capacity: 4096, max_message: 1000, overflow: Overflow::DropOldest, ..Topic::default() };
     pipeline.topics = BTreeMap::from([("topic".into(), topic)]);
@@ -146,7 +148,7 @@ fn what_a_receiver_works_on_keeps_no_space_from_newer_messages() {
 }
 
 #[test]
-fn the_pipeline_ends_when_it_is_asked_to() {
+fn the_pipeline_ends_on_request() {
     let mut supervisor = supervisor(&["one"]);
     let mut receiver = supervisor.external_sink("one").unwrap().receiver(WaitMode::Block).unwrap();
     let receiving = thread::spawn(move || receiver.for_each(|_| {}));
@@ -158,13 +160,13 @@ fn the_pipeline_ends_when_it_is_asked_to() {
 }
 
 #[test]
-fn only_external_ends_are_given_away_and_once() {
+fn only_external_ends_can_be_taken_and_only_once() {
     let mut supervisor = supervisor(&["one"]);
     assert!(supervisor.external_source("one").unwrap_err().to_string().contains("no external source"));
     assert!(supervisor.external_sink("in").is_err());
     assert!(supervisor.external_source("in").unwrap().receiver(WaitMode::Block).is_err());
     let again = supervisor.external_source("in").unwrap_err().to_string();
-    assert!(again.contains("`in` was given away before"), "{again}");
+    assert!(again.contains("`in` was taken before"), "{again}");
     assert!(ExternalEnd::from_parts("{}", Vec::new()).is_err());
 }
 
@@ -184,7 +186,7 @@ fn a_sink_that_is_closed_early_ends_the_pipeline() {
 }
 
 #[test]
-fn a_receiver_that_is_present_when_the_pipeline_stops_keeps_what_it_claimed() {
+fn a_living_receiver_keeps_its_claim_when_the_pipeline_stops() {
     for delivery in [Delivery::AtLeastOnce, Delivery::AtMostOnce] {
         let mut supervisor = supervise(pipeline(&[("one", "one")], delivery));
         let mut sender = supervisor.external_source("in").unwrap().sender(WaitMode::Block).unwrap();
@@ -205,23 +207,23 @@ fn a_receiver_that_is_present_when_the_pipeline_stops_keeps_what_it_claimed() {
     }
 }
 
-/// Sends until it is refused: a sender learns that its topic is closed when there is no space left.
+/// Sends until an error: a sender gets `Closed` only when there is no space left.
 fn send_until_refused(sender: &mut Sender) -> PublishError {
     let refused = (0..Topic::CAPACITY / 1000 + 1).find_map(|_| sender.send(&[0; 1000]).err());
     refused.expect("a closed topic takes no more than its capacity")
 }
 
-/// The environment variable that makes this program a holder of an end: what the end is.
+/// The environment variable that makes this program a holder of an end: the end's description.
 const END: &str = "ESTAFETTE_FLOW_TEST_END";
 
-/// Another process with an end of the pipeline. See [`holder`] for what it does.
+/// Another process that holds an end of the pipeline. See [`holder`] for its work.
 struct Holder {
     child: Child,
     socket: UnixStream,
 }
 
 impl Holder {
-    /// Gives the end away.
+    /// Starts a process, and passes the end to it.
     fn start(end: ExternalEnd) -> Holder {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let child = Command::new(std::env::current_exe().unwrap())
@@ -235,7 +237,7 @@ impl Holder {
         Holder { child, socket: ours }
     }
 
-    /// Returns once it has done what it does.
+    /// Waits until the process has done its work.
     fn await_done(&mut self) {
         self.socket.read_exact(&mut [0]).unwrap();
     }
@@ -253,7 +255,7 @@ impl Drop for Holder {
     }
 }
 
-/// What a process of [`Holder`] does: claims two messages or sends one, and hangs.
+/// The entry point of a [`Holder`] process: claims two messages or sends one, and then hangs.
 #[test]
 fn holder() {
     let Ok(description) = std::env::var(END) else { return };
@@ -269,13 +271,13 @@ fn holder() {
         sender.insert(end.sender(WaitMode::Block).unwrap()).send(b"half of it").unwrap();
     }
     socket.write_all(b"d").unwrap();
-    // Until it is killed, or whoever started it is gone.
+    // Waits until it is killed, or its parent has ended.
     let _ = socket.read(&mut [0]);
     std::process::abort();
 }
 
-/// Sends four messages, of which a process claims two and is killed. Returns the messages that the
-/// other receiver gets with their attempts, and the summary.
+/// Sends four messages. A process claims two of them and is killed. Returns the messages that the
+/// other receiver gets, with their attempts, and the summary.
 fn kill_a_receiver(delivery: Delivery) -> (Vec<(u8, u8)>, estafette_flow::Summary) {
     let mut supervisor = competing(delivery);
     let mut sender = supervisor.external_source("in").unwrap().sender(WaitMode::Block).unwrap();
@@ -288,7 +290,7 @@ fn kill_a_receiver(delivery: Delivery) -> (Vec<(u8, u8)>, estafette_flow::Summar
     holder.kill();
     let mut messages = Vec::new();
     loop {
-        // Waits for what the other has claimed, until it is acknowledged, returned or discarded.
+        // Waits until the other receiver's claim is acknowledged, returned or discarded.
         match receiver.claim(1000, 1) {
             Ok(claim) => {
                 messages.extend(claim.messages().map(|message| (message.data[0], message.attempts)));
@@ -303,7 +305,7 @@ fn kill_a_receiver(delivery: Delivery) -> (Vec<(u8, u8)>, estafette_flow::Summar
 }
 
 #[test]
-fn what_a_killed_receiver_had_claimed_returns_to_its_queue() {
+fn the_claim_of_a_killed_receiver_returns_to_its_queue() {
     let (messages, summary) = kill_a_receiver(Delivery::AtLeastOnce);
     assert_eq!(messages, [(0, 1), (1, 1), (2, 0), (3, 0)]);
     assert_eq!((summary.ended, summary.discarded), (Ended::Finished, 0));
@@ -312,7 +314,7 @@ fn what_a_killed_receiver_had_claimed_returns_to_its_queue() {
 }
 
 #[test]
-fn what_a_killed_receiver_had_claimed_is_counted_as_lost() {
+fn the_claim_of_a_killed_receiver_is_counted_as_lost() {
     let (messages, summary) = kill_a_receiver(Delivery::AtMostOnce);
     assert_eq!(messages, [(2, 0), (3, 0)]);
     assert_eq!((summary.ended, summary.discarded), (Ended::Finished, 2));
@@ -334,7 +336,7 @@ fn a_pipeline_stops_when_the_only_receiver_of_a_queue_is_killed() {
 }
 
 #[test]
-fn what_a_killed_sender_had_sent_is_received_and_its_death_reported() {
+fn messages_of_a_killed_sender_are_received_and_its_death_is_reported() {
     let mut supervisor = supervisor(&["one"]);
     let mut receiver = supervisor.external_sink("one").unwrap().receiver(WaitMode::Block).unwrap();
     let mut holder = Holder::start(supervisor.external_source("in").unwrap());

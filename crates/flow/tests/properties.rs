@@ -1,4 +1,4 @@
-//! What holds of every pipeline that the check accepts: what is written is what is read, and each
+//! Properties of every pipeline that the check accepts: values are read as written, and each
 //! message reaches each queue of its topic once.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,7 @@ fn checked(pipeline: &Value) -> Checked {
     check(&folder.path().join("pipeline.yml"), &Options::default())
 }
 
-/// A topic out of a few, so that some are read and written.
+/// One of a few topics, so that some are both read and written.
 fn topic() -> impl Strategy<Value = String> {
     prop::sample::select(vec!["a", "b", "c", "d"]).prop_map(String::from)
 }
@@ -50,7 +50,7 @@ fn function() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A pipeline in which a source writes every topic, and the names are numbered.
+/// A pipeline with a source that writes every topic, and with numbered names.
 fn pipeline() -> impl Strategy<Value = Value> {
     let sink = input().prop_map(|input| json!({ "input": input, "stdout": "lines" }));
     (prop::collection::vec(function(), 0..6), prop::collection::vec(sink, 0..3)).prop_map(|(functions, sinks)| {
@@ -65,7 +65,7 @@ fn pipeline() -> impl Strategy<Value = Value> {
     })
 }
 
-/// How many queues each topic has, counted without the topology.
+/// The number of queues of each topic, counted without the topology.
 fn queues(pipeline: &Pipeline) -> BTreeMap<&str, usize> {
     let functions = pipeline.functions.iter().filter_map(|function| Some((&function.name, function.input.as_ref()?)));
     let sinks = pipeline.sinks.iter().map(|sink| (&sink.name, &sink.input));

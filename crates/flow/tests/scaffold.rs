@@ -1,4 +1,4 @@
-//! The example that `estafette flow new` writes is a pipeline.
+//! The example that `estafette flow new` writes is a valid pipeline.
 
 use std::fs;
 use std::path::Path;
@@ -10,9 +10,9 @@ fn checked(folder: &Path) -> Checked {
 }
 
 #[test]
-fn the_example_is_a_good_pipeline_at_once() {
+fn the_example_is_a_valid_pipeline() {
     let folder = tempfile::tempdir().expect("a folder");
-    // Also into one that is not there yet.
+    // Also into a folder that does not exist yet.
     let folder = folder.path().join("new/example");
     let files = scaffold(&folder, Language::Wat).expect("it is empty");
     assert!(files.iter().all(|file| file.is_file()));
@@ -24,7 +24,7 @@ fn the_example_is_a_good_pipeline_at_once() {
 }
 
 #[test]
-fn the_example_of_a_language_is_good_once_it_is_built() {
+fn the_example_of_a_language_is_valid_once_it_is_built() {
     for language in [Language::Rust, Language::Go, Language::C] {
         let folder = tempfile::tempdir().expect("a folder");
         scaffold(folder.path(), language).expect("it is empty");
@@ -54,7 +54,7 @@ fn no_placeholder_is_left() {
 }
 
 #[test]
-fn nothing_that_is_there_is_changed() {
+fn existing_files_are_not_changed() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("pipeline.yml");
     fs::write(&file, "mine").expect("it can be written");

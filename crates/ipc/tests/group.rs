@@ -538,7 +538,7 @@ fn compete(group: &Group, count: u32) {
 /// A publisher that never pauses overtakes members that copy. Each message is either dropped, or
 /// delivered whole, once and in order.
 #[test]
-fn overtaken_members_get_no_torn_message() {
+fn members_that_are_overtaken_get_no_torn_message() {
     for wait in [WaitMode::Adaptive, WaitMode::Block] {
         within_patience(|| overtake(&Group { wait, ..Group::new(1, 4096, 3) }, 200_000));
     }

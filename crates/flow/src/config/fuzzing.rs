@@ -1,5 +1,5 @@
-//! What must hold of a check, whatever a pipeline's file holds: a function that panics where it
-//! does not. A test here calls it with some thousand files; `fuzz/` looks for worse ones.
+//! Fuzz target for the check of pipeline files: a file may contain anything, and the check must not
+//! panic. The test here runs some thousand files; `fuzz/` searches for more.
 
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
@@ -9,7 +9,7 @@ use super::files::Files;
 use super::topology::{End, MAX_MEMBERS, Membership, Topology};
 use super::{Checked, Diagnostic, Options, Pipeline, check_files};
 
-/// A pipeline's file in memory, beside which is a function's file `receive.yml`, and every module.
+/// A pipeline's file in memory. Next to it are a function's file `receive.yml`, and every module.
 pub(super) struct Text<'a>(pub(super) &'a [u8]);
 
 const FUNCTION: &[u8] = b"name: receive\nmodule: {path: receive.wasm}\ninput: {topic: a}\n";
@@ -28,12 +28,12 @@ impl Files for Text<'_> {
     }
 }
 
-/// A check of any bytes comes to an end, says where everything is, and passes nothing that cannot
-/// be run.
+/// Checks any bytes. Asserts that the check ends, that findings have valid positions, and that an
+/// accepted pipeline can run.
 pub fn pipeline(input: &[u8]) {
     let Checked { pipeline, diagnostics } = check_files(Path::new("p.yml"), &Options::default(), &Text(input));
     assert!(diagnostics.len() <= 201);
-    assert!(pipeline.is_some() || !diagnostics.is_empty(), "what is refused has a reason");
+    assert!(pipeline.is_some() || !diagnostics.is_empty(), "a refusal has a reason");
     let lines = input.iter().filter(|byte| matches!(byte, b'\n' | b'\r')).count() + 1;
     for diagnostic in &diagnostics {
         assert_readable(diagnostic);
@@ -44,7 +44,7 @@ pub fn pipeline(input: &[u8]) {
     }
 }
 
-/// A finding is printed in two lines, and cannot steer a terminal.
+/// Asserts that a finding is printed in two lines, without control characters.
 fn assert_readable(diagnostic: &Diagnostic) {
     let text = format!("{diagnostic}");
     assert_eq!(text.lines().count(), 2, "{text:?}");
@@ -58,7 +58,7 @@ fn assert_runnable(pipeline: &Pipeline) {
     let sources = pipeline.sources.iter().map(|source| &source.name);
     let sinks = pipeline.sinks.iter().map(|sink| &sink.name);
     let names: Vec<_> = functions.chain(sources).chain(sinks).collect();
-    assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "names are taken once");
+    assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "names are unique");
     for topic in pipeline.topics.values() {
         assert!(topic.max_message + 8 <= topic.capacity && topic.max_deliver > 0);
     }
@@ -66,7 +66,7 @@ fn assert_runnable(pipeline: &Pipeline) {
     assert_consistent(&topology);
     for group in &topology.groups {
         assert!(!group.members.is_empty() && group.members.len() <= MAX_MEMBERS);
-        assert!(!group.rings.is_empty(), "somebody writes what is read");
+        assert!(!group.rings.is_empty(), "each topic that is read has a writer");
     }
     for (index, function) in pipeline.functions.iter().enumerate() {
         assert!(function.replicas > 0);
@@ -78,8 +78,8 @@ fn assert_runnable(pipeline: &Pipeline) {
     }
 }
 
-/// Groups, rings and producers refer to each other, each end is in one group at most, and there is
-/// one ring for a producer and a group.
+/// Asserts that groups, rings and producers refer to each other, that each end is in at most one
+/// group, and that there is one ring per producer and group.
 pub(super) fn assert_consistent(topology: &Topology) {
     for (index, ring) in topology.rings.iter().enumerate() {
         let group = &topology.groups[ring.group];
@@ -107,7 +107,7 @@ mod tests {
 
     use super::*;
 
-    /// Bytes and words that mean something somewhere.
+    /// Bytes and words that have a meaning in some context.
     const TYPICAL: &[&str] = &[
         "\n",
         "\n  ",
@@ -163,7 +163,7 @@ mod tests {
         }
     }
 
-    /// The files of `tests/pipelines`, with which `fuzz/` begins too.
+    /// The files of `tests/pipelines`, with which `fuzz/` starts too.
     fn examples() -> Vec<Vec<u8>> {
         let mut paths = Vec::new();
         for folder in ["good", "good/reference", "bad"] {
@@ -176,9 +176,9 @@ mod tests {
         paths.iter().map(|path| fs::read(path).expect("it can be read")).collect()
     }
 
-    /// The beginning of what `fuzz/` does for as long as one likes.
+    /// A short run of what `fuzz/` does for longer.
     #[test]
-    fn what_must_hold_holds_of_thousands_of_files() {
+    fn thousands_of_mutated_files_are_checked_without_a_panic() {
         let examples = examples();
         examples.iter().for_each(|example| pipeline(example));
         let mut rng = Rng::with_seed(1);

@@ -1,4 +1,4 @@
-//! Sources and sinks of bytes: standard input and output, files.
+//! Sources and sinks of byte streams: standard input and output, and files.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Read, Write};
@@ -14,7 +14,8 @@ use crate::config::{Framing, Layout};
 
 /// Reads standard input as messages.
 pub(super) fn read_stdin(framing: Framing, outlet: &mut Outlet) -> Result<()> {
-    // Unbuffered, so that what is left is known to the kernel, whom the wait asks.
+    // Unbuffered: the wait asks the kernel whether there is input, so all unread input must be in
+    // the kernel.
     let stdin = File::from(io::stdin().as_fd().try_clone_to_owned().context("cannot read standard input")?);
     let stop = Arc::clone(&outlet.stop);
     send_framed(Stoppable { file: stdin, stop }, framing, outlet).context("cannot read standard input")
@@ -26,7 +27,7 @@ pub(super) fn read_file(path: &Path, framing: Framing, outlet: &mut Outlet) -> R
     send_framed(file, framing, outlet).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// A file whose reads end when the source is to stop, as if it were at its end.
+/// A file whose reads return the end of the file once the source must stop.
 struct Stoppable {
     file: File,
     stop: Arc<Stop>,
@@ -56,7 +57,7 @@ fn send_lines(mut bytes: impl BufRead, outlet: &mut Outlet) -> Result<()> {
     let mut line = Vec::new();
     loop {
         line.clear();
-        // One byte more than allowed, and the line feed, show that a line is too long.
+        // A line is too long if one byte more than allowed, and the line feed, are not enough.
         let count = bytes.by_ref().take(most.saturating_add(2)).read_until(b'\n', &mut line)?;
         if count == 0 {
             return Ok(());
@@ -71,7 +72,7 @@ fn send_lines(mut bytes: impl BufRead, outlet: &mut Outlet) -> Result<()> {
     }
 }
 
-/// Skips the rest of a line, whatever its length. Returns how many bytes that was.
+/// Skips the rest of a line, whatever its length. Returns the number of skipped bytes.
 fn skip_line(bytes: &mut impl BufRead) -> io::Result<usize> {
     let mut skipped = 0;
     loop {
@@ -114,7 +115,7 @@ pub(super) fn create(path: &Path, append: bool) -> Result<File> {
     options.open(path).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Writes messages to a file. They are acknowledged once the system has taken them.
+/// Writes messages to a file. They are acknowledged once the system has accepted them.
 pub(super) fn write_file(file: File, layout: Layout, inlet: &mut Inlet) -> Result<()> {
     let mut file = BufWriter::with_capacity(64 << 10, file);
     let write = |file: &mut BufWriter<File>, message: &[u8]| -> Result<()> {
@@ -126,9 +127,9 @@ pub(super) fn write_file(file: File, layout: Layout, inlet: &mut Inlet) -> Resul
     };
     let done = inlet.for_each(&mut file, write, |file| Ok(file.flush()?));
     match done {
-        // A reader that has gone, as with `| head -1`, has all it wanted.
+        // The reader has closed the pipe, as with `| head -1`, since it has all it needs.
         Err(error) if is_broken_pipe(&error) => {
-            // What is buffered would only fail again.
+            // Discards the buffer, as another write would fail too.
             let _ = file.into_parts();
             Ok(())
         }

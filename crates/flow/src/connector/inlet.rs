@@ -1,4 +1,4 @@
-//! How a sink receives.
+//! The input of a sink.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::config::{End, Pipeline, Topology};
 use crate::counters::{Counter, Counters};
 use crate::supervisor::Fabric;
 
-/// The most bytes and messages that a sink takes at once.
+/// The maximum bytes and messages that a sink claims at once.
 const BATCH: (usize, usize) = (256 << 10, 4096);
 
 /// The topic that a sink reads.
@@ -30,7 +30,7 @@ impl Inlet {
         stop: &Arc<Stop>,
         counters: &Arc<Counters>,
     ) -> Result<Inlet> {
-        let place = topology.membership(end).ok_or_else(|| anyhow::anyhow!("it reads nothing"))?;
+        let place = topology.membership(end).ok_or_else(|| anyhow::anyhow!("it has no input"))?;
         let group = &topology.groups[place.group];
         let policies = topology.policies(pipeline, group.feed);
         let max_message = policies.max_message;
@@ -45,12 +45,12 @@ impl Inlet {
         self.max_message
     }
 
-    /// Hands over each message until the topic has ended or the sink is to stop. `flush` is called
-    /// after each batch, and only then are its messages acknowledged.
+    /// Calls `on_message` with each message, until the topic has ended or the sink must stop. Calls
+    /// `flush` after each batch, and then acknowledges the batch.
     ///
     /// # Errors
     ///
-    /// Those of the two functions.
+    /// The errors of the two functions.
     pub(super) fn for_each<S>(
         &mut self,
         state: &mut S,

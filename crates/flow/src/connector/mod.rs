@@ -1,14 +1,14 @@
-//! Sources and sinks: threads of the supervisor that carry messages into the pipeline and out of
+//! Sources and sinks: threads of the supervisor that bring messages into the pipeline and out of
 //! it.
 //!
-//! | file | what it holds |
+//! | file | content |
 //! |---|---|
-//! | `outlet.rs` | how a source sends, and learns that it is to stop |
-//! | `inlet.rs` | how a sink receives |
-//! | `bytes.rs` | sources and sinks of bytes: standard input and output, files |
+//! | `outlet.rs` | the output of a source, and its stop signal |
+//! | `inlet.rs` | the input of a sink |
+//! | `bytes.rs` | sources and sinks of byte streams: standard input and output, and files |
 //! | `timer.rs` | the source that sends at intervals |
-//! | `ring_watch.rs` | sources and sinks that somebody outside of the supervisor holds |
-//! | `requests.rs` | the source that takes HTTP requests |
+//! | `ring_watch.rs` | watches external sources and sinks |
+//! | `requests.rs` | the source that receives HTTP requests |
 //! | `websocket/` | WebSocket clients: a source, a sink, and streams |
 
 mod bytes;
@@ -33,7 +33,7 @@ use crate::external::{Holder, Lease, LeaseWatch};
 use crate::status::ConnectorStatus;
 use crate::supervisor::{Fabric, Mailbox, Message};
 
-/// A source or a sink has ended.
+/// The end of a source or a sink.
 pub(crate) struct ConnectorEvent {
     pub(crate) end: End,
     pub(crate) result: Result<()>,
@@ -49,17 +49,17 @@ struct Connector {
     end: End,
     name: String,
     stop: Arc<Stop>,
-    /// For a stream: nothing new is to come in, while answers still go out.
+    /// For a stream: stops its input, while replies are still sent.
     drain: Option<Arc<Stop>>,
     counters: Arc<Counters>,
-    /// For an external end.
+    /// For an external end only.
     external: Option<External>,
     is_ended: bool,
 }
 
-/// Whether somebody holds an external end.
+/// The state of an external end.
 struct External {
-    /// Until the end is given away.
+    /// Present until the end is taken.
     lease: Option<Lease>,
     watch: Arc<LeaseWatch>,
 }
@@ -72,11 +72,11 @@ impl External {
 }
 
 impl Connectors {
-    /// Those of a pipeline. None runs yet.
+    /// Creates the connectors of a pipeline. None runs yet.
     ///
     /// # Errors
     ///
-    /// If memory or descriptors are short.
+    /// If memory or file descriptors are exhausted.
     pub(crate) fn new(pipeline: &Pipeline) -> Result<Connectors> {
         let sources = (0..).zip(&pipeline.sources).map(|(at, source)| (End::Source(at), &source.name));
         let sinks = (0..).zip(&pipeline.sinks).map(|(at, sink)| (End::Sink(at), &sink.name));
@@ -92,11 +92,11 @@ impl Connectors {
         Ok(Connectors { all: sources.chain(sinks).chain(streams).map(connector).collect::<Result<_>>()? })
     }
 
-    /// Starts them, a thread each.
+    /// Starts all connectors, with one thread each.
     ///
     /// # Errors
     ///
-    /// If one cannot be started.
+    /// If one of them cannot be started.
     pub(crate) fn start(
         &self,
         pipeline: &Pipeline,
@@ -119,19 +119,18 @@ impl Connectors {
         Ok(())
     }
 
-    /// The lease of an external end, for whoever holds the end from now on. None if it was given away
-    /// before.
+    /// The lease of an external end, for its holder. None if the end was taken before.
     pub(crate) fn take_lease(&mut self, end: End) -> Option<Lease> {
         self.all.iter_mut().find(|connector| connector.end == end)?.external.as_mut()?.lease.take()
     }
 
-    /// Whether somebody outside of the supervisor holds this end, and has not closed it.
-    pub(crate) fn is_held(&self, end: End) -> bool {
+    /// Whether an external end has a holder that has not closed it.
+    pub(crate) fn has_holder(&self, end: End) -> bool {
         let external = self.all.iter().filter(|connector| connector.end == end).find_map(|it| it.external.as_ref());
         external.is_some_and(|external| external.watch.holder() == Holder::Present)
     }
 
-    /// Takes notice of an end. Returns what failed, if it was not asked to stop.
+    /// Handles the end of a connector. Returns the failure, unless the connector was told to stop.
     pub(crate) fn on_event(&mut self, event: ConnectorEvent) -> Option<String> {
         let connector = self.all.iter_mut().find(|connector| connector.end == event.end)?;
         connector.is_ended = true;
@@ -139,7 +138,7 @@ impl Connectors {
         Some(format!("`{}` failed: {error:#}", connector.name))
     }
 
-    /// What each has done.
+    /// The status of each connector.
     pub(crate) fn status(&self) -> Vec<ConnectorStatus> {
         let status = |connector: &Connector| ConnectorStatus {
             name: connector.name.clone(),
@@ -151,7 +150,7 @@ impl Connectors {
         self.all.iter().map(status).collect()
     }
 
-    /// Whether all have ended.
+    /// Whether all connectors have ended.
     pub(crate) fn is_ended(&self) -> bool {
         self.all.iter().all(|connector| connector.is_ended)
     }
@@ -161,12 +160,12 @@ impl Connectors {
         self.all.iter().all(|connector| connector.is_ended || !matches!(connector.end, End::Sink(_)))
     }
 
-    /// Whether this one has ended.
+    /// Whether this connector has ended.
     pub(crate) fn is_end_ended(&self, end: End) -> bool {
         self.all.iter().all(|connector| connector.end != end || connector.is_ended)
     }
 
-    /// Nothing new is to come in.
+    /// Stops all input from outside.
     pub(crate) fn stop_sources(&self) {
         for connector in &self.all {
             match connector.end {
@@ -176,7 +175,7 @@ impl Connectors {
         }
     }
 
-    /// All are to end now.
+    /// Stops all connectors.
     pub(crate) fn stop(&self) {
         for connector in &self.all {
             connector.stop.set();
@@ -188,7 +187,7 @@ impl Connectors {
 type Work = Box<dyn FnOnce() -> Result<()> + Send>;
 
 impl Connector {
-    /// What its thread does.
+    /// The work of its thread.
     fn work(&self, pipeline: &Pipeline, topology: &Topology, fabric: &Fabric) -> Result<Work> {
         let inlet = || Inlet::open(self.end, pipeline, topology, fabric, &self.stop, &self.counters);
         let outlet = |stop| Outlet::open(self.end, pipeline, topology, fabric, stop, &self.counters);
@@ -238,7 +237,7 @@ fn source(source: &Source, mut outlet: Outlet) -> Result<Work> {
             let (name, url) = (source.name.clone(), url.clone());
             Box::new(move || websocket::run_source(&name, &url, outlet))
         }
-        SourceKind::External => bail!("it is somebody else who sends"),
+        SourceKind::External => bail!("an external source has no thread"),
     })
 }
 
@@ -257,11 +256,11 @@ fn sink(sink: &Sink, mut inlet: Inlet, stop: &Arc<Stop>) -> Result<Work> {
             let (name, url, stop) = (sink.name.clone(), url.clone(), Arc::clone(stop));
             Box::new(move || websocket::run_sink(&name, &url, inlet, &stop))
         }
-        SinkKind::External => bail!("it is somebody else who receives"),
+        SinkKind::External => bail!("an external sink has no thread"),
     })
 }
 
-/// What feeds a function from outside, and takes its answers.
+/// Sends messages from a stream to a function, and the function's replies to the stream.
 fn stream(function: &Function, outlet: Outlet, inlet: Inlet, stop: &Arc<Stop>) -> Result<Work> {
     let Some(Stream::Websocket { url }) = &function.stream else { bail!("`{}` has no stream", function.name) };
     let (name, url, stop) = (function.name.clone(), url.clone(), Arc::clone(stop));

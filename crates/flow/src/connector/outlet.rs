@@ -1,4 +1,4 @@
-//! How a source sends, and learns that it is to stop.
+//! The output of a source, and its stop signal.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,18 +17,18 @@ use crate::counters::{Counter, Counters};
 use crate::function::{Output, SendError, Sent};
 use crate::supervisor::Fabric;
 
-/// Asks a connector to stop, whether it waits for a ring or for the world outside.
+/// The stop signal of a connector. It ends waits for a ring and for external input.
 pub(super) struct Stop {
     interrupt: Arc<Interrupt>,
-    /// Readable once it is set.
+    /// Readable once the signal is set.
     event: OwnedFd,
     hooks: Mutex<Vec<Hook>>,
 }
 
-/// Ends a wait of another kind.
+/// A function that ends another kind of wait.
 type Hook = Arc<dyn Fn() + Send + Sync>;
 
-/// What a wait for the world outside ended with.
+/// The result of a wait for external input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waited {
     Readable,
@@ -49,8 +49,8 @@ impl Stop {
         hooks.iter().for_each(|hook| hook());
     }
 
-    /// Has this done when it is set: at once, if it is set already. It may be done twice, from any
-    /// thread, and must not wait.
+    /// Registers a hook that is called when the signal is set, or at once if it is set already. The
+    /// hook may be called twice, from any thread, and must not block.
     pub(super) fn on_set(&self, hook: impl Fn() + Send + Sync + 'static) {
         let hook: Hook = Arc::new(hook);
         self.hooks().push(Arc::clone(&hook));
@@ -67,12 +67,12 @@ impl Stop {
         self.interrupt.is_set()
     }
 
-    /// What ends the waits for a ring.
+    /// The interrupt for waits for a ring.
     pub(super) fn interrupt(&self) -> Arc<Interrupt> {
         Arc::clone(&self.interrupt)
     }
 
-    /// Waits for a time, or until a descriptor can be read.
+    /// Waits until a file descriptor is readable, the signal is set, or the timeout passes.
     pub(super) fn wait(&self, readable: Option<&dyn AsFd>, timeout: Option<Duration>) -> io::Result<Waited> {
         let mut fds = vec![PollFd::new(&self.event, PollFlags::IN)];
         fds.extend(readable.map(|fd| PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)));
@@ -87,14 +87,14 @@ impl Stop {
     }
 }
 
-/// The topics that a source sends each message to.
+/// The topics to which a source sends each message.
 pub(super) struct Outlet {
     outputs: Vec<Output>,
     counters: Arc<Counters>,
     pub(super) stop: Arc<Stop>,
 }
 
-/// Whether a source goes on.
+/// Whether a source continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(super) enum Next {
@@ -114,7 +114,7 @@ impl Outlet {
         let mut outputs = Vec::new();
         let mut feeds = Vec::new();
         for output in topology.producer(end).map_or(&[][..], |producer| &producer.outputs) {
-            // A ring has one publisher, and a topic that is named twice gets the message once.
+            // A ring has one publisher, so a topic that is listed twice gets the message once.
             if feeds.contains(&output.feed) {
                 continue;
             }
@@ -130,13 +130,13 @@ impl Outlet {
         Ok(Outlet { outputs, counters: Arc::clone(counters), stop: Arc::clone(stop) })
     }
 
-    /// The longest message that all of its topics take, in bytes.
+    /// The longest message that all of its topics accept, in bytes.
     pub(super) fn max_message(&self) -> usize {
         self.outputs.iter().map(|output| output.max_message).min().unwrap_or(usize::MAX)
     }
 
-    /// Sends a message to each topic. Blocks while one is full and its policy is to block. A
-    /// message that is too long is reported and left out.
+    /// Sends a message to each topic. Blocks while a topic is full, if its policy is to block. A
+    /// message that is too long is reported and dropped.
     ///
     /// # Errors
     ///
@@ -146,12 +146,12 @@ impl Outlet {
         Ok(if self.stop.is_set() { Next::Stop } else { next })
     }
 
-    /// As [`Outlet::send`], but says only whether the message was accepted: `Stop` if a topic was
-    /// still full when the source was to stop.
+    /// As [`Outlet::send`], but the result only says whether the message was accepted. It is `Stop`
+    /// if a topic was still full when the source had to stop.
     ///
     /// # Errors
     ///
-    /// Those of [`Outlet::send`].
+    /// As [`Outlet::send`].
     pub(super) fn offer(&mut self, message: &[u8]) -> Result<Next> {
         for output in &mut self.outputs {
             match output.send(message, &self.counters) {
@@ -164,7 +164,7 @@ impl Outlet {
         Ok(Next::Continue)
     }
 
-    /// Says that nothing more comes, before the connector as a whole has ended.
+    /// Closes the outputs before the whole connector has ended: no message follows.
     pub(super) fn close(self) {
         self.outputs.into_iter().flat_map(|output| output.groups).for_each(Publisher::close);
     }
@@ -177,7 +177,7 @@ impl Outlet {
 
 fn too_long(counters: &Counters, len: usize) {
     counters.add(Counter::Dropped, 1);
-    tracing::warn!(bytes = len, "a message is longer than the `max_message` of its topic, and is left out");
+    tracing::warn!(bytes = len, "a message is longer than the `max_message` of its topic, and is dropped");
 }
 
 pub(super) fn overflow(overflow: Overflow) -> control::Overflow {

@@ -1,7 +1,7 @@
-//! The source that takes HTTP requests: the body of each POST is a message.
+//! The source that receives HTTP requests: the body of each POST is a message.
 //!
-//! A request is answered once every topic has accepted its message, so that clients wait while a
-//! topic is full. A client that hangs up before has its message left out. One that gets no answer
+//! A response is sent once every topic has accepted the message, so clients wait while a topic is
+//! full. If a client disconnects before, its message is dropped. A client that gets no response
 //! does not know whether its message was accepted.
 
 use std::net::{SocketAddr, TcpListener};
@@ -15,10 +15,10 @@ use tokio::sync::{mpsc, oneshot};
 use super::outlet::{Next, Outlet};
 use crate::http::{self, FullResponse, Limits, Stopped, Stopper};
 
-/// How many requests may wait for the topics beside those that hold their connection's place.
+/// How many requests may wait in the queue to the topics. Further ones wait in their connections.
 const QUEUE: usize = 16;
 
-/// The server, which listens already.
+/// The server, whose socket is already listening.
 pub(super) struct Server {
     listener: TcpListener,
     path: String,
@@ -27,11 +27,11 @@ pub(super) struct Server {
 /// A message that waits for the topics.
 struct Waiting {
     body: Bytes,
-    /// Receives whether they have accepted it.
-    answer: oneshot::Sender<bool>,
+    /// Sends whether the topics have accepted the message.
+    accepted: oneshot::Sender<bool>,
 }
 
-/// What each request needs.
+/// The state that each request needs.
 #[derive(Clone)]
 struct Intake {
     path: String,
@@ -42,22 +42,22 @@ struct Intake {
 }
 
 impl Server {
-    /// Listens, and says where in the log.
+    /// Starts to listen, and logs the address.
     ///
     /// # Errors
     ///
-    /// If the address cannot be had.
+    /// If the address cannot be used.
     pub(super) fn bind(name: &str, listen: SocketAddr, path: &str) -> Result<Server> {
         let (listener, address) = http::bind(listen)?;
         tracing::info!(connector = name, "listening at http://{address}{path}");
         Ok(Server { listener, path: path.to_owned() })
     }
 
-    /// Serves until the outlet is to stop.
+    /// Serves requests until the outlet must stop.
     ///
     /// # Errors
     ///
-    /// If a topic is broken, or the system is short of descriptors or threads.
+    /// If a topic's ring is broken, or the system has no file descriptor or thread left.
     pub(super) fn run(self, mut outlet: Outlet) -> Result<()> {
         let (queue, waiting) = mpsc::channel(QUEUE);
         let (stopper, stopped) = Stopper::new();
@@ -66,9 +66,10 @@ impl Server {
         let (path, limits, max_message) = (self.path, Limits::default(), outlet.max_message());
         let intake = Intake { path, max_message, limits, stopped: stopped.clone(), queue };
         let serve = move || {
-            // The only one that holds the queue: once it is dropped, all requests have been answered.
+            // The only owner of the queue's sender: once it is dropped, all requests have their
+            // responses.
             let intake = intake;
-            http::serve(self.listener, limits, stopped, move |request| intake.clone().answer(request))
+            http::serve(self.listener, limits, stopped, move |request| intake.clone().respond(request))
         };
         let server = thread::Builder::new().name("http".into()).spawn(serve).context("cannot start a thread")?;
         let sent = send_all(waiting, &mut outlet);
@@ -78,19 +79,19 @@ impl Server {
     }
 }
 
-/// Sends what waits, until nobody adds to it any more.
+/// Sends all waiting messages, until the last sender of the queue is dropped.
 fn send_all(mut waiting: mpsc::Receiver<Waiting>, outlet: &mut Outlet) -> Result<()> {
-    while let Some(Waiting { body, answer }) = waiting.blocking_recv() {
-        if !answer.is_closed() {
+    while let Some(Waiting { body, accepted }) = waiting.blocking_recv() {
+        if !accepted.is_closed() {
             let is_accepted = outlet.offer(&body)? == Next::Continue;
-            let _ = answer.send(is_accepted);
+            let _ = accepted.send(is_accepted);
         }
     }
     Ok(())
 }
 
 impl Intake {
-    async fn answer(self, request: Request<Incoming>) -> FullResponse {
+    async fn respond(self, request: Request<Incoming>) -> FullResponse {
         if request.uri().path() != self.path {
             return http::text(StatusCode::NOT_FOUND, &format!("messages go to {}\n", self.path));
         }
@@ -103,10 +104,10 @@ impl Intake {
         let body = http::read_body(request.into_body(), self.max_message, self.limits, self.stopped).await;
         let body = match body {
             Ok(body) => body,
-            Err(answer) => return answer,
+            Err(response) => return response,
         };
-        let (answer, accepted) = oneshot::channel();
-        if self.queue.send(Waiting { body, answer }).await.is_err() {
+        let (sender, accepted) = oneshot::channel();
+        if self.queue.send(Waiting { body, accepted: sender }).await.is_err() {
             return http::stopping();
         }
         match accepted.await {

@@ -1,5 +1,4 @@
-//! Sources and sinks that somebody outside of the supervisor holds: it only notes what they do, and
-//! when they end.
+//! Watches external sources and sinks: counts their messages, and detects their end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +12,10 @@ use crate::counters::{Counter, Counters};
 use crate::external::{Holder, LeaseWatch};
 use crate::supervisor::Fabric;
 
-/// How often the rings are looked at.
+/// The interval at which the rings are checked.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A watch over the rings of an end, and whoever holds it.
+/// Watches the rings and the holder of an external end.
 pub(super) struct RingWatch {
     end: End,
     lease: Arc<LeaseWatch>,
@@ -44,17 +43,18 @@ impl RingWatch {
         Ok(RingWatch { end, lease, rings, stop: Arc::clone(stop), counters: Arc::clone(counters) })
     }
 
-    /// Waits until the end has ended: a source once all of its rings are closed, a sink once they
-    /// are drained as well; either when it is asked to stop, or its holder closes it.
+    /// Waits until the end has ended. A source ends once all of its rings are closed, a sink once
+    /// they are also drained. Both end when they must stop, or when their holder closes them.
     ///
     /// # Errors
     ///
-    /// If the holder is gone and has not closed it.
+    /// If the holder died without closing the end.
     pub(super) fn run(&self) -> Result<()> {
         let is_source = matches!(self.end, End::Source(_));
         loop {
             let waited = self.stop.wait(Some(&self.lease), Some(LOOK))?;
-            // First the holder: what it did before it went is seen in the rings.
+            // The holder is checked first: all that it did before its end is then visible in the
+            // rings.
             let holder = self.lease.holder();
             let is_ended = self.rings.iter().all(|ring| ring.is_closed() && (is_source || ring.is_drained()));
             self.count(is_source);
@@ -64,7 +64,7 @@ impl RingWatch {
             match holder {
                 Holder::Present => {}
                 Holder::Closed => return Ok(()),
-                Holder::Dead => bail!("its holder is gone and did not close it"),
+                Holder::Dead => bail!("its holder died without closing it"),
             }
         }
     }
@@ -72,7 +72,7 @@ impl RingWatch {
     fn count(&self, is_source: bool) {
         let of = |count: fn(&RingCounters) -> u64| self.rings.iter().map(move |ring| count(&ring.counters()));
         if is_source {
-            // A message goes into the ring of every group.
+            // A message is sent to the ring of every group, so the maximum counts it once.
             self.counters.set(Counter::SentMessages, of(|ring| ring.published).max().unwrap_or(0));
         } else {
             self.counters.set(Counter::ReceivedMessages, of(|ring| ring.acked).sum());

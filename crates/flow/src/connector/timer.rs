@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::outlet::{Next, Outlet, Waited};
 
-/// Sends the number of each tick, from 0, in decimal digits. Ticks that are late are sent at once.
+/// Sends the number of each tick, from 0, in decimal digits. Late ticks are sent at once.
 pub(super) fn run(every: Duration, count: Option<u64>, outlet: &mut Outlet) -> Result<()> {
     let mut due = Instant::now();
     for tick in 0..count.unwrap_or(u64::MAX) {

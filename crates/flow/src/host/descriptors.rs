@@ -1,5 +1,5 @@
-//! The descriptors of an end's rings and bells, taken one by one, in the order that
-//! [`control::Start`] says.
+//! The descriptors of an end's rings and bells, opened one by one in the order that
+//! [`control::Start`] documents.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use estafette_ipc::{OpenError, WaitMode};
 use crate::control;
 use crate::function::Output;
 
-/// The descriptors that are left.
+/// The remaining descriptors.
 pub(crate) struct Descriptors(std::vec::IntoIter<OwnedFd>);
 
 impl Descriptors {
@@ -27,7 +27,7 @@ impl Descriptors {
         Ok(RingFile::from_fd(self.next()?)?)
     }
 
-    /// The end that receives: a bell and its rings.
+    /// Opens the receiving end: a bell and its rings.
     pub(crate) fn member(
         &mut self,
         input: &control::Input,
@@ -40,7 +40,7 @@ impl Descriptors {
         Ok(if input.copies { member.with_copies() } else { member })
     }
 
-    /// The ends that send to one topic: a ring and a bell for each group that reads it.
+    /// Opens the sending ends of one topic: a ring and a bell for each group that reads it.
     pub(crate) fn output(
         &mut self,
         output: &control::Output,
@@ -53,7 +53,7 @@ impl Descriptors {
             let bell = BellFile::from_fd(self.next()?)?;
             match Publisher::open(&ring, &bell, wait, Arc::clone(interrupt)) {
                 Ok(publisher) => groups.push(publisher),
-                // Every reader of the group has ended.
+                // All readers of the group have ended.
                 Err(OpenError::Closed) => {}
                 Err(error) => return Err(error.into()),
             }

@@ -1,4 +1,5 @@
-//! One function instance: takes messages from its topic, gives them to the function, acknowledges them.
+//! A function instance: claims messages of its topic, delivers them to the function, and
+//! acknowledges them.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -18,20 +19,20 @@ use crate::counters::{Counter, Counters};
 use crate::engine::inspect::Abi;
 use crate::function::{Failure, Function, Outputs, Setup, StopSignal};
 
-/// The most bytes that an instance takes at once, unless one message is longer: enough for a copy at full speed, and little
-/// enough to stay in a core's cache.
+/// The maximum number of bytes that an instance claims at once, unless one message is longer. It is
+/// large enough for copies at full speed, and small enough for a core's cache.
 const BATCH_BYTES: usize = 128 << 10;
 
 /// New code for a running instance.
 pub(super) struct Reload {
     pub(super) generation: Generation,
     pub(super) abi: Abi,
-    /// Whether the instance may go on with what it runs if it cannot take this.
+    /// Whether the instance may keep its current code if it cannot use this.
     pub(super) optional: bool,
     pub(super) code: File,
 }
 
-/// An instance and all it needs.
+/// An instance and everything it needs.
 pub(super) struct Instance {
     start: Start,
     setup: Setup,
@@ -41,7 +42,7 @@ pub(super) struct Instance {
 }
 
 impl Instance {
-    /// Opens what the descriptors lead to, in the order that [`Start`] says.
+    /// Opens the descriptors, in the order that [`Start`] documents.
     pub(super) fn open(
         start: Start,
         descriptors: Vec<OwnedFd>,
@@ -74,7 +75,7 @@ impl Instance {
         Ok(Instance { start, setup, outputs, member, reload })
     }
 
-    /// Runs the function until it ends, and says how.
+    /// Runs the function until it ends. Returns how it ended.
     ///
     /// # Errors
     ///
@@ -86,7 +87,7 @@ impl Instance {
             Err(failure) => return Ok(end(failure)),
         };
         setup.counters.set(Counter::StartTime, now().saturating_sub(start.requested_at));
-        // A stop from before the code was loaded does not end its calls.
+        // A stop signal that was set before the code was loaded does not end its calls.
         if setup.stop.is_stopping() {
             return Ok(End::Stopped);
         }
@@ -115,7 +116,8 @@ impl Instance {
                 }
                 report(Event::Reloaded { instance: start.instance, generation: wanted, error });
             }
-            // One that may be tried only once is not tried together with others.
+            // If a message may be delivered only once, it is delivered alone: otherwise another
+            // one's failure would cost its only attempt.
             let messages = if max_deliver == Some(1) { 1 } else { pace.messages() };
             match member.claim(BATCH_BYTES, messages) {
                 Ok(claim) => {
@@ -127,14 +129,15 @@ impl Instance {
                 }
                 Err(ClaimError::Closed) => return Ok(End::Finished),
                 Err(ClaimError::Interrupted) => setup.stop.woke(),
-                // The supervisor logs it.
+                // The supervisor copies it to its log.
                 Err(error) => drop(writeln!(io::stderr(), "{}: a producer broke its ring: {error}", start.name)),
             }
         }
     }
 }
 
-/// Gives a claim to the function, or to the dead-letter topic if it was tried too often.
+/// Delivers a claim to the function, or to the dead-letter topic if it has reached the maximum
+/// number of deliveries.
 fn handle(function: &mut Function, claim: Claim<'_>, max_deliver: Option<u8>) -> Result<Result<(), Failure>> {
     let attempts = claim.messages().next().map_or(0, |message| message.attempts);
     if max_deliver.is_some_and(|most| attempts >= most) {
@@ -155,7 +158,8 @@ fn handle(function: &mut Function, claim: Claim<'_>, max_deliver: Option<u8>) ->
     Ok(Ok(()))
 }
 
-/// Replaces a function's code. If the new code does not start, the old function goes on, with the reason.
+/// Replaces a function's code. If the new code does not start, returns the old function and the
+/// reason.
 fn replace(mut old: Function, setup: &mut Setup, new: Reload) -> (Function, Option<String>) {
     let (abi, code) = (std::mem::replace(&mut setup.abi, new.abi), std::mem::replace(&mut setup.code, new.code));
     let memory = setup.counters.get(Counter::Memory);

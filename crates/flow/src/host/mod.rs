@@ -1,4 +1,5 @@
-//! A host: the process that runs function instances, one of its own each or several as threads, as the supervisor asks.
+//! A host: a process that runs one function instance, or several as threads, as the supervisor
+//! requests.
 
 mod descriptors;
 mod instance;
@@ -19,19 +20,21 @@ use crate::control::{End, Event, InstanceId, Request, Socket, Start, shorten};
 use crate::engine;
 use crate::function::StopSignal;
 
-/// The argument after which a program is a host: `estafette-flow-host INSTANCES`, with the control socket as its standard
-/// input.
+/// The argument that makes a program a host: `estafette-flow-host INSTANCES`, with the control
+/// socket as its standard input.
 pub const ARGUMENT: &str = "estafette-flow-host";
 
-/// Serves as a host until the supervisor is gone. The program's arguments after [`ARGUMENT`] say for how many instances.
+/// Serves as a host until the supervisor has ended. The program's argument after [`ARGUMENT`] is
+/// the number of instances.
 pub fn serve(mut arguments: impl Iterator<Item = std::ffi::OsString>) -> ExitCode {
     let instances = arguments.next().and_then(|count| count.to_str()?.parse().ok()).unwrap_or(1);
-    // The program is started by the number of a descriptor, which would be its name.
+    // Otherwise the process would have the number of a descriptor as its name, since it is started
+    // by a descriptor.
     let _ = rustix::thread::set_name(c"estafette-host");
     match serve_on_stdin(instances) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // The supervisor reads it from here into its log.
+            // The supervisor copies it to its log.
             use io::Write;
             let _ = writeln!(io::stderr(), "estafette: the host of a function failed: {error:#}");
             ExitCode::from(2)
@@ -46,7 +49,7 @@ fn serve_on_stdin(instances: u32) -> Result<()> {
     while let Some((request, descriptors)) = socket.recv::<Request>()? {
         host.execute(request, descriptors)?;
     }
-    // The supervisor is gone, and with it whoever needs what the instances still do.
+    // The supervisor has ended, so nobody needs the instances any more.
     Ok(())
 }
 
@@ -56,7 +59,7 @@ struct Host {
     running: HashMap<InstanceId, Running>,
 }
 
-/// An instance's thread, as the control loop reaches it.
+/// The handles by which the control loop reaches an instance's thread.
 struct Running {
     stop: Arc<StopSignal>,
     reload: Arc<Mutex<Option<Reload>>>,
@@ -82,7 +85,7 @@ impl Host {
                 }
             }
             Request::Reload { instance, generation, abi, optional } => {
-                let code = descriptors.into_iter().next().context("a reload came without code")?;
+                let code = descriptors.into_iter().next().context("a reload request has no code")?;
                 if let Some(running) = self.running.get(&instance) {
                     let mut reload = running.reload.lock().unwrap_or_else(PoisonError::into_inner);
                     *reload = Some(Reload { generation, abi, optional, code: code.into() });
@@ -117,7 +120,7 @@ impl Host {
     }
 }
 
-/// Reports an event. A host that cannot report is of no use: it ends, which the supervisor notices.
+/// Reports an event. A host that cannot report exits, which the supervisor detects.
 fn report(events: &Mutex<Socket>, event: &Event) {
     let events = events.lock().unwrap_or_else(PoisonError::into_inner);
     if events.send(event, &[]).is_err() {

@@ -1,34 +1,35 @@
-//! How many messages an instance takes at once: as many as it works off in a moment.
+//! The batch size of an instance: as many messages as it processes within a target time.
 //!
-//! A batch is claimed as a whole: the function is not stopped or reloaded within it, no other member of its queue gets any
-//! of it, and `limits.call` holds for all of it. So the number starts at one, doubles while calls are quick, and falls in
-//! proportion when one was slow.
+//! A batch is claimed as a whole. The function is not stopped or reloaded within it, no other
+//! member of its queue gets a part of it, and `limits.call` applies to all of it. The size
+//! therefore starts at one, doubles while calls are fast, and shrinks in proportion when a call was
+//! slow.
 
 use std::time::Duration;
 
-/// The most messages of one batch.
+/// The maximum number of messages in a batch.
 const MAX_MESSAGES: usize = 4096;
-/// How long a batch is to take at most. A quick function meets the limit on bytes long before.
+/// The target time for a batch. A fast function reaches the limit on bytes long before.
 const TARGET: Duration = Duration::from_millis(20);
 
-/// The number of messages that an instance may take next.
+/// The batch size of an instance.
 #[derive(Debug)]
 pub(super) struct Pace {
     messages: usize,
 }
 
 impl Pace {
-    /// That of an instance of which nothing is known.
+    /// The batch size of a new instance.
     pub(super) fn new() -> Pace {
         Pace { messages: 1 }
     }
 
-    /// The most messages of the next batch: one at least.
+    /// The maximum number of messages in the next batch, at least one.
     pub(super) fn messages(&self) -> usize {
         self.messages
     }
 
-    /// Notes how long a batch of `count` messages took.
+    /// Records how long a batch of `count` messages took.
     pub(super) fn note(&mut self, count: usize, took: Duration) {
         if took > TARGET {
             let fitting = count as u128 * TARGET.as_nanos() / took.as_nanos();
@@ -44,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn batches_of_a_quick_function_grow_to_the_most() {
+    fn batches_of_a_fast_function_grow_to_the_maximum() {
         let mut pace = Pace::new();
         for _ in 0..20 {
             pace.note(pace.messages(), Duration::from_micros(100));
@@ -55,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_of_a_slow_function_take_a_moment() {
+    fn batches_of_a_slow_function_stay_near_the_target_time() {
         let mut pace = Pace::new();
         for _ in 0..20 {
             pace.note(pace.messages(), Duration::from_millis(3) * pace.messages() as u32);

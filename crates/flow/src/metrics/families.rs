@@ -5,22 +5,23 @@ use std::collections::HashMap;
 use super::text::{Kind, Text};
 use crate::status::{ConnectorStatus, EdgeStatus, FunctionStatus, ModeStatus, PhaseStatus, Status};
 
-/// A metric of each `T`: its name, type, description, and value, where it has one.
+/// A metric of a `T`: name, type, description, and a function that returns its value, if there is
+/// one.
 type Family<T> = (&'static str, Kind, &'static str, fn(&T) -> Option<f64>);
 
 use Kind::{Counter, Gauge};
 
 const PIPELINE: &[Family<Status>] = &[
     ("estafette_uptime_seconds", Gauge, "How long the pipeline has run.", |it| Some(it.uptime_seconds)),
-    ("estafette_failures", Gauge, "What has failed for good.", |it| Some(it.failures.len() as f64)),
+    ("estafette_failures", Gauge, "The number of permanent failures.", |it| Some(it.failures.len() as f64)),
 ];
 
 const FUNCTIONS: &[Family<FunctionStatus>] = &[
     ("estafette_function_calls_total", Counter, "Calls into the function.", |it| count(it.calls)),
-    ("estafette_function_received_messages_total", Counter, "Messages that it has worked off.", |it| {
+    ("estafette_function_received_messages_total", Counter, "Messages that it has processed.", |it| {
         count(it.received_messages)
     }),
-    ("estafette_function_received_bytes_total", Counter, "Bytes of messages that it has worked off.", |it| {
+    ("estafette_function_received_bytes_total", Counter, "Bytes of messages that it has processed.", |it| {
         count(it.received_bytes)
     }),
     ("estafette_function_sent_messages_total", Counter, "Messages that it has sent.", |it| count(it.sent_messages)),
@@ -28,25 +29,28 @@ const FUNCTIONS: &[Family<FunctionStatus>] = &[
     (
         "estafette_function_dropped_messages_total",
         Counter,
-        "Messages that a topic's overflow policy dropped as the function sent.",
+        "Messages that were dropped by a topic's overflow policy when the function sent them.",
         |it| count(it.dropped),
     ),
-    ("estafette_function_dead_letters_total", Counter, "Messages that were delivered too often.", |it| {
-        count(it.dead_letters)
-    }),
+    (
+        "estafette_function_dead_letters_total",
+        Counter,
+        "Messages that reached the maximum number of deliveries.",
+        |it| count(it.dead_letters),
+    ),
     ("estafette_function_traps_total", Counter, "Calls that failed.", |it| count(it.traps)),
     ("estafette_function_restarts_total", Counter, "How often it was restarted.", |it| count(it.restarts)),
     ("estafette_function_memory_bytes", Gauge, "Its linear memory.", |it| count(it.memory_bytes)),
     (
         "estafette_function_resident_bytes",
         Gauge,
-        "The memory of its host process, where it has one of its own.",
+        "The memory of its host process, unless it shares the process.",
         |it| it.resident_bytes.and_then(count),
     ),
     (
         "estafette_function_cpu_seconds_total",
         Counter,
-        "The processor time of its host process, where it has one of its own.",
+        "The CPU time of its host process, unless it shares the process.",
         |it| it.cpu_seconds,
     ),
     (
@@ -64,22 +68,25 @@ const EDGES: &[Family<EdgeStatus>] = &[
     ("estafette_topic_published_bytes_total", Counter, "Bytes of messages that were published to the queue.", |it| {
         count(it.published_bytes)
     }),
-    ("estafette_topic_depth_messages", Gauge, "Messages that wait or are being worked off.", |it| {
+    ("estafette_topic_depth_messages", Gauge, "Messages that wait or are being processed.", |it| {
         count(it.depth_messages)
     }),
-    ("estafette_topic_depth_bytes", Gauge, "Bytes that wait or are being worked off.", |it| count(it.depth_bytes)),
-    ("estafette_topic_capacity_bytes", Gauge, "Bytes that may wait.", |it| count(it.capacity_bytes)),
+    ("estafette_topic_depth_bytes", Gauge, "Bytes that wait or are being processed.", |it| count(it.depth_bytes)),
+    ("estafette_topic_capacity_bytes", Gauge, "The capacity in bytes.", |it| count(it.capacity_bytes)),
     ("estafette_topic_oldest_seconds", Gauge, "How long the oldest message has waited.", |it| Some(it.oldest_seconds)),
-    ("estafette_topic_dropped_messages_total", Counter, "Messages that were dropped for newer ones.", |it| {
-        count(it.dropped)
-    }),
+    (
+        "estafette_topic_dropped_messages_total",
+        Counter,
+        "Old messages that were dropped to make space for new ones.",
+        |it| count(it.dropped),
+    ),
     (
         "estafette_topic_dropped_new_messages_total",
         Counter,
-        "Messages that were dropped as they were sent, since there was no space.",
+        "New messages that were dropped because there was no space.",
         |it| count(it.dropped_new),
     ),
-    ("estafette_topic_discarded_messages_total", Counter, "Messages that were lost with a reader that failed.", |it| {
+    ("estafette_topic_discarded_messages_total", Counter, "Messages that were lost because a reader failed.", |it| {
         count(it.discarded)
     }),
 ];
@@ -88,9 +95,12 @@ const CONNECTORS: &[Family<ConnectorStatus>] = &[
     ("estafette_connector_sent_messages_total", Counter, "Messages that it has sent into the pipeline.", |it| {
         count(it.sent_messages)
     }),
-    ("estafette_connector_received_messages_total", Counter, "Messages that it has taken out of the pipeline.", |it| {
-        count(it.received_messages)
-    }),
+    (
+        "estafette_connector_received_messages_total",
+        Counter,
+        "Messages that it has received from the pipeline.",
+        |it| count(it.received_messages),
+    ),
     ("estafette_connector_dropped_messages_total", Counter, "Messages that it dropped.", |it| count(it.dropped)),
     ("estafette_connector_ended", Gauge, "1 once it has ended.", |it| Some(f64::from(u8::from(it.is_ended)))),
 ];
@@ -99,7 +109,7 @@ fn count(count: u64) -> Option<f64> {
     Some(count as f64)
 }
 
-/// All metrics as text.
+/// Renders all metrics as text.
 pub(super) fn render(status: &Status) -> String {
     let mut text = Text::default();
     let pipeline = [("pipeline", status.pipeline.as_str())];
@@ -121,7 +131,7 @@ pub(super) fn render(status: &Status) -> String {
     text.finish()
 }
 
-/// Something with its labels.
+/// An item with its labels.
 type Labelled<'a, T> = (Vec<(&'a str, &'a str)>, &'a T);
 
 fn families<T>(text: &mut Text, families: &[Family<T>], all: &[Labelled<'_, T>]) {
@@ -136,7 +146,7 @@ fn families<T>(text: &mut Text, families: &[Family<T>], all: &[Labelled<'_, T>])
 
 fn modes(text: &mut Text, status: &Status) {
     const NAME: &str = "estafette_mode";
-    text.begin(NAME, Gauge, "1 for what the pipeline is doing, 0 for what it is not.");
+    text.begin(NAME, Gauge, "1 for the current mode of the pipeline, 0 for the others.");
     let all =
         [("running", ModeStatus::Running), ("draining", ModeStatus::Draining), ("stopping", ModeStatus::Stopping)];
     for (name, mode) in all {
@@ -156,7 +166,7 @@ fn phases(text: &mut Text, functions: &[Labelled<'_, FunctionStatus>]) {
         ("failed", PhaseStatus::Failed),
     ];
     if !functions.is_empty() {
-        text.begin(NAME, Gauge, "1 for where the instance is in its life, 0 for where it is not.");
+        text.begin(NAME, Gauge, "1 for the current phase of the instance, 0 for the others.");
     }
     for (labels, function) in functions {
         for (name, phase) in all {
@@ -166,8 +176,8 @@ fn phases(text: &mut Text, functions: &[Labelled<'_, FunctionStatus>]) {
     }
 }
 
-/// The names of queues. A reader with a copy of its own may have the name of a queue: it is
-/// numbered then, as no two samples may have the same labels.
+/// The names of queues. A reader with `queue: each` may have the same name as a queue. A number is
+/// added then, as no two samples may have the same labels.
 fn queues(edges: &[EdgeStatus]) -> Vec<String> {
     let mut seen: HashMap<(&str, &str), u32> = HashMap::new();
     let name = |edge| {
@@ -268,12 +278,12 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }
-        // Nobody knows it, so nothing is said.
+        // The value is unknown, so the metric is absent.
         assert!(!text.contains("resident_bytes"));
     }
 
     #[test]
-    fn a_pipeline_of_nothing_has_metrics() {
+    fn an_empty_pipeline_has_metrics() {
         let text = render(&Status::default());
         assert!(text.contains("estafette_uptime_seconds{pipeline=\"\"} 0\n"));
         assert!(!text.contains("estafette_function"));

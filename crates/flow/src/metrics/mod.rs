@@ -1,13 +1,13 @@
 //! Metrics and health of a running pipeline, by HTTP on a loopback address.
 //!
-//! | path | answer |
+//! | path | response |
 //! |---|---|
 //! | `/metrics` | the text format of Prometheus, version 0.0.4 |
-//! | `/health` | 200 `ok`, or 503 with what failed for good, a line each |
+//! | `/health` | 200 `ok`, or 503 with the permanent failures, one line each |
 //!
-//! | file | what it holds |
+//! | file | content |
 //! |---|---|
-//! | `families.rs` | the metrics: their names, types and values |
+//! | `families.rs` | the metrics: names, types and values |
 //! | `text.rs` | the text format |
 
 mod families;
@@ -27,10 +27,10 @@ use hyper::{Method, Request, StatusCode};
 use crate::http::{self, FullResponse, Limits, Stopped, Stopper};
 use crate::status::Status;
 
-/// For how long a status is answered again, so that many who ask do not keep the supervisor busy.
+/// How long a status is cached, so that many requests do not load the supervisor.
 const FRESH: Duration = Duration::from_millis(250);
 
-/// A server of metrics and health. It ends when it is dropped.
+/// A server of metrics and health. It stops when it is dropped.
 ///
 /// ```no_run
 /// # fn main() -> anyhow::Result<()> {
@@ -58,14 +58,14 @@ impl Debug for MetricsServer {
 }
 
 impl MetricsServer {
-    /// Serves at a loopback address; port 0 stands for any free one. `status` is asked for the
-    /// pipeline's status, at most four times a second, from a thread of the server's own; it may
-    /// block. None says that the pipeline has ended.
+    /// Starts a server on a loopback address. Port 0 means any free port. `status` must return the
+    /// pipeline's status, or none if the pipeline has ended. The server's thread calls it at most
+    /// four times per second. It may block.
     ///
     /// # Errors
     ///
-    /// If the address is not a loopback address, is taken, or the system is short of descriptors or
-    /// threads.
+    /// If the address is not a loopback address or is in use, or the system has no file descriptor
+    /// or thread left.
     pub fn start(
         listen: SocketAddr,
         status: impl Fn() -> Option<Status> + Send + Sync + 'static,
@@ -77,12 +77,12 @@ impl MetricsServer {
         );
         let (listener, address) = http::bind(listen)?;
         let (stopper, stopped) = Stopper::new();
-        let cache = Arc::new(Cache { ask: Box::new(status), last: Mutex::new(None) });
+        let cache = Arc::new(Cache { get_status: Box::new(status), last: Mutex::new(None) });
         let limits = Limits { connections: 32, stop_timeout: Duration::from_millis(100), ..Limits::default() };
         let serve = move || {
             let served = serve(listener, limits, stopped, &cache);
             if let Err(error) = served {
-                tracing::error!("metrics are served no more: {error:#}");
+                tracing::error!("metrics are no longer served: {error:#}");
             }
         };
         let thread = thread::Builder::new().name("metrics".into()).spawn(serve).context("cannot start a thread")?;
@@ -90,7 +90,7 @@ impl MetricsServer {
         Ok(MetricsServer { address, stopper, thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -108,14 +108,14 @@ impl Drop for MetricsServer {
 fn serve(listener: std::net::TcpListener, limits: Limits, stopped: Stopped, cache: &Arc<Cache>) -> Result<()> {
     let cache = Arc::clone(cache);
     http::serve(listener, limits, stopped, move |request| {
-        let answer = answer(&request, &cache);
-        async move { answer }
+        let response = respond(&request, &cache);
+        async move { response }
     })
 }
 
-/// The last status, for a while.
+/// The last status, cached for a short time.
 struct Cache {
-    ask: Box<dyn Fn() -> Option<Status> + Send + Sync>,
+    get_status: Box<dyn Fn() -> Option<Status> + Send + Sync>,
     last: Mutex<Option<(Instant, Option<Arc<Status>>)>>,
 }
 
@@ -127,13 +127,13 @@ impl Cache {
         {
             return status.clone();
         }
-        let status = (self.ask)().map(Arc::new);
+        let status = (self.get_status)().map(Arc::new);
         *last = Some((Instant::now(), status.clone()));
         status
     }
 }
 
-fn answer(request: &Request<Incoming>, cache: &Cache) -> FullResponse {
+fn respond(request: &Request<Incoming>, cache: &Cache) -> FullResponse {
     let render = match request.uri().path() {
         "/metrics" => metrics,
         "/health" => health,
@@ -142,21 +142,21 @@ fn answer(request: &Request<Incoming>, cache: &Cache) -> FullResponse {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         return http::wrong_method("GET, HEAD");
     }
-    let mut answer = render(cache.status().as_deref());
-    answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    answer
+    let mut response = render(cache.status().as_deref());
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
 }
 
 fn metrics(status: Option<&Status>) -> FullResponse {
     let Some(status) = status else { return http::text(StatusCode::SERVICE_UNAVAILABLE, ENDED) };
-    let mut answer = http::text(StatusCode::OK, &families::render(status));
+    let mut response = http::text(StatusCode::OK, &families::render(status));
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-    answer.headers_mut().insert(CONTENT_TYPE, kind);
-    answer
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
 }
 
-/// What is answered where there is no status.
-const ENDED: &str = "the pipeline has ended, or does not answer\n";
+/// The response if there is no status.
+const ENDED: &str = "the pipeline has ended, or does not respond\n";
 
 fn health(status: Option<&Status>) -> FullResponse {
     match status {

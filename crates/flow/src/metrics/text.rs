@@ -1,14 +1,14 @@
 //! The text format of Prometheus, version 0.0.4.
 //!
-//! Source: "Exposition formats", Prometheus documentation. All samples of a metric stand together
-//! behind its `HELP` and `TYPE`, and no two have the same labels.
+//! Source: "Exposition formats", Prometheus documentation. All samples of a metric follow its
+//! `HELP` and `TYPE`, and no two have the same labels.
 
 use std::fmt::{Display, Formatter, Result, Write};
 
-/// What a metric is.
+/// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// It only grows, but for a fresh start from 0.
+    /// Only increases, except for a restart from 0.
     Counter,
     Gauge,
 }
@@ -48,7 +48,7 @@ impl Text {
     }
 }
 
-/// Text in which what would end it is escaped; quotation marks only in the value of a label.
+/// Escaped text. Quotation marks are escaped only in the value of a label.
 struct Escaped<'a>(&'a str, bool);
 
 impl Display for Escaped<'_> {

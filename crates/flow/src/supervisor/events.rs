@@ -164,7 +164,7 @@ impl Supervisor {
     pub(super) fn recover_end(&mut self, end: End) -> u64 {
         let mut discarded = 0;
         if let Some(place) = self.topology.membership(end)
-            && !self.connectors.is_held(end)
+            && !self.connectors.has_holder(end)
         {
             let feed = self.topology.groups[place.group].feed;
             let delivery = self.topology.policies(&self.pipeline, feed).delivery;

@@ -36,7 +36,7 @@ impl Supervisor {
         let parts = start::external(end, &self.pipeline, &self.topology, &self.fabric);
         let (plan, rings) = parts.context("no descriptor is left")?;
         let lease = self.connectors.take_lease(end);
-        let lease = lease.with_context(|| format!("the external end `{name}` was given away before"))?;
+        let lease = lease.with_context(|| format!("the external end `{name}` was taken before"))?;
         Ok(ExternalEnd::new(plan, lease, rings))
     }
 }

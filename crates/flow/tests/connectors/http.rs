@@ -1,4 +1,4 @@
-//! The HTTP source, with clients that speak by hand.
+//! The HTTP source, with clients that write raw HTTP.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -25,7 +25,7 @@ topics:
   t: { capacity: 4KiB, max_message: 1KiB }
 ";
 
-/// The address at which a pipeline's source listens.
+/// The address on which a pipeline's source listens.
 pub(crate) fn address(pipeline: &Running) -> String {
     let rest = pipeline.logged("listening at http://");
     rest.split('/').next().unwrap().to_owned()
@@ -42,18 +42,18 @@ fn request(head: &str, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-/// Sends bytes and returns all that is answered until the end of the connection.
+/// Sends bytes. Returns all that is received until the end of the connection.
 fn exchange(address: &str, bytes: &[u8]) -> String {
     let mut client = connect(address);
-    // The server may have answered and left before all of it is written.
+    // The server may have responded and disconnected before all bytes are written.
     client.write_all(bytes).ok();
     answer(client)
 }
 
-/// All that is answered until the end of the connection.
+/// All that is received until the end of the connection.
 fn answer(mut client: TcpStream) -> String {
     let mut answer = Vec::new();
-    // A connection that is reset after the answer is an error.
+    // A connection that is reset after the response is an error, which is ignored.
     client.read_to_end(&mut answer).ok();
     String::from_utf8_lossy(&answer).into_owned()
 }
@@ -81,7 +81,7 @@ fn each_post_is_a_message() {
 }
 
 #[test]
-fn connections_are_kept_for_further_requests() {
+fn connections_are_reused() {
     let pipeline = Running::start(TO_FILE);
     let mut client = connect(&address(&pipeline));
     for number in 0..3 {
@@ -99,7 +99,7 @@ fn connections_are_kept_for_further_requests() {
 }
 
 #[test]
-fn what_is_no_message_is_refused() {
+fn invalid_requests_are_refused() {
     let pipeline = Running::start(TO_FILE);
     let address = address(&pipeline);
     let refused = |bytes: &[u8], status: &str| {
@@ -111,7 +111,7 @@ fn what_is_no_message_is_refused() {
     let answer = refused(&request("GET /in", b""), "405");
     assert!(answer.to_ascii_lowercase().contains("allow: post"), "{answer}");
     refused(&request("POST /in", &[b'x'; 8 * 1024 + 1]), "413");
-    // A length that is only announced costs nothing.
+    // A length that is only announced costs no memory.
     refused(b"POST /in HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n", "413");
     let chunk = [&b"POST /in HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2001\r\n"[..], &[b'x'; 0x2001]];
     refused(&chunk.concat(), "413");
@@ -126,7 +126,7 @@ fn what_is_no_message_is_refused() {
 }
 
 #[test]
-fn slow_clients_hold_up_neither_others_nor_the_end() {
+fn slow_clients_delay_neither_others_nor_the_end() {
     let pipeline = Running::start(TO_FILE);
     let address = address(&pipeline);
     let halves = [&b""[..], b"POST /i", b"POST /in HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf"];
@@ -138,14 +138,14 @@ fn slow_clients_hold_up_neither_others_nor_the_end() {
     assert_eq!(pipeline.end().failures, [""; 0]);
     assert_eq!(pipeline.lines("out.txt"), ["quick"]);
     for (mut client, _) in slow {
-        // Those whose request had begun are told; all are disconnected.
+        // Clients whose request had begun get a response. All are disconnected.
         let mut answer = String::new();
         client.read_to_string(&mut answer).ok();
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 503 "), "{answer}");
     }
 }
 
-/// A client whose request the server is known to have read, but for its body.
+/// A client whose request headers the server has read, but not the body.
 fn begun(address: &str, body: &[u8]) -> TcpStream {
     let head = "POST /in HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: 100-continue\r\n";
     let mut client = connect(address);
@@ -157,7 +157,7 @@ fn begun(address: &str, body: &[u8]) -> TcpStream {
 }
 
 #[test]
-fn clients_wait_while_a_topic_is_full_and_are_told_when_it_ends() {
+fn clients_wait_while_a_topic_is_full_and_get_a_response_when_it_ends() {
     let pipeline = Running::start(TO_NOBODY);
     let address = address(&pipeline);
     let body = [b'x'; 1000];
@@ -166,10 +166,10 @@ fn clients_wait_while_a_topic_is_full_and_are_told_when_it_ends() {
         client.write_all(&body).unwrap();
     }
     let clients: Vec<_> = clients.into_iter().map(|client| thread::spawn(|| answer(client))).collect();
-    // The ring takes some, and one or more of the others wait.
+    // The ring accepts some messages, and at least one of the others waits.
     until(|| clients.iter().any(thread::JoinHandle::is_finished).then_some(()));
     assert!(!clients.iter().all(thread::JoinHandle::is_finished));
-    // The sink never gets rid of its messages: once more ends it.
+    // The sink cannot send its messages, so the pipeline must be ended twice.
     pipeline.remote.end();
     pipeline.end();
     let answers: Vec<_> = clients.into_iter().map(|client| client.join().unwrap()).collect();
@@ -180,7 +180,7 @@ fn clients_wait_while_a_topic_is_full_and_are_told_when_it_ends() {
 }
 
 #[test]
-fn an_address_that_is_taken_is_an_error_at_the_start() {
+fn an_address_in_use_is_an_error_at_the_start() {
     let first = Running::start(TO_FILE);
     let taken = TO_FILE.replace("127.0.0.1:0", &address(&first));
     let folder = tempfile::tempdir().unwrap();

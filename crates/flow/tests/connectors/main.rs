@@ -1,5 +1,5 @@
-//! Sources and sinks, by pipelines that have no function: what they do with the world outside, also
-//! where that is slow, hostile or gone for a while.
+//! Sources and sinks, in pipelines without functions, with peers that are slow, hostile or
+//! temporarily gone.
 
 mod http;
 mod metrics;

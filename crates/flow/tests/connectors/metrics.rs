@@ -54,7 +54,7 @@ sinks:
 }
 
 #[test]
-fn what_failed_for_good_is_in_the_health() {
+fn permanent_failures_are_in_the_health() {
     let status = Status { failures: vec!["the function `a` failed".into()], ..Status::default() };
     let server = MetricsServer::start(loopback(), move || Some(status.clone())).unwrap();
     let health = get(server.address(), "/health");
@@ -62,7 +62,7 @@ fn what_failed_for_good_is_in_the_health() {
 }
 
 #[test]
-fn other_machines_cannot_read_it() {
+fn other_machines_cannot_read_the_metrics() {
     let error = MetricsServer::start(([0, 0, 0, 0], 0).into(), || None).unwrap_err();
     assert!(error.to_string().contains("127.0.0.1"), "{error}");
 }

@@ -1,4 +1,4 @@
-//! A pipeline that runs in a thread, in a folder of its own.
+//! A pipeline that runs in a thread, in its own folder.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-/// Longer than anything here takes.
+/// A timeout that is longer than anything here takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Running {
@@ -42,7 +42,7 @@ impl Running {
         Running { folder, remote, summary, log }
     }
 
-    /// What the log says behind this.
+    /// Waits for a log line that contains `before`. Returns the rest of the line.
     pub(crate) fn logged(&self, before: &str) -> String {
         loop {
             let line = self.log.recv_timeout(PATIENCE).expect("it is logged");
@@ -52,37 +52,37 @@ impl Running {
         }
     }
 
-    /// The lines of a file, by now.
+    /// The current lines of a file.
     pub(crate) fn lines(&self, file: &str) -> Vec<String> {
         let text = fs::read_to_string(self.folder.path().join(file)).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Waits until a file has so many lines.
+    /// Waits until a file has `count` lines.
     pub(crate) fn until_lines(&self, file: &str, count: usize) -> Vec<String> {
         until(|| Some(self.lines(file)).filter(|lines| lines.len() >= count))
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Ends the pipeline, and waits for its end.
     pub(crate) fn end(&self) -> Summary {
         self.remote.end();
         self.summary.recv_timeout(PATIENCE).expect("the pipeline ends")
     }
 }
 
-/// Waits until there is something.
+/// Polls until a value is found.
 pub(crate) fn until<T>(mut found: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         if let Some(found) = found() {
             return found;
         }
-        assert!(start.elapsed() < PATIENCE, "it did not come in time");
+        assert!(start.elapsed() < PATIENCE, "timeout");
         thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// Passes on what is logged.
+/// Sends log lines to a channel.
 struct Log(Mutex<Sender<String>>);
 
 impl Subscriber for Log {

@@ -1,4 +1,4 @@
-//! WebSocket sources and sinks, with servers by another library, which die and come back.
+//! WebSocket sources and sinks, with servers of another library that die and restart.
 
 use std::net::{TcpListener, TcpStream};
 use std::thread;
@@ -9,7 +9,7 @@ use tungstenite::{Message, WebSocket};
 use crate::http;
 use crate::pipeline::{PATIENCE, Running};
 
-/// A port at which nobody listens.
+/// A port on which nobody listens.
 const NOBODY: u16 = 1;
 
 fn source(port: u16) -> Running {
@@ -44,7 +44,7 @@ fn listen() -> (TcpListener, u16) {
     (listener, port)
 }
 
-/// Listens at a port again, once the system gives it back.
+/// Listens on a port again, once the system has released it.
 fn listen_again(port: u16) -> TcpListener {
     crate::pipeline::until(|| TcpListener::bind(("127.0.0.1", port)).ok())
 }
@@ -58,7 +58,7 @@ fn accept(listener: &TcpListener) -> WebSocket<TcpStream> {
     tungstenite::accept(stream).unwrap()
 }
 
-/// Reads until the client says good-bye.
+/// Reads until the client closes the connection.
 fn read_to_end(socket: &mut WebSocket<TcpStream>) -> Vec<String> {
     let mut messages = Vec::new();
     while let Ok(message) = socket.read() {
@@ -110,14 +110,14 @@ fn a_source_survives_servers_that_die() {
             socket.close(None).unwrap();
             socket.flush().ok();
         }
-        // The listener goes with the connection.
+        // The listener is dropped together with the connection.
     }
     assert_eq!(pipeline.lines("out.txt"), expected(count));
     assert_eq!(pipeline.end().failures, [""; 0]);
 }
 
 #[test]
-fn a_message_that_is_too_long_is_left_out() {
+fn a_message_that_is_too_long_is_dropped() {
     let (listener, port) = listen();
     let pipeline = source(port);
     let mut socket = accept(&listener);
@@ -131,21 +131,21 @@ fn a_message_that_is_too_long_is_left_out() {
 }
 
 #[test]
-fn a_source_whose_topic_is_full_makes_the_server_wait_and_ends_all_the_same() {
+fn a_source_with_a_full_topic_blocks_the_server_and_can_still_be_ended() {
     let (listener, port) = listen();
     let pipeline = sink(NOBODY, &format!("websocket: {{ url: 'ws://127.0.0.1:{port}' }}"));
     let mut socket = accept(&listener);
     socket.get_ref().set_write_timeout(Some(Duration::from_millis(300))).unwrap();
-    // What fits into buffers is taken; the rest is not.
+    // Only messages that fit into buffers are accepted.
     let message = "x".repeat(1024);
-    let taken = (0..1 << 20).take_while(|_| socket.send(Message::text(message.clone())).is_ok()).count();
-    assert!(taken < 1 << 20);
+    let accepted = (0..1 << 20).take_while(|_| socket.send(Message::text(message.clone())).is_ok()).count();
+    assert!(accepted < 1 << 20);
     pipeline.remote.end();
     pipeline.end();
 }
 
 #[test]
-fn a_sink_sends_everything_and_says_good_bye() {
+fn a_sink_sends_everything_and_closes_the_connection() {
     let (listener, port) = listen();
     let pipeline = sink(port, "timer: { every: 1us, count: 3000 }");
     let mut socket = accept(&listener);
@@ -180,7 +180,8 @@ fn a_sink_waits_for_its_server_and_for_the_next_one() {
     let reader = thread::spawn(move || read_to_end(&mut socket));
     assert_eq!(pipeline.end().failures, [""; 0]);
     let rest: Vec<u32> = reader.join().unwrap().iter().map(|number| number.parse().unwrap()).collect();
-    // What was on its way as the first server died may be lost; what came later is not, nor is anything doubled.
+    // Messages in flight when the first server died may be lost. Later ones are not, and none is
+    // sent twice.
     let start = rest.first().copied().unwrap();
     assert!((10..=20).contains(&start) && rest == (start..30).collect::<Vec<_>>(), "{rest:?}");
 }

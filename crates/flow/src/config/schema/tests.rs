@@ -27,7 +27,7 @@ fn the_published_schemas_are_those_of_the_check() {
     }
 }
 
-/// What an editor sees of a file.
+/// Converts a node to JSON, as an editor does.
 fn json(node: &Node) -> Value {
     match &node.value {
         yaml::Value::Scalar(scalar) => scalar_json(scalar),
@@ -50,7 +50,7 @@ fn scalar_json(scalar: &Scalar) -> Value {
     }
 }
 
-/// The files in a folder that hold a tree, and their trees.
+/// The files in a folder that can be parsed, and their trees.
 fn trees(folder: &str) -> Vec<(PathBuf, Node)> {
     let entries = fs::read_dir(Path::new(PIPELINES).join(folder)).expect("the folder is there");
     let paths = entries.map(|entry| entry.expect("it can be read").path());
@@ -67,7 +67,7 @@ fn validator(schema: &str) -> Validator {
     jsonschema::validator_for(&serde_json::from_str(schema).expect("it is JSON")).expect("it is a schema")
 }
 
-/// Whether the check finds nothing in the file alone.
+/// Whether the check finds no error in the file alone.
 fn is_valid(root: &Node, object: &'static Object) -> bool {
     let mut problems = Problems::default();
     let file = problems.file(String::new());
@@ -75,8 +75,8 @@ fn is_valid(root: &Node, object: &'static Object) -> bool {
     !problems.has_errors()
 }
 
-/// Out of what is wrong in a file alone, the schema shows editors everything but the range of values with a
-/// unit.
+/// The schema shows editors all errors in a single file, except values with a unit that are out of
+/// range.
 #[test]
 fn editors_agree_with_the_check() {
     let mut refused = 0;
@@ -93,7 +93,7 @@ fn editors_agree_with_the_check() {
     assert!(refused >= 6, "some are bad");
 }
 
-/// The YAML files below a folder.
+/// Finds the YAML files below a folder.
 fn yaml_files(folder: &Path, found: &mut Vec<PathBuf>) {
     for path in fs::read_dir(folder).into_iter().flatten().map(|entry| entry.expect("it can be read").path()) {
         let is_yaml = path.extension().is_some_and(|extension| extension == "yml" || extension == "yaml");
@@ -107,7 +107,7 @@ fn yaml_files(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn editors_find_nothing_wrong_in_the_examples() {
+fn editors_find_no_errors_in_the_examples() {
     let mut files = Vec::new();
     yaml_files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples"), &mut files);
     let mut texts: Vec<_> = files.iter().map(|path| (path.clone(), fs::read(path).expect("it can be read"))).collect();
@@ -126,7 +126,8 @@ fn editors_find_nothing_wrong_in_the_examples() {
     }
 }
 
-/// Whether a change of one value in a good file is refused by the schema, by the check.
+/// Changes one value in a good file. Returns whether the schema refuses it, and whether the check
+/// does.
 fn refusals(path: &[&str], value: &str) -> (bool, bool) {
     let text = fs::read(Path::new(PIPELINES).join("good/everything.yml")).expect("it is there");
     let mut root = yaml::parse(&text).expect("it is good").root;
@@ -209,7 +210,7 @@ fn every_key_is_in_the_good_files() {
     });
 }
 
-/// A function with one more key, in JSON, which YAML includes.
+/// Reads a function with one more key. The file is JSON, which YAML includes.
 fn read_with(keys: &[&str], value: Option<Value>) -> Pipeline {
     let mut root = json!({
         "functions": [{ "name": "f", "module": { "path": "a" }, "limits": {}, "restart": {}, "allow": {
@@ -231,7 +232,7 @@ fn read_with(keys: &[&str], value: Option<Value>) -> Pipeline {
 }
 
 #[test]
-fn the_defaults_that_are_documented_are_the_defaults() {
+fn the_documented_defaults_are_the_real_ones() {
     let places = BTreeMap::from([
         ("Function", "/functions/0"),
         ("Limits", "/functions/0/limits"),

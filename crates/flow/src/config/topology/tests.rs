@@ -4,7 +4,7 @@ use super::super::check_files;
 use super::super::fuzzing::{Text, assert_consistent};
 use super::*;
 
-/// A pipeline of entries of `functions`, and the rest of its file.
+/// Makes a pipeline from entries of `functions` and the rest of its file.
 fn pipeline(functions: &str, rest: &str) -> (Pipeline, Topology) {
     let text = format!("functions: [{functions}]\n{rest}\n");
     let checked = check_files(Path::new("p.yml"), &Default::default(), &Text(text.as_bytes()));
@@ -56,7 +56,7 @@ fn readers_without_a_queue_compete_and_queues_get_copies() {
 }
 
 #[test]
-fn each_instance_that_sends_has_rings_of_its_own_and_those_that_receive_compete() {
+fn sending_instances_have_their_own_rings_and_receiving_ones_compete() {
     let send = "{name: send, replicas: 2, module: {path: a}, output: {topics: [t]}}";
     let receive = "{name: b, replicas: 3, module: {path: a}, input: {topic: t, queue: each}}";
     let (_, topology) = pipeline(&format!("{send}, {receive}"), "");
@@ -76,7 +76,7 @@ fn outputs_keep_their_indexes() {
 }
 
 #[test]
-fn a_stream_feeds_its_function_and_takes_its_answers() {
+fn a_stream_is_the_input_of_its_function_and_receives_its_replies() {
     let input = "{name: in, kind: input, replicas: 2, stream: {websocket: {url: 'ws://a'}}, module: {path: a}, \
                  output: {topics: [t]}}";
     let (pipeline, topology) = pipeline(&format!("{input}, {{name: b, module: {{path: a}}, input: {{topic: t}}}}"), "");
@@ -88,14 +88,14 @@ fn a_stream_feeds_its_function_and_takes_its_answers() {
     ];
     assert_eq!(feeds, expected);
     let first = topology.producer(instance(0, 0)).unwrap();
-    assert_eq!(first.outputs.len(), 1, "no topic index leads to the answers");
+    assert_eq!(first.outputs.len(), 1, "no topic index means the replies");
     assert_eq!(topology.rings[first.answers.as_ref().unwrap().rings[0]].group, 2);
     assert_eq!(topology.producer(End::Stream(0)).unwrap().outputs[0].feed, Feed::Stream(0));
     assert_eq!(topology.policies(&pipeline, Feed::Stream(0)), Topic::default());
 }
 
 #[test]
-fn who_reads_a_topic_sends_its_dead_letters() {
+fn readers_of_a_topic_send_its_dead_letters() {
     let functions = "{name: a, module: {path: a}, input: {topic: t}}";
     let rest = "sources: [{name: s, stdin: lines, output: {topics: [t]}}]\n\
                 sinks: [{name: dead, input: {topic: u}, stdout: lines}]\n\
@@ -106,7 +106,7 @@ fn who_reads_a_topic_sends_its_dead_letters() {
     assert_eq!(topology.groups[1].members, [End::Sink(0)]);
     assert_eq!(topology.rings[0], Ring { producer: instance(0, 0), group: 1 });
     assert_eq!(topology.producers[0].dead_letter.as_ref().unwrap().rings, [0]);
-    assert!(topology.producers[0].outputs.is_empty(), "no topic index leads there");
+    assert!(topology.producers[0].outputs.is_empty(), "no topic index means the dead letters");
     assert_eq!(topology.policies(&pipeline, Feed::Topic(0)).max_deliver, 2);
     assert_eq!(topology.topic("u"), Some(1));
     assert_eq!(topology.topic("v"), None);

@@ -9,7 +9,7 @@ fn failure(text: &str) -> String {
     format!("{}:{} {message}", position.line, position.column)
 }
 
-/// As YAML in one line, with positions.
+/// Prints a node as YAML in one line, with positions.
 fn shown(node: &Node) -> String {
     let Position { line, column } = node.position;
     let value = match &node.value {
@@ -27,19 +27,19 @@ fn shown(node: &Node) -> String {
 }
 
 #[test]
-fn keys_and_values_know_where_they_are() {
+fn keys_and_values_have_positions() {
     let text = "a: 1\nbé:\n  - x\n  - {c: 'd', é: e}\n";
     let expected = "{a@1:1: 1@1:4, bé@2:1: [x@3:5, {c@4:6: d@4:9, é@4:14: e@4:17}@4:5]@3:3}@1:1";
     assert_eq!(shown(&tree(text)), expected);
 }
 
 #[test]
-fn line_ends_of_windows_and_a_byte_order_mark_change_nothing() {
+fn crlf_line_ends_and_a_byte_order_mark_are_accepted() {
     assert_eq!(shown(&tree("\u{feff}a: 1\r\nb: 2\r\n")), shown(&tree("a: 1\nb: 2\n")));
 }
 
 #[test]
-fn plain_scalars_stand_for_what_yaml_1_2_says() {
+fn plain_scalars_have_the_types_of_yaml_1_2() {
     let kind = |text: &str| match tree(&format!("[{text}]")).value {
         Value::List(nodes) => match &nodes[0].value {
             Value::Scalar(scalar) => scalar.kind(),
@@ -62,7 +62,7 @@ fn plain_scalars_stand_for_what_yaml_1_2_says() {
 }
 
 #[test]
-fn what_is_no_tree_says_where() {
+fn syntax_errors_have_positions() {
     assert_eq!(failure(""), "1:1 the file is empty");
     assert_eq!(failure("# only this\n"), "2:1 the file is empty");
     assert_eq!(failure("a: 1\n---\nb: 2\n"), "2:1 a second document in the file");
@@ -75,7 +75,7 @@ fn what_is_no_tree_says_where() {
 }
 
 #[test]
-fn a_key_that_is_there_twice_is_found_and_the_rest_is_read() {
+fn duplicate_keys_are_reported_and_the_rest_is_read() {
     let Document { root, duplicates, .. } = parse(b"a: 1\nb: 2\na: 3\n").unwrap();
     assert_eq!(shown(&root), "{a@1:1: 1@1:4, b@2:1: 2@2:4}@1:1");
     let [Failure { position, message, help }] = duplicates.as_slice() else { panic!("{duplicates:?}") };
@@ -99,7 +99,7 @@ fn hostile_files_are_refused() {
     }
     assert!(failure(&bomb).contains("aliases expanded"), "{}", failure(&bomb));
 
-    // A text that is written once and stands in many places is there once.
+    // A text that is used in many places is in memory only once.
     let long = format!("a: &a {}\nb: [{}]\n", "x".repeat(900_000), "*a, ".repeat(15_000));
     assert!(parse(long.as_bytes()).is_ok());
 

@@ -1,4 +1,4 @@
-//! The connection to a WebSocket server, and the thread that drives it.
+//! The connection to a WebSocket server, and its thread.
 
 use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,66 +12,67 @@ use super::inbox::Inbox;
 use super::outbox::Outbox;
 use crate::connector::outlet::{Next, Stop};
 
-/// The longest delay before the first attempt to connect again; it doubles with each that fails.
+/// The delay before the first attempt to reconnect. It doubles with each failure.
 const INITIAL_DELAY: Duration = Duration::from_millis(100);
-/// What the delay grows to.
+/// The maximum of the delay.
 const MAX_DELAY: Duration = Duration::from_secs(10);
-/// How long a server may take to answer a good-bye.
+/// How long a server may take to answer a close frame.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
-/// After how long without a sign of life TCP asks whether the server is still there.
+/// The idle time after which TCP keepalive checks whether the server is alive.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// Asks the thread to connect.
+/// Signals the thread to connect.
 struct Connect;
 
-/// A connection that is made again when it is lost. Receiving and sending wait until there is one.
+/// A connection that reconnects when it is lost. Receiving and sending wait until it is
+/// established.
 pub(super) struct Client {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the thread and those who receive and send have in common.
+/// The state shared by the connection's thread and the threads that receive and send.
 struct Shared {
     name: String,
     address: Address,
     handle: Handle<Connect>,
     state: Mutex<State>,
-    /// Something has arrived, or receiving has ended.
+    /// Notified when a message has arrived, or receiving has ended.
     arrived: Condvar,
-    /// The connection is there, or may take more, or sending has ended.
+    /// Notified when the connection is established or can send more, or sending has ended.
     writable: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    /// The connection, also while it is being made again.
+    /// The connection, also while it reconnects.
     endpoint: Option<Endpoint>,
     is_connected: bool,
     inbox: Inbox,
-    /// The inbox is full, and the connection is not read.
+    /// Whether reading is paused, because the inbox is full.
     is_paused: bool,
     outbox: Outbox,
-    /// How often a message that was refused may have become welcome.
+    /// How often something changed that may allow a refused message to be sent.
     changes: u64,
     is_receiving_over: bool,
     is_stopped: bool,
-    /// The connection is to be ended.
+    /// Whether the connection must be closed.
     is_closing: bool,
-    /// Why the thread has ended, if nobody asked it to.
+    /// Why the thread has failed, unless it was stopped.
     failure: Option<String>,
 }
 
 impl Client {
-    /// Begins to connect. `name` is for logs, `max_message` in bytes; everything ends when `stop`
-    /// is set.
+    /// Starts to connect. `name` is for logs, `max_message` is in bytes. Everything ends when
+    /// `stop` is set.
     ///
     /// # Errors
     ///
-    /// If the URL is none, or the system is short of descriptors or threads.
+    /// If the URL is invalid, or the system has no file descriptor or thread left.
     pub(super) fn start(name: &str, url: &str, max_message: usize, stop: &Stop) -> Result<Client> {
         let address: Address = url.parse().with_context(|| format!("cannot connect to {url}"))?;
         let mut limits = Limits::default();
-        // A server that sends a longer one is disconnected.
+        // A server that sends a longer message is disconnected.
         limits.message = limits.message.max(max_message);
         limits.unfinished = limits.unfinished.max(max_message);
         limits.flush = CLOSE_TIMEOUT;
@@ -88,18 +89,18 @@ impl Client {
         Ok(client)
     }
 
-    /// Ends [`Client::receive`] when `stop` is set. Sending goes on.
+    /// Ends [`Client::receive`] when `stop` is set. Sending continues.
     pub(super) fn end_receiving_on(&self, stop: &Stop) {
         let shared = Arc::clone(&self.shared);
         stop.on_set(move || shared.end_receiving());
     }
 
-    /// Leaves out whatever arrives from now on.
+    /// Discards all messages that arrive from now on.
     pub(super) fn end_receiving(&self) {
         self.shared.end_receiving();
     }
 
-    /// Waits for messages, and swaps them for what is in `inbox`, which is cleared.
+    /// Waits for messages, and swaps them into `inbox`, whose old content is discarded.
     ///
     /// # Errors
     ///
@@ -119,12 +120,12 @@ impl Client {
         Ok(Next::Continue)
     }
 
-    /// Sends a binary message. Waits until there is a connection and the system has accepted all of
-    /// it.
+    /// Sends a binary message. Waits until the connection is established and the system has
+    /// accepted the whole message.
     ///
     /// # Errors
     ///
-    /// If it is to stop, or the connection's thread has failed.
+    /// If the client was stopped, or the connection's thread has failed.
     pub(super) fn send(&self, message: &[u8]) -> Result<()> {
         let shared = &self.shared;
         let mut state = shared.state();
@@ -143,7 +144,7 @@ impl Client {
                         return Ok(());
                     }
                 }
-                // Its loss is about to be reported.
+                // The event that reports the loss follows.
                 Outcome::Closed => state.is_connected = false,
                 Outcome::TooLarge => {
                     tracing::error!(connector = shared.name, bytes = message.len(), "a message is too long to be sent");
@@ -158,11 +159,11 @@ impl Client {
         }
     }
 
-    /// Ends the connection with a good-bye, and the thread.
+    /// Closes the connection with a close frame, and ends the thread.
     ///
     /// # Errors
     ///
-    /// If the thread had failed.
+    /// If the thread has failed.
     pub(super) fn close(mut self) -> Result<()> {
         let mut state = self.shared.state();
         state.is_closing = true;
@@ -200,7 +201,7 @@ impl Shared {
     fn end_receiving(&self) {
         let mut state = self.state();
         state.is_receiving_over = true;
-        // It is still read, so that pings are answered and its end is noticed.
+        // The connection is still read, so that pings get replies and its end is detected.
         self.resume(&mut state);
         drop(state);
         self.arrived.notify_all();
@@ -214,7 +215,7 @@ impl Shared {
         }
     }
 
-    /// Ends everything now.
+    /// Stops everything at once.
     fn stop(&self) {
         self.state().is_stopped = true;
         self.arrived.notify_all();
@@ -222,7 +223,7 @@ impl Shared {
         self.handle.stop();
     }
 
-    /// What the thread does.
+    /// The work of the thread.
     fn run(&self, mut node: Node<Connect>) {
         let ended = node.run(|event| self.on_event(event));
         let mut state = self.state();
@@ -299,7 +300,7 @@ impl Shared {
         }
     }
 
-    /// The connection has ended and is not made again by itself.
+    /// Handles the end of a connection that does not reconnect by itself.
     fn on_closed(&self, reason: &Reason) {
         if self.state().is_closing {
             return self.handle.stop();
@@ -318,7 +319,7 @@ impl Shared {
         tracing::warn!(connector = self.name, "{what} {}: {reason}; trying again in {again_in:?}", self.address);
     }
 
-    /// Changes what a sender may wait for.
+    /// Changes state that a sender may wait for.
     fn change(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.state();
         change(&mut state);
@@ -329,7 +330,7 @@ impl Shared {
 }
 
 impl State {
-    /// Whether nothing more is received.
+    /// Whether no message is received any more.
     fn is_ended(&self) -> bool {
         self.is_stopped || self.is_receiving_over
     }

@@ -1,17 +1,17 @@
-//! Messages that have arrived, back to back.
+//! The buffer of received messages, back to back.
 
-/// Messages in the order in which they came.
+/// Messages in the order of arrival.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
     bytes: Vec<u8>,
-    /// Where each message ends.
+    /// The end of each message in `bytes`.
     ends: Vec<usize>,
 }
 
 impl Inbox {
-    /// How many bytes may wait before the connection is read no more.
+    /// The number of buffered bytes at which reading is paused.
     const FULL: usize = 1 << 20;
-    /// What a message takes beside its bytes.
+    /// The memory that a message takes in addition to its bytes.
     const OVERHEAD: usize = size_of::<usize>();
 
     pub(super) fn push(&mut self, message: &[u8]) {
@@ -23,12 +23,12 @@ impl Inbox {
         self.ends.is_empty()
     }
 
-    /// Whether no more should come for now.
+    /// Whether reading should be paused.
     pub(super) fn is_full(&self) -> bool {
         self.bytes.len() + self.ends.len() * Inbox::OVERHEAD >= Inbox::FULL
     }
 
-    /// Empties it. The memory is kept for the next messages, unless one was large.
+    /// Removes all messages. Keeps the memory for the next ones, unless it is large.
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.shrink_to(2 * Inbox::FULL);

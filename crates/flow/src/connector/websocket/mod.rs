@@ -1,19 +1,20 @@
-//! WebSocket clients: a source, a sink, and the stream that feeds a function and takes its answers.
+//! WebSocket clients: a source, a sink, and the stream that is a function's input and receives its
+//! replies.
 //!
-//! A thread of its own drives the connection and never waits for the pipeline, so that a full topic
-//! does not keep answers from being written. What arrives waits in a bounded buffer; beyond that,
+//! A separate thread drives the connection and never waits for the pipeline, so that replies are
+//! written even while a topic is full. Received messages wait in a bounded buffer. When it is full,
 //! the connection is not read, and the server has to wait.
 //!
-//! A connection that is lost is made again, for as long as the connector runs. Messages that are to
-//! be sent wait meanwhile. WebSocket has no acknowledgement: what the system has accepted, and the
-//! server had not read when the connection was lost, is lost with it. A message that was written in
-//! part is sent again. What has arrived, and no topic has accepted when the connector is to stop,
-//! is lost as well.
+//! A connection that is lost is re-established, for as long as the connector runs. Messages to send
+//! wait in the meantime. WebSocket has no acknowledgements: messages that the system has accepted,
+//! and the server had not read when the connection was lost, are lost. A message that was partly
+//! written is sent again. Received messages that no topic has accepted when the connector must stop
+//! are lost as well.
 //!
-//! | file | what it holds |
+//! | file | content |
 //! |---|---|
-//! | `client.rs` | the connection, and the thread that drives it |
-//! | `inbox.rs` | what has arrived |
+//! | `client.rs` | the connection, and its thread |
+//! | `inbox.rs` | the received messages |
 //! | `outbox.rs` | the message that is being sent |
 
 mod client;
@@ -30,14 +31,14 @@ use self::inbox::Inbox;
 use super::inlet::Inlet;
 use super::outlet::{Next, Outlet, Stop};
 
-/// Sends what arrives into the pipeline, until the source is to stop.
+/// Sends received messages into the pipeline, until the source must stop.
 pub(super) fn run_source(name: &str, url: &str, outlet: Outlet) -> Result<()> {
     let client = Client::start(name, url, outlet.max_message(), &outlet.stop)?;
     receive(&client, outlet)?;
     client.close()
 }
 
-/// Sends what the topic brings to the server, until the topic has ended.
+/// Sends the topic's messages to the server, until the topic has ended.
 pub(super) fn run_sink(name: &str, url: &str, mut inlet: Inlet, stop: &Arc<Stop>) -> Result<()> {
     let client = Client::start(name, url, inlet.max_message(), stop)?;
     client.end_receiving();
@@ -45,8 +46,8 @@ pub(super) fn run_sink(name: &str, url: &str, mut inlet: Inlet, stop: &Arc<Stop>
     client.close()
 }
 
-/// Feeds a function with what arrives, until the outlet's `Stop` is set; and sends its answers to
-/// the server until it has ended, or `stop` is set.
+/// Sends received messages to a function, until the outlet's `Stop` is set. Sends the function's
+/// replies to the server, until the function has ended or `stop` is set.
 pub(super) fn run_stream(name: &str, url: &str, outlet: Outlet, mut inlet: Inlet, stop: &Arc<Stop>) -> Result<()> {
     let max_message = outlet.max_message().max(inlet.max_message());
     let drain = Arc::clone(&outlet.stop);
@@ -59,7 +60,7 @@ pub(super) fn run_stream(name: &str, url: &str, outlet: Outlet, mut inlet: Inlet
         });
         let receiver = receiver.context("cannot start a thread")?;
         let sent = send(&client, &mut inlet);
-        // The function has ended: nobody is left for what arrives.
+        // The function has ended, so nobody reads the received messages.
         drain.set();
         let received = receiver.join().unwrap_or_else(|_| Err(anyhow!("it panicked; the log says where")));
         sent.and(received)

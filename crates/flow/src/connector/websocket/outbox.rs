@@ -1,35 +1,36 @@
-//! The message that is being sent. There is one at a time, so that it is known which one a loss
-//! concerns.
+//! The state of the message that is being sent. There is one at a time, so it is known which
+//! message a loss concerns.
 
-/// What has become of it.
+/// The state of the current message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Outbox {
-    /// Nothing is being sent.
+    /// No message is being sent.
     #[default]
     Empty,
-    /// A part of it waits for the server to read on.
+    /// A part of it waits until the server reads more.
     Queued,
-    /// The connection was lost before all of it was written: it is to be sent again.
+    /// The connection was lost before the whole message was written. It must be sent again.
     Unwritten,
 }
 
 impl Outbox {
-    /// All that waited has been written.
+    /// Everything that was queued has been written.
     pub(super) fn on_drained(&mut self) {
         if *self == Outbox::Queued {
             *self = Outbox::Empty;
         }
     }
 
-    /// The connection was lost, and so many bytes were not written. If it was none, the message was
-    /// either written whole or waits for the next connection: in neither case is it sent again.
+    /// The connection was lost, and `unwritten` bytes were not written. If it is zero, the message
+    /// was either written completely or is queued for the next connection. In neither case is it
+    /// sent again.
     pub(super) fn on_lost(&mut self, unwritten: usize) {
         if *self == Outbox::Queued && unwritten > 0 {
             *self = Outbox::Unwritten;
         }
     }
 
-    /// There is a connection again. What waited for it is written first.
+    /// The connection is established again. Queued messages are written first.
     pub(super) fn on_connected(&mut self) {
         self.on_drained();
     }
@@ -54,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn events_of_nothing_change_nothing() {
+    fn events_without_a_message_have_no_effect() {
         let mut outbox = Outbox::Empty;
         outbox.on_lost(9);
         outbox.on_drained();
