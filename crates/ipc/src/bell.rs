@@ -109,6 +109,6 @@ impl Bell {
 }
 
 #[cfg(not(loom))]
-// SAFETY: atomics alone; `group::file` says how many bytes they take.
+// SAFETY: atomics alone; `group::files` gets their size from here.
 #[allow(unsafe_code)]
 unsafe impl crate::memory::Controls for Bell {}

@@ -136,7 +136,7 @@ impl Handle {
         let options = Options::from_parameter(self.file.parameter(), self.file.capacity())
             .ok_or_else(|| OpenError::NotOurs { what: CHANNEL.what, reason: "its options are invalid".into() })?;
         let ring = Ring::new(Memory::map(&self.file)?, options.wait);
-        if !ring.take(end) {
+        if !ring.claim_end(end) {
             let end = if end == End::Sender { "sender" } else { "receiver" };
             return Err(OpenError::Taken { end });
         }

@@ -20,7 +20,7 @@ pub(super) struct ChannelControls {
 #[repr(C, align(128))]
 pub(super) struct FrontWords {
     /// The ends that were opened, one bit each.
-    pub(super) taken: AtomicU32,
+    pub(super) opened: AtomicU32,
     /// Not zero if the sender was dropped. A sender that died leaves zero.
     pub(super) sender_closed: AtomicU32,
     /// Not zero if the receiver was dropped. A receiver that died leaves zero.
@@ -59,7 +59,7 @@ impl ChannelControls {
         let zero = || AtomicU32::new(0);
         Self {
             front: FrontWords {
-                taken: zero(),
+                opened: zero(),
                 sender_closed: zero(),
                 receiver_closed: zero(),
                 pool: std::array::from_fn(|_| zero()),
@@ -72,6 +72,6 @@ impl ChannelControls {
 }
 
 #[cfg(not(loom))]
-// SAFETY: atomics alone; `handle.rs` takes their size from here.
+// SAFETY: atomics alone; `handle.rs` gets their size from here.
 #[allow(unsafe_code)]
 unsafe impl crate::memory::Controls for ChannelControls {}

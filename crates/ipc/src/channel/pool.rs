@@ -86,7 +86,7 @@ impl Pool {
     /// The bytes of an announced message. New files are received from the socket.
     pub(super) fn open(&mut self, socket: BorrowedFd<'_>, announced: Announcement) -> Result<Bytes, Violation> {
         if announced.is_new {
-            self.take_files(socket)?;
+            self.receive_files(socket)?;
         }
         let file = self.files.get(announced.file).ok_or(Violation::LargeMessage)?;
         match file {
@@ -101,7 +101,7 @@ impl Pool {
 
     /// Receives all files that the sender has passed. A message in a new file is announced after
     /// the file was passed, so this call need not wait.
-    fn take_files(&mut self, socket: BorrowedFd<'_>) -> Result<(), Violation> {
+    fn receive_files(&mut self, socket: BorrowedFd<'_>) -> Result<(), Violation> {
         // A correct sender passes at most one file of each number. The bound stops one that passes
         // files without end.
         for _ in 0..2 * POOL {

@@ -38,7 +38,7 @@ pub struct Receiver {
     slip: Slip,
     pool: Pool,
     /// The pool file of the message that is being read.
-    in_hand: Option<usize>,
+    large_file: Option<usize>,
     /// The payload lengths of a batch.
     lens: Vec<u32>,
     /// How the peer broke the protocol. No message follows.
@@ -69,7 +69,7 @@ impl Receiver {
             peer,
             slip: Slip::new(),
             pool: Pool::default(),
-            in_hand: None,
+            large_file: None,
             lens: Vec::new(),
             broken: None,
             ended: None,
@@ -186,7 +186,7 @@ impl Receiver {
         let announced = Announcement::from_bytes(*announcement.first_chunk().expect("as many bytes"));
         match self.pool.open(self.peer.socket(), announced) {
             Ok(bytes) => {
-                self.in_hand = Some(announced.file);
+                self.large_file = Some(announced.file);
                 // So that the file is released at once.
                 self.lag = 0;
                 Ok(Message { bytes, stride: stride(Announcement::LEN), receiver: self })
@@ -232,7 +232,7 @@ impl Receiver {
         if self.ring.wait != WaitMode::Block {
             self.slip.learn(self.index - self.waited_at);
             self.waited_at = self.index;
-            self.slip.stand_back();
+            self.slip.pause();
         }
         if self.ring.wait == WaitMode::Spin && self.broken.is_none() && self.spin() {
             return true;
@@ -315,17 +315,17 @@ impl Receiver {
 
     /// Releases messages and their bytes. The head is published once `lag` bytes were released.
     #[inline]
-    fn give_back(&mut self, messages: u64, stride: u64) {
+    fn release_bytes(&mut self, messages: u64, stride: u64) {
         self.head += stride;
         self.index += messages;
         if self.head - self.published >= self.lag {
-            self.give_back_now();
+            self.release_now();
         }
     }
 
     #[inline(never)]
-    fn give_back_now(&mut self) {
-        if let Some(file) = self.in_hand.take() {
+    fn release_now(&mut self) {
+        if let Some(file) = self.large_file.take() {
             Pool::release(&self.ring, file);
             self.lag = self.ring.capacity() / LAG;
         }
@@ -368,7 +368,7 @@ impl<'a> Message<'a> {
     #[inline]
     pub fn release(self) {
         let (stride, receiver) = self.end_reading();
-        receiver.give_back(1, stride);
+        receiver.release_bytes(1, stride);
     }
 
     /// Drops the bytes, which must happen before their space is released.
@@ -428,7 +428,7 @@ impl Batch<'_> {
     /// Releases the messages: the sender may reuse their space.
     pub fn release(self) {
         let Self { stride, receiver, .. } = self;
-        receiver.give_back(receiver.lens.len() as u64, stride);
+        receiver.release_bytes(receiver.lens.len() as u64, stride);
         // A batch may contain more messages than were ready.
         receiver.ready_end = receiver.ready_end.max(receiver.index);
     }

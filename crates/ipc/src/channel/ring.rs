@@ -197,9 +197,9 @@ impl Ring {
     }
 
     /// Claims an end permanently. False if it was claimed before.
-    pub(super) fn take(&self, end: End) -> bool {
+    pub(super) fn claim_end(&self, end: End) -> bool {
         let bit = 1 << end as u32;
-        self.controls().front.taken.fetch_or(bit, Ordering::Relaxed) & bit == 0
+        self.controls().front.opened.fetch_or(bit, Ordering::Relaxed) & bit == 0
     }
 }
 

@@ -158,7 +158,7 @@ impl Sender {
         }
         let is_large = len > self.max_plain;
         let inline = if is_large { Announcement::LEN } else { len };
-        self.slip.stand_back();
+        self.slip.pause();
         loop {
             if let Some(ended) = self.peer.ended() {
                 return Err(ended.into());

@@ -50,7 +50,7 @@ impl Slip {
 
     /// Pauses, unless the slip is zero.
     #[inline]
-    pub(super) fn stand_back(self) {
+    pub(super) fn pause(self) {
         for _ in 0..self.pauses {
             spin_loop();
         }

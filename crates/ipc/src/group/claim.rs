@@ -19,7 +19,7 @@ use crate::record::HEADER;
 #[must_use = "`ack` releases the messages of a claim"]
 pub struct Claim<'a> {
     /// The records in the ring; none if the member has copied them.
-    lent: Option<Bytes>,
+    in_ring: Option<Bytes>,
     /// The number of messages that are done, and the bytes of their records.
     done: Cell<(usize, u64)>,
     member: &'a mut Member,
@@ -28,14 +28,14 @@ pub struct Claim<'a> {
 impl<'a> Claim<'a> {
     /// The claim that is recorded in the member.
     pub(super) fn new(member: &'a mut Member) -> Self {
-        let lent = match member.claimed.expect("find() has claimed something") {
+        let in_ring = match member.claimed.expect("find() has claimed something") {
             (_, Claimed::Copied) => None,
-            (ring, Claimed::InRing(range)) => Some(Self::lend(member.ring(ring), range)),
+            (ring, Claimed::InRing(range)) => Some(Self::borrow_records(member.ring(ring), range)),
         };
-        Self { lent, done: Cell::new((0, 0)), member }
+        Self { in_ring, done: Cell::new((0, 0)), member }
     }
 
-    fn lend(ring: &Ring, range: ClaimedRange) -> Bytes {
+    fn borrow_records(ring: &Ring, range: ClaimedRange) -> Bytes {
         // SAFETY: this process does not write the bytes, unless it is also the producer. The
         // producer writes through another mapping, and only after the bytes were acknowledged,
         // which ends this claim: the head does not pass a slot that is not empty. A peer that
@@ -53,7 +53,7 @@ impl<'a> Claim<'a> {
     /// [`messages`](Self::messages).
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        match &self.lent {
+        match &self.in_ring {
             Some(bytes) => bytes,
             None => self.member.copied.as_ref().map_or(&[], Copied::bytes),
         }
@@ -102,8 +102,8 @@ impl<'a> Claim<'a> {
 
     /// Acknowledges all messages, and releases their space.
     pub fn ack(self) {
-        let Self { lent, member, .. } = self;
-        end_reading(lent);
+        let Self { in_ring, member, .. } = self;
+        end_reading(in_ring);
         member.ack();
     }
 }

@@ -214,11 +214,11 @@ impl Ring {
     /// Acknowledges a claim. True if a rest of the range is now claimable.
     pub(super) fn ack(&self, range: ClaimedRange, headers: &[Header]) -> bool {
         self.count_acked(headers);
-        self.give_back(range)
+        self.release_claim(range)
     }
 
     /// Releases a claim as [`ack`](Self::ack) does, without counting.
-    pub(super) fn give_back(&self, range: ClaimedRange) -> bool {
+    pub(super) fn release_claim(&self, range: ClaimedRange) -> bool {
         let slot = &self.slots()[range.slot];
         let rest = range.to < range.end;
         if rest {

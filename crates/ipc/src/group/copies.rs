@@ -58,7 +58,7 @@ impl Copied {
 impl Ring {
     /// Copies the next records, if there are any, and removes them from the ring. Writes their
     /// headers to `headers`.
-    pub(super) fn take_next(
+    pub(super) fn copy_next(
         &self,
         holder: usize,
         mut limits: Limits,
@@ -77,7 +77,7 @@ impl Ring {
             // [copy] Read the records first, then the claim word; pairs with `head_to_overwrite`.
             fence(Ordering::Acquire);
             match walked {
-                Ok(to) if self.try_take(holder, next, from, to, headers.len()) => return Ok(true),
+                Ok(to) if self.try_move_word(holder, next, from, to, headers.len()) => return Ok(true),
                 // Another end was faster. Less is copied sooner.
                 Ok(to) => limits.bytes = ((to - from) / 2) as usize,
                 Err(_) if self.load_next() != next => {}
@@ -90,24 +90,24 @@ impl Ring {
     }
 
     /// Moves the claim word past records that were copied, unless it was moved in the meantime.
-    fn try_take(&self, holder: usize, next: Next, from: u64, to: u64, messages: usize) -> bool {
+    fn try_move_word(&self, holder: usize, next: Next, from: u64, to: u64, messages: usize) -> bool {
         // Count first, then exchange: messages that have left the ring are counted.
         self.count_copied(holder, messages);
         self.confirm(next, from);
-        let is_taken = self.exchange(next, Next::without_slot(to));
-        if is_taken {
+        let is_moved = self.exchange(next, Next::without_slot(to));
+        if is_moved {
             self.release();
         } else {
             self.count_copied(holder, 0);
         }
-        is_taken
+        is_moved
     }
 
     /// Copies claimed records out of the ring, and releases the claim.
     pub(super) fn copy_claimed(&self, holder: usize, range: ClaimedRange, headers: &[Header], copied: &mut Copied) {
         copied.fill(self.memory(), range.from, range.to);
         self.count_copied(holder, headers.len());
-        self.give_back(range);
+        self.release_claim(range);
     }
 
     /// Sets how many messages a member has copied and not acknowledged.

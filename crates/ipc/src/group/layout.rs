@@ -107,6 +107,6 @@ impl RingControls {
 }
 
 #[cfg(not(loom))]
-// SAFETY: atomics alone; `file.rs` takes their size from here.
+// SAFETY: atomics alone; `files.rs` gets their size from here.
 #[allow(unsafe_code)]
 unsafe impl crate::memory::Controls for RingControls {}

@@ -276,7 +276,7 @@ impl Source {
         }
         let next = match copied {
             None => self.ring.claim_next(member, limits, headers)?.map(Claimed::InRing),
-            Some(copied) => self.ring.take_next(member, limits, headers, copied)?.then_some(Claimed::Copied),
+            Some(copied) => self.ring.copy_next(member, limits, headers, copied)?.then_some(Claimed::Copied),
         };
         if next.is_some() {
             return Ok(next);

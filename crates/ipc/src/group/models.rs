@@ -99,7 +99,7 @@ fn claim_words(ring: &Ring, member: usize) -> Option<u64> {
 /// Copies the next message. Returns its number.
 fn copy(ring: &Ring, member: usize) -> Option<u64> {
     let (mut headers, mut copied) = (Vec::new(), Copied::default());
-    if !ring.take_next(member, ONE, &mut headers, &mut copied).unwrap() {
+    if !ring.copy_next(member, ONE, &mut headers, &mut copied).unwrap() {
         return None;
     }
     let words: Vec<u64> = copied.bytes().as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();

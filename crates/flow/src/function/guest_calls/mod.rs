@@ -50,8 +50,8 @@ pub enum Ended {
 }
 
 /// Runs the guest of an input. Checks that each call ends as the ABI specifies, sends what lies in
-/// the guest's memory, and changes only the memory that it may change, and that the host can run
-/// the next guest.
+/// the guest's memory, and changes only the memory that it may change. The host can then run the
+/// next guest.
 pub fn run(input: &[u8]) -> Ended {
     let script = Script::decode(input);
     let mut host = Host::new(&script);
