@@ -27,8 +27,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`group`] has rings for one producer and a group of competing consumers. Any member may be
-//! killed at any time.
+//! [`group`] has rings for one producer and a group of competing consumers. Any of these processes
+//! may be killed at any time.
 //!
 //! # Guarantees of a channel
 //!
@@ -40,9 +40,9 @@
 //!   channel is full. [`Receiver::recv`], [`Receiver::recv_timeout`] and [`Receiver::recv_many`]
 //!   wait while it is empty. The channel's [`WaitMode`] says how. No other call waits. An idle
 //!   channel uses no CPU time, unless an end spins.
-//! - **Peer death.** An end that waits, spinning or asleep, wakes when the other process dies. It
-//!   and every later call return `PeerDied`, or `Closed` if the other end was dropped. An open end
-//!   stays alive as long as a process lives that was forked from its owner.
+//! - **Peer death.** An end that waits, spinning or asleep, wakes when the other process dies. That
+//!   call and every later one return `PeerDied`, or `Closed` if the other end was dropped. An open
+//!   end stays alive as long as a process lives that was forked from its owner.
 //! - **Cancel safety.** A [`Loan`] that is dropped sends nothing. A [`Message`] or [`Batch`] that
 //!   is dropped is received again by the next call. No call leaves an end in a partial state.
 //! - **Memory.** The ring takes its capacity and some pages. Messages that are longer than the ring

@@ -17,8 +17,9 @@ const (
 
 const checksum = 4
 
-// SetMark writes the mark to the first byte. Then it writes the checksum to the last four bytes: the
-// CRC-32 of all bytes before it, little-endian. A message of less than five bytes has no checksum.
+// SetMark writes the mark to the first byte. Then it writes the checksum to the last four bytes:
+// the CRC-32 of all bytes before it, little-endian. A message of less than five bytes has no
+// checksum.
 func SetMark(message []byte, mark byte) {
 	message[0] = mark
 	if content := len(message) - checksum; content > 0 {
