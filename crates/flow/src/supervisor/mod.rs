@@ -89,8 +89,8 @@ impl Remote {
         self.0.send(Message::End);
     }
 
-    /// The current status of the pipeline. Blocks for at most 5 s. None once the pipeline has
-    /// ended.
+    /// The current status of the pipeline. Blocks for at most 5 s. None if the pipeline has ended,
+    /// or does not respond in that time.
     pub fn status(&self) -> Option<Status> {
         let (sender, receiver) = channel();
         self.0.send(Message::Status(sender));

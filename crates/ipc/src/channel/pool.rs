@@ -102,8 +102,8 @@ impl Pool {
     /// Receives all files that the sender has passed. A message in a new file is announced after
     /// the file was passed, so this call need not wait.
     fn receive_files(&mut self, socket: BorrowedFd<'_>) -> Result<(), Violation> {
-        // A correct sender passes at most one file of each number. The bound stops one that passes
-        // files without end.
+        // At most one file of each number waits, unless the sender announces none of the files that
+        // it passes. The bound stops such a sender.
         for _ in 0..2 * POOL {
             let Ok((number, mut fds)) = recv_with(socket, RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT) else { break };
             let place = self.files.get_mut(usize::from(number)).ok_or(Violation::LargeMessage)?;
