@@ -1,8 +1,9 @@
-//! Batches: the innermost loops, with nothing in them but a mechanism's ends and the messages.
+//! Batches: the innermost loops. They contain only calls of a mechanism's ends.
 //!
-//! Each is written once, asynchronous. Where a party has a thread of its own it runs a batch by the function of the same
-//! name in [`blocking`]. That is a plain function, so the state of its ends lives in registers; in the party's own future,
-//! on the heap, every message would load and store it anew, which doubles the time of the tightest cell.
+//! Each loop is an async function. A party with its own thread calls the function of the same name
+//! in [`blocking`] instead. That is a plain function, so the state of its ends stays in registers.
+//! In the party's future, which is on the heap, every message would load and store that state
+//! again. That doubles the time per message in the fastest cell.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -14,7 +15,7 @@ use crate::mechanism::{Rx, Tx};
 use crate::message::{Generator, Verifier};
 use crate::schedule::yield_now;
 
-/// Which of its ends a batch stopped at, and why.
+/// The error that stopped a batch, and the end where it happened.
 #[derive(Debug)]
 pub(crate) enum Stopped {
     /// The sending end.
@@ -24,39 +25,42 @@ pub(crate) enum Stopped {
 }
 
 impl Stopped {
-    /// Whether there is nothing more to receive, as every sender has gone.
+    /// Whether the stream has ended: every sender has closed, and nothing is left to receive.
     pub(crate) fn at_the_end(&self) -> bool {
         matches!(self, Stopped::Receiving(error) if error.kind() == io::ErrorKind::UnexpectedEof)
     }
 }
 
-/// How a batch ended.
+/// The result of a batch.
 pub(crate) type Ended = Result<(), Stopped>;
 
-/// The two directions of one side of a ping-pong.
+/// The sending and the receiving end of one side of a ping-pong.
 #[derive(Debug)]
 pub(crate) struct Duplex<T, R> {
     pub(crate) tx: T,
     pub(crate) rx: R,
 }
 
-/// A server's ends: one that hears all its clients, and one to answer each of them, or all.
+/// A server's ends: one to receive from all clients, and one for the replies to each client or to
+/// all of them.
 #[derive(Debug)]
-pub(crate) struct Several<T, R> {
+pub(crate) struct ServerEnds<T, R> {
     pub(crate) rx: R,
     pub(crate) txs: Vec<T>,
 }
 
-/// What sends on several connections by turns: an end for each of them, or one for all, and the messages of each.
+/// The state of a sender that switches between several connections.
 #[derive(Debug)]
 pub(crate) struct Turns<T> {
+    /// One end for each connection, or one for all.
     pub(crate) txs: Vec<T>,
-    pub(crate) nexts: Vec<Generator>,
-    /// Whose turn it is.
+    /// The messages of each connection.
+    pub(crate) sources: Vec<Generator>,
+    /// The connection that sends next.
     pub(crate) turn: usize,
 }
 
-/// Polls a future by a function of its own, in which no other loop competes for registers.
+/// Polls a future in a separate function, where no other loop competes for registers.
 async fn apart<F: Future>(future: F) -> F::Output {
     #[inline(never)]
     fn poll<F: Future>(future: Pin<&mut F>, context: &mut task::Context<'_>) -> Poll<F::Output> {
@@ -66,26 +70,27 @@ async fn apart<F: Future>(future: F) -> F::Output {
     poll_fn(|context| poll(future.as_mut(), context)).await
 }
 
-/// Sends so many messages.
+/// Sends `count` messages.
 #[inline(always)]
 pub(crate) async fn send<T: Tx>(tx: &mut T, source: &mut Generator, count: u64) -> Ended {
     apart(tx.send_all(source, count)).await.map_err(Stopped::Sending)
 }
 
-/// Receives so many messages, or until every producer has ended.
+/// Receives `count` messages, or fewer if every producer has sent its end mark.
 #[inline(always)]
 pub(crate) async fn recv<R: Rx>(rx: &mut R, verifier: &mut Verifier, count: u64) -> Ended {
     apart(rx.recv_all(verifier, count)).await.map_err(Stopped::Receiving)
 }
 
-/// Receives so many messages, or until every producer has ended; drops every receive that has to wait, and asks again.
-/// Returns how many were dropped.
+/// As [`recv`], but drops every receive that is not ready at once and starts a new one. Also
+/// returns the number of dropped receives.
 #[inline(always)]
 pub(crate) async fn recv_dropping<R: Rx>(rx: &mut R, verifier: &mut Verifier, count: u64) -> (Ended, u64) {
     let mut dropped = 0;
     for _ in 0..count {
         loop {
-            // Polled once, then dropped at the end of the statement, at some moment of the message's way.
+            // The future is polled once and dropped at the end of the statement, at a varying
+            // moment of the message's transfer.
             let polled = poll_once(rx.recv(verifier), dropped).await;
             match polled {
                 Poll::Ready(Ok(())) => break,
@@ -101,7 +106,7 @@ pub(crate) async fn recv_dropping<R: Rx>(rx: &mut R, verifier: &mut Verifier, co
     (Ok(()), dropped)
 }
 
-/// Polls a future once, lets a moment pass that differs from call to call, and drops it.
+/// Polls a future once and drops it after a short delay, which differs from call to call.
 async fn poll_once<F: Future>(future: F, salt: u64) -> Poll<F::Output> {
     let mut future = pin!(future);
     poll_fn(|context| {
@@ -114,9 +119,9 @@ async fn poll_once<F: Future>(future: F, salt: u64) -> Poll<F::Output> {
     .await
 }
 
-/// Asks so many questions, each after the answer to the one before.
+/// Makes `count` round trips: sends each request after the reply to the one before.
 #[inline(always)]
-pub(crate) async fn ask<T: Tx, R: Rx>(
+pub(crate) async fn round_trip<T: Tx, R: Rx>(
     ends: &mut Duplex<T, R>,
     source: &mut Generator,
     verifier: &mut Verifier,
@@ -129,9 +134,10 @@ pub(crate) async fn ask<T: Tx, R: Rx>(
     Ok(())
 }
 
-/// Answers so many questions, or until the end mark, which it does not answer.
+/// Replies to `count` requests, or to fewer if the end mark comes. It does not reply to the end
+/// mark.
 #[inline(always)]
-pub(crate) async fn answer<T: Tx, R: Rx>(
+pub(crate) async fn reply<T: Tx, R: Rx>(
     ends: &mut Duplex<T, R>,
     source: &mut Generator,
     verifier: &mut Verifier,
@@ -147,47 +153,49 @@ pub(crate) async fn answer<T: Tx, R: Rx>(
     Ok(())
 }
 
-/// The same on a thread that may block.
+/// The same loops for a thread that may block.
 ///
-/// Nothing may be inlined into the party's future, or its state is in memory again. That references given to a function do
-/// not overlap is what lets the compiler keep them in registers.
+/// None of these functions may be inlined into the party's future, or its state is in memory again.
+/// The compiler knows that the `&mut` arguments of a function do not alias. That lets it keep their
+/// state in registers.
 pub(crate) mod blocking {
     use std::pin::pin;
     use std::task::{self, Poll, Waker};
 
-    use super::{Duplex, Ended, Generator, Rx, Several, Stopped, TURN, Turns, Tx, Verifier};
+    use super::{Duplex, Ended, Generator, Rx, ServerEnds, Stopped, TURN, Turns, Tx, Verifier};
 
     #[inline(never)]
     pub(crate) fn send<T: Tx>(tx: &mut T, source: &mut Generator, count: u64) -> Ended {
-        // A mechanism's stores that release what was written keep everything behind a reference in memory, and the stores
-        // of the tightest cell are what it waits for. A local's state is in registers.
+        // A release store of the mechanism forces the compiler to write everything behind a
+        // reference to memory first. Such stores limit the speed of the fastest cell. The state of
+        // a local variable stays in registers.
         let mut messages = source.take();
-        let put = (0..count).try_for_each(|_| block(tx.send(&mut messages)).map_err(Stopped::Sending));
+        let result = (0..count).try_for_each(|_| block(tx.send(&mut messages)).map_err(Stopped::Sending));
         *source = messages;
-        put
+        result
     }
 
-    /// Sends so many messages, a turn's on each connection.
+    /// Sends `count` messages: up to [`TURN`] on one connection, then up to as many on the next.
     #[inline(never)]
     pub(crate) fn send_in_turn<T: Tx>(turns: &mut Turns<T>, count: u64) -> Ended {
         let last = turns.txs.len() - 1;
         let mut left = count;
         while left > 0 {
-            let here = left.min(TURN);
+            let in_this_turn = left.min(TURN);
             let tx = &mut turns.txs[turns.turn.min(last)];
-            let source = &mut turns.nexts[turns.turn];
-            (0..here).try_for_each(|_| block(tx.send(source))).map_err(Stopped::Sending)?;
+            let source = &mut turns.sources[turns.turn];
+            (0..in_this_turn).try_for_each(|_| block(tx.send(source))).map_err(Stopped::Sending)?;
             block(tx.flush()).map_err(Stopped::Sending)?;
-            turns.turn = (turns.turn + 1) % turns.nexts.len();
-            left -= here;
+            turns.turn = (turns.turn + 1) % turns.sources.len();
+            left -= in_this_turn;
         }
         Ok(())
     }
 
-    /// Sends the mark that ends the stream of each connection.
+    /// Sends the end mark on each connection.
     pub(crate) fn end_in_turn<T: Tx>(turns: &mut Turns<T>) -> Ended {
         let last = turns.txs.len() - 1;
-        for (connection, source) in turns.nexts.iter_mut().enumerate() {
+        for (connection, source) in turns.sources.iter_mut().enumerate() {
             source.end();
             let tx = &mut turns.txs[connection.min(last)];
             block(tx.send(source)).and_then(|()| block(tx.flush())).map_err(Stopped::Sending)?;
@@ -201,31 +209,32 @@ pub(crate) mod blocking {
     }
 
     #[inline(never)]
-    pub(crate) fn ask<T: Tx, R: Rx>(
+    pub(crate) fn round_trip<T: Tx, R: Rx>(
         ends: &mut Duplex<T, R>,
         source: &mut Generator,
         verifier: &mut Verifier,
         count: u64,
     ) -> Ended {
-        block(super::ask(ends, source, verifier, count))
+        block(super::round_trip(ends, source, verifier, count))
     }
 
     #[inline(never)]
-    pub(crate) fn answer<T: Tx, R: Rx>(
+    pub(crate) fn reply<T: Tx, R: Rx>(
         ends: &mut Duplex<T, R>,
         source: &mut Generator,
         verifier: &mut Verifier,
         count: u64,
     ) -> Ended {
-        block(super::answer(ends, source, verifier, count))
+        block(super::reply(ends, source, verifier, count))
     }
 
-    /// Answers so many questions, each in the sequence of the client that asked and on the end for it; end marks too, until
-    /// every client's has come.
+    /// Replies to `count` requests, or to fewer if every client has sent its end mark. Each reply
+    /// is in the sequence of its client and goes to the end of that client. An end mark is the
+    /// reply to an end mark.
     #[inline(never)]
     pub(crate) fn serve<T: Tx, R: Rx>(
-        ends: &mut Several<T, R>,
-        nexts: &mut [Generator],
+        ends: &mut ServerEnds<T, R>,
+        sources: &mut [Generator],
         verifier: &mut Verifier,
         count: u64,
     ) -> Ended {
@@ -233,7 +242,7 @@ pub(crate) mod blocking {
             let ends_before = verifier.ends();
             block(ends.rx.recv(verifier)).map_err(Stopped::Receiving)?;
             let client = verifier.last().0;
-            let source = &mut nexts[client];
+            let source = &mut sources[client];
             if verifier.ends() > ends_before {
                 source.end();
             }
@@ -246,7 +255,8 @@ pub(crate) mod blocking {
         Ok(())
     }
 
-    /// Runs a future to its end on this thread. One of a blocking mechanism is ready at the first poll.
+    /// Runs a future to completion on this thread. The future of a blocking mechanism is ready at
+    /// the first poll.
     #[inline(always)]
     pub(crate) fn block<F: Future>(future: F) -> F::Output {
         let mut future = pin!(future);
@@ -263,7 +273,7 @@ pub(crate) mod blocking {
         use super::*;
 
         #[test]
-        fn a_future_that_is_not_ready_is_waited_for() {
+        fn block_waits_for_a_pending_future() {
             let mut polls = 0;
             let future = poll_fn(|context| {
                 polls += 1;

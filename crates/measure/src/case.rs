@@ -1,4 +1,4 @@
-//! Cases and cells: the axes along which mechanisms are measured.
+//! Cases and cells: the parameters with which mechanisms are measured.
 
 use std::fmt;
 use std::ops::Deref;
@@ -14,52 +14,59 @@ use crate::units;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pattern {
-    /// One message there and one back, one at a time: a round trip.
+    /// Round trips, one at a time: a request and its reply.
     PingPong,
     /// One producer sends to one consumer as fast as it can.
     Stream,
     /// Several producers send to one consumer through one channel, as fast as they can.
     FanIn,
-    /// Several producers send to one consumer as fast as they can, each through a channel of its own; the consumer
-    /// merges them. The cell's capacity is divided among the channels.
+    /// Several producers send to one consumer as fast as they can, each through its own channel.
+    /// The consumer receives from all channels. The cell's capacity is divided among the channels.
     Merge,
-    /// Several threads of one process send to one consumer through one connection, as fast as they can. No message waits for
-    /// one that has yet to be made; those that wait at the connection together may leave together.
+    /// Several threads of one process send to one consumer through one connection, as fast as they
+    /// can. No message may be delayed until a later message exists. Messages that are queued at the
+    /// connection may be sent together.
     Writers,
-    /// One thread sends on several connections to one process, as fast as it can: [`TURN`] messages on one, which may leave
-    /// together, then as many on the next; a stream of messages on each. One consumer takes from all of them.
+    /// One thread sends on several connections to one process, as fast as it can. It sends [`TURN`]
+    /// messages on one connection, which may be sent together, then as many on the next. Each
+    /// connection carries its own stream of messages. One consumer receives from all connections.
     Connections,
-    /// Several producers send to as many consumers through one channel, as fast as they can; each message goes to one.
+    /// Several producers send to as many consumers through one channel, as fast as they can. Each
+    /// message goes to one consumer.
     Mpmc,
-    /// One producer sends to one consumer that drops every receive that has to wait, and asks again: what happens to a
-    /// message that is on its way to a receive that is cancelled?
+    /// One producer sends to one consumer, which drops every receive that is not ready at once and
+    /// starts a new one. Shows whether a message is lost when the receive for it is cancelled.
     Cancel,
-    /// One producer sends [`BURST`] messages before the consumer receives the first: how much memory does that take, and
-    /// how much is held when all have gone?
+    /// One producer sends [`BURST`] messages before the consumer receives the first. Shows how much
+    /// memory the channel takes when full, and how much it keeps when it is empty again.
     Burst,
     /// Two ends send to each other as fast as they can, at the same time.
     Duplex,
-    /// Several clients each ask one server and wait for the answer, over and over.
+    /// Several clients each send a request to one server and wait for the reply, over and over.
     RequestReply,
-    /// One publisher sends to several subscribers as fast as it can; each of them gets every message.
+    /// One publisher sends to several subscribers as fast as it can. Each subscriber gets every
+    /// message.
     PubSub,
-    /// Each message is written down as bytes and read back from them, in one thread.
+    /// One thread serializes each message to bytes and deserializes it again.
     Codec,
-    /// One thread sends a message and receives it, over and over: what it takes where nobody has to be woken.
+    /// One thread sends a message and receives it, over and over (loopback in one thread). Shows
+    /// the cost without any wake-up.
     #[serde(alias = "one-thread")]
     SameThread,
-    /// A pipeline: its sender sends so many messages to its receiver, which counts them.
+    /// A pipeline whose sender sends a number of messages to one receiver, which counts them.
     SendReceive,
-    /// A pipeline: its receiver computes the CRC-32 of each message and compares it with the one in the message.
+    /// A pipeline whose receiver computes the CRC-32 of each message and compares it with the one
+    /// in the message.
     SendChecksum,
-    /// A pipeline: two receivers compete for the messages and count them.
+    /// A pipeline whose two receivers compete for the messages and count them.
     SendCompete,
 }
 
-/// How many messages a burst has.
+/// The number of messages in a burst.
 pub const BURST: u64 = 1_000_000;
 
-/// How many messages go out on one of several connections before it is the next one's turn.
+/// The number of messages sent on one of several connections before the sender switches to the
+/// next.
 pub const TURN: u64 = 16;
 
 names!(
@@ -85,62 +92,64 @@ names!(
 );
 
 impl Pattern {
-    /// Whether one side may be several.
+    /// Whether one side may have several parties.
     pub fn gathers(self) -> bool {
         matches!(self, Pattern::FanIn | Pattern::Merge | Pattern::Mpmc | Pattern::RequestReply | Pattern::PubSub)
             || self.in_one_process()
     }
 
-    /// Whether what one end sends is answered, or met, by what the other does: both have both.
+    /// Whether messages go in both directions, so that each side has a sending and a receiving end.
     pub fn both_ways(self) -> bool {
         matches!(self, Pattern::PingPong | Pattern::Duplex | Pattern::RequestReply | Pattern::SameThread)
     }
 
-    /// Whether every message waits for the answer to the one before, or for its own arrival: how long that takes is what
-    /// counts.
+    /// Whether the sender waits for each reply, or for the arrival of its own message, before it
+    /// sends the next. The result is then a latency and not a rate.
     pub fn asks(self) -> bool {
         matches!(self, Pattern::PingPong | Pattern::RequestReply | Pattern::SameThread)
     }
 
-    /// Whether one thread of one process plays all of it.
+    /// Whether one thread of one process plays every party.
     pub fn in_one_thread(self) -> bool {
         matches!(self, Pattern::Codec | Pattern::SameThread)
     }
 
-    /// Whether one process sends all of several streams, by threads that share a connection or from one connection to the next.
+    /// Whether one process sends all streams: several threads share a connection, or one thread
+    /// switches between connections.
     pub fn in_one_process(self) -> bool {
         matches!(self, Pattern::Writers | Pattern::Connections)
     }
 
-    /// Whether it is a pipeline, whose own functions make, check, count and time the messages; see [`crate::pipeline`]. They
-    /// wait in their own way, on cores of the scheduler's choice.
+    /// Whether it is a pipeline: its functions make, check, count and time the messages themselves;
+    /// see [`crate::pipeline`]. They wait in their own way, on cores that the scheduler chooses.
     pub fn is_pipeline(self) -> bool {
         matches!(self, Pattern::SendReceive | Pattern::SendChecksum | Pattern::SendCompete)
     }
 
-    /// Whether mechanisms are ranked by how fast they are.
+    /// Whether mechanisms are ranked by speed in this pattern.
     pub fn ranks(self) -> bool {
         !matches!(self, Pattern::Cancel | Pattern::Burst)
     }
 }
 
-/// What kind of value a message is.
+/// The kind of value that a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PayloadKind {
-    /// Nothing: a mechanism that only tells that there was a message.
+    /// No data: the mechanism only signals that there was a message.
     None,
     /// A machine word, passed by value.
     U64,
-    /// A run of bytes: a `Vec<u8>` where a channel takes values, a slice elsewhere.
+    /// Bytes: a `Vec<u8>` if the channel takes values, a slice otherwise.
     Bytes,
     /// An array of 64 bytes, passed by value.
     Inline,
-    /// A tag and a clone of one buffer that all messages share: every message counts its references up and down.
+    /// A tag and a clone of one buffer that all messages share. Every message increments and
+    /// decrements the buffer's reference count.
     Shared,
-    /// The same, of which the receiver reads the tag alone.
+    /// As `shared`, but the receiver reads only the tag.
     Unread,
-    /// A topic and a vector of bytes: a value that has to be written down as bytes to leave its process.
+    /// A topic and a vector of bytes. The value has to be serialized to leave its process.
     Message,
 }
 
@@ -156,34 +165,34 @@ names!(
     Message = "message"
 );
 
-/// What a message is: its kind and its size.
+/// The kind and the size of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]
 pub enum Payload {
-    /// Nothing.
+    /// No data.
     None,
     /// A machine word.
     U64,
-    /// So many bytes, at least one.
+    /// This number of bytes, at least one.
     Bytes(usize),
     /// [`Payload::INLINE`] bytes in the message itself.
     Inline,
-    /// So many bytes that all messages share.
+    /// A buffer of this number of bytes, which all messages share.
     Shared(usize),
-    /// The same, not read.
+    /// As `Shared`, but the receiver does not read the buffer.
     Unread(usize),
-    /// A topic, and so many bytes of data, at least 8.
+    /// A topic and this number of bytes of data, at least 8.
     Message(usize),
 }
 
 impl Payload {
-    /// The longest message that can be asked for: 1 GiB.
+    /// The maximum length of a message in bytes: 1 GiB.
     pub const MAX: usize = 1 << 30;
-    /// The length of an inline message.
+    /// The length of an inline message in bytes.
     pub const INLINE: usize = 64;
 
-    /// Its kind.
+    /// The kind of value, without the size.
     pub fn kind(self) -> PayloadKind {
         match self {
             Payload::None => PayloadKind::None,
@@ -196,7 +205,7 @@ impl Payload {
         }
     }
 
-    /// Its length in bytes; of a message that of its data.
+    /// The length in bytes. For [`Payload::Message`], the length of its data.
     pub fn len(self) -> usize {
         match self {
             Payload::None => 0,
@@ -206,7 +215,7 @@ impl Payload {
         }
     }
 
-    /// Whether its length is 0.
+    /// Whether the length is 0.
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
@@ -260,15 +269,15 @@ impl From<Payload> for String {
     }
 }
 
-/// On which cores the ends run.
+/// The cores on which the ends run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Place {
-    /// Each end pinned to a core of its own, as far as there are cores.
+    /// Each end is pinned to its own core, as long as there are enough cores.
     OtherCore,
-    /// All ends pinned to one core.
+    /// All ends are pinned to one core.
     SameCore,
-    /// Not pinned: where the scheduler or the runtime puts them.
+    /// Not pinned: the scheduler or the runtime chooses.
     Free,
 }
 
@@ -282,12 +291,14 @@ pub enum Load {
     /// As fast as they can.
     #[default]
     Saturated,
-    /// At so many messages a second, of all producers together, each at its time: an open loop. Latency is what counts.
+    /// An open loop: this number of messages per second, of all producers together. Each message is
+    /// due at a set time. The result is a latency.
     Rate(u64),
 }
 
 impl Load {
-    /// The highest rate that can be asked for. Above it a look at the clock for each message is no longer little.
+    /// The highest rate in messages per second. Above it, reading the clock for each message takes
+    /// too large a part of the time.
     pub const MAX_RATE: u64 = 2_000_000;
 }
 
@@ -335,25 +346,28 @@ impl From<Load> for String {
     }
 }
 
-/// The cases that differ in mechanism only: the ones that may be ranked against each other.
+/// The parameters of a case without its mechanism. Mechanisms in the same cell are ranked against
+/// each other.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Cell {
-    /// The distance.
+    /// The distance a message travels.
     pub scope: Scope,
     /// Who sends to whom.
     pub pattern: Pattern,
-    /// What is sent.
+    /// The kind and the size of each message.
     pub payload: Payload,
-    /// How many send; in `mpmc` as many receive, and in `pub-sub`, where one sends, so many receive. In `connections`, where one
-    /// sends too, so many connections there are.
+    /// The number of producers. In `mpmc`, also the number of consumers. In `pub-sub`, the number
+    /// of subscribers of the one publisher. In `connections`, the number of connections of the one
+    /// sender.
     pub producers: usize,
-    /// How many messages may be under way, where the mechanism lets one choose.
+    /// The requested number of messages that fit between the ends, if the mechanism lets the user
+    /// choose it.
     pub capacity: usize,
-    /// Where the ends run.
+    /// The runtime of the ends.
     pub runtime: Runtime,
     /// How the ends wait.
     pub wait: Wait,
-    /// On which cores.
+    /// The cores on which the ends run.
     pub place: Place,
     /// How fast producers send.
     #[serde(default)]
@@ -361,10 +375,10 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// The capacity of a cell that nobody gave another; headings name only others.
+    /// The default capacity. Headings show the capacity only if it differs.
     pub const CAPACITY: usize = 1024;
 
-    /// How many streams of messages there are.
+    /// The number of message streams.
     pub fn senders(&self) -> usize {
         match self.pattern {
             Pattern::PubSub => 1,
@@ -373,12 +387,13 @@ impl Cell {
         }
     }
 
-    /// How many parties send them: each has one, but for the one that has all connections.
+    /// The number of sending parties. Each sends one stream, except in `connections`, where one
+    /// party sends all streams.
     pub fn sending(&self) -> usize {
         if self.pattern == Pattern::Connections { 1 } else { self.senders() }
     }
 
-    /// How many receive.
+    /// The number of consumers.
     pub fn consumers(&self) -> usize {
         match self.pattern {
             Pattern::Mpmc | Pattern::PubSub => self.producers,
@@ -395,7 +410,7 @@ impl fmt::Display for Cell {
             write!(f, " {}→{}", self.senders(), self.consumers())?;
         }
         write!(f, " · {}", self.payload)?;
-        // One thread waits for nobody, and the processes of a pipeline in their own way.
+        // A single thread never waits, and the processes of a pipeline wait in their own way.
         if !self.pattern.in_one_thread() && !self.pattern.is_pipeline() {
             write!(f, " · {}", self.wait)?;
         }
@@ -418,7 +433,7 @@ impl fmt::Display for Cell {
 pub struct Case {
     /// The mechanism's name.
     pub mechanism: String,
-    /// The axes.
+    /// All other parameters.
     pub cell: Cell,
 }
 
@@ -429,18 +444,18 @@ impl Deref for Case {
     }
 }
 
-/// Which end, or ends, of a case a child process plays.
+/// The part of a case that a child process plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]
 pub enum Role {
-    /// Every end: the scopes inside one process.
+    /// Every party. Used in scopes inside one process.
     All,
-    /// The producer of this number; in a ping-pong, the side that asks and measures.
+    /// The producer with this number. In a ping-pong, the side that sends requests and measures.
     Producer(usize),
-    /// The consumer of this number; in a ping-pong, the side that answers.
+    /// The consumer with this number. In a ping-pong, the side that replies.
     Consumer(usize),
-    /// A process between the ends.
+    /// A process that forwards messages between the ends.
     Broker,
 }
 

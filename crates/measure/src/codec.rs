@@ -1,13 +1,18 @@
-//! Codecs: what it costs to write a message down as bytes and to read it back, in one thread and with no way between.
+//! Codecs: measures the cost of encoding a message to bytes and decoding it, in one thread and
+//! without a transport.
 //!
-//! Messages are made before the clock is read and lie in the cache, as in a program that has just filled them; their
-//! making is not timed, as every row makes them alike. Encoding is timed into buffers that are used over and over. Decoding
-//! is timed up to and with the look at every byte of what came out, and its end: a codec that only lends what it has found
-//! in the bytes would have done nothing otherwise. `thread/limit-copy` shows what copying and looking cost by themselves.
+//! Messages are made before the clock is read. They are in the cache, as in a program that has just
+//! filled them. Making them is not timed, because it is the same for every codec.
 //!
-//! Between two readings of the clock lies a batch of several different messages, so that the clock's cost is a small part
-//! of it, and no branch is learnt by heart. What counts is the middle batch, as of round trips the middle one does: a batch
-//! lasts some microseconds, and one that was interrupted says nothing about the codec.
+//! Encoding is timed into buffers that are used over and over. The time of decoding includes
+//! reading every byte of the result and dropping it. Otherwise a codec that only borrows from the
+//! encoded bytes would have done no work. `thread/limit-copy` shows the cost of copying and reading
+//! alone.
+//!
+//! Each time is taken for a batch of several different messages. So the cost of reading the clock
+//! is a small part of it, and the branch predictor does not learn one message. The result is the
+//! median batch: a batch lasts some microseconds, and one that was interrupted says nothing about
+//! the codec.
 
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
@@ -24,45 +29,47 @@ use crate::protocol::{PartyReport, Report};
 use crate::spec::Spec;
 use crate::window::Meter;
 
-/// The data of a batch's messages together: with what they are encoded to they stay in a core's own cache.
+/// The total data of a batch in bytes. Together with the encoded messages it fits in a core's
+/// private cache.
 const BATCH_BYTES: usize = 64 * 1024;
-/// The most messages of a batch.
-const MOST_MESSAGES: usize = 1024;
+/// The maximum number of messages in a batch.
+const MAX_MESSAGES: usize = 1024;
 
-/// A way to write messages down. One is made in each instance, with whatever it keeps between messages.
+/// A way to serialize messages. Each instance has one, with any state that it keeps between
+/// messages.
 pub trait Codec: Default + 'static {
-    /// A message before it is written down.
+    /// The type of a message before it is encoded.
     type Message;
-    /// The bytes it is written to.
+    /// The buffer for an encoded message.
     type Encoded: Default + AsRef<[u8]>;
 
-    /// Its description: a mechanism of [`Pattern::Codec`](crate::Pattern::Codec).
+    /// The description: a mechanism with [`Pattern::Codec`](crate::Pattern::Codec).
     fn spec() -> Spec;
 
-    /// The next message, every byte of it written. Not timed.
+    /// Makes the next message and writes every byte of it. Not timed.
     fn make(source: &mut Generator) -> Self::Message;
 
-    /// Writes a message over whatever is in `out`.
+    /// Encodes a message. Overwrites the contents of `out`.
     ///
     /// # Errors
-    /// When it cannot be written down.
+    /// When the message cannot be encoded.
     fn encode(&mut self, message: &Self::Message, out: &mut Self::Encoded) -> Result<()>;
 
-    /// Reads a message back and shows all of it to `verifier`.
+    /// Decodes a message and passes all of it to `verifier`.
     ///
     /// # Errors
-    /// When these bytes are no message.
+    /// When the bytes are not a valid message.
     fn decode(&mut self, encoded: &Self::Encoded, verifier: &mut Verifier) -> Result<()>;
 }
 
-/// What a message cost within the window.
+/// The cost of one message within the window.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CodecFigures {
-    /// Nanoseconds to write it down: of a message in the middle one of all batches.
+    /// Nanoseconds to encode a message, from the median batch.
     pub encode_ns: f64,
-    /// The same to read it back, every byte looked at.
+    /// Nanoseconds to decode a message and read every byte of it, from the median batch.
     pub decode_ns: f64,
-    /// The bytes it was written to, on average.
+    /// The mean encoded length in bytes.
     pub encoded_bytes: f64,
 }
 
@@ -96,7 +103,7 @@ impl Entry for Coding {
     }
 }
 
-/// A message and what it is encoded to.
+/// A message and the buffer for its encoding.
 struct Slot<C: Codec> {
     message: C::Message,
     encoded: C::Encoded,
@@ -107,7 +114,7 @@ fn run<C: Codec>(case: &Case, ctx: &mut Ctx) -> Result<Report> {
         pin_to(cpu).with_context(|| format!("pinning to core {cpu}"))?;
     }
     let len = case.payload.len();
-    let count = (BATCH_BYTES / len).clamp(1, MOST_MESSAGES);
+    let count = (BATCH_BYTES / len).clamp(1, MAX_MESSAGES);
     let mut codec = C::default();
     let (mut source, mut verifier) = (Generator::new(ctx.seed, 0, len), Verifier::new(ctx.seed, 1, len));
     let slot = |source: &mut Generator| Slot::<C> { message: C::make(source), encoded: C::Encoded::default() };

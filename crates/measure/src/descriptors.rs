@@ -1,37 +1,42 @@
-//! How many files a process may have open: what holds many connections needs more than a shell usually grants.
+//! The limit on open files. A process with many connections needs more descriptors than the usual
+//! soft limit.
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::case::{Case, Pattern, Role};
 
-/// Open in every child: what it inherits, its coordinator, a library's own.
+/// Descriptors of every child besides its connections: inherited ones, the coordinator's socket,
+/// those of libraries.
 const OTHERS: u64 = 64;
-/// For each connection, where there may be as many: a mechanism may have one descriptor to send by and another to receive from.
+/// The maximum number of descriptors for each connection: a mechanism may use one to send and
+/// another to receive.
 const EACH: u64 = 2;
 
-/// How many descriptors a child needs that has so many for each producer.
+/// The number of descriptors of a child that has `each` for each producer.
 fn needed(case: &Case, each: u64) -> u64 {
     OTHERS + each * case.producers as u64
 }
 
-/// Whether this user's processes may have as many descriptors as the case takes.
+/// Checks whether the hard limit allows the descriptors that a case needs.
 ///
 /// # Errors
-/// What to do where they may not.
+/// When it does not, with what to do.
 pub(crate) fn suffice(case: &Case) -> Result<(), String> {
     let needed = needed(case, 1);
     match getrlimit(Resource::Nofile).maximum {
-        // Several producers may share one channel: whether they do their mechanism knows.
+        // In other patterns several producers may share one channel. Only the mechanism knows
+        // whether they do.
         Some(most) if most < needed && case.pattern == Pattern::Connections => Err(format!(
-            "{} connections take {needed} descriptors, and a process may have {most} here: use fewer --producers, or raise the \
-             hard limit (`ulimit -Hn`, or LimitNOFILE= of systemd)",
+            "{} connections need {needed} descriptors, and a process may have {most} here: use fewer --producers, or \
+             raise the hard limit (`ulimit -Hn`, or LimitNOFILE= of systemd)",
             case.producers
         )),
         _ => Ok(()),
     }
 }
 
-/// Lets this child have what its role may need, up to the hard limit. Others keep the limit that they were given.
+/// Raises the soft limit of this child to what its role may need, up to the hard limit. Other roles
+/// keep their limit.
 pub(crate) fn raise(case: &Case, role: Role) {
     if !matches!((case.pattern, role), (Pattern::Connections, _) | (Pattern::FanIn, Role::Consumer(_))) {
         return;
@@ -40,7 +45,7 @@ pub(crate) fn raise(case: &Case, role: Role) {
     let needed = needed(case, EACH);
     if limit.current.is_some_and(|current| current < needed) {
         limit.current = Some(limit.maximum.map_or(needed, |most| most.min(needed)));
-        // What it comes to is said by whoever opens the one too many.
+        // An error is ignored here: opening one descriptor too many reports it.
         let _ = setrlimit(Resource::Nofile, limit);
     }
 }

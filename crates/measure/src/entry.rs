@@ -1,4 +1,4 @@
-//! Entries and their registry: what can be measured, by name.
+//! Entries (everything that can be measured) and the registry that finds them by name.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,39 +16,44 @@ use crate::message::{Inline, MAX_PRODUCERS, Message, Shared};
 use crate::protocol::Report;
 use crate::spec::{Loss, Ordering, Runtime, Spec, Wait};
 
-/// Something that can be measured. Mechanisms become entries through [`bytes()`], [`messages`], [`values`] and [`pipelines`],
-/// codecs through [`codec`]; what does not fit their form, such as a program in another language or a hand-written loop, implements this itself.
+/// Something that can be measured.
+///
+/// [`bytes()`], [`messages`], [`values`] and [`pipelines`] turn mechanisms into entries, and
+/// [`codec`] does so for codecs. Anything else, such as a program in another language or a
+/// hand-written loop, implements this trait itself.
 pub trait Entry: Send + Sync {
-    /// Its description.
+    /// The description.
     fn spec(&self) -> &Spec;
 
-    /// Whether it can take part in this case, beyond what the description says.
+    /// Checks whether the entry can run this case, beyond what the description says.
     ///
     /// # Errors
-    /// The reason, where it cannot.
+    /// The reason why it cannot, for the user.
     fn supports(&self, case: &Case) -> Result<(), String>;
 
-    /// How many messages may really be under way in this case, as tried; none where that cannot be told.
+    /// The number of messages that fit between the ends of this case, as probed. `None` if it
+    /// cannot be probed. See [`Mechanism::effective_capacity`].
     fn effective_capacity(&self, case: &Case) -> Option<u64> {
         let _ = case;
         None
     }
 
-    /// The child processes of an instance.
+    /// The roles of an instance, one child process each.
     fn roles(&self, case: &Case) -> Vec<Role>;
 
     /// Plays one role, inside a child process.
     ///
     /// # Errors
-    /// Whatever keeps it from doing so.
+    /// Whatever stops the role.
     fn run(&self, case: &Case, role: Role, ctx: &mut Ctx) -> Result<Report>;
 
-    /// The server it stands on and its version, asked when somebody wants to know.
+    /// The name and version of the server that the entry needs, if any. Looked up only when it is
+    /// printed or recorded.
     fn server(&self) -> Option<String> {
         None
     }
 
-    /// What it is, with the version of its server too: what is recorded and listed.
+    /// The description with the server's version added, as records and `estafette list` show it.
     fn described(&self) -> Spec {
         let mut spec = self.spec().clone();
         if let Some(server) = self.server() {
@@ -57,19 +62,19 @@ pub trait Entry: Send + Sync {
         spec
     }
 
-    /// Whether it can be had on this machine.
+    /// Checks whether everything that the entry needs is installed on this machine.
     ///
     /// # Errors
-    /// How to get it.
+    /// What is missing and how to install it.
     fn check_available(&self) -> Result<(), String> {
         Ok(())
     }
 
-    /// The program that plays this role, where it is not this one executed again. It speaks the protocol of
-    /// `docs/child-protocol.md` on descriptor 0.
+    /// The program to execute for this role. `None` means the current program. The program speaks
+    /// the protocol of `docs/child-protocol.md` on descriptor 0.
     ///
     /// # Errors
-    /// When the program cannot be had.
+    /// When the program is not available.
     fn program(&self, case: &Case, role: Role) -> Result<Option<PathBuf>> {
         let _ = (case, role);
         Ok(None)
@@ -78,7 +83,7 @@ pub trait Entry: Send + Sync {
 
 type Run<M> = fn(&M, &Case, Role, &mut Ctx) -> Result<Report>;
 
-/// A mechanism made into an entry.
+/// A mechanism as an entry.
 struct Enrolled<M> {
     mechanism: M,
     spec: Spec,
@@ -91,34 +96,34 @@ impl<M: Mechanism> Enrolled<M> {
     }
 }
 
-/// Makes an entry of a mechanism that carries slices of bytes.
+/// Makes an entry from a mechanism that carries slices of bytes.
 pub fn bytes<M: Transport<Raw>>(mechanism: M) -> impl Entry {
     Enrolled::new(mechanism, drive::<M, Raw>)
 }
 
-/// Makes an entry of a mechanism that carries messages of a topic and data.
+/// Makes an entry from a mechanism that carries messages with a topic and data.
 pub fn messages<M: Transport<Message>>(mechanism: M) -> impl Entry {
     Enrolled::new(mechanism, drive::<M, Message>)
 }
 
-/// Makes an entry of a mechanism that plays pipelines alone.
+/// Makes an entry from a mechanism that only runs pipelines.
 pub fn pipelines<M: Mechanism>(mechanism: M) -> impl Entry {
     Enrolled::new(mechanism, delegate::<M>)
 }
 
-/// Makes an entry of a codec.
+/// Makes an entry from a codec.
 pub fn codec<C: Codec>() -> impl Entry {
     Coding::of::<C>()
 }
 
-/// A mechanism that carries values of every kind that is a value in a channel.
+/// A mechanism that carries every type of value that channels are measured with.
 pub trait ValueTransport: Transport<u64> + Transport<Vec<u8>> + Transport<Inline> + Transport<Shared> {}
 impl<M: Transport<u64> + Transport<Vec<u8>> + Transport<Inline> + Transport<Shared>> ValueTransport for M {}
 
-/// Makes an entry of a mechanism that carries values.
+/// Makes an entry from a mechanism that carries values.
 pub fn values<M: ValueTransport>(mechanism: M) -> impl Entry {
     let run: Run<M> = |mechanism, case, role, ctx| match case.payload {
-        Payload::None => bail!("{} carries values, and each has bytes", case.mechanism),
+        Payload::None => bail!("{} carries values, which have at least one byte", case.mechanism),
         Payload::U64 => drive::<M, u64>(mechanism, case, role, ctx),
         Payload::Bytes(_) => drive::<M, Vec<u8>>(mechanism, case, role, ctx),
         Payload::Inline => drive::<M, Inline>(mechanism, case, role, ctx),
@@ -152,7 +157,7 @@ impl<M: Mechanism> Entry for Enrolled<M> {
     }
 }
 
-/// Every entry that a program can measure.
+/// All entries that a program can measure.
 #[derive(Clone, Default)]
 pub struct Registry {
     entries: BTreeMap<String, Arc<dyn Entry>>,
@@ -160,7 +165,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// With nothing in it.
+    /// An empty registry.
     pub fn new() -> Registry {
         Registry::default()
     }
@@ -168,7 +173,8 @@ impl Registry {
     /// Adds an entry.
     ///
     /// # Panics
-    /// If its name is taken: a mistake of the program's author, found the first time the program starts.
+    /// If another entry has the same name. That is a programming error, and it shows the first time
+    /// the program starts.
     #[must_use]
     pub fn enrol(mut self, entry: impl Entry + 'static) -> Registry {
         let name = entry.spec().name.clone();
@@ -178,20 +184,20 @@ impl Registry {
         self
     }
 
-    /// All entries in the order in which they were enrolled.
+    /// All entries, in the order in which they were added.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn Entry>> {
         self.order.iter().map(|name| &self.entries[name])
     }
 
-    /// The entry of this name.
+    /// The entry with this name.
     pub fn get(&self, name: &str) -> Option<&Arc<dyn Entry>> {
         self.entries.get(name)
     }
 
-    /// The entries that a pattern such as `process/*` matches.
+    /// The entries whose names match a glob pattern such as `process/*`.
     ///
     /// # Errors
-    /// What is wrong with the pattern, or that nothing matches, with the names that come nearest.
+    /// When the pattern is invalid, or when nothing matches. The text then suggests similar names.
     pub fn matching(&self, pattern: &str) -> Result<Vec<&Arc<dyn Entry>>, String> {
         let glob = Glob::new(pattern).map_err(|error| format!("`{pattern}` is not a pattern: {}", error.msg))?;
         let found: Vec<_> = self.iter().filter(|entry| glob.matches(&entry.spec().name)).collect();
@@ -204,14 +210,16 @@ impl Registry {
         Ok(found)
     }
 
-    /// The names that come nearest to one that is none, as a question; nothing where none is near.
+    /// Suggests known names that are similar to an unknown one, as the question `; did you mean
+    /// …?`. Empty if none is similar.
     pub fn nearest(&self, pattern: &str) -> String {
         let wanted = pattern.rsplit('/').next().unwrap_or(pattern).trim_matches('*');
         let mut near: Vec<&String> =
             self.order.iter().filter(|name| !wanted.is_empty() && name.contains(wanted)).collect();
-        // The whole name of a mechanism first, then the shortest.
+        // Names whose part after the scope is exactly the wanted text come first, then the
+        // shortest.
         near.sort_by_key(|name| (!name.ends_with(&format!("/{wanted}")), name.len()));
-        near.truncate(MOST_SUGGESTIONS);
+        near.truncate(MAX_SUGGESTIONS);
         let near: Vec<&str> = near.into_iter().map(String::as_str).collect();
         if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(" or ")) }
     }
@@ -223,52 +231,55 @@ impl std::fmt::Debug for Registry {
     }
 }
 
-/// A question that names more is no help.
-const MOST_SUGGESTIONS: usize = 4;
-/// The most producers, and as many consumers, of one shared channel: what all report must fit a packet.
+/// The maximum number of similar names in an error text.
+const MAX_SUGGESTIONS: usize = 4;
+/// The maximum number of producers, and of consumers, of one shared channel. Their reports must fit
+/// in one packet.
 const MAX_SHARING: usize = 32;
-/// The most threads that write to one connection: what all report must fit a packet.
+/// The maximum number of threads that write to one connection. Their reports must fit in one
+/// packet.
 const MAX_WRITERS: usize = 256;
-/// The longest message of a burst: all of them together stay within a GiB.
+/// The maximum length of a burst's messages in bytes. All of them together stay within one GiB.
 const MAX_BURST_LEN: usize = 1024;
-/// The longest message that a thread sends before it receives it.
-const MAX_ONE_THREAD: usize = 64 << 10;
-/// The shortest message of a pipeline.
-const LEAST_OF_PIPELINE: usize = 8;
-/// How often in a second a producer's turn comes in an open loop, at the least.
-const LEAST_TURNS: u64 = 100;
+/// The maximum length of a message, in bytes, that a thread sends before it receives it.
+const MAX_SAME_THREAD_LEN: usize = 64 << 10;
+/// The minimum length of a pipeline's messages in bytes.
+const MIN_PIPELINE_LEN: usize = 8;
+/// The minimum rate of each producer in an open loop, in messages per second.
+const MIN_PRODUCER_RATE: u64 = 100;
 
-/// Whether messages can be due at times.
+/// Checks whether an entry can run a case as an open loop, in which each message is due at a set
+/// time.
 fn open_loop(spec: &Spec, case: &Case, rate: u64, cores: usize) -> Result<(), String> {
     if !matches!(case.pattern, Pattern::Stream | Pattern::FanIn | Pattern::Merge) {
         return Err(format!("{} has no rate: use stream, fan-in or merge", case.pattern));
     }
     if !spec.open_loop {
-        return Err(format!("sends as fast as it can, not at {rate}/s"));
+        return Err(format!("has no open loop: it sends as fast as it can, not at {rate}/s"));
     }
     if spec.loss == Loss::BestEffort {
-        return Err(String::from("looks for the highest rate at which it loses little: it takes no other"));
+        return Err(String::from("may lose messages: the run searches for its highest rate itself"));
     }
     if spec.ordering == Ordering::Unordered {
-        return Err(String::from("keeps no order: which message has arrived, and when it was due, cannot be told"));
+        return Err(String::from("keeps no order: nobody can say which message has arrived and when it was due"));
     }
     let shared = case.runtime == Runtime::Thread && case.place != Place::Free && case.producers >= cores;
     if case.place == Place::SameCore || shared {
         return Err(String::from(
-            "a producer that waits for its time needs a core to itself: use --place other-core, and fewer producers than cores",
+            "a producer of an open loop needs its own core: use --place other-core, and fewer producers than cores",
         ));
     }
-    let least = case.producers as u64 * LEAST_TURNS;
+    let least = case.producers as u64 * MIN_PRODUCER_RATE;
     if rate < least {
         return Err(format!("{} producers at {rate}/s: choose at least {least}/s", case.producers));
     }
     Ok(())
 }
 
-/// Whether an entry can take part in a case on a machine with so many cores for us.
+/// Checks whether an entry can run a case on a machine where `cores` cores may be used.
 ///
 /// # Errors
-/// The reason, for the user, where it cannot.
+/// The reason why it cannot, for the user.
 pub fn can_run(entry: &dyn Entry, case: &Case, cores: usize) -> Result<(), String> {
     let spec = entry.spec();
     let has = |what: &str, known: bool| if known { Ok(()) } else { Err(what.to_owned()) };
@@ -277,32 +288,32 @@ pub fn can_run(entry: &dyn Entry, case: &Case, cores: usize) -> Result<(), Strin
     has(&format!("has no wait mode {}", case.wait), case.pattern.is_pipeline() || spec.waits.contains(&case.wait))?;
     has(&format!("does not run on {}", case.runtime), spec.runtimes.contains(&case.runtime))?;
     if matches!(case.payload, Payload::Message(len) if len < 8) {
-        return Err(String::from("a message says in the first 8 bytes of its data which it is: use 8 or more"));
+        return Err(String::from("the first 8 bytes of a message's data identify it: use 8 bytes or more"));
     }
     if let Some(max) = spec.max_message.filter(|&max| case.payload.len() > max) {
-        return Err(format!("its longest message is {max} bytes, {} were asked for", case.payload.len()));
+        return Err(format!("its longest message is {max} bytes, and {} were requested", case.payload.len()));
     }
     if case.capacity < spec.least_capacity {
         return Err(format!("has no rendezvous: its capacity is at least {}", spec.least_capacity));
     }
     let producers = spec.max_producers.unwrap_or(MAX_PRODUCERS).min(MAX_PRODUCERS);
     if case.pattern != Pattern::PubSub && case.producers > producers {
-        return Err(format!("takes at most {producers} producers, {} were asked for", case.producers));
+        return Err(format!("supports at most {producers} producers, and {} were requested", case.producers));
     }
-    // Of one producer, its own order is the order of all.
-    let in_turn = spec.ordering != Ordering::Unordered && spec.loss == Loss::Never;
-    let alone = case.senders() == 1 || case.pattern == Pattern::Duplex;
-    if case.payload.len() < 8 && !(alone && in_turn) {
+    // With a single producer, order per producer is a total order.
+    let is_sequence_known = spec.ordering != Ordering::Unordered && spec.loss == Loss::Never;
+    let has_one_sender = case.senders() == 1 || case.pattern == Pattern::Duplex;
+    if case.payload.len() < 8 && !(has_one_sender && is_sequence_known) {
         return Err(String::from(
-            "messages under 8 bytes cannot say which they are: use 8 or more, or one producer and a mechanism that is ordered \
-             and loses none",
+            "messages under 8 bytes have no space for a sequence number: use 8 bytes or more, or one producer and a \
+             mechanism that is ordered and loses none",
         ));
     }
     if case.runtime != Runtime::Thread && case.place != Place::Free {
-        return Err(format!("tasks go from core to core, they are not pinned: use --place {}", Place::Free));
+        return Err(format!("tasks move between cores and are not pinned: use --place {}", Place::Free));
     }
     if case.wait == Wait::Spin && (case.place == Place::SameCore || cores < 2) {
-        let other = if spec.waits.contains(&Wait::Block) { "use --wait block, or " } else { "it takes " };
+        let other = if spec.waits.contains(&Wait::Block) { "use --wait block, or " } else { "use " };
         return Err(format!(
             "spinning on one core measures the scheduler's time slice: {other}two cores with --place other-core"
         ));
@@ -310,51 +321,53 @@ pub fn can_run(entry: &dyn Entry, case: &Case, cores: usize) -> Result<(), Strin
     let spinning = case.sending() + case.consumers();
     if case.wait == Wait::Spin && !case.pattern.in_one_thread() && spinning > cores {
         return Err(format!(
-            "{spinning} ends that spin take as many cores, {cores} are there: use fewer, or --wait block"
+            "{spinning} spinning ends need {spinning} cores, and {cores} may be used: use fewer producers, or --wait block"
         ));
     }
     if case.place == Place::OtherCore && cores < 2 {
-        return Err(String::from("there is only one core for us: use --place same-core"));
+        return Err(String::from("only one core may be used: use --place same-core"));
     }
     if case.pattern == Pattern::Duplex && case.wait == Wait::Spin {
-        return Err(String::from("both ends of a side would spin on one core: use --wait block"));
+        return Err(String::from("both ends of one side would spin on the same core: use --wait block"));
     }
     if case.pattern == Pattern::Duplex && spec.loss == Loss::BestEffort {
-        return Err(String::from("looks for the highest rate at which it loses little, one way at a time"));
+        return Err(String::from("may lose messages: its highest rate is searched for in one direction only"));
     }
     if case.pattern.in_one_process() && case.scope.in_process() {
         return Err(format!("{} are between processes: use fan-in or merge", case.pattern));
     }
     if case.pattern.in_one_process() && spec.loss == Loss::BestEffort {
-        return Err(String::from("looks for the highest rate at which it loses little, one stream a process"));
+        return Err(String::from("may lose messages: its highest rate is searched for with one stream per process"));
     }
     if case.pattern == Pattern::Writers && case.producers > MAX_WRITERS {
-        return Err(format!("one process reports on each of its writers: choose at most {MAX_WRITERS} producers"));
+        return Err(format!("the reports of all writers share one packet: choose at most {MAX_WRITERS} producers"));
     }
     descriptors::suffice(case)?;
-    if case.pattern.is_pipeline() && case.payload.len() < LEAST_OF_PIPELINE {
+    if case.pattern.is_pipeline() && case.payload.len() < MIN_PIPELINE_LEN {
         return Err(format!(
-            "a message of a pipeline has a mark and a checksum: use {LEAST_OF_PIPELINE} bytes or more"
+            "a message of a pipeline has an end mark and a checksum: use {MIN_PIPELINE_LEN} bytes or more"
         ));
     }
     if case.pattern.is_pipeline() && case.place == Place::OtherCore {
         return Err(String::from(
-            "a pipeline's processes are not pinned one by one: use --place free, or same-core for all of them",
+            "the processes of a pipeline cannot be pinned to different cores: use --place free, or same-core for all of them",
         ));
     }
     if case.pattern == Pattern::SameThread && case.place != Place::SameCore {
-        return Err(format!("one thread is on one core: use --place {}", Place::SameCore));
+        return Err(format!("one thread runs on one core: use --place {}", Place::SameCore));
     }
-    if case.pattern == Pattern::SameThread && case.payload.len() > MAX_ONE_THREAD {
+    if case.pattern == Pattern::SameThread && case.payload.len() > MAX_SAME_THREAD_LEN {
         return Err(format!(
-            "has to lie in the way's buffers until its sender receives it: use {MAX_ONE_THREAD} or less"
+            "a message must fit in the channel's buffers until its sender receives it: use {MAX_SAME_THREAD_LEN} bytes or less"
         ));
     }
     if case.pattern == Pattern::Burst && (case.capacity as u64) < BURST {
-        return Err(format!("a burst of {BURST} needs that capacity: use --capacity {BURST}"));
+        return Err(format!("a burst of {BURST} messages must fit in the channel: use --capacity {BURST}"));
     }
     if case.pattern == Pattern::Burst && matches!(case.payload, Payload::Bytes(len) if len > MAX_BURST_LEN) {
-        return Err(format!("a burst of {BURST} is of messages up to {MAX_BURST_LEN} bytes"));
+        return Err(format!(
+            "a burst of {BURST} messages would take too much memory: use {MAX_BURST_LEN} bytes or less"
+        ));
     }
     if case.pattern == Pattern::Mpmc && case.producers > MAX_SHARING {
         return Err(format!(
@@ -363,7 +376,7 @@ pub fn can_run(entry: &dyn Entry, case: &Case, cores: usize) -> Result<(), Strin
         ));
     }
     if case.pattern == Pattern::Cancel && case.runtime == Runtime::Thread {
-        return Err(String::from("blocks: a receive that waits cannot be dropped"));
+        return Err(String::from("blocks its thread: a pending receive cannot be dropped"));
     }
     if let Load::Rate(rate) = case.load {
         open_loop(spec, case, rate, cores)?;

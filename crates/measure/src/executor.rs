@@ -1,4 +1,4 @@
-//! Where the parties of a child run.
+//! Executors: run the parties of a child on threads or on a runtime.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,30 +10,33 @@ use anyhow::{Context, Result, anyhow};
 
 use crate::limits::pin_to;
 
-/// The whole of a party's work: one dynamic call an instance, none a message.
+/// The whole work of a party, as a boxed future. It is a dynamic call once per instance, and never
+/// per message.
 pub type Work<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
 
-/// One party's work and the core it is to run on, where it is pinned.
+/// The work of one party and its core.
 pub struct Job {
-    /// The party, for error texts and thread names.
+    /// The party's name, for error texts and thread names.
     pub name: String,
-    /// The core.
+    /// The core to pin the party to, if any.
     pub cpu: Option<usize>,
-    /// What it does; it hands its result on by itself.
+    /// The work. It sends its result to the driver itself.
     pub work: Work<()>,
 }
 
-/// Runs the parties of a child side by side.
+/// Runs the parties of a child concurrently.
 pub trait Executor {
-    /// Runs all jobs to their end. Returns at the first that fails, without waiting for the others: the child ends then.
+    /// Runs all jobs and blocks until all have ended. After the first failure it returns without
+    /// waiting for the others, because the child exits then.
     ///
     /// # Errors
-    /// The first failure, a panic included.
+    /// The first failure or panic.
     fn run(self: Box<Self>, jobs: Vec<Job>) -> Result<()>;
 }
 
-/// One OS thread a party, and the child's own where it plays one party only: a process with a second thread pays for it
-/// in every system call (the C library's cancellation points, the kernel's references to files).
+/// Runs each party on its own OS thread. A single party runs on the child's main thread, because a
+/// second thread makes every system call slower (cancellation points of the C library, reference
+/// counts of files in the kernel).
 #[derive(Debug)]
 pub struct Threads;
 
@@ -47,7 +50,8 @@ impl Executor for Threads {
         for job in jobs {
             let done = done.clone();
             thread::Builder::new().name(job.name.clone()).spawn(move || {
-                // The receiver has gone where another party failed first; the process is about to end.
+                // The receiver is gone if another party has failed; the process is about to exit
+                // then.
                 let _ = done.send(play(job));
             })?;
         }
@@ -69,7 +73,7 @@ fn play(job: Job) -> Result<()> {
     result.context(name)
 }
 
-/// What a panic said.
+/// Turns the payload of a panic into an error.
 pub fn panicked(panic: &(dyn std::any::Any + Send)) -> anyhow::Error {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     anyhow!("panicked: {}", text.unwrap_or("with a value that is not text"))
@@ -92,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn all_jobs_are_waited_for() {
+    fn run_waits_for_all_jobs() {
         let (send, receive) = mpsc::channel();
         let jobs = (0..3).map(|n| {
             let send = send.clone();

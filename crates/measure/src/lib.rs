@@ -1,7 +1,12 @@
-//! The instrument of Estafette: measures ways to pass a message so that the number can be trusted.
+//! The benchmark harness of Estafette. Measures ways to pass a message, and shows how far each
+//! result can be trusted.
 //!
-//! Fresh child processes for every instance, rounds interleaved, an A/A control in every cell, every byte written, read
-//! and verified, intervals from order statistics, and the machine's own limit beside each result.
+//! - Every instance runs in fresh child processes, and the rounds of all mechanisms are
+//!   interleaved.
+//! - Every cell has an A/A control: one mechanism that is measured twice.
+//! - Every byte of every message is written, read and verified.
+//! - Confidence intervals come from order statistics.
+//! - Each result stands beside the bound of this machine.
 #![forbid(unsafe_code)]
 
 mod batch;

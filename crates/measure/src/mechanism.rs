@@ -1,7 +1,8 @@
-//! The seam: what a way to pass a message must offer to be measured.
+//! The traits that a way to pass a message implements to be measured.
 //!
-//! A mechanism is opened once in each child process of an instance; from then on the timed loops of
-//! [`crate::driver`] call its ends directly. Types are erased once per instance and never per message.
+//! A mechanism is opened once in each child process of an instance. From then on the timed loops of
+//! [`crate::driver`] call its ends directly. There is one dynamic call per instance and none per
+//! message.
 
 use std::future::Future;
 use std::io;
@@ -19,19 +20,26 @@ use crate::usage::Usage;
 
 /// The sending end.
 ///
-/// One method serves every kind of end, because the end decides in which shape it takes the message:
-/// `source.word()` or [`Value::make`](crate::Value::make) for a value to give away, `source.fill(&mut buffer)` for
-/// bytes to copy out of the end's own buffer, or the same on memory that the mechanism lends.
+/// One method serves every kind of end, because the end chooses the form of the message:
+///
+/// - `source.word()` or [`Value::make`](crate::Value::make) makes a value whose ownership is passed
+///   on.
+/// - `source.fill(&mut buffer)` writes bytes into the end's own buffer, or into memory that the
+///   mechanism lends.
 pub trait Tx: Send + 'static {
-    /// Sends the next message: takes exactly one out of `source`. An end that blocks does so inside and is ready at once;
-    /// one of a few nanoseconds does its work in the call and returns [`std::future::ready`], which is always inlined.
+    /// Sends the next message. Takes exactly one message out of `source`.
+    ///
+    /// A blocking end blocks inside the call and returns a future that is ready. An end that takes
+    /// only a few nanoseconds does its work in the call and returns [`std::future::ready`], which
+    /// is always inlined.
     ///
     /// # Errors
-    /// When the message cannot be sent: the other side has gone.
+    /// When the message cannot be sent because the peer has closed or died.
     fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send;
 
-    /// Sends so many messages, one after the other. The timed loops call this. An end whose [`Tx::send`] has to wrap the
-    /// future of another overrides it with the same loop around that future.
+    /// Sends `count` messages, one after the other. The timed loops call this method. An end whose
+    /// [`Tx::send`] wraps another future overrides this method with the same loop around that
+    /// future.
     ///
     /// # Errors
     /// Those of [`Tx::send`].
@@ -45,12 +53,14 @@ pub trait Tx: Send + 'static {
         }
     }
 
-    /// Makes sure that everything sent so far is on its way. Called after the last message, never inside a window; but of several
-    /// connections each time it is another one's turn, and where messages may be lost, now and then before it is asked how much
-    /// of what was sent has arrived.
+    /// Flushes buffered messages to the transport.
+    ///
+    /// The driver calls it after the last message, outside the measured window. With several
+    /// connections it also calls it each time it switches connections. With a lossy mechanism it
+    /// also calls it before it asks the consumers how many messages have arrived.
     ///
     /// # Errors
-    /// When it cannot be sent.
+    /// When the buffered messages cannot be sent.
     fn flush(&mut self) -> impl Future<Output = io::Result<()>> + Send {
         std::future::ready(Ok(()))
     }
@@ -58,15 +68,17 @@ pub trait Tx: Send + 'static {
 
 /// The receiving end.
 pub trait Rx: Send + 'static {
-    /// Receives one message and shows all of its bytes to `verifier`.
+    /// Receives one message and passes all of its bytes to `verifier`.
     ///
     /// # Errors
-    /// When no message will come: the other side has gone. A mechanism that may lose messages gives up after some
-    /// milliseconds without one, with [`io::ErrorKind::TimedOut`], so that the loop can look at the clock.
+    /// When no more messages can arrive because the peer has closed or died. A lossy mechanism
+    /// returns [`io::ErrorKind::TimedOut`] after some milliseconds without a message, so that the
+    /// loop can read the clock.
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send;
 
-    /// Receives so many messages, or until every producer has ended ([`Verifier::ended`]). The timed loops call this; it
-    /// is overridden as [`Tx::send_all`] is.
+    /// Receives `count` messages, or fewer if every producer has sent its end mark
+    /// ([`Verifier::ended`]). The timed loops call this method. It is overridden for the same
+    /// reason as [`Tx::send_all`].
     ///
     /// # Errors
     /// Those of [`Rx::recv`].
@@ -83,7 +95,8 @@ pub trait Rx: Send + 'static {
         }
     }
 
-    /// As [`Rx::recv_all`], of an end that blocks. One that is told of messages by a callback overrides it.
+    /// [`Rx::recv_all`] for a blocking end. An end that receives messages in a callback overrides
+    /// it.
     ///
     /// # Errors
     /// Those of [`Rx::recv`].
@@ -99,18 +112,18 @@ pub trait Rx: Send + 'static {
     }
 }
 
-/// The ends that one party of the pattern holds.
+/// The ends that one party of the pattern owns.
 #[derive(Debug)]
 pub struct PartyEnds<T, R> {
-    /// Whose they are: a producer or a consumer.
+    /// The party's role: a producer or a consumer.
     pub role: Role,
-    /// What it sends with.
+    /// The sending end, if the party sends.
     pub tx: Option<T>,
-    /// What it receives with.
+    /// The receiving end, if the party receives.
     pub rx: Option<R>,
 }
 
-/// The ends opened in one child process: those of every party it hosts.
+/// The ends opened in one child process, for all parties that run in it.
 #[derive(Debug)]
 pub struct Ends<T, R>(pub Vec<PartyEnds<T, R>>);
 
@@ -125,14 +138,16 @@ impl<T, R> Ends<T, R> {
         Ends(vec![PartyEnds { role: Role::Consumer(index), tx: None, rx: Some(rx) }])
     }
 
-    /// A party of a ping-pong, which does both; where one thread plays all, both ends of the way.
+    /// A party that sends and receives: one side of a ping-pong. For [`Role::All`], where one
+    /// thread plays every party, both ends of the channel.
     pub fn both(role: Role, tx: T, rx: R) -> Self {
         let role = if role == Role::All { Role::Producer(0) } else { role };
         Ends(vec![PartyEnds { role, tx: Some(tx), rx: Some(rx) }])
     }
 
-    /// A server that hears all its clients on one end and answers each on an end of its own: those of the clients 0, 1, 2
-    /// and so on. Where one end answers all of them, it is told whom by [`Generator::producer`].
+    /// A server that receives from all its clients on one end and replies on `txs`: one end for
+    /// each client, in the order of the clients' numbers. If `txs` has a single end, it replies to
+    /// every client, and [`Generator::producer`] says to which one.
     pub fn server(rx: R, txs: impl IntoIterator<Item = T>) -> Self {
         let role = Role::Consumer(0);
         let mut ends = Ends::consumer(0, rx);
@@ -140,25 +155,25 @@ impl<T, R> Ends<T, R> {
         ends
     }
 
-    /// Every end of a case inside one process, for a channel that joins one sender and one receiver.
+    /// All ends of a case inside one process, for a channel with one sender and one receiver.
     ///
     /// # Errors
-    /// Those of `open`, and for a pattern with several producers.
+    /// Those of `open`, and when the pattern has several producers.
     pub fn pair(case: &Case, open: impl Fn() -> Result<(T, R)>) -> Result<Self> {
         let (tx, rx) = open()?;
         let (client, server) = (Role::Producer(0), Role::Consumer(0));
         match case.pattern {
             Pattern::PingPong => {
-                let (back_tx, back_rx) = open()?;
-                let asking = PartyEnds { role: client, tx: Some(tx), rx: Some(back_rx) };
-                Ok(Ends(vec![asking, PartyEnds { role: server, tx: Some(back_tx), rx: Some(rx) }]))
+                let (reply_tx, reply_rx) = open()?;
+                let client_ends = PartyEnds { role: client, tx: Some(tx), rx: Some(reply_rx) };
+                Ok(Ends(vec![client_ends, PartyEnds { role: server, tx: Some(reply_tx), rx: Some(rx) }]))
             }
             Pattern::Stream | Pattern::Cancel | Pattern::Burst => Ok(Ends::many([tx], [rx])),
             pattern => bail!("one sender and one receiver cannot play {pattern}"),
         }
     }
 
-    /// Every end of a case inside one process, for a channel whose sender can be cloned.
+    /// All ends of a case inside one process, for a channel whose sender can be cloned.
     ///
     /// # Errors
     /// Those of `open`.
@@ -173,9 +188,11 @@ impl<T, R> Ends<T, R> {
         Ok(Ends::many((0..case.producers).map(|_| tx.clone()), [rx]))
     }
 
-    /// Several producers' ends, or consumers', inside one process: those of a case that one process plays, of the threads that
-    /// write to one connection, or of each of several connections. Where one end sends on all of these, it is the only
-    /// producer's, and told which one by [`Generator::producer`].
+    /// The ends of several producers, of several consumers, or of both, inside one process.
+    ///
+    /// They belong to a case that one process plays alone, to threads that write to one connection,
+    /// or to several connections. If one end sends on all connections, it is the only element of
+    /// `txs`, and [`Generator::producer`] says on which connection to send.
     pub fn many(txs: impl IntoIterator<Item = T>, rxs: impl IntoIterator<Item = R>) -> Self {
         let mut ends = Ends(Vec::new());
         for (index, tx) in (0..).zip(txs) {
@@ -188,39 +205,43 @@ impl<T, R> Ends<T, R> {
     }
 }
 
-/// What every mechanism says and does, whatever it carries.
+/// A way to pass messages: the part that does not depend on the kind of payload.
 pub trait Mechanism: Send + Sync + 'static {
-    /// Whether its ends block the thread that calls them. False where they are futures of a runtime, for which
-    /// [`Mechanism::executor`] must then be given.
+    /// Whether its ends block the calling thread. If false, the ends are futures of a runtime, and
+    /// [`Mechanism::executor`] must return that runtime.
     const BLOCKS: bool = true;
 
-    /// Its description.
+    /// The description of the mechanism.
     fn spec(&self) -> Spec;
 
-    /// Whether it can take part in this case, beyond what the description says. The instrument has checked patterns,
-    /// payloads, sizes, wait modes and numbers of producers by then.
+    /// Checks whether the mechanism can run this case, beyond what its description says. The
+    /// harness has already checked patterns, payloads, sizes, wait modes and numbers of producers.
     ///
     /// # Errors
-    /// The reason, for the user, where it cannot.
+    /// The reason why it cannot, for the user.
     fn supports(&self, case: &Case) -> Result<(), String> {
         let _ = case;
         Ok(())
     }
 
-    /// How many messages may really be under way in this case, where that can be tried within some milliseconds: the
-    /// capacity that counts, whatever is called by that name.
+    /// The number of messages that fit between the ends of this case, probed by sending until a
+    /// send would block. This may differ from what the mechanism calls its capacity. `None` if it
+    /// cannot be probed within some milliseconds.
     fn effective_capacity(&self, case: &Case) -> Option<u64> {
         let _ = case;
         None
     }
 
-    /// The child processes of an instance: one that plays all, where the scope lies inside a process, otherwise one
-    /// for each party. Where the pattern has all that send in one process, that is producer 0's, which opens the ends of all.
+    /// The roles of an instance, one child process each.
+    ///
+    /// Inside one process, a single child plays [`Role::All`]. Otherwise each party is a child of
+    /// its own. If the pattern puts all senders in one process, producer 0 is that process and
+    /// opens the ends of all senders.
     fn roles(&self, case: &Case) -> Vec<Role> {
         if case.scope.in_process() || case.pattern.in_one_thread() {
             return vec![Role::All];
         }
-        // Consumers first: they are the ones who wait.
+        // Consumers start first, because they wait for the producers.
         let (producers, consumers) = match case.pattern {
             Pattern::PubSub => (1, case.producers),
             pattern if pattern.in_one_process() => (1, 1),
@@ -229,7 +250,7 @@ pub trait Mechanism: Send + Sync + 'static {
         (0..consumers).map(Role::Consumer).chain((0..producers).map(Role::Producer)).collect()
     }
 
-    /// What the parties run on. Threads, unless the mechanism needs a runtime.
+    /// The executor that the parties run on. Threads, unless the mechanism needs a runtime.
     ///
     /// # Errors
     /// When the runtime cannot be started.
@@ -238,23 +259,28 @@ pub trait Mechanism: Send + Sync + 'static {
         Ok(Box::new(Threads))
     }
 
-    /// Plays the broker, where [`Mechanism::roles`] has one: opens its side, waits at the barrier
-    /// ([`Rendezvous::ready`]) and passes messages on until the last has gone by, or every party has reported
-    /// ([`Rendezvous::over`]). Returns what processes that it started have spent since the barrier.
+    /// Plays the broker, if [`Mechanism::roles`] has one.
+    ///
+    /// Opens its side and waits at the barrier ([`Rendezvous::ready`]). Then it forwards messages
+    /// until the last one has passed, or until every party has reported ([`Rendezvous::over`]).
+    /// Returns the processor time and context switches since the barrier of the processes that it
+    /// started.
     ///
     /// # Errors
-    /// When it cannot.
+    /// Whatever stops the broker.
     fn broker(&self, case: &Case, rendezvous: &mut Rendezvous) -> Result<Usage> {
         let _ = rendezvous;
         bail!("{} has no broker", case.mechanism)
     }
 
-    /// Plays a role of a pipeline ([`Pattern::is_pipeline`]), all ends of it where that is [`Role::All`]: prepares it, waits at
-    /// the barrier ([`Rendezvous::ready`]), then sends or receives `messages` and one more, which is marked as the last. Returns
-    /// what its ends have done. Processes that it starts must have been waited for by then.
+    /// Plays a role of a pipeline ([`Pattern::is_pipeline`]), or all of its ends for [`Role::All`].
+    ///
+    /// Prepares the pipeline and waits at the barrier ([`Rendezvous::ready`]). Then it sends or
+    /// receives `messages` messages and one more, which is marked as the last. Returns a summary of
+    /// each end. It must wait for every process that it starts before it returns.
     ///
     /// # Errors
-    /// When it cannot.
+    /// Whatever stops the pipeline.
     fn pipeline(
         &self,
         case: &Case,
@@ -266,44 +292,48 @@ pub trait Mechanism: Send + Sync + 'static {
         bail!("{} has no {}", case.mechanism, case.pattern)
     }
 
-    /// About how many times longer a message of a pipeline takes than between two native processes. Where an instance lasts for a
-    /// time, it has so many times fewer messages.
+    /// Roughly how many times longer a message takes in this pipeline than between two native
+    /// processes. If the window is a time, the instance has that many times fewer messages.
     fn pipeline_slowness(&self, case: &Case) -> u64 {
         let _ = case;
         1
     }
 
-    /// The server it stands on and its version, asked when somebody wants to know.
+    /// The name and version of the server that the mechanism needs, if any. Looked up only when it
+    /// is printed or recorded.
     fn server(&self) -> Option<String> {
         None
     }
 
-    /// Whether the mechanism can be had on this machine.
+    /// Checks whether everything that the mechanism needs is installed on this machine.
     ///
     /// # Errors
-    /// How to get it, where it cannot.
+    /// What is missing and how to install it.
     fn check_available(&self) -> Result<(), String> {
         Ok(())
     }
 }
 
-/// A mechanism that carries payloads of kind `P`: a type that implements [`Value`](crate::Value), or
-/// [`Raw`] for one that carries slices of bytes. One that carries [`Message`](crate::message::Message) decides itself what
-/// a message is before it is written down; its topic and its data are the same in each.
+/// A mechanism that carries payloads of type `P`: a type that implements [`Value`](crate::Value),
+/// or [`Raw`] for slices of bytes.
+///
+/// A mechanism that carries [`Message`](crate::message::Message) chooses its own type for a message
+/// before serialization. Topic and data are the same for every mechanism.
 pub trait Transport<P>: Mechanism {
-    /// Its sending end.
+    /// The sending end.
     type Tx: Tx;
-    /// Its receiving end.
+    /// The receiving end.
     type Rx: Rx;
 
-    /// Opens the ends of every party that this child plays. The children of an instance find each other through `rendezvous`.
+    /// Opens the ends of every party that this child plays. The children of an instance exchange
+    /// addresses and descriptors through `rendezvous`.
     ///
     /// # Errors
-    /// When they cannot be opened.
+    /// When an end cannot be opened.
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>>;
 }
 
-/// Marks a mechanism that carries slices of bytes, of any length up to its limit; or, where its description says so, words
-/// or nothing but the fact that there was a message.
+/// Payload type of a mechanism that carries slices of bytes, of any length up to its maximum. If
+/// its description says so, it carries machine words, or events without data.
 #[derive(Debug)]
 pub enum Raw {}

@@ -1,29 +1,29 @@
-//! What each party of a child has in its hands, once the mechanism has opened its ends: the loop it plays follows from it.
+//! Assigns the ends that a mechanism has opened to the loops of a child.
 
 use anyhow::{Result, anyhow, bail, ensure};
 
-use crate::batch::{Duplex, Several};
+use crate::batch::{Duplex, ServerEnds};
 use crate::case::{Pattern, Role};
 use crate::mechanism::PartyEnds;
 
-/// The ends of a loop.
+/// The kind of a loop, with the ends it uses.
 #[derive(Debug)]
 pub(crate) enum Holds<T, R> {
     /// Sends.
     Sending(T),
-    /// Sends on several connections in turn: an end for each of them, or one for all.
+    /// Sends on several connections in turn. There is one end for each connection, or one for all.
     SendingInTurn(Vec<T>),
     /// Receives.
     Receiving(R),
-    /// Asks and waits for the answer.
+    /// Sends requests and waits for the replies.
     Asking(Duplex<T, R>),
-    /// Answers one.
+    /// Replies to one client.
     Answering(Duplex<T, R>),
-    /// Answers several.
-    Serving(Several<T, R>),
+    /// Replies to several clients.
+    Serving(ServerEnds<T, R>),
 }
 
-/// One loop: its role, the core it runs on, and its ends.
+/// A loop: its role, the core it runs on, and its ends.
 #[derive(Debug)]
 pub(crate) struct Part<T, R> {
     pub(crate) role: Role,
@@ -31,13 +31,14 @@ pub(crate) struct Part<T, R> {
     pub(crate) holds: Holds<T, R>,
 }
 
-/// The loops of a child whose mechanism opened these ends, in the order of their roles; `cpus` has a core for each of its
-/// parties in that order.
+/// The loops of a child whose mechanism opened these ends, sorted by role. `cpus` has the core of
+/// each party in the same order.
 ///
-/// It is compiled for every mechanism, so all it does is to move ends to where [`plan`] says.
+/// This function is compiled for every mechanism. Therefore it only moves ends to where [`plan`]
+/// says.
 ///
 /// # Errors
-/// Where a party lacks an end that its pattern needs.
+/// When a party lacks an end that its pattern needs.
 pub(crate) fn parts<T, R>(
     pattern: Pattern,
     mut parties: Vec<PartyEnds<T, R>>,
@@ -57,7 +58,7 @@ pub(crate) fn parts<T, R>(
             Takes::Answering(at) => Holds::Answering(both(&mut parties[at])?),
             Takes::SendingInTurn(txs) => Holds::SendingInTurn(all(&mut parties, &txs)?),
             Takes::Serving { rx, txs } => {
-                Holds::Serving(Several { rx: take(&mut parties[rx].rx)?, txs: all(&mut parties, &txs)? })
+                Holds::Serving(ServerEnds { rx: take(&mut parties[rx].rx)?, txs: all(&mut parties, &txs)? })
             }
         };
         parts.push(Part { role, cpu, holds });
@@ -84,13 +85,13 @@ fn take<E>(end: &mut Option<E>) -> Result<E> {
     }
 }
 
-/// Where an end that was there is not.
+/// The error when an end has already been moved to another loop.
 #[cold]
 fn missing() -> anyhow::Error {
     anyhow!("an end was planned for two loops")
 }
 
-/// A party without its ends.
+/// A party without its ends: its role, and which ends it has.
 struct Opened {
     role: Role,
     sends: bool,
@@ -104,7 +105,7 @@ struct Step {
     takes: Takes,
 }
 
-/// Which parties' ends a loop takes; see [`Holds`].
+/// The parties whose ends a loop uses, as indices; see [`Holds`].
 enum Takes {
     Sending(usize),
     SendingInTurn(Vec<usize>),
@@ -114,7 +115,7 @@ enum Takes {
     Serving { rx: usize, txs: Vec<usize> },
 }
 
-/// Which loops there are, and whose ends each takes.
+/// Decides which loops there are, and which ends each of them uses.
 fn plan(pattern: Pattern, parties: &[Opened], cpus: &[Option<usize>]) -> Result<Vec<Step>> {
     let mut order: Vec<usize> = (0..parties.len()).collect();
     order.sort_by_key(|&at| parties[at].role);
@@ -128,7 +129,7 @@ fn plan(pattern: Pattern, parties: &[Opened], cpus: &[Option<usize>]) -> Result<
         };
         let mut add = |role, takes| steps.push(Step { role, cpu, takes });
         match (pattern, role) {
-            // One loop for all of them; see below.
+            // These parties share one loop; see below.
             (Pattern::RequestReply, Role::Consumer(_)) => {}
             (Pattern::Connections, Role::Producer(_)) => has(sends, "sending")?,
             (Pattern::PingPong | Pattern::RequestReply | Pattern::SameThread, _) => {
@@ -138,8 +139,8 @@ fn plan(pattern: Pattern, parties: &[Opened], cpus: &[Option<usize>]) -> Result<
                 add(role, if asks { Takes::Asking(at) } else { Takes::Answering(at) });
             }
             (Pattern::Duplex, Role::Producer(side) | Role::Consumer(side)) => {
-                // The two sides send the streams 0 and 1; each hears the other's.
-                ensure!(side == 0, "{role} of a {pattern}: there is one on each side");
+                // The two sides send streams 0 and 1, and each receives the other's stream.
+                ensure!(side == 0, "{role} of a {pattern}: each side has one party only");
                 has(sends, "sending")?;
                 has(receives, "receiving")?;
                 let (ours, theirs) = if matches!(role, Role::Producer(_)) { (0, 1) } else { (1, 0) };
@@ -165,7 +166,7 @@ fn plan(pattern: Pattern, parties: &[Opened], cpus: &[Option<usize>]) -> Result<
     Ok(steps)
 }
 
-/// The loop that has the sending ends of all connections.
+/// The loop that uses the sending ends of all connections.
 fn in_turn(parties: &[Opened], order: &[usize], cpus: &[Option<usize>]) -> Option<Step> {
     let sends = |at: &usize| matches!(parties[*at].role, Role::Producer(_));
     let first = order.iter().position(sends)?;
@@ -173,7 +174,8 @@ fn in_turn(parties: &[Opened], order: &[usize], cpus: &[Option<usize>]) -> Optio
     Some(Step { role: Role::Producer(0), cpu: cpus.get(first).copied().flatten(), takes: Takes::SendingInTurn(txs) })
 }
 
-/// The loop of a server, which has an end to hear all its clients and one or more to answer them.
+/// The loop of a server. It has one end to receive from all clients, and one or more for the
+/// replies.
 fn server(parties: &[Opened], order: &[usize], cpus: &[Option<usize>]) -> Result<Option<Step>> {
     let serves = |at: &usize| matches!(parties[*at].role, Role::Consumer(_));
     let Some(first) = order.iter().position(serves) else { return Ok(None) };
@@ -181,7 +183,7 @@ fn server(parties: &[Opened], order: &[usize], cpus: &[Option<usize>]) -> Result
     let rxs: Vec<usize> = ends().filter(|&at| parties[at].receives).collect();
     let txs: Vec<usize> = ends().filter(|&at| parties[at].sends).collect();
     let role = Role::Consumer(0);
-    let [rx] = rxs[..] else { bail!("a server hears its clients on one end, not on {}", rxs.len()) };
+    let [rx] = rxs[..] else { bail!("a server receives from its clients on one end, not on {}", rxs.len()) };
     ensure!(!txs.is_empty(), "the mechanism opened no sending end for {role} of a {}", Pattern::RequestReply);
     Ok(Some(Step { role, cpu: cpus.get(first).copied().flatten(), takes: Takes::Serving { rx, txs } }))
 }
@@ -199,15 +201,15 @@ mod tests {
     }
 
     #[test]
-    fn each_side_of_a_duplex_sends_its_own_stream_and_hears_the_others() {
-        let here = roles(Pattern::Duplex, vec![both(Role::Producer(0))]).unwrap();
-        assert_eq!(here, [Role::Producer(0), Role::Consumer(1)]);
-        let forward = roles(Pattern::Duplex, vec![both(Role::Consumer(0))]).unwrap();
-        assert_eq!(forward, [Role::Producer(1), Role::Consumer(0)]);
+    fn each_side_of_a_duplex_sends_its_own_stream_and_receives_the_others() {
+        let producer_side = roles(Pattern::Duplex, vec![both(Role::Producer(0))]).unwrap();
+        assert_eq!(producer_side, [Role::Producer(0), Role::Consumer(1)]);
+        let consumer_side = roles(Pattern::Duplex, vec![both(Role::Consumer(0))]).unwrap();
+        assert_eq!(consumer_side, [Role::Producer(1), Role::Consumer(0)]);
     }
 
     #[test]
-    fn a_server_has_one_end_to_hear_and_one_for_each_client() {
+    fn a_server_has_one_receiving_end_and_one_sending_end_for_each_client() {
         let mut parties = vec![PartyEnds { role: Role::Consumer(0), tx: None, rx: Some(0) }];
         parties.extend([1, 2].map(|tx| PartyEnds { role: Role::Consumer(0), tx: Some(tx), rx: None }));
         let parts = parts(Pattern::RequestReply, parties, &[Some(3)]).unwrap();
@@ -218,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn one_party_has_the_sending_ends_of_all_connections() {
+    fn one_loop_has_the_sending_ends_of_all_connections() {
         let parties = [2, 0, 1].map(|index| PartyEnds { role: Role::Producer(index), tx: Some(index), rx: None::<u8> });
         let parts = parts(Pattern::Connections, parties.into(), &[Some(3)]).unwrap();
         let [Part { role: Role::Producer(0), cpu: Some(3), holds: Holds::SendingInTurn(txs) }] = &parts[..] else {
@@ -228,24 +230,24 @@ mod tests {
     }
 
     #[test]
-    fn parties_are_sorted_and_those_alike_keep_their_order() {
+    fn parties_are_sorted_by_role_and_the_sort_is_stable() {
         let mut random = fastrand::Rng::with_seed(1);
         for len in 0..20 {
             let roles: Vec<_> = (0..len).map(|_| Role::Producer(random.usize(..5))).collect();
             let party = |(place, &role): (usize, &Role)| PartyEnds { role, tx: Some(place), rx: None::<u8> };
             let parts = parts(Pattern::FanIn, roles.iter().enumerate().map(party).collect(), &[]).unwrap();
-            let held = parts.iter().map(|part| match part.holds {
+            let assigned = parts.iter().map(|part| match part.holds {
                 Holds::Sending(place) => (place, part.role),
                 _ => panic!("{part:?}"),
             });
             let mut sorted: Vec<_> = roles.iter().copied().enumerate().collect();
             sorted.sort_by_key(|(_, role)| *role);
-            assert_eq!(held.collect::<Vec<_>>(), sorted);
+            assert_eq!(assigned.collect::<Vec<_>>(), sorted);
         }
     }
 
     #[test]
-    fn a_missing_end_is_named() {
+    fn the_error_names_a_missing_end() {
         let error =
             roles(Pattern::PingPong, vec![PartyEnds { role: Role::Producer(0), tx: Some(1), rx: None }]).unwrap_err();
         assert!(error.to_string().contains("no receiving end for producer:0 of a ping-pong"), "{error}");

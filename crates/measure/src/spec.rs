@@ -1,4 +1,5 @@
-//! What a mechanism says of itself: the facts that decide where it may run and whom it may be ranked against.
+//! The description of a mechanism. It decides which cases the mechanism can run and which others it
+//! is ranked with.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,33 +26,33 @@ impl Scope {
     /// Every scope, nearest first.
     pub const ALL: [Scope; 5] = [Scope::Task, Scope::Thread, Scope::Process, Scope::Network, Scope::Sandbox];
 
-    /// Whether both ends live in one child process.
+    /// Whether both ends run in one child process.
     pub fn in_process(self) -> bool {
         matches!(self, Scope::Task | Scope::Thread)
     }
 }
 
-/// What an end does while it has nothing to do.
+/// How an end waits when it can neither send nor receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Wait {
-    /// It polls and never gives up its core.
+    /// Polls and never gives up its core.
     Spin,
-    /// It polls for a while, then sleeps.
+    /// Polls for a while, then sleeps.
     Adaptive,
-    /// It sleeps until it is woken.
+    /// Sleeps until it is woken.
     Block,
 }
 
-/// What becomes of a message's bytes on their way; rankings are made within one class.
+/// Who owns the bytes of a message while it is passed. Mechanisms are ranked within one class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ownership {
-    /// The sender gives a value away and the receiver owns it.
+    /// A value is moved from the sender to the receiver.
     Owned,
     /// The bytes are copied out of the sender's buffer and into the receiver's.
     Borrowed,
-    /// The sender writes into memory of the mechanism and the receiver reads it there.
+    /// The sender writes into memory of the mechanism, and the receiver reads it there.
     Loaned,
 }
 
@@ -59,11 +60,12 @@ pub enum Ownership {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ordering {
-    /// One order for all, the order of sending.
+    /// All messages arrive in the order in which they were sent.
     Strict,
-    /// The messages of one producer stay in order; those of several may be interleaved otherwise than sent.
+    /// The messages of each producer arrive in order. Messages of different producers may be
+    /// interleaved in any way.
     PerProducer,
-    /// None is promised.
+    /// No order is promised.
     Unordered,
 }
 
@@ -73,20 +75,21 @@ pub enum Ordering {
 pub enum Loss {
     /// A lost message is a defect.
     Never,
-    /// A message may be lost under load; how many is part of the result.
+    /// Messages may be lost under load. The number of lost messages is part of the result.
     #[serde(alias = "counted")]
     BestEffort,
 }
 
-/// Whether a receive that is pending may be dropped, as `select!` and time-outs do, without losing a message.
+/// Whether a pending receive can be dropped without losing a message, as `select!` and time-outs do
+/// (cancel safety).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cancel {
-    /// Its documentation says so.
+    /// The documentation says that it can.
     Safe,
-    /// Its documentation says that it may not.
+    /// The documentation says that it cannot.
     Unsafe,
-    /// Its documentation does not say.
+    /// The documentation does not mention it.
     #[default]
     #[serde(alias = "unsaid")]
     Undocumented,
@@ -96,9 +99,9 @@ pub enum Cancel {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Runtime {
-    /// One OS thread an end.
+    /// One OS thread for each end.
     Thread,
-    /// Tokio's multi-threaded runtime, one worker a core.
+    /// Tokio's multi-threaded runtime, one worker thread for each core.
     TokioMulti,
     /// Tokio's current-thread runtime.
     TokioCurrent,
@@ -108,33 +111,34 @@ pub enum Runtime {
     TokioCurrentUnconstrained,
 }
 
-/// What a mechanism stands for in a ranking.
+/// The part that a mechanism plays in a ranking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
-    /// A way to pass a message that a program might choose.
+    /// A way to pass a message that a program can choose.
     Candidate,
-    /// The least that can be written: the reference that candidates are compared with.
+    /// The smallest possible implementation: the reference that candidates are compared with.
     #[serde(alias = "limit")]
     Reference,
-    /// A hand-written program doing the same work, to check the instrument itself. Not part of the default run.
+    /// A hand-written program that does the same work, to check the harness itself. Not part of the
+    /// default run.
     Baseline,
 }
 
-/// In which runs a mechanism stands that nobody asked for by name.
+/// The runs that include a mechanism when the user does not name it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tier {
-    /// In the overview, and wherever else it can.
+    /// The overview, and every suite that it can run.
     #[default]
     Overview,
-    /// In the suite of its distance.
+    /// The suite of its scope.
     Suite,
-    /// In the suite of its distance, from the profile `standard` on, in every cell.
+    /// The suite of its scope, in the profiles `standard` and `full`, in every cell.
     #[serde(alias = "throughout")]
     StandardAllCells,
-    /// In the suite of its distance, from the profile `standard` on; where a suite has more mechanisms than time, in the cells
-    /// that others lie around.
+    /// The suite of its scope, in the profiles `standard` and `full`. Where a suite would take too
+    /// long, only in its central cells.
     Standard,
 }
 
@@ -174,16 +178,16 @@ names!(
     TokioCurrentUnconstrained = "tokio-current-unconstrained",
 );
 
-/// A mechanism's description of itself. Built from [`Spec::new`] and the methods named after the fields.
+/// The description of a mechanism. Built with [`Spec::new`] and the methods named after the fields.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Spec {
     /// `scope/name`.
     pub name: String,
-    /// The distance, taken from the name.
+    /// The distance a message travels: the first part of the name.
     pub scope: Scope,
     /// The version of the library, or `kernel`.
     pub version: String,
-    /// What it is made of, in a few words.
+    /// What it is implemented with, in a few words.
     #[serde(alias = "stands_on")]
     pub implementation: String,
     /// The ways it can wait.
@@ -194,39 +198,41 @@ pub struct Spec {
     pub patterns: Vec<Pattern>,
     /// The kinds of payload it carries.
     pub payloads: Vec<PayloadKind>,
-    /// What becomes of the bytes.
+    /// Who owns the bytes of a message.
     pub ownership: Ownership,
     /// The order it promises.
     pub ordering: Ordering,
-    /// Whether it may lose.
+    /// Whether it may lose messages.
     pub loss: Loss,
-    /// Whether a pending receive may be dropped, as documented; of ends that are futures.
+    /// Whether a pending receive may be dropped, as documented. Only for ends that are futures.
     #[serde(default)]
     pub cancel: Cancel,
     /// The longest message in bytes, where there is a limit.
     pub max_message: Option<usize>,
-    /// The least capacity it can have; 0 where it offers a rendezvous.
+    /// The smallest capacity it can have. 0 if it supports a rendezvous channel, which buffers
+    /// nothing.
     #[serde(default = "one")]
     pub least_capacity: usize,
     /// The most producers one receiver can have, where there is a limit.
     pub max_producers: Option<usize>,
-    /// Whether messages can be due at times; so for all that the instrument's own loops drive.
+    /// Whether it supports an open loop, in which each message is due at a set time. True for every
+    /// mechanism that the harness's own loops drive.
     #[serde(default)]
     pub open_loop: bool,
-    /// What it stands for in a ranking.
+    /// The part it plays in a ranking.
     pub standing: Standing,
-    /// In which runs it stands unasked.
+    /// The runs that include it when the user does not name it.
     #[serde(default, alias = "joins")]
     pub tier: Tier,
 }
 
-/// What records say that are older than the field.
+/// The default of `least_capacity` in records that are older than the field.
 fn one() -> usize {
     1
 }
 
 impl Runtime {
-    /// Tokio's, in which ends are tasks.
+    /// The Tokio runtimes, in which ends are tasks.
     pub const TASKS: [Runtime; 4] = [
         Runtime::TokioMulti,
         Runtime::TokioCurrent,
@@ -236,17 +242,20 @@ impl Runtime {
 }
 
 impl Spec {
-    /// Whether its producers look for the highest rate at which it loses little: one that may lose, sent one way.
+    /// Whether its producers search for the highest rate at which it loses few messages. True for a
+    /// lossy mechanism in a pattern that sends in one direction.
     pub(crate) fn is_paced(&self, pattern: Pattern) -> bool {
         self.loss == Loss::BestEffort && !pattern.both_ways()
     }
 
-    /// A mechanism `scope/name` with the commonest answers: it blocks, on threads, carries bytes by copy, ping-pong
-    /// and stream, one producer, strictly ordered, lossless, without a size limit.
+    /// A description of the mechanism `scope/name` with the most common properties: blocking ends
+    /// on threads, bytes that are copied, ping-pong and stream, one producer, strict order, no loss
+    /// and no size limit.
     ///
     /// # Panics
-    /// If `name` is not `scope/name` with a known scope and a name of lower-case letters, digits, `-`, `_` or `.`:
-    /// a mistake of the program's author, found the first time the program starts.
+    /// If `name` is not `scope/name` with a known scope and a name of lower-case letters, digits,
+    /// `-`, `_` or `.`. That is a programming error, and it shows the first time the program
+    /// starts.
     pub fn new(name: &str) -> Spec {
         let (scope, rest) = name.split_once('/').unwrap_or_else(|| panic!("`{name}` is not `scope/name`"));
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_' | '.');
@@ -319,7 +328,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "unknown scope `planet`")]
-    fn an_unknown_scope_is_the_authors_mistake() {
+    fn an_unknown_scope_panics() {
         let _ = Spec::new("planet/pipe");
     }
 

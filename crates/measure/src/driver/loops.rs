@@ -1,10 +1,12 @@
-//! The timed loops, written once and monomorphised for every mechanism.
+//! The timed loops of all patterns, monomorphised for every mechanism.
 //!
-//! A loop handles a batch of messages, then reads the clock: every [`Meter::stride`] messages. Inside a batch there is one
-//! call of the mechanism's end, which makes or checks the message, and one comparison.
+//! A loop handles a batch of [`Meter::stride`] messages, then reads the clock. Inside a batch there
+//! is one call of the mechanism's end for each message, which makes or checks the message, and one
+//! comparison.
 //!
-//! Where a mechanism's ends block, and each party has a thread of its own, a batch is not awaited but run by a plain
-//! function, in which its state lives in registers; see `batch.rs`. What lies between two batches is in `party.rs`.
+//! If a mechanism's ends block, each party has its own thread. Then a batch is not awaited. A plain
+//! function runs it, whose state stays in registers; see `batch.rs`. The code between two batches
+//! is in `party.rs`.
 //!
 //! [`Meter::stride`]: crate::window::Meter::stride
 
@@ -13,7 +15,7 @@ use std::io::ErrorKind;
 use anyhow::{Context, Result, bail};
 
 use super::party::{Party, producer};
-use crate::batch::{self, Duplex, Several, Stopped, Turns, blocking};
+use crate::batch::{self, Duplex, ServerEnds, Stopped, Turns, blocking};
 use crate::clock::now_ns;
 use crate::mechanism::{Mechanism, Rx, Tx};
 use crate::parts::Holds;
@@ -21,12 +23,12 @@ use crate::protocol::PartyReport;
 use crate::schedule::yield_now;
 use crate::usage::Usage;
 
-/// How often a lossy mechanism's end mark is sent, as one may be lost.
+/// How many times the end mark of a lossy mechanism is sent, because one may be lost.
 const LOSSY_END_MARKS: usize = 8;
 
 impl Party {
-    /// A party's loop. Where the mechanism's ends block, batches are run by plain functions; `M` decides it as the program
-    /// is compiled, so that only one of the two ways is.
+    /// Runs the loop of this party. If the mechanism's ends block, plain functions run the batches.
+    /// `M` decides this at compile time, so only one of the two variants is compiled.
     pub(super) async fn run<M: Mechanism, T: Tx, R: Rx>(
         self,
         holds: Holds<T, R>,
@@ -34,25 +36,28 @@ impl Party {
         match holds {
             Holds::Asking(ends) => self.ping::<M, _, _>(ends).await,
             Holds::Answering(ends) => self.pong::<M, _, _>(ends).await,
-            // Servers are processes, and wait as one does. For tasks nothing of it is compiled.
+            // Servers are processes with blocking ends. For tasks the server's loop is not
+            // compiled.
             Holds::Serving(ends) if M::BLOCKS => self.serve(ends).await,
-            Holds::Serving(_) => bail!("a server of several clients blocks; see Mechanism::BLOCKS"),
+            Holds::Serving(_) => bail!("a server of several clients needs ends that block: see Mechanism::BLOCKS"),
             Holds::SendingInTurn(txs) if M::BLOCKS => self.produce_in_turn(txs).await,
-            Holds::SendingInTurn(_) => bail!("what sends on several connections blocks; see Mechanism::BLOCKS"),
+            Holds::SendingInTurn(_) => {
+                bail!("a sender on several connections needs ends that block: see Mechanism::BLOCKS")
+            }
             Holds::Sending(tx) if self.pacer.is_some() => self.produce_paced::<M, _>(tx).await,
             Holds::Sending(tx) => self.produce::<M, _>(tx).await,
             Holds::Receiving(rx) => self.consume::<M, _>(rx).await,
         }
     }
 
-    /// Sends until the time is over or the share is sent, then the end mark.
+    /// Sends until the time is over or this producer's share is sent, then sends the end mark.
     async fn produce<M: Mechanism, T: Tx>(mut self, mut tx: T) -> Result<(PartyReport, Option<Usage>)> {
         loop {
             let mut count = self.batch_to_send(self.source.made());
             if let Some(schedule) = self.schedule {
                 count = 1;
                 let due_ns = schedule.due_ns(producer(self.role), self.source.made());
-                // What is due in the window is sent, however long the mechanism takes.
+                // Every message that is due in the window is sent, even if the mechanism is late.
                 if self.share.is_none() && self.meter.over(due_ns) {
                     break;
                 }
@@ -71,10 +76,11 @@ impl Party {
         self.produced::<M, _>(tx).await
     }
 
-    /// As [`Party::produce`], on several connections in turn, each with a stream of its own.
+    /// As [`Party::produce`], on several connections in turn. Each connection has its own stream of
+    /// messages.
     async fn produce_in_turn<T: Tx>(mut self, txs: Vec<T>) -> Result<(PartyReport, Option<Usage>)> {
-        let nexts = self.each_stream();
-        let mut turns = Turns { txs, nexts, turn: 0 };
+        let sources = self.each_stream();
+        let mut turns = Turns { txs, sources, turn: 0 };
         let mut sent = 0;
         loop {
             let count = self.turns_to_send(sent);
@@ -89,7 +95,7 @@ impl Party {
         Ok(self.report(sent, sent, None))
     }
 
-    /// As [`Party::produce`], no faster than the mechanism can bear.
+    /// As [`Party::produce`], at the rate that the pacer of a lossy mechanism allows.
     async fn produce_paced<M: Mechanism, T: Tx>(mut self, mut tx: T) -> Result<(PartyReport, Option<Usage>)> {
         'stream: loop {
             for _ in 0..self.batch_to_send(self.source.made()) {
@@ -97,7 +103,8 @@ impl Party {
                     pacer.wait();
                 }
                 match tx.send(&mut self.source).await {
-                    // Of many producers on few cores some are still sending when the consumer has given up waiting.
+                    // With many producers on few cores, some still send when the consumer has
+                    // already closed.
                     Err(error) if error.kind() == ErrorKind::ConnectionRefused && self.meter.over(self.meter.now()) => {
                         break 'stream;
                     }
@@ -115,7 +122,7 @@ impl Party {
         let sent = self.source.made();
         self.meter.end(sent);
         if let Some(burst) = &self.burst {
-            // The channel stays open until its memory has been looked at.
+            // The channel stays open until the consumer has measured its memory.
             burst.set_sent();
             while !burst.is_received() {
                 pause::<M>().await;
@@ -132,7 +139,8 @@ impl Party {
     async fn send_end<T: Tx>(&mut self, tx: &mut T) -> Result<()> {
         self.source.end();
         if self.lossy {
-            // One of several will arrive; the receiver that has it may be gone when the others come.
+            // Errors are ignored: the receiver may have got one mark and closed before the others
+            // arrive.
             for _ in 0..LOSSY_END_MARKS {
                 let _ = tx.send(&mut self.source.clone()).await;
                 let _ = tx.flush().await;
@@ -151,9 +159,9 @@ impl Party {
                 pause::<M>().await;
             }
         }
-        let mut hearing = self.hear()?;
+        let mut state = self.hear()?;
         loop {
-            let count = self.batch_to_get(&mut hearing);
+            let count = self.batch_to_get(&mut state);
             let got = if M::BLOCKS {
                 blocking::recv(&mut rx, &mut self.verifier, count)
             } else if self.cancels {
@@ -163,42 +171,46 @@ impl Party {
             } else {
                 batch::recv(&mut rx, &mut self.verifier, count).await
             };
-            if self.has_received(&mut hearing, got, count)? {
+            if self.has_received(&mut state, got, count)? {
                 break;
             }
         }
         if self.verifier.stopped() {
-            // To those that still send it would be gone, and that is not what happened. The child is ended as it reports.
+            // The verifier stopped at a damaged message. Dropping `rx` would close the channel, and
+            // its senders would report a closed peer instead of the damage. The coordinator kills
+            // this child after its report.
             std::mem::forget(rx);
         }
-        self.heard(hearing)
+        self.heard(state)
     }
 
-    /// Asks and waits for the answer, over and over, and notes how long it took.
+    /// The requesting side of a ping-pong: sends a request and waits for the reply, over and over,
+    /// and records the round-trip times.
     async fn ping<M: Mechanism, T: Tx, R: Rx>(
         mut self,
         mut ends: Duplex<T, R>,
     ) -> Result<(PartyReport, Option<Usage>)> {
-        let mut asking = Party::asking()?;
+        let mut state = Party::asking()?;
         loop {
             let left = self.share.map_or(u64::MAX, |share| share - self.source.made());
-            let round_trips = asking.batch.min(left);
-            let asked_ns = now_ns();
-            let asked = if M::BLOCKS {
-                blocking::ask(&mut ends, &mut self.source, &mut self.verifier, round_trips)
+            let round_trips = state.batch.min(left);
+            let began_ns = now_ns();
+            let done = if M::BLOCKS {
+                blocking::round_trip(&mut ends, &mut self.source, &mut self.verifier, round_trips)
             } else {
-                batch::ask(&mut ends, &mut self.source, &mut self.verifier, round_trips).await
+                batch::round_trip(&mut ends, &mut self.source, &mut self.verifier, round_trips).await
             };
-            let mut answered = asked.is_ok();
-            asked.or_else(|stopped| self.forgive(stopped))?;
-            // An answer that came late is not the answer to the question asked since.
-            while self.lossy && answered && self.verifier.progress().any(|(next, _)| next < self.source.made()) {
+            let mut is_replied = done.is_ok();
+            done.or_else(|stopped| self.forgive(stopped))?;
+            // A reply to an earlier request may arrive late. Receive until the reply to the last
+            // request has come.
+            while self.lossy && is_replied && self.verifier.progress().any(|(next, _)| next < self.source.made()) {
                 let got = ends.rx.recv(&mut self.verifier).await.map_err(Stopped::Receiving);
-                answered = got.is_ok();
+                is_replied = got.is_ok();
                 got.or_else(|stopped| self.forgive(stopped))?;
             }
             let now = now_ns();
-            if self.has_asked(&mut asking, now, answered.then(|| (now - asked_ns, round_trips))) {
+            if self.has_asked(&mut state, now, is_replied.then(|| (now - began_ns, round_trips))) {
                 break;
             }
         }
@@ -211,24 +223,25 @@ impl Party {
                 break;
             }
         }
-        self.asked(sent, asking)
+        self.asked(sent, state)
     }
 
-    /// Answers until the end mark, and that too.
+    /// The replying side of a ping-pong: replies to every request, and to the end mark with its own
+    /// end mark.
     async fn pong<M: Mechanism, T: Tx, R: Rx>(
         mut self,
         mut ends: Duplex<T, R>,
     ) -> Result<(PartyReport, Option<Usage>)> {
-        let mut heard_ns = self.meter.now();
+        let mut received_ns = self.meter.now();
         loop {
             let before = self.source.made();
             let count = self.meter.stride(before);
             let done = if M::BLOCKS {
-                blocking::answer(&mut ends, &mut self.source, &mut self.verifier, count)
+                blocking::reply(&mut ends, &mut self.source, &mut self.verifier, count)
             } else {
-                batch::answer(&mut ends, &mut self.source, &mut self.verifier, count).await
+                batch::reply(&mut ends, &mut self.source, &mut self.verifier, count).await
             };
-            if self.has_answered(done, before, &mut heard_ns)? {
+            if self.has_answered(done, before, &mut received_ns)? {
                 break;
             }
         }
@@ -238,15 +251,16 @@ impl Party {
         Ok(self.report(sent, sent, None))
     }
 
-    /// Answers the questions of several until each has sent its end mark, and these too.
-    async fn serve<T: Tx, R: Rx>(mut self, mut ends: Several<T, R>) -> Result<(PartyReport, Option<Usage>)> {
-        let mut heard_ns = self.meter.now();
-        let mut nexts = self.each_stream();
+    /// The server of several clients: replies to every request and every end mark, until all
+    /// clients have sent their end mark.
+    async fn serve<T: Tx, R: Rx>(mut self, mut ends: ServerEnds<T, R>) -> Result<(PartyReport, Option<Usage>)> {
+        let mut received_ns = self.meter.now();
+        let mut sources = self.each_stream();
         loop {
             let before = self.verifier.received();
             let count = self.meter.stride(before);
-            let done = blocking::serve(&mut ends, &mut nexts, &mut self.verifier, count);
-            if self.has_served(done, before, &mut heard_ns)? {
+            let done = blocking::serve(&mut ends, &mut sources, &mut self.verifier, count);
+            if self.has_served(done, before, &mut received_ns)? {
                 break;
             }
         }
@@ -259,7 +273,7 @@ impl Party {
     }
 }
 
-/// Lets the other end of a burst go on.
+/// Gives the other end of a burst time to run: sleeps, or yields the task.
 async fn pause<M: Mechanism>() {
     if M::BLOCKS {
         std::thread::sleep(std::time::Duration::from_micros(100));

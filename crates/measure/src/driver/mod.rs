@@ -27,25 +27,27 @@ use crate::spec::{Loss, Runtime};
 use crate::usage::Usage;
 use crate::window::Window;
 
-/// What a child knows of its instance besides the case.
+/// The parameters of an instance that a child gets besides the case.
 #[derive(Debug)]
 pub struct Ctx {
-    /// How the children meet.
+    /// The connection to the coordinator, through which the children of an instance find each
+    /// other.
     pub rendezvous: Rendezvous,
-    /// What to measure.
+    /// The window to measure.
     pub window: Window,
-    /// What messages are made of.
+    /// The seed of the messages' contents.
     pub seed: u64,
-    /// The core for each party this child plays; see [`crate::protocol::Assignment::cpus`].
+    /// The core of each party that this child plays; see [`crate::protocol::Assignment::cpus`].
     pub cpus: Vec<Option<usize>>,
-    /// The pauses of an instance that takes turns with others.
+    /// The pauses of an instance that is measured in slices.
     pub pauses: Pauses,
 }
 
 /// Opens a mechanism's ends, waits for the other children and runs the loops of the case's pattern.
+/// Blocks until all parties of this child have ended.
 ///
 /// # Errors
-/// Whatever keeps the mechanism from being opened or its messages from being moved.
+/// When the mechanism cannot be opened, or when a send or a receive fails.
 pub fn drive<M: Transport<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &mut Ctx) -> Result<Report> {
     if role == Role::Broker || case.pattern.is_pipeline() {
         return delegate(mechanism, case, role, ctx);
@@ -64,11 +66,11 @@ pub fn drive<M: Transport<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &m
         if M::BLOCKS { "block" } else { "do not block" }
     );
     let burst = match bursts {
-        // The runtime's own memory is not the channel's.
+        // The runtime's memory is not part of the channel's.
         true => Some(Burst::new(opened.saturating_sub(before), resident()?)),
         false => None,
     };
-    // From here on nothing depends on what the ends are.
+    // The types of the ends are erased from here on.
     let mut starts = Vec::new();
     for Part { role, cpu, holds } in parts(case.pattern, parties, &ctx.cpus)? {
         let run: Run = Box::new(move |party| Box::pin(party.run::<M, _, _>(holds)));
@@ -77,20 +79,23 @@ pub fn drive<M: Transport<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &m
     play(case, role, ctx, executor, starts, mechanism.spec().loss == Loss::BestEffort, burst)
 }
 
-/// Has a mechanism play what the instrument has no loop for: a broker, or a role of a pipeline.
+/// Lets a mechanism play the roles for which the harness has no loop: a broker, or a role of a
+/// pipeline.
 ///
 /// # Errors
-/// Whatever keeps the mechanism from it.
+/// Those of the mechanism.
 pub(crate) fn delegate<M: Mechanism>(mechanism: &M, case: &Case, role: Role, ctx: &mut Ctx) -> Result<Report> {
     prepare(case, role, ctx)?;
     if role != Role::Broker {
         return pipeline::play(mechanism, case, role, ctx);
     }
-    let elsewhere = mechanism.broker(case, &mut ctx.rendezvous)?;
-    Ok(Report { parties: Vec::new(), usage: Some(ctx.rendezvous.spent().and(&elsewhere)) })
+    let spawned = mechanism.broker(case, &mut ctx.rendezvous)?;
+    Ok(Report { parties: Vec::new(), usage: Some(ctx.rendezvous.spent().and(&spawned)) })
 }
 
-/// What comes before anything is opened: what a mechanism starts, threads of its own or a server, stays with its parties.
+/// Raises the descriptor limit. If all parties have the same core, also pins this process to that
+/// core. It runs before anything is opened, so that threads and servers that the mechanism starts
+/// run on that core too.
 fn prepare(case: &Case, role: Role, ctx: &Ctx) -> Result<()> {
     descriptors::raise(case, role);
     if let [Some(cpu), others @ ..] = &ctx.cpus[..]
@@ -101,7 +106,7 @@ fn prepare(case: &Case, role: Role, ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// What a party does with its state: one dynamic call an instance, none a message.
+/// The loop of a party. It is a dynamic call once per instance, and never per message.
 type Run = Box<dyn FnOnce(Party) -> Work<(PartyReport, Option<Usage>)>>;
 
 /// A party that is ready to start.
@@ -111,7 +116,7 @@ struct Start {
     run: Run,
 }
 
-/// Waits for the other children and runs the parties of this one to their end.
+/// Waits for the other children, then runs all parties of this child to their end.
 fn play(
     case: &Case,
     role: Role,
@@ -158,7 +163,7 @@ fn play(
     Ok(report)
 }
 
-/// What is measured: a burst is as long as it is.
+/// The window to measure. A burst always has the same number of messages.
 fn window(case: &Case, ctx: &Ctx) -> Window {
     match case.pattern {
         Pattern::Burst => Window::Count { warmup: 1, messages: BURST - 1 },
@@ -166,8 +171,9 @@ fn window(case: &Case, ctx: &Ctx) -> Window {
     }
 }
 
-/// The ways back on which the consumers of a mechanism that may lose tell its producers what has arrived: those of the
-/// consumers that are played here, and of the producers.
+/// Opens the feedback channels of a lossy mechanism. On them its consumers report to its producers
+/// which messages have arrived. Returns the ends of the consumers and of the producers that this
+/// child plays.
 fn feedback(case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<(Vec<Feedback>, Vec<Pacer>)> {
     let yields = case.place == Place::SameCore;
     let name = |producer, consumer| format!("feedback:{producer}:{consumer}");
@@ -180,25 +186,25 @@ fn feedback(case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<(Vec
         return Ok((Vec::new(), vec![Pacer::new(ends, yields)]));
     }
     let consumers = if let Role::Consumer(index) = role { index..index + 1 } else { 0..case.consumers() };
-    let mut told: Vec<Vec<UnixDatagram>> = (0..case.senders()).map(|_| Vec::new()).collect();
-    let mut tell = Vec::new();
+    let mut producer_ends: Vec<Vec<UnixDatagram>> = (0..case.senders()).map(|_| Vec::new()).collect();
+    let mut feedbacks = Vec::new();
     for consumer in consumers {
         let mut ends = Vec::new();
-        for (producer, told) in told.iter_mut().enumerate() {
+        for (producer, producer_ends) in producer_ends.iter_mut().enumerate() {
             let (ours, theirs) = UnixDatagram::pair()?;
             ours.set_nonblocking(true)?;
             theirs.set_nonblocking(true)?;
             if role == Role::All {
-                told.push(theirs);
+                producer_ends.push(theirs);
             } else {
                 rendezvous.offer_descriptors(&name(producer, consumer), &[theirs.as_fd()])?;
             }
             ends.push(ours);
         }
-        tell.push(Feedback::new(ends));
+        feedbacks.push(Feedback::new(ends));
     }
-    let told = if role == Role::All { told } else { Vec::new() };
-    Ok((tell, told.into_iter().map(|ends| Pacer::new(ends, yields)).collect()))
+    let producer_ends = if role == Role::All { producer_ends } else { Vec::new() };
+    Ok((feedbacks, producer_ends.into_iter().map(|ends| Pacer::new(ends, yields)).collect()))
 }
 
 #[cfg(test)]
