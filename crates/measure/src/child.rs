@@ -1,4 +1,5 @@
-//! The life of a child process: receive the assignment, play the role, report, wait to be let go.
+//! The main function of a child process: receives the assignment, plays the role, reports, and
+//! waits for `done`.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,10 +14,10 @@ use crate::pauses::Pauses;
 use crate::protocol::{self, Assignment, Report, ToChild, ToCoordinator};
 use crate::rendezvous::Rendezvous;
 
-/// The argument that makes the command a child.
+/// The command-line argument that makes this program a child.
 pub const ARGUMENT: &str = "__child";
 
-/// Serves as a child of a coordinator whose socket is descriptor 0, and ends the process.
+/// Runs this process as a child of the coordinator whose socket is descriptor 0, then exits.
 pub fn serve(registry: &Registry) -> ! {
     let status = match connect() {
         Ok(socket) => i32::from(!serve_on(registry, socket)),
@@ -25,12 +26,13 @@ pub fn serve(registry: &Registry) -> ! {
             2
         }
     };
-    // Not a return: another party's thread may be stuck in its mechanism.
+    // `exit` and not a return, because another party's thread may hang in its mechanism.
     std::process::exit(status)
 }
 
 fn connect() -> Result<OwnedFd> {
-    // A coordinator that is killed takes its children along. One that died before this line closed the socket.
+    // If the coordinator is killed, its children are killed too. If it died before this line, the
+    // socket is closed.
     set_parent_process_death_signal(Some(Signal::KILL)).context("asking to end with the coordinator")?;
     let socket = std::io::stdin().as_fd().try_clone_to_owned()?;
     let kind = rustix::net::sockopt::socket_type(&socket).context("descriptor 0 is not a socket")?;
@@ -40,21 +42,23 @@ fn connect() -> Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Whether the role was played to its end and reported.
+/// Serves the coordinator on this socket. Returns whether the role was played to its end and
+/// reported.
 fn serve_on(registry: &Registry, socket: OwnedFd) -> bool {
     let (assignment, descriptors) = loop {
         match protocol::receive(&socket) {
             Ok(Some((ToChild::Assignment(assignment), descriptors))) => break (assignment, descriptors),
             Ok(Some((ToChild::EffectiveCapacity(case), _))) => {
-                let tried = catch_unwind(AssertUnwindSafe(|| registry.get(&case.mechanism)?.effective_capacity(&case)));
-                let effective_capacity = tried.unwrap_or_default();
+                let probed =
+                    catch_unwind(AssertUnwindSafe(|| registry.get(&case.mechanism)?.effective_capacity(&case)));
+                let effective_capacity = probed.unwrap_or_default();
                 if protocol::send(&socket, &ToCoordinator::EffectiveCapacity { effective_capacity }, &[]).is_err() {
                     return false;
                 }
             }
             Ok(None) => return false,
             Ok(Some((other, _))) => {
-                return fail(&socket, &format!("expected an assignment, the coordinator said {other:?}"));
+                return fail(&socket, &format!("expected an assignment, but the coordinator sent {other:?}"));
             }
             Err(error) => return fail(&socket, &format!("{error:#}")),
         }
@@ -66,13 +70,13 @@ fn serve_on(registry: &Registry, socket: OwnedFd) -> bool {
             if let Err(error) = protocol::send(&socket, &ToCoordinator::Report(report), &[]) {
                 return fail(&socket, &format!("reporting: {error:#}"));
             }
-            // What this child opened stays open until all have reported. The answer is `done`, or nothing where the
-            // coordinator has gone: either way the work is over.
+            // The ends of this child stay open until all children have reported. Then `done`
+            // arrives. If the coordinator has ended, nothing arrives and the work is over too.
             loop {
                 match protocol::receive::<ToChild>(&socket) {
-                    // To a broker that saw the end by itself.
+                    // Sent to a broker that has found the end by itself.
                     Ok(Some((ToChild::Over {}, _))) => {}
-                    answer => break matches!(answer, Ok(Some((ToChild::Done {}, _)))),
+                    packet => break matches!(packet, Ok(Some((ToChild::Done {}, _)))),
                 }
             }
         }
@@ -99,7 +103,7 @@ fn play(
 
 fn fail(socket: &OwnedFd, error: &str) -> bool {
     let error: String = error.chars().take(4_000).collect();
-    // A coordinator that has gone hears nothing, and needs nothing.
+    // An error is ignored: it means that the coordinator has ended.
     let _ = protocol::send(socket, &ToCoordinator::Failed { error }, &[]);
     false
 }

@@ -1,15 +1,17 @@
-//! The one clock: `CLOCK_MONOTONIC`, which the processes of a machine share.
+//! The clock of all measurements: `CLOCK_MONOTONIC`, which all processes of a machine share.
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Nanoseconds since the machine's arbitrary origin. Read without a system call where the kernel offers a vDSO.
+/// The time in nanoseconds since an arbitrary origin. Needs no system call if the kernel provides a
+/// vDSO.
 #[inline]
 pub fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// What one reading costs in nanoseconds: the median of several batches.
+/// The cost of one reading in nanoseconds: the median of several batches. Blocks for a fraction of
+/// a millisecond.
 pub fn cost_ns() -> f64 {
     const BATCH: u32 = 1_000;
     let mut batches = [0.0; 9];

@@ -1,8 +1,10 @@
-//! Pauses: the instances of a cell take turns. Between its turns all processes of an instance are stopped (`SIGSTOP`).
+//! Pauses of an instance that is measured in slices. Between its turns all processes of the
+//! instance are stopped (`SIGSTOP`).
 //!
-//! Its clock stands still meanwhile: every time that the driver uses is `CLOCK_MONOTONIC` less all pauses so far. The
-//! coordinator writes their sum to a file that it shares with the children, while they are stopped. A child reads it after
-//! any two looks at the clock that are further apart than the shortest pause is long, so an undisturbed loop pays nothing.
+//! The clock of the instance stands still during a pause: the driver uses `CLOCK_MONOTONIC` minus
+//! the sum of all pauses so far. The coordinator writes this sum to a file that it shares with the
+//! children, while they are stopped. A child reads the file only if two readings of the clock are
+//! further apart than the shortest possible pause. So a loop that is not interrupted pays nothing.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,24 +13,24 @@ use std::sync::Arc;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::{Errno, pread, pwrite};
 
-/// A pause lasts longer than this: other instances have at least one slice in it.
+/// Every pause is longer than this, because other instances have at least one slice in it.
 pub(crate) const SHORTEST_NS: u64 = 500_000;
 
-/// The turn of an instance that is under way.
+/// The current turn of an instance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Turn {
-    /// Its number, from 1. 0 before the first.
+    /// The number of the lap, from 1. 0 before the first turn.
     pub(crate) lap: u64,
-    /// All pauses until then, in nanoseconds.
+    /// The sum of all pauses before this turn, in nanoseconds.
     pub(crate) paused_ns: u64,
 }
 
-/// The coordinator's end: says which turn begins.
+/// The coordinator's side: announces each turn to the children.
 #[derive(Debug)]
 pub(crate) struct TurnWriter(OwnedFd);
 
 impl TurnWriter {
-    /// A file of its own.
+    /// Creates the shared file.
     ///
     /// # Errors
     /// When there is no descriptor or no memory left.
@@ -38,12 +40,12 @@ impl TurnWriter {
         Ok(writer)
     }
 
-    /// What a child reads.
+    /// The file that the children read.
     pub(crate) fn file(&self) -> &OwnedFd {
         &self.0
     }
 
-    /// Writes the turn that begins. The children are stopped.
+    /// Writes the next turn. The children must be stopped.
     ///
     /// # Errors
     /// When there is no memory left.
@@ -66,18 +68,18 @@ pub struct Pauses {
 }
 
 impl Pauses {
-    /// Of an instance that takes turns.
+    /// The pauses of an instance that is measured in slices.
     pub(crate) fn new(file: OwnedFd) -> Pauses {
         Pauses { file: Some(Arc::new(file)), turn: Turn::default() }
     }
 
-    /// Whether the instance takes turns.
+    /// Whether the instance is measured in slices.
     pub(crate) fn are_expected(&self) -> bool {
         self.file.is_some()
     }
 
-    /// Reads which turn it is, if so much time has passed between two looks at the clock that a pause fits in. Whether it is
-    /// another turn than at the look before.
+    /// Reads the current turn from the file, if `passed_ns`, the time between two readings of the
+    /// clock, is long enough for a pause. Returns whether the turn has changed.
     #[inline]
     pub(crate) fn look(&mut self, passed_ns: u64) -> bool {
         passed_ns > SHORTEST_NS && self.has_turned()
@@ -93,7 +95,7 @@ impl Pauses {
                 read => break read,
             }
         };
-        // The coordinator's file is there and as long, for as long as there are children.
+        // The file always has 16 bytes, and it exists as long as the children do.
         debug_assert_eq!(read, Ok(16));
         let word = |at: usize| u64::from_ne_bytes(std::array::from_fn(|byte| text[at + byte]));
         let turn = Turn { lap: word(0), paused_ns: word(8) };
@@ -102,7 +104,7 @@ impl Pauses {
         has_turned
     }
 
-    /// The turn at the last look.
+    /// The turn at the last reading.
     pub(crate) fn turn(&self) -> Turn {
         self.turn
     }
@@ -113,13 +115,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_turn_is_noticed_once_by_a_look_after_a_pause() {
+    fn a_new_turn_is_reported_once_after_a_pause() {
         let writer = TurnWriter::new().unwrap();
         let mut pauses = Pauses::new(writer.file().try_clone().unwrap());
-        assert!(!pauses.look(u64::MAX), "there was none yet");
+        assert!(!pauses.look(u64::MAX), "there was no turn yet");
         let turn = Turn { lap: 3, paused_ns: 7_000_000 };
         writer.write(turn).unwrap();
-        assert!(!pauses.look(SHORTEST_NS), "no pause is as short");
+        assert!(!pauses.look(SHORTEST_NS), "no pause is this short");
         assert_eq!(pauses.turn(), Turn::default());
         assert!(pauses.look(SHORTEST_NS + 1));
         assert_eq!(pauses.turn(), turn);

@@ -1,8 +1,9 @@
-//! The child protocol: what the coordinator and the children of an instance say to each other.
+//! The child protocol: the packets between the coordinator and the children of an instance.
 //!
-//! Each child has one UNIX `SOCK_SEQPACKET` socket to the coordinator, inherited as descriptor 0. Every packet is one
-//! JSON object with one key, the packet's name; descriptors travel beside an `offer` as `SCM_RIGHTS`.
-//! `docs/child-protocol.md` describes it for programs in other languages.
+//! Each child has one UNIX `SOCK_SEQPACKET` socket to the coordinator, inherited as descriptor 0.
+//! Every packet is a JSON object with one key, the packet's name. Descriptors are sent with an
+//! `offer` as `SCM_RIGHTS`. `docs/child-protocol.md` describes the protocol for programs in other
+//! languages.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -26,152 +27,162 @@ use crate::slices::SliceCounts;
 use crate::usage::Usage;
 use crate::window::Window;
 
-/// The protocol's version; a child that does not know it must say so and end.
+/// The protocol's version. A child that does not support it must report that and exit.
 pub const VERSION: u32 = 1;
-/// The longest packet in bytes.
+/// The maximum length of a packet in bytes.
 pub const MAX_PACKET: usize = 160 * 1024;
-/// The most descriptors in one packet.
+/// The maximum number of descriptors in one packet.
 pub const MAX_DESCRIPTORS: usize = 16;
 
-/// What a child is to do: the first packet it receives. Where the instance takes turns with others, a descriptor comes with it:
-/// a file of two native 64-bit numbers, the turn under way and how many nanoseconds the instance has been stopped until then.
+/// The task of a child. It is the first packet that a child receives.
+///
+/// If the instance is measured in slices, a descriptor comes with it: a file of two native 64-bit
+/// numbers, the current turn and the nanoseconds that the instance has been stopped before it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Assignment {
     /// [`VERSION`].
     pub protocol: u32,
     /// The case.
     pub case: Case,
-    /// The child's part in it.
+    /// The role that the child plays.
     pub role: Role,
-    /// What to measure.
+    /// The window to measure.
     pub window: Window,
-    /// What messages are made of; below 2^53.
+    /// The seed of the messages' contents, below 2^53.
     pub seed: u64,
-    /// The instance's own directory, gone after it.
+    /// The instance's private directory. It is removed after the instance.
     pub dir: PathBuf,
-    /// The core for each party that the child plays, in the order producers, consumers; `null` where it is not pinned.
+    /// The core of each party that the child plays, first the producers, then the consumers. `null`
+    /// if a party is not pinned.
     pub cpus: Vec<Option<usize>>,
 }
 
-/// From the coordinator to a child.
+/// A packet from the coordinator to a child.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToChild {
-    /// Try how much room this case's mechanism has, before any assignment. Only this program is asked.
+    /// Probe the effective capacity of this case, before any assignment. Only sent to children that
+    /// run this program.
     EffectiveCapacity(Box<Case>),
-    /// What to do.
+    /// The task of the child.
     Assignment(Box<Assignment>),
-    /// The answer to `want`.
+    /// The reply to `want`.
     Offer(Offer),
     /// Every child is ready: begin at this time.
     Go {
-        /// In `CLOCK_MONOTONIC` nanoseconds; the warm-up starts here.
+        /// The start of the warm-up in `CLOCK_MONOTONIC` nanoseconds.
         start_ns: u64,
     },
-    /// Every other child has reported: to a broker, which has nothing to pass on any more.
+    /// Every party has reported. Only sent to a broker, which has nothing more to forward.
     Over {},
     /// Every child has reported: close everything and exit.
     Done {},
 }
 
-/// From a child to the coordinator.
+/// A packet from a child to the coordinator.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToCoordinator {
-    /// The answer to `room`.
+    /// The reply to `effective_capacity`.
     EffectiveCapacity {
-        /// As [`crate::entry::Entry::effective_capacity`] tried it.
+        /// The result of [`crate::entry::Entry::effective_capacity`].
         effective_capacity: Option<u64>,
     },
-    /// Something that other children may want, under a name.
+    /// Something that other children can request by its name.
     Offer(Offer),
-    /// Asks for what is or will be offered under a name.
+    /// Requests what is offered, now or later, under a name.
     Want {
         /// The name.
         name: String,
     },
     /// The ends are open.
     Ready {},
-    /// The work is done.
+    /// The role has been played.
     Report(Report),
-    /// The work cannot be done.
+    /// The child cannot go on.
     Failed {
-        /// Why.
+        /// The reason, for the user.
         error: String,
     },
 }
 
-/// A name, a value and, beside it, descriptors.
+/// A name and a value. Descriptors may come with it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Offer {
-    /// The name it is wanted by.
+    /// The name under which it is offered.
     pub name: String,
-    /// An address, or nothing.
+    /// An address, or empty.
     #[serde(default)]
     pub value: String,
 }
 
-/// What a child measured.
+/// The measurements of a child.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
-    /// One for each party it played; none from a broker.
+    /// The report of each party that it played. Empty for a broker.
     pub parties: Vec<PartyReport>,
-    /// What the whole child spent within the window of its lead party, the consumer where it plays one.
+    /// Processor time and context switches of the whole child within the window of its lead party.
+    /// That is the consumer, if the child plays one.
     pub usage: Option<Usage>,
 }
 
-/// Whether a field may be left out of a packet, which has room for the reports of many parties.
+/// Whether a field can be omitted from a packet. Omitting fields lets more reports fit in one
+/// packet.
 fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// What one party did and saw.
+/// The measurements of one party.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PartyReport {
-    /// Which.
+    /// The role of the party.
     pub role: Role,
-    /// Messages sent over the whole instance, end marks not counted.
+    /// Messages sent over the whole instance, without end marks.
     pub sent: u64,
-    /// What was received over the whole instance, by producer.
+    /// Messages received over the whole instance, by producer.
     #[serde(default)]
     pub received: Vec<StreamCount>,
-    /// What was wrong with it.
+    /// The faults of the received messages.
     #[serde(default)]
     pub faults: Faults,
-    /// Messages sent, or where it receives, received, within the window.
+    /// Messages received within the window, or sent if the party does not receive.
     pub messages: u64,
-    /// The part of `messages` that came from each producer, where there are several; only of a consumer.
+    /// The part of `messages` that came from each producer, if there are several. Only for a
+    /// consumer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shares: Vec<u64>,
-    /// Receives that were dropped while they waited, over the whole instance.
+    /// Pending receives that were dropped, over the whole instance.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub dropped: u64,
-    /// Messages of an open loop that were late before they were sent, over the whole instance.
+    /// Messages of an open loop that were late before the mechanism got them, over the whole
+    /// instance.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub late: u64,
-    /// What a codec's message cost within the window; only of its consumer.
+    /// The cost of a codec's message within the window. Only for its consumer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub codec: Option<CodecFigures>,
-    /// What a burst took of memory; only of its consumer.
+    /// The memory that a burst took. Only for its consumer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<Held>,
-    /// Messages lost within the window, of a mechanism that may lose.
+    /// Messages lost within the window, for a mechanism that may lose messages.
     #[serde(default)]
     pub lost: u64,
-    /// The length of the window as it was, in nanoseconds.
+    /// The actual length of the window in nanoseconds.
     pub window_ns: u64,
-    /// The longest time without progress, in nanoseconds, as far as it was noticed.
+    /// The longest time between two readings of the clock, in nanoseconds.
     #[serde(default)]
     pub longest_stall_ns: u64,
-    /// What it counted in each turn, where the instance took turns with others; only of a side that receives.
+    /// The counts in each slice, if the instance was measured in slices. Only for a party that
+    /// receives.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<SliceCounts>,
-    /// Round-trip times; only of the side that asks in a ping-pong.
+    /// Latencies: round-trip times, from the side that sends requests; in an open loop the times
+    /// from due to received, from the consumer.
     pub latency: Option<LatencyCounts>,
 }
 
 impl PartyReport {
-    /// Of a party that did nothing yet.
+    /// The report of a party that has not done anything yet.
     pub fn new(role: Role) -> PartyReport {
         PartyReport {
             role,
@@ -193,38 +204,39 @@ impl PartyReport {
     }
 }
 
-/// How often which round-trip time was seen.
+/// The distribution of latencies.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct LatencyCounts {
-    /// Round trips timed together, where one is too short for the clock; the times are means over so many.
+    /// The number of round trips timed together, if one is too short for the clock. Each time is
+    /// the mean of a batch.
     pub batch: u64,
-    /// Pairs of a time in nanoseconds and how often it was seen.
+    /// Pairs of a time in nanoseconds and how often it occurred.
     pub counts: Vec<(u64, u64)>,
 }
 
-/// Sends one packet. A child waits until the coordinator reads; the coordinator, whose sockets do not block, waits for
-/// nobody.
+/// Sends one packet. Blocks in a child until the coordinator reads. Does not block in the
+/// coordinator, whose sockets are non-blocking.
 ///
 /// # Errors
-/// When the other side has gone, or does not read what the coordinator sends.
+/// When the peer has closed. In the coordinator also when the child does not read.
 pub fn send(socket: impl AsFd, packet: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> Result<()> {
     let text = serde_json::to_vec(packet).context("writing a packet")?;
     if text.len() > MAX_PACKET {
-        bail!("a packet of {} bytes: the longest is {MAX_PACKET}", text.len());
+        bail!("a packet of {} bytes: the maximum is {MAX_PACKET}", text.len());
     }
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut beside = SendAncillaryBuffer::new(&mut space);
     if !descriptors.is_empty() && !beside.push(SendAncillaryMessage::ScmRights(descriptors)) {
-        bail!("{} descriptors in a packet: the most is {MAX_DESCRIPTORS}", descriptors.len());
+        bail!("{} descriptors in a packet: the maximum is {MAX_DESCRIPTORS}", descriptors.len());
     }
     rustix::io::retry_on_intr(|| sendmsg(&socket, &[IoSlice::new(&text)], &mut beside, SendFlags::NOSIGNAL))?;
     Ok(())
 }
 
-/// Receives one packet and its descriptors; `None` when the other side has closed.
+/// Receives one packet and its descriptors. `None` when the peer has closed.
 ///
 /// # Errors
-/// When it cannot be received or is not a packet of this protocol.
+/// When the packet cannot be received or does not belong to this protocol.
 pub fn receive<T: DeserializeOwned>(socket: impl AsFd) -> Result<Option<(T, Vec<OwnedFd>)>> {
     let mut text = vec![0; MAX_PACKET];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];

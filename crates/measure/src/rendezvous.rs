@@ -1,4 +1,5 @@
-//! How the children of an instance find each other: offers and wants by name, and the barrier before the window.
+//! How the children of an instance find each other: offers and requests by name, and the barrier
+//! before the window.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -9,12 +10,13 @@ use crate::protocol::{self, Offer, ToChild, ToCoordinator};
 use crate::shared_memory;
 use crate::usage::Usage;
 
-/// A child's connection to the coordinator, through which it meets the others.
+/// A child's connection to the coordinator. Through it the children exchange addresses and
+/// descriptors.
 #[derive(Debug)]
 pub struct Rendezvous {
     socket: OwnedFd,
     dir: PathBuf,
-    /// What this child had spent when the barrier opened.
+    /// The processor time and context switches of this child when the barrier opened.
     spent_before: Usage,
 }
 
@@ -23,78 +25,84 @@ impl Rendezvous {
         Rendezvous { socket, dir, spent_before: Usage::default() }
     }
 
-    /// A directory that belongs to this instance alone. It and all that is in it is gone when the instance has ended,
-    /// however it ended.
+    /// The private directory of this instance. The coordinator removes it with all contents when
+    /// the instance ends, even after a crash.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Says what names this instance gives to shared memory (`shm_open`), which has them outside of its directory: a pattern
-    /// such as `library-17-*`. What it matches is gone when the instance has ended, however it ended, but for what some
-    /// process holds a lock on (`flock`). To be said before the first is made.
+    /// Registers the names of this instance's shared memory objects (`shm_open`), which are outside
+    /// its directory, as a pattern such as `library-17-*`.
+    ///
+    /// When the instance ends, even after a crash, the coordinator removes all objects that match,
+    /// except those that a process has locked (`flock`). Call this before the first object is
+    /// created.
     ///
     /// # Errors
-    /// When it cannot be written down.
+    /// When the pattern cannot be saved.
     pub fn shared_memory(&self, pattern: &str) -> Result<()> {
         shared_memory::note(&self.dir, pattern).context("noting the names of shared memory")
     }
 
-    /// Offers an address, or anything that is text, to the other children under `name`.
+    /// Offers an address, or any other text, to the other children under `name`.
     ///
     /// # Errors
-    /// When the coordinator has gone.
+    /// When the coordinator has ended.
     pub fn publish(&mut self, name: &str, value: &str) -> Result<()> {
         self.send_offer(name, value, &[])
     }
 
-    /// Offers descriptors under `name`. Each child that wants them gets its own duplicates.
+    /// Offers descriptors under `name`. Each child that requests them gets its own duplicates.
     ///
     /// # Errors
-    /// When the coordinator has gone, or for more than [`protocol::MAX_DESCRIPTORS`].
+    /// When the coordinator has ended, or for more than [`protocol::MAX_DESCRIPTORS`].
     pub fn offer_descriptors(&mut self, name: &str, descriptors: &[BorrowedFd<'_>]) -> Result<()> {
         self.send_offer(name, "", descriptors)
     }
 
     fn send_offer(&mut self, name: &str, value: &str, descriptors: &[BorrowedFd<'_>]) -> Result<()> {
-        let publish = Offer { name: name.to_owned(), value: value.to_owned() };
-        protocol::send(&self.socket, &ToCoordinator::Offer(publish), descriptors)
+        let offer = Offer { name: name.to_owned(), value: value.to_owned() };
+        protocol::send(&self.socket, &ToCoordinator::Offer(offer), descriptors)
             .with_context(|| format!("offering `{name}`"))
     }
 
-    /// Waits for what another child offers under `name`: its text.
+    /// Blocks until another child offers a text under `name`, and returns it. If no child offers it
+    /// in time, the coordinator ends the instance.
     ///
     /// # Errors
-    /// When the coordinator has gone. It ends the instance where nobody offers in time.
+    /// When the coordinator has ended.
     pub fn request(&mut self, name: &str) -> Result<String> {
         Ok(self.receive_offer(name)?.0)
     }
 
-    /// Waits for the descriptors that another child offers under `name`: exactly `N`.
+    /// Blocks until another child offers exactly `N` descriptors under `name`, and returns them.
     ///
     /// # Errors
-    /// When the coordinator has gone, or the offer has another number of descriptors.
+    /// When the coordinator has ended, or when the offer has another number of descriptors.
     pub fn request_descriptors<const N: usize>(&mut self, name: &str) -> Result<[OwnedFd; N]> {
         let (_, descriptors) = self.receive_offer(name)?;
         descriptors
             .try_into()
-            .map_err(|had: Vec<_>| anyhow::anyhow!("`{name}` came with {} descriptors, not {N}", had.len()))
+            .map_err(|received: Vec<_>| anyhow::anyhow!("`{name}` came with {} descriptors, not {N}", received.len()))
     }
 
     fn receive_offer(&mut self, name: &str) -> Result<(String, Vec<OwnedFd>)> {
         let request = ToCoordinator::Want { name: name.to_owned() };
         protocol::send(&self.socket, &request, &[]).with_context(|| format!("asking for `{name}`"))?;
         match protocol::receive(&self.socket)? {
-            Some((ToChild::Offer(publish), descriptors)) if publish.name == name => Ok((publish.value, descriptors)),
-            Some((other, _)) => bail!("waiting for `{name}`, the coordinator said {other:?}"),
-            None => bail!("waiting for `{name}`, the coordinator went away"),
+            Some((ToChild::Offer(offer), descriptors)) if offer.name == name => Ok((offer.value, descriptors)),
+            Some((other, _)) => bail!("waiting for `{name}`: the coordinator sent {other:?}"),
+            None => bail!("waiting for `{name}`: the coordinator has ended"),
         }
     }
 
-    /// The barrier: says that this child's ends are open and waits until those of all children are. Returns the common
-    /// start in `CLOCK_MONOTONIC` nanoseconds. For mechanisms that play a broker; the drivers call it for the others.
+    /// The barrier: reports that this child's ends are open, and blocks until those of all children
+    /// are. Returns the common start time in `CLOCK_MONOTONIC` nanoseconds.
+    ///
+    /// Mechanisms that play a broker or a pipeline call it. For others the driver does.
     ///
     /// # Errors
-    /// When the coordinator has gone.
+    /// When the coordinator has ended.
     pub fn ready(&mut self) -> Result<u64> {
         protocol::send(&self.socket, &ToCoordinator::Ready {}, &[])?;
         match protocol::receive(&self.socket)? {
@@ -102,24 +110,25 @@ impl Rendezvous {
                 self.spent_before = Usage::now();
                 Ok(start_ns)
             }
-            Some((other, _)) => bail!("waiting at the barrier, the coordinator said {other:?}"),
-            None => bail!("waiting at the barrier, the coordinator went away"),
+            Some((other, _)) => bail!("waiting at the barrier: the coordinator sent {other:?}"),
+            None => bail!("waiting at the barrier: the coordinator has ended"),
         }
     }
 
-    /// Waits until every party has reported: for a broker that does not see the end of their messages.
+    /// Blocks until every party has reported. For a broker that does not see the end of the
+    /// messages itself.
     ///
     /// # Errors
-    /// When the coordinator has gone.
+    /// When the coordinator has ended.
     pub fn over(&mut self) -> Result<()> {
         match protocol::receive(&self.socket)? {
             Some((ToChild::Over {}, _)) => Ok(()),
-            Some((other, _)) => bail!("waiting for the parties' end, the coordinator said {other:?}"),
-            None => bail!("waiting for the parties' end, the coordinator went away"),
+            Some((other, _)) => bail!("waiting until all parties have reported: the coordinator sent {other:?}"),
+            None => bail!("waiting until all parties have reported: the coordinator has ended"),
         }
     }
 
-    /// What this child has spent since the barrier opened.
+    /// The processor time and context switches of this child since the barrier opened.
     pub(crate) fn spent(&self) -> Usage {
         Usage::now().since(&self.spent_before)
     }

@@ -1,29 +1,31 @@
-//! Slices: what an instance measured in each of its turns.
+//! Slices: the measurements of an instance in each of its turns.
 //!
-//! A slice begins some time after its turn does, once caches are warm again, and ends with the last look at the clock before the
-//! next pause. So no time in which processes were being stopped or woken counts.
+//! A slice begins some time after its turn begins, when the caches are warm again. It ends with the
+//! last reading of the clock before the next pause. So the time in which processes are being
+//! stopped or resumed does not count.
 
 use hdrhistogram::Histogram;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// After a pause, so much of a turn does not count.
+/// The time at the beginning of each turn that does not count.
 const SETTLE_NS: u64 = 200_000;
-/// Round trips are noted in this part of a nanosecond: one of 50 ns would be known to 2 % only.
+/// Round-trip times are recorded in units of 1/64 ns. In whole nanoseconds a round trip of 50 ns
+/// would have an error of 2 %.
 const UNITS: u64 = 64;
-/// The most slices of one instance that are kept; it goes on without them.
-const MOST: usize = 1_000;
+/// The maximum number of slices kept for each party. Later ones are dropped.
+const MAX_SLICES: usize = 1_000;
 
-/// What one party counted in one turn.
+/// The counts of one party in one slice.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SliceCounts {
-    /// The turn's number.
+    /// The number of the lap.
     pub lap: u64,
     /// Messages or round trips.
     pub messages: u64,
-    /// In so many nanoseconds.
+    /// The length of the slice in nanoseconds.
     pub ns: u64,
-    /// The median round trip in nanoseconds; only of the side that asks.
+    /// The median round-trip time in nanoseconds. Only for the side that sends requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p50_ns: Option<f64>,
 }
@@ -38,19 +40,19 @@ struct Mark {
 #[derive(Debug, Default)]
 pub(crate) struct Slices {
     lap: u64,
-    /// When the turn has settled.
+    /// The time at which the current turn begins to count.
     settled_ns: u64,
-    /// Where the slice began.
+    /// The beginning of the current slice, if one has begun.
     first: Option<Mark>,
     last: Mark,
-    /// Round trips of the slice.
+    /// The round-trip times of the slice.
     times: Option<Histogram<u64>>,
     done: Vec<SliceCounts>,
 }
 
 impl Slices {
-    /// At each look at the clock: `turn` is the number of one that has begun since the last look, and `counts` is whether the
-    /// window is open.
+    /// Updates the slices. Called at each reading of the clock. `turn` is the lap number of a turn
+    /// that has begun since the last call. `counts` says whether the window is open.
     pub(crate) fn look(&mut self, now_ns: u64, messages: u64, turn: Option<u64>, counts: bool) {
         if let Some(lap) = turn {
             self.end_slice();
@@ -67,7 +69,7 @@ impl Slices {
         }
     }
 
-    /// Notes how long some round trips took together.
+    /// Records that `round_trips` round trips took `took_ns` together.
     pub(crate) fn note_time(&mut self, took_ns: u64, round_trips: u64) {
         if self.first.is_some() {
             let bounds = || Histogram::new_with_bounds(1, 60_000_000_000 * UNITS, 3).expect("the bounds are fine");
@@ -78,14 +80,14 @@ impl Slices {
     fn end_slice(&mut self) {
         let Some(first) = self.first.take() else { return };
         let (messages, ns) = (self.last.messages - first.messages, self.last.at_ns.saturating_sub(first.at_ns));
-        if messages > 0 && ns > 0 && self.done.len() < MOST {
+        if messages > 0 && ns > 0 && self.done.len() < MAX_SLICES {
             let times = self.times.as_ref().filter(|times| !times.is_empty());
             let p50_ns = times.map(|times| times.value_at_quantile(0.5) as f64 / UNITS as f64);
             self.done.push(SliceCounts { lap: self.lap, messages, ns, p50_ns });
         }
     }
 
-    /// All of them.
+    /// Ends the last slice and returns all slices.
     pub(crate) fn finish(mut self) -> Vec<SliceCounts> {
         self.end_slice();
         self.done
@@ -97,13 +99,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slice_is_from_when_its_turn_has_settled_to_the_last_look_before_the_pause() {
+    fn a_slice_begins_after_the_settling_time_and_ends_with_the_last_reading_before_the_pause() {
         let mut slices = Slices::default();
         slices.look(0, 0, Some(1), true);
         slices.look(SETTLE_NS, 10, None, true);
         slices.look(SETTLE_NS + 1_000, 30, None, true);
         slices.look(SETTLE_NS + 2_000, 50, None, true);
-        // The next turn: what was handled since the last look belongs to neither.
+        // In the next turn, messages since the last reading belong to no slice.
         slices.look(SETTLE_NS + 2_500, 99, Some(2), true);
         slices.look(SETTLE_NS * 2 + 2_500, 100, None, true);
         slices.look(SETTLE_NS * 2 + 3_500, 105, None, false);
@@ -113,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_before_the_window_is_no_slice_and_round_trips_have_a_median() {
+    fn no_slice_begins_before_the_window_and_round_trips_have_a_median() {
         let mut slices = Slices::default();
         slices.look(0, 0, Some(1), false);
         slices.look(SETTLE_NS, 10, None, false);

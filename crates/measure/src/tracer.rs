@@ -1,7 +1,8 @@
-//! Counts the system calls of a child: a process between the coordinator and the child, which traces it.
+//! The tracer: a process between the coordinator and a child, which counts the child's system calls
+//! with `ptrace`.
 //!
-//! Every call stops the child twice, so nothing that is traced is timed. A thread or a process that the child starts is
-//! traced too.
+//! Every call stops the child twice, so a traced instance is not timed. Threads and processes that
+//! the child starts are traced too.
 
 use std::ffi::OsString;
 use std::fs;
@@ -18,19 +19,23 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use rustix::process::{Signal, set_parent_process_death_signal};
 
-/// The argument that makes the command a tracer. A file for the count follows, and the program and its arguments.
+/// The command-line argument that makes this program a tracer. The file for the count, the program
+/// and its arguments follow.
 pub const ARGUMENT: &str = "__trace";
 
-/// In the file's place: the program waits until it is traced, from its first system call on. Its tracer's number follows.
+/// In place of the file: this process stops until its tracer is attached, then executes the
+/// program. So the program is traced from its first system call on. The tracer's process id
+/// follows.
 const HELD: &str = "";
 
-/// Runs the program that the arguments after [`ARGUMENT`] name, writes how many system calls it made, and ends as it did.
+/// Runs the program that the arguments after [`ARGUMENT`] name, writes the number of its system
+/// calls to the file, and exits with its status.
 pub fn serve(arguments: impl Iterator<Item = OsString>) -> ! {
     let arguments: Vec<_> = arguments.collect();
     let traced = match &*arguments {
         [held, tracer, program, rest @ ..] if held == HELD => hold(tracer, Command::new(program).args(rest)),
         [count, program, rest @ ..] => trace(Path::new(count), program, rest),
-        _ => Err(anyhow!("it takes a file and a program")),
+        _ => Err(anyhow!("needs a file for the count and a program")),
     };
     std::process::exit(traced.unwrap_or_else(|error| {
         eprintln!("estafette: `{ARGUMENT}`: {error:#}");
@@ -38,16 +43,17 @@ pub fn serve(arguments: impl Iterator<Item = OsString>) -> ! {
     }))
 }
 
-/// Stops until somebody lets this process go on, and becomes the program. Never returns but with an error.
+/// Stops this process until the tracer resumes it, then executes the program. Returns only on an
+/// error.
 fn hold(tracer: &OsString, program: &mut Command) -> Result<i32> {
     set_parent_process_death_signal(Some(Signal::KILL)).context("asking to end with the tracer")?;
-    // One that has ended by now sends no signal any more, and lets nobody go on.
+    // If the tracer has already ended, no signal will come and nobody would resume this process.
     ensure!(Pid::parent().to_string() == tracer.to_string_lossy(), "the tracer has gone");
     raise(nix::sys::signal::Signal::SIGSTOP).context("stopping")?;
     Err(program.exec()).context("starting the program")
 }
 
-/// Returns the exit status.
+/// Starts the program, traces it and writes its number of system calls. Returns its exit status.
 fn trace(count: &Path, program: &OsString, arguments: &[OsString]) -> Result<i32> {
     set_parent_process_death_signal(Some(Signal::KILL)).context("asking to end with the coordinator")?;
     let mut held = Command::new("/proc/self/exe");
@@ -57,7 +63,7 @@ fn trace(count: &Path, program: &OsString, arguments: &[OsString]) -> Result<i32
         .args(arguments)
         .spawn()
         .context("starting the program")?;
-    // The socket is the child's alone, so that the coordinator sees it close.
+    // Only the child may keep the socket open. Otherwise the coordinator would not see it close.
     let nothing = fs::File::open("/dev/null").context("opening /dev/null")?;
     rustix::stdio::dup2_stdin(nothing.as_fd()).context("giving the socket away")?;
     let main = Pid::from_raw(child.id().cast_signed());
@@ -77,11 +83,12 @@ fn trace(count: &Path, program: &OsString, arguments: &[OsString]) -> Result<i32
     Ok(status)
 }
 
-/// Lets everything run on from stop to stop until the program has ended.
+/// Resumes all traced threads after each stop until the program has ended. Returns the number of
+/// system calls and the exit status.
 fn follow(main: Pid) -> Result<(u64, i32)> {
     let mut calls = 0;
     loop {
-        // One that has ended meanwhile cannot go on, and is heard of again.
+        // A thread that has ended cannot be resumed; `waitpid` reports it.
         let go_on = |pid, signal| match ptrace::syscall(pid, signal) {
             Ok(()) | Err(nix::errno::Errno::ESRCH) => Ok(()),
             Err(error) => Err(error).context("letting a thread go on"),

@@ -1,4 +1,5 @@
-//! What a child spends: processor time and context switches, and what the hypervisor takes away.
+//! Processor time and context switches of processes, and the time that the hypervisor takes
+//! (steal).
 
 use std::{fs, io};
 
@@ -14,14 +15,15 @@ pub struct Usage {
     pub cpu_ns: u64,
     /// Context switches because it waited.
     pub voluntary_switches: u64,
-    /// Context switches because its time was up or something more urgent came.
+    /// Context switches because its time slice ended or a more urgent task preempted it.
     pub involuntary_switches: u64,
 }
 
 impl Usage {
-    /// Of this process since it started.
+    /// The usage of this process since it started.
     pub fn now() -> Usage {
-        // The process clock counts nanoseconds; getrusage's own times may be no finer than the scheduler's tick.
+        // The process clock counts nanoseconds. The times of getrusage may be no finer than the
+        // scheduler's tick.
         let cpu = clock_gettime(ClockId::ProcessCPUTime);
         let switches = getrusage(UsageWho::RUSAGE_SELF).ok();
         let count = |of: fn(&nix::sys::resource::Usage) -> nix::libc::c_long| {
@@ -34,7 +36,7 @@ impl Usage {
         }
     }
 
-    /// Of the processes that this one has started and waited for, and of theirs, since they started.
+    /// The usage of all descendants of this process that have ended and were waited for.
     pub fn of_children() -> Usage {
         let Ok(usage) = getrusage(UsageWho::RUSAGE_CHILDREN) else { return Usage::default() };
         let count = |count: nix::libc::c_long| u64::try_from(count).unwrap_or(0);
@@ -46,10 +48,10 @@ impl Usage {
         }
     }
 
-    /// Of another process since it started, its threads that still run.
+    /// The usage of another process since it started. Only counts threads that still run.
     ///
     /// # Errors
-    /// Where it has gone, and where `/proc` does not tell.
+    /// When the process has ended, or when `/proc` lacks the figures.
     pub fn of(process: u32) -> io::Result<Usage> {
         let mut sum = Usage::default();
         for thread in fs::read_dir(format!("/proc/{process}/task"))?.flatten() {
@@ -58,7 +60,7 @@ impl Usage {
                 Ok((schedstat, status)) => {
                     sum = sum.and(&Usage::parse(&schedstat, &status).ok_or(io::ErrorKind::InvalidData)?);
                 }
-                // One that has ended since.
+                // The thread has ended meanwhile.
                 Err(_) if !thread.path().exists() => {}
                 Err(error) => return Err(error),
             }
@@ -66,7 +68,8 @@ impl Usage {
         Ok(sum)
     }
 
-    /// From a thread's `schedstat`, which begins with its nanoseconds, and its `status`.
+    /// Parses a thread's `schedstat`, which begins with its processor time in nanoseconds, and its
+    /// `status`.
     fn parse(schedstat: &str, status: &str) -> Option<Usage> {
         let count = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -79,7 +82,7 @@ impl Usage {
         })
     }
 
-    /// What two have spent together.
+    /// The sum of two usages.
     #[must_use]
     pub fn and(&self, other: &Usage) -> Usage {
         Usage {
@@ -89,7 +92,7 @@ impl Usage {
         }
     }
 
-    /// What was spent since an earlier reading.
+    /// The difference to an earlier reading.
     #[must_use]
     pub fn since(&self, earlier: &Usage) -> Usage {
         Usage {
@@ -100,7 +103,7 @@ impl Usage {
     }
 }
 
-/// The processor time of some cores since the machine started, in ticks: stolen by the hypervisor, and in all.
+/// The time of some cores since boot, in ticks: stolen by the hypervisor, and total.
 #[derive(Clone, Copy, Debug)]
 pub struct Steal {
     stolen: u64,
@@ -108,7 +111,7 @@ pub struct Steal {
 }
 
 impl Steal {
-    /// Reads it of these cores; `None` where `/proc/stat` does not tell.
+    /// Reads the times of these cores. `None` if `/proc/stat` lacks them.
     pub fn now(cpus: &[usize]) -> Option<Steal> {
         Steal::parse(&fs::read_to_string("/proc/stat").ok()?, cpus)
     }
@@ -140,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_costs_processor_time() {
+    fn a_busy_loop_uses_processor_time() {
         let before = Usage::now();
         let mut sum = 0u64;
         while Usage::now().since(&before).cpu_ns < 1_000_000 {
@@ -149,13 +152,13 @@ mod tests {
     }
 
     #[test]
-    fn what_another_process_spent_is_read_from_its_threads() {
+    fn the_usage_of_another_process_is_read_from_its_threads() {
         let status = "Name:\tserver\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t3\n";
         let usage = Usage::parse("123456 789 10\n", status);
         assert_eq!(usage, Some(Usage { cpu_ns: 123_456, voluntary_switches: 12, involuntary_switches: 3 }));
         assert_eq!(Usage::parse("", status), None);
         assert!(Usage::of(std::process::id()).unwrap().cpu_ns > 0);
-        // No process has a number this high.
+        // No process has an id this high.
         assert!(Usage::of(4_194_305).is_err());
     }
 

@@ -1,4 +1,4 @@
-//! Accounts for an instance's messages: what was received against what was sent.
+//! Compares the messages that an instance received with those that it sent.
 
 use super::instance::{Failure, FailureKind};
 use crate::case::{Case, Pattern, Role};
@@ -6,14 +6,14 @@ use crate::message::{Faults, StreamCount, digest};
 use crate::pipeline;
 use crate::protocol::Report;
 
-/// A party that saw no progress for so long received something late.
+/// If a party saw no progress for longer than this, a message was late.
 const LATE_NS: u64 = 1_000_000_000;
 
-/// What was wrong with the messages, of all consumers together and against what the producers sent. `is_whole` is whether the
-/// instance came to its end.
+/// The faults of all consumers together, compared with what the producers sent. `is_whole` says
+/// whether the instance ran to its end.
 ///
 /// # Errors
-/// When a party received something too late.
+/// When a message was late.
 pub(super) fn account(case: &Case, reports: &[(Role, Report)], is_whole: bool) -> Result<Faults, Failure> {
     let parties = || reports.iter().flat_map(|(_, report)| &report.parties);
     let mut faults = Faults::default();
@@ -36,7 +36,7 @@ pub(super) fn account(case: &Case, reports: &[(Role, Report)], is_whole: bool) -
     Ok(faults)
 }
 
-/// What went wrong with one producer's messages.
+/// The faults of one producer's messages.
 fn sent_against_received<'a>(
     case: &Case,
     producer: usize,
@@ -45,14 +45,15 @@ fn sent_against_received<'a>(
 ) -> Faults {
     let mut faults = Faults::default();
     match case.pattern {
-        // One has sent on all of them; that each stream was whole its own end mark has said.
+        // One party has sent on all connections. The end mark of each connection has shown that its
+        // stream was complete.
         Pattern::Connections => {
             let announced: u64 = counts.filter_map(|count| count.announced).sum();
             faults.damaged += u64::from(announced != sent);
         }
-        Pattern::Mpmc => faults.add(shared_out(producer, sent, counts)),
+        Pattern::Mpmc => faults.add(faults_of_shared(producer, sent, counts)),
         pattern if pattern.is_pipeline() => faults.add(pipeline::account(sent, counts)),
-        // What a consumer cannot know where the end mark was lost.
+        // Without the end mark, a consumer does not know how many messages were sent.
         _ => {
             for count in counts {
                 if count.announced.is_none() {
@@ -66,14 +67,16 @@ fn sent_against_received<'a>(
     faults
 }
 
-/// What went wrong with a producer's messages between several consumers: all of them together must have had each once.
-fn shared_out<'a>(producer: usize, sent: u64, counts: impl Iterator<Item = &'a StreamCount>) -> Faults {
+/// The faults of a producer's messages that several consumers shared. Together they must have
+/// received each message once.
+fn faults_of_shared<'a>(producer: usize, sent: u64, counts: impl Iterator<Item = &'a StreamCount>) -> Faults {
     let (received, sum) =
         counts.fold((0u64, 0u64), |(n, sum), count| (n + count.received, sum.wrapping_add(count.digest)));
     let mut faults =
         Faults { lost: sent.saturating_sub(received), duplicated: received.saturating_sub(sent), ..Faults::default() };
     if received == sent && sum != digest(producer, 0, sent) {
-        // As many as were sent, but not the same: at least one came twice in another's place.
+        // The number is right, but the messages are not: at least one came twice and another was
+        // lost.
         faults.add(Faults { lost: 1, duplicated: 1, ..Faults::default() });
     }
     faults
@@ -84,10 +87,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn several_consumers_must_have_had_each_message_once() {
+    fn several_consumers_must_receive_each_message_once() {
         let count =
             |from, received| StreamCount { producer: 2, received, announced: None, digest: digest(2, from, received) };
-        let faults = |counts: &[StreamCount]| shared_out(2, 100, counts.iter());
+        let faults = |counts: &[StreamCount]| faults_of_shared(2, 100, counts.iter());
         assert_eq!(faults(&[count(0, 30), count(30, 70)]), Faults::default());
         assert_eq!(faults(&[count(0, 30), count(30, 69)]), Faults { lost: 1, ..Faults::default() });
         assert_eq!(faults(&[count(0, 31), count(30, 70)]), Faults { duplicated: 1, ..Faults::default() });

@@ -1,4 +1,4 @@
-//! System calls for a message, counted in instances of their own, which are traced and not timed.
+//! Counts the system calls per message, in separate instances that are traced and not timed.
 
 use std::time::Duration;
 
@@ -8,24 +8,35 @@ use crate::window::Window;
 
 use super::{Failure, FailureKind, Instance, Interrupt, Scratch, Setup};
 
-/// Messages of the shorter one of two instances. What the longer one needs in addition is due to messages alone.
+/// The number of messages in the shorter of two instances. The additional calls of the longer
+/// instance are due to its additional messages.
 const FEW: u64 = 64;
-/// So many more has the longer one.
+/// The number of additional messages in the longer instance.
 const MORE: u64 = 256;
-/// The same where a server is between, which makes some calls by the clock, and as it starts.
-const MORE_BY_A_SERVER: u64 = 512;
-/// Of long messages, which take many calls each, so many bytes will do.
+/// As [`MORE`], if a server forwards the messages. A server makes some calls at start and on
+/// timers.
+const MORE_WITH_SERVER: u64 = 512;
+/// The total size of the additional messages in bytes, if they are long. A long message takes many
+/// calls.
 const BYTES: usize = 16 << 20;
+/// The minimum number of additional messages.
 const LEAST: u64 = 32;
 /// How long an instance may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How many system calls the children of a case make for one message, or round trip, all of them together. None where this
-/// machine forbids to trace, where an instance failed, for ends in one process, which ask the kernel for little, for pipelines, and where
-/// the consumer must tell its producers how fast to send: those calls would be ours.
+/// The number of system calls that all children of a case make together for one message or round
+/// trip.
+///
+/// `None` in these cases:
+///
+/// - Tracing is forbidden on this machine, or an instance failed.
+/// - The ends are in one process. They make few system calls.
+/// - The case is a pipeline.
+/// - The consumer reports its progress to the producers, so that they can choose their rate. Those
+///   calls belong to the harness and not to the mechanism.
 ///
 /// # Errors
-/// When the user wants to stop.
+/// When the user interrupts the run.
 pub fn calls(
     registry: &Registry,
     case: &Case,
@@ -34,11 +45,12 @@ pub fn calls(
     interrupt: &mut Interrupt,
 ) -> Result<Option<f64>, Failure> {
     let Some(entry) = registry.get(&case.mechanism).filter(|_| !case.scope.in_process()) else { return Ok(None) };
-    // How a pipeline's processes start, and what they collect before they call, is not a matter of one message.
+    // The processes of a pipeline make calls at start and for batches, which cannot be attributed
+    // to single messages.
     if entry.spec().is_paced(case.pattern) || case.pattern.is_pipeline() {
         return Ok(None);
     }
-    let mut of = |messages| {
+    let mut count_calls = |messages| {
         let setup = Setup {
             case: case.clone(),
             window: Window::Count { warmup: 1, messages },
@@ -54,11 +66,11 @@ pub fn calls(
             Err(_) => Ok(None),
         }
     };
-    let served = entry.roles(case).contains(&Role::Broker);
+    let has_server = entry.roles(case).contains(&Role::Broker);
     let enough = (BYTES / case.payload.len().max(1)) as u64;
-    let more = enough.clamp(LEAST, if served { MORE_BY_A_SERVER } else { MORE });
+    let more = enough.clamp(LEAST, if has_server { MORE_WITH_SERVER } else { MORE });
     let few = more.min(FEW);
-    let Some(fewer) = of(few)? else { return Ok(None) };
-    let Some(calls) = of(few + more)? else { return Ok(None) };
-    Ok(calls.checked_sub(fewer).map(|calls| calls as f64 / more as f64))
+    let Some(calls_of_shorter) = count_calls(few)? else { return Ok(None) };
+    let Some(calls_of_longer) = count_calls(few + more)? else { return Ok(None) };
+    Ok(calls_of_longer.checked_sub(calls_of_shorter).map(|calls| calls as f64 / more as f64))
 }

@@ -1,4 +1,5 @@
-//! Effective capacities, probed in a process of its own: a mechanism that hangs or dies there takes nothing along.
+//! Probes effective capacities in a separate process, so that a mechanism that hangs or crashes
+//! does no harm.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -12,14 +13,15 @@ use super::{Interrupt, Scratch};
 use crate::case::{Case, Role};
 use crate::protocol::{self, ToChild, ToCoordinator};
 
-/// How long one trial may take.
+/// How long one probe may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How much room the mechanism of each case has, as [`crate::entry::Entry::effective_capacity`] tries it; none where it cannot be told,
-/// where the trial did not come to its end, and for what was left when the user wanted to stop.
+/// The effective capacity of each case, as [`crate::entry::Entry::effective_capacity`] probes it.
+/// `None` if it cannot be probed, if the probe failed or timed out, and for all cases left when the
+/// user interrupts.
 ///
 /// # Errors
-/// Where no process can be started.
+/// When no process can be started.
 pub fn capacities<'a>(
     cases: impl IntoIterator<Item = &'a Case>,
     scratch: &mut Scratch,
@@ -39,8 +41,8 @@ pub fn capacities<'a>(
                 if child.0.is_empty() {
                     child.0.push(Running::start_own(Role::All, dir.path())?);
                 }
-                tried(&child.0[0].socket, case, interrupt).unwrap_or_else(|_| {
-                    // It hangs or is dead. The others get another process.
+                probe(&child.0[0].socket, case, interrupt).unwrap_or_else(|_| {
+                    // The child hangs or has crashed. The other mechanisms get a new one.
                     child.end();
                     stuck.push(&case.mechanism);
                     None
@@ -52,7 +54,8 @@ pub fn capacities<'a>(
     Ok(capacities.into_iter().map(|(_, capacity)| capacity).collect())
 }
 
-fn tried(socket: &OwnedFd, case: &Case, interrupt: &Interrupt) -> Result<Option<u64>> {
+/// Lets the child at the other end of `socket` probe one case.
+fn probe(socket: &OwnedFd, case: &Case, interrupt: &Interrupt) -> Result<Option<u64>> {
     protocol::send(socket, &ToChild::EffectiveCapacity(Box::new(case.clone())), &[])?;
     let deadline = Instant::now() + TIMEOUT;
     loop {
@@ -60,7 +63,7 @@ fn tried(socket: &OwnedFd, case: &Case, interrupt: &Interrupt) -> Result<Option<
         let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
         let mut ready = [PollFd::new(socket, PollFlags::IN), PollFd::new(interrupt, PollFlags::IN)];
         match poll(&mut ready, Some(&timeout)) {
-            Ok(0) => anyhow::bail!("no answer"),
+            Ok(0) => anyhow::bail!("no reply in time"),
             Err(Errno::INTR) => {}
             polled => {
                 polled.context("waiting for a child")?;
@@ -71,6 +74,6 @@ fn tried(socket: &OwnedFd, case: &Case, interrupt: &Interrupt) -> Result<Option<
     }
     match protocol::receive(socket)? {
         Some((ToCoordinator::EffectiveCapacity { effective_capacity }, _)) => Ok(effective_capacity),
-        _ => anyhow::bail!("no answer"),
+        _ => anyhow::bail!("unexpected reply"),
     }
 }

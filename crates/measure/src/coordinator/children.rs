@@ -1,4 +1,5 @@
-//! The child processes of one instance. However it ends, none of them and nothing they started is left.
+//! The child processes of one instance. When it ends, in whatever way, all of them and every
+//! process that they started are killed.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
@@ -20,13 +21,13 @@ use rustix::process::{
 use crate::case::Role;
 use crate::{child, tracer};
 
-/// This program.
+/// The path of this program. It works even if the file has been replaced.
 const OWN: &str = "/proc/self/exe";
-/// How much of what a child wrote to stderr is kept.
+/// The number of bytes at the end of a child's stderr that error texts show.
 const STDERR_TAIL: u64 = 4 * 1024;
 
-/// Where the number of a child's system calls is found once it has ended, if it was traced.
-pub(super) fn counted(role: Role, dir: &Path) -> PathBuf {
+/// The file to which the tracer of a child writes its number of system calls.
+pub(super) fn calls_path(role: Role, dir: &Path) -> PathBuf {
     dir.join(format!("calls-{}", role.to_string().replace(':', "-")))
 }
 
@@ -41,7 +42,7 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Starts `program` with `arguments`, its protocol socket as descriptor 0.
+    /// Starts `program` with `arguments` and its protocol socket as descriptor 0.
     pub(super) fn start(program: &Path, arguments: &[&str], role: Role, dir: &Path) -> Result<Running> {
         let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
         let (socket, theirs) = pair.context("making a child's socket")?;
@@ -49,12 +50,12 @@ impl Running {
         let stderr = dir.join(format!("stderr-{}", role.to_string().replace(':', "-")));
         let process = Command::new(program)
             .args(arguments)
-            // What a library puts among the temporary files goes with the instance.
+            // Temporary files of libraries are removed with the instance's directory.
             .env("TMPDIR", dir)
             .stdin(Stdio::from(theirs))
             .stdout(Stdio::null())
             .stderr(File::create(&stderr).context("making a file for a child's stderr")?)
-            // Of its own, so that the terminal's Ctrl-C reaches the coordinator alone.
+            // A new process group, so that Ctrl-C in the terminal reaches only the coordinator.
             .process_group(0)
             .spawn()
             .with_context(|| format!("starting {}", program.display()))?;
@@ -62,14 +63,16 @@ impl Running {
         Ok(Running { role, socket, process, stderr, status: None })
     }
 
-    /// Starts this program as a child, even where its file has been replaced since it was started.
+    /// Starts this program as a child. Works even if its file has been replaced since it was
+    /// started.
     pub(super) fn start_own(role: Role, dir: &Path) -> Result<Running> {
         Running::start(Path::new(OWN), &[child::ARGUMENT], role, dir)
     }
 
-    /// Starts `program`, or this one, under a tracer that counts its system calls.
+    /// Starts `program`, or this program if it is `None`, under a tracer that counts its system
+    /// calls.
     pub(super) fn start_traced(program: Option<&Path>, role: Role, dir: &Path) -> Result<Running> {
-        let count = counted(role, dir);
+        let count = calls_path(role, dir);
         let count = count.to_str().context("a path that is not Unicode")?;
         match program {
             Some(program) => {
@@ -80,7 +83,7 @@ impl Running {
         }
     }
 
-    /// Its status, where it has ended.
+    /// Its exit status, if it has ended. Does not block.
     pub(super) fn ended(&mut self) -> Option<ExitStatus> {
         if self.status.is_none() {
             self.status = self.process.try_wait().ok().flatten();
@@ -88,10 +91,10 @@ impl Running {
         self.status
     }
 
-    /// Whether it has ended, or is about to and can do nothing more. A process is marked so before its descriptors are
-    /// closed, so whoever has seen them close can see this.
-    pub(super) fn dying(&mut self) -> bool {
-        /// `PF_EXITING` of the kernel.
+    /// Whether it has ended or is exiting. The kernel marks a process as exiting before it closes
+    /// the descriptors. So this is true as soon as another process has seen them close.
+    pub(super) fn is_dying(&mut self) -> bool {
+        /// The kernel's `PF_EXITING`.
         const EXITING: u32 = 4;
         if self.ended().is_some() {
             return true;
@@ -104,29 +107,32 @@ impl Running {
         flags().is_some_and(|flags| flags & EXITING != 0)
     }
 
-    /// Asks it to stop; not the processes that it has started. One that starts a process just now waits for that, so both must not be
-    /// stopped at once: a `vfork` ends only when the new process runs.
+    /// Sends it `SIGSTOP`, but not the processes that it has started.
+    ///
+    /// If it is just starting a process, both must not be stopped at the same time: `vfork` returns
+    /// only when the new process runs.
     pub(super) fn stop(&self) {
-        // One that has gone needs no signal.
+        // An error means that it has ended.
         let _ = kill_process(self.pid(), Signal::STOP);
     }
 
-    /// Asks the processes that it has started to stop, after it has stopped itself.
+    /// Sends `SIGSTOP` to its process group, which has the processes that it has started. Call it
+    /// after it has stopped itself.
     pub(super) fn stop_group(&self) {
         let _ = kill_process_group(self.pid(), Signal::STOP);
     }
 
-    /// Lets it and the processes that it has started go on.
+    /// Resumes it and the processes that it has started.
     pub(super) fn resume(&self) {
         let _ = kill_process_group(self.pid(), Signal::CONT);
         // In case it has left its process group.
         let _ = kill_process(self.pid(), Signal::CONT);
     }
 
-    /// Waits until it has stopped, or has ended.
+    /// Blocks until it has stopped or ended.
     pub(super) fn wait_stopped(&self) {
         let id = || WaitId::Pid(self.pid());
-        // Its end is left for others to see.
+        // NOWAIT leaves the exit status for `ended`.
         let seen = waitid(id(), WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT);
         if seen.is_ok_and(|status| status.is_some_and(|status| status.stopped())) {
             let _ = waitid(id(), WaitIdOptions::STOPPED | WaitIdOptions::NOHANG);
@@ -137,7 +143,7 @@ impl Running {
         Pid::from_child(&self.process)
     }
 
-    /// Waits for its end until `deadline`.
+    /// Waits for it to end, until `deadline`. Returns its exit status, or `None` if it still runs.
     pub(super) fn wait_until(&mut self, deadline: Instant) -> Option<ExitStatus> {
         let mut nap = Duration::from_micros(50);
         loop {
@@ -152,7 +158,7 @@ impl Running {
         }
     }
 
-    /// Ends it and waits for it.
+    /// Kills it and waits until it has ended.
     fn kill(&mut self) {
         if self.ended().is_none() {
             let _ = self.process.kill();
@@ -160,7 +166,7 @@ impl Running {
         }
     }
 
-    /// The last lines it wrote to stderr.
+    /// The last [`STDERR_TAIL`] bytes that it wrote to stderr.
     pub(super) fn stderr(&self) -> String {
         let read = || -> std::io::Result<String> {
             let mut file = File::open(&self.stderr)?;
@@ -183,12 +189,13 @@ pub(super) fn describe(status: ExitStatus) -> String {
     }
 }
 
-/// All children of an instance; ended at the latest when this is dropped.
+/// All children of an instance. They are killed when this is dropped.
 #[derive(Debug, Default)]
 pub(super) struct Children(pub(super) Vec<Running>);
 
 impl Children {
-    /// Ends all children and whatever they started. Returns how many processes they had left behind.
+    /// Kills all children and the processes that they started. Returns how many processes were left
+    /// besides the children.
     pub(super) fn end(&mut self) -> usize {
         for child in &mut self.0 {
             child.kill();
@@ -205,9 +212,9 @@ impl Drop for Children {
     }
 }
 
-/// The children this process had before the first instance: those of a shell that became this program, or of a program
-/// that has the command built in. None of them was started by a mechanism. Nobody waits for them here, so their numbers
-/// are not given to others.
+/// The children that this process had before the first instance. They come from a shell that
+/// executed this program, or from a program that has the command built in. No mechanism has started
+/// them. Nobody waits for them here, so the kernel does not reuse their process ids.
 static EARLIER: OnceLock<Vec<Pid>> = OnceLock::new();
 
 /// The children of all instances that are open.
@@ -217,21 +224,23 @@ fn live() -> MutexGuard<'static, Vec<Pid>> {
     LIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes processes whose parent has ended children of this one, so that none can get away.
+/// Makes this process the subreaper of its descendants: orphaned processes become its children and
+/// can be killed.
 pub(super) fn adopt_strays() {
     EARLIER.get_or_init(|| if has_children() { own_children() } else { Vec::new() });
-    // Only fails on kernels before 3.4; then strays get away.
+    // It only fails on kernels before 3.4. Orphaned processes are then not found.
     let _ = set_child_subreaper(Some(rustix::process::getpid()));
 }
 
-/// Ends the processes that became ours when the child that started them ended, and returns how many were still running.
-/// The coordinator has no other children than its earlier ones and those of instances that are open.
+/// Kills the orphaned processes that this process has adopted, and returns how many were still
+/// running. Every child of the coordinator that is neither in [`EARLIER`] nor in [`LIVE`] is such a
+/// process.
 fn end_strays() -> usize {
     let earlier = EARLIER.get().map_or(&[][..], Vec::as_slice);
     let live = live().clone();
     let is_stray = |pid: &Pid| !earlier.contains(pid) && !live.contains(pid);
     let mut ended = 0;
-    // Each one ended may leave us its own children, so until there is none.
+    // A killed process may leave its own children to this one, so repeat until there are none.
     while has_children() {
         let strays: Vec<Pid> = own_children().into_iter().filter(is_stray).collect();
         if strays.is_empty() {
@@ -248,7 +257,8 @@ fn end_strays() -> usize {
     ended
 }
 
-/// Whether this process has any child, dead or alive: one system call, where a look through `/proc` takes thousands.
+/// Whether this process has any child, dead or alive. Takes one system call; reading `/proc` takes
+/// thousands.
 fn has_children() -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     !matches!(waitid(WaitId::All, options), Err(Errno::CHILD))
@@ -261,7 +271,7 @@ fn own_children() -> Vec<Pid> {
     let pids = processes.flatten().filter_map(|entry| {
         let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
         let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
-        // `pid (name) state parent ...`: the name may hold anything, a parenthesis included.
+        // `pid (name) state parent ...`: the name may contain any character, even a parenthesis.
         let parent = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?;
         if parent == us { Pid::from_raw(pid) } else { None }
     });

@@ -1,13 +1,15 @@
-//! A heat: instances of one cell that are open together and take turns in short slices.
+//! A heat: a group of instances of one cell that are open at the same time and are measured in
+//! turns, in short slices.
 //!
-//! The speed of a shared machine drifts within tenths of a second. Two mechanisms that are measured one after the other for so
-//! long are not measured on the same machine; two slices of some milliseconds next to each other are.
+//! The speed of a shared machine drifts within tenths of a second. Two mechanisms that are measured
+//! one after the other for that long see different conditions. Two slices of some milliseconds next
+//! to each other see the same conditions.
 //!
 //! 1. All instances are opened and stopped.
-//! 2. In each lap every instance has one slice, in an order that is shuffled anew. Between its slices its processes are stopped
-//!    (`SIGSTOP`), so nothing of it runs while others are measured.
-//! 3. An instance that has reported takes no more part. The last one goes on alone.
-//! 4. All are closed.
+//! 2. In each lap every instance runs for one slice, in a newly shuffled order. Between its slices
+//!    its processes are stopped (`SIGSTOP`), so that none of them runs while others are measured.
+//! 3. An instance that has reported leaves the heat. The last one runs to its end without pauses.
+//! 4. All instances are closed.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -20,46 +22,50 @@ use crate::pauses::{Turn, TurnWriter};
 use crate::usage::Steal;
 use crate::window::{TAIL_NS, Window};
 
-/// Slices of long messages are longer: a slice is to have some tens of them.
+/// The minimum length of a slice for each byte of a message. A slice should have some tens of
+/// messages, even long ones.
 const SLICE_PER_BYTE: Duration = Duration::from_nanos(32);
+/// The upper limit of the length that [`SLICE_PER_BYTE`] leads to.
 const LONGEST_SLICE: Duration = Duration::from_millis(50);
-/// How much longer than its window an instance takes turns, to send what ends its streams and to report. One that needs more
-/// goes on alone.
+/// The time beyond its window in which an instance still runs in slices, to send its end marks and
+/// to report. After that it runs to its end without pauses.
 const EXTRA: Duration = Duration::from_nanos(TAIL_NS + 20_000_000);
 
-/// An instance to be.
+/// An instance before it is opened.
 pub(crate) struct Runner<'a> {
     pub(crate) entry: &'a dyn Entry,
     pub(crate) setup: Setup,
 }
 
-/// What a heat gave.
+/// The result of a heat.
 pub(crate) struct HeatResult {
-    /// What each instance gave.
+    /// The result of each instance, in the order of the runners.
     pub(crate) measured: Vec<Result<Measured, Failure>>,
-    /// The laps that do not count, as the hypervisor took time away; none where it did so in most.
+    /// The laps that do not count because the hypervisor took time from the cores. Empty if it did
+    /// so in most laps.
     pub(crate) stolen_laps: Vec<u64>,
 }
 
-/// Runs instances of one cell in turns.
+/// Runs instances of one cell in turns. Calls `on_open` with the index of each instance before it
+/// is opened.
 ///
 /// # Errors
-/// When the user wants to stop. What goes wrong with an instance is in its own result.
+/// When the user interrupts the run. The failure of an instance is in that instance's result.
 pub(crate) fn run(
     runners: &[Runner<'_>],
     slice: Duration,
     random: &mut fastrand::Rng,
     scratch: &mut Scratch,
     interrupt: &mut Interrupt,
-    mut is_opening: impl FnMut(usize),
+    mut on_open: impl FnMut(usize),
 ) -> Result<HeatResult, Failure> {
     let mut heat = Heat { lanes: Vec::new(), lap: 0, stolen_laps: Vec::new() };
     for (at, runner) in runners.iter().enumerate() {
-        is_opening(at);
+        on_open(at);
         heat.lanes.push(Lane::open(runner, slice, scratch, interrupt)?);
     }
     heat.race(random, interrupt)?;
-    // Where time is stolen in most laps, that is how the machine is: all are alike, and all count.
+    // If time is stolen in most laps, that is normal for this machine. Then all laps count.
     let is_usual = heat.stolen_laps.len() as u64 * 2 > heat.lap;
     let stolen_laps = if is_usual { Vec::new() } else { heat.stolen_laps };
     let measured = heat.lanes.into_iter().map(Lane::close).collect();
@@ -82,7 +88,7 @@ impl Heat<'_> {
             }
             self.lap += 1;
             if let [last] = order[..] {
-                self.lanes[last].go_on_alone(self.lap, interrupt)?;
+                self.lanes[last].run_to_end(self.lap, interrupt)?;
                 continue;
             }
             random.shuffle(&mut order);
@@ -97,7 +103,7 @@ impl Heat<'_> {
     }
 }
 
-/// One instance in a heat.
+/// An instance in a heat, and its state.
 struct Lane<'a> {
     runner: &'a Runner<'a>,
     slice: Duration,
@@ -107,7 +113,7 @@ struct Lane<'a> {
 enum State {
     /// Opened, and stopped at the barrier.
     Opened(Instance),
-    /// Between two turns.
+    /// Stopped between two turns.
     Racing {
         instance: Instance,
         active: Duration,
@@ -142,7 +148,7 @@ impl<'a> Lane<'a> {
         matches!(self.state, State::Opened(_) | State::Racing { .. })
     }
 
-    /// One slice, or if the instance has had all of its time, as much more as it may take to end.
+    /// Runs the instance for one slice. If it has used up its time, runs it to its end.
     fn take_turn(&mut self, lap: u64, interrupt: &mut Interrupt) -> Result<(), Failure> {
         let runner = self.runner;
         let (instance, active, paused_ns) = match self.state.take() {
@@ -165,8 +171,8 @@ impl<'a> Lane<'a> {
         Ok(())
     }
 
-    /// Lets the instance end without a pause.
-    fn go_on_alone(&mut self, lap: u64, interrupt: &mut Interrupt) -> Result<(), Failure> {
+    /// Runs the instance to its end without a pause.
+    fn run_to_end(&mut self, lap: u64, interrupt: &mut Interrupt) -> Result<(), Failure> {
         let setup = &self.runner.setup;
         let state = match self.state.take() {
             State::Opened(mut instance) => {
@@ -192,12 +198,12 @@ impl<'a> Lane<'a> {
 }
 
 impl State {
-    /// Takes the state, and leaves one that is written over.
+    /// Takes the state, and leaves a placeholder that the caller overwrites.
     fn take(&mut self) -> State {
-        std::mem::replace(self, State::Failed(Failure::new(FailureKind::Error, "it was left amid its turn")))
+        std::mem::replace(self, State::Failed(Failure::new(FailureKind::Error, "its turn was not finished")))
     }
 
-    /// A failure is a state, unless the user wants to stop.
+    /// Turns a failure into a state, unless the user interrupts the run.
     fn of(state: Result<State, Failure>) -> Result<State, Failure> {
         match state {
             Err(failure) if failure.kind != FailureKind::Interrupted => Ok(State::Failed(failure)),
@@ -206,7 +212,7 @@ impl State {
     }
 }
 
-/// How long an instance takes turns at the most.
+/// The maximum time that an instance runs in slices.
 fn longest(setup: &Setup) -> Duration {
     match setup.window {
         Window::Time { .. } => Duration::from_nanos(setup.window.length_ns()) + EXTRA,
@@ -214,7 +220,8 @@ fn longest(setup: &Setup) -> Duration {
     }
 }
 
-/// One slice of an instance; the first where it has not been active yet.
+/// Runs an instance for one slice. `active` is how long it has run so far, or `None` before the
+/// first slice.
 fn slice(
     mut instance: Instance,
     turn: Turn,
@@ -239,7 +246,7 @@ fn slice(
     })
 }
 
-/// All that an instance still has to do, without a pause.
+/// Runs an instance to its end without a pause.
 fn finish(mut instance: Instance, turn: Turn, setup: &Setup, interrupt: &mut Interrupt) -> Result<State, Failure> {
     instance.resume(turn)?;
     instance.serve_to_end(setup, interrupt)?;

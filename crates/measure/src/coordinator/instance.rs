@@ -1,6 +1,7 @@
-//! One instance: its children started, brought together, timed, heard, checked and ended.
+//! One instance: starts its children, connects them, handles their packets, checks their reports
+//! and ends them.
 //!
-//! An instance that takes turns with others of its cell is stopped between them; see [`super::heat`].
+//! An instance that is measured in slices is stopped between them; see [`super::heat`].
 
 use std::collections::HashMap;
 use std::fs;
@@ -13,7 +14,7 @@ use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::account::account;
-use super::children::{Children, Running, adopt_strays, counted, describe};
+use super::children::{Children, Running, adopt_strays, calls_path, describe};
 use super::placement::{cores, used};
 use super::{Interrupt, Scratch};
 use crate::case::{Case, Pattern, Role};
@@ -26,68 +27,70 @@ use crate::protocol::{self, Assignment, Offer, Report, ToChild, ToCoordinator};
 use crate::usage::Steal;
 use crate::window::Window;
 
-/// From the barrier to the start of the warm-up: the children have time to wake and to start their threads.
+/// The time from the barrier to the start of the warm-up. In it the children wake up and start
+/// their threads.
 const RUN_UP_NS: u64 = 500_000;
 /// How long children may take to open their ends.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a child may take to exit once it is let go.
+/// How long a child may take to exit after `done`.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What an instance is made of.
+/// The parameters of an instance.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The case.
     pub case: Case,
-    /// What to measure.
+    /// The window to measure.
     pub window: Window,
-    /// What messages are made of; below 2^53.
+    /// The seed of the messages' contents, below 2^53.
     pub seed: u64,
     /// The cores that may be used.
     pub cpus: Vec<usize>,
     /// How long the children may take beyond the window.
     pub timeout: Duration,
-    /// How long the window may take where it is given by count.
+    /// How long the window may take if it is a number of messages.
     pub count_timeout: Duration,
-    /// Whether the children's system calls are counted. Then nothing that they measure means anything.
+    /// Whether to count the children's system calls. The times that they measure are then
+    /// meaningless.
     pub traced: bool,
 }
 
-/// What an instance gave.
+/// The result of an instance.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// What each child reported.
+    /// The report of each child.
     pub reports: Vec<(Role, Report)>,
-    /// What was wrong with the messages, of all consumers together and against what the producers sent.
+    /// The faults of all consumers together, compared with what the producers sent.
     pub faults: Faults,
-    /// The part of the time of the case's cores that the hypervisor took away meanwhile, from 0 to 1.
+    /// The part of the cores' time that the hypervisor took during the instance, from 0 to 1.
     pub steal: f64,
-    /// System calls of all children from start to end, where they were counted.
+    /// The system calls of all children from start to end, if they were counted.
     pub calls: Option<u64>,
 }
 
-/// Why an instance gave nothing.
+/// Why an instance has no result.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// Which kind.
+    /// The kind of failure.
     pub kind: FailureKind,
-    /// In words, with the end of what the child wrote to stderr.
+    /// The description for the user, with the last lines that the child wrote to stderr.
     pub text: String,
 }
 
 /// The kinds of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
-    /// The user wants to stop.
+    /// The user interrupted the run.
     Interrupted,
-    /// It did not come to its end in time.
+    /// The instance timed out.
     Hang,
-    /// A child ended before its time.
+    /// A child ended before its report, or with an error after it.
     Crash,
-    /// A message came more than a second after the others.
+    /// A party saw no message for more than a second.
     Late,
-    /// A child left a process behind.
+    /// A child left a process running.
     Leak,
-    /// A child said it could not go on, or the instance could not be started.
+    /// A child reported an error, or the instance could not be started.
     Error,
 }
 
@@ -103,31 +106,32 @@ impl From<anyhow::Error> for Failure {
     }
 }
 
-/// An instance under way.
+/// A running instance.
 #[derive(Debug)]
 pub struct Instance {
     roles: Vec<Role>,
     children: Children,
-    /// What was offered, until the barrier.
+    /// The offers by name, with their descriptors. Dropped at the barrier.
     offers: HashMap<String, (Offer, Vec<OwnedFd>)>,
-    /// Who waits for what.
+    /// The children that wait for an offer, and its name.
     wants: Vec<(usize, String)>,
     ready: Vec<bool>,
     reports: Vec<Option<Report>>,
     /// Whether brokers know that all parties have reported.
     are_brokers_notified: bool,
-    /// How its children learn of its turns, where it takes turns with others.
+    /// Notifies the children of turns, if the instance is measured in slices.
     turns: Option<TurnWriter>,
-    /// The time of its cores that was stolen before it began.
+    /// The stolen time of its cores at the start.
     steal: Option<Steal>,
     dir: Scratch,
 }
 
 impl Instance {
-    /// Runs one instance from start to end. Returns when all its children have gone, whatever happened.
+    /// Runs one instance from start to end. Blocks until all its children have ended, even after a
+    /// failure.
     ///
     /// # Errors
-    /// What went wrong; the clean-up is done by then.
+    /// When the instance fails. The clean-up is done before this returns.
     pub fn run(
         entry: &dyn Entry,
         setup: &Setup,
@@ -140,10 +144,10 @@ impl Instance {
         instance.close(entry, setup)
     }
 
-    /// Starts the children and waits until their ends are open.
+    /// Starts the children and blocks until their ends are open.
     ///
     /// # Errors
-    /// What went wrong; the clean-up is done by then.
+    /// When the instance fails. The clean-up is done before this returns.
     pub(super) fn open(
         entry: &dyn Entry,
         setup: &Setup,
@@ -173,30 +177,30 @@ impl Instance {
         }
     }
 
-    /// Lets the children go, sees that all do, and brings together what they saw.
+    /// Lets the children exit, checks that all of them do, and combines their reports.
     ///
     /// # Errors
-    /// What went wrong; the clean-up is done by then.
+    /// When the instance fails. The clean-up is done before this returns.
     pub(super) fn close(mut self, entry: &dyn Entry, setup: &Setup) -> Result<Measured, Failure> {
         let case = &setup.case;
         let is_damaged = self.is_damaged(case);
         if is_damaged {
             self.children.end();
         } else {
-            self.let_go(entry).map_err(|failure| self.cause_of(failure))?;
+            self.release(entry).map_err(|failure| self.cause_of(failure))?;
         }
         let after = Steal::now(&used(&self.roles, case, &setup.cpus));
         let steal = self.steal.zip(after).map_or(0.0, |(before, after)| after.since(&before));
         let reports: Vec<_> =
             self.roles.into_iter().zip(self.reports).filter_map(|(role, report)| Some((role, report?))).collect();
         let faults = account(case, &reports, !is_damaged)?;
-        let counted = |role: &Role| fs::read_to_string(counted(*role, self.dir.path())).ok()?.parse::<u64>().ok();
-        let calls = reports.iter().map(|(role, _)| counted(role)).sum();
+        let calls_of = |role: &Role| fs::read_to_string(calls_path(*role, self.dir.path())).ok()?.parse::<u64>().ok();
+        let calls = reports.iter().map(|(role, _)| calls_of(role)).sum();
         Ok(Measured { reports, faults, steal, calls })
     }
 
-    /// Whether a consumer has stopped at a damaged message. Then the others may wait for it for ever, and what they did is of no
-    /// interest.
+    /// Whether a consumer has stopped at a damaged message. The other parties may then wait for it
+    /// forever, and their reports are not needed.
     fn is_damaged(&self, case: &Case) -> bool {
         let parties = self.reports.iter().flatten().flat_map(|report| &report.parties);
         case.pattern == Pattern::Writers && parties.map(|party| party.faults.damaged).sum::<u64>() > 0
@@ -205,7 +209,7 @@ impl Instance {
     fn start(&mut self, entry: &dyn Entry, setup: &Setup, interrupt: &mut Interrupt) -> Result<(), Failure> {
         let (case, dir) = (&setup.case, self.dir.path());
         for (index, &role) in self.roles.iter().enumerate() {
-            // There may be thousands.
+            // There may be thousands of children.
             if interrupt.seen() {
                 return Err(Failure::new(FailureKind::Interrupted, "interrupted"));
             }
@@ -232,23 +236,23 @@ impl Instance {
         Ok(())
     }
 
-    /// Hears the children until the ends of all are open.
+    /// Handles the children's packets until the ends of all are open.
     fn serve_until_ready(&mut self, interrupt: &mut Interrupt) -> Result<(), Failure> {
         let deadline = Instant::now() + OPEN_TIMEOUT;
         while !self.ready.iter().all(|ready| *ready) {
             let senders = self.wait(deadline, interrupt)?;
             if senders.is_empty() && Instant::now() >= deadline {
-                return Err(self.too_late("did not open its ends in time", ""));
+                return Err(self.timed_out("did not open its ends in time", ""));
             }
-            senders.into_iter().try_for_each(|index| self.hear(index))?;
+            senders.into_iter().try_for_each(|index| self.handle_packet(index))?;
         }
         Ok(())
     }
 
-    /// Hears the children until their time is up.
+    /// Handles the children's packets until all have reported.
     ///
     /// # Errors
-    /// What went wrong, a hang included; the children are ended as the instance is dropped.
+    /// When the instance fails or times out. The children are killed when the instance is dropped.
     pub(super) fn serve_to_end(&mut self, setup: &Setup, interrupt: &mut Interrupt) -> Result<(), Failure> {
         let window = match setup.window {
             _ if setup.case.pattern.is_pipeline() => pipeline::timeout(&setup.case, setup.window, setup.count_timeout),
@@ -258,14 +262,15 @@ impl Instance {
         let deadline = Instant::now() + window + setup.timeout;
         match self.serve(&setup.case, deadline, interrupt)? {
             ControlFlow::Break(()) => Ok(()),
-            ControlFlow::Continue(()) => Err(self.too_late("did not finish in time", " (--timeout allows more)")),
+            ControlFlow::Continue(()) => Err(self.timed_out("did not finish in time", " (--timeout allows more)")),
         }
     }
 
-    /// Hears the children for so long. `Break` once all have reported, or one that there was damage.
+    /// Handles the children's packets until the time `until`. Returns `Break` once all have
+    /// reported, or once one has reported a damaged message.
     ///
     /// # Errors
-    /// What went wrong.
+    /// When the instance fails.
     pub(super) fn serve(
         &mut self,
         case: &Case,
@@ -290,22 +295,22 @@ impl Instance {
             if senders.is_empty() && Instant::now() >= until {
                 return Ok(ControlFlow::Continue(()));
             }
-            senders.into_iter().try_for_each(|index| self.hear(index))?;
+            senders.into_iter().try_for_each(|index| self.handle_packet(index))?;
             self.notify_brokers()?;
         }
     }
 
-    /// Stops all processes of the instance, and returns when they have stopped.
+    /// Stops all processes of the instance. Returns when the children have stopped.
     pub(super) fn pause(&mut self) {
         self.children.0.iter().for_each(Running::stop);
         self.children.0.iter().for_each(Running::wait_stopped);
         self.children.0.iter().for_each(Running::stop_group);
     }
 
-    /// Lets them go on.
+    /// Writes the new turn for the children and resumes all processes of the instance.
     ///
     /// # Errors
-    /// When the turn cannot be written down.
+    /// When the turn cannot be written.
     pub(super) fn resume(&mut self, turn: Turn) -> Result<(), Failure> {
         if let Some(turns) = &self.turns {
             turns.write(turn).context("writing the turn for the children")?;
@@ -314,31 +319,32 @@ impl Instance {
         Ok(())
     }
 
-    /// The children that have not reported were too slow.
-    fn too_late(&self, what: &str, remedy: &str) -> Failure {
-        let silent = self.silent();
-        let roles: Vec<_> = silent.iter().map(|&index| self.children.0[index].role.to_string()).collect();
-        self.failure(FailureKind::Hang, &format!("{what}: {}{remedy}", roles.join(", ")), silent)
+    /// A time-out. The text names the children that have not reported.
+    fn timed_out(&self, what: &str, remedy: &str) -> Failure {
+        let unreported = self.unreported();
+        let roles: Vec<_> = unreported.iter().map(|&index| self.children.0[index].role.to_string()).collect();
+        self.failure(FailureKind::Hang, &format!("{what}: {}{remedy}", roles.join(", ")), unreported)
     }
 
-    /// The children that have not reported.
-    fn silent(&self) -> Vec<usize> {
+    /// The indices of the children that have not reported.
+    fn unreported(&self) -> Vec<usize> {
         (0..self.reports.len()).filter(|&index| self.reports[index].is_none()).collect()
     }
 
-    /// Waits until children have something to say, or the time has come. Returns which.
+    /// Blocks until children have sent packets, or until the time `until`. Returns the indices of
+    /// those children.
     fn wait(&self, until: Instant, interrupt: &mut Interrupt) -> Result<Vec<usize>, Failure> {
         let left = until.saturating_duration_since(Instant::now());
         let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
-        let silent = self.silent();
+        let unreported = self.unreported();
         let mut sockets: Vec<_> =
-            silent.iter().map(|&index| PollFd::new(&self.children.0[index].socket, PollFlags::IN)).collect();
+            unreported.iter().map(|&index| PollFd::new(&self.children.0[index].socket, PollFlags::IN)).collect();
         sockets.push(PollFd::new(&*interrupt, PollFlags::IN));
         match poll(&mut sockets, Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(Failure::new(FailureKind::Error, format!("waiting for children: {error}"))),
         }
-        let readable = silent.iter().zip(&sockets).filter(|(_, socket)| !socket.revents().is_empty());
+        let readable = unreported.iter().zip(&sockets).filter(|(_, socket)| !socket.revents().is_empty());
         let senders = readable.map(|(&index, _)| index).collect();
         drop(sockets);
         if interrupt.seen() {
@@ -347,20 +353,20 @@ impl Instance {
         Ok(senders)
     }
 
-    /// Takes one packet of a child.
-    fn hear(&mut self, index: usize) -> Result<(), Failure> {
+    /// Receives and handles one packet of a child.
+    fn handle_packet(&mut self, index: usize) -> Result<(), Failure> {
         let role = self.children.0[index].role;
         let packet = protocol::receive(&self.children.0[index].socket).with_context(|| role.to_string())?;
         match packet {
-            Some((ToCoordinator::Offer(publish), descriptors)) => {
-                let waiting: Vec<_> = self.wants.extract_if(.., |(_, name)| *name == publish.name).collect();
-                for (who, _) in waiting {
-                    self.answer(who, &publish, &descriptors)?;
+            Some((ToCoordinator::Offer(offer), descriptors)) => {
+                let waiting: Vec<_> = self.wants.extract_if(.., |(_, name)| *name == offer.name).collect();
+                for (child, _) in waiting {
+                    self.send_offer(child, &offer, &descriptors)?;
                 }
-                self.offers.insert(publish.name.clone(), (publish, descriptors));
+                self.offers.insert(offer.name.clone(), (offer, descriptors));
             }
             Some((ToCoordinator::Want { name }, _)) => match self.offers.get(&name) {
-                Some((publish, descriptors)) => self.answer(index, publish, descriptors)?,
+                Some((offer, descriptors)) => self.send_offer(index, offer, descriptors)?,
                 None => self.wants.push((index, name)),
             },
             Some((ToCoordinator::Ready {}, _)) => self.ready[index] = true,
@@ -368,7 +374,7 @@ impl Instance {
             Some((ToCoordinator::EffectiveCapacity { .. }, _)) => {
                 return Err(self.failure(
                     FailureKind::Error,
-                    &format!("{role} sent `effective_capacity`, unasked"),
+                    &format!("{role} sent `effective_capacity` without a request"),
                     vec![index],
                 ));
             }
@@ -386,7 +392,7 @@ impl Instance {
         Ok(())
     }
 
-    /// Tells brokers when every party has reported; once, as the last report comes before theirs.
+    /// Notifies brokers once, when every party has reported.
     fn notify_brokers(&mut self) -> Result<()> {
         let parties_left =
             || (0..self.roles.len()).any(|index| self.roles[index] != Role::Broker && self.reports[index].is_none());
@@ -395,23 +401,23 @@ impl Instance {
         }
         self.are_brokers_notified = true;
         for child in self.children.0.iter().filter(|child| child.role == Role::Broker) {
-            // One that has reported has perhaps gone since.
+            // A broker that has already reported may have exited.
             let _ = protocol::send(&child.socket, &ToChild::Over {}, &[]);
         }
         Ok(())
     }
 
-    fn answer(&self, index: usize, publish: &Offer, descriptors: &[OwnedFd]) -> Result<()> {
+    fn send_offer(&self, index: usize, offer: &Offer, descriptors: &[OwnedFd]) -> Result<()> {
         let borrowed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
         let child = &self.children.0[index];
-        protocol::send(&child.socket, &ToChild::Offer(publish.clone()), &borrowed)
-            .with_context(|| child.role.to_string())
+        protocol::send(&child.socket, &ToChild::Offer(offer.clone()), &borrowed).with_context(|| child.role.to_string())
     }
 
-    /// Opens the barrier. The coordinator's copies of what was offered go, so that an end that closes is closed.
+    /// Opens the barrier. First closes the coordinator's copies of the offered descriptors.
+    /// Otherwise a peer would not see when a child closes its end.
     ///
     /// # Errors
-    /// When a child has gone.
+    /// When a child has ended.
     pub(super) fn begin(&mut self) -> Result<(), Failure> {
         self.send_go().map_err(|error| self.cause_of(error.into()))
     }
@@ -425,13 +431,13 @@ impl Instance {
         Ok(())
     }
 
-    /// Lets the children go and sees that all do, with nothing left behind.
-    fn let_go(&mut self, entry: &dyn Entry) -> Result<(), Failure> {
+    /// Sends `done` to the children, and checks that all of them exit and leave no process running.
+    fn release(&mut self, entry: &dyn Entry) -> Result<(), Failure> {
         for child in &self.children.0 {
             if self.turns.is_some() {
                 child.resume();
             }
-            // One that has crashed since is found below.
+            // A child that has crashed is found below.
             let _ = protocol::send(&child.socket, &ToChild::Done {}, &[]);
         }
         let deadline = Instant::now() + EXIT_TIMEOUT;
@@ -465,15 +471,18 @@ impl Instance {
         }
     }
 
-    /// What a failure came from. A child that is killed takes others along: their streams end, what is sent to it breaks,
-    /// and they may be heard before its death is. So a death is looked for, and where there was one, that is it.
+    /// Finds the original cause of a failure.
+    ///
+    /// When one child is killed, others fail too: their streams end, and sends to it fail. Their
+    /// errors may arrive before its exit is seen. So if a child was killed by a signal, that is the
+    /// cause.
     fn cause_of(&mut self, failure: Failure) -> Failure {
         if failure.kind != FailureKind::Error {
             return failure;
         }
         let killed = (0..self.children.0.len()).find_map(|index| {
             let child = &mut self.children.0[index];
-            let status = child.dying().then(|| child.wait_until(Instant::now() + EXIT_TIMEOUT))??;
+            let status = child.is_dying().then(|| child.wait_until(Instant::now() + EXIT_TIMEOUT))??;
             let how = status.signal().map(|_| describe(status))?;
             Some((index, format!("{} {how}", child.role)))
         });
@@ -486,7 +495,7 @@ impl Instance {
         }
     }
 
-    /// A failure with the end of what these children wrote to stderr.
+    /// A failure with the last lines that these children wrote to stderr.
     fn failure(&self, kind: FailureKind, what: &str, of: Vec<usize>) -> Failure {
         let mut text = what.to_owned();
         for index in of {

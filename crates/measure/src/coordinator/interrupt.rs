@@ -1,4 +1,5 @@
-//! Ctrl-C and termination: seen by the coordinator alone, as a descriptor it can wait on.
+//! Ctrl-C and termination signals, as a descriptor that the coordinator can poll. Children do not
+//! get them.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -6,7 +7,7 @@ use std::os::unix::net::UnixStream;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// Becomes readable when the user wants to stop.
+/// A descriptor that becomes readable when the user interrupts the run.
 #[derive(Debug)]
 pub struct Interrupt {
     pipe: UnixStream,
@@ -14,7 +15,7 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// Takes over SIGINT, SIGTERM and SIGHUP.
+    /// Installs handlers for SIGINT, SIGTERM and SIGHUP.
     ///
     /// # Errors
     /// When the process has no descriptor left.
@@ -27,7 +28,7 @@ impl Interrupt {
         Ok(Interrupt { pipe: read, seen: false })
     }
 
-    /// Whether the user wants to stop.
+    /// Whether the user has interrupted the run. Does not block.
     pub fn seen(&mut self) -> bool {
         if !self.seen {
             self.seen = matches!(self.pipe.read(&mut [0; 16]), Ok(count) if count > 0);
@@ -35,10 +36,10 @@ impl Interrupt {
         self.seen
     }
 
-    /// An error where the user wants to stop.
+    /// Checks that the user has not interrupted the run.
     ///
     /// # Errors
-    /// That.
+    /// When the user has interrupted the run.
     pub fn check(&mut self) -> anyhow::Result<()> {
         if self.seen() { Err(anyhow::anyhow!("interrupted")) } else { Ok(()) }
     }

@@ -1,4 +1,5 @@
-//! The coordinator's side of an instance: directories, child processes, the packets between them, and the clean-up.
+//! The coordinator's part of an instance: directories, child processes, the packets between them,
+//! and the clean-up.
 
 mod account;
 mod calls;

@@ -1,16 +1,18 @@
-//! Which core each party of an instance runs on.
+//! Chooses the core of each party of an instance.
 
 use crate::case::{Case, Place, Role};
 use crate::limits::ends;
 
-/// The cores for the parties of a role, and for a broker: each has one of its own as far as there are cores. Where there are
-/// too few, producers share theirs and consumers theirs; with two cores all producers have the first and all that receive,
-/// a broker too, the second.
+/// The core of each party of a role, or of a broker. `None` means not pinned.
+///
+/// Each party has its own core as long as there are enough. If there are too few, producers share
+/// some cores and consumers share the others. With two cores, all producers are on the first one,
+/// and all consumers and the broker on the second.
 pub(super) fn cores(role: Role, case: &Case, cpus: &[usize]) -> Vec<Option<usize>> {
     let (producers, consumers) = (case.sending(), case.consumers());
     let parties = match role {
         Role::All => producers + consumers,
-        // Those of one process.
+        // One process plays all producers.
         Role::Producer(_) if case.pattern.in_one_process() => producers,
         _ => 1,
     };
@@ -22,12 +24,13 @@ pub(super) fn cores(role: Role, case: &Case, cpus: &[usize]) -> Vec<Option<usize
         Place::OtherCore if ends.len() < 2 => return vec![Some(first); parties],
         Place::OtherCore => {}
     }
-    // Those of one that sends and one that receives at the two ends, what is between them in their order.
+    // The first producer's core first, the first consumer's core last, the other cores between them
+    // in order.
     let between = cpus.iter().copied().filter(|cpu| !ends.contains(cpu));
     let all: Vec<usize> = std::iter::once(first).chain(between).chain([last]).collect();
     let receiving = match producers + consumers <= all.len() {
         true => consumers,
-        // Of what there is, as much as their part of all.
+        // The consumers' share of the cores, in proportion to their number.
         false => (all.len() * consumers / (producers + consumers)).clamp(1, all.len() - 1),
     };
     let (rest, receive) = all.split_at(all.len() - receiving);
@@ -37,12 +40,12 @@ pub(super) fn cores(role: Role, case: &Case, cpus: &[usize]) -> Vec<Option<usize
         Role::All => (0..producers).map(producer).chain((0..consumers).map(consumer)).collect(),
         Role::Producer(index) => (index..index + parties).map(producer).collect(),
         Role::Consumer(index) => vec![consumer(index)],
-        // Where the message arrives, if there is none of its own for it.
+        // A core of its own if one is left, otherwise the first consumer's core.
         Role::Broker => vec![Some(if rest.len() > producers { rest[rest.len() - 1] } else { last })],
     }
 }
 
-/// The cores on which a case runs: all of them where its parties are not pinned.
+/// The cores on which a case runs. All of `cpus` if its parties are not pinned.
 pub(super) fn used(roles: &[Role], case: &Case, cpus: &[usize]) -> Vec<usize> {
     let pinned: Option<Vec<usize>> = roles.iter().flat_map(|role| cores(*role, case, cpus)).collect();
     pinned.unwrap_or_else(|| cpus.to_vec())
@@ -63,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_have_cores_of_their_own_as_far_as_there_are_cores() {
+    fn each_end_has_its_own_core_as_long_as_there_are_enough() {
         let fan_in = |producers, cpus: &[usize]| cores(Role::All, &case(producers, Place::OtherCore), cpus);
         assert_eq!(fan_in(2, &[7, 9]), [Some(7), Some(7), Some(9)]);
         assert_eq!(fan_in(1, &[7]), [Some(7), Some(7)]);
@@ -73,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn writers_of_one_process_have_cores_as_producers_have_and_connections_are_one_partys() {
+    fn writers_are_placed_like_producers_and_all_connections_share_one_core() {
         let mut case = case(3, Place::OtherCore);
         case.cell.pattern = Pattern::Writers;
         assert_eq!(cores(Role::Producer(0), &case, &[1000, 1001, 1002, 1003]), [1000, 1002, 1003].map(Some));
@@ -85,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn several_that_receive_have_cores_of_their_own_too_and_so_has_a_server() {
+    fn several_consumers_and_a_broker_have_their_own_cores_as_long_as_there_are_enough() {
         let mut case = case(3, Place::OtherCore);
         case.cell.pattern = Pattern::PubSub;
         let cpus: Vec<usize> = (1000..1006).collect();
@@ -97,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_pinned_is_free() {
+    fn free_is_not_pinned_and_same_core_is_one_core() {
         assert_eq!(cores(Role::Consumer(0), &case(1, Place::Free), &[0, 1]), [None]);
         assert_eq!(cores(Role::All, &case(1, Place::SameCore), &[0, 1]), [Some(0), Some(0)]);
     }

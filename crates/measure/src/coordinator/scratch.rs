@@ -1,7 +1,7 @@
-//! The run's directory: one for the run, one in it for each instance. None outlives its run for long.
+//! Temporary directories: one for the run, and one in it for each instance.
 //!
-//! The run holds a lock on a file in its directory. A run that was killed leaves a directory whose lock is free; the
-//! next run removes it.
+//! The run locks a file in its directory. A run that was killed leaves a directory whose lock is
+//! free. The next run removes that directory.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -15,25 +15,26 @@ use crate::shared_memory;
 
 const PREFIX: &str = "estafette-";
 const LOCK: &str = "lock";
-/// `sun_path` holds 108 bytes; a socket in an instance's directory may use this many of them.
+/// The maximum length of a socket's name in an instance's directory.
 const SOCKET_NAME: usize = 30;
+/// The size of `sun_path`, the path of a UNIX socket, in bytes.
 const SUN_PATH: usize = 108;
 
 /// A directory that is removed when this is dropped.
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
-    /// Held until the directory goes.
+    /// The locked file. The lock lasts until the directory is removed.
     lock: Option<File>,
     instances: u64,
 }
 
 impl Scratch {
-    /// Makes the run's directory under `TMPDIR` or `/tmp`, for this user alone, after removing those of runs that were
-    /// killed.
+    /// Makes the run's directory under `TMPDIR` or `/tmp`, accessible to this user only. First
+    /// removes the directories of runs that were killed.
     ///
     /// # Errors
-    /// Where the directory cannot be made, with what to do.
+    /// When the directory cannot be made, with what to do.
     pub fn new() -> Result<Scratch> {
         let parent = std::env::temp_dir();
         sweep(&parent);
@@ -55,10 +56,10 @@ impl Scratch {
         Ok(scratch)
     }
 
-    /// Makes a directory in it for one instance.
+    /// Makes a subdirectory for one instance.
     ///
     /// # Errors
-    /// Where it cannot be made.
+    /// When it cannot be made.
     pub fn instance(&mut self) -> Result<Scratch> {
         self.instances += 1;
         let path = self.path.join(format!("i{}", self.instances));
@@ -66,7 +67,7 @@ impl Scratch {
         Ok(Scratch { path, lock: None, instances: 0 })
     }
 
-    /// Where it is.
+    /// The path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -74,15 +75,16 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Removing takes descriptors, and this run may have ended for want of them.
+        // Closing the lock first frees a descriptor, which removing the directory needs. The run
+        // may have failed because none was left.
         drop(self.lock.take());
-        // Nothing can be done about a failure here; the next run's sweep tries again.
+        // An error is ignored: the next run tries again.
         shared_memory::remove(&self.path);
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
-/// Removes the directories of runs that have ended without doing so.
+/// Removes the directories of runs that were killed.
 fn sweep(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
@@ -95,8 +97,9 @@ fn sweep(parent: &Path) {
     }
 }
 
-/// Whether it is a run's directory whose run has ended. Another user's cannot be opened, and stays; so does that of a
-/// run that is just beginning, and has made its lock but does not hold it yet.
+/// Whether this is the directory of a run that has ended. Another user's directory cannot be opened
+/// and stays. The directory of a run that is just starting, which has not locked its file yet,
+/// stays too.
 fn abandoned(path: &Path) -> io::Result<bool> {
     let run = path.file_name().and_then(|name| name.to_str()?.strip_prefix(PREFIX)?.split('-').next()?.parse().ok());
     let alive = run.is_none_or(|pid: u32| Path::new("/proc").join(pid.to_string()).exists());
@@ -104,7 +107,7 @@ fn abandoned(path: &Path) -> io::Result<bool> {
         return Ok(false);
     }
     let lock = match File::open(path.join(LOCK)) {
-        // One that was killed before it came to that has nothing in it.
+        // A run that was killed before it made the lock file has left an empty directory.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(fs::read_dir(path)?.next().is_none()),
         lock => lock?,
     };
@@ -116,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directories_go_with_their_owner() {
+    fn directories_are_removed_when_dropped() {
         let mut run = Scratch::new().unwrap();
         let (run_path, instance) = (run.path().to_owned(), run.instance().unwrap());
         let instance_path = instance.path().to_owned();
@@ -128,9 +131,9 @@ mod tests {
     }
 
     #[test]
-    fn a_killed_runs_directory_is_swept_and_a_living_ones_is_not() {
+    fn the_directory_of_a_killed_run_is_removed_and_that_of_a_live_run_stays() {
         let parent = Scratch::new().unwrap();
-        // No process has a number this high.
+        // No process has an id this high.
         let dead = parent.path().join("estafette-4194305-dead");
         let unborn = parent.path().join("estafette-4194305-unborn");
         let live = parent.path().join("estafette-4194305-live");
