@@ -1,4 +1,4 @@
-//! The machine as a record remembers it: enough to know whether two records may be compared.
+//! The fingerprint of a machine in a record: it shows whether two records may be compared.
 
 use std::fs;
 
@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits::available_cpus;
 
-/// The facts about a machine that decide what it measures.
+/// The properties of a machine that influence results.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Fingerprint {
-    /// The processor's own name for itself.
+    /// The model name of the processor.
     pub cpu: String,
-    /// `x86_64`, `aarch64`.
+    /// The architecture, such as `x86_64` or `aarch64`.
     pub architecture: String,
-    /// Cores this run may use.
+    /// The number of cores that this run may use.
     pub cores: usize,
     /// Memory in MiB.
     pub memory_mib: u64,
@@ -23,16 +23,16 @@ pub struct Fingerprint {
     pub kernel: String,
     /// The clock source of the kernel.
     pub clock_source: String,
-    /// Whether a hypervisor is beneath.
+    /// Whether the machine is virtual.
     pub virtual_machine: bool,
-    /// The frequency governor, where it can be seen.
+    /// The frequency governor, if it is known.
     pub governor: Option<String>,
-    /// The hash of the machine's own identifier, which itself is not recorded.
+    /// The hash of the machine's identifier. The identifier itself is not recorded.
     pub machine: Option<String>,
 }
 
 impl Fingerprint {
-    /// Of this machine.
+    /// The fingerprint of this machine.
     pub fn take() -> Fingerprint {
         let read = |path: &str| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
         let cpuinfo = read("/proc/cpuinfo").unwrap_or_default();
@@ -61,7 +61,8 @@ impl Fingerprint {
         }
     }
 
-    /// What keeps two records from being compared, in words: the facts that differ.
+    /// The properties that differ, for the user. If there are any, the two records cannot be
+    /// compared.
     pub fn differences(&self, other: &Fingerprint) -> Vec<String> {
         let facts = [
             ("processor", &self.cpu, &other.cpu),
@@ -84,7 +85,8 @@ impl Fingerprint {
     }
 }
 
-/// FNV-1a: a name for the machine that does not give its identifier away at a glance. Not a secret.
+/// The FNV-1a hash. It hides the machine's identifier from casual readers, but it is not
+/// cryptographic.
 fn fnv(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
@@ -94,14 +96,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_machine_is_like_itself() {
+    fn a_machine_does_not_differ_from_itself() {
         assert_eq!(Fingerprint::take().differences(&Fingerprint::take()), Vec::<String>::new());
     }
 
     #[test]
-    fn another_machine_is_not() {
-        let here = Fingerprint::take();
-        let forward = Fingerprint { cores: here.cores + 1, cpu: String::from("Z80"), ..here.clone() };
-        assert_eq!(here.differences(&forward).len(), 2);
+    fn two_changed_properties_are_two_differences() {
+        let this = Fingerprint::take();
+        let other = Fingerprint { cores: this.cores + 1, cpu: String::from("Z80"), ..this.clone() };
+        assert_eq!(this.differences(&other).len(), 2);
     }
 }

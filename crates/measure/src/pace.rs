@@ -1,67 +1,82 @@
-//! Pacing of mechanisms that may lose: finds the highest rate at which no more than one message in a thousand is lost.
+//! Pacing of lossy mechanisms: finds the highest rate at which at most one message in a thousand is
+//! lost.
 //!
-//! A producer that sends as fast as it can measures how much it can throw away. So during the warm-up the producer
-//! looks for the rate by bisection, in short slices, and waits after each until what is queued has drained; a rate is
-//! too high where it was so twice. While the window is open it holds the rate, and gives way where more is lost after
-//! all. The consumer tells it what has arrived over a UNIX datagram pair beside the mechanism. Where several consumers
-//! each get every message, the one that lost most decides.
+//! With a producer that sends as fast as it can, the result would be how many messages can be
+//! thrown away. So during the warm-up the producer searches for the rate by bisection, in short
+//! slices. After each slice it waits until the queues have drained. A rate counts as too high only
+//! if two slices in a row were too fast. While the window is open the producer keeps the rate, and
+//! lowers it if more messages are lost.
+//!
+//! The consumer reports over a UNIX datagram socket pair which messages have arrived. If several
+//! consumers each get every message, the one that lost most decides.
 
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
 use crate::clock::now_ns;
 
-/// Above this share of messages lost, a rate is too high.
+/// The maximum share of lost messages. At a higher loss the rate is too high.
 pub const MAX_LOSS: f64 = 0.001;
-/// One step of the search, for each consumer: where they share a core, all have had it by the end.
+/// The length of one step of the search, for each consumer. If the consumers share a core, each of
+/// them runs within it.
 const SLICE_NS: u64 = 2_500_000;
-/// After a step, as long as something arrives in it, and no more often than this. A rate that is too high fills every buffer there
-/// is; what is left of that would be held against the next one.
+/// The length of a pause after a step. Pauses are repeated as long as messages still arrive. A rate
+/// that is too high fills all buffers, and the messages left in them would count against the next
+/// rate.
 const PAUSE: Duration = Duration::from_micros(500);
-const MOST_PAUSES: usize = 40;
-/// Before it is looked how far consumers are behind that may have waited for each other, for each but one.
+/// The maximum number of pauses after a step.
+const MAX_PAUSES: usize = 40;
+/// The waiting time for each consumer but one before the backlog is judged, because the consumers
+/// may have waited for each other.
 const GRACE: Duration = Duration::from_micros(1_500);
-/// The slowest rate tried is this part of the fastest.
+/// The lower bound of the search as a part of full speed, if full speed was too fast from the
+/// start.
 const SLOWEST: f64 = 1.0 / 256.0;
-/// And this of one that was borne once: what comes between the two is tried then, and if none is borne, less.
-const ONCE_BORNE: f64 = 0.5;
-/// The search ends where a rate that is borne and one that is not are as near to each other.
+/// The lower bound of the search as a part of a rate that was once sustained and later too fast. If
+/// no higher rate is sustained, the bound is lowered again by this factor.
+const ONCE_SUSTAINED: f64 = 0.5;
+/// The search ends when the ratio of the lowest rate that was too high and the highest sustained
+/// rate is at most this.
 const NEAR: f64 = 1.05;
-/// A slice whose last messages had not arrived as it ended, to more than this share, was too fast: the receiver's buffer
-/// fills up, and nothing is lost only because the slice is over. What was sent in the last 200 us may be on its way: who receives it
-/// is being woken.
-const MAX_BEHIND: f64 = 0.08;
-/// And so many more: the last ones have just been sent, 64 of them by one call, or arrived and not been told of.
-const FEW: f64 = 96.0;
-/// The consumer tells no more often than this.
-const TELL_NS: u64 = 25_000;
-/// Of the rate that was found, so much is used.
+/// The maximum backlog at the end of a slice, as a part of its messages. With a larger backlog the
+/// slice was too fast: the receiver's buffer fills up, and nothing is lost only because the slice
+/// is over. Messages of the last 200 us may still be in flight, because the receiver is being
+/// woken.
+const MAX_BACKLOG: f64 = 0.08;
+/// The backlog in messages that is always allowed: the last messages may have just been sent, 64 of
+/// them by one call, or have arrived and not been reported yet.
+const ALLOWED_BACKLOG: f64 = 96.0;
+/// The minimum time between two reports of a consumer.
+const REPORT_NS: u64 = 25_000;
+/// The part of the found rate that is used in the window.
 const MARGIN: f64 = 0.95;
-/// How much a rate is lowered that loses within the window.
-const GIVE_WAY: f64 = 0.9;
+/// The factor by which the rate is lowered if too much is lost within the window.
+const SLOW_DOWN: f64 = 0.9;
 
-/// What a consumer has seen of one producer: the number after the highest that arrived, and how many arrived.
-pub(crate) type Seen = (u64, u64);
+/// What a consumer has received from one producer: the number after the highest that arrived, and
+/// how many arrived.
+pub(crate) type Progress = (u64, u64);
 
-/// The consumer's ends of the feedback, one for each producer.
+/// A consumer's ends of the feedback channels, one for each producer.
 pub(crate) struct Feedback {
     ends: Vec<UnixDatagram>,
-    told_ns: u64,
+    reported_ns: u64,
 }
 
 impl Feedback {
     pub(crate) fn new(ends: Vec<UnixDatagram>) -> Feedback {
-        Feedback { ends, told_ns: 0 }
+        Feedback { ends, reported_ns: 0 }
     }
 
-    /// Tells each producer what has arrived, if it was not told just now. One that does not listen misses it: the next
-    /// tells all.
-    pub(crate) fn tell(&mut self, now: u64, seen: impl Iterator<Item = Seen>) {
-        if now < self.told_ns + TELL_NS {
+    /// Reports to each producer what has arrived, unless the last report is less than [`REPORT_NS`]
+    /// ago. Does not block. A report that a producer does not read in time is lost; the next one
+    /// replaces it.
+    pub(crate) fn tell(&mut self, now: u64, progress: impl Iterator<Item = Progress>) {
+        if now < self.reported_ns + REPORT_NS {
             return;
         }
-        self.told_ns = now;
-        for (socket, (next, received)) in self.ends.iter().zip(seen) {
+        self.reported_ns = now;
+        for (socket, (next, received)) in self.ends.iter().zip(progress) {
             let mut text = [0; 16];
             text[..8].copy_from_slice(&next.to_le_bytes());
             text[8..].copy_from_slice(&received.to_le_bytes());
@@ -70,55 +85,59 @@ impl Feedback {
     }
 }
 
-/// A producer's end of a way back, and what the consumer told on it.
-struct Told {
+/// A producer's end of a feedback channel, and the consumer's reports.
+struct ProducerFeedback {
     end: UnixDatagram,
-    /// Before the slice under way.
-    before: Seen,
-    last: Seen,
+    /// The last report before the current slice.
+    before: Progress,
+    /// The last report.
+    last: Progress,
 }
 
 /// Decides when a producer may send.
 pub(crate) struct Pacer {
     /// One for each consumer that gets every message.
-    feedback: Vec<Told>,
-    /// Messages a nanosecond; infinite where nothing holds the producer back.
+    feedback: Vec<ProducerFeedback>,
+    /// Messages per nanosecond. Infinite if the producer is not paced.
     rate: f64,
     due_ns: f64,
     slice_ends_ns: u64,
     slice_began_ns: u64,
     sent_before: u64,
-    /// The rates known to be low enough and too high.
+    /// The highest rate known to be low enough, and the lowest known to be too high (infinite if
+    /// none).
     bracket: Option<(f64, f64)>,
-    /// Whether the lower one was guessed, and none was borne since.
-    guessed: bool,
+    /// Whether the lower bound is a guess, and no rate has been sustained since.
+    is_low_guessed: bool,
     searching: bool,
-    /// Whether the slice before, at the same rate, was too fast as well: one such slice may be anybody's fault.
+    /// Whether the slice before was too fast at the same rate. A single such slice may have another
+    /// cause.
     doubted: bool,
-    /// Whether it gives its core away while it waits, as the consumer needs it.
+    /// Whether it yields its core while it waits, because a consumer needs it.
     yields: bool,
 }
 
 impl Pacer {
-    /// Hears what has arrived through `feedback`. `yields` where the consumers are on the same core.
+    /// A pacer that receives the consumers' reports on `feedback`. `yields` says whether the
+    /// consumers are on the same core.
     pub(crate) fn new(feedback: Vec<UnixDatagram>, yields: bool) -> Pacer {
         Pacer {
-            feedback: feedback.into_iter().map(|end| Told { end, before: (0, 0), last: (0, 0) }).collect(),
+            feedback: feedback.into_iter().map(|end| ProducerFeedback { end, before: (0, 0), last: (0, 0) }).collect(),
             rate: f64::INFINITY,
             due_ns: 0.0,
             slice_ends_ns: 0,
             slice_began_ns: 0,
             sent_before: 0,
             bracket: None,
-            guessed: false,
+            is_low_guessed: false,
             searching: true,
             doubted: false,
             yields,
         }
     }
 
-    /// Waits until the next message is due. One that is late stays late by no more than a slice: a rate that cannot be
-    /// reached is not made up for.
+    /// Waits until the next message is due. A producer that is late catches up by at most one
+    /// slice.
     pub(crate) fn wait(&mut self) {
         if self.rate.is_infinite() {
             return;
@@ -135,12 +154,14 @@ impl Pacer {
         }
     }
 
-    /// Whether a slice is over: then what was sent has to leave before [`Pacer::look`].
+    /// Whether the slice is over. If so, the caller must flush all sent messages before
+    /// [`Pacer::look`].
     pub(crate) fn slice_is_over(&self, now: u64) -> bool {
         now >= self.slice_ends_ns
     }
 
-    /// At a look at the clock: ends a slice whose time is over and chooses the next rate.
+    /// Ends the slice if its time is over, and chooses the next rate. May block for some
+    /// milliseconds during the search.
     pub(crate) fn look(&mut self, now: u64, sent: u64, warming_up: bool) {
         if !self.slice_is_over(now) {
             return;
@@ -148,19 +169,20 @@ impl Pacer {
         if self.slice_ends_ns > 0 {
             let slice = (sent - self.sent_before) as f64;
             let offered = slice / (now - self.slice_began_ns) as f64;
-            self.hear();
+            self.receive_reports();
             if self.searching && self.feedback.len() > 1 {
                 std::thread::sleep(GRACE * (self.feedback.len() as u32 - 1));
-                self.hear();
+                self.receive_reports();
             }
-            let most_behind = FEW + slice * MAX_BEHIND;
-            let behind = self.feedback.iter().any(|told| sent.saturating_sub(told.last.0) as f64 > most_behind);
+            let max_backlog = ALLOWED_BACKLOG + slice * MAX_BACKLOG;
+            let is_behind =
+                self.feedback.iter().any(|feedback| sent.saturating_sub(feedback.last.0) as f64 > max_backlog);
             if self.searching {
                 self.drain();
             }
-            let lossy = self.feedback.iter().any(|told| loss(told.before, told.last) > MAX_LOSS);
-            self.feedback.iter_mut().for_each(|told| told.before = told.last);
-            self.step(offered, lossy || self.searching && behind, warming_up);
+            let is_lossy = self.feedback.iter().any(|feedback| loss(feedback.before, feedback.last) > MAX_LOSS);
+            self.feedback.iter_mut().for_each(|feedback| feedback.before = feedback.last);
+            self.step(offered, is_lossy || self.searching && is_behind, warming_up);
         }
         self.slice_began_ns = now_ns();
         self.slice_ends_ns = self.slice_began_ns + SLICE_NS * self.feedback.len() as u64;
@@ -168,34 +190,35 @@ impl Pacer {
         self.due_ns = self.slice_began_ns as f64;
     }
 
-    /// Waits until nothing more arrives.
+    /// Waits until no more messages arrive, for at most [`MAX_PAUSES`] pauses.
     fn drain(&mut self) {
-        for _ in 0..MOST_PAUSES {
-            let before: Vec<Seen> = self.feedback.iter().map(|told| told.last).collect();
+        for _ in 0..MAX_PAUSES {
+            let before: Vec<Progress> = self.feedback.iter().map(|feedback| feedback.last).collect();
             std::thread::sleep(PAUSE);
-            self.hear();
-            if self.feedback.iter().map(|told| told.last).eq(before) {
+            self.receive_reports();
+            if self.feedback.iter().map(|feedback| feedback.last).eq(before) {
                 break;
             }
         }
     }
 
-    /// Hears the last thing that each consumer told.
-    fn hear(&mut self) {
+    /// Receives all pending reports and keeps the last one of each consumer.
+    fn receive_reports(&mut self) {
         let mut text = [0; 16];
-        for told in &mut self.feedback {
-            while let Ok(16) = told.end.recv(&mut text) {
+        for feedback in &mut self.feedback {
+            while let Ok(16) = feedback.end.recv(&mut text) {
                 let word = |at: usize| text[at..at + 8].iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
-                told.last = (word(0), word(8));
+                feedback.last = (word(0), word(8));
             }
         }
     }
 
-    /// At the end of a slice at the rate `offered`, which was or was not too fast.
+    /// Chooses the next rate after a slice at the rate `offered`. `too_fast` says whether that
+    /// slice was too fast.
     fn step(&mut self, offered: f64, too_fast: bool, warming_up: bool) {
         if !self.searching {
             if too_fast {
-                self.rate = self.rate.min(offered) * GIVE_WAY;
+                self.rate = self.rate.min(offered) * SLOW_DOWN;
             }
             return;
         }
@@ -204,19 +227,20 @@ impl Pacer {
         if doubtful && warming_up {
             return;
         }
-        self.guessed = match self.bracket {
-            Some((_, high)) if high.is_finite() => self.guessed && too_fast,
+        self.is_low_guessed = match self.bracket {
+            Some((_, high)) if high.is_finite() => self.is_low_guessed && too_fast,
             _ => too_fast,
         };
         let (low, high) = match self.bracket {
             // The guess was too high.
-            Some((low, high)) if high.is_finite() && too_fast && self.guessed && self.rate < low * NEAR => {
-                (low * ONCE_BORNE, self.rate.min(high))
+            Some((low, high)) if high.is_finite() && too_fast && self.is_low_guessed && self.rate < low * NEAR => {
+                (low * ONCE_SUSTAINED, self.rate.min(high))
             }
             Some((low, high)) if high.is_finite() && too_fast => (low, self.rate.min(high)),
             Some((low, high)) if high.is_finite() => (self.rate.min(offered).max(low), high),
-            // At full speed. As long as it bears that, nothing is held back. What it bore it may not have borne for long.
-            Some((low, _)) if too_fast => (low.min(offered) * ONCE_BORNE, offered),
+            // The slice was at full speed, which continues as long as it is sustained. An earlier
+            // slice at full speed may have been lucky.
+            Some((low, _)) if too_fast => (low.min(offered) * ONCE_SUSTAINED, offered),
             None if too_fast => (offered * SLOWEST, offered),
             _ => (offered, f64::INFINITY),
         };
@@ -230,8 +254,8 @@ impl Pacer {
     }
 }
 
-/// The share lost of what passed between two tellings.
-fn loss(before: Seen, after: Seen) -> f64 {
+/// The share of lost messages between two reports.
+fn loss(before: Progress, after: Progress) -> f64 {
     let passed = after.0.saturating_sub(before.0);
     let arrived = after.1.saturating_sub(before.1);
     if passed == 0 { 0.0 } else { passed.saturating_sub(arrived) as f64 / passed as f64 }
@@ -241,7 +265,8 @@ fn loss(before: Seen, after: Seen) -> f64 {
 mod tests {
     use super::*;
 
-    /// A pacer's search against a mechanism that loses whatever exceeds `capacity` messages a nanosecond.
+    /// The rate that a pacer finds for a mechanism that loses everything above `capacity` messages
+    /// per nanosecond.
     fn found(capacity: f64, fastest: f64) -> f64 {
         let (ours, _theirs) = UnixDatagram::pair().unwrap();
         let mut pacer = Pacer::new(vec![ours], false);
@@ -262,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mechanism_that_keeps_up_is_not_held_back() {
+    fn a_mechanism_that_keeps_up_is_not_slowed_down() {
         assert_eq!(found(0.01, 0.001), 0.001);
     }
 
@@ -278,20 +303,20 @@ mod tests {
     }
 
     #[test]
-    fn what_was_borne_at_full_speed_is_near_what_is_tried_next() {
+    fn after_full_speed_was_once_sustained_the_next_rate_is_near_it() {
         let (ours, _theirs) = UnixDatagram::pair().unwrap();
         let mut pacer = Pacer::new(vec![ours], false);
         for too_fast in [false, true, true] {
             pacer.step(0.001, too_fast, true);
         }
         assert!(pacer.rate > 0.0005 && pacer.rate < 0.001, "{}", pacer.rate);
-        // Also where the time is over.
+        // Also when the warm-up is over.
         pacer.step(0.001, true, false);
         assert!(pacer.rate > 0.0004 && !pacer.searching, "{}", pacer.rate);
     }
 
     #[test]
-    fn a_lucky_slice_does_not_keep_the_search_from_what_is_really_borne() {
+    fn the_search_finds_the_sustained_rate_after_a_lucky_slice() {
         let (ours, _theirs) = UnixDatagram::pair().unwrap();
         let mut pacer = Pacer::new(vec![ours], false);
         pacer.step(0.001, false, true);
@@ -304,28 +329,28 @@ mod tests {
     }
 
     #[test]
-    fn one_unlucky_slice_is_played_again() {
+    fn one_unlucky_slice_is_repeated() {
         let (ours, _theirs) = UnixDatagram::pair().unwrap();
         let mut pacer = Pacer::new(vec![ours], false);
         for too_fast in [true, false, true, false] {
             pacer.step(0.001, too_fast, true);
             assert!(pacer.rate.is_infinite());
         }
-        // Where there is no time to.
+        // There is no repetition when the warm-up is over.
         pacer.step(0.001, true, false);
         assert!(pacer.rate.is_finite() && !pacer.searching);
     }
 
     #[test]
     fn the_consumer_that_lost_most_decides() {
-        let told = |lost: u64| {
+        let report_loss = |lost: u64| {
             let (ours, theirs) = UnixDatagram::pair().unwrap();
             ours.set_nonblocking(true).unwrap();
-            Feedback::new(vec![theirs]).tell(TELL_NS, [(1000, 1000 - lost)].into_iter());
+            Feedback::new(vec![theirs]).tell(REPORT_NS, [(1000, 1000 - lost)].into_iter());
             ours
         };
         let rate = |lost: [u64; 2]| {
-            let mut pacer = Pacer::new(lost.map(told).into(), false);
+            let mut pacer = Pacer::new(lost.map(report_loss).into(), false);
             pacer.doubted = true;
             (pacer.slice_ends_ns, pacer.slice_began_ns) = (now_ns(), now_ns() - SLICE_NS);
             pacer.look(now_ns(), 1000, true);
@@ -336,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_is_counted_between_two_tellings() {
+    fn loss_is_counted_between_two_reports() {
         assert_eq!(loss((100, 90), (200, 180)), 0.1);
         assert_eq!(loss((100, 90), (100, 90)), 0.0);
     }

@@ -1,9 +1,11 @@
-//! Pipelines: a sender, and one or two receivers, that make, check, count and time the messages themselves.
+//! Pipelines: one sender and one or two receivers, which make, check, count and time the messages
+//! themselves.
 //!
-//! The instrument's own loops take no part, as what is measured is a whole pipeline of functions, in the way of
-//! `wasm-pipeline-throughput`. It gives every mechanism of a cell the same number of messages, but fewer to slow ones where an
-//! instance lasts for a time, compares the numbers sent and received, and counts the processor time of all processes. The time
-//! is the receiver's: from its first message to the last of all.
+//! A whole pipeline of functions is measured, as in `wasm-pipeline-throughput`, so the harness's
+//! own loops are not used. Every mechanism of a cell gets the same number of messages; if the
+//! window is a time, slow mechanisms get fewer. The harness compares the numbers sent and received,
+//! and counts the processor time of all processes. The receiver measures the time: from its first
+//! message to the last message of all.
 
 use std::time::Duration;
 
@@ -17,7 +19,7 @@ use crate::protocol::{PartyReport, Report};
 use crate::usage::Usage;
 use crate::window::Window;
 
-/// What one end of a pipeline has done.
+/// The result of one end of a pipeline.
 #[derive(Clone, Copy, Debug)]
 pub struct PipelineEnd {
     role: Role,
@@ -27,17 +29,18 @@ pub struct PipelineEnd {
 }
 
 impl PipelineEnd {
-    /// The sender, which has sent so many messages, the last one included.
+    /// The sender, which has sent `messages` messages, including the one marked as the last.
     pub fn sender(messages: u64) -> PipelineEnd {
         PipelineEnd { role: Role::Producer(0), messages, damaged: 0, time: None }
     }
 
-    /// The receiver of this number. `time` is from its first message to the last of all, where it received that one.
+    /// The receiver with the number `index`. `time` is the time from its first message to the last
+    /// message of all, if it received that one.
     pub fn receiver(index: usize, messages: u64, time: Option<Duration>) -> PipelineEnd {
         PipelineEnd { role: Role::Consumer(index), messages, damaged: 0, time }
     }
 
-    /// Received so many messages with another checksum than they were sent with.
+    /// Sets the number of messages that were received with a wrong checksum.
     #[must_use]
     pub fn damaged(self, damaged: u64) -> PipelineEnd {
         PipelineEnd { damaged, ..self }
@@ -50,7 +53,7 @@ impl PipelineEnd {
             return PartyReport { sent: messages, ..report };
         }
         let count = StreamCount { producer: 0, received: messages, announced: None, digest: 0 };
-        // A window has a length.
+        // The length of a window is never 0 if there was one.
         let window_ns = time.map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1));
         let faults = Faults { damaged, ..Faults::default() };
         PartyReport { received: vec![count], faults, messages, window_ns, ..report }
@@ -60,7 +63,7 @@ impl PipelineEnd {
 /// Plays one role of a pipeline.
 ///
 /// # Errors
-/// Whatever keeps the mechanism from it.
+/// Those of the mechanism.
 pub(crate) fn play<M: Mechanism>(mechanism: &M, case: &Case, role: Role, ctx: &mut Ctx) -> Result<Report> {
     let messages = messages(case, ctx.window, mechanism.pipeline_slowness(case));
     let ends = mechanism.pipeline(case, role, messages, &mut ctx.rendezvous)?;
@@ -68,14 +71,16 @@ pub(crate) fn play<M: Mechanism>(mechanism: &M, case: &Case, role: Role, ctx: &m
     Ok(Report { parties: ends.into_iter().map(PipelineEnd::report).collect(), usage: Some(usage) })
 }
 
-/// What went wrong between a sender and the receivers of a pipeline, by their counts.
+/// The faults of a pipeline: compares the number sent with the counts of all receivers.
 pub(crate) fn account<'a>(sent: u64, received: impl Iterator<Item = &'a StreamCount>) -> Faults {
     let received: u64 = received.map(|count| count.received).sum();
     Faults { lost: sent.saturating_sub(received), duplicated: received.saturating_sub(sent), ..Faults::default() }
 }
 
-/// How many messages an instance has before the last one. Where the window is a time, as many as two processes without a
-/// sandbox pass on in at most about that time; `slowness` times fewer of a mechanism that takes so much longer.
+/// The number of messages of an instance before the last one.
+///
+/// If the window is a time, it is about the number that two processes without a sandbox pass in
+/// that time, divided by `slowness`.
 fn messages(cell: &Cell, window: Window, slowness: u64) -> u64 {
     match window {
         Window::Time { measure_ns, .. } => ((measure_ns as f64 / nominal_ns(cell)) as u64 / slowness).max(1),
@@ -83,15 +88,16 @@ fn messages(cell: &Cell, window: Window, slowness: u64) -> u64 {
     }
 }
 
-/// About what a message takes two processes on a fast machine, in nanoseconds: so much for itself, and so much for each byte.
+/// The approximate time of a message between two processes on a fast machine, in nanoseconds: a
+/// constant plus a time for each byte.
 fn nominal_ns(cell: &Cell) -> f64 {
     const MESSAGE_NS: f64 = 25.0;
     let byte_ns = if cell.pattern == Pattern::SendChecksum { 0.2 } else { 0.025 };
     MESSAGE_NS + byte_ns * cell.payload.len() as f64
 }
 
-/// How long an instance may take, start and end left out: `least`, or as long as the bytes take at the slowest rate that is
-/// still waited for.
+/// How long an instance may take between start and end: `least`, or longer if the data takes longer
+/// at 50 MB/s.
 pub(crate) fn timeout(cell: &Cell, window: Window, least: Duration) -> Duration {
     const SLOWEST_BYTES_PER_SECOND: f64 = 50e6;
     let bytes = messages(cell, window, 1) as f64 * cell.payload.len() as f64;
@@ -113,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipeline_has_as_many_messages_as_fit_a_window_or_as_are_asked_for() {
+    fn the_window_decides_the_number_of_messages() {
         let messages = |cell, window| messages(&cell, window, 1);
         assert_eq!(messages(cell(Pattern::SendReceive, 1_000), TIME), 2_000_000);
         assert_eq!(messages(cell(Pattern::SendReceive, 1 << 20), Window::Time { warmup_ns: 0, measure_ns: 1 }), 1);
@@ -123,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_mechanism_has_fewer_messages_unless_they_are_counted() {
+    fn a_slow_mechanism_has_fewer_messages_if_the_window_is_a_time() {
         let cell = cell(Pattern::SendReceive, 1_000);
         assert_eq!(messages(&cell, TIME, 8), 250_000);
         assert_eq!(messages(&cell, Window::Time { warmup_ns: 0, measure_ns: 100 }, 1_000), 1);
@@ -131,14 +137,14 @@ mod tests {
     }
 
     #[test]
-    fn many_long_messages_have_more_time() {
+    fn many_long_messages_have_a_longer_timeout() {
         let least = Duration::from_secs(300);
         assert_eq!(timeout(&cell(Pattern::SendReceive, 1_000), TIME, least), least);
         assert_eq!(timeout(&cell(Pattern::SendReceive, 100_000), COUNT, least), Duration::from_secs(2_000));
     }
 
     #[test]
-    fn what_receivers_have_together_is_held_against_what_was_sent() {
+    fn the_counts_of_all_receivers_are_compared_with_the_number_sent() {
         let count = |received| StreamCount { producer: 0, received, announced: None, digest: 0 };
         let faults = |counts: &[StreamCount]| account(100, counts.iter());
         assert_eq!(faults(&[count(60), count(40)]), Faults::default());

@@ -1,4 +1,4 @@
-//! Plans: which cases are measured, in which order, for how long.
+//! Plans: the cases to measure, their order and the times.
 
 use std::time::Duration;
 
@@ -10,30 +10,32 @@ use crate::entry::{Entry, Registry, can_run};
 use crate::spec::Standing;
 use crate::window::Window;
 
-/// One case of a run. Where it is the control, the same mechanism stands in the cell a second time.
+/// A case of a run. The control is a second entrant with the same mechanism in the same cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Entrant {
     /// The case.
     pub case: Case,
-    /// Whether it is its cell's A/A control.
+    /// Whether it is the A/A control of its cell.
     pub control: bool,
-    /// How many messages may be under way, as tried before the run; none where that could not be told.
+    /// The number of messages that fit between the ends, as probed before the run. `null` if it
+    /// could not be probed.
     #[serde(default, alias = "room")]
     pub effective_capacity: Option<u64>,
-    /// System calls for one message, or round trip, of all children together, as counted before the run in instances that
-    /// were traced and not timed; none where that could not be, or was not to be for a single round.
+    /// System calls of all children together for one message or round trip. They are counted before
+    /// the run in instances that are traced and not timed. `null` if they could not be counted, or
+    /// if the run has a single round.
     #[serde(default)]
     pub calls: Option<f64>,
 }
 
 impl Entrant {
-    /// One of which nothing has been tried.
+    /// An entrant without probed capacity and counted calls.
     pub fn new(case: Case, control: bool) -> Entrant {
         Entrant { case, control, effective_capacity: None, calls: None }
     }
 }
 
-/// A mechanism that cannot take part in a cell, and why.
+/// A mechanism that cannot run in a cell, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Refusal {
     /// The case that is not measured.
@@ -42,12 +44,12 @@ pub struct Refusal {
     pub why: String,
 }
 
-/// How long an instance may take beyond its window, where nobody says otherwise.
+/// The default time that an instance may take beyond its window.
 pub const TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a slice is, where nobody says otherwise. Longer ones follow the drift of the machine less closely; of shorter ones
-/// more is lost to stopping and starting.
+/// The default length of a slice. With longer slices two mechanisms see more of the machine's
+/// drift. With shorter ones stopping and resuming takes a larger part of the time.
 pub const SLICE: Duration = Duration::from_millis(2);
-/// How long a window by count may take, where nobody says otherwise.
+/// The default time that a window may take if it is a number of messages.
 pub const COUNT_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// When a run that goes on beyond its planned rounds stops: on precision or budget, never on significance.
@@ -59,16 +61,16 @@ pub struct Precision {
     pub budget: Duration,
 }
 
-/// Everything a run is to do.
+/// The plan of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What each instance measures.
+    /// The window of each instance.
     pub window: Window,
-    /// How often each case is measured.
+    /// How many times each case is measured.
     pub rounds: usize,
     /// Whether more rounds follow, and for how long; none where the number of rounds is fixed.
     pub precision: Option<Precision>,
-    /// Decides the order and what messages are made of.
+    /// The seed of the order and of the messages' contents.
     pub seed: u64,
     /// The cases, cell by cell.
     pub entrants: Vec<Entrant>,
@@ -76,15 +78,19 @@ pub struct Plan {
     pub refusals: Vec<Refusal>,
     /// The cores that may be used.
     pub cpus: Vec<usize>,
-    /// How long the slices are in which the mechanisms of a cell take turns; none where each is measured in one piece.
+    /// The length of the slices in which the mechanisms of a cell take turns. `None` if each is
+    /// measured in one piece.
     pub slice: Option<Duration>,
-    /// How long an instance may take beyond its window before it is taken for hung.
+    /// How long an instance may take beyond its window before it counts as hung.
     pub timeout: Duration,
-    /// How long its window may take where it is given by count.
+    /// How long the window may take if it is a number of messages.
     pub count_timeout: Duration,
 }
 
-/// Brings cells and mechanisms together: the entrants, each cell's control among them, and those who cannot take part.
+/// Combines cells and mechanisms. Returns the entrants, with the control of each cell, and the
+/// cases that cannot run.
+///
+/// `wanted` selects the mechanisms of a cell. `cores` is the number of cores that may be used.
 pub fn enter(
     registry: &Registry,
     cells: &[Cell],
@@ -101,7 +107,8 @@ pub fn enter(
                 Err(why) => refusals.push(Refusal { case, why }),
             }
         }
-        // The control is the cell's first candidate, by order of enrolment: the same in every run.
+        // The control is the cell's first candidate in the order of the registry, so it is the same
+        // in every run.
         let control = able.iter().find(|(standing, _)| *standing == Standing::Candidate).or(able.first()).cloned();
         entrants.extend(able.into_iter().map(|(_, case)| Entrant::new(case, false)));
         let control = control.filter(|_| cell.pattern.ranks());
@@ -110,7 +117,8 @@ pub fn enter(
     (entrants, refusals)
 }
 
-/// The order of one round: cells shuffled, and the entrants within each shuffled and back to back.
+/// The order of one round, as indices of entrants. The cells are shuffled, and the entrants of each
+/// cell are shuffled and stay together.
 pub fn shuffled(entrants: &[Entrant], random: &mut fastrand::Rng) -> Vec<usize> {
     let mut cells: Vec<Vec<usize>> = Vec::new();
     for (index, entrant) in entrants.iter().enumerate() {
@@ -132,7 +140,7 @@ mod tests {
     use crate::suite::{Profile, overview};
 
     #[test]
-    fn a_round_holds_every_entrant_once_with_cells_together() {
+    fn a_round_has_every_entrant_once_and_keeps_cells_together() {
         let cells = overview(Profile::Quick);
         let entrants: Vec<_> = cells
             .iter()

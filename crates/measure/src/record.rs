@@ -1,4 +1,5 @@
-//! Records: what is saved of a run. Versioned JSON with a published schema, written whole after every round.
+//! Records: the saved results of a run. A record is versioned JSON with a published schema. It is
+//! saved after every round.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -21,15 +22,14 @@ use crate::window::Window;
 
 /// The version of the format. A change that an older reader would misread raises it.
 pub const VERSION: u32 = 2;
-/// What a file must say it is.
+/// The value of [`Record::format`] in every record.
 pub const FORMAT: &str = "estafette-record";
-/// How often an instance that is discarded for no fault of its mechanism is measured again at once, beside the others of its
-/// cell.
+/// How many times an instance is repeated at once if the hypervisor took too much of its time.
 pub const REPEATS: usize = 2;
-/// Cells that lack an instance even so are measured this many times more, at the most. Their rounds are numbered on from
-/// [`Record::rounds_planned`].
+/// The maximum number of additional rounds for cells that still lack an instance. Their numbers
+/// start at [`Record::rounds_planned`].
 pub const MAKE_UP_ROUNDS: usize = 3;
-/// Instances that took turns are compared slice by slice if they have so many laps in common.
+/// The minimum number of common laps with which two instances are compared slice by slice.
 pub const FEWEST_LAPS: usize = 8;
 /// The columns of the CSV table.
 const COLUMNS: [&str; 39] = [
@@ -73,14 +73,14 @@ const COLUMNS: [&str; 39] = [
     "discarded",
     "failed",
 ];
-/// The longest file that is read.
+/// The maximum length of a record file in bytes. Longer files are not read.
 const MAX_FILE: u64 = 256 << 20;
-/// The most entrants, rounds and instances that are believed.
+/// The maximum numbers of rounds, entrants and instances in a record that is read.
 const MAX_ROUNDS: usize = 100_000;
 const MAX_ENTRANTS: usize = 100_000;
 const MAX_INSTANCES: usize = 10_000_000;
 
-/// A run, as far as it got.
+/// The results of a run so far.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Record {
     /// Always `estafette-record`.
@@ -89,14 +89,14 @@ pub struct Record {
     pub version: u32,
     /// The version of the tool.
     pub tool: String,
-    /// When it began, RFC 3339.
+    /// The start of the run, in the format of RFC 3339.
     pub started: String,
-    /// What decided the order and the messages.
+    /// The seed of the order and of the messages' contents.
     pub seed: u64,
-    /// What each instance measured.
+    /// The window of each instance.
     pub window: Window,
-    /// How long the slices were in which the mechanisms of a cell took turns, in nanoseconds; none where each was measured in one
-    /// piece. Slices of long messages are longer.
+    /// The length of the slices in which the mechanisms of a cell took turns, in nanoseconds.
+    /// Slices of long messages are longer. Absent if each was measured in one piece.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slice_ns: Option<u64>,
     /// Rounds that were planned.
@@ -105,124 +105,129 @@ pub struct Record {
     pub rounds: usize,
     /// The machine.
     pub fingerprint: Fingerprint,
-    /// What the machine allows at best.
+    /// The bounds of the machine.
     pub limits: Option<Limits>,
-    /// What filling and checking costs by itself, for each payload of the run.
+    /// The cost of filling and checking a message, for each payload of the run.
     pub handling: Vec<Handling>,
-    /// What the mechanisms say of themselves.
+    /// The descriptions of the mechanisms.
     pub mechanisms: Vec<Spec>,
-    /// The cases; instances name them by their place here, from 0.
+    /// The cases. Instances refer to them by their index in this list, from 0.
     pub entrants: Vec<Entrant>,
-    /// The cases that could not take part.
+    /// The cases that could not run.
     pub refusals: Vec<Refusal>,
     /// The instances in the order in which they ran.
     pub instances: Vec<InstanceRecord>,
 }
 
-/// One instance.
+/// An instance and its outcome.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct InstanceRecord {
-    /// From 0.
+    /// The round, from 0.
     pub round: usize,
-    /// The case's place in [`Record::entrants`].
+    /// The index of its case in [`Record::entrants`].
     pub entrant: usize,
-    /// The round trip of a cache line between the CPUs of the two ends, in nanoseconds, read before its cell's turn in this
-    /// round: in a virtual machine it tells when the host has moved them.
+    /// The round trip of a cache line between the CPUs of the two ends, in nanoseconds. It is
+    /// measured before each cell of a round. In a virtual machine a change shows that the host has
+    /// moved the CPUs.
     #[serde(default)]
     pub line_ns: Option<f64>,
-    /// The heat in which it took turns with others, numbered from 1; none where it was measured by itself.
+    /// The heat in which it took turns with others, numbered from 1. Absent if it was measured by
+    /// itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heat: Option<usize>,
-    /// What came of it.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
-/// What a mechanism needed in one of its turns.
+/// The result of one slice of a mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SliceFigure {
-    /// The turn's number within its heat; every other instance of the heat has had its own in between.
+    /// The number of the lap within its heat. In each lap every instance of the heat has one slice.
     pub lap: u64,
-    /// Nanoseconds a message, or the median round trip.
+    /// Nanoseconds per message, or the median round-trip time in nanoseconds.
     pub ns: f64,
 }
 
-/// What came of an instance.
+/// The outcome of an instance.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// It ran to its end.
     Measured(Box<Figures>),
-    /// It gave nothing.
+    /// It failed and has no figures.
     Failed {
-        /// Why, in words.
+        /// The reason, for the user.
         why: String,
     },
 }
 
-/// What an instance measured.
+/// The figures of an instance.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Figures {
-    /// Messages the consumer received within the window; in a ping-pong, round trips.
+    /// Messages that the consumer received within the window. In a ping-pong, round trips.
     pub messages: u64,
-    /// The window's length as it was, in nanoseconds.
+    /// The actual length of the window in nanoseconds.
     pub window_ns: u64,
-    /// Round-trip times, of a ping-pong.
+    /// Latencies: the round-trip times of a ping-pong, or the times of an open loop.
     pub latency: Option<Latency>,
-    /// Processor time of all children, brokers included, in nanoseconds a message.
+    /// Processor time of all children, brokers included, in nanoseconds per message.
     pub cpu_ns_per_message: Option<f64>,
-    /// Processor time of the children that send, in nanoseconds a message; where they are processes of their own. In a
-    /// ping-pong the side that asks.
+    /// Processor time of the sending children in nanoseconds per message, if they are separate
+    /// processes. In a ping-pong, of the side that sends requests.
     #[serde(default)]
     pub sender_cpu_ns: Option<f64>,
-    /// The same of those that receive.
+    /// Processor time of the receiving children in nanoseconds per message, if they are separate
+    /// processes. In a ping-pong, of the side that replies.
     #[serde(default)]
     pub receiver_cpu_ns: Option<f64>,
-    /// Context switches of all children a message.
+    /// Context switches of all children per message.
     pub switches_per_message: Option<f64>,
-    /// The messages of the producer that got fewest through within the window, as a part of the mean; where there are
-    /// several. 1 is fair.
+    /// The messages received within the window from the producer with the fewest, as a part of the
+    /// mean of all producers. 1 is fair. Only with several producers.
     #[serde(default)]
     pub fairness: Option<f64>,
-    /// Receives that were dropped while they waited, over the whole instance; in the pattern `cancel`.
+    /// Pending receives that were dropped, over the whole instance. Only in the pattern `cancel`.
     #[serde(default)]
     pub dropped_receives: u64,
-    /// What a codec's message cost.
+    /// The cost of a codec's message.
     #[serde(default)]
     pub codec: Option<CodecFigures>,
-    /// What a burst took of memory.
+    /// The memory that a burst took.
     #[serde(default)]
     pub held: Option<Held>,
-    /// Messages the producers sent over the whole instance.
+    /// Messages that the producers sent over the whole instance.
     pub offered: u64,
-    /// Different messages received whole over the whole instance.
+    /// Different messages received undamaged over the whole instance.
     pub delivered: u64,
-    /// Messages lost within the window, of a mechanism that may lose; its producers look for the highest rate at which
-    /// it loses no more than one in a thousand before the window opens, and lose more meanwhile.
+    /// Messages lost within the window, for a mechanism that may lose messages. Before the window
+    /// opens, its producers search for the highest rate at which at most one message in a thousand
+    /// is lost. Messages lost during that search do not count.
     pub lost_in_window: u64,
-    /// What went wrong with messages over the whole instance.
+    /// The faults of all messages over the whole instance.
     pub faults: Faults,
-    /// What the mechanism broke of its promises.
+    /// The promise that the mechanism broke.
     pub breach: Option<String>,
-    /// The part of the time of the case's cores that the hypervisor took, from 0 to 1.
+    /// The part of the cores' time that the hypervisor took, from 0 to 1.
     pub steal: f64,
-    /// Why its pairs are left out, on a signal declared beforehand.
+    /// Why the instance is discarded. Only causes that were defined before the run count, never the
+    /// measured value.
     #[serde(alias = "void")]
     pub discarded: Option<String>,
-    /// What it needed in each of its turns, but for those in which time was stolen.
+    /// The result of each slice, except those in which time was stolen.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<SliceFigure>,
 }
 
-/// The round-trip times of an instance in nanoseconds.
+/// The latencies of an instance in nanoseconds.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Latency {
-    /// Whether these are times of an open loop, each from when a message was due until it had arrived; round trips
-    /// otherwise.
+    /// Whether these are the times of an open loop, from when a message was due until it had
+    /// arrived. Otherwise they are round-trip times.
     #[serde(default)]
     pub open_loop: bool,
-    /// Round trips timed together; where over 1, the times are means of so many.
+    /// The number of round trips timed together. If it is over 1, each time is the mean of a batch.
     pub batch: u64,
-    /// The shortest.
+    /// The shortest time.
     pub min_ns: u64,
     /// The arithmetic mean.
     pub mean_ns: f64,
@@ -230,13 +235,13 @@ pub struct Latency {
     pub stddev_ns: f64,
     /// The median.
     pub p50_ns: u64,
-    /// Of 100, one took longer.
+    /// The 99th percentile.
     pub p99_ns: u64,
-    /// Of 1,000, one took longer.
+    /// The 99.9th percentile.
     pub p999_ns: u64,
-    /// The longest.
+    /// The longest time.
     pub max_ns: u64,
-    /// All of them: HdrHistogram, V2 format, deflated, base64.
+    /// All times: HdrHistogram, V2 format, deflated, base64.
     pub histogram: String,
 }
 
@@ -256,26 +261,27 @@ fn unpacked(bytes: Vec<u8>, longest: u64) -> Result<Vec<u8>> {
 }
 
 impl Record {
-    /// Writes it to `path`: beside it first, then in its place, so that a reader or an interrupt finds it whole.
+    /// Saves the record to `path`. Writes a temporary file and renames it, so that a reader never
+    /// finds a partial record, even after an interrupt.
     ///
     /// # Errors
-    /// Where the folder cannot be written.
+    /// When the folder cannot be written.
     pub fn save(&self, path: &Path) -> Result<()> {
-        let beside = path.with_extension("json.part");
+        let temporary = path.with_extension("json.part");
         let write = || -> Result<()> {
-            let mut file = std::io::BufWriter::new(File::create(&beside)?);
+            let mut file = std::io::BufWriter::new(File::create(&temporary)?);
             serde_json::to_writer(&mut file, self)?;
             file.write_all(b"\n")?;
             file.into_inner().map_err(|error| error.into_error())?.sync_all()?;
-            Ok(fs::rename(&beside, path)?)
+            Ok(fs::rename(&temporary, path)?)
         };
         write().with_context(|| format!("cannot write the record {}: choose another folder with --out", path.display()))
     }
 
-    /// Reads one from a file, which may be compressed with gzip.
+    /// Reads a record from a file, which may be compressed with gzip.
     ///
     /// # Errors
-    /// What is wrong with the file, and what to do about it.
+    /// When the file cannot be read or is not a valid record, with what to do.
     pub fn load(path: &Path) -> Result<Record> {
         let what = || format!("cannot use {}", path.display());
         let size = fs::metadata(path).with_context(what)?.len();
@@ -287,12 +293,12 @@ impl Record {
         Record::parse(&text).with_context(what)
     }
 
-    /// Reads one from text.
+    /// Parses a record.
     ///
     /// # Errors
-    /// What is wrong with it, and what to do about it.
+    /// When the text is not a valid record, with what to do.
     pub fn parse(text: &str) -> Result<Record> {
-        /// The part that every version has.
+        /// The fields that every version has.
         #[derive(Deserialize)]
         struct Head {
             format: String,
@@ -321,7 +327,7 @@ impl Record {
         Ok(record)
     }
 
-    /// Everything that a reader relies on and the types do not say.
+    /// Checks the invariants that readers rely on and the types do not express.
     fn check(&self) -> Result<()> {
         if self.entrants.len() > MAX_ENTRANTS || self.instances.len() > MAX_INSTANCES {
             bail!("the record is damaged: it has more entrants or instances than any run");
@@ -331,7 +337,7 @@ impl Record {
         }
         let mut seen = HashMap::new();
         for (index, instance) in self.instances.iter().enumerate() {
-            // Only one that is discarded was measured again.
+            // Only a discarded instance was repeated.
             let repeats = seen.entry((instance.round, instance.entrant)).or_insert(0);
             if *repeats > REPEATS {
                 bail!("the record is damaged: instance {index} is there twice");
@@ -355,12 +361,12 @@ impl Record {
         Ok(())
     }
 
-    /// What a mechanism says of itself.
+    /// The description of a mechanism, by its name.
     pub fn spec(&self, mechanism: &str) -> Option<&Spec> {
         self.mechanisms.iter().find(|spec| spec.name == mechanism)
     }
 
-    /// Its JSON Schema.
+    /// The JSON Schema of records.
     pub fn schema() -> String {
         let schema = schemars::schema_for!(Record);
         let mut text = serde_json::to_string_pretty(&schema).unwrap_or_default();
@@ -368,10 +374,10 @@ impl Record {
         text
     }
 
-    /// The instances as a table: one row each, times in nanoseconds.
+    /// Writes the instances as a CSV table with one row for each, times in nanoseconds.
     ///
     /// # Errors
-    /// Where `out` cannot be written.
+    /// When `out` cannot be written.
     pub fn csv(&self, out: impl Write) -> Result<()> {
         let mut table = csv::Writer::from_writer(out);
         table.write_record(COLUMNS)?;
@@ -441,14 +447,16 @@ impl Record {
 }
 
 impl Figures {
-    /// Messages, or round trips, a second.
+    /// Messages or round trips per second.
     pub fn per_second(&self) -> f64 {
         self.messages as f64 * 1e9 / self.window_ns as f64
     }
 
-    /// The cell's metric in nanoseconds: the median round trip, the 99th percentile of an open loop, what a codec takes there
-    /// and back, otherwise the time a message takes. Less is better each time. Where it took turns with others, the median of its
-    /// turns.
+    /// The metric by which mechanisms are compared, in nanoseconds. Lower is better.
+    ///
+    /// It is the median of the slices, if there are enough. Otherwise it is the median round trip,
+    /// the 99th percentile of an open loop, the time to encode and decode, or the mean time per
+    /// message.
     pub fn metric_ns(&self) -> f64 {
         if self.slices.len() >= FEWEST_LAPS {
             let mut slices: Vec<f64> = self.slices.iter().map(|slice| slice.ns).collect();

@@ -1,4 +1,4 @@
-//! A run: the rounds of a plan, instance by instance, and the record they fill.
+//! A run: executes the rounds of a plan, instance by instance, and fills the record.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant, SystemTime};
@@ -18,27 +18,28 @@ use crate::ranking::rank;
 use crate::record::{self, Figures, InstanceRecord, Outcome, Record};
 use crate::spec::Spec;
 
-/// How long the cache line is watched before a cell's turn.
+/// How long the round trip of a cache line is measured before each cell.
 const LINE_TIME: Duration = Duration::from_millis(2);
-/// An instance with more steal than this is discarded.
+/// The maximum part of the cores' time that the hypervisor may take. Above it an instance is
+/// discarded.
 pub const MAX_STEAL: f64 = 0.01;
-/// The most instances that are open together.
-const MAX_ALIVE: usize = 32;
-/// The most bytes that the capacities of all of them may hold.
-const MAX_ALIVE_BYTES: usize = 1 << 30;
-/// An instance of more processes than this takes no turns.
+/// The maximum number of instances that are open at the same time.
+const MAX_OPEN: usize = 32;
+/// The maximum number of bytes in the channels of all open instances, if they are full.
+const MAX_OPEN_BYTES: usize = 1 << 30;
+/// The maximum number of processes of an instance that is measured in slices.
 const MAX_CHILDREN: usize = 16;
 
-/// Is told how a run goes on, between instances only.
+/// Receives the progress of a run. It is called between instances only.
 pub trait Observer {
-    /// An instance is about to start: so many of so many are done.
+    /// An instance is about to start. `done` of `of` instances are done.
     fn instance(&mut self, done: usize, of: usize, entrant: &Entrant);
-    /// An instance failed, or broke a promise.
+    /// An instance failed, or its mechanism broke a promise.
     fn trouble(&mut self, entrant: &Entrant, what: &str);
     /// A round is complete.
     ///
     /// # Errors
-    /// Where the record cannot be kept: the run ends.
+    /// When the record cannot be saved. The run then ends.
     fn round(&mut self, record: &Record) -> Result<()>;
 }
 
@@ -47,11 +48,11 @@ pub trait Observer {
 pub enum End {
     /// All rounds are done.
     Complete,
-    /// The user stopped it.
+    /// The user interrupted it.
     Interrupted,
 }
 
-/// A record of a plan before its first round.
+/// The record of a plan before its first round.
 pub fn blank(registry: &Registry, plan: &Plan, limits: Option<Limits>) -> Record {
     let mut mechanisms: Vec<Spec> = Vec::new();
     let mut payloads = Vec::new();
@@ -85,11 +86,11 @@ pub fn blank(registry: &Registry, plan: &Plan, limits: Option<Limits>) -> Record
     }
 }
 
-/// Runs a plan. The record is complete as far as the run got, however it ended.
+/// Runs a plan. However the run ends, `record` has everything measured so far.
 ///
 /// # Errors
-/// Where the run itself cannot go on: the observer cannot keep the record. A mechanism's failure is part of the record
-/// instead.
+/// When the run cannot continue, for example because the observer cannot save the record. The
+/// failure of a mechanism is not an error; the record has it.
 pub fn run(
     registry: &Registry,
     plan: &Plan,
@@ -100,7 +101,7 @@ pub fn run(
 ) -> Result<End> {
     let started = Instant::now();
     let mut random = fastrand::Rng::with_seed(plan.seed);
-    // Of its own, so that the order of what follows does not depend on what was repeated.
+    // A separate generator, so that repeated instances do not change the order of later rounds.
     let seeds = random.fork();
     let repeats = plan.rounds * plan.entrants.len() / 2;
     let mut rounds = Rounds {
@@ -156,14 +157,14 @@ struct Rounds<'a> {
     interrupt: &'a mut Interrupt,
     observer: &'a mut dyn Observer,
     seeds: fastrand::Rng,
-    /// How many instances may still be measured again at once.
+    /// How many more instances may be repeated at once.
     repeats: usize,
     heats: usize,
-    /// The entrants that did not come to their end in time, and in which round: they are not started again.
+    /// The entrants that timed out, and the round in which they did. They are not started again.
     hung: BTreeMap<usize, usize>,
 }
 
-/// Where an instance stands in its run.
+/// The position of an instance in its run.
 #[derive(Clone, Copy)]
 struct Position {
     round: usize,
@@ -172,7 +173,8 @@ struct Position {
 }
 
 impl Rounds<'_> {
-    /// One round: cell by cell, those in turns that can be, the others one after the other.
+    /// Plays one round, cell by cell. Instances that can be stopped are measured in slices, the
+    /// others one after the other.
     fn play(&mut self, round: usize, order: &[usize]) -> Result<End> {
         let plan = self.plan;
         let ends = ends(&plan.cpus);
@@ -180,7 +182,7 @@ impl Rounds<'_> {
         let mut left = order.len() + later;
         for cell in order.chunk_by(|a, b| plan.entrants[*a].case.cell == plan.entrants[*b].case.cell) {
             let line_ns = line_round_trip_ns(&ends, LINE_TIME);
-            let (mut turns, mut alone) = (Vec::new(), Vec::new());
+            let (mut sliced, mut alone) = (Vec::new(), Vec::new());
             for &at in cell {
                 if let Some(before) = self.hung.get(&at) {
                     let why = format!("not started again: it did not end in time in round {}", before + 1);
@@ -189,13 +191,13 @@ impl Rounds<'_> {
                     left -= 1;
                     continue;
                 }
-                let is_sliced = self.takes_turns(&plan.entrants[at])?;
-                if is_sliced { turns.push(at) } else { alone.push(at) }
+                let is_sliced = self.is_sliced(&plan.entrants[at])?;
+                if is_sliced { sliced.push(at) } else { alone.push(at) }
             }
-            if turns.len() < 2 {
-                alone.append(&mut turns);
+            if sliced.len() < 2 {
+                alone.append(&mut sliced);
             }
-            for heat in heats(&turns, most_alive(&plan.entrants[cell[0]].case.cell)) {
+            for heat in heats(&sliced, max_open(&plan.entrants[cell[0]].case.cell)) {
                 self.heats += 1;
                 let position = Position { round, line_ns, heat: Some(self.heats) };
                 if self.in_turns(heat, position, left)? == End::Interrupted {
@@ -235,9 +237,12 @@ impl Rounds<'_> {
         Ok(End::Complete)
     }
 
-    /// Whether an instance can be stopped and go on again without a difference to what is measured. One that keeps to times may
-    /// not, what the instrument does not drive must not, and a program of its own does not know how.
-    fn takes_turns(&self, entrant: &Entrant) -> Result<bool> {
+    /// Whether an instance can be stopped and resumed without changing its result, so that it can
+    /// be measured in slices.
+    ///
+    /// It cannot if it keeps to set times (open loops, paced mechanisms), if the harness does not
+    /// drive it, or if it is a separate program, which does not support pauses.
+    fn is_sliced(&self, entrant: &Entrant) -> Result<bool> {
         let case = &entrant.case;
         let entry = entry(self.registry, case)?;
         let is_driven = !case.pattern.is_pipeline() && !matches!(case.pattern, Pattern::Burst | Pattern::Codec);
@@ -257,7 +262,7 @@ impl Rounds<'_> {
         Ok(roles.len() <= MAX_CHILDREN)
     }
 
-    /// Measures the instances of a cell in turns.
+    /// Measures instances of a cell in slices.
     fn in_turns(&mut self, heat: &[usize], position: Position, left: usize) -> Result<End> {
         let (registry, plan) = (self.registry, self.plan);
         let mut runners = Vec::new();
@@ -268,14 +273,14 @@ impl Rounds<'_> {
         }
         let mut random = self.seeds.fork();
         let (observer, done) = (&mut *self.observer, self.record.instances.len());
-        let is_opening = |nth: usize| observer.instance(done + nth, done + left, &plan.entrants[heat[nth]]);
+        let on_open = |nth: usize| observer.instance(done + nth, done + left, &plan.entrants[heat[nth]]);
         let result = match heat::run(
             &runners,
             plan.slice.unwrap_or(SLICE),
             &mut random,
             self.scratch,
             self.interrupt,
-            is_opening,
+            on_open,
         ) {
             Ok(result) => result,
             Err(_) => return Ok(End::Interrupted),
@@ -290,13 +295,14 @@ impl Rounds<'_> {
         Ok(End::Complete)
     }
 
-    /// Measures one instance, and again at once where its time was stolen.
+    /// Measures one instance by itself, and repeats it at once if the hypervisor took too much of
+    /// its time.
     fn alone(&mut self, at: usize, position: Position, left: usize) -> Result<End> {
         let (plan, entrant) = (self.plan, &self.plan.entrants[at]);
         let done = self.record.instances.len();
         self.observer.instance(done, done + left, entrant);
         for again in 0..=record::REPEATS {
-            // JSON numbers are exact up to 2^53.
+            // Below 2^53, up to which JSON numbers are exact.
             let seed = self.seeds.u64(..1 << 53);
             let outcome = instance(self.registry, plan, entrant, seed, self.scratch, self.interrupt)?;
             if matches!(&outcome, Err(failure) if failure.kind == FailureKind::Interrupted) {
@@ -312,7 +318,7 @@ impl Rounds<'_> {
         Ok(End::Complete)
     }
 
-    /// Puts an instance into the record, and reports what went wrong.
+    /// Adds an instance to the record, and reports a failure or a breach to the observer.
     fn note(&mut self, at: usize, position: Position, outcome: Result<Figures, Failure>) {
         let entrant = &self.plan.entrants[at];
         let outcome = match outcome {
@@ -335,27 +341,32 @@ impl Rounds<'_> {
     }
 }
 
-/// The instances of a cell that are open together, as few heats as there can be and of equal size.
-fn heats(turns: &[usize], most: usize) -> impl Iterator<Item = &[usize]> {
-    let heats = turns.len().div_ceil(most).max(1);
-    turns.chunks(turns.len().div_ceil(heats).max(1))
+/// Divides instances into heats of at most `max` instances. There are as few heats as possible, of
+/// about equal size.
+fn heats(sliced: &[usize], max: usize) -> impl Iterator<Item = &[usize]> {
+    let heats = sliced.len().div_ceil(max).max(1);
+    sliced.chunks(sliced.len().div_ceil(heats).max(1))
 }
 
-/// How many instances of a cell may be open together.
-fn most_alive(cell: &Cell) -> usize {
+/// The maximum number of instances of a cell that are open at the same time.
+fn max_open(cell: &Cell) -> usize {
     let bytes = cell.payload.len().max(64).saturating_mul(cell.capacity.max(1));
-    (MAX_ALIVE_BYTES / bytes).clamp(2, MAX_ALIVE)
+    (MAX_OPEN_BYTES / bytes).clamp(2, MAX_OPEN)
 }
 
 fn entry<'a>(registry: &'a Registry, case: &Case) -> Result<&'a std::sync::Arc<dyn Entry>> {
     registry.get(&case.mechanism).with_context(|| format!("no mechanism `{}`", case.mechanism))
 }
 
-/// Whether an instance is discarded because its time was stolen. That does not depend on what it measured, so measuring it again
-/// prefers no value. Whether an open loop's generator was late may depend on its mechanism, where both share a thread.
+/// Whether an instance is discarded because the hypervisor took time from it.
+///
+/// Stolen time does not depend on the measured value, so repeating such an instance does not bias
+/// the result. An instance whose open-loop generator was late is not repeated: the delay may depend
+/// on the mechanism, if both share a thread.
 fn stolen(instance: &InstanceRecord) -> bool {
     match &instance.outcome {
-        // One that took turns counts without the laps in which time was stolen.
+        // An instance measured in slices is not discarded; only its laps with stolen time are left
+        // out.
         Outcome::Measured(figures) => {
             figures.steal > MAX_STEAL && figures.discarded.is_some() && figures.breach.is_none()
         }
@@ -363,10 +374,11 @@ fn stolen(instance: &InstanceRecord) -> bool {
     }
 }
 
-/// One more round of the cells that still lack a whole one because an instance's time was stolen, that of its repeats too.
+/// An additional round for the cells that have too few complete rounds, because time was stolen
+/// from an instance and from all its repeats.
 fn make_up(plan: &Plan, record: &Record, random: &mut fastrand::Rng) -> Vec<usize> {
     let lacks = |cell: &Cell| {
-        // Whether each entrant of each round was robbed every time.
+        // For each round and entrant: whether time was stolen in every attempt.
         let mut lost: BTreeMap<(usize, usize), bool> = BTreeMap::new();
         for instance in &record.instances {
             if plan.entrants[instance.entrant].case.cell == *cell {
@@ -381,10 +393,10 @@ fn make_up(plan: &Plan, record: &Record, random: &mut fastrand::Rng) -> Vec<usiz
     order.into_iter().filter(|&at| lacks(&plan.entrants[at].case.cell)).collect()
 }
 
-/// Runs one instance of a plan.
+/// Runs one instance of a plan. A failure of the instance is in the inner result.
 ///
 /// # Errors
-/// Where the case names no mechanism of the registry; what goes wrong with the instance is in the inner result.
+/// When the registry does not have the mechanism of the case.
 pub fn instance(
     registry: &Registry,
     plan: &Plan,
@@ -400,7 +412,7 @@ pub fn instance(
     Ok(measured.and_then(|measured| figures(entry.spec(), case, setup.window, &measured, &[])))
 }
 
-/// What an instance of a case is made of.
+/// The parameters of an instance of a case.
 fn setup(plan: &Plan, case: &Case, seed: u64, registry: &Registry) -> Result<Setup> {
     let Plan { timeout, count_timeout, .. } = *plan;
     let is_paced = entry(registry, case)?.spec().is_paced(case.pattern);
@@ -413,10 +425,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heats_are_as_few_and_as_equal_as_can_be() {
-        let sizes = |count: usize, most| {
-            let turns: Vec<usize> = (0..count).collect();
-            heats(&turns, most).map(<[usize]>::len).collect::<Vec<_>>()
+    fn heats_are_few_and_of_about_equal_size() {
+        let sizes = |count: usize, max| {
+            let sliced: Vec<usize> = (0..count).collect();
+            heats(&sliced, max).map(<[usize]>::len).collect::<Vec<_>>()
         };
         assert_eq!(sizes(5, 32), [5]);
         assert_eq!(sizes(33, 32), [17, 16]);

@@ -1,6 +1,6 @@
-//! Sizes, times and rates as people write them.
+//! Formats and parses sizes, times and rates.
 
-/// `4096` → `4KiB`, `100` → `100B`.
+/// Formats a size in bytes: `4096` → `4KiB`, `100` → `100B`.
 pub fn size(bytes: usize) -> String {
     for (shift, unit) in [(30, "GiB"), (20, "MiB"), (10, "KiB")] {
         if bytes >= 1 << shift && bytes.is_multiple_of(1 << shift) {
@@ -10,10 +10,11 @@ pub fn size(bytes: usize) -> String {
     format!("{bytes}B")
 }
 
-/// `4KiB` → `4096`; also plain numbers, `B`, `kB`, `MB`, `GB`, `MiB`, `GiB`.
+/// Parses a size in bytes: `4KiB` → `4096`. Units are `B`, `kB`, `MB`, `GB`, `KiB`, `MiB` and
+/// `GiB`; a plain number is in bytes.
 ///
 /// # Errors
-/// What is wrong with the text and what would be right.
+/// When the text is not a size, with examples of the right form.
 pub fn parse_size(text: &str) -> Result<usize, String> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
@@ -41,10 +42,10 @@ pub fn parse_size(text: &str) -> Result<usize, String> {
     number.checked_mul(scale).ok_or_else(|| format!("size `{text}`: the number is too large"))
 }
 
-/// `150ms`, `2s`, `50us` → nanoseconds.
+/// Parses a duration such as `150ms`, `2s` or `50us` into nanoseconds.
 ///
 /// # Errors
-/// What is wrong with the text and what would be right.
+/// When the text is not a duration, with examples of the right form.
 pub fn parse_duration_ns(text: &str) -> Result<u64, String> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
@@ -61,22 +62,23 @@ pub fn parse_duration_ns(text: &str) -> Result<u64, String> {
     number.checked_mul(scale).ok_or_else(|| format!("time `{text}`: the number is too large"))
 }
 
-/// Three significant digits and the unit that fits: `446 ns`, `12.3 us`, `1.70 ms`.
+/// Formats nanoseconds with three significant digits and a suitable unit: `446 ns`, `12.3 us`,
+/// `1.70 ms`.
 pub fn duration(ns: f64) -> String {
     scaled(ns, 1_000.0, &["ns", "us", "ms", "s"])
 }
 
-/// Three significant digits: `12.3 M/s`.
+/// Formats a rate with three significant digits: `12.3 M/s`.
 pub fn rate(per_second: f64) -> String {
     scaled(per_second, 1_000.0, &["/s", "k/s", "M/s", "G/s"])
 }
 
-/// Three significant digits: `10.4 GiB/s`.
+/// Formats a bandwidth with three significant digits: `10.4 GiB/s`.
 pub fn bandwidth(bytes_per_second: f64) -> String {
     scaled(bytes_per_second, 1_024.0, &["B/s", "KiB/s", "MiB/s", "GiB/s"])
 }
 
-/// Three significant digits: `16.0 MiB`.
+/// Formats an amount of memory with three significant digits: `16.0 MiB`.
 pub fn memory(bytes: f64) -> String {
     scaled(bytes, 1_024.0, &["B", "KiB", "MiB", "GiB"])
 }
@@ -87,7 +89,7 @@ fn scaled(value: f64, step: f64, units: &[&str]) -> String {
     }
     let mut value = value;
     let mut unit = 0;
-    // 999.5 would print as 1000 at three digits: it belongs to the next unit.
+    // 999.5 would print as 1000 with three digits, so it belongs to the next unit.
     while value.abs() >= step * 0.9995 && unit + 1 < units.len() {
         value /= step;
         unit += 1;
@@ -95,7 +97,7 @@ fn scaled(value: f64, step: f64, units: &[&str]) -> String {
     format!("{} {}", three_digits(value), units[unit])
 }
 
-/// `1.23`, `12.3`, `123`, `1234`.
+/// Formats a number with at least three digits: `1.23`, `12.3`, `123`, `1234`.
 pub fn three_digits(value: f64) -> String {
     let decimals = match value.abs() {
         magnitude if magnitude >= 99.95 => 0,
@@ -105,7 +107,7 @@ pub fn three_digits(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// `1234567` → `1,234,567`.
+/// Groups the digits of a number: `1234567` → `1,234,567`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -130,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_sizes_say_what_is_right() {
+    fn errors_of_bad_sizes_quote_the_text() {
         for bad in ["4kib", "KiB", "4 K", "1.5KiB", "-4", "18446744073709551615GiB"] {
             let error = parse_size(bad).unwrap_err();
             assert!(error.contains(bad), "{error}");
@@ -138,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn times() {
+    fn durations_need_a_unit() {
         assert_eq!(parse_duration_ns("100ms"), Ok(100_000_000));
         assert!(parse_duration_ns("100").is_err());
         assert!(parse_duration_ns("ms").is_err());

@@ -1,4 +1,5 @@
-//! When to look at the clock, when a window opens and when it closes, and what each slice of it held.
+//! The measured window of a party: when to read the clock, when the window opens and closes, and
+//! the counts of each slice.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,24 +13,25 @@ use crate::usage::Usage;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Window {
-    /// For so long.
+    /// For a time.
     Time {
-        /// Before the window opens, in nanoseconds.
+        /// The warm-up before the window opens, in nanoseconds.
         warmup_ns: u64,
-        /// While it is open, in nanoseconds.
+        /// The length of the window, in nanoseconds.
         measure_ns: u64,
     },
-    /// For so many messages, of all producers together.
+    /// For a number of messages, of all producers together.
     Count {
-        /// Before the window opens.
+        /// Messages of the warm-up before the window opens.
         warmup: u64,
-        /// While it is open.
+        /// Messages within the window.
         messages: u64,
     },
 }
 
 impl Window {
-    /// How many of the instance's messages a producer sends, where that is fixed.
+    /// The number of messages that a producer sends, warm-up included. `None` if the window is a
+    /// time.
     pub fn share(&self, producer: usize, producers: usize) -> Option<u64> {
         match *self {
             Window::Time { .. } => None,
@@ -40,8 +42,9 @@ impl Window {
         }
     }
 
-    /// The same where producers look for the rate that so many consumers bear while it warms up: by time, whatever else is by
-    /// count, and long enough for that.
+    /// The window for a mechanism whose producers search for its highest rate during the warm-up.
+    /// It is always a time, and its warm-up is long enough for the search with this number of
+    /// consumers.
     pub(crate) fn paced(self, consumers: usize) -> Window {
         let (warmup_ns, measure_ns) = match self {
             Window::Time { warmup_ns, measure_ns } => (warmup_ns, measure_ns),
@@ -50,7 +53,8 @@ impl Window {
         Window::Time { warmup_ns: warmup_ns.max(SEARCH_NS * consumers as u64), measure_ns }
     }
 
-    /// How long the instance takes at least, in nanoseconds; 0 where nobody can know.
+    /// The time of warm-up and window together, in nanoseconds. 0 if the window is a number of
+    /// messages.
     pub fn length_ns(&self) -> u64 {
         match *self {
             Window::Time { warmup_ns, measure_ns } => warmup_ns + measure_ns,
@@ -59,14 +63,16 @@ impl Window {
     }
 }
 
-/// What a search for a rate needs for each consumer. It takes 8 slices of 2.5 ms, one more for each that was too fast, and the time
-/// in which what is queued drains after those.
+/// The time of a search for the highest rate, for each consumer. It takes 8 slices of 2.5 ms, one
+/// more for each rate that was too high, and the time in which queued messages drain after those.
 const SEARCH_NS: u64 = 200_000_000;
-/// The window of what has to be measured by time where others are by count.
+/// The length of the window of a paced mechanism, if the run's window is a number of messages.
 const PACED_NS: u64 = 250_000_000;
-/// Producers go on for this long after the window, so that every consumer closes its own with messages still flowing.
+/// How long producers continue to send after the window. So messages still arrive when a consumer
+/// closes its window.
 pub const TAIL_NS: u64 = 3_000_000;
-/// Between two looks at the clock, at the least: a look costs under a thousandth of it.
+/// The intended minimum time between two readings of the clock. A reading costs less than a
+/// thousandth of it.
 const LOOK_NS: u64 = 50_000;
 
 #[derive(Clone, Copy, Debug)]
@@ -76,25 +82,27 @@ struct Mark {
     usage: Usage,
 }
 
-/// Follows one party through the warm-up and the window. Its times are [`now_ns`] less the pauses of the instance.
+/// Follows one party through the warm-up and the window. Its times are [`now_ns`] minus the pauses
+/// of the instance.
 #[derive(Debug)]
 pub struct Meter {
     window: Window,
     start_ns: u64,
     pauses: Pauses,
     slices: Slices,
-    /// Messages until the next look.
+    /// Messages until the next reading of the clock.
     stride: u64,
     looked_ns: u64,
     opened: Option<Mark>,
     closed: Option<Mark>,
     longest_stall_ns: u64,
-    /// Whether this party reads the child's usage for all.
+    /// Whether this party reads the usage of the whole child.
     leads: bool,
 }
 
 impl Meter {
-    /// For a window that starts its warm-up at `start_ns`.
+    /// A meter whose warm-up starts at `start_ns`. `leads` says whether this party reads the usage
+    /// of the whole child.
     pub fn new(window: Window, start_ns: u64, leads: bool, pauses: Pauses) -> Meter {
         Meter {
             window,
@@ -110,7 +118,7 @@ impl Meter {
         }
     }
 
-    /// How many messages to handle before the next [`Meter::look`].
+    /// The number of messages to handle before the next [`Meter::look`].
     #[inline]
     pub fn stride(&self, messages: u64) -> u64 {
         match self.window {
@@ -122,19 +130,20 @@ impl Meter {
         }
     }
 
-    /// The time without a look at what it means.
+    /// The current time without pauses. Does not update the window.
     pub fn now(&self) -> u64 {
         now_ns().saturating_sub(self.pauses.turn().paused_ns)
     }
 
-    /// Looks at the clock after so many messages in all. Returns the time.
+    /// Reads the clock and opens or closes the window. `messages` is the total so far. Returns the
+    /// time without pauses.
     pub fn look(&mut self, messages: u64) -> u64 {
         self.look_at(now_ns(), messages);
         self.looked_ns
     }
 
-    /// As [`Meter::look`], at a time of [`now_ns`] that was just read. For how long the instance has paused since the last look, if
-    /// it has.
+    /// As [`Meter::look`], with a time that was just read from [`now_ns`]. Returns how long the
+    /// instance was paused since the last reading, if it was.
     pub fn look_at(&mut self, clock_ns: u64, messages: u64) -> Option<u64> {
         let paused_before_ns = self.pauses.turn().paused_ns;
         let has_paused = self.pauses.look(clock_ns.saturating_sub(paused_before_ns + self.looked_ns));
@@ -148,12 +157,12 @@ impl Meter {
         has_paused.then(|| paused_ns - paused_before_ns)
     }
 
-    /// Notes how long some round trips took together within the slice under way.
+    /// Records in the current slice that `round_trips` round trips took `took_ns` together.
     pub fn note_time(&mut self, took_ns: u64, round_trips: u64) {
         self.slices.note_time(took_ns, round_trips);
     }
 
-    /// What each slice held.
+    /// Ends the last slice and returns the counts of all slices.
     pub fn take_slices(&mut self) -> Vec<SliceCounts> {
         std::mem::take(&mut self.slices).finish()
     }
@@ -169,7 +178,7 @@ impl Meter {
         }
         if self.opened.is_none() && self.opens(now, messages) {
             self.opened = Some(self.mark(now, messages));
-            // One that slept through its window has nothing to say of it.
+            // A party that slept through its whole window has no result.
             let slept = matches!(self.window, Window::Time { .. }) && self.closes(now, messages);
             self.closed = self.opened.filter(|_| slept);
         } else if self.opened.is_some() && self.closed.is_none() && self.closes(now, messages) {
@@ -195,12 +204,12 @@ impl Meter {
         Mark { at_ns, messages, usage: if self.leads { Usage::now() } else { Usage::default() } }
     }
 
-    /// Begins to watch for stalls now: what was before was no wait for a message.
+    /// Starts to watch for stalls now, so that the time before does not count as a stall.
     pub fn resume(&mut self) {
         self.looked_ns = self.now();
     }
 
-    /// Whether the window has yet to open.
+    /// Whether the window has not opened yet.
     pub fn warming_up(&self) -> bool {
         self.opened.is_none()
     }
@@ -217,7 +226,7 @@ impl Meter {
         self.closed.is_some()
     }
 
-    /// Whether a producer may stop at this time: its consumers' windows have closed.
+    /// Whether a producer may stop at this time, because the windows of its consumers have closed.
     pub fn over(&self, now: u64) -> bool {
         now >= self.start_ns + self.window.length_ns() + TAIL_NS
     }
@@ -232,14 +241,15 @@ impl Meter {
         }
     }
 
-    /// Closes a window whose stream has ended before its time.
+    /// Closes the window if it is still open, because the stream has ended.
     pub fn end(&mut self, messages: u64) {
         if self.open() {
             self.closed = Some(self.mark(self.now(), messages));
         }
     }
 
-    /// Messages and nanoseconds within the window, and the child's usage in it where this party leads.
+    /// The messages and nanoseconds within the window. If this party leads, also the child's usage
+    /// in it.
     pub fn result(&self) -> (u64, u64, Option<Usage>) {
         match (self.opened, self.closed) {
             (Some(opened), Some(closed)) => (
@@ -251,7 +261,7 @@ impl Meter {
         }
     }
 
-    /// The longest time between two looks, in nanoseconds.
+    /// The longest time between two readings of the clock, in nanoseconds.
     pub fn longest_stall_ns(&self) -> u64 {
         self.longest_stall_ns
     }
@@ -262,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_search_for_a_rate_has_its_time() {
+    fn a_paced_window_is_a_time_with_a_long_warm_up() {
         let paced = Window::Count { warmup: 10, messages: 100 }.paced(1);
         assert_eq!(paced, Window::Time { warmup_ns: SEARCH_NS, measure_ns: PACED_NS });
         assert_eq!(TIME.paced(4), Window::Time { warmup_ns: 4 * SEARCH_NS, measure_ns: 2_000_000 });
@@ -272,7 +282,7 @@ mod tests {
     const TIME: Window = Window::Time { warmup_ns: 1_000_000, measure_ns: 2_000_000 };
 
     #[test]
-    fn a_window_by_time_opens_and_closes_at_the_first_look_after() {
+    fn a_window_by_time_opens_and_closes_at_the_next_reading() {
         let mut meter = Meter::new(TIME, 10_000_000, false, Pauses::default());
         for (at, messages) in [(10_900_000, 9), (11_100_000, 11), (12_000_000, 20), (13_200_000, 32), (14_000_000, 40)]
         {
