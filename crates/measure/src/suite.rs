@@ -1,4 +1,5 @@
-//! Suites: named presets of cells. A registry's mechanisms join every cell that they can play.
+//! Suites: named presets of cells. The mechanisms of a registry take part in every cell that they
+//! can run.
 
 use crate::case::{BURST, Cell, Load, Pattern, Payload, PayloadKind, Place};
 use crate::spec::{Loss, Runtime, Scope, Spec, Standing, Tier, Wait};
@@ -6,17 +7,18 @@ use crate::spec::{Loss, Runtime, Scope, Spec, Standing, Tier, Wait};
 /// A named preset of cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Suite {
-    /// A little of every distance.
+    /// A few cells of every scope.
     Overview,
-    /// Channels between tasks and threads, in the axes of `async-channels-bench`.
+    /// Channels between tasks and threads, with the parameters of `async-channels-bench`.
     Channels,
-    /// Ways between two processes of one machine.
+    /// Mechanisms between processes of one machine.
     Ipc,
-    /// What it costs to send a value rather than bytes, in the axes of `ipc-channel-throughput`.
+    /// The cost of sending a typed value instead of bytes, with the parameters of
+    /// `ipc-channel-throughput`.
     IpcTyped,
-    /// Through the network stack, in the axes of `message-io-performance`.
+    /// Mechanisms through the network stack, with the parameters of `message-io-performance`.
     Net,
-    /// Through functions in WASM sandboxes, in the axes of `wasm-pipeline-throughput`.
+    /// Functions in WASM sandboxes, with the parameters of `wasm-pipeline-throughput`.
     Flow,
 }
 
@@ -32,11 +34,11 @@ crate::spec::names!(
 );
 
 impl Suite {
-    /// All of them.
+    /// All suites.
     pub const ALL: [Suite; 6] =
         [Suite::Overview, Suite::Channels, Suite::Ipc, Suite::IpcTyped, Suite::Net, Suite::Flow];
 
-    /// Its cells at a profile.
+    /// The cells of the suite in a profile.
     pub fn cells(self, profile: Profile) -> Vec<Cell> {
         match self {
             Suite::Overview => overview(profile),
@@ -48,21 +50,24 @@ impl Suite {
         }
     }
 
-    /// Whether a mechanism stands in one of its cells unasked, where `axes` are the user's.
+    /// Whether a mechanism is measured in a cell of the suite when the user does not name it.
+    /// `axes` are the values that the user has given.
     pub fn takes(self, profile: Profile, cell: &Cell, spec: &Spec, axes: &Axes) -> bool {
-        // Messages of a topic and data are what one suite is about; elsewhere nobody sends any.
+        // Messages with a topic and data are only sent in one suite.
         let typed = |kind: &PayloadKind| *kind == PayloadKind::Message;
         let carries = spec.payloads.iter().any(|kind| typed(kind) == (self == Suite::IpcTyped));
-        // Baselines check the instrument: they run when they are asked for by name.
+        // Baselines check the harness. They only run when the user names them.
         carries
             && spec.standing != Standing::Baseline
             && match (self, profile) {
                 (Suite::Overview, _) => spec.tier == Tier::Overview,
-                // Where the others send a byte, as the reference does, a datagram has to say which one it is.
-                (Suite::Net, _) if !says_which(cell, spec) && axes.payloads.is_empty() => false,
+                // Where reliable mechanisms send one byte, as message-io-performance does, a
+                // datagram needs 8 bytes for its sequence number.
+                (Suite::Net, _) if !fits_loss(cell, spec) && axes.payloads.is_empty() => false,
                 (_, Profile::Quick) => spec.tier <= Tier::Suite,
-                // There are three times as many ways as a run has time for in every cell: each plays what it is there for
-                // once, in each of its ways to wait, and some of them what lies around.
+                // A run has time for a third of the mechanisms in every cell. So each is measured
+                // in the base cell of its pattern, in each of its wait modes, and only some of them
+                // in the other cells.
                 (Suite::Ipc, Profile::Standard) => spec.tier <= Tier::StandardAllCells || is_base(cell, axes),
                 (Suite::Net, Profile::Standard) => {
                     let central = || net(Profile::Quick).contains(cell) || net_of_several().contains(cell);
@@ -73,42 +78,42 @@ impl Suite {
     }
 }
 
-/// How much of a suite is measured, and how often.
+/// How many cells of a suite are measured, and how often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
-    /// A look: a minute.
+    /// The base cells. Takes about a minute.
     Quick,
-    /// Around each base cell one axis is varied at a time.
+    /// The base cells, and cells in which one parameter differs from a base cell.
     Standard,
-    /// As standard, by count and with more rounds.
+    /// The grid of the benchmark that the suite reproduces, if there is one.
     Full,
 }
 
 crate::spec::names!(Profile, "profile", Quick = "quick", Standard = "standard", Full = "full");
 
-/// Values that replace a suite's own along each axis; none where an axis is empty.
+/// The user's values for the parameters of a cell. If a list is empty, the suite's own values stay.
 #[derive(Clone, Debug, Default)]
 pub struct Axes {
     /// Who sends to whom.
     pub patterns: Vec<Pattern>,
-    /// What is sent.
+    /// The kind and the size of messages.
     pub payloads: Vec<Payload>,
-    /// How many send, where several can.
+    /// The number of producers, for patterns that can have several.
     pub producers: Vec<usize>,
-    /// How many messages may be under way.
+    /// The number of messages that fit between the ends.
     pub capacities: Vec<usize>,
-    /// Where the ends run.
+    /// The runtimes of the ends.
     pub runtimes: Vec<Runtime>,
     /// How the ends wait.
     pub waits: Vec<Wait>,
-    /// On which cores.
+    /// The cores on which the ends run.
     pub places: Vec<Place>,
-    /// How fast producers send, where it is not one at a time.
+    /// How fast producers send, for patterns without replies.
     pub loads: Vec<Load>,
 }
 
 impl Axes {
-    /// Whether the user gave none.
+    /// Whether the user has given no value.
     fn is_empty(&self) -> bool {
         let Axes { patterns, payloads, producers, capacities, runtimes, waits, places, loads } = self;
         let given = [patterns.len(), payloads.len(), producers.len(), capacities.len(), runtimes.len(), waits.len()];
@@ -116,14 +121,16 @@ impl Axes {
     }
 }
 
+/// A cell with the default parameters of its scope and pattern.
 fn cell(scope: Scope, pattern: Pattern, payload: Payload) -> Cell {
     let (runtime, wait, place) = match scope {
         Scope::Task => (Runtime::TokioMulti, Wait::Block, Place::Free),
-        // There is one thread only.
+        // A single thread runs on one core.
         _ if pattern.in_one_thread() => (Runtime::Thread, Wait::Block, Place::SameCore),
-        // Its processes wait in their own way, wherever the scheduler puts them.
+        // The processes of a pipeline wait in their own way and are not pinned.
         _ if pattern.is_pipeline() => (Runtime::Thread, Wait::Adaptive, Place::Free),
-        // On one core they would take turns, and not meet.
+        // Pinned writers share a core if there are only two. They would then run one after the
+        // other and hardly contend.
         _ if pattern == Pattern::Writers => (Runtime::Thread, Wait::Block, Place::Free),
         Scope::Thread => (Runtime::Thread, Wait::Spin, Place::OtherCore),
         _ => (Runtime::Thread, Wait::Block, Place::OtherCore),
@@ -137,9 +144,9 @@ fn cell(scope: Scope, pattern: Pattern, payload: Payload) -> Cell {
         _ => 1,
     };
     let capacity = match pattern {
-        // With room for one message both sides wait all the time.
+        // With a capacity of one message, both sides wait for each message.
         Pattern::Cancel => 1,
-        // There has to be room for all of it.
+        // The whole burst must fit.
         Pattern::Burst => (BURST as usize).next_power_of_two(),
         _ => Cell::CAPACITY,
     };
@@ -165,7 +172,7 @@ fn base() -> Vec<Cell> {
     cells
 }
 
-/// The overview's cells at a profile.
+/// The cells of the overview in a profile.
 pub fn overview(profile: Profile) -> Vec<Cell> {
     let base = base();
     if profile == Profile::Quick {
@@ -176,7 +183,7 @@ pub fn overview(profile: Profile) -> Vec<Cell> {
     base.push(Cell { wait: Wait::Block, ..cell(Scope::Thread, Pattern::Stream, Payload::U64) });
     let mut cells = base.clone();
     for cell in &base {
-        // One axis at a time; what a mechanism cannot play it leaves out.
+        // One parameter at a time. A mechanism does not take part in cells that it cannot run.
         let sizes = [8, 64, 1024, 4096, 65_536].map(Payload::Bytes);
         cells.extend(sizes.map(|payload| Cell { payload, ..cell.clone() }));
         if cell.pattern == Pattern::FanIn {
@@ -193,14 +200,14 @@ pub fn overview(profile: Profile) -> Vec<Cell> {
     distinct(cells)
 }
 
-/// How many messages may be under way in the reference's grid, in all.
+/// The total capacity in the grid of `async-channels-bench`.
 const REFERENCE_CAPACITY: usize = 65_536;
-/// The length of the reference's messages, which share one buffer.
+/// The length of messages in `async-channels-bench`, in bytes. They share one buffer.
 const REFERENCE_LEN: usize = 1200;
-/// The reference's numbers of tasks.
+/// The numbers of tasks in `async-channels-bench`.
 const REFERENCE_TASKS: [usize; 9] = [1, 2, 4, 8, 16, 64, 128, 256, 512];
 
-/// The cells of the channels race at a profile. `Full` is the grid of the benchmark it answers.
+/// The cells of the suite `channels` in a profile. `Full` is the grid of `async-channels-bench`.
 pub fn channels(profile: Profile) -> Vec<Cell> {
     use Pattern::{Burst, Cancel, FanIn, Merge, Mpmc, PingPong, Stream};
     let task = |pattern| cell(Scope::Task, pattern, Payload::U64);
@@ -225,7 +232,7 @@ pub fn channels(profile: Profile) -> Vec<Cell> {
             cells.extend([10_000, 100_000].map(|rate| Cell { load: Load::Rate(rate), ..task(Stream) }));
             cells.push(task(Burst));
             cells.extend([Stream, PingPong, Burst].map(|pattern| thread(pattern, Wait::Adaptive)));
-            // What sleeps without a look around, and is not held against what spins first.
+            // Ends that sleep at once are in a cell of their own, apart from ends that spin first.
             cells.push(thread(FanIn, Wait::Block));
             distinct(cells)
         }
@@ -243,12 +250,12 @@ pub fn channels(profile: Profile) -> Vec<Cell> {
     }
 }
 
-/// The lengths of messages that are measured between processes besides the base's: those of the benchmarks that the race
-/// answers, in the pattern that they measure, and 1 MiB.
+/// The additional lengths of messages between processes, in bytes: those of the benchmarks that the
+/// suite reproduces, each in the pattern that they measure, and 1 MiB.
 const ROUND_TRIPS: [usize; 3] = [100, 1000, 4096];
 const STREAMS: [usize; 5] = [1024, 10_240, 51_200, 102_400, 1 << 20];
 
-/// The cells of the race between processes at a profile. `Full` has every length in both patterns.
+/// The cells of the suite `ipc` in a profile. `Full` has every length in both patterns.
 pub fn ipc(profile: Profile) -> Vec<Cell> {
     use Pattern::{Duplex, FanIn, PingPong, PubSub, RequestReply, Stream};
     let process = |pattern, size| cell(Scope::Process, pattern, Payload::Bytes(size));
@@ -277,27 +284,32 @@ pub fn ipc(profile: Profile) -> Vec<Cell> {
     }
 }
 
-/// The cell between processes around which a pattern's others lie.
+/// The base cell of a pattern between processes. Other cells of the pattern differ from it in one
+/// parameter.
 fn base_of(pattern: Pattern) -> Cell {
     let size = if pattern.asks() { 64 } else { 4096 };
     cell(Scope::Process, pattern, Payload::Bytes(size))
 }
 
-/// Whether a cell is its pattern's base, or that of what carries no bytes; streams that meet or come together follow from
-/// those that do not. Along an axis that the user gave every cell is.
+/// Whether a cell is the base cell of its pattern, or the corresponding cell of a mechanism that
+/// carries no bytes.
+///
+/// Fan-in and duplex have no base cell, because their results follow from those of streams.
+/// Parameters for which the user has given values are not compared.
 fn is_base(cell: &Cell, axes: &Axes) -> bool {
     let Cell { payload, place, .. } = base_of(cell.pattern);
     if matches!(cell.pattern, Pattern::FanIn | Pattern::Duplex) && axes.patterns.is_empty() {
         return false;
     }
-    let forward = !axes.places.is_empty() || cell.place == place;
-    forward && (!axes.payloads.is_empty() || cell.payload == payload || !matches!(cell.payload, Payload::Bytes(_)))
+    let is_base_place = !axes.places.is_empty() || cell.place == place;
+    is_base_place
+        && (!axes.payloads.is_empty() || cell.payload == payload || !matches!(cell.payload, Payload::Bytes(_)))
 }
 
-/// The lengths of messages in the reference's tables.
+/// The lengths of messages in the tables of `ipc-channel-throughput`, in bytes.
 const TYPED_SIZES: [usize; 4] = [1024, 10_240, 51_200, 102_400];
 
-/// The cells of the suite of typed messages at a profile. `Full` is the grid of the benchmark it answers.
+/// The cells of the suite `ipc-typed` in a profile. `Full` is the grid of `ipc-channel-throughput`.
 pub fn ipc_typed(profile: Profile) -> Vec<Cell> {
     let messages = |pattern, sizes: &[usize]| -> Vec<Cell> {
         let scope = if pattern == Pattern::Codec { Scope::Thread } else { Scope::Process };
@@ -313,12 +325,14 @@ pub fn ipc_typed(profile: Profile) -> Vec<Cell> {
     }
 }
 
-/// The longest message that a datagram takes, which the reference sends; and the shortest that says which it is.
+/// The maximum length of a UDP datagram in bytes, which `message-io-performance` sends.
 const CHUNK: usize = 65_507;
+/// The minimum length of a message with a sequence number, in bytes.
 const DATAGRAM: usize = 8;
 
-/// Whether a message of the suite is one that this mechanism sends, of the two that ask.
-fn says_which(cell: &Cell, spec: &Spec) -> bool {
+/// Whether the length of a cell's messages suits this mechanism. Of the two short lengths in the
+/// suite, lossy mechanisms use 8 bytes and others 1 byte.
+fn fits_loss(cell: &Cell, spec: &Spec) -> bool {
     cell.payload.len() > DATAGRAM || (cell.payload.len() == DATAGRAM) == (spec.loss == Loss::BestEffort)
 }
 
@@ -326,24 +340,25 @@ fn network(pattern: Pattern, size: usize) -> Cell {
     cell(Scope::Network, pattern, Payload::Bytes(size))
 }
 
-/// The cells of the network in which several send, around which others of theirs lie.
+/// The base cells of the network in which several send.
 fn net_of_several() -> [Cell; 3] {
     [Pattern::Writers, Pattern::Connections, Pattern::FanIn].map(|pattern| network(pattern, 64))
 }
 
-/// The cells of the race through the network stack at a profile. `Full` is the grid of the benchmark it answers.
+/// The cells of the suite `net` in a profile. `Full` is the grid of `message-io-performance`.
 pub fn net(profile: Profile) -> Vec<Cell> {
     use Pattern::{Connections, Duplex, PingPong, SameThread, Stream, Writers};
     let reference = [SameThread, PingPong].map(|pattern| [1, DATAGRAM].map(|size| network(pattern, size)));
     let mut cells = [&[network(Stream, CHUNK)][..], &reference.concat()].concat();
     if profile == Profile::Standard {
-        // Is what a library adds the same at any size?
+        // Show whether the overhead of a library depends on the size.
         cells.extend([64, 1024, 1 << 20].map(|size| network(Stream, size)));
         cells.extend([1024, CHUNK].map(|size| network(PingPong, size)));
         cells.extend([64, CHUNK].map(|size| Cell { wait: Wait::Adaptive, ..network(PingPong, size) }));
         cells.extend([64, CHUNK].map(|size| network(Duplex, size)));
         cells.push(Cell { load: Load::Rate(10_000), ..network(Stream, 64) });
-        // How many may write to one connection, and how many connections may one thread look after?
+        // Show how many threads can share a connection, and how many connections a thread can
+        // serve.
         cells.extend(net_of_several());
         cells.push(network(Writers, 1024));
         cells.extend([1, 10, 1000].map(|producers| Cell { producers, ..network(Connections, 64) }));
@@ -351,47 +366,48 @@ pub fn net(profile: Profile) -> Vec<Cell> {
     cells
 }
 
-/// The lengths of the reference's messages.
+/// The lengths of messages in `wasm-pipeline-throughput`, in bytes.
 const FLOW_SIZES: [usize; 3] = [1_000, 10_000, 100_000];
 
-/// The cells of the race through functions at a profile: the reference's three pipelines, verified
-/// streams of its lengths, and a round trip. `Quick` has all lengths of the first pipeline only.
+/// The cells of the suite `flow` in a profile: the three pipelines of `wasm-pipeline-throughput`,
+/// verified streams of the same lengths, and a round trip. In `Quick` only the first pipeline has
+/// all lengths.
 pub fn flow(profile: Profile) -> Vec<Cell> {
     use Pattern::{SendChecksum, SendCompete, SendReceive};
     let sandbox = |pattern, size| cell(Scope::Sandbox, pattern, Payload::Bytes(size));
     let [short, middle, _] = FLOW_SIZES;
-    let asking = sandbox(Pattern::PingPong, 64);
+    let round_trip = sandbox(Pattern::PingPong, 64);
     let mut cells = FLOW_SIZES.map(|size| sandbox(SendReceive, size)).to_vec();
     if profile == Profile::Quick {
         cells.extend([SendChecksum, SendCompete].map(|pattern| sandbox(pattern, middle)));
-        cells.extend([asking, sandbox(Pattern::Stream, short)]);
+        cells.extend([round_trip, sandbox(Pattern::Stream, short)]);
         return cells;
     }
     for pattern in [SendChecksum, SendCompete, Pattern::Stream] {
         cells.extend(FLOW_SIZES.map(|size| sandbox(pattern, size)));
     }
-    cells.push(asking.clone());
+    cells.push(round_trip.clone());
     if profile == Profile::Standard {
-        cells.extend([Wait::Adaptive, Wait::Spin].map(|wait| Cell { wait, ..asking.clone() }));
+        cells.extend([Wait::Adaptive, Wait::Spin].map(|wait| Cell { wait, ..round_trip.clone() }));
         cells.extend(FLOW_SIZES.map(|size| sandbox(Pattern::PingPong, size)));
         cells.push(sandbox(Pattern::Stream, 64));
     }
     cells
 }
 
-/// Puts the user's values in the place of the suite's.
+/// Replaces the suite's values by the user's. Returns all combinations, without duplicates.
 pub fn replace(cells: Vec<Cell>, axes: &Axes) -> Vec<Cell> {
     let mut cells = cells;
     if !axes.patterns.is_empty() {
         cells = cells.iter().flat_map(|cell| axes.patterns.iter().filter_map(|pattern| with(cell, *pattern))).collect();
     }
-    let waits_as_told = |cell: &Cell| !cell.pattern.is_pipeline();
+    let is_configurable = |cell: &Cell| !cell.pattern.is_pipeline();
     expand(&mut cells, &axes.payloads, |cell, &payload| Cell { payload, ..cell.clone() });
-    expand(&mut cells, &axes.capacities, |cell, &capacity| match waits_as_told(cell) {
+    expand(&mut cells, &axes.capacities, |cell, &capacity| match is_configurable(cell) {
         true => Cell { capacity, ..cell.clone() },
         false => cell.clone(),
     });
-    expand(&mut cells, &axes.waits, |cell, &wait| match waits_as_told(cell) {
+    expand(&mut cells, &axes.waits, |cell, &wait| match is_configurable(cell) {
         true => Cell { wait, ..cell.clone() },
         false => cell.clone(),
     });
@@ -408,7 +424,8 @@ pub fn replace(cells: Vec<Cell>, axes: &Axes) -> Vec<Cell> {
     distinct(cells)
 }
 
-/// A cell with another pattern. A pipeline is no variation of another pattern, nor the other way round.
+/// A cell with another pattern. `None` if one of the two patterns is a pipeline and the other is
+/// not.
 fn with(cell: &Cell, pattern: Pattern) -> Option<Cell> {
     if pattern == cell.pattern {
         return Some(cell.clone());
@@ -416,12 +433,13 @@ fn with(cell: &Cell, pattern: Pattern) -> Option<Cell> {
     if pattern.is_pipeline() != cell.pattern.is_pipeline() {
         return None;
     }
-    // What goes with another pattern does not go with this one.
+    // Number of producers, capacity and load depend on the pattern, so they are the defaults of the
+    // new one.
     let Cell { runtime, wait, place, .. } = *cell;
     let [before, usual] = [cell.pattern, pattern].map(|pattern| self::cell(cell.scope, pattern, cell.payload));
-    // One thread is on one core, and others are not.
-    let stays = place != before.place && pattern.in_one_thread() == cell.pattern.in_one_thread();
-    let place = if stays { place } else { usual.place };
+    // Keep a placement that differs from the default, except between one thread and several.
+    let keeps_place = place != before.place && pattern.in_one_thread() == cell.pattern.in_one_thread();
+    let place = if keeps_place { place } else { usual.place };
     Some(Cell { runtime, wait, place, ..usual })
 }
 
@@ -442,21 +460,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_star_holds_the_base_and_no_cell_twice() {
+    fn the_standard_overview_has_all_quick_cells_and_no_duplicates() {
         let (quick, standard) = (overview(Profile::Quick), overview(Profile::Standard));
         assert!(quick.iter().all(|cell| standard.contains(cell)));
         assert_eq!(distinct(standard.clone()), standard);
     }
 
     #[test]
-    fn the_full_race_is_the_references_grid() {
+    fn full_channels_is_the_grid_of_the_reproduced_benchmark() {
         let cells = channels(Profile::Full);
         assert_eq!(cells.len(), 2 * 9);
         assert!(cells.iter().all(|cell| cell.payload.to_string() == "shared-1200B" && cell.capacity == 65_536));
     }
 
     #[test]
-    fn typed_messages_have_the_references_sizes() {
+    fn typed_messages_have_the_sizes_of_the_reproduced_benchmark() {
         for profile in [Profile::Standard, Profile::Full] {
             for pattern in [Pattern::Stream, Pattern::Codec] {
                 let cells = ipc_typed(profile).into_iter().filter(|cell| cell.pattern == pattern);
@@ -466,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn typed_mechanisms_are_in_their_own_suite_alone() {
+    fn typed_mechanisms_are_only_in_their_own_suite() {
         let typed = Spec::new("process/typed").payloads(&[PayloadKind::Message]);
         let both = Spec::new("process/both").payloads(&[PayloadKind::Bytes, PayloadKind::Message]);
         let cell = cell(Scope::Process, Pattern::Stream, Payload::Message(1024));
@@ -477,21 +495,21 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_lost_is_measured_where_it_can_say_which_it_is() {
+    fn lossy_mechanisms_send_short_messages_with_a_sequence_number() {
         let cells = net(Profile::Quick);
-        let asked = |spec: &Spec| -> Vec<usize> {
-            let asking = cells.iter().filter(|cell| cell.pattern.asks());
-            asking
+        let lengths = |spec: &Spec| -> Vec<usize> {
+            let round_trips = cells.iter().filter(|cell| cell.pattern.asks());
+            round_trips
                 .filter(|cell| Suite::Net.takes(Profile::Quick, cell, spec, &Axes::default()))
                 .map(|cell| cell.payload.len())
                 .collect()
         };
-        assert_eq!(asked(&Spec::new("network/a")), [1, 1]);
-        assert_eq!(asked(&Spec::new("network/b").loss(Loss::BestEffort)), [8, 8]);
+        assert_eq!(lengths(&Spec::new("network/a")), [1, 1]);
+        assert_eq!(lengths(&Spec::new("network/b").loss(Loss::BestEffort)), [8, 8]);
     }
 
     #[test]
-    fn what_stands_in_base_cells_alone_stands_where_the_user_points() {
+    fn mechanisms_of_base_cells_also_take_part_in_cells_that_the_user_gives() {
         let spec = Spec::new("process/other").tier(Tier::Standard);
         let cell = |size| cell(Scope::Process, Pattern::PingPong, Payload::Bytes(size));
         let takes = |size, axes: &Axes| Suite::Ipc.takes(Profile::Standard, &cell(size), &spec, axes);
@@ -504,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn the_full_race_through_functions_has_the_references_pipelines() {
+    fn full_flow_has_the_pipelines_of_the_reproduced_benchmark() {
         let cells = flow(Profile::Full);
         for pattern in [Pattern::SendReceive, Pattern::SendChecksum, Pattern::SendCompete] {
             let like = cells.iter().filter(|cell| cell.pattern == pattern);
@@ -516,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipeline_is_no_variation_of_another_pattern() {
+    fn patterns_are_not_replaced_by_pipelines_nor_pipelines_by_patterns() {
         let of = |patterns: &[Pattern]| {
             let axes = Axes { patterns: patterns.to_vec(), waits: vec![Wait::Spin], ..Axes::default() };
             replace(flow(Profile::Quick), &axes)
@@ -530,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn an_axis_that_is_given_replaces_the_suites() {
+    fn the_users_values_replace_the_suites_values() {
         let axes = Axes { payloads: vec![Payload::Bytes(100)], producers: vec![2, 3], ..Axes::default() };
         let cells = replace(overview(Profile::Quick), &axes);
         assert!(cells.iter().all(|cell| cell.payload == Payload::Bytes(100)));

@@ -1,4 +1,4 @@
-//! The schema that `docs/` publishes is that of the types, and a record is valid by it.
+//! The schema published in `docs/` matches the types, and it accepts a record.
 
 use std::path::Path;
 use std::{env, fs};
@@ -11,7 +11,7 @@ use estafette_measure::window::Window;
 use serde_json::{Value, json};
 
 #[test]
-fn the_published_schema_is_that_of_the_types() {
+fn the_published_schema_matches_the_types() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/record.schema.json");
     if env::var_os("UPDATE").is_some() {
         fs::write(&path, Record::schema()).expect("docs/ can be written");
@@ -19,13 +19,13 @@ fn the_published_schema_is_that_of_the_types() {
     let published = fs::read_to_string(&path).unwrap_or_default();
     assert!(
         published == Record::schema(),
-        "docs/record.schema.json is out of date. Does an older reader misread what has changed? Then raise \
-         `record::VERSION`. In any case write it anew:\n    UPDATE=1 cargo test -p estafette-measure --test schema"
+        "docs/record.schema.json is out of date. If an older reader would misread the change, raise \
+         `record::VERSION`. Then update the file:\n    UPDATE=1 cargo test -p estafette-measure --test schema"
     );
 }
 
 #[test]
-fn a_record_is_valid_by_its_schema_and_another_file_is_not() {
+fn the_schema_accepts_a_record_and_rejects_other_files() {
     let plan = Plan {
         window: Window::Time { warmup_ns: 1, measure_ns: 2 },
         rounds: 1,
@@ -39,10 +39,10 @@ fn a_record_is_valid_by_its_schema_and_another_file_is_not() {
         count_timeout: COUNT_TIMEOUT,
     };
     let schema: Value = serde_json::from_str(&Record::schema()).expect("the schema is JSON");
-    let schema = jsonschema::validator_for(&schema).expect("the schema is one");
+    let schema = jsonschema::validator_for(&schema).expect("the schema is valid");
     let record = serde_json::to_value(run::blank(&Registry::new(), &plan, None)).expect("a record is JSON");
     assert!(schema.is_valid(&record), "{:?}", schema.iter_errors(&record).collect::<Vec<_>>());
-    let parsed = Record::parse(&record.to_string()).expect("it is read again");
+    let parsed = Record::parse(&record.to_string()).expect("the record can be parsed");
     assert_eq!(serde_json::to_value(parsed).expect("a record is JSON"), record);
 
     for (name, value) in [("rounds", json!(-1)), ("seed", json!("x")), ("instances", json!({})), ("window", json!(1))] {

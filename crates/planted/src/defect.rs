@@ -1,4 +1,5 @@
-//! A mechanism with a defect: everything goes through the real one but a message in the middle.
+//! A mechanism with a planted defect: it passes everything to a real mechanism, except one message
+//! in the middle.
 
 use std::io;
 use std::path::PathBuf;
@@ -15,7 +16,7 @@ use estafette_measure::usage::Usage;
 use estafette_measure::window::Window;
 use estafette_measure::{Ends, Generator, Mechanism, PartyEnds, Raw, Rendezvous, Spec, Transport, Tx};
 
-/// What goes wrong.
+/// The kinds of defect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Defect {
     Drop,
@@ -41,9 +42,9 @@ impl Defect {
     ];
 }
 
-/// The message that goes wrong: well into the stream.
+/// The sequence number of the faulty message, well into the stream.
 const VICTIM: u64 = 100;
-/// Longer than the instrument lets a message take.
+/// How long the late message is delayed. The harness allows 1 s.
 const LATE: Duration = Duration::from_millis(1_200);
 
 pub(crate) fn plant<M: Transport<Raw>>(mechanism: M, defect: Defect) -> impl Entry {
@@ -54,8 +55,8 @@ pub(crate) fn plant_values<M: ValueTransport>(mechanism: M, defect: Defect) -> i
     Counted(values(Planted { mechanism, defect }))
 }
 
-/// An entry whose window is by count, whatever the run says: every producer sends the victim and as many again, so the
-/// slowest mechanism on the busiest machine meets its defect.
+/// An entry whose window is always a number of messages. Every producer sends the faulty message
+/// and as many after it, so the defect occurs even with a slow mechanism on a busy machine.
 struct Counted<E>(E);
 
 impl<E: Entry> Entry for Counted<E> {
@@ -125,7 +126,7 @@ impl<P, M: Transport<P>> Transport<P> for Planted<M> {
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, M::Rx>> {
         let Ends(parties) = self.mechanism.open(case, role, rendezvous)?;
         let parties = parties.into_iter().map(|PartyEnds { role, tx, rx }| {
-            // The first producer's end; in a ping-pong the question's, not the answer's.
+            // Only the first producer's end is faulty. In a ping-pong it sends the requests.
             let defect = (role == Role::Producer(0)).then_some(self.defect);
             PartyEnds { role, tx: tx.map(|inner| Faulty { inner, defect }), rx }
         });
@@ -155,13 +156,14 @@ impl<T: Tx> Tx for Faulty<T> {
                 self.inner.send(source).await
             }
             Defect::Reorder => {
-                let mut held = source.clone();
+                let mut earlier = source.clone();
                 source.fill(&mut skipped);
                 self.inner.send(source).await?;
-                self.inner.send(&mut held).await
+                self.inner.send(&mut earlier).await
             }
             Defect::Corrupt => {
-                // A message of another seed: right in length and form, wrong in content.
+                // A message with another seed: it has the right length and form, but the wrong
+                // content.
                 source.fill(&mut skipped);
                 self.inner.send(&mut Generator::new(!0, 0, source.len())).await
             }
@@ -174,7 +176,7 @@ impl<T: Tx> Tx for Faulty<T> {
             },
             Defect::Crash => abort(),
             Defect::Leak => {
-                // In a session of its own, as a daemon would be: no process group leads to it.
+                // In a new session, like a daemon, so it is not in the child's process group.
                 let mut command = Command::new("setsid");
                 command.args(["sleep", "1000"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
                 command.spawn()?;

@@ -1,5 +1,6 @@
-//! The `estafette` command with defects planted into one mechanism of every scope, under names such as
-//! `process/drop`, and some of a pattern's own. For tests: it shows that each defect is caught, with the right exit code and the right words.
+//! The `estafette` command with planted defects, for tests. Each defect is in one mechanism of
+//! every scope, under a name such as `process/drop`; some defects belong to one pattern. The tests
+//! show that each defect is found, with the right exit code and error text.
 #![forbid(unsafe_code)]
 
 mod defect;

@@ -1,4 +1,5 @@
-//! A connection whose writers have no lock: each writes a message in two calls, and others come in between.
+//! A connection whose writers do not lock: each writes a message in two calls, so that messages are
+//! interleaved.
 
 use std::future::{Future, ready};
 use std::io::{self, Read, Write};
@@ -10,7 +11,7 @@ use anyhow::Result;
 use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::{Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
 
-/// `network/mix`.
+/// The mechanism `network/mix`.
 pub(crate) struct Mixing;
 
 impl Mechanism for Mixing {
@@ -43,7 +44,7 @@ impl Transport<Raw> for Mixing {
 pub(crate) struct Sending {
     socket: UnixStream,
     message: Vec<u8>,
-    /// Where all are in the middle of their first message.
+    /// Where all writers wait in the middle of their first message.
     halfway: Option<Arc<Barrier>>,
 }
 

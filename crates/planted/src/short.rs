@@ -1,11 +1,11 @@
-//! A pipeline whose sender says that it has sent a message more than it has.
+//! A pipeline whose sender reports one message more than it has sent.
 
 use anyhow::Result;
 use estafette_contest::sandbox::NativePair;
 use estafette_measure::case::{Case, Role};
 use estafette_measure::{Mechanism, PipelineEnd, Rendezvous, Spec};
 
-/// `sandbox/short`.
+/// The mechanism `sandbox/short`.
 pub(crate) struct Short;
 
 impl Mechanism for Short {

@@ -1,7 +1,8 @@
-//! Every planted defect is caught: at every distance, in every pattern, in every instance, with the right words and the
-//! right exit code. And a healthy mechanism is not accused.
+//! Every planted defect is found: in every scope, every pattern and every instance, with the right
+//! error text and exit code.
 //!
-//! The planted entries are measured by count, so nothing here depends on how fast the machine is.
+//! The windows of the planted entries are numbers of messages, so the tests do not depend on the
+//! speed of the machine.
 
 mod common;
 
@@ -15,10 +16,12 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_estafette-planted");
 const SCOPES: [&str; 5] = ["task", "thread", "process", "network", "sandbox"];
 const ALL_PATTERNS: &str = "ping-pong,stream,fan-in";
 
-/// Mechanisms that spin are slow beside others. Runs that sleep most of the time do not take part.
+/// Held by runs that use the processor, because spinning mechanisms are slow beside other runs.
+/// Runs that mostly sleep do not lock it.
 static CORES: Mutex<()> = Mutex::new(());
 
-/// Runs every mechanism with this defect, and checks that each instance of each case was caught as `right` says.
+/// Runs every mechanism with this defect, and checks that `right` accepts the outcome of each
+/// instance of each case.
 fn all_catch(defect: &str, code: i32, arguments: &[&str], right: impl Fn(&Caught) -> bool) {
     let everywhere = format!("*/{defect}");
     let mut all = vec![everywhere.as_str(), "--pattern", ALL_PATTERNS, "--window", "20ms"];
@@ -26,7 +29,7 @@ fn all_catch(defect: &str, code: i32, arguments: &[&str], right: impl Fn(&Caught
     let run = bench(PROGRAM, &all);
     let cases = run.cases();
     for Case { mechanism, pattern, outcomes } in &cases {
-        assert!(!outcomes.is_empty(), "{mechanism} entered a {pattern} and was not run");
+        assert!(!outcomes.is_empty(), "{mechanism} was not run in a {pattern}");
         for outcome in outcomes {
             let caught = outcome.as_ref().is_some_and(&right);
             assert!(caught, "{mechanism} in a {pattern}: {outcome:?}\n{}", run.stderr);
@@ -74,9 +77,9 @@ fn a_changed_message_is_damaged_and_missing() {
 }
 
 #[test]
-fn messages_of_two_writers_that_get_into_each_other_are_damaged_and_end_the_instance() {
+fn interleaved_messages_of_two_writers_are_damaged_and_end_the_instance() {
     let _alone = CORES.lock().unwrap_or_else(PoisonError::into_inner);
-    // It happens before the window opens, and with messages still coming.
+    // The damage occurs before the window opens, while messages still arrive.
     let run = bench(
         PROGRAM,
         &["network/mix", "--pattern", "writers", "--producers", "2,8", "--size", "64", "--window", "20ms"],
@@ -90,7 +93,7 @@ fn messages_of_two_writers_that_get_into_each_other_are_damaged_and_end_the_inst
 }
 
 #[test]
-fn a_message_that_a_pipeline_loses_is_lost() {
+fn a_message_missing_in_a_pipeline_is_lost() {
     let _alone = CORES.lock().unwrap_or_else(PoisonError::into_inner);
     let patterns = "send-receive,send-checksum,send-compete";
     let run = bench(PROGRAM, &["sandbox/short", "--pattern", patterns, "--size", "1000", "--window", "1ms"]);
@@ -104,22 +107,22 @@ fn a_message_that_a_pipeline_loses_is_lost() {
 }
 
 #[test]
-fn a_message_that_keeps_everybody_waiting_is_late() {
-    // In one piece: a sleep goes on while a mechanism is stopped, and is no time of it.
+fn a_delayed_message_is_late() {
+    // Without slices: a sleep continues while a mechanism is stopped, and that time does not count.
     all_catch("late", 2, &["--slice", "off"], |caught| {
         failure(caught, &["late: ", " saw no message for 1.", " s, where the limit is 1 s"])
     });
 }
 
 #[test]
-fn a_mechanism_that_stops_is_hung() {
+fn a_mechanism_that_stops_sending_times_out() {
     all_catch("hang", 2, &["--timeout", "500ms"], |caught| failure(caught, &["did not finish in time: "]));
 }
 
 #[test]
 fn a_mechanism_that_aborts_has_crashed() {
     let _alone = CORES.lock().unwrap_or_else(PoisonError::into_inner);
-    // The one that died is named first, whoever was heard first.
+    // The crashed child is named first, even if the error of another child arrived before.
     all_catch("crash", 2, &[], |caught| {
         let died = |role: &str| {
             let Caught::Failure(why) = caught else { return false };
@@ -130,7 +133,7 @@ fn a_mechanism_that_aborts_has_crashed() {
 }
 
 #[test]
-fn a_mechanism_that_aborts_as_its_room_is_tried_takes_no_other_along() {
+fn a_mechanism_that_aborts_while_its_capacity_is_probed_does_not_affect_others() {
     let list = Command::new(PROGRAM).args(["list", "task/*", "--json"]).output().expect("the command starts");
     assert!(list.status.success(), "{}", String::from_utf8_lossy(&list.stderr));
     let listed: serde_json::Value = serde_json::from_slice(&list.stdout).expect("JSON");
@@ -141,37 +144,38 @@ fn a_mechanism_that_aborts_as_its_room_is_tried_takes_no_other_along() {
             .map(|one| &one["effective_capacity"])
     };
     assert_eq!(capacity("task/crash"), Some(&serde_json::Value::Null));
-    assert_eq!(capacity("task/leak"), Some(&serde_json::Value::from(1024)), "the one after it");
+    assert_eq!(capacity("task/leak"), Some(&serde_json::Value::from(1024)), "the mechanism after it");
 }
 
 #[test]
-fn a_process_that_is_left_behind_is_found_and_ended() {
+fn a_process_that_is_left_running_is_found_and_killed() {
     let _alone = CORES.lock().unwrap_or_else(PoisonError::into_inner);
-    // The `sleep 1000` is in a session of its own; that none survives is checked for every defect.
+    // The `sleep 1000` is in its own session. `all_catch` checks for every defect that no process
+    // survives.
     all_catch("leak", 2, &[], |caught| failure(caught, &["left 1 process(es) running; they have been ended"]));
 }
 
 #[test]
-fn a_reader_that_goes_away_hides_nothing() {
+fn a_closed_stdout_does_not_change_the_exit_code() {
     let _alone = CORES.lock().unwrap_or_else(PoisonError::into_inner);
-    let (gone, discarded) = std::io::pipe().expect("a pipe");
-    drop(gone);
+    let (reader, stdout) = std::io::pipe().expect("a pipe");
+    drop(reader);
     let out = tempfile::TempDir::new().expect("a temporary folder");
     let mut command = Command::new(PROGRAM);
     command.args(["bench", "process/drop", "--pattern=ping-pong", "--rounds=1", "--out"]).arg(out.path());
-    let status = command.stdout(discarded).stderr(Stdio::null()).status().expect("the command starts");
+    let status = command.stdout(stdout).stderr(Stdio::null()).status().expect("the command starts");
     assert_eq!(status.code(), Some(4));
 }
 
 #[test]
-fn a_survivor_would_be_seen() {
+fn carrying_finds_a_surviving_process() {
     let mut sleeper = Command::new("sleep").arg("1000").env(MARKER, "a survivor").spawn().expect("sleep starts");
-    // Until it has become `sleep` it carries the test's own environment.
+    // Before `exec` the new process has the environment of the test.
     let seen = (0..1_000).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(10));
         carrying("a survivor") == [format!("{} sleep", sleeper.id())]
     });
-    sleeper.kill().expect("it is ours");
-    sleeper.wait().expect("it ends");
+    sleeper.kill().expect("the process can be killed");
+    sleeper.wait().expect("the process ends");
     assert!(seen && carrying("a survivor").is_empty());
 }

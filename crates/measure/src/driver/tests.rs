@@ -1,4 +1,4 @@
-//! The loops of several that send in one process, over bytes in memory.
+//! Tests the loops of several senders in one process, with a mechanism that passes bytes in memory.
 
 use std::collections::VecDeque;
 use std::future::{Future, ready};
@@ -19,33 +19,33 @@ use crate::spec::{Scope, Spec, Wait};
 
 const LEN: usize = 24;
 
-/// Bytes on their way to the consumer.
+/// A byte queue to the consumer.
 #[derive(Default)]
-struct Way {
+struct ByteQueue {
     bytes: Mutex<VecDeque<u8>>,
-    come: Condvar,
+    written: Condvar,
 }
 
-impl Way {
+impl ByteQueue {
     fn write(&self, bytes: &[u8]) {
         self.bytes.lock().unwrap().extend(bytes);
-        self.come.notify_one();
+        self.written.notify_one();
     }
 }
 
-/// What the senders of a case are.
+/// How the senders of a case are connected.
 #[derive(Clone, Copy, PartialEq)]
 enum Senders {
-    /// Each has an end.
+    /// Each sender has its own end.
     Ends,
     /// One end sends on all connections.
     OneEnd,
-    /// Each has an end; the first messages of two get into each other.
+    /// Each sender has its own end, and the bytes of their first messages are interleaved.
     Mixing,
 }
 
 struct Memory {
-    way: Arc<Way>,
+    queue: Arc<ByteQueue>,
     senders: Senders,
 }
 
@@ -61,77 +61,84 @@ impl Transport<Raw> for Memory {
 
     fn open(&self, case: &Case, role: Role, _: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         if role == Role::Consumer(0) {
-            return Ok(Ends::consumer(0, Receiving(Arc::clone(&self.way))));
+            return Ok(Ends::consumer(0, Receiving(Arc::clone(&self.queue))));
         }
-        let waits = case.pattern == Pattern::Connections;
-        let mixed = (self.senders == Senders::Mixing).then(|| Arc::new(Barrier::new(case.producers)));
-        let tx =
-            || Sending { way: Arc::clone(&self.way), mixed: mixed.clone(), waits, filled: Vec::new(), of: Vec::new() };
+        let buffers = case.pattern == Pattern::Connections;
+        let halfway = (self.senders == Senders::Mixing).then(|| Arc::new(Barrier::new(case.producers)));
+        let tx = || Sending {
+            queue: Arc::clone(&self.queue),
+            halfway: halfway.clone(),
+            buffers,
+            buffered: Vec::new(),
+            producers: Vec::new(),
+        };
         let ends = if self.senders == Senders::OneEnd { 1 } else { case.producers };
         Ok(Ends::many((0..ends).map(|_| tx()), []))
     }
 }
 
 struct Sending {
-    way: Arc<Way>,
-    /// Where all are halfway through a message.
-    mixed: Option<Arc<Barrier>>,
-    /// Whether messages wait until they are flushed.
-    waits: bool,
-    filled: Vec<u8>,
-    /// Whose they are.
-    of: Vec<usize>,
+    queue: Arc<ByteQueue>,
+    /// Where all senders wait after the first half of their first message.
+    halfway: Option<Arc<Barrier>>,
+    /// Whether messages are buffered until a flush.
+    buffers: bool,
+    buffered: Vec<u8>,
+    /// The producer of each buffered message.
+    producers: Vec<usize>,
 }
 
 impl Tx for Sending {
     fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         let mut message = [0; LEN];
-        self.of.push(source.producer());
+        self.producers.push(source.producer());
         source.fill(&mut message);
-        self.filled.extend(message);
-        if let Some(halfway) = self.mixed.take() {
-            self.way.write(&self.filled[..LEN / 2]);
+        self.buffered.extend(message);
+        if let Some(halfway) = self.halfway.take() {
+            self.queue.write(&self.buffered[..LEN / 2]);
             halfway.wait();
-            self.filled.drain(..LEN / 2);
+            self.buffered.drain(..LEN / 2);
         }
-        ready(if self.waits { Ok(()) } else { self.leave() })
+        ready(if self.buffers { Ok(()) } else { self.write_buffered() })
     }
 
     fn flush(&mut self) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.leave())
+        ready(self.write_buffered())
     }
 }
 
 impl Sending {
-    fn leave(&mut self) -> io::Result<()> {
-        self.way.write(&self.filled);
-        assert!(self.of.iter().all(|of| *of == self.of[0]), "a turn is one connection's: {:?}", self.of);
-        assert!(self.of.len() as u64 <= TURN, "{} messages in a turn", self.of.len());
-        self.filled.clear();
-        self.of.clear();
+    fn write_buffered(&mut self) -> io::Result<()> {
+        self.queue.write(&self.buffered);
+        let producers = &self.producers;
+        assert!(producers.iter().all(|one| *one == producers[0]), "a turn has one connection: {producers:?}");
+        assert!(producers.len() as u64 <= TURN, "{} messages in a turn", producers.len());
+        self.buffered.clear();
+        self.producers.clear();
         Ok(())
     }
 }
 
-struct Receiving(Arc<Way>);
+struct Receiving(Arc<ByteQueue>);
 
 impl Rx for Receiving {
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
         let bytes = self.0.bytes.lock().unwrap();
-        let mut bytes = self.0.come.wait_while(bytes, |bytes| bytes.len() < LEN).unwrap();
+        let mut bytes = self.0.written.wait_while(bytes, |bytes| bytes.len() < LEN).unwrap();
         let message: Vec<u8> = bytes.drain(..LEN).collect();
         verifier.bytes(&message);
         ready(Ok(()))
     }
 }
 
-/// Plays a case to its end, in a thread for each child. Returns what the sending and the receiving one reported.
+/// Plays a case to its end, with a thread for each child. Returns the reports of the sending and
+/// the receiving child.
 fn play(pattern: Pattern, producers: usize, senders: Senders, messages: u64) -> [Report; 2] {
     let (scope, payload, capacity) = (Scope::Process, Payload::Bytes(LEN), 1);
     let (runtime, wait, place, load) = (Runtime::Thread, Wait::Block, Place::Free, Load::Saturated);
     let cell = Cell { scope, pattern, payload, producers, capacity, runtime, wait, place, load };
     let case = Case { mechanism: String::from("process/memory"), cell };
-    let memory = Memory { way: Arc::default(), senders };
+    let memory = Memory { queue: Arc::default(), senders };
     assert_eq!(memory.roles(&case), [Role::Consumer(0), Role::Producer(0)]);
     let (case, memory) = (&case, &memory);
     thread::scope(|scope| {
@@ -146,8 +153,8 @@ fn play(pattern: Pattern, producers: usize, senders: Senders, messages: u64) -> 
         });
         let all: Vec<&OwnedFd> = children.iter().map(|(socket, _)| socket).collect();
         for socket in &all {
-            let said = protocol::receive::<ToCoordinator>(socket).unwrap();
-            assert!(matches!(said, Some((ToCoordinator::Ready {}, _))), "{said:?}");
+            let packet = protocol::receive::<ToCoordinator>(socket).unwrap();
+            assert!(matches!(packet, Some((ToCoordinator::Ready {}, _))), "{packet:?}");
         }
         for socket in &all {
             protocol::send(socket, &ToChild::Go { start_ns: now_ns() }, &[]).unwrap();
@@ -157,11 +164,11 @@ fn play(pattern: Pattern, producers: usize, senders: Senders, messages: u64) -> 
 }
 
 #[test]
-fn each_writer_of_a_connection_is_a_party_and_all_that_they_send_arrives() {
-    let [sent, heard] = play(Pattern::Writers, 3, Senders::Ends, 1_000);
+fn each_writer_of_a_connection_is_a_party_and_all_messages_arrive() {
+    let [sent, received] = play(Pattern::Writers, 3, Senders::Ends, 1_000);
     let each: Vec<_> = sent.parties.iter().map(|party| (party.role, party.sent)).collect();
     assert_eq!(each, [(Role::Producer(0), 334), (Role::Producer(1), 333), (Role::Producer(2), 333)]);
-    let [consumer] = &heard.parties[..] else { panic!("{heard:?}") };
+    let [consumer] = &received.parties[..] else { panic!("{received:?}") };
     assert!(consumer.faults.none(), "{:?}", consumer.faults);
     assert_eq!(consumer.messages, 900);
     let counts = consumer.received.iter().map(|count| (count.received, count.announced));
@@ -169,21 +176,21 @@ fn each_writer_of_a_connection_is_a_party_and_all_that_they_send_arrives() {
 }
 
 #[test]
-fn writers_whose_bytes_mix_are_found_out_and_nothing_is_waited_for_behind_that() {
-    let [_, heard] = play(Pattern::Writers, 2, Senders::Mixing, 1_000);
-    let [consumer] = &heard.parties[..] else { panic!("{heard:?}") };
+fn interleaved_bytes_of_writers_are_damage_and_end_the_consumer() {
+    let [_, received] = play(Pattern::Writers, 2, Senders::Mixing, 1_000);
+    let [consumer] = &received.parties[..] else { panic!("{received:?}") };
     assert_eq!(consumer.faults.damaged, 1);
     assert!(consumer.received.iter().all(|count| (count.received, count.announced) == (0, None)), "{consumer:?}");
 }
 
 #[test]
-fn connections_are_sent_on_in_turn_each_with_a_stream_of_its_own() {
+fn a_sender_switches_between_connections_and_each_has_its_own_stream() {
     for (connections, senders) in [(1, Senders::Ends), (5, Senders::Ends), (5, Senders::OneEnd), (300, Senders::OneEnd)]
     {
-        let [sent, heard] = play(Pattern::Connections, connections, senders, 1_000);
+        let [sent, received] = play(Pattern::Connections, connections, senders, 1_000);
         let [sender] = &sent.parties[..] else { panic!("{sent:?}") };
         assert_eq!((sender.role, sender.sent), (Role::Producer(0), 1_000));
-        let [consumer] = &heard.parties[..] else { panic!("{heard:?}") };
+        let [consumer] = &received.parties[..] else { panic!("{received:?}") };
         assert!(consumer.faults.none(), "{:?}", consumer.faults);
         let mut expected = vec![0; connections];
         (0..1_000).for_each(|message| expected[(message / TURN) as usize % connections] += 1);

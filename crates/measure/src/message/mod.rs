@@ -1,4 +1,5 @@
-//! What is in a message: content that both ends can compute, so that every byte is written, read and checked.
+//! The contents of messages: both ends can compute them, so that every byte is written, read and
+//! checked.
 //!
 //! A message is a *tag* and a *body*. The tag is one 64-bit word that holds the sequence number, the producer and
 //! whether the stream ends:
@@ -9,16 +10,17 @@
 //!      tag = raw × 0x9E3779B97F4A7C15 (mod 2^64) xor seed
 //! ```
 //!
-//! The multiplier is odd, so the tag decodes to exactly one raw word, and a flipped bit decodes to one whose high bits
-//! are not zero or whose number nobody expects. The words that follow the tag are `tag + i × 0xD1B54A32D192ED03`
-//! (mod 2^64), little-endian, cut off at the message's length. The body is a function of the tag: comparing the two is
-//! the checksum, and no flipped bit escapes it.
+//! The multiplier is odd, so the tag decodes to exactly one raw word. A tag with a flipped bit
+//! decodes to a word whose high bits are not zero, or whose sequence number is not expected. The
+//! words after the tag are `tag + i × 0xD1B54A32D192ED03` (mod 2^64), little-endian, cut off at the
+//! message's length. The body is a function of the tag, so comparing the two finds every flipped
+//! bit.
 //!
-//! Where a message has a topic beside its data, the data is all of this, and the topic is the upper half of the word that
-//! would stand before the tag: `(tag - 0xD1B54A32D192ED03) >> 32`.
+//! If a message has a topic and data, the data is all of this. The topic is the upper half of the
+//! word that would come before the tag: `(tag - 0xD1B54A32D192ED03) >> 32`.
 //!
-//! A message shorter than 8 bytes is the tag's first bytes; it can only be checked against the one that is expected
-//! next, so it needs one producer and an ordered mechanism.
+//! A message shorter than 8 bytes consists of the tag's first bytes. It can only be compared with
+//! the message that is expected next. So it needs one producer and an ordered mechanism.
 
 mod generator;
 mod shared;
@@ -32,7 +34,7 @@ pub use verifier::{Faults, StreamCount, Verifier, digest};
 
 /// 2^64 ÷ the golden ratio, odd (Knuth, The Art of Computer Programming, vol. 3, 6.4).
 const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
-/// Its inverse modulo 2^64.
+/// The inverse of [`MULTIPLIER`] modulo 2^64.
 const INVERSE: u64 = inverse(MULTIPLIER);
 /// The step from word to word of a body: another odd constant with well-mixed bits.
 const STEP: u64 = 0xD1B5_4A32_D192_ED03;
@@ -43,15 +45,16 @@ const SEQUENCE_SHIFT: u32 = 1;
 const SEQUENCE_BITS: u32 = 36;
 const PRODUCER_SHIFT: u32 = SEQUENCE_SHIFT + SEQUENCE_BITS;
 const PRODUCER_BITS: u32 = 11;
-/// From one sequence number to the next, in tags before the seed is mixed in.
+/// The difference between the tags of successive sequence numbers, before the seed is mixed in.
 const NEXT: u64 = MULTIPLIER.wrapping_mul(1 << SEQUENCE_SHIFT);
 
-/// The most producers one stream of messages can tell apart.
+/// The maximum number of producers that messages can distinguish.
 pub const MAX_PRODUCERS: usize = 1 << PRODUCER_BITS;
-/// The most messages one producer can send before its sequence numbers would repeat.
+/// The maximum number of messages of one producer. After that its sequence numbers would repeat.
 pub const MAX_MESSAGES: u64 = 1 << SEQUENCE_BITS;
 
-/// Newton's iteration doubles the correct low bits: 3, 6, 12, 24, 48, 96.
+/// The inverse of an odd number modulo 2^64. Newton's iteration doubles the number of correct low
+/// bits: 3, 6, 12, 24, 48, 96.
 const fn inverse(odd: u64) -> u64 {
     let mut x = odd;
     let mut step = 0;
@@ -66,12 +69,11 @@ const fn raw(producer: usize, sequence: u64, end: bool) -> u64 {
     (producer as u64) << PRODUCER_SHIFT | sequence << SEQUENCE_SHIFT | end as u64
 }
 
-/// A value that can be sent: made from a generator, read by a verifier. Implemented for `u64`, `Vec<u8>`, [`Inline`],
-/// [`Shared`] and [`Message`].
+/// A message as a value. Implemented for `u64`, `Vec<u8>`, [`Inline`], [`Shared`] and [`Message`].
 pub trait Value: Clone + Default + Send + Sync + Unpin + Sized + 'static {
-    /// The next message, every byte of it written.
+    /// Makes the next message and writes every byte of it.
     fn make(source: &mut Generator) -> Self;
-    /// Reads every byte of it.
+    /// Passes every byte to the verifier.
     fn check(&self, verifier: &mut Verifier);
 }
 
@@ -127,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_inverse_is_one() {
+    fn multiplier_times_inverse_is_one() {
         assert_eq!(MULTIPLIER.wrapping_mul(INVERSE), 1);
     }
 }

@@ -6,8 +6,11 @@ use bytes::Bytes;
 
 use super::{Generator, STEP, Value, Verifier};
 
-/// A tag, and a clone of one buffer. Making it counts the buffer's references up, dropping it counts them down; where the
-/// two ends run on different cores, the count's cache line goes back and forth with every message.
+/// A tag and a clone of one buffer.
+///
+/// Making a message increments the buffer's reference count, and dropping it decrements the count.
+/// If the two ends run on different cores, the cache line of the count moves between them with
+/// every message.
 #[derive(Clone, Debug, Default)]
 pub struct Shared {
     tag: u64,
@@ -27,11 +30,12 @@ impl Value for Shared {
     }
 }
 
-/// The buffer that all messages of this length share, of all producers in the process.
+/// The buffer that all messages of this length share, for all producers in the process.
 pub(super) fn template(len: usize) -> Bytes {
     static TEMPLATE: OnceLock<Bytes> = OnceLock::new();
     let template = TEMPLATE.get_or_init(|| body(len));
-    // One case has one length; a program that plays several in turn shares less.
+    // A case has one length. If a process plays cases of several lengths, only the first length is
+    // cached.
     if template.len() == len { template.clone() } else { body(len) }
 }
 
@@ -39,7 +43,7 @@ fn body(len: usize) -> Bytes {
     (1..).map(|word: u64| STEP.wrapping_mul(word)).flat_map(u64::to_le_bytes).take(len).collect()
 }
 
-/// Whether these bytes are the buffer's. Reads every one.
+/// Whether these bytes equal the buffer's contents. Reads every byte.
 #[inline]
 pub(super) fn is_intact(bytes: &[u8]) -> bool {
     let (words, rest) = bytes.as_chunks::<8>();
@@ -69,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_byte_is_damage_where_it_is_read() {
+    fn a_changed_byte_is_found_only_if_the_buffer_is_read() {
         for (at, reads) in [(0, true), (50, true), (99, true), (50, false)] {
             let mut bytes = body(100).to_vec();
             bytes[at] ^= 1;

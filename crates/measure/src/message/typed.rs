@@ -1,17 +1,17 @@
-//! Messages with a shape: a value of two fields, which is written down as bytes before it leaves its process and made
-//! anew of them where it arrives.
+//! Typed messages: a value with two fields, which is serialized before it leaves its process and
+//! deserialized where it arrives.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Generator, STEP, Value, Verifier};
 
-/// A topic and some data, as `ipc-channel-throughput` has it. To serde the data is a sequence of numbers, not bytes, as
-/// in every program that derives these two traits and says no more.
+/// A topic and some data, as in `ipc-channel-throughput`. For serde the data is a sequence of
+/// numbers and not bytes, as in every program that only derives the two traits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
-    /// What it is about: four bytes that follow from the tag.
+    /// The topic: four bytes that are computed from the tag.
     pub topic: u32,
-    /// What it says: the message's bytes.
+    /// The message's bytes.
     pub data: Vec<u8>,
 }
 
@@ -62,7 +62,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_message_that_is_right_is_right(len in 8usize..200) {
+        fn undamaged_messages_have_no_faults(len in 8usize..200) {
             prop_assert_eq!(faults(len, &messages(len)), Faults::default());
         }
 
@@ -77,7 +77,7 @@ mod tests {
         }
 
         #[test]
-        fn any_message_at_all_is_survived(topic: u32, data in prop::collection::vec(any::<u8>(), 0..40)) {
+        fn arbitrary_messages_do_not_panic(topic: u32, data in prop::collection::vec(any::<u8>(), 0..40)) {
             let mut verifier = Verifier::new(SEED, 1, 16);
             verifier.message(topic, &data);
             prop_assert_eq!(verifier.received(), 0);

@@ -1,5 +1,5 @@
-//! What the tests of planted defects share: a run of the command on ground of its own, and the proof that nothing of it
-//! is left.
+//! Shared code of the tests of planted defects: runs the command in a temporary directory and finds
+//! processes that it leaves.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,37 +8,37 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The variable by which every process that a run started, and all they started, can be told from others.
+/// The environment variable that marks every process that a run starts, and all their descendants.
 pub(crate) const MARKER: &str = "ESTAFETTE_TEST_RUN";
 
-/// A run that has ended.
+/// A finished run.
 pub(crate) struct Run {
-    /// The exit code; none where it was killed.
+    /// The exit code. `None` if it was killed.
     pub(crate) code: Option<i32>,
-    /// What it printed to stderr.
+    /// Its output on stderr.
     pub(crate) stderr: String,
     /// The record it printed.
     pub(crate) record: Value,
-    /// Processes of the run that were there after its end.
+    /// Processes of the run that still existed after its end.
     pub(crate) survivors: Vec<String>,
 }
 
-/// What came of the instances of one case.
+/// The outcomes of the instances of one case.
 pub(crate) struct Case {
     /// `scope/name`.
     pub(crate) mechanism: String,
     /// `ping-pong`, `stream` or `fan-in`.
     pub(crate) pattern: String,
-    /// Each instance's breach, or the reason of its failure; none where all was well.
+    /// The defect found in each instance. `None` if the instance had no defect.
     pub(crate) outcomes: Vec<Option<Caught>>,
 }
 
-/// A defect that was caught.
+/// A defect that was found.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Caught {
-    /// A broken promise.
+    /// The mechanism broke a promise.
     Breach(String),
-    /// An instance that gave nothing.
+    /// The instance failed.
     Failure(String),
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn bench(program: &str, arguments: &[&str]) -> Run {
     Run { code: output.status.code(), stderr, record, survivors }
 }
 
-/// The living processes with this marker in their environment, by number and name.
+/// The running processes with this marker in their environment, as process id and name.
 pub(crate) fn carrying(marker: &str) -> Vec<String> {
     let wanted = format!("{MARKER}={marker}");
     let carries = |process: &fs::DirEntry| {
@@ -82,7 +82,7 @@ pub(crate) fn carrying(marker: &str) -> Vec<String> {
 }
 
 impl Run {
-    /// The cases of the run with what came of their instances.
+    /// The cases of the run with the outcomes of their instances.
     pub(crate) fn cases(&self) -> Vec<Case> {
         let mut outcomes: BTreeMap<u64, Vec<Option<Caught>>> = BTreeMap::new();
         for instance in list(&self.record["instances"]) {
