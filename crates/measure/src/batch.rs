@@ -61,7 +61,7 @@ pub(crate) struct Turns<T> {
 }
 
 /// Polls a future in a separate function, where no other loop competes for registers.
-async fn apart<F: Future>(future: F) -> F::Output {
+async fn poll_outlined<F: Future>(future: F) -> F::Output {
     #[inline(never)]
     fn poll<F: Future>(future: Pin<&mut F>, context: &mut task::Context<'_>) -> Poll<F::Output> {
         future.poll(context)
@@ -73,13 +73,13 @@ async fn apart<F: Future>(future: F) -> F::Output {
 /// Sends `count` messages.
 #[inline(always)]
 pub(crate) async fn send<T: Tx>(tx: &mut T, source: &mut Generator, count: u64) -> Ended {
-    apart(tx.send_all(source, count)).await.map_err(Stopped::Sending)
+    poll_outlined(tx.send_all(source, count)).await.map_err(Stopped::Sending)
 }
 
 /// Receives `count` messages, or fewer if every producer has sent its end mark.
 #[inline(always)]
 pub(crate) async fn recv<R: Rx>(rx: &mut R, verifier: &mut Verifier, count: u64) -> Ended {
-    apart(rx.recv_all(verifier, count)).await.map_err(Stopped::Receiving)
+    poll_outlined(rx.recv_all(verifier, count)).await.map_err(Stopped::Receiving)
 }
 
 /// As [`recv`], but drops every receive that is not ready at once and starts a new one. Also

@@ -57,7 +57,7 @@ pub trait Tx: Send + 'static {
     ///
     /// The driver calls it after the last message, outside the measured window. With several
     /// connections it also calls it each time it switches connections. With a lossy mechanism it
-    /// also calls it before it asks the consumers how many messages have arrived.
+    /// also calls it before it checks how many messages have arrived.
     ///
     /// # Errors
     /// When the buffered messages cannot be sent.

@@ -207,13 +207,13 @@ pub struct Spec {
     /// Whether a pending receive may be dropped, as documented. Only for ends that are futures.
     #[serde(default)]
     pub cancel: Cancel,
-    /// The longest message in bytes, where there is a limit.
+    /// The maximum length of a message in bytes, if there is a limit.
     pub max_message: Option<usize>,
     /// The smallest capacity it can have. 0 if it supports a rendezvous channel, which buffers
     /// nothing.
     #[serde(default = "one")]
     pub least_capacity: usize,
-    /// The most producers one receiver can have, where there is a limit.
+    /// The maximum number of producers of one receiver, if there is a limit.
     pub max_producers: Option<usize>,
     /// Whether it supports an open loop, in which each message is due at a set time. True for every
     /// mechanism that the harness's own loops drive.

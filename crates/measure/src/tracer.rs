@@ -26,14 +26,16 @@ pub const ARGUMENT: &str = "__trace";
 /// In place of the file: this process stops until its tracer is attached, then executes the
 /// program. So the program is traced from its first system call on. The tracer's process id
 /// follows.
-const HELD: &str = "";
+const WAIT_FOR_TRACER: &str = "";
 
 /// Runs the program that the arguments after [`ARGUMENT`] name, writes the number of its system
 /// calls to the file, and exits with its status.
 pub fn serve(arguments: impl Iterator<Item = OsString>) -> ! {
     let arguments: Vec<_> = arguments.collect();
     let traced = match &*arguments {
-        [held, tracer, program, rest @ ..] if held == HELD => hold(tracer, Command::new(program).args(rest)),
+        [marker, tracer, program, rest @ ..] if marker == WAIT_FOR_TRACER => {
+            stop_then_exec(tracer, Command::new(program).args(rest))
+        }
         [count, program, rest @ ..] => trace(Path::new(count), program, rest),
         _ => Err(anyhow!("needs a file for the count and a program")),
     };
@@ -45,7 +47,7 @@ pub fn serve(arguments: impl Iterator<Item = OsString>) -> ! {
 
 /// Stops this process until the tracer resumes it, then executes the program. Returns only on an
 /// error.
-fn hold(tracer: &OsString, program: &mut Command) -> Result<i32> {
+fn stop_then_exec(tracer: &OsString, program: &mut Command) -> Result<i32> {
     set_parent_process_death_signal(Some(Signal::KILL)).context("asking to end with the tracer")?;
     // If the tracer has already ended, no signal will come and nobody would resume this process.
     ensure!(Pid::parent().to_string() == tracer.to_string_lossy(), "the tracer has gone");
@@ -56,9 +58,9 @@ fn hold(tracer: &OsString, program: &mut Command) -> Result<i32> {
 /// Starts the program, traces it and writes its number of system calls. Returns its exit status.
 fn trace(count: &Path, program: &OsString, arguments: &[OsString]) -> Result<i32> {
     set_parent_process_death_signal(Some(Signal::KILL)).context("asking to end with the coordinator")?;
-    let mut held = Command::new("/proc/self/exe");
-    let child = held
-        .args([ARGUMENT, HELD, &Pid::this().to_string()])
+    let mut stopped = Command::new("/proc/self/exe");
+    let child = stopped
+        .args([ARGUMENT, WAIT_FOR_TRACER, &Pid::this().to_string()])
         .arg(program)
         .args(arguments)
         .spawn()

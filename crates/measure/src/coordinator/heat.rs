@@ -59,42 +59,43 @@ pub(crate) fn run(
     interrupt: &mut Interrupt,
     mut on_open: impl FnMut(usize),
 ) -> Result<HeatResult, Failure> {
-    let mut heat = Heat { lanes: Vec::new(), lap: 0, stolen_laps: Vec::new() };
+    let mut heat = Heat { members: Vec::new(), lap: 0, stolen_laps: Vec::new() };
     for (at, runner) in runners.iter().enumerate() {
         on_open(at);
-        heat.lanes.push(Lane::open(runner, slice, scratch, interrupt)?);
+        heat.members.push(Member::open(runner, slice, scratch, interrupt)?);
     }
-    heat.race(random, interrupt)?;
+    heat.run_laps(random, interrupt)?;
     // If time is stolen in most laps, that is normal for this machine. Then all laps count.
     let is_usual = heat.stolen_laps.len() as u64 * 2 > heat.lap;
     let stolen_laps = if is_usual { Vec::new() } else { heat.stolen_laps };
-    let measured = heat.lanes.into_iter().map(Lane::close).collect();
+    let measured = heat.members.into_iter().map(Member::close).collect();
     Ok(HeatResult { measured, stolen_laps })
 }
 
 struct Heat<'a> {
-    lanes: Vec<Lane<'a>>,
+    members: Vec<Member<'a>>,
     lap: u64,
     stolen_laps: Vec<u64>,
 }
 
 impl Heat<'_> {
-    fn race(&mut self, random: &mut fastrand::Rng, interrupt: &mut Interrupt) -> Result<(), Failure> {
-        let cpus = self.lanes.first().map(|lane| lane.runner.setup.cpus.clone()).unwrap_or_default();
+    fn run_laps(&mut self, random: &mut fastrand::Rng, interrupt: &mut Interrupt) -> Result<(), Failure> {
+        let cpus = self.members.first().map(|member| member.runner.setup.cpus.clone()).unwrap_or_default();
         loop {
-            let mut order: Vec<usize> = (0..self.lanes.len()).filter(|&at| self.lanes[at].is_racing()).collect();
+            let mut order: Vec<usize> =
+                (0..self.members.len()).filter(|&at| self.members[at].is_unfinished()).collect();
             if order.is_empty() {
                 return Ok(());
             }
             self.lap += 1;
             if let [last] = order[..] {
-                self.lanes[last].run_to_end(self.lap, interrupt)?;
+                self.members[last].run_to_end(self.lap, interrupt)?;
                 continue;
             }
             random.shuffle(&mut order);
             let before = Steal::now(&cpus);
             for at in order {
-                self.lanes[at].take_turn(self.lap, interrupt)?;
+                self.members[at].take_turn(self.lap, interrupt)?;
             }
             if before.zip(Steal::now(&cpus)).is_some_and(|(before, after)| after.since(&before) > 0.0) {
                 self.stolen_laps.push(self.lap);
@@ -104,7 +105,7 @@ impl Heat<'_> {
 }
 
 /// An instance in a heat, and its state.
-struct Lane<'a> {
+struct Member<'a> {
     runner: &'a Runner<'a>,
     slice: Duration,
     state: State,
@@ -114,7 +115,7 @@ enum State {
     /// Opened, and stopped at the barrier.
     Opened(Instance),
     /// Stopped between two turns.
-    Racing {
+    Paused {
         instance: Instance,
         active: Duration,
         paused_ns: u64,
@@ -125,13 +126,13 @@ enum State {
     Failed(Failure),
 }
 
-impl<'a> Lane<'a> {
+impl<'a> Member<'a> {
     fn open(
         runner: &'a Runner<'a>,
         slice: Duration,
         scratch: &mut Scratch,
         interrupt: &mut Interrupt,
-    ) -> Result<Lane<'a>, Failure> {
+    ) -> Result<Member<'a>, Failure> {
         let setup = &runner.setup;
         let mut open = || -> Result<Instance, Failure> {
             let turns = TurnWriter::new().map_err(|error| Failure::from(anyhow::Error::from(error)))?;
@@ -141,11 +142,11 @@ impl<'a> Lane<'a> {
         };
         let state = State::of(open().map(State::Opened))?;
         let slice = slice.max((SLICE_PER_BYTE * setup.case.payload.len() as u32).min(LONGEST_SLICE));
-        Ok(Lane { runner, slice, state })
+        Ok(Member { runner, slice, state })
     }
 
-    fn is_racing(&self) -> bool {
-        matches!(self.state, State::Opened(_) | State::Racing { .. })
+    fn is_unfinished(&self) -> bool {
+        matches!(self.state, State::Opened(_) | State::Paused { .. })
     }
 
     /// Runs the instance for one slice. If it has used up its time, runs it to its end.
@@ -153,7 +154,7 @@ impl<'a> Lane<'a> {
         let runner = self.runner;
         let (instance, active, paused_ns) = match self.state.take() {
             State::Opened(instance) => (instance, None, 0),
-            State::Racing { instance, active, paused_ns, stopped_ns } => {
+            State::Paused { instance, active, paused_ns, stopped_ns } => {
                 (instance, Some(active), paused_ns + now_ns() - stopped_ns)
             }
             state => {
@@ -178,7 +179,7 @@ impl<'a> Lane<'a> {
             State::Opened(mut instance) => {
                 instance.begin().and_then(|()| finish(instance, Turn { lap, paused_ns: 0 }, setup, interrupt))
             }
-            State::Racing { instance, paused_ns, stopped_ns, .. } => {
+            State::Paused { instance, paused_ns, stopped_ns, .. } => {
                 let paused_ns = paused_ns + now_ns() - stopped_ns;
                 finish(instance, Turn { lap, paused_ns }, setup, interrupt)
             }
@@ -192,7 +193,7 @@ impl<'a> Lane<'a> {
         match self.state {
             State::Reported(instance) => instance.close(self.runner.entry, &self.runner.setup),
             State::Failed(failure) => Err(failure),
-            State::Opened(_) | State::Racing { .. } => unreachable!("the race is over"),
+            State::Opened(_) | State::Paused { .. } => unreachable!("every instance has reported or failed"),
         }
     }
 }
@@ -241,7 +242,7 @@ fn slice(
     Ok(match served {
         ControlFlow::Break(()) => State::Reported(instance),
         ControlFlow::Continue(()) => {
-            State::Racing { instance, active, paused_ns: turn.paused_ns, stopped_ns: now_ns() }
+            State::Paused { instance, active, paused_ns: turn.paused_ns, stopped_ns: now_ns() }
         }
     })
 }

@@ -1,4 +1,5 @@
-//! Drives the parties of a child: opens a mechanism's ends, waits for the other children and runs each party's loop.
+//! The driver of a child: opens a mechanism's ends, waits for the other children and runs the loop
+//! of each party.
 
 mod loops;
 mod party;

@@ -1,8 +1,9 @@
 //! The cache line: the round trip of one line between two cores.
 //!
-//! Two pinned threads take turns at counting up one word; each spins with a compare-exchange, so that to see its turn
-//! and to answer are one transfer of the line. Nothing that two cores tell each other through memory takes less: a
-//! question and its answer move at least one line there and back. What is dearer, on two placements of the CPUs:
+//! Two pinned threads take turns incrementing one word. Each spins with a compare-exchange, so that
+//! seeing its turn and replying is one transfer of the line. No communication between two cores
+//! through memory is faster: a request and its reply move at least one line in each direction.
+//! Other ways were slower, measured on two placements of the CPUs:
 //!
 //! | way | round trip |
 //! |---|---|
@@ -10,9 +11,10 @@
 //! | spinning with loads, then a store, on one line | 55 to 85 (by the machine code of the loop) and 330 ns |
 //! | the same with a line for each direction, as a ring has | 105 and 485 ns |
 //!
-//! In a virtual machine the host decides which cores two CPUs really are, and may change its mind within seconds: hence
-//! the two figures, both of one machine and one hour. Copying across cores moves with them, threefold. So the line is
-//! read once more beside everything else that crosses cores, and all readings are kept.
+//! In a virtual machine the host decides on which physical cores two CPUs run, and may change that
+//! within seconds. That is why each row has two figures, both from one machine within one hour. The
+//! bandwidth of copying across cores changes with them by a factor of three. So the round trip is
+//! measured again before every other figure across cores, and all readings are recorded.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -27,21 +29,24 @@ use super::team::{self, Member};
 
 const ROUND_TRIPS: usize = 100;
 
-/// How fast two cores can answer each other.
+/// The round trip of a cache line between two cores.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheLine {
-    /// There and back: the median of the readings.
+    /// The median of the readings, in nanoseconds.
     pub round_trip_ns: f64,
-    /// There and back: the fastest batch of 100 of all readings.
+    /// The mean of the fastest batch of 100 round trips in all readings, in nanoseconds.
     pub fastest_round_trip_ns: f64,
-    /// There and back, each the median of batches of 100: a reading before every other figure that crosses cores, in
-    /// the order of measuring (copying by size, the futex), and one after the last.
+    /// The readings in nanoseconds. Each is the median of batches of 100 round trips. There is one
+    /// before every other figure across cores, in the order of measuring (copying by size, the
+    /// futex), and one after the last.
     pub readings_ns: Vec<f64>,
 }
 
 impl CacheLine {
-    /// Whether all readings are within a factor of two ([`steady`]). Otherwise the host has moved the CPUs meanwhile, or has not
-    /// let them run together, and the figures across cores are of more than one state of the machine.
+    /// Whether all readings are within a factor of two ([`steady`]).
+    ///
+    /// Otherwise the host has moved the CPUs during the measurement, or has not run them at the
+    /// same time. The figures across cores then belong to more than one state of the machine.
     #[must_use]
     pub fn steady(&self) -> bool {
         steady(self.range_ns())
@@ -55,17 +60,18 @@ impl CacheLine {
     }
 }
 
-/// More than readings of one placement differ here (1.1), less than those of two (4).
+/// The maximum ratio of two readings of one placement. On the development machine, readings of one
+/// placement differed by a factor of 1.1, and those of two placements by a factor of 4.
 const STEADY: f64 = 2.0;
 
-/// Whether the fastest and the slowest reading can be of one placement of the CPUs.
+/// Whether the fastest and the slowest reading can belong to one placement of the CPUs.
 #[must_use]
 pub fn steady((fastest_ns, slowest_ns): (f64, f64)) -> bool {
     slowest_ns <= STEADY * fastest_ns
 }
 
-/// One reading of the line between the first two of these CPUs, in about so long; none where there is one CPU, or where it
-/// cannot be read now.
+/// Measures the round trip of a cache line between the first two different CPUs of `cpus`, in
+/// nanoseconds. Takes about `length`. `None` if there is only one CPU, or if the measurement fails.
 pub fn line_round_trip_ns(cpus: &[usize], length: Duration) -> Option<f64> {
     let &home = cpus.first()?;
     let mut readings = Readings::between(home, cpus.iter().copied().find(|&cpu| cpu != home));
@@ -73,7 +79,7 @@ pub fn line_round_trip_ns(cpus: &[usize], length: Duration) -> Option<f64> {
     readings.medians_ns.first().copied()
 }
 
-/// The readings taken so far of the line between two CPUs; of none, where there is one CPU.
+/// The readings so far of the round trip between two CPUs. With one CPU there are none.
 pub(super) struct Readings {
     cpus: Option<(usize, usize)>,
     medians_ns: Vec<f64>,
@@ -85,7 +91,7 @@ impl Readings {
         Self { cpus: away.map(|away| (home, away)), medians_ns: Vec::new(), fastest_ns: f64::INFINITY }
     }
 
-    /// Takes one more.
+    /// Takes one more reading.
     pub(super) fn take(&mut self, length: Duration) -> Result<()> {
         let Some((home, away)) = self.cpus else { return Ok(()) };
         let [median, fastest] = round_trips(home, away, length)?.quantiles([0.5, 0.0])?;
@@ -106,15 +112,15 @@ impl Readings {
     }
 }
 
-/// A word alone in its line, and in the neighbour that some processors fetch along with it.
+/// A word alone in its cache line, and in the adjacent line that some processors prefetch with it.
 #[repr(align(128))]
 #[derive(Default)]
 pub(super) struct Line(pub(super) AtomicU64);
 
-/// Each sample is the mean round trip of a batch.
+/// Measures round trips for `length`. Each sample is the mean of a batch.
 fn round_trips(home: usize, away: usize, length: Duration) -> Result<Samples> {
     let Line(ball) = &Line::default();
-    // Relaxed where it fails: nothing is read through the word, and the look is repeated.
+    // Relaxed on failure: no other data is read then, and the exchange is repeated.
     let take_turn = |turn| ball.compare_exchange(turn, turn + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok();
     let partner = Member::new(away, move |stop| {
         let mut turn = 1;
@@ -148,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn one_reading_far_off_is_enough_to_be_unsteady() {
+    fn one_outlier_makes_the_readings_unsteady() {
         assert!(line(&[60.0, 85.0, 57.0]).steady());
         assert!(!line(&[60.0, 330.0, 60.0]).steady());
         assert!(!line(&[330.0, 330.0, 60.0]).steady());
@@ -156,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn one_cpu_has_no_line() {
+    fn one_cpu_has_no_reading() {
         let mut readings = Readings::between(0, None);
         readings.take(Duration::from_secs(60)).unwrap();
         assert_eq!(readings.finish().unwrap(), None);

@@ -1,12 +1,12 @@
-//! The clock: what reading it costs, the smallest step it shows, and what an empty loop costs.
+//! The clock: the cost of a read, its smallest step, and the cost of an empty loop.
 //!
-//! Every time in Estafette is read from `CLOCK_MONOTONIC`. No single event is timed more finely than one read, so this
-//! is the limit of what can be told apart; below about twenty reads a batch is timed, and then the empty loop is what
-//! each event of the batch costs at least.
+//! Every time in Estafette is read from `CLOCK_MONOTONIC`. A single event cannot be timed more
+//! precisely than the cost of one read. Events shorter than about twenty reads are timed in
+//! batches. Then an iteration of the empty loop is the minimum cost of each event.
 //!
-//! A read is timed by the clock itself over a batch of reads. The step is the smallest difference other than zero
-//! between two reads in succession. An iteration of the empty loop does nothing but hide its counter from the
-//! optimiser.
+//! The cost of a read is the time of a batch of reads, by the clock itself. The step is the
+//! smallest nonzero difference between two successive reads. An iteration of the empty loop only
+//! hides its counter from the optimiser.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -22,25 +22,26 @@ use crate::clock::now_ns;
 const READS: usize = 256;
 const ITERATIONS: u64 = 16_384;
 
-/// What timing itself costs.
+/// The cost of timing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Clock {
-    /// One read of `CLOCK_MONOTONIC`.
+    /// The time of one read of `CLOCK_MONOTONIC`, in nanoseconds.
     pub read_ns: f64,
-    /// The smallest difference seen between two reads in succession that differ.
+    /// The smallest nonzero difference between two successive reads, in nanoseconds.
     pub smallest_step_ns: f64,
-    /// One iteration of a loop that does nothing, timed by the batch.
+    /// The time of one iteration of an empty loop, in nanoseconds.
     pub empty_loop_ns: f64,
 }
 
-/// Times `batch`, which does `count` equal things; the time of one, in nanoseconds.
+/// Runs `batch`, which has `count` equal operations, and returns the mean time of one in
+/// nanoseconds.
 pub(super) fn time_each(count: usize, batch: impl FnOnce()) -> f64 {
     let start = now_ns();
     batch();
     (now_ns() - start) as f64 / count as f64
 }
 
-/// Measures all three on `cpu`.
+/// Measures all figures of [`Clock`] on `cpu`.
 pub(super) fn measure(cpu: usize, length: Duration) -> Result<Clock> {
     team::run(cpu, [], |_| {
         let mut smallest_step = u64::MAX;

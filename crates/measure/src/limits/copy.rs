@@ -1,17 +1,19 @@
-//! Copying: bytes per second by message size, within a core and across two.
+//! Copying: bytes per second by message size, within a core and between two.
 //!
-//! A message that is not lent is copied at least once, and the reader's copy of what another core has just written
-//! cannot be faster than the lines come out of that core's cache. So there are two limits: the source hot in the
-//! copying core's own cache, and the source dirty in another core's. For the second, two pinned threads hand a slab
-//! over in turns: one writes every byte of it, the other then copies it out, a message at a time, and times nothing
-//! else.
+//! A message that is not loaned is copied at least once. When the reader copies what another core
+//! has just written, the copy is limited by how fast the lines leave that core's cache. So there
+//! are two limits: the source is hot in the cache of the copying core, or it is dirty in the cache
+//! of another core. For the second, two pinned threads pass a slab of memory back and forth. One
+//! writes every byte of it. The other copies it, one message at a time, and only this is timed.
 //!
-//! Small messages are copied out of a slab of 64 KiB, since one 64 B copy is shorter than a clock read; so their misses
-//! overlap as they do in a busy ring, and this is a bandwidth, no latency.
+//! A copy of 64 B is shorter than a clock read, so small messages are copied out of a slab of 64
+//! KiB. Their cache misses overlap, as in a busy ring. So the figure is a bandwidth and not a
+//! latency.
 //!
-//! Where source and destination lie matters: copies of 4 KiB and 16 KiB ran at half speed here when the destination lay
-//! 16 bytes after the source modulo 4,096 (where `malloc` likes to put it), since loads then seem to depend on the
-//! stores before them. So both are placed, half a page apart.
+//! The addresses of source and destination matter. On the development machine, copies of 4 KiB and
+//! 16 KiB ran at half speed when the destination was 16 bytes after the source modulo 4,096, where
+//! `malloc` often puts it. The reason is probably 4K aliasing: loads seem to depend on earlier
+//! stores. So source and destination are placed half a page apart.
 
 use std::hint::black_box;
 use std::sync::Mutex;
@@ -27,28 +29,31 @@ use super::samples::Samples;
 use super::team::{self, Member};
 use crate::clock::now_ns;
 
-/// The sizes of a message that are measured, in bytes.
+/// The measured sizes of messages in bytes.
 pub(super) const SIZES: [usize; 8] = [64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 
-/// What is handed over at a time: at least one message, and enough to outlast the clock.
+/// The minimum number of bytes passed at a time. It is one message or more, and large compared with
+/// a clock read.
 const SLAB: usize = 64 << 10;
-/// What is copied in a batch within a core.
+/// The number of bytes copied in a batch within a core.
 const BATCH: usize = 256 << 10;
-/// Aliasing and placement repeat at this distance.
+/// Addresses that differ by a multiple of this alias.
 const PAGE: usize = 4096;
 
 /// How fast messages of one size can be copied.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CopyBandwidth {
-    /// The size of a message.
+    /// The size of a message in bytes.
     pub size_bytes: u64,
-    /// Source and destination hot in the core's own cache, as far as they fit.
+    /// The bandwidth in bytes per second, with source and destination hot in the core's own cache
+    /// if they fit.
     pub same_core_bytes_per_s: f64,
-    /// Source dirty in the other core's cache; none with a single CPU.
+    /// The bandwidth in bytes per second, with the source dirty in the other core's cache. Absent
+    /// with a single CPU.
     pub cross_core_bytes_per_s: Option<f64>,
 }
 
-/// Bytes at a known place within a page.
+/// Bytes at a known offset within a page.
 struct Placed {
     store: Vec<u8>,
     start: usize,
@@ -57,7 +62,7 @@ struct Placed {
 
 impl Placed {
     fn new(len: usize, place: usize) -> Self {
-        // Written, not merely zeroed: pages never written all share one page of zeros.
+        // Filled with 1 and not 0, because pages that were never written all share one zero page.
         let store = vec![1; len + PAGE + place];
         let start = store.as_ptr().align_offset(PAGE) + place;
         Self { store, start, len }
@@ -76,9 +81,9 @@ impl Placed {
     }
 }
 
-/// Measures one size on `home` and, where there is one, from `away` to `home`.
+/// Measures one size on `home` and, if there is another CPU, from `away` to `home`.
 pub(super) fn measure(home: usize, away: Option<usize>, size: usize, length: Duration) -> Result<CopyBandwidth> {
-    // Within a core the figures scatter less.
+    // The figures within a core vary less, so they need less time.
     let within = if away.is_some() { length / 4 } else { length };
     let cross = away.map(|away| cross_core(home, away, size, length - within)).transpose()?;
     Ok(CopyBandwidth {
@@ -109,8 +114,8 @@ fn cross_core(home: usize, away: usize, size: usize, length: Duration) -> Result
     let slab = SLAB.max(size);
     let (shared, Line(turn)) = (&Mutex::new(Placed::source(slab)), &Line::default());
 
-    // Odd turns are the writer's and even ones the reader's, so the lock is never contended; it fails only where the
-    // other has panicked, which the team reports.
+    // The writer has the odd turns and the reader the even ones, so the lock is never contended.
+    // Locking only fails if the other thread has panicked, which the team reports.
     let writer = Member::new(away, |stop| {
         let mut next = 1;
         while stop.spin_until(turn, next) {
@@ -146,7 +151,7 @@ fn cross_core(home: usize, away: usize, size: usize, length: Duration) -> Result
 }
 
 fn per_second(bytes: usize, took_ns: u64) -> f64 {
-    // A clock as coarse as the batch must not make it infinitely fast.
+    // With a coarse clock `took_ns` can be 0. The result must not be infinite.
     bytes as f64 * 1e9 / took_ns.max(1) as f64
 }
 
@@ -155,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buffers_lie_where_they_were_placed() {
+    fn buffers_have_the_requested_offset() {
         for size in SIZES {
             let (mut from, mut to) = (Placed::source(size), Placed::destination(size));
             assert_eq!((from.bytes().len(), to.bytes().len()), (size, size));
@@ -165,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn slabs_hold_whole_messages() {
+    fn the_size_of_a_slab_is_a_multiple_of_each_message_size() {
         assert!(SIZES.iter().all(|&size| SLAB.max(size) % size == 0));
     }
 }

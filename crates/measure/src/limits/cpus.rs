@@ -1,7 +1,7 @@
-//! CPUs: which ones this process may use, and how a thread binds itself to one.
+//! CPUs: which ones this process may use, and how a thread pins itself to one.
 //!
-//! A limit belongs to a place: a futex round trip takes 4 us within a core and 12 us or more across two. So every
-//! thread that measures is pinned, and a thread is only ever pinned by itself.
+//! Limits depend on the cores: a futex round trip takes 4 us on one core, and 12 us or more between
+//! two. So every measuring thread is pinned. A thread only pins itself, never another one.
 
 use std::io;
 
@@ -9,8 +9,8 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// The CPUs in the affinity mask of the calling thread, in ascending order.
 ///
-/// Where the mask cannot be read (a kernel built for more CPUs than the 1,024 a [`CpuSet`] holds), as many CPUs from 0
-/// upwards as the standard library believes to be available.
+/// If the mask cannot be read, because the kernel supports more than the 1,024 CPUs of a
+/// [`CpuSet`], returns the CPUs from 0 up to the number that the standard library reports.
 #[must_use]
 pub fn available_cpus() -> Vec<usize> {
     match sched_getaffinity(None) {
@@ -19,8 +19,8 @@ pub fn available_cpus() -> Vec<usize> {
     }
 }
 
-/// The CPUs on which the two ends of a case run: the first, and the next one that is another core of it, not another
-/// thread of the same core, where there is one.
+/// The CPUs on which the two ends of a case run: the first of `cpus`, and the next one on another
+/// core. If all are hardware threads of one core, the second of `cpus`.
 #[must_use]
 pub fn ends(cpus: &[usize]) -> Vec<usize> {
     let Some((&first, rest)) = cpus.split_first() else { return Vec::new() };
@@ -30,10 +30,10 @@ pub fn ends(cpus: &[usize]) -> Vec<usize> {
     [first].into_iter().chain(other.copied()).collect()
 }
 
-/// The numbers of a list such as the kernel writes it: `0-2,5` is 0, 1, 2 and 5. What is no such list has no numbers.
+/// Parses a list of CPUs in the kernel's format: `0-2,5` is 0, 1, 2 and 5. Ignores invalid parts.
 #[must_use]
 pub fn listed(text: &str) -> Vec<usize> {
-    /// More CPUs than Linux can have.
+    /// More CPUs than Linux supports.
     const MOST: usize = 1 << 16;
     let range = |part: &str| {
         let (from, to) = part.split_once('-').unwrap_or((part, part));
@@ -43,11 +43,11 @@ pub fn listed(text: &str) -> Vec<usize> {
     text.split(',').filter_map(range).flatten().collect()
 }
 
-/// Binds the calling thread, and the threads it will start, to one CPU.
+/// Pins the calling thread to one CPU. Threads that it starts later inherit this.
 ///
 /// # Errors
 ///
-/// `InvalidInput` where there is no such CPU or the process's cpuset excludes it.
+/// `InvalidInput` if there is no such CPU or the process's cpuset excludes it.
 pub fn pin_to(cpu: usize) -> io::Result<()> {
     if cpu >= CpuSet::MAX_CPU {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -63,14 +63,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_of_cpus_are_read() {
+    fn lists_of_cpus_are_parsed() {
         assert_eq!(listed("0,4-6\n"), [0, 4, 5, 6]);
         assert_eq!(listed(""), Vec::<usize>::new());
         assert_eq!(listed("x-,3"), [3]);
     }
 
     #[test]
-    fn the_ends_are_two_where_there_are_two() {
+    fn ends_are_at_most_two_cpus() {
         assert_eq!(ends(&[]), Vec::<usize>::new());
         assert_eq!(ends(&[5]), [5]);
         let pair = ends(&[4, 5]);
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pinned_thread_sees_one_cpu_and_its_parent_all() {
+    fn pinning_a_thread_does_not_pin_its_parent() {
         let before = available_cpus();
         assert!(!before.is_empty());
         for &cpu in &before {

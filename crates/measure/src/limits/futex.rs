@@ -1,26 +1,35 @@
-//! The futex: from the wake call on one thread to the other running.
+//! The futex: the time from a wake call on one thread until another thread runs.
 //!
-//! Whoever sleeps until a message arrives is woken by the kernel, and the futex is its shortest way: no descriptor, no
-//! copying, one word in memory. What blocks in any other manner (pipes, sockets, eventfd, condition variables, parked
-//! tasks) takes at least as long.
+//! The kernel wakes a thread that sleeps until a message arrives. The futex is the fastest way to
+//! do that: it needs no descriptor and no copy, only one word in memory. Other ways to block
+//! (pipes, sockets, eventfd, condition variables, parked tasks) take at least as long.
 //!
-//! Two threads take turns at one word: change it, wake, sleep. The called one notes the time as its wait returns, and
-//! the caller subtracts from it the time of its wake call; one clock serves both. Such a wake counts only where its
-//! thread really slept (the wait returned as woken, not as "the word has already changed"); else it woke nobody. The
-//! round trips are of all turns, since an ideal mechanism would show just these: on one core the caller is often
-//! preempted before it sleeps, and is then not woken but merely resumed (3.1 us instead of 3.6).
+//! Two threads take turns at one word: each changes it, wakes the other, and sleeps. The woken
+//! thread (the callee) records the time when its wait returns. The caller subtracts the time of its
+//! wake call; both use the same clock. A wake only counts if the callee really slept: its wait
+//! returned because of the wake, and not because the word had already changed. Round trips include
+//! all turns, because an ideal mechanism would have these times too. On one core the caller is
+//! often preempted before it sleeps; then it is resumed and not woken (3.1 us instead of 3.6).
 //!
-//! The waits have no timeout, as arming and disarming its timer costs a sixth of a round trip on one core. So that they
-//! end nevertheless, whoever leaves, by panic or unstarted too, sets the word to [`ENDED`] and wakes the other.
+//! The waits have no timeout, because arming and disarming a timer takes a sixth of a round trip on
+//! one core. To end them, a thread that leaves sets the word to [`ENDED`] and wakes the other. This
+//! also happens when it panics or was never started.
 //!
-//! Where the two run decides: on one core the wake is a switch; on another core that is *idle* the kernel must rouse
-//! it, in a virtual machine by way of the host; on one that is *busy* it must interrupt what runs there. For that, a
-//! thread at the lowest priority (nice 19) spins on either core. `SCHED_IDLE` would be lower still, but cannot be asked
-//! for without `unsafe`; it is not needed, as the scheduler lets nice 19 be preempted at once. (A background thread
-//! that yields instead of merely spinning made wakes dearer by half.) "Idle" is as idle as waiting for an answer is: a
-//! core that has rested for milliseconds wakes later still.
+//! The times depend on where the two threads run:
 //!
-//! The futex is private to the process; one that is shared between processes took a tenth longer on one core.
+//! - On one core, the wake is a context switch.
+//! - On another core that is *idle*, the kernel must wake that core, in a virtual machine with the
+//!   help of the host.
+//! - On another core that is *busy*, the kernel must interrupt what runs there.
+//!
+//! To keep cores busy, a thread with the lowest priority (nice 19) spins on each of the two.
+//! `SCHED_IDLE` is lower still, but setting it needs `unsafe` code. It is not necessary, because
+//! the scheduler preempts a thread at nice 19 at once. (A background thread that yields instead of
+//! spinning made wakes 50 % slower.) An "idle" core is only idle since the last reply. A
+//! core that has been idle for milliseconds wakes more slowly.
+//!
+//! The futex is private to the process. A futex shared between processes took a tenth longer on one
+//! core.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -40,27 +49,29 @@ const LOWEST_PRIORITY: i32 = 19;
 /// How fast a sleeping thread can be woken.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FutexWake {
-    /// From just before the wake call on one thread to just after the wait call on the other.
+    /// The time from just before the wake call on one thread to just after the wait call on the
+    /// other, in nanoseconds.
     pub wake_ns: f64,
-    /// There and back: wake the other, which wakes in turn, and sleep meanwhile if there is time to.
+    /// The round trip in nanoseconds: wake the other thread, and wait until it has woken this one.
     pub round_trip_ns: f64,
     /// The fastest round trip that was seen: one side may not have gone to sleep yet. None in records of older versions.
     #[serde(default)]
     pub fastest_round_trip_ns: Option<f64>,
 }
 
-/// How fast a sleeping thread can be woken, by where it sleeps.
+/// How fast a sleeping thread can be woken, by the core on which it sleeps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Futex {
-    /// The sleeper shares its waker's core.
+    /// The sleeping thread is on the same core as the waking thread.
     pub same_core: FutexWake,
-    /// The sleeper's core has nothing else to run; none with a single CPU.
+    /// The sleeping thread is on another core, which is idle. Absent with a single CPU.
     pub other_core_idle: Option<FutexWake>,
-    /// The sleeper's core is kept from idling at the lowest priority; none with a single CPU.
+    /// The sleeping thread is on another core, which a thread with the lowest priority keeps busy.
+    /// Absent with a single CPU.
     pub other_core_busy: Option<FutexWake>,
 }
 
-/// Measures a sleeper on `home` itself and, where there is one, on `away`.
+/// Measures wakes from `home` of a thread on `home` itself and, if there is one, on `away`.
 pub(super) fn measure(home: usize, away: Option<usize>, length: Duration) -> Result<Futex> {
     let part = if away.is_some() { length / 3 } else { length };
     let cross = |busy| away.map(|away| wakes(home, away, busy, part)).transpose();
@@ -73,9 +84,9 @@ pub(super) fn measure(home: usize, away: Option<usize>, length: Duration) -> Res
 
 fn wakes(home: usize, away: usize, busy: bool, length: Duration) -> Result<FutexWake> {
     let shared = &Shared::default();
-    let (called_end, caller_end) = (End(shared), End(shared));
-    let called = Member::new(away, move |_| {
-        let End(shared) = &called_end;
+    let (callee_end, caller_end) = (End(shared), End(shared));
+    let callee = Member::new(away, move |_| {
+        let End(shared) = &callee_end;
         while let Some(slept) = shared.sleep_until(CALLED) {
             shared.woken_ns.store(now_ns(), Ordering::Relaxed);
             shared.slept.store(slept, Ordering::Relaxed);
@@ -83,9 +94,9 @@ fn wakes(home: usize, away: usize, busy: bool, length: Duration) -> Result<Futex
         }
         Ok(())
     });
-    let mut members = vec![called];
+    let mut members = vec![callee];
     if busy {
-        members.extend([home, away].map(|cpu| Member::new(cpu, keep_from_idling)));
+        members.extend([home, away].map(|cpu| Member::new(cpu, keep_busy)));
     }
     let (wakes, round_trips) = team::run(home, members, move |_| {
         let End(shared) = &caller_end;
@@ -99,7 +110,7 @@ fn wakes(home: usize, away: usize, busy: bool, length: Duration) -> Result<Futex
             }
             round_trips.push((now_ns() - called_ns) as f64);
             if shared.slept.load(Ordering::Relaxed) {
-                // Signed: two cores may disagree about the time.
+                // The difference is signed, because the clocks of two cores may differ.
                 let woken_ns = shared.woken_ns.load(Ordering::Relaxed);
                 wakes.push((woken_ns as i64 - called_ns as i64) as f64);
             }
@@ -110,36 +121,39 @@ fn wakes(home: usize, away: usize, busy: bool, length: Duration) -> Result<Futex
     Ok(FutexWake { wake_ns: wakes.median()?, round_trip_ns: median, fastest_round_trip_ns: Some(fastest) })
 }
 
-/// It is the caller's turn.
+/// The callee has replied: it is the caller's turn.
 const ANSWERED: u32 = 0;
-/// It is the turn of the one called.
+/// The caller has called: it is the callee's turn.
 const CALLED: u32 = 1;
-/// One of them has left; final.
+/// One of the threads has left. Final.
 const ENDED: u32 = 2;
 
-/// What the two share: one line, so what is passed travels with the turn.
+/// The state that the two threads share. It is in one cache line, so one transfer passes the turn
+/// and the data.
 #[repr(align(128))]
 #[derive(Default)]
 struct Shared {
-    /// The futex: [`ANSWERED`], [`CALLED`] or [`ENDED`]. Its Release and Acquire carry the other two.
+    /// The futex: [`ANSWERED`], [`CALLED`] or [`ENDED`]. Its Release and Acquire operations order
+    /// the accesses to the other two fields.
     turn: AtomicU32,
-    /// When the called one was last woken; written by it.
+    /// When the callee was last woken. Written by the callee.
     woken_ns: AtomicU64,
-    /// Whether it had slept before; written by it.
+    /// Whether the callee had slept before. Written by the callee.
     slept: AtomicBool,
 }
 
 impl Shared {
-    /// Passes the turn and wakes the other; does nothing once it has left.
+    /// Passes the turn and wakes the other thread. Does nothing if that thread has left.
     fn pass(&self, from: u32, to: u32) -> Result<()> {
-        // Release: pairs with the Acquire in `sleep_until`. Not a store, which could undo `ENDED`.
+        // Release pairs with the Acquire in `sleep_until`. A plain store could overwrite `ENDED`.
         if self.turn.compare_exchange(from, to, Ordering::Release, Ordering::Relaxed).is_ok() {
             futex::wake(&self.turn, Flags::PRIVATE, 1).context("cannot wake a futex")?;
         }
         Ok(())
     }
 
-    /// Waits for this turn: whether it was woken from sleep, or none if the other has left.
+    /// Blocks until it is the turn `wanted`. Returns whether this thread slept and was woken, or
+    /// `None` if the other thread has left.
     fn sleep_until(&self, wanted: u32) -> Option<bool> {
         let mut slept = false;
         loop {
@@ -147,26 +161,28 @@ impl Shared {
             if turn == wanted || turn == ENDED {
                 return (turn == wanted).then_some(slept);
             }
-            // Woken, or else changed already or interrupted: look again in any case.
+            // An error means that the word has already changed, or that a signal interrupted the
+            // wait. Check again in any case.
             slept = futex::wait(&self.turn, Flags::PRIVATE, turn, None).is_ok();
         }
     }
 }
 
-/// One end: held by either thread, and when dropped, by whatever cause, the other sleeps no more.
+/// Owned by each of the two threads. When it is dropped, for any reason, the other thread is woken
+/// for the last time.
 struct End<'a>(&'a Shared);
 
 impl Drop for End<'_> {
     fn drop(&mut self) {
         self.0.turn.store(ENDED, Ordering::Release);
-        // Nothing is to be done should it fail; it can only where futexes do not exist.
+        // An error is ignored: it can only occur if the kernel has no futexes.
         let _ = futex::wake(&self.0.turn, Flags::PRIVATE, 1);
     }
 }
 
-/// Keeps its core from idling, in the way of nobody.
-fn keep_from_idling(stop: &Stop) -> Result<()> {
-    // On Linux this is the priority of the calling thread alone.
+/// Keeps its core busy with the lowest priority.
+fn keep_busy(stop: &Stop) -> Result<()> {
+    // On Linux this only sets the priority of the calling thread.
     setpriority_process(None, LOWEST_PRIORITY).context("cannot lower a thread's priority")?;
     while !stop.raised() {}
     Ok(())
@@ -178,7 +194,7 @@ mod tests {
     use crate::limits::available_cpus;
 
     #[test]
-    fn one_core_has_no_other() {
+    fn with_one_core_there_are_no_figures_across_cores() {
         let home = available_cpus()[0];
         let futex = measure(home, None, Duration::from_millis(20)).unwrap();
         assert!(futex.other_core_idle.is_none() && futex.other_core_busy.is_none());
@@ -186,14 +202,14 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_that_has_come_is_not_slept_for() {
+    fn sleep_until_returns_at_once_if_it_is_the_turn() {
         let shared = Shared::default();
         shared.pass(ANSWERED, CALLED).unwrap();
         assert_eq!(shared.sleep_until(CALLED), Some(false));
     }
 
     #[test]
-    fn a_sleeper_is_woken_by_the_end_which_nothing_undoes() {
+    fn dropping_an_end_wakes_the_sleeper_and_is_final() {
         let shared = &Shared::default();
         std::thread::scope(|scope| {
             let sleeper = scope.spawn(|| shared.sleep_until(CALLED));

@@ -1,12 +1,13 @@
-//! Jitter: how late a timer wakes, and for how long a running thread is not let run.
+//! Jitter: how late a timer wakes a thread, and how long a running thread is interrupted.
 //!
-//! *Timer*: a thread sleeps for 100 us (`clock_nanosleep`, `CLOCK_MONOTONIC`) again and again; how much longer each
-//! sleep took is the error of whatever is paced by sleeping. The thread's timer slack is set to 1 ns; by default it
-//! is 50 us, which made the median oversleep 75 us here instead of 17.
+//! *Timer*: a thread sleeps for 100 us (`clock_nanosleep`, `CLOCK_MONOTONIC`) again and again. The
+//! oversleep is the error of everything that is paced by sleeping. The thread's timer slack is set
+//! to 1 ns. The default is 50 us, with which the median oversleep was 75 us instead of 17 on the
+//! development machine.
 //!
-//! *Scheduler*: a thread reads the clock without a pause, and any gap between two reads is time taken from it: by an
-//! interrupt, another thread, the host. No latency's tail is shorter than these, whatever the mechanism. Here medians
-//! would hide what is asked for, so counts and maxima are reported, with the time watched.
+//! *Scheduler*: a thread reads the clock in a loop. A gap between two reads is time that an
+//! interrupt, another thread or the host took from it. The tail latency of every mechanism includes
+//! such gaps. Medians would hide them, so counts and maxima are reported, with the total time.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -23,31 +24,31 @@ use crate::clock::now_ns;
 const SLEEP_NS: u64 = 100_000;
 const LONG_GAP_NS: u64 = 10_000;
 
-/// By how much a sleep of 100 us outlasts its time, with a timer slack of 1 ns.
+/// The oversleep of a sleep of 100 us with a timer slack of 1 ns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TimerJitter {
-    /// The median oversleep.
+    /// The median oversleep in nanoseconds.
     pub p50_ns: f64,
-    /// The oversleep that one sleep in a hundred exceeds.
+    /// The 99th percentile of the oversleep in nanoseconds.
     pub p99_ns: f64,
-    /// The longest oversleep.
+    /// The longest oversleep in nanoseconds.
     pub max_ns: f64,
     /// The number of sleeps.
     pub sleeps: u64,
 }
 
-/// For how long a thread that never pauses is not let run.
+/// The interruptions of a thread that never sleeps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SchedulerJitter {
-    /// How many gaps were longer than 10 us.
+    /// The number of gaps longer than 10 us.
     pub gaps_over_10_us: u64,
-    /// The longest gap.
+    /// The longest gap in nanoseconds.
     pub longest_gap_ns: f64,
-    /// For how long the thread watched.
+    /// The total time of the measurement in nanoseconds.
     pub watched_ns: f64,
 }
 
-/// Measures the timer on `cpu`.
+/// Measures timer jitter on `cpu`.
 pub(super) fn timer(cpu: usize, length: Duration) -> Result<TimerJitter> {
     team::run(cpu, [], |_| {
         set_current_timer_slack(NonZeroU64::new(1)).context("cannot set the timer slack")?;
@@ -70,7 +71,7 @@ pub(super) fn timer(cpu: usize, length: Duration) -> Result<TimerJitter> {
     })
 }
 
-/// Measures the scheduler on `cpu`.
+/// Measures scheduler jitter on `cpu`.
 pub(super) fn scheduler(cpu: usize, length: Duration) -> Result<SchedulerJitter> {
     team::run(cpu, [], |_| {
         let start = now_ns();

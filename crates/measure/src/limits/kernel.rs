@@ -1,13 +1,17 @@
-//! The kernel: the cheapest system call, and the first touch of a page.
+//! The kernel: the cheapest system call, and the page fault at the first write to a page.
 //!
-//! A mechanism that enters the kernel for every message pays a system call at least; `gettid`, which does nothing, is
-//! timed by the batch. One that hands out fresh memory (an allocation per message, a new mapping) pays a page fault for
-//! every page of it: the fault, and the zeroing of the page.
+//! A mechanism that enters the kernel for every message pays at least a system call. `gettid` does
+//! nothing and is timed in batches. A mechanism that uses fresh memory (an allocation or a new
+//! mapping per message) pays a page fault for every page: the fault itself, and the zeroing of the
+//! page.
 //!
-//! For the fault, pages of a fresh allocation are touched one after the other. Two traps: glibc recycles freed blocks
-//! of up to 32 MiB, whose pages fault no more, so the allocation is larger (its untouched part costs nothing); and with
-//! transparent huge pages one fault brings 512 pages, so these are switched off meanwhile, for the process, as Linux
-//! has no such switch for one thread.
+//! To measure page faults, pages of a fresh allocation are written one after the other. Two things
+//! could spoil this:
+//!
+//! - glibc reuses freed blocks of up to 32 MiB, whose pages do not fault again. So the allocation
+//!   is larger. Its unused part costs nothing.
+//! - With transparent huge pages, one fault maps 512 pages. So they are disabled during the
+//!   measurement. This affects the whole process, because Linux has no such setting for one thread.
 
 use std::hint::black_box;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -25,23 +29,23 @@ use super::team;
 
 const CALLS: usize = 256;
 const PAGES: usize = 64;
-/// More than the largest block glibc would ever recycle.
+/// The size of the allocation in bytes: more than the largest block that glibc reuses.
 const FRESH_BYTES: usize = 48 << 20;
-/// What is touched of it at most; the machine may be small.
+/// The maximum number of bytes that are written, because the machine may have little memory.
 const TOUCHED_BYTES: usize = 16 << 20;
 
-/// What the kernel charges at least.
+/// The minimum cost of entering the kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Kernel {
-    /// A system call that does nothing.
+    /// The time of a system call that does nothing, in nanoseconds.
     pub syscall_ns: f64,
-    /// The first write to one page of fresh memory.
+    /// The time of the first write to a page of fresh memory, in nanoseconds.
     pub page_fault_ns: f64,
-    /// The size of that page.
+    /// The size of a page in bytes.
     pub page_bytes: u64,
 }
 
-/// Measures both on `cpu`.
+/// Measures all figures of [`Kernel`] on `cpu`.
 pub(super) fn measure(cpu: usize, length: Duration) -> Result<Kernel> {
     team::run(cpu, [], |_| {
         let syscalls = Samples::take(length / 2, || {
@@ -76,14 +80,14 @@ fn page_faults(length: Duration) -> Result<Samples> {
     }))
 }
 
-/// Transparent huge pages are off while this lives. Where that is not permitted they stay as they are, and a fault may
-/// look dearer than it is.
+/// Disables transparent huge pages until it is dropped. If that is not permitted, they stay as they
+/// are, and the time of a fault may be too high.
 struct SmallPages {
     switched: bool,
     _alone: MutexGuard<'static, ()>,
 }
 
-/// Held while the switch, which is the process's, is not as it was found.
+/// Locked while the setting of the process is changed.
 static SWITCH: Mutex<()> = Mutex::new(());
 
 impl SmallPages {
@@ -97,7 +101,7 @@ impl SmallPages {
 impl Drop for SmallPages {
     fn drop(&mut self) {
         if self.switched {
-            // It was permitted a moment ago, and there is nobody to tell.
+            // An error is ignored: changing the setting was permitted a moment ago.
             let _ = disable_transparent_huge_pages(false);
         }
     }
@@ -109,7 +113,7 @@ mod tests {
 
     use super::*;
 
-    /// Page faults of the calling thread that needed no disk: the tenth field of its `stat`.
+    /// The minor page faults of the calling thread: the tenth field of its `stat`.
     fn minor_faults() -> u64 {
         let stat = fs::read_to_string("/proc/thread-self/stat").unwrap();
         let after_name = stat.rsplit_once(')').unwrap().1;
@@ -117,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn every_page_touched_is_one_fault() {
+    fn every_page_written_is_one_fault() {
         for _ in 0..3 {
             let before = minor_faults();
             let batches = page_faults(Duration::from_millis(20)).unwrap().len() as u64;
@@ -128,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn huge_pages_are_put_back() {
+    fn the_setting_of_huge_pages_is_restored() {
         let found = || {
             let _alone = SWITCH.lock().unwrap_or_else(PoisonError::into_inner);
             transparent_huge_pages_are_disabled().unwrap()

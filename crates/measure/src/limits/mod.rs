@@ -1,14 +1,16 @@
-//! Limits: what this machine allows at best, in a few seconds, to stand beside every result.
+//! Limits: microbenchmarks of the machine, measured in a few seconds. They are the bounds that
+//! stand beside every result.
 //!
-//! A result is worth little before one knows how much better it could be. Each file here measures one kind of limit and
-//! says why it is one: [`Clock`], [`Kernel`], [`CacheLine`], [`CopyBandwidth`], [`Futex`], [`TimerJitter`] and
-//! [`SchedulerJitter`]. All else supports them: `team` runs pinned threads that end together, `samples` decides for how
-//! long to measure and reports medians.
+//! A bound shows how much better a result could be. Each file measures one kind of limit and
+//! explains it: [`Clock`], [`Kernel`], [`CacheLine`], [`CopyBandwidth`], [`Futex`], [`TimerJitter`]
+//! and [`SchedulerJitter`]. Two files support them: `team` runs pinned threads that end together,
+//! and `samples` decides how long to measure and computes medians.
 //!
 //! Unless a field says otherwise, a figure is the median of many short batches.
 //!
-//! The figures are of two CPUs and of now; on a virtual machine above all, where the host may move CPUs to other cores
-//! at any time ([`CacheLine::steady`]). So a result is compared with limits of the same run.
+//! The figures are only valid for two CPUs and for the time of measuring. On a virtual machine the
+//! host may move CPUs to other cores at any time ([`CacheLine::steady`]). So a result is only
+//! compared with limits of the same run.
 
 mod cache_line;
 mod clock;
@@ -36,50 +38,54 @@ pub use jitter::{SchedulerJitter, TimerJitter};
 pub use kernel::Kernel;
 pub use rows::{LimitRow, Unit};
 
-/// A budget that gives steady figures.
+/// The default time for all limits. It is long enough for stable figures.
 pub const DEFAULT_BUDGET: Duration = Duration::from_millis(2500);
 
-/// What this machine allows at best.
+/// The limits of this machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Limits {
     /// The CPUs measured: the one that ran everything and, if there was one, its partner.
     pub cpus: Vec<usize>,
-    /// What timing itself costs.
+    /// The cost of timing.
     pub clock: Clock,
-    /// What the kernel charges at least.
+    /// The minimum cost of entering the kernel.
     pub kernel: Kernel,
-    /// How fast two cores can answer each other; none with a single CPU.
+    /// The round trip of a cache line between two cores. Absent with a single CPU.
     pub cache_line: Option<CacheLine>,
-    /// How fast messages can be copied, in ascending order of their size.
+    /// The bandwidth of copying messages, in ascending order of their size.
     pub copy: Vec<CopyBandwidth>,
     /// How fast a sleeping thread can be woken.
     pub futex: Futex,
-    /// How late timers wake.
+    /// How late timers wake a thread.
     pub timer: TimerJitter,
-    /// For how long a running thread is not let run.
+    /// How long a running thread is interrupted.
     pub scheduler: SchedulerJitter,
 }
 
-/// Told what is measured next. An error of it, such as an interrupt's, ends the measurement.
+/// Called with the name of what is measured next. If it returns an error, for example after an
+/// interrupt, the measurement ends.
 pub type Progress<'a> = &'a mut dyn FnMut(&str) -> Result<()>;
 
-/// Measures all limits in about `budget`, on the first of `cpus` and, for what takes two, between it and the next one
-/// that differs; any more are left alone. `progress` is told what comes next.
+/// Measures all limits in about `budget`. Blocks for that time.
 ///
-/// Every thread that measures is a new one; the calling thread sleeps and is never pinned. With one CPU nothing spins,
-/// and what takes two is left out. A budget too small for the least number of batches is overrun, by no more than half
-/// a second for each quantity.
+/// Uses the first of `cpus`, and for limits across cores also the next one that differs. Others are
+/// not used. With one CPU, limits across cores are left out.
 ///
-/// Transparent huge pages are off for the process during a few milliseconds.
+/// Every measuring thread is a new one. The calling thread sleeps and is never pinned. If the
+/// budget is too small for the minimum number of batches, it is exceeded by at most half a second
+/// for each quantity.
+///
+/// Transparent huge pages are disabled for the process during a few milliseconds.
 ///
 /// # Errors
 ///
-/// `cpus` is empty or not permitted; a thread cannot be started; a quantity gave no figure at all; or an error of `progress`.
+/// When `cpus` is empty or not permitted, when a thread cannot be started, when a quantity has no
+/// sample, or when `progress` returns an error.
 pub fn measure(cpus: &[usize], budget: Duration, progress: Progress<'_>) -> Result<Limits> {
     let home = *cpus.first().context("no CPU to measure on: name at least one")?;
     let away = cpus.iter().copied().find(|&cpu| cpu != home);
 
-    // The shares of the budget, in thousandths; what is left over goes to starting threads.
+    // The shares of the budget in thousandths. The rest is for starting threads.
     let share = |thousandths| budget / 1000 * thousandths;
     let mut line = cache_line::Readings::between(home, away);
     let mut read_line = || line.take(share(8)).context("measuring the cache line");

@@ -1,9 +1,9 @@
-//! Rows: the limits as a flat list, for whoever prints them.
+//! Rows: the limits as a flat list, for printing.
 
 use super::{FutexWake, Limits};
 use crate::units::size;
 
-/// What a [`LimitRow`]'s value counts.
+/// The unit of a [`LimitRow`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Nanoseconds.
@@ -14,16 +14,16 @@ pub enum Unit {
     Count,
 }
 
-/// One figure.
+/// One figure of the limits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LimitRow {
-    /// What was measured. Copying has a row of the same name for each size.
+    /// The name of the quantity. Copying has one row for each size, all with the same name.
     pub name: &'static str,
     /// The figure.
     pub value: f64,
-    /// Its unit.
+    /// The unit of `value`.
     pub unit: Unit,
-    /// Under what condition it holds; may be empty.
+    /// The conditions of the measurement. May be empty.
     pub note: String,
 }
 
@@ -34,7 +34,7 @@ impl LimitRow {
 }
 
 impl Limits {
-    /// All figures in the order of measuring; those that take a second CPU are left out without one.
+    /// All figures in the order of measuring. With a single CPU, figures across cores are left out.
     #[must_use]
     pub fn rows(&self) -> Vec<LimitRow> {
         use Unit::{BytesPerSecond, Count, Ns};
@@ -79,13 +79,13 @@ impl Limits {
             "futex wake, other core idle",
             "futex round trip, other core idle",
             wakes.other_core_idle.as_ref(),
-            "idle since the last answer",
+            "idle since the last reply",
         );
         futex(
             "futex wake, other core busy",
             "futex round trip, other core busy",
             wakes.other_core_busy.as_ref(),
-            "kept from idling at nice 19",
+            "kept busy at nice 19",
         );
 
         let timer = &self.timer;

@@ -1,9 +1,10 @@
-//! Samples: for how long a quantity is measured, and what is reported of it.
+//! Samples: how long a quantity is measured, and which statistics are reported.
 //!
-//! A quantity gets a [`Window`] of the budget and is measured in batches, each far shorter than a scheduler's time
-//! slice of milliseconds, so that on a shared machine most batches run undisturbed. The median of the batches is
-//! reported: unlike a mean it is blind to the batches that were preempted, and unlike a minimum it is not one lucky
-//! event. An event far longer than a clock read (a futex wake, a sleep) is a batch of one.
+//! A quantity gets a [`Window`] of the budget and is measured in batches. Each batch is much
+//! shorter than the scheduler's time slice of some milliseconds, so that most batches are not
+//! interrupted even on a shared machine. The median of the batches is reported. Unlike a mean, it
+//! is not affected by batches that were preempted; unlike a minimum, it is not a single lucky
+//! event. An event that is much longer than a clock read (a futex wake, a sleep) is a batch of one.
 
 use std::time::Duration;
 
@@ -11,9 +12,9 @@ use anyhow::{Result, bail};
 
 use crate::clock::now_ns;
 
-/// A quantity gets at least this many batches, however small the budget...
+/// The minimum number of batches of a quantity, even if the budget is too small for them.
 const LEAST_BATCHES: usize = 3;
-/// ...as long as they overrun its window by no more than this.
+/// The maximum time by which the minimum number of batches may exceed the window.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// The time in which one quantity is measured.
@@ -41,7 +42,7 @@ pub(super) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What was measured of one quantity: a figure for each batch.
+/// The samples of one quantity: a figure for each batch.
 #[derive(Default)]
 pub(super) struct Samples(Vec<f64>);
 
@@ -52,7 +53,7 @@ impl From<Vec<f64>> for Samples {
 }
 
 impl Samples {
-    /// Takes batch after batch for `length`, or until a batch gives none because its team has ended.
+    /// Runs batches for `length`, or until a batch returns `None` because its team has ended.
     pub(super) fn take(length: Duration, mut batch: impl FnMut() -> Option<f64>) -> Self {
         let window = Window::open(length);
         let mut samples = Self::default();
@@ -71,25 +72,25 @@ impl Samples {
         self.0.len()
     }
 
-    /// These quantiles (0 is the least sample, 1 the greatest) by the nearest rank.
+    /// Quantiles of the samples, by the nearest rank. 0 is the smallest sample and 1 the largest.
     ///
     /// # Errors
     ///
-    /// There is no sample.
+    /// When there is no sample.
     pub(super) fn quantiles<const N: usize>(mut self, wanted: [f64; N]) -> Result<[f64; N]> {
         if self.0.is_empty() {
-            bail!("not one sample in the time given: allow a larger budget or a quieter machine");
+            bail!("no sample in the given time: use a larger budget or a quieter machine");
         }
         self.0.sort_unstable_by(f64::total_cmp);
         let last = self.0.len() - 1;
         Ok(wanted.map(|quantile| self.0[(quantile * last as f64).round() as usize]))
     }
 
-    /// The middle sample.
+    /// The median of the samples.
     ///
     /// # Errors
     ///
-    /// There is no sample.
+    /// When there is no sample.
     pub(super) fn median(self) -> Result<f64> {
         self.quantiles([0.5]).map(|[median]| median)
     }
@@ -107,13 +108,13 @@ mod tests {
     }
 
     #[test]
-    fn no_sample_is_an_error_and_not_a_figure() {
+    fn the_median_of_no_sample_is_an_error() {
         assert!(Samples::default().median().is_err());
         assert_eq!(Samples::take(Duration::from_secs(60), || None).len(), 0);
     }
 
     #[test]
-    fn a_window_of_no_time_still_gets_its_least_batches() {
+    fn an_empty_window_still_gets_the_minimum_number_of_batches() {
         assert!(Samples::take(Duration::ZERO, || Some(1.0)).len() >= LEAST_BATCHES);
     }
 }

@@ -1,8 +1,9 @@
-//! A team: pinned threads that measure one thing together, and end together.
+//! A team: pinned threads that measure one quantity together, and end together.
 //!
-//! Whoever measures across cores waits for a partner, often by spinning. So that nothing can hang, the end of any
-//! member (its return, its failure to pin itself, its panic) raises the team's [`Stop`], and every wait that spins
-//! watches it. Who sleeps cannot watch, and must be woken by what the one who ends leaves behind: see `futex`.
+//! A measurement across cores waits for a partner, often by spinning. To avoid a hang, the end of
+//! any member (its return, its failure to pin itself, its panic) raises the team's [`Stop`], and
+//! every spinning wait checks it. A sleeping thread cannot check it. The thread that ends must wake
+//! it; see `futex`.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, Scope, ScopedJoinHandle};
@@ -11,29 +12,29 @@ use anyhow::{Context as _, Result, anyhow};
 
 use super::cpus::pin_to;
 
-/// How often a spinning member looks at its word for each look at [`Stop`].
+/// How many times a spinning member checks its word before it checks [`Stop`].
 const LOOKS_PER_STOP: u32 = 256;
 
-/// Raised once, by the first member that ends; the others then end too.
+/// A flag that the first member that ends raises. The others then end too.
 #[derive(Default)]
 pub(super) struct Stop(AtomicBool);
 
 impl Stop {
     /// Whether some member has ended.
     pub(super) fn raised(&self) -> bool {
-        // Relaxed: the flag carries no data; what a member leaves behind is read after its join.
+        // Relaxed: the flag publishes no data. A member's results are read after its join.
         self.0.load(Ordering::Relaxed)
     }
 
     /// Spins until `word` holds `wanted` (true) or the team ends (false).
     pub(super) fn spin_until(&self, word: &AtomicU64, wanted: u64) -> bool {
-        // Acquire: pairs with the Release store by which the partner hands over its turn.
+        // Acquire pairs with the Release store by which the partner passes its turn.
         self.spin(|| word.load(Ordering::Acquire) == wanted)
     }
 
     /// Spins until `look` succeeds (true) or the team ends (false).
     ///
-    /// Without a `spin_loop` hint: the hint's own delay must not become part of a limit.
+    /// There is no `spin_loop` hint, because its delay would become part of the limit.
     pub(super) fn spin(&self, look: impl Fn() -> bool) -> bool {
         loop {
             if (0..LOOKS_PER_STOP).any(|_| look()) {
@@ -46,7 +47,7 @@ impl Stop {
     }
 }
 
-/// Raises [`Stop`] however its owner ends, unwinding included.
+/// Raises [`Stop`] when it is dropped, also during unwinding.
 struct RaiseOnDrop<'a>(&'a Stop);
 
 impl Drop for RaiseOnDrop<'_> {
@@ -57,7 +58,7 @@ impl Drop for RaiseOnDrop<'_> {
 
 type Work<'a> = Box<dyn FnOnce(&Stop) -> Result<()> + Send + 'a>;
 
-/// One who works beside the leader until [`Stop`] is raised.
+/// A thread that works beside the leader until [`Stop`] is raised.
 pub(super) struct Member<'a> {
     cpu: usize,
     work: Work<'a>,
@@ -69,12 +70,13 @@ impl<'a> Member<'a> {
     }
 }
 
-/// Runs `lead` on a fresh thread pinned to `cpu`, with each of `members` on its own; returns what `lead` returns. The
-/// calling thread sleeps meanwhile and is not pinned.
+/// Runs `lead` on a new thread pinned to `cpu`, and each of `members` on its own new thread. Blocks
+/// until all have ended, and returns the result of `lead`. The calling thread is not pinned.
 ///
 /// # Errors
 ///
-/// That of a member or of the leader: it failed, it panicked, or it could not be started or pinned.
+/// When a member or the leader fails, panics, or cannot be started or pinned. The error of a member
+/// comes first.
 pub(super) fn run<'a, T: Send>(
     cpu: usize,
     members: impl IntoIterator<Item = Member<'a>>,
@@ -82,17 +84,18 @@ pub(super) fn run<'a, T: Send>(
 ) -> Result<T> {
     let stop = Stop::default();
     thread::scope(|scope| {
-        // Should a later thread fail to start, this ends the earlier ones, which the scope awaits.
+        // If a later thread cannot be started, this ends the earlier ones, for which the scope
+        // waits.
         let _raise = RaiseOnDrop(&stop);
         let members = members
             .into_iter()
             .map(|Member { cpu, work }| Ok((cpu, start(scope, cpu, &stop, work)?)))
             .collect::<Result<Vec<_>>>()?;
-        let led = join(cpu, start(scope, cpu, &stop, lead)?);
+        let result = join(cpu, start(scope, cpu, &stop, lead)?);
         for (cpu, member) in members {
-            join(cpu, member)?; // Before the leader's error, which a member's may have caused.
+            join(cpu, member)?; // Returned before the leader's error, which it may have caused.
         }
-        led
+        result
     })
 }
 
@@ -125,8 +128,8 @@ mod tests {
     use super::*;
     use crate::limits::available_cpus;
 
-    /// Waits for a turn that never comes; yields, as it may share its CPU with the leader.
-    fn wait_for_ever(stop: &Stop) -> Result<()> {
+    /// Waits until the team ends. Yields, because it may share its CPU with the leader.
+    fn wait_for_stop(stop: &Stop) -> Result<()> {
         while !stop.raised() {
             thread::yield_now();
         }
@@ -139,11 +142,11 @@ mod tests {
     }
 
     #[test]
-    fn each_works_on_its_cpu_and_the_leader_ends_the_team() {
+    fn each_thread_runs_on_its_cpu_and_the_leader_ends_the_team() {
         let (home, away) = two_cpus();
         let member = Member::new(away, |stop| {
             assert_eq!(available_cpus(), [away]);
-            wait_for_ever(stop)
+            wait_for_stop(stop)
         });
         assert_eq!(run(home, [member], |_| Ok(available_cpus())).unwrap(), [home]);
     }
@@ -152,7 +155,7 @@ mod tests {
     fn a_member_that_panics_ends_the_leader() {
         let (home, away) = two_cpus();
         let member = Member::new(away, |_| panic!("on purpose"));
-        let error = run(home, [member], wait_for_ever).unwrap_err();
+        let error = run(home, [member], wait_for_stop).unwrap_err();
         assert!(error.to_string().contains("panicked"), "{error}");
     }
 
@@ -160,24 +163,24 @@ mod tests {
     fn a_leader_that_panics_ends_its_members() {
         let (home, away) = two_cpus();
         let lead = |_: &Stop| -> Result<()> { panic!("on purpose") };
-        let error = run(home, [Member::new(away, wait_for_ever)], lead).unwrap_err();
+        let error = run(home, [Member::new(away, wait_for_stop)], lead).unwrap_err();
         assert!(error.to_string().contains("panicked"), "{error}");
     }
 
     #[test]
-    fn a_member_that_fails_or_cannot_be_pinned_is_the_error() {
+    fn the_error_of_a_member_that_fails_or_cannot_be_pinned_is_returned() {
         let (home, away) = two_cpus();
         let failing = Member::new(away, |_| bail!("on purpose"));
-        let error = run(home, [failing], wait_for_ever).unwrap_err();
+        let error = run(home, [failing], wait_for_stop).unwrap_err();
         assert_eq!(error.to_string(), "on purpose");
 
-        let nowhere = Member::new(usize::MAX, wait_for_ever);
-        let error = run(home, [nowhere], wait_for_ever).unwrap_err();
+        let nowhere = Member::new(usize::MAX, wait_for_stop);
+        let error = run(home, [nowhere], wait_for_stop).unwrap_err();
         assert!(error.to_string().contains("cannot pin"), "{error}");
     }
 
     #[test]
-    fn a_spin_ends_by_its_word_or_by_the_team() {
+    fn spin_until_ends_with_its_word_or_with_the_team() {
         let word = AtomicU64::new(7);
         let stop = Stop::default();
         assert!(stop.spin_until(&word, 7));

@@ -1,11 +1,12 @@
-//! What must hold of the limits on any machine, however busy: nothing here asserts a speed.
+//! Tests that hold on any machine, even a busy one. None of them checks a speed.
 
 use std::time::{Duration, Instant};
 
 use super::*;
 
 const SHORT: Duration = Duration::from_millis(100);
-/// Every quantity in grace to its end, on a machine several times too busy.
+/// Longer than all quantities with their full grace time, on a machine that is several times
+/// overloaded.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn measured(cpus: &[usize]) -> Limits {
@@ -25,7 +26,7 @@ fn every_figure_is_finite_and_costs_are_positive() {
     let limits = measured(&available_cpus());
     for row in limits.rows() {
         assert!(row.value.is_finite(), "{row:?}");
-        // A gap may not have occurred, and a sleep may end on time.
+        // There may be no gap, and a sleep may end on time.
         if !row.name.starts_with("scheduler gaps") && !row.name.starts_with("timer") {
             assert!(row.value > 0.0, "{row:?}");
         }
@@ -33,7 +34,7 @@ fn every_figure_is_finite_and_costs_are_positive() {
 }
 
 #[test]
-fn what_contains_another_takes_longer() {
+fn compound_operations_take_longer_than_their_parts() {
     let limits = measured(&available_cpus());
     let Limits { clock, kernel, futex, timer, scheduler, .. } = &limits;
     // A wake and a switch are several system calls; a loop iteration is a cycle or two.
@@ -49,7 +50,7 @@ fn what_contains_another_takes_longer() {
 }
 
 #[test]
-fn one_cpu_leaves_out_what_takes_two() {
+fn one_cpu_has_no_figures_across_cores() {
     let home = available_cpus()[0];
     for cpus in [&[home][..], &[home, home]] {
         let limits = measured(cpus);
@@ -63,7 +64,7 @@ fn one_cpu_leaves_out_what_takes_two() {
 }
 
 #[test]
-fn two_cpus_leave_out_nothing() {
+fn two_cpus_have_all_figures() {
     let Some(cpus) = two_cpus() else { return };
     let limits = measured(&cpus);
     assert_eq!(limits.cpus, cpus);
@@ -75,7 +76,7 @@ fn two_cpus_leave_out_nothing() {
 }
 
 #[test]
-fn it_returns_in_bounded_time_and_leaves_the_caller_unpinned() {
+fn measure_returns_in_bounded_time_and_does_not_pin_the_caller() {
     let cpus = available_cpus();
     let start = Instant::now();
     for budget in [Duration::ZERO, SHORT] {
@@ -87,33 +88,33 @@ fn it_returns_in_bounded_time_and_leaves_the_caller_unpinned() {
 
 #[test]
 fn progress_names_each_kind_once() {
-    let mut said = Vec::new();
-    let mut say = |name: &str| {
-        said.push(name.to_owned());
+    let mut names = Vec::new();
+    let mut progress = |name: &str| {
+        names.push(name.to_owned());
         Ok(())
     };
-    measure(&available_cpus(), SHORT, &mut say).unwrap();
-    said.dedup();
-    let distinct: std::collections::BTreeSet<_> = said.iter().collect();
-    assert_eq!(said.len(), distinct.len(), "{said:?}");
-    assert_eq!(said[0], "clock");
+    measure(&available_cpus(), SHORT, &mut progress).unwrap();
+    names.dedup();
+    let distinct: std::collections::BTreeSet<_> = names.iter().collect();
+    assert_eq!(names.len(), distinct.len(), "{names:?}");
+    assert_eq!(names[0], "clock");
 }
 
 #[test]
-fn an_error_of_progress_ends_it() {
+fn an_error_of_progress_ends_the_measurement() {
     for last in ["clock", "cache line and copying", "scheduler jitter"] {
-        let mut heard = String::new();
+        let mut latest = String::new();
         let mut stop = |name: &str| {
-            heard = name.to_owned();
+            latest = name.to_owned();
             if name == last { Err(anyhow::anyhow!("enough")) } else { Ok(()) }
         };
         assert_eq!(measure(&available_cpus(), SHORT, &mut stop).unwrap_err().to_string(), "enough");
-        assert_eq!(heard, last);
+        assert_eq!(latest, last);
     }
 }
 
 #[test]
-fn a_cpu_that_is_missing_is_an_error_that_says_so() {
+fn the_error_names_a_missing_cpu() {
     let none = measure(&[], SHORT, &mut |_| Ok(())).unwrap_err();
     assert!(format!("{none:#}").contains("name at least one"), "{none:#}");
 
@@ -122,14 +123,14 @@ fn a_cpu_that_is_missing_is_an_error_that_says_so() {
 }
 
 #[test]
-fn limits_survive_being_saved() {
+fn limits_round_trip_through_json() {
     for cpus in [available_cpus(), vec![available_cpus()[0]]] {
         let limits = measured(&cpus);
         let text = serde_json::to_string(&limits).unwrap();
         let read: Limits = serde_json::from_str(&text).unwrap();
         assert_eq!(limits.rows().len(), read.rows().len());
         for (was, is) in limits.rows().into_iter().zip(read.rows()) {
-            // A reader of decimals may lose the last bit.
+            // Parsing decimals may lose the last bit.
             assert!((was.value - is.value).abs() <= was.value.abs() * 1e-12, "{was:?} {is:?}");
             assert_eq!((was.name, was.unit, was.note), (is.name, is.unit, is.note));
         }

@@ -1,8 +1,8 @@
 //! The contents of messages: both ends can compute them, so that every byte is written, read and
 //! checked.
 //!
-//! A message is a *tag* and a *body*. The tag is one 64-bit word that holds the sequence number, the producer and
-//! whether the stream ends:
+//! A message is a *tag* and a *body*. The tag is a 64-bit word with the sequence number, the
+//! producer, and whether the message is the end mark of the stream:
 //!
 //! ```text
 //! bit  63          48 47      37 36                      1 0
