@@ -55,7 +55,7 @@ const SLOW_DOWN: f64 = 0.9;
 
 /// What a consumer has received from one producer: the number after the highest that arrived, and
 /// how many arrived.
-pub(crate) type Progress = (u64, u64);
+pub(crate) type StreamProgress = (u64, u64);
 
 /// A consumer's ends of the feedback channels, one for each producer.
 pub(crate) struct Feedback {
@@ -71,7 +71,7 @@ impl Feedback {
     /// Reports to each producer what has arrived, unless the last report is less than [`REPORT_NS`]
     /// ago. Does not block. A report that a producer does not read in time is lost; the next one
     /// replaces it.
-    pub(crate) fn tell(&mut self, now: u64, progress: impl Iterator<Item = Progress>) {
+    pub(crate) fn tell(&mut self, now: u64, progress: impl Iterator<Item = StreamProgress>) {
         if now < self.reported_ns + REPORT_NS {
             return;
         }
@@ -89,9 +89,9 @@ impl Feedback {
 struct ProducerFeedback {
     end: UnixDatagram,
     /// The last report before the current slice.
-    before: Progress,
+    before: StreamProgress,
     /// The last report.
-    last: Progress,
+    last: StreamProgress,
 }
 
 /// Decides when a producer may send.
@@ -193,7 +193,7 @@ impl Pacer {
     /// Waits until no more messages arrive, for at most [`MAX_PAUSES`] pauses.
     fn drain(&mut self) {
         for _ in 0..MAX_PAUSES {
-            let before: Vec<Progress> = self.feedback.iter().map(|feedback| feedback.last).collect();
+            let before: Vec<StreamProgress> = self.feedback.iter().map(|feedback| feedback.last).collect();
             std::thread::sleep(PAUSE);
             self.receive_reports();
             if self.feedback.iter().map(|feedback| feedback.last).eq(before) {
@@ -255,7 +255,7 @@ impl Pacer {
 }
 
 /// The share of lost messages between two reports.
-fn loss(before: Progress, after: Progress) -> f64 {
+fn loss(before: StreamProgress, after: StreamProgress) -> f64 {
     let passed = after.0.saturating_sub(before.0);
     let arrived = after.1.saturating_sub(before.1);
     if passed == 0 { 0.0 } else { passed.saturating_sub(arrived) as f64 / passed as f64 }

@@ -25,7 +25,7 @@ use crate::window::{TAIL_NS, Window};
 /// The minimum length of a slice for each byte of a message. A slice should have some tens of
 /// messages, even long ones.
 const SLICE_PER_BYTE: Duration = Duration::from_nanos(32);
-/// The upper limit of the length that [`SLICE_PER_BYTE`] leads to.
+/// The maximum length of a slice that is extended because of [`SLICE_PER_BYTE`].
 const LONGEST_SLICE: Duration = Duration::from_millis(50);
 /// The time beyond its window in which an instance still runs in slices, to send its end marks and
 /// to report. After that it runs to its end without pauses.

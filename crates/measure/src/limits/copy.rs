@@ -48,8 +48,8 @@ pub struct CopyBandwidth {
     /// The bandwidth in bytes per second, with source and destination hot in the core's own cache
     /// if they fit.
     pub same_core_bytes_per_s: f64,
-    /// The bandwidth in bytes per second, with the source dirty in the other core's cache. Absent
-    /// with a single CPU.
+    /// The bandwidth in bytes per second, with the source dirty in the other core's cache.
+    /// `null` with a single CPU.
     pub cross_core_bytes_per_s: Option<f64>,
 }
 

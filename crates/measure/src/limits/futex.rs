@@ -64,10 +64,10 @@ pub struct FutexWake {
 pub struct Futex {
     /// The sleeping thread is on the same core as the waking thread.
     pub same_core: FutexWake,
-    /// The sleeping thread is on another core, which is idle. Absent with a single CPU.
+    /// The sleeping thread is on another core, which is idle. `null` with a single CPU.
     pub other_core_idle: Option<FutexWake>,
     /// The sleeping thread is on another core, which a thread with the lowest priority keeps busy.
-    /// Absent with a single CPU.
+    /// `null` with a single CPU.
     pub other_core_busy: Option<FutexWake>,
 }
 

@@ -50,7 +50,7 @@ pub struct Limits {
     pub clock: Clock,
     /// The minimum cost of entering the kernel.
     pub kernel: Kernel,
-    /// The round trip of a cache line between two cores. Absent with a single CPU.
+    /// The round trip of a cache line between two cores. `null` with a single CPU.
     pub cache_line: Option<CacheLine>,
     /// The bandwidth of copying messages, in ascending order of their size.
     pub copy: Vec<CopyBandwidth>,
