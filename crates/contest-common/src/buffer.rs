@@ -1,26 +1,29 @@
-//! A place for a message in memory.
+//! A message buffer that is aligned to a cache line.
 
 use std::ops::{Deref, DerefMut};
 
-/// What buffers are aligned to.
+/// The alignment of buffers, in bytes.
 const CACHE_LINE: usize = 64;
 
-/// A message's buffer that begins at a cache line, as buffers of `malloc` may or may not: the kernel copies 64 KiB up to
-/// 5 % faster to and from such an address, and where two rows differ it should not be in their luck with the allocator.
+/// A message buffer that begins at a cache line.
+///
+/// A buffer from `malloc` may or may not do so. The kernel copies 64 KiB up to 5 % faster to and
+/// from an aligned address, and a difference between two rows should not depend on luck with the
+/// allocator.
 #[derive(Debug)]
 pub struct Buffer {
-    /// Up to the message's end.
+    /// Alignment padding, then the message.
     bytes: Vec<u8>,
-    from: usize,
+    start: usize,
 }
 
 impl Buffer {
-    /// A buffer of so many zeros.
+    /// Creates a buffer of `len` zeros.
     pub fn new(len: usize) -> Buffer {
         let mut bytes = vec![0; len + CACHE_LINE - 1];
-        let from = bytes.as_ptr().align_offset(CACHE_LINE);
-        bytes.truncate(from + len);
-        Buffer { bytes, from }
+        let start = bytes.as_ptr().align_offset(CACHE_LINE);
+        bytes.truncate(start + len);
+        Buffer { bytes, start }
     }
 }
 
@@ -29,14 +32,14 @@ impl Deref for Buffer {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        &self.bytes[self.from..]
+        &self.bytes[self.start..]
     }
 }
 
 impl DerefMut for Buffer {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.from..]
+        &mut self.bytes[self.start..]
     }
 }
 
@@ -45,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn begins_at_a_cache_line_and_is_as_long_as_asked() {
+    fn is_aligned_and_has_the_requested_length() {
         for len in [0, 1, 63, 64, 65, 4096, 70_000] {
             let buffers = [Buffer::new(len), Buffer::new(len)];
             for buffer in buffers {

@@ -1,9 +1,14 @@
-//! Ends over a stream of bytes: every message of a case has the same length, so no frame is needed.
+//! Sending and receiving ends over a byte stream. All messages of a case have the same length, so
+//! they need no framing.
 //!
-//! Their work is a plain function that the driver's loop inlines, with loops where one would write `write_all` and
-//! `read_exact`: a return after a system call costs about 9 ns where the kernel guards the processor's predictor of
-//! returns, and each call between the loop and the system call adds one. So do `read` and `write` of the standard library,
-//! which are not inlined: [`PipeEnd`] and [`SocketEnd`] are here for that.
+//! The ends avoid function calls between the driver's loop and the system call. Where the kernel
+//! protects the return-address predictor, a return after a system call costs about 9 ns. Each call
+//! in between adds one such return. Therefore:
+//!
+//! - the ends do their work in plain functions, which the compiler inlines into the driver's loop;
+//! - they loop themselves instead of calling `write_all` and `read_exact`;
+//! - [`PipeEnd`] and [`SocketEnd`] replace `read` and `write` of the standard library, which are
+//!   not inlined.
 
 use std::future::{Future, ready};
 use std::io::{self, ErrorKind, Read, Write};
@@ -14,12 +19,12 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use crate::buffer::Buffer;
 
-/// An end of a pipe, read from and written to without a function in between.
+/// One end of a pipe. Its `read` and `write` are inlined down to the system call.
 #[derive(Debug)]
 pub struct PipeEnd(OwnedFd);
 
 impl PipeEnd {
-    /// Takes an end of a pipe.
+    /// Wraps one end of a pipe.
     pub fn new(end: impl Into<OwnedFd>) -> PipeEnd {
         PipeEnd(end.into())
     }
@@ -44,22 +49,24 @@ impl Write for PipeEnd {
     }
 }
 
-/// A stream socket, as [`PipeEnd`]; by `send` and `recv`, which are some 70 ns shorter on a socket than `write` and `read`.
+/// A stream socket, inlined like [`PipeEnd`]. It uses `send` and `recv`, which are about 70 ns
+/// faster on a socket than `write` and `read`.
 #[derive(Debug)]
 pub struct SocketEnd(OwnedFd);
 
 impl SocketEnd {
-    /// Takes a connected stream socket. Returns an end for each direction.
+    /// Wraps a connected stream socket and duplicates its descriptor. Returns one end for each
+    /// direction.
     ///
     /// # Errors
     ///
-    /// If no descriptor is left.
+    /// If the process has no free file descriptor.
     pub fn both(socket: impl Into<OwnedFd>) -> io::Result<(SocketEnd, SocketEnd)> {
         let socket = socket.into();
         Ok((SocketEnd(socket.try_clone()?), SocketEnd(socket)))
     }
 
-    /// Takes a connected stream socket.
+    /// Wraps a connected stream socket.
     pub fn new(socket: impl Into<OwnedFd>) -> SocketEnd {
         SocketEnd(socket.into())
     }
@@ -91,7 +98,7 @@ impl Write for SocketEnd {
     }
 }
 
-/// Writes each message from one buffer, to one stream or to each of several.
+/// A sending end: writes each message from one buffer to one or more streams.
 #[derive(Debug)]
 pub struct Writing<W> {
     streams: Vec<W>,
@@ -99,12 +106,13 @@ pub struct Writing<W> {
 }
 
 impl<W: Write> Writing<W> {
-    /// Writes messages of so many bytes to one stream.
+    /// Creates a sender of messages of `len` bytes to one stream.
     pub fn new(stream: W, len: usize) -> Writing<W> {
         Writing::to_each([stream], len)
     }
 
-    /// Writes each message of so many bytes to all of these.
+    /// Creates a sender that writes each message of `len` bytes to all streams, one after the
+    /// other.
     pub fn to_each(streams: impl IntoIterator<Item = W>, len: usize) -> Writing<W> {
         Writing { streams: streams.into_iter().collect(), buffer: Buffer::new(len) }
     }
@@ -134,7 +142,7 @@ impl<W: Write + Send + 'static> Tx for Writing<W> {
     }
 }
 
-/// Reads each message into one buffer.
+/// A receiving end: reads each message into one buffer.
 #[derive(Debug)]
 pub struct Reading<R> {
     stream: R,
@@ -142,16 +150,16 @@ pub struct Reading<R> {
 }
 
 impl<R: Read> Reading<R> {
-    /// Reads messages of so many bytes.
+    /// Creates a receiver of messages of `len` bytes.
     pub fn new(stream: R, len: usize) -> Reading<R> {
         Reading { stream, buffer: Buffer::new(len) }
     }
 
-    /// Reads one message.
+    /// Reads one message. Blocks until it is complete.
     ///
     /// # Errors
     ///
-    /// If the stream has ended, or cannot be read.
+    /// If the stream has ended or a read fails.
     #[inline(always)]
     pub fn read_into(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         let mut rest = &mut self.buffer[..];

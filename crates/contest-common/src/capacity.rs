@@ -1,4 +1,4 @@
-//! How many messages what lies between two ends takes while nobody receives.
+//! Probes how many messages fit between two ends while nobody receives.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -11,25 +11,29 @@ use estafette_measure::case::Case;
 use rustix::io::{Errno, ioctl_fionbio, write};
 use rustix::thread::Pid;
 
-/// The most that is tried: more than this is no limit.
+/// The highest capacity that is probed. More counts as unbounded.
 pub const MOST: usize = 1 << 18;
-/// The most senders that are given a thread each.
+/// The highest number of blocking senders that are probed, with one thread each.
 const MOST_THREADS: usize = 64;
-/// How long senders that block are given to come to that.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// How long a sender waits that can say how long it does, where threads of a library make room behind it: after that it is full.
+/// How long [`blocked`] waits for all senders to block, and then for their threads to end.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+/// The timeout of a probing send where threads of a library may still free capacity. After this
+/// time the mechanism counts as full.
 pub const IN_VAIN: Duration = Duration::from_millis(50);
 
-/// The most bytes, and messages, that a mechanism with memory of its own has room for.
+/// The highest capacity in bytes, and in messages, of a mechanism whose memory the program
+/// allocates.
 const MOST_BYTES: usize = 64 << 20;
 const MOST_MESSAGES: usize = 65_536;
 
-/// How many messages a mechanism with memory of its own has room for: as many as the case asks for, within reason.
+/// Returns the capacity in messages of a mechanism whose memory the program allocates: what the
+/// case requests, up to a limit.
 pub fn slots(case: &Case) -> usize {
     case.capacity.min(MOST_MESSAGES).min(MOST_BYTES / case.payload.len()).max(1)
 }
 
-/// How many messages of this length a descriptor takes while nobody reads from its other end.
+/// Returns how many messages of `len` bytes a descriptor accepts while nobody reads from its other
+/// end. Sets the descriptor to non-blocking mode.
 pub fn written(to: impl AsFd, len: usize) -> Option<u64> {
     ioctl_fionbio(&to, true).ok()?;
     let message = vec![0; len];
@@ -45,53 +49,57 @@ pub fn written(to: impl AsFd, len: usize) -> Option<u64> {
     Some((bytes / len) as u64)
 }
 
-/// How often one message after the other is sent before one is not.
+/// Counts how many consecutive sends succeed until one fails.
 pub fn times(mut sends: impl FnMut() -> bool) -> u64 {
     (0..MOST).take_while(|_| sends()).count() as u64
 }
 
-/// How many messages senders send that block: each has a thread, and has filled its part once that thread sleeps. `receiver` is
-/// what keeps them from failing; it goes then.
+/// Returns how many messages blocking senders send before all of them block.
+///
+/// Each sender runs on a thread of its own and has filled its part when that thread sleeps.
+/// `receiver` keeps sends from failing during the probe. It is dropped afterwards, so that the
+/// blocked senders fail and their threads end.
 pub fn blocked<R>(senders: Vec<impl FnMut() -> bool + Send + 'static>, receiver: R) -> Option<u64> {
     if senders.len() > MOST_THREADS {
         return None;
     }
-    let taken = Arc::new(AtomicU64::new(0));
+    let accepted = Arc::new(AtomicU64::new(0));
     let (started, starts) = mpsc::channel();
     let mut threads = Vec::new();
     for mut sends in senders {
-        let (started, taken) = (started.clone(), Arc::clone(&taken));
+        let (started, accepted) = (started.clone(), Arc::clone(&accepted));
         let thread = thread::Builder::new().spawn(move || {
             let _ = started.send(rustix::thread::gettid());
             times(|| {
                 let sent = sends();
-                taken.fetch_add(u64::from(sent), Relaxed);
+                accepted.fetch_add(u64::from(sent), Relaxed);
                 sent
             });
         });
         threads.push(thread.ok()?);
     }
     let numbers: Vec<_> = starts.iter().take(threads.len()).collect();
-    // Between two looks a thread that slept for another reason would have gone on.
+    // A thread that sleeps for another reason continues before the next poll, so the count must be
+    // the same twice.
     let mut before = None;
-    let capacity = patiently(|| {
-        let now = numbers.iter().all(|&thread| sleeps(thread)).then(|| taken.load(Relaxed));
+    let capacity = poll_until_timeout(|| {
+        let now = numbers.iter().all(|&thread| is_asleep(thread)).then(|| accepted.load(Relaxed));
         let same = now.filter(|_| now == before);
         before = now;
         same
     });
-    // Senders that wait are told that the receiver has gone, and end.
+    // Blocked senders get an error when the receiver is dropped, and their threads end.
     drop(receiver);
-    patiently(|| threads.iter().all(thread::JoinHandle::is_finished).then_some(()))?;
+    poll_until_timeout(|| threads.iter().all(thread::JoinHandle::is_finished).then_some(()))?;
     capacity
 }
 
-/// Looks every millisecond until there is something, for as long as there is patience.
-fn patiently<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
-    let deadline = Instant::now() + PATIENCE;
+/// Polls `probe` every millisecond until it returns a value or the timeout passes.
+fn poll_until_timeout<T>(mut probe: impl FnMut() -> Option<T>) -> Option<T> {
+    let deadline = Instant::now() + PROBE_TIMEOUT;
     loop {
-        if let Some(seen) = look() {
-            return Some(seen);
+        if let Some(found) = probe() {
+            return Some(found);
         }
         if Instant::now() > deadline {
             return None;
@@ -100,8 +108,8 @@ fn patiently<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
     }
 }
 
-/// Whether a thread of this process waits for something.
-fn sleeps(thread: Pid) -> bool {
+/// Returns whether a thread of this process sleeps (state `S` in `/proc`).
+fn is_asleep(thread: Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/self/task/{}/stat", thread.as_raw_nonzero())).unwrap_or_default();
     stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('S'))
 }

@@ -1,8 +1,11 @@
-//! Credit between processes: a cap on what is under way in a mechanism that has none of its own, so that mechanisms are
-//! compared with as much under way, and a server's memory is not filled.
+//! Credit-based flow control between processes.
 //!
-//! A pipe holds the credit, a byte for a handful of messages. A consumer makes and fills it; producers take out, the
-//! consumer puts back. Who publishes to several takes out of the pipe of each: the slowest holds it back.
+//! Credit limits the number of messages in flight in a mechanism that has no limit of its own. So
+//! mechanisms are compared with the same number in flight, and a server's memory does not fill up.
+//!
+//! A pipe stores the credit: one byte stands for a batch of messages. A consumer creates and fills
+//! the pipe. Producers read bytes from it before they send, and the consumer writes them back. A
+//! publisher takes credit from the pipe of each subscriber, so the slowest one limits it.
 
 use std::io::{self, ErrorKind, PipeReader, PipeWriter, Read, Write, pipe};
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,55 +16,56 @@ use estafette_measure::case::Case;
 
 use crate::capacity::slots;
 
-/// Into so many handfuls each producer's share of the credit is divided.
-const HANDFULS: usize = 4;
+/// The number of batches into which each producer's share of the credit is divided.
+const BATCHES: usize = 4;
 
-/// A producer's share.
+/// The sender's side: takes credit before each message.
 #[derive(Debug)]
 pub struct Spend {
-    /// Of each consumer.
+    /// One credit pipe for each consumer.
     credits: Vec<PipeReader>,
-    held: usize,
-    handful: usize,
+    available: usize,
+    batch_len: usize,
 }
 
-/// What the consumer has yet to give back.
+/// The receiver's side: returns credit for each received message.
 #[derive(Debug)]
 pub struct Refund {
     credit: PipeWriter,
-    held: usize,
-    handful: usize,
+    withheld: usize,
+    batch_len: usize,
 }
 
-/// How many messages are taken and given back at a time, so that the cost of counting is shared by many: of credit for so many
-/// `messages`, which so many producers, or consumers, share.
-fn handful(messages: usize, parties: usize) -> usize {
-    (messages / (HANDFULS * parties)).max(1)
+/// Returns how many messages one byte of credit stands for. Batching spreads the cost of a pipe
+/// operation over several messages. `parties` is the number of producers, or of consumers, that
+/// share credit for `messages`.
+fn batch_len(messages: usize, parties: usize) -> usize {
+    (messages / (BATCHES * parties)).max(1)
 }
 
 impl Refund {
-    /// Opens the end of the consumer of this number, and offers the producers theirs.
+    /// Opens the end of the given consumer, and passes the credit pipe to the producers.
     ///
     /// # Errors
     ///
-    /// If no pipe can be made, or the other party has gone.
+    /// If no pipe can be created, or the other party has exited.
     pub fn open(case: &Case, consumer: usize, rendezvous: &mut Rendezvous) -> Result<Refund> {
         let (theirs, refund) = Refund::filled(slots(case), case.senders())?;
         rendezvous.offer_descriptors(&format!("credit:{consumer}"), &[theirs.as_fd()])?;
         Ok(refund)
     }
 
-    /// Opens the end of the consumer of this number, of several that compete for what one producer sends: they share credit for
-    /// `messages`.
+    /// Opens the end of the given consumer where several consumers compete for the messages of one
+    /// producer. They share credit for `messages`.
     ///
     /// # Errors
     ///
-    /// If no pipe can be made, or the other party has gone.
+    /// If no pipe can be created, or the other party has exited.
     pub fn open_shared(messages: usize, case: &Case, consumer: usize, rendezvous: &mut Rendezvous) -> Result<Refund> {
         let consumers = case.consumers();
         if consumer > 0 {
             let [credit]: [OwnedFd; 1] = rendezvous.request_descriptors("refund")?;
-            return Ok(Refund { credit: credit.into(), held: 0, handful: handful(messages, consumers) });
+            return Ok(Refund { credit: credit.into(), withheld: 0, batch_len: batch_len(messages, consumers) });
         }
         let (theirs, refund) = Refund::filled(messages, consumers)?;
         rendezvous.offer_descriptors("credit", &[theirs.as_fd()])?;
@@ -69,33 +73,35 @@ impl Refund {
         Ok(refund)
     }
 
-    /// A pipe that holds credit for so many messages.
+    /// Creates a pipe that is filled with credit for `messages`.
     ///
     /// # Errors
     ///
-    /// If no pipe can be made.
+    /// If no pipe can be created.
     pub fn filled(messages: usize, parties: usize) -> io::Result<(PipeReader, Refund)> {
         let (theirs, mut credit) = pipe()?;
-        let handful = handful(messages, parties);
-        credit.write_all(&vec![0; messages / handful])?;
-        Ok((theirs, Refund { credit, held: 0, handful }))
+        let batch_len = batch_len(messages, parties);
+        credit.write_all(&vec![0; messages / batch_len])?;
+        Ok((theirs, Refund { credit, withheld: 0, batch_len }))
     }
 
-    /// Gives back the credit of a message that has arrived. Less than a handful is withheld, and each producer that has
-    /// ended may have kept as much: of all there is, more than half is left.
+    /// Returns the credit of one received message.
+    ///
+    /// Credit is returned in whole batches. Less than a batch may remain here, and each producer
+    /// that has ended may have kept as much. More than half of the credit stays available.
     ///
     /// # Errors
     ///
     /// If the pipe cannot be written.
     #[inline(always)]
     pub fn give(&mut self) -> io::Result<()> {
-        self.held += 1;
-        if self.held < self.handful {
+        self.withheld += 1;
+        if self.withheld < self.batch_len {
             return Ok(());
         }
-        self.held = 0;
+        self.withheld = 0;
         match self.credit.write_all(&[0]) {
-            // A producer that has sent its last message takes no more.
+            // A producer that has sent its last message needs no more credit.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
             written => written,
         }
@@ -107,40 +113,41 @@ impl Spend {
     ///
     /// # Errors
     ///
-    /// If a consumer has gone.
+    /// If a consumer has exited.
     pub fn open(case: &Case, rendezvous: &mut Rendezvous) -> Result<Spend> {
         let mut credits = Vec::new();
         for consumer in 0..case.consumers() {
             let [credit]: [OwnedFd; 1] = rendezvous.request_descriptors(&format!("credit:{consumer}"))?;
             credits.push(credit.into());
         }
-        Ok(Spend { credits, held: 0, handful: handful(slots(case), case.senders()) })
+        Ok(Spend { credits, available: 0, batch_len: batch_len(slots(case), case.senders()) })
     }
 
-    /// Opens the end of the only producer, where its consumers share credit for `messages` ([`Refund::open_shared`]).
+    /// Opens the end of a single producer whose consumers share credit for `messages`
+    /// ([`Refund::open_shared`]).
     ///
     /// # Errors
     ///
-    /// If the consumers have gone.
+    /// If the consumers have exited.
     pub fn open_shared(messages: usize, case: &Case, rendezvous: &mut Rendezvous) -> Result<Spend> {
         let [credit]: [OwnedFd; 1] = rendezvous.request_descriptors("credit")?;
-        Ok(Spend { credits: vec![credit.into()], held: 0, handful: handful(messages, case.consumers()) })
+        Ok(Spend { credits: vec![credit.into()], available: 0, batch_len: batch_len(messages, case.consumers()) })
     }
 
-    /// Takes credit for one message; waits for it where there is none.
+    /// Takes credit for one message. Blocks until there is some.
     ///
     /// # Errors
     ///
-    /// If the pipe cannot be read, as the consumer has gone.
+    /// If the pipe cannot be read because the consumer has exited.
     #[inline(always)]
     pub fn take(&mut self) -> io::Result<()> {
-        if self.held == 0 {
+        if self.available == 0 {
             for credit in &mut self.credits {
                 credit.read_exact(&mut [0])?;
             }
-            self.held = self.handful;
+            self.available = self.batch_len;
         }
-        self.held -= 1;
+        self.available -= 1;
         Ok(())
     }
 }
@@ -169,28 +176,28 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_under_way_than_there_is_credit_and_all_comes_back() {
+    fn messages_in_flight_stay_within_the_credit_and_all_credit_returns() {
         for (capacity, producers) in [(1, 1), (1, 3), (7, 2), (64, 1), (1024, 8), (65_536, 32)] {
             let case = case(capacity, producers);
             let (credit, mut refund) = Refund::filled(slots(&case), producers).unwrap();
             ioctl_fionbio(&credit, true).unwrap();
-            let handful = handful(slots(&case), producers);
-            let spend = || Spend { credits: vec![credit.try_clone().unwrap()], held: 0, handful };
+            let batch_len = batch_len(slots(&case), producers);
+            let spend = || Spend { credits: vec![credit.try_clone().unwrap()], available: 0, batch_len };
             let mut spends: Vec<_> = (0..producers).map(|_| spend()).collect();
             for _ in 0..3 {
-                let mut under_way = 0;
+                let mut in_flight = 0;
                 while spends.iter_mut().any(|spend| spend.take().is_ok()) {
-                    under_way += 1;
-                    assert!(under_way <= capacity);
+                    in_flight += 1;
+                    assert!(in_flight <= capacity);
                 }
-                assert!(under_way > capacity / 2, "{under_way} of {capacity}");
-                (0..under_way).for_each(|_| refund.give().unwrap());
+                assert!(in_flight > capacity / 2, "{in_flight} of {capacity}");
+                (0..in_flight).for_each(|_| refund.give().unwrap());
             }
         }
     }
 
     #[test]
-    fn a_producer_that_has_gone_needs_no_credit() {
+    fn returning_credit_after_the_producer_exited_succeeds() {
         let (credit, mut refund) = Refund::filled(1, 1).unwrap();
         drop(credit);
         refund.give().unwrap();

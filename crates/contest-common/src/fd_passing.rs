@@ -1,4 +1,5 @@
-//! How two ends come by what lies between them, where that is descriptors: the consumer makes it, and hands it on.
+//! Opens ends that communicate over file descriptors. The consumer creates the descriptors and
+//! passes one to the producer.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -6,11 +7,12 @@ use anyhow::Result;
 use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::{Ends, Rendezvous};
 
-/// A party's one of a pair of sockets that both directions go through: the consumer makes the pair, and hands one on.
+/// Returns this party's socket of a bidirectional pair. The consumer creates the pair and passes
+/// one socket to the producer.
 ///
 /// # Errors
 ///
-/// If an end cannot be made, or the other party has gone.
+/// If an end cannot be created, or the other party has exited.
 pub fn of_pair<S, E>(
     role: Role,
     rendezvous: &mut Rendezvous,
@@ -29,13 +31,16 @@ where
     Ok(socket)
 }
 
-/// Opens a party's ends. The consumer makes what messages come on, and where they are answered what the answers go on:
-/// `forward` and `reply` return the descriptor for the producer and the consumer's own end. The producer makes its ends of
-/// these descriptors with `tx` and `rx`. Several producers share what messages come on; each has answers of its own.
+/// Opens a party's ends.
+///
+/// The consumer creates the forward channel with `forward`, and in patterns with replies the reply
+/// channel with `reply`. Both closures return the producer's descriptor and the consumer's own end.
+/// The producer makes its ends from the descriptors with `tx` and `rx`. Several producers share the
+/// forward channel; each has a reply channel of its own.
 ///
 /// # Errors
 ///
-/// If an end cannot be made, or the other party has gone.
+/// If an end cannot be created, or the other party has exited.
 pub fn open<T, R>(
     case: &Case,
     role: Role,
@@ -56,11 +61,11 @@ pub fn open<T, R>(
     )
 }
 
-/// As [`open`], where each direction has several descriptors.
+/// Like [`open`], with `N` descriptors for each direction.
 ///
 /// # Errors
 ///
-/// If an end cannot be made, or the other party has gone.
+/// If an end cannot be created, or the other party has exited.
 pub fn open_several<T, R, const N: usize>(
     case: &Case,
     role: Role,
@@ -70,17 +75,17 @@ pub fn open_several<T, R, const N: usize>(
     tx: impl Fn([OwnedFd; N]) -> Result<T>,
     rx: impl Fn([OwnedFd; N]) -> Result<R>,
 ) -> Result<Ends<T, R>> {
-    let answers = case.pattern.both_ways();
+    let has_reply = case.pattern.both_ways();
     if let Role::Producer(index) = role {
         let tx = tx(rendezvous.request_descriptors("forward")?)?;
-        return match answers {
+        return match has_reply {
             true => Ok(Ends::both(role, tx, rx(rendezvous.request_descriptors(&format!("reply:{index}"))?)?)),
             false => Ok(Ends::producer(index, tx)),
         };
     }
     let (theirs, ours) = forward()?;
     publish(rendezvous, "forward", &theirs)?;
-    if !answers {
+    if !has_reply {
         return Ok(Ends::consumer(0, ours));
     }
     let mut txs = Vec::new();
@@ -95,12 +100,12 @@ pub fn open_several<T, R, const N: usize>(
     }
 }
 
-/// Opens a party's ends where one publishes to several: each subscriber makes what its messages come on, and the publisher
-/// makes one end of all their descriptors.
+/// Opens a party's ends for one publisher and several subscribers. Each subscriber creates its own
+/// channel with `forward`. The publisher makes one end from all their descriptors with `tx`.
 ///
 /// # Errors
 ///
-/// If an end cannot be made, or the other party has gone.
+/// If an end cannot be created, or the other party has exited.
 pub fn open_pub_sub<T, R>(
     case: &Case,
     role: Role,

@@ -1,20 +1,21 @@
-//! What mechanisms of several distances share.
+//! Helpers shared by the contest crates (channels, processes, network, sandbox).
 //!
-//! | module | what it holds |
+//! | module | content |
 //! |---|---|
-//! | [`buffer`] | a message's place in memory |
-//! | [`byte_stream`] | ends over a stream of bytes |
-//! | [`credit`] | a cap on what is under way between processes |
-//! | [`fd_passing`] | how ends in two processes come by their descriptors |
-//! | [`reference_ring`] | the least that copies messages between two ends |
-//! | `nats` | a NATS server, and a connection to it (feature `nats`) |
-//! | [`own_thread`] | a value that stays with the thread that made it |
-//! | [`ring_ends`] | the reference ring's ends as ends of a mechanism |
+//! | [`buffer`] | a message buffer aligned to a cache line |
+//! | [`byte_stream`] | sending and receiving ends over a byte stream |
 //! | [`capacity`] | how many messages fit between two ends |
+//! | [`credit`] | credit-based flow control between processes |
+//! | [`fd_passing`] | ends in two processes that share file descriptors |
+//! | `nats` | a NATS server, and a connection to it (feature `nats`) |
+//! | [`own_thread`] | a value that only the thread that created it may access |
+//! | [`reference_ring`] | the reference ring: a minimal single-producer, single-consumer queue |
+//! | [`ring_ends`] | the reference ring's ends as ends of a mechanism |
 //! | [`server`] | a server program between the ends |
-//! | [`typed`] | the shapes and layouts of a message of a topic and data |
+//! | [`typed`] | the Rust types and byte layouts of a message with a topic and data |
 //!
-//! Whatever is not generic and runs for each message is marked `#[inline]`: the drivers' loops are in other crates.
+//! Each non-generic function that runs once per message is marked `#[inline]`, because the drivers'
+//! loops are in other crates.
 #![deny(unsafe_code)]
 
 pub mod buffer;

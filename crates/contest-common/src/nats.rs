@@ -1,7 +1,8 @@
-//! A `nats-server` of an instance's own on a loopback port, and a connection to it.
+//! A `nats-server` for one instance on a loopback port, and a connection to it.
 //!
-//! `async-nats` writes and reads in a task of its own, which goes on while its user does something else: it has a runtime
-//! with one worker, on its party's core, as a program has it under `#[tokio::main]` on one core.
+//! `async-nats` reads and writes in a background task, which continues while the program does other
+//! work. So the connection has a runtime with one worker on its party's core, like a program under
+//! `#[tokio::main]` on one core.
 
 use std::fs;
 use std::path::Path;
@@ -16,12 +17,13 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::server::{self, CONFIG, Server};
 
-/// The server's program.
+/// The server program.
 pub const SERVER: Server =
     Server { program: "nats-server", package: "nats-server", arguments: &["-c", CONFIG], asked: "--version" };
 
-/// Any free port, written to a file; the longest message that the server takes without a warning; and room for what may
-/// be under way to a subscriber.
+/// Uses any free port, which the server writes to a file. `max_payload` is the longest message that
+/// the server accepts without a warning. `max_pending` is large enough for the messages in flight
+/// to a subscriber.
 const CONFIGURATION: &str = "\
 host: 127.0.0.1
 port: -1
@@ -30,35 +32,36 @@ max_payload: 8388608
 max_pending: 268435456
 ";
 
-/// The longest message: `max_payload` above.
+/// The longest message in bytes, equal to `max_payload` above.
 pub const MAX_MESSAGE: usize = 8 << 20;
 
-/// Plays the broker: a server of the instance's own.
+/// Runs the broker's part: a server for this instance.
 ///
 /// # Errors
 ///
-/// If it cannot be started, does not answer in time, or a party has gone.
+/// If the server cannot be started or does not accept connections in time, or a party has exited.
 pub fn serve(rendezvous: &mut Rendezvous) -> Result<Usage> {
     SERVER.serve(CONFIGURATION, rendezvous, listens)
 }
 
-/// The server's address, once it has written its ports file: `{"nats":["nats://127.0.0.1:PORT"],...}`.
+/// Returns the server's address once it has written its ports file:
+/// `{"nats":["nats://127.0.0.1:PORT"],...}`.
 fn listens(dir: &Path) -> Option<String> {
     let mut files = fs::read_dir(dir).ok()?.flatten().map(|entry| entry.path());
     let ports = files.find(|path| path.extension().is_some_and(|extension| extension == "ports"))?;
     address(&fs::read_to_string(ports).ok()?)
 }
 
-/// The first address in a ports file, which may not be complete yet.
+/// Returns the first address in a ports file. The file may still be incomplete.
 fn address(ports: &str) -> Option<String> {
     let (complete, _) = ports.rsplit_once('"')?;
     complete.split('"').find(|word| word.starts_with("nats://")).map(str::to_owned)
 }
 
-/// A client and what it runs on: one for both ends of a party.
+/// A client and its runtime. Both ends of a party share it.
 #[derive(Clone, Debug)]
 pub struct Connection {
-    /// Of one worker.
+    /// A runtime with one worker.
     pub runtime: Arc<Runtime>,
     /// All its clones share one connection.
     pub client: Client,
@@ -69,28 +72,29 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// If the broker has gone, or the server cannot be reached.
+    /// If the broker has exited, or the server cannot be reached.
     pub fn open(rendezvous: &mut Rendezvous, capacity: usize) -> Result<Connection> {
         let address = server::address(rendezvous)?;
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        // A server that has gone does not come back: what was under way is lost, and the instance has failed.
+        // A server that has exited is not restarted. Its messages in flight are lost, so the
+        // instance fails.
         let options = ConnectOptions::new().subscription_capacity(capacity).max_reconnects(1);
         let client = runtime.block_on(options.connect(address)).context("connecting to nats-server")?;
         Ok(Connection { runtime: Arc::new(runtime), client })
     }
 
-    /// Sends itself a message. The server reads what comes on a connection in order: when that arrives, it has read
-    /// everything before it.
+    /// Sends a message to itself and waits for it. The server processes a connection's messages in
+    /// order, so it has then processed all earlier ones.
     ///
     /// # Errors
     ///
     /// If the server closed the connection.
     pub fn round_trip(&self) -> Result<()> {
         let Connection { runtime, client } = self;
-        let ourselves = Subject::from(client.new_inbox());
+        let inbox = Subject::from(client.new_inbox());
         runtime.block_on(async {
-            let mut subscriber = client.subscribe(ourselves.clone()).await?;
-            client.publish(ourselves, "here".into()).await?;
+            let mut subscriber = client.subscribe(inbox.clone()).await?;
+            client.publish(inbox, "here".into()).await?;
             subscriber.next().await.map(drop).context("nats-server closed the connection")
         })
     }
@@ -101,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_address_is_read_from_a_complete_line_only() {
+    fn reads_the_address_only_from_a_complete_string() {
         let ports = r#"{"nats":["nats://127.0.0.1:40123"],"monitoring":[]}"#;
         assert_eq!(address(ports).as_deref(), Some("nats://127.0.0.1:40123"));
         assert_eq!(address(&ports[..30]), None);

@@ -1,22 +1,23 @@
-//! A value that stays with the thread that made it, in an end that may be sent to another: a socket of a library, say, that one
-//! thread at a time may use, and that both ends of a party share. Between processes a child plays one party, on the thread that
-//! opens it.
+//! A value that only the thread that created it may access, inside an end that is `Send`.
+//!
+//! An example is a library's socket that is not thread-safe and that both ends of a party share. In
+//! process cases each party runs in a child, on the thread that opens its ends.
 
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The number of the next thread that asks for its own.
+/// The next unused thread number.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 thread_local! {
-    /// The thread's number; 0 until it asks.
+    /// This thread's number; 0 until [`here`] is first called.
     static HERE: Cell<u64> = const { Cell::new(0) };
 }
 
-/// This thread's number, which no other thread ever has. The one that [`std::thread::current`] knows comes with a counted
-/// reference, which is some nanoseconds a message.
+/// Returns this thread's number, which no other thread ever has. [`std::thread::current`] would
+/// clone a reference count, which costs some nanoseconds per message.
 #[inline(always)]
 fn here() -> u64 {
     match HERE.get() {
@@ -31,25 +32,29 @@ fn first_time() -> u64 {
     HERE.get()
 }
 
-/// A value that is reached on the thread that made it.
+/// A value that panics when another thread accesses it.
 pub struct OwnThread<T> {
     value: ManuallyDrop<T>,
     thread: u64,
 }
 
-// SAFETY: every way to the value, its end included, compares the thread with the one that made it.
+// SAFETY: every access to the value, including its drop, first compares the current thread with the
+// one that created it.
 #[allow(unsafe_code)]
 unsafe impl<T> Send for OwnThread<T> {}
 
 impl<T> OwnThread<T> {
-    /// Keeps a value for the thread that calls this.
+    /// Wraps a value for the current thread.
     pub fn new(value: T) -> OwnThread<T> {
         OwnThread { value: ManuallyDrop::new(value), thread: here() }
     }
 
     #[inline(always)]
-    fn stays(&self) {
-        assert!(self.thread == here(), "an end of this mechanism stays on the thread that opened it");
+    fn check_thread(&self) {
+        assert!(
+            self.thread == here(),
+            "an end of this mechanism was used on another thread than the one that opened it"
+        );
     }
 }
 
@@ -58,7 +63,7 @@ impl<T> Deref for OwnThread<T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        self.stays();
+        self.check_thread();
         &self.value
     }
 }
@@ -66,7 +71,7 @@ impl<T> Deref for OwnThread<T> {
 impl<T> DerefMut for OwnThread<T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
-        self.stays();
+        self.check_thread();
         &mut self.value
     }
 }
@@ -74,9 +79,10 @@ impl<T> DerefMut for OwnThread<T> {
 impl<T> Drop for OwnThread<T> {
     #[allow(unsafe_code)]
     fn drop(&mut self) {
-        // Elsewhere it is left as it is.
+        // On another thread the value is leaked.
         if self.thread == here() {
-            // SAFETY: it goes once, here, on its own thread.
+            // SAFETY: `drop` runs once, so the value is dropped once, on the thread that created
+            // it.
             unsafe { ManuallyDrop::drop(&mut self.value) }
         }
     }
@@ -90,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_reached_and_dropped_on_its_own_thread_alone() {
+    fn is_accessed_and_dropped_only_on_its_own_thread() {
         let rc = Rc::new(());
         let (kept, sent) = (OwnThread::new(rc.clone()), OwnThread::new(rc.clone()));
         let ends = thread::spawn(move || {

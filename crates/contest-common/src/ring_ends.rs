@@ -1,4 +1,4 @@
-//! The reference ring's ends as ends of a mechanism: messages are filled and checked where they lie.
+//! The reference ring's ends as ends of a mechanism. Messages are filled and verified in place.
 
 use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
@@ -12,12 +12,14 @@ use estafette_measure::{Ends, Generator, Rendezvous, Rx, Tx, Verifier};
 use crate::fd_passing;
 use crate::reference_ring::{Closed, Consumer, Producer, Shape, Wait, create_shared, open_consumer, open_producer};
 
-/// A ring is no longer than this where that leaves it at least [`LEAST_SLOTS`]: longer than the cache that cores share it would
-/// measure memory. In a much shorter one each end soon needs the lines that the other has just touched.
+/// The highest size of a ring in bytes, unless that leaves fewer than [`LEAST_SLOTS`] slots. A ring
+/// larger than the shared cache would measure memory. In a much smaller one, each end soon needs
+/// the cache lines that the other has just touched.
 const MOST_BYTES: usize = 2 << 20;
 const LEAST_SLOTS: usize = 4;
 
-/// The ring of a case: its capacity in messages, as far as caches hold it.
+/// Returns the ring's shape for a case: the requested capacity in messages, up to what fits into
+/// the caches.
 ///
 /// # Errors
 ///
@@ -28,7 +30,7 @@ pub fn shape(case: &Case) -> Result<Shape> {
     Ok(Shape::new(slot, slots)?)
 }
 
-/// How its ends wait.
+/// Returns how the ends wait in this case.
 pub fn wait(case: &Case) -> Wait {
     match case.wait {
         WaitMode::Spin => Wait::Spin,
@@ -36,11 +38,12 @@ pub fn wait(case: &Case) -> Wait {
     }
 }
 
-/// Opens a party's ends of rings between processes, in sealed memory files, and makes of each what the row has.
+/// Opens a party's ends of rings between processes, in sealed memory files. `tx` and `rx` wrap them
+/// in the row's own types.
 ///
 /// # Errors
 ///
-/// If a ring cannot be made or opened, or the other party has gone.
+/// If a ring cannot be created or opened, or the other party has exited.
 pub fn between_processes<T, R>(
     case: &Case,
     role: Role,
@@ -64,8 +67,9 @@ pub fn between_processes<T, R>(
     fd_passing::open(case, role, rendezvous, forward, reply, open_tx, open_rx)
 }
 
-// The ends do their work when they are called, not when they are awaited: the compiler inlines a plain function into the
-// driver's loop, but not always the body of an asynchronous one, and the call took half as long as the message.
+// The ends do their work when they are called, not when the future is polled. The compiler inlines
+// a plain function into the driver's loop, but not always the body of an async one. That call took
+// half as long as the message.
 
 impl Tx for Producer {
     #[inline(always)]
@@ -85,12 +89,12 @@ fn send(producer: &mut Producer, source: &mut Generator) -> Result<(), Closed> {
 impl Rx for Consumer {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(receive(self, verifier).map_err(|_| ErrorKind::UnexpectedEof.into()))
+        ready(recv(self, verifier).map_err(|_| ErrorKind::UnexpectedEof.into()))
     }
 }
 
 #[inline(always)]
-fn receive(consumer: &mut Consumer, verifier: &mut Verifier) -> Result<(), Closed> {
+fn recv(consumer: &mut Consumer, verifier: &mut Verifier) -> Result<(), Closed> {
     let message = consumer.wait_message()?;
     verifier.bytes(&message);
     message.release();

@@ -1,6 +1,7 @@
-//! A server between the ends: a program of its own that the instance's broker starts, watches and ends.
+//! A server program between the ends. The instance's broker starts, watches and stops it.
 //!
-//! All it has lies in the instance's directory, and it is killed with the broker, however that ends.
+//! All its files are in the instance's directory. The kernel kills it when the broker exits for any
+//! reason.
 
 use std::env;
 use std::fs;
@@ -19,65 +20,68 @@ use estafette_measure::case::{Case, Role};
 use estafette_measure::usage::Usage;
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 
-/// Where Debian puts servers, which is not on every user's path.
+/// Where Debian installs servers. It is not in every user's `PATH`.
 const SYSTEM: &str = "/usr/sbin";
-/// How long a server may take until it answers; children may take longer to open their ends.
+/// How long a server may take until it accepts connections. It is shorter than the time children
+/// have to open their ends.
 const START_TIMEOUT: Duration = Duration::from_secs(8);
-/// Between two looks whether it does.
-const NAP: Duration = Duration::from_millis(2);
-/// The name of its configuration in the instance's directory.
+/// The interval between two connection attempts.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
+/// The name of the server's configuration file in the instance's directory.
 pub const CONFIG: &str = "config";
-/// The name of its socket there, where it has one.
+/// The name of the server's socket in that directory, if it has one.
 pub const SOCKET: &str = "socket";
 
 /// A server program.
 pub struct Server {
-    /// What it is called.
+    /// The name of its executable.
     pub program: &'static str,
-    /// The package that has it in Debian and Ubuntu.
+    /// The package that contains it in Debian and Ubuntu.
     pub package: &'static str,
-    /// What it is started with.
+    /// The command-line arguments to start it with.
     pub arguments: &'static [&'static str],
-    /// What has it say its version.
+    /// The command-line flag that prints its version.
     pub asked: &'static str,
 }
 
-/// The children of an instance with a server: it comes first, and the consumers wait.
+/// Returns the children of an instance with a server: the broker first, then the consumers, then
+/// the senders.
 pub fn roles(case: &Case) -> Vec<Role> {
     let parties = (0..case.consumers()).map(Role::Consumer).chain((0..case.senders()).map(Role::Producer));
     std::iter::once(Role::Broker).chain(parties).collect()
 }
 
-/// Whether a server listens on [`SOCKET`] in this directory: something for [`Server::serve`] to offer.
+/// Returns [`SOCKET`] if a server listens on it in this directory. A `reach` function for
+/// [`Server::serve`].
 pub fn listens(dir: &Path) -> Option<String> {
     std::os::unix::net::UnixStream::connect(dir.join(SOCKET)).ok().map(|_| String::from(SOCKET))
 }
 
-/// Waits until the server listens. Returns its socket's path.
+/// Waits until the server listens. Returns the path of its socket.
 ///
 /// # Errors
 ///
-/// If the broker has gone.
+/// If the broker has exited.
 pub fn socket(rendezvous: &mut Rendezvous) -> Result<PathBuf> {
     address(rendezvous)?;
     Ok(rendezvous.dir().join(SOCKET))
 }
 
-/// Waits until the server answers. Returns what was offered.
+/// Waits until the server accepts connections. Returns the published address.
 ///
 /// # Errors
 ///
-/// If the broker has gone.
+/// If the broker has exited.
 pub fn address(rendezvous: &mut Rendezvous) -> Result<String> {
     rendezvous.request("server")
 }
 
 impl Server {
-    /// Whether it is installed.
+    /// Checks that the server is installed.
     ///
     /// # Errors
     ///
-    /// What to install, where it is not.
+    /// If it is not, with the package to install.
     pub fn check_available(&self) -> Result<(), String> {
         match self.find() {
             Some(_) => Ok(()),
@@ -85,10 +89,10 @@ impl Server {
         }
     }
 
-    /// Its name and version, where it is installed: it is asked.
+    /// Returns its name and version if it is installed. Runs it to ask for the version.
     pub fn version(&self) -> Option<String> {
-        let said = Command::new(self.find()?).arg(self.asked).stdin(Stdio::null()).output().ok()?;
-        Some(format!("{} {}", self.program, version(&String::from_utf8_lossy(&said.stdout))?))
+        let output = Command::new(self.find()?).arg(self.asked).stdin(Stdio::null()).output().ok()?;
+        Some(format!("{} {}", self.program, version(&String::from_utf8_lossy(&output.stdout))?))
     }
 
     fn find(&self) -> Option<PathBuf> {
@@ -97,12 +101,14 @@ impl Server {
         dirs.map(|dir| dir.join(self.program)).find(|path| is_executable(path))
     }
 
-    /// Plays the broker with it: starts it with this configuration, offers the address that `reach` finds once it
-    /// answers, and ends it when every party has reported. Returns what it spent from the barrier on.
+    /// Runs the broker's part: starts the server with this configuration, publishes the address
+    /// that `reach` returns, and stops the server when every party has reported. `reach` returns
+    /// `None` until the server accepts connections. Returns the resource usage since the barrier.
     ///
     /// # Errors
     ///
-    /// If it cannot be started, does not answer in time, or a party has gone.
+    /// If the server cannot be started or does not accept connections in time, or a party has
+    /// exited.
     pub fn serve(
         &self,
         config: &str,
@@ -119,23 +125,24 @@ impl Server {
         Ok(server.usage()?.since(&before))
     }
 
-    fn start(&self, dir: &Path) -> Result<Running> {
+    fn start(&self, dir: &Path) -> Result<ServerProcess> {
         let Some(path) = self.find() else {
-            bail!("the program `{}` has gone: apt install {}", self.program, self.package)
+            bail!("the program `{}` is no longer installed: apt install {}", self.program, self.package)
         };
         let mut command = Command::new(path);
         let stderr = io::stderr().as_fd().try_clone_to_owned()?;
-        // A broker's stderr is a file in the instance's directory; the coordinator shows its end where something fails.
+        // The broker's stderr is a file in the instance's directory. The coordinator shows the end
+        // of that file when something fails.
         command.args(self.arguments).current_dir(dir).stdin(Stdio::null()).stdout(stderr);
-        ends_with_us(&mut command);
+        kill_with_parent(&mut command);
         let process = command.spawn().with_context(|| format!("starting {}", self.program))?;
-        Ok(Running { program: self.program, process })
+        Ok(ServerProcess { program: self.program, process })
     }
 }
 
-/// The first word that is a version, such as `1.14.10`, `v2.9.10` and `v=7.0.15`.
-fn version(said: &str) -> Option<&str> {
-    let mut words = said.split_whitespace().map(|word| word.trim_start_matches(['v', '=']));
+/// Returns the first word that is a version number, such as `1.14.10`, `v2.9.10` or `v=7.0.15`.
+fn version(output: &str) -> Option<&str> {
+    let mut words = output.split_whitespace().map(|word| word.trim_start_matches(['v', '=']));
     words.find(|word| word.contains('.') && word.starts_with(|first: char| first.is_ascii_digit()))
 }
 
@@ -143,32 +150,34 @@ fn is_executable(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
-/// Has the kernel kill what this command starts as soon as this thread, a child's main thread, has gone.
+/// Makes the kernel kill the started process when this thread exits, which is a child's main
+/// thread.
 #[allow(unsafe_code)]
-fn ends_with_us(command: &mut Command) {
-    let us = getpid();
-    let ask = move || {
+fn kill_with_parent(command: &mut Command) {
+    let parent = getpid();
+    let request = move || {
         set_parent_process_death_signal(Some(Signal::KILL))?;
-        // We may have gone before it was asked.
-        if getppid() == Some(us) { Ok(()) } else { Err(ErrorKind::BrokenPipe.into()) }
+        // The parent may have exited before the request.
+        if getppid() == Some(parent) { Ok(()) } else { Err(ErrorKind::BrokenPipe.into()) }
     };
-    // SAFETY: between fork and exec this makes two system calls, and neither allocates nor takes a lock.
-    unsafe { command.pre_exec(ask) };
+    // SAFETY: between fork and exec the closure makes two system calls. Neither allocates nor takes
+    // a lock.
+    unsafe { command.pre_exec(request) };
 }
 
-/// A server that runs; it has ended when this is dropped.
-struct Running {
+/// A running server process. Dropping it kills the process and waits for its end.
+struct ServerProcess {
     program: &'static str,
     process: Child,
 }
 
-impl Running {
-    /// Waits until it answers.
+impl ServerProcess {
+    /// Waits until `reach` returns an address.
     fn wait_for(&mut self, reach: impl Fn() -> Option<String>) -> Result<String> {
         let deadline = Instant::now() + START_TIMEOUT;
         loop {
             if let Some(status) = self.process.try_wait()? {
-                bail!("{} ended as it started: {status}", self.program);
+                bail!("{} exited during startup: {status}", self.program);
             }
             if let Some(address) = reach() {
                 return Ok(address);
@@ -176,18 +185,19 @@ impl Running {
             if Instant::now() >= deadline {
                 bail!("{} did not answer within {START_TIMEOUT:?}", self.program);
             }
-            sleep(NAP);
+            sleep(POLL_INTERVAL);
         }
     }
 
     fn usage(&self) -> Result<Usage> {
-        Usage::of(self.process.id()).with_context(|| format!("reading from /proc what {} has spent", self.program))
+        Usage::of(self.process.id())
+            .with_context(|| format!("reading the resource usage of {} from /proc", self.program))
     }
 }
 
-impl Drop for Running {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
-        // One that has ended by itself cannot be killed; its status is taken all the same.
+        // `kill` fails if the process has already ended; `wait` still reaps it.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -198,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_is_found_in_what_servers_say() {
+    fn finds_the_version_in_servers_output() {
         assert_eq!(version("Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64"), Some("7.0.15"));
         assert_eq!(version("nats-server: v2.9.10\n"), Some("2.9.10"));
         assert_eq!(

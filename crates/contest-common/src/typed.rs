@@ -1,5 +1,5 @@
-//! The shapes that a message of a topic and data takes before it is written down, and the layouts of its bytes that need no
-//! library, or that of the program's choice.
+//! The Rust types and byte layouts of a message with a topic and data. Covers the layouts that need
+//! no library (by hand) and those where the program chooses the library (postcard).
 
 use std::io::{self, ErrorKind};
 
@@ -9,26 +9,27 @@ use estafette_measure::{Generator, Value, Verifier};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// The bytes of a topic.
+/// The length of a topic in bytes.
 const TOPIC: usize = size_of::<u32>();
-/// The most that postcard puts before the data: a topic and a length, of seven bits a byte.
+/// The most bytes that postcard writes before the data: a topic and a length as varints with seven
+/// bits per byte.
 const POSTCARD_HEAD: usize = 5 + 10;
 
-/// A value that serde writes down.
+/// A message type that serde serializes.
 pub trait Shape: Value + Serialize + DeserializeOwned {
-    /// What its rows are called.
+    /// The name of this type in the row's name.
     const NAME: &'static str;
-    /// How a program declares it.
+    /// The type's declaration, for display.
     const TYPE: &'static str;
 }
 
-/// What a program derives that says no more of its bytes than that they are numbers.
+/// A derived implementation: serde serializes the data as a sequence of numbers.
 impl Shape for Message {
     const NAME: &'static str = "plain";
     const TYPE: &'static str = "struct { u32, Vec<u8> }";
 }
 
-/// The same with a word to serde that the data is bytes, to be copied at once.
+/// The same fields with `serde_bytes`, so that serde copies the data as one block of bytes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SerdeBytes {
     topic: u32,
@@ -54,7 +55,8 @@ impl Shape for SerdeBytes {
     const TYPE: &'static str = "struct { u32, #[serde(with = \"serde_bytes\")] Vec<u8> }";
 }
 
-/// Topic and data in one vector, which the program has laid out itself; to serde a sequence of numbers.
+/// Topic and data in one vector, laid out by the program. Serde serializes it as a sequence of
+/// numbers.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Newtype(Vec<u8>);
 
@@ -77,26 +79,27 @@ impl Shape for Newtype {
     const TYPE: &'static str = "struct(Vec<u8>)";
 }
 
-/// How a message lies in a buffer that the program sends as bytes.
+/// A byte layout of a message in a buffer that the program sends as bytes.
 pub trait Layout: Send + Sync + 'static {
-    /// What its rows are called.
+    /// The name of this layout in the row's name.
     const NAME: &'static str;
-    /// What is in the buffer.
+    /// A description of the buffer's content.
     const SAYS: &'static str;
-    /// What becomes of a message: whether there is a value at both sides, or bytes alone.
+    /// Whether both sides have a value of their own, or only bytes in the buffer.
     const OWNERSHIP: Ownership = Ownership::Borrowed;
 
-    /// The most bytes that a message with so many of data takes.
+    /// The longest message, in bytes, for `data` bytes of data.
     fn most(data: usize) -> usize;
 
-    /// Makes the next message and lays it into a buffer of that many bytes. Returns how many it took.
+    /// Generates the next message and writes it into a buffer of [`most`](Layout::most) bytes.
+    /// Returns the number of bytes written.
     fn write(source: &mut Generator, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// Reads a message.
+    /// Reads and verifies a message.
     fn read(bytes: &[u8], verifier: &mut Verifier) -> io::Result<()>;
 }
 
-/// The data, and no topic.
+/// The data without a topic.
 pub struct DataAlone;
 
 impl Layout for DataAlone {
@@ -120,7 +123,7 @@ impl Layout for DataAlone {
     }
 }
 
-/// The topic, little-endian, and the data, put and read where they lie.
+/// The topic (little-endian) and then the data, written and read in place.
 pub struct ByHand;
 
 impl ByHand {
@@ -130,7 +133,7 @@ impl ByHand {
         topic.copy_from_slice(&source.message(data).to_le_bytes());
     }
 
-    /// The topic and the data; none where there is not even a topic.
+    /// Returns the topic and the data, or `None` if the bytes are too short for a topic.
     #[inline(always)]
     pub fn parts(bytes: &[u8]) -> Option<(u32, &[u8])> {
         bytes.split_first_chunk().map(|(topic, data)| (u32::from_le_bytes(*topic), data))
@@ -138,7 +141,7 @@ impl ByHand {
 
     #[inline(always)]
     fn check(bytes: &[u8], verifier: &mut Verifier) {
-        // What is shorter than a topic is damaged like a message without data.
+        // A message too short for a topic is verified as one without data, which fails.
         let (topic, data) = ByHand::parts(bytes).unwrap_or_default();
         verifier.message(topic, data);
     }
@@ -165,7 +168,7 @@ impl Layout for ByHand {
     }
 }
 
-/// A value that postcard writes into the buffer, and makes anew of it.
+/// A struct that postcard serializes into the buffer, and deserializes into a new value.
 pub struct Postcard;
 
 impl Layout for Postcard {
@@ -220,8 +223,8 @@ mod tests {
         assert_eq!((verifier.received(), verifier.finish().1), (3, Faults::default()));
     }
 
-    /// Nothing that arrives is taken for a message, or stops the program.
-    fn survives<L: Layout>(bytes: &[u8]) {
+    /// Arbitrary bytes neither count as a message nor panic.
+    fn rejects_without_panic<L: Layout>(bytes: &[u8]) {
         let mut verifier = Verifier::new(SEED, 1, 16);
         let _ = L::read(bytes, &mut verifier);
         assert_eq!(verifier.received(), 0);
@@ -229,22 +232,22 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(len in 8usize..5000) {
+        fn each_layout_round_trips(len in 8usize..5000) {
             round_trips::<DataAlone>(len);
             round_trips::<ByHand>(len);
             round_trips::<Postcard>(len);
         }
 
         #[test]
-        fn any_bytes_at_all_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-            survives::<DataAlone>(&bytes);
-            survives::<ByHand>(&bytes);
-            survives::<Postcard>(&bytes);
+        fn arbitrary_bytes_are_rejected_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+            rejects_without_panic::<DataAlone>(&bytes);
+            rejects_without_panic::<ByHand>(&bytes);
+            rejects_without_panic::<Postcard>(&bytes);
         }
     }
 
     #[test]
-    fn a_vector_holds_topic_and_data() {
+    fn a_newtype_contains_topic_and_data() {
         let mut source = Generator::new(SEED, 0, 16);
         let Newtype(bytes) = Newtype::make(&mut source.clone());
         let Message { topic, data } = Message::make(&mut source);

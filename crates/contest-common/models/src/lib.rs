@@ -1,4 +1,4 @@
-//! Runs the models: `RUSTFLAGS="--cfg loom" cargo test --release models` in this folder.
+//! Runs the loom models: `RUSTFLAGS="--cfg loom" cargo test --release models` in this folder.
 #![cfg(loom)]
 
 #[path = "../../src/reference_ring/mod.rs"]

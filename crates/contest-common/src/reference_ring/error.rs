@@ -10,31 +10,31 @@ use super::memory::End;
 pub enum Error {
     /// The memory could not be allocated.
     OutOfMemory {
-        /// The bytes of the whole ring.
+        /// The size of the whole ring in bytes.
         bytes: usize,
     },
-    /// The system refused something.
+    /// A system call failed.
     System {
-        /// What was tried, as a verb phrase: "map the ring".
+        /// What was attempted, as a verb phrase: "map the ring".
         task: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The file is not a ring, or not one of this version.
+    /// The file is not a ring, or a ring of another version.
     NotARing {
-        /// What is wrong with it.
+        /// Why it is not a ring.
         reason: String,
     },
-    /// The file is a ring of another shape or manner of waiting than this end was told.
+    /// The ring in the file has another shape or way of waiting than this end expects.
     Mismatch {
         /// What differs: "bytes of a slot".
         what: &'static str,
-        /// What this end was told.
+        /// What this end expects.
         wanted: u64,
-        /// What the file says.
+        /// What the file contains.
         found: u64,
     },
-    /// The end was taken before. Each end of a ring can be opened once.
+    /// The end was already opened. Each end of a ring can be opened once.
     Taken {
         /// "producer" or "consumer".
         end: &'static str,
@@ -63,14 +63,14 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OutOfMemory { bytes } => {
-                write!(f, "no {bytes} bytes of memory for the ring; use fewer or smaller slots")
+                write!(f, "cannot allocate {bytes} bytes for the ring; use fewer or smaller slots")
             }
             Self::System { task, source } => write!(f, "cannot {task}: {source}"),
             Self::NotARing { reason } => write!(f, "not a reference ring: {reason}"),
             Self::Mismatch { what, wanted, found } => {
                 write!(f, "the ring was created with other {what} than it is opened with: {found}, not {wanted}")
             }
-            Self::Taken { end } => write!(f, "the ring's {end} was taken before; create a new ring"),
+            Self::Taken { end } => write!(f, "the ring's {end} was already opened; create a new ring"),
         }
     }
 }

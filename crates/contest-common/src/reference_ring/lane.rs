@@ -1,30 +1,35 @@
-//! A lane: an index that one end publishes and the other awaits.
+//! A lane: an index that one end publishes and the other waits for.
 //!
-//! The ring has two, the tail from producer to consumer and the head from consumer to producer. All ordering of memory is
-//! here, in three handshakes between the end that publishes and the end that awaits. Both sides of each carry its name:
+//! A ring has two lanes: the tail, from producer to consumer, and the head, from consumer to
+//! producer. All memory ordering is in this file, in three handshakes between the publishing and
+//! the waiting end. Comments at both sides of a handshake carry its name:
 //!
-//! - **\[contents\]** who sees an index sees the bytes of the slots it hands over;
-//! - **\[sleep\]** who falls asleep has missed no index, or else who published it sees the sleeper (Dekker's pattern);
-//! - **\[close\]** who sees the lane closed sees the last index published on it.
+//! - **\[contents\]** an end that sees an index also sees the bytes of the slots below it;
+//! - **\[sleep\]** either an end that falls asleep has seen the last index, or the publisher sees
+//!   that it sleeps (Dekker's pattern);
+//! - **\[close\]** an end that sees the lane closed also sees the last index published on it.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
 
-use super::sync::{Alarm, AtomicU64, Futex, fence, spin_loop};
+use super::sync::{AtomicU64, Futex, WakeMethod, fence, spin_loop};
 
-/// How an end waits for the other. Both ends of a ring wait the same way, as each must know whether to wake the other.
+/// How an end waits for the other. Both ends of a ring must wait the same way, because each must
+/// know whether to wake the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Wait {
-    /// By looking again and again, within a stream at intervals of up to eight pauses. Each end needs a core of its own.
+    /// Poll. Within a stream, an end backs off for up to eight pauses between polls. Each end needs
+    /// a core of its own.
     Spin,
-    /// By sleeping at once, without looking twice. Publishing costs a full fence, and a system call only when the other
-    /// end sleeps.
+    /// Sleep on a futex immediately, without spinning first. Publishing costs a full fence, and a
+    /// system call only when the other end sleeps.
     Futex,
-    /// As with `Futex`, with an eventfd for each end to sleep on: what one does who waits for other descriptors, too.
+    /// Like `Futex`, but each end sleeps on an eventfd. Programs that also wait for other
+    /// descriptors do this.
     Eventfd,
 }
 
-/// The other end of the ring is gone, and it has left nothing to read.
+/// The other end of the ring has closed, and no message or free slot is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed;
 
@@ -36,79 +41,81 @@ impl fmt::Display for Closed {
 
 impl std::error::Error for Closed {}
 
-/// How one end of a ring waits, and wakes the other.
+/// How one end of a ring waits, and how it wakes the other.
 #[derive(Debug)]
-pub(super) struct Manner {
+pub(super) struct WaitPolicy {
     pub(super) wait: Wait,
     /// What this end sleeps on.
-    pub(super) mine: Alarm,
+    pub(super) mine: WakeMethod,
     /// What the other end sleeps on.
-    pub(super) theirs: Alarm,
+    pub(super) theirs: WakeMethod,
 }
 
-/// An index and the bell by which its owner wakes the one who awaits it. They share a line, as the owner, who writes the
-/// one for each message, must then look at the other.
+/// An index, and the word through which its owner wakes the waiting end. They share a cache line,
+/// because the owner writes the index for each message and must then read the word.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(super) struct Lane {
-    /// How many messages its owner has handed over, modulo 2^64. Only the owner writes it.
+    /// How many messages or slots its owner has passed on, modulo 2^64. Only the owner writes it.
     index: AtomicU64,
-    /// Written by the awaiting end when it goes to sleep, by the owner when it wakes that end or closes the lane.
-    bell: Bell,
+    /// Written by the waiting end when it goes to sleep, and by the owner when it wakes that end or
+    /// closes the lane.
+    wake_word: WakeWord,
 }
 
 impl Lane {
     #[cfg(loom)]
     pub(super) fn new() -> Self {
-        Self { index: AtomicU64::new(0), bell: Bell(Futex::new()) }
+        Self { index: AtomicU64::new(0), wake_word: WakeWord(Futex::new()) }
     }
 
-    /// Begins at `index`, so that a test need not send 2^64 messages.
+    /// Starts at `index`, so that a test need not send 2^64 messages.
     #[cfg(all(test, not(loom)))]
-    pub(super) fn begin(&self, index: u64) {
+    pub(super) fn start_at(&self, index: u64) {
         self.index.store(index, Ordering::Relaxed);
     }
 
-    /// Hands over all messages before `index`. For the owner.
+    /// Passes all messages before `index` to the other end. Called by the owner.
     #[inline]
-    pub(super) fn publish(&self, index: u64, manner: &Manner) {
-        // [contents] Release: pairs with `look`. What this end did to the slots before `index` happens before whatever the
-        // other end does to them.
+    pub(super) fn publish(&self, index: u64, policy: &WaitPolicy) {
+        // [contents] Release: pairs with `load`. What this end did to the slots before `index`
+        // happens before anything the other end does to them.
         self.index.store(index, Ordering::Release);
-        if manner.wait != Wait::Spin {
-            self.wake_sleeper(&manner.theirs);
+        if policy.wait != Wait::Spin {
+            self.wake_sleeper(&policy.theirs);
         }
     }
 
-    /// Wakes the other end if it sleeps. Not inlined, to keep the loops of those who spin short.
+    /// Wakes the other end if it sleeps. Not inlined, to keep the loops of spinning ends short.
     #[inline(never)]
-    fn wake_sleeper(&self, alarm: &Alarm) {
-        // [sleep] First the index, then the bell, and a full fence between; pairs with `sleep_once`, which does the
-        // reverse. At least one of the two sees what the other wrote.
+    fn wake_sleeper(&self, wake_method: &WakeMethod) {
+        // [sleep] First the index, then the word, with a full fence between; pairs with
+        // `sleep_once`, which uses the reverse order. At least one of the two ends sees what the
+        // other wrote.
         fence(Ordering::SeqCst);
-        if self.bell.state().sleeper {
-            self.bell.ring(alarm);
+        if self.wake_word.state().sleeper {
+            self.wake_word.wake(wake_method);
         }
     }
 
-    /// The index as it is now. For the awaiting end, which owns all slots before it once this has returned.
+    /// Loads the index. Called by the waiting end, which then owns all slots before it.
     #[inline]
-    pub(super) fn look(&self) -> u64 {
+    pub(super) fn load(&self) -> u64 {
         // [contents] Acquire: pairs with `publish`.
         self.index.load(Ordering::Acquire)
     }
 
-    /// Looks until the index is no longer `verifier`, and returns it. For the awaiting end.
+    /// Polls until the index differs from `seen`, and returns it. Called by the waiting end.
     ///
     /// # Errors
     ///
-    /// If the lane is closed and its last index was `verifier`.
+    /// If the lane is closed and its last index was `seen`.
     #[inline]
     pub(super) fn spin(&self, seen: u64) -> Result<u64, Closed> {
         loop {
-            // [close] First whether it is closed, then the index: after the last index comes no other.
+            // [close] First load the closed flag, then the index: no index follows the last one.
             let closed = self.is_closed();
-            let index = self.look();
+            let index = self.load();
             if index != seen {
                 return Ok(index);
             }
@@ -119,114 +126,118 @@ impl Lane {
         }
     }
 
-    /// Sleeps until the index is no longer `verifier`, and returns it. For the awaiting end.
+    /// Sleeps until the index differs from `seen`, and returns it. Called by the waiting end.
     ///
     /// # Errors
     ///
-    /// If the lane is closed and its last index was `verifier`.
+    /// If the lane is closed and its last index was `seen`.
     #[cold]
-    pub(super) fn sleep(&self, seen: u64, alarm: &Alarm) -> Result<u64, Closed> {
+    pub(super) fn sleep(&self, seen: u64, wake_method: &WakeMethod) -> Result<u64, Closed> {
         loop {
             // [close] As in `spin`.
             let closed = self.is_closed();
-            let index = self.look();
+            let index = self.load();
             if index != seen {
                 return Ok(index);
             }
             if closed {
                 return Err(Closed);
             }
-            self.sleep_once(seen, alarm);
+            self.sleep_once(seen, wake_method);
         }
     }
 
-    /// Sleeps until the index is no longer `verifier`, the lane is closed, or for no reason.
-    fn sleep_once(&self, seen: u64, alarm: &Alarm) {
-        let marked = self.bell.mark_sleeper();
-        // [sleep] First the bell, then the index, and a full fence between; pairs with `wake_sleeper`, which does the
-        // reverse. If the index is `verifier` here, the owner will see the mark, and it clears the mark before it wakes: either
-        // the word is no longer `marked`, and `wait` does not sleep, or it sleeps already, and is woken. (On an eventfd it
-        // may sleep even so, but not for long: who cleared the mark adds to the counter.)
+    /// Sleeps until the index differs from `seen` or the lane is closed. May return without a
+    /// reason.
+    fn sleep_once(&self, seen: u64, wake_method: &WakeMethod) {
+        let marked = self.wake_word.mark_sleeper();
+        // [sleep] First the word, then the index, with a full fence between; pairs with
+        // `wake_sleeper`, which uses the reverse order. If the index is still `seen` here, the
+        // owner will see the sleeper flag, and it clears the flag before it wakes. Then either the
+        // word is no longer `marked` and `wait` does not sleep, or this end already sleeps and is
+        // woken. (On an eventfd this end may sleep even so, but not for long: the end that cleared
+        // the flag adds to the counter.)
         fence(Ordering::SeqCst);
-        if !marked.closed && self.look() == seen {
-            self.bell.0.wait(marked.into(), alarm);
+        if !marked.closed && self.load() == seen {
+            self.wake_word.0.wait(marked.into(), wake_method);
         }
-        self.bell.clear_sleeper();
+        self.wake_word.clear_sleeper();
     }
 
-    /// Says that no index will follow, and wakes whoever awaits one. For the owner.
-    pub(super) fn close(&self, alarm: &Alarm) {
-        // [close] Release, after the last index; pairs with `is_closed`.
-        // [sleep] This and the mark change one word, so one comes first: either the sleeper is seen here, or the mark
-        // returns the lane as closed, and nobody sleeps.
-        let before = BellState::from(self.bell.0.fetch_or(BellState::CLOSED));
+    /// Declares that no index will follow, and wakes the waiting end. Called by the owner.
+    pub(super) fn close(&self, wake_method: &WakeMethod) {
+        // [close] Release, after the last index; pairs with `is_closed`. [sleep] This operation and
+        // `mark_sleeper` change one word, so one of them is first. Either this operation sees the
+        // sleeper, or `mark_sleeper` returns the lane as closed and nobody sleeps.
+        let before = WakeState::from(self.wake_word.0.fetch_or(WakeState::CLOSED));
         if before.sleeper {
-            self.bell.ring(alarm);
+            self.wake_word.wake(wake_method);
         }
     }
 
-    /// Whether the owner is gone. For the awaiting end.
+    /// Returns whether the owner has closed the lane. Called by the waiting end.
     #[inline]
     pub(super) fn is_closed(&self) -> bool {
         // [close] Acquire: pairs with `close`.
-        self.bell.state().closed
+        self.wake_word.state().closed
     }
 }
 
-/// The futex of a lane, seen as a [`BellState`].
+/// The futex word of a lane, interpreted as a [`WakeState`].
 #[derive(Debug)]
 #[repr(transparent)]
-struct Bell(Futex);
+struct WakeWord(Futex);
 
-impl Bell {
+impl WakeWord {
     #[inline]
-    fn state(&self) -> BellState {
+    fn state(&self) -> WakeState {
         self.0.load().into()
     }
 
-    /// Returns the state with the mark.
-    fn mark_sleeper(&self) -> BellState {
-        let before = BellState::from(self.0.fetch_or(BellState::SLEEPER));
-        BellState { sleeper: true, ..before }
+    /// Sets the sleeper flag. Returns the resulting state.
+    fn mark_sleeper(&self) -> WakeState {
+        let before = WakeState::from(self.0.fetch_or(WakeState::SLEEPER));
+        WakeState { sleeper: true, ..before }
     }
 
-    fn clear_sleeper(&self) -> BellState {
-        self.0.fetch_and(!BellState::SLEEPER).into()
+    fn clear_sleeper(&self) -> WakeState {
+        self.0.fetch_and(!WakeState::SLEEPER).into()
     }
 
-    /// Wakes the sleeper unless it has risen meanwhile. The mark goes first, so that the next message wakes nobody anew.
-    fn ring(&self, alarm: &Alarm) {
+    /// Wakes the sleeper unless it has already woken up. Clears the flag first, so that the next
+    /// message does not wake again.
+    fn wake(&self, wake_method: &WakeMethod) {
         if self.clear_sleeper().sleeper {
-            self.0.wake(alarm);
+            self.0.wake(wake_method);
         }
     }
 }
 
-/// What the word of a bell says.
+/// The flags in the word of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct BellState {
-    /// The awaiting end sleeps or is about to.
+struct WakeState {
+    /// The waiting end sleeps or is about to.
     sleeper: bool,
-    /// The owner is gone.
+    /// The owner has closed the lane.
     closed: bool,
 }
 
-impl BellState {
+impl WakeState {
     const SLEEPER: u32 = 1 << 0;
     const CLOSED: u32 = 1 << 1;
 }
 
-impl From<u32> for BellState {
+impl From<u32> for WakeState {
     #[inline]
     fn from(word: u32) -> Self {
         Self { sleeper: word & Self::SLEEPER != 0, closed: word & Self::CLOSED != 0 }
     }
 }
 
-impl From<BellState> for u32 {
-    fn from(state: BellState) -> Self {
-        let sleeper = if state.sleeper { BellState::SLEEPER } else { 0 };
-        let closed = if state.closed { BellState::CLOSED } else { 0 };
+impl From<WakeState> for u32 {
+    fn from(state: WakeState) -> Self {
+        let sleeper = if state.sleeper { WakeState::SLEEPER } else { 0 };
+        let closed = if state.closed { WakeState::CLOSED } else { 0 };
         sleeper | closed
     }
 }

@@ -1,37 +1,44 @@
-//! The reference ring: the least that can be written for copying messages between two ends.
+//! The reference ring: a minimal implementation of copying messages between two ends.
 //!
-//! A bounded ring of byte slots of one size, for one producer and one consumer, between threads ([`heap`]) or between
-//! processes ([`create_shared`]). A message is written where it lies and read where it lies; nothing is allocated, moved
-//! or copied by the ring itself. What other mechanisms cost beyond it is the price of what they offer beyond it.
+//! A bounded single-producer, single-consumer ring of byte slots of one size. It connects threads
+//! ([`heap`]) or processes ([`create_shared`]). A message is written and read in place: the ring
+//! itself allocates, moves and copies nothing. The extra cost of another mechanism is the price of
+//! its extra features.
 //!
-//! The algorithm is Lamport's ring with cached indices. Each end counts its messages in an index of its own, publishes it
-//! after each message, and keeps a copy of the other's, which it reads again only when the ring seems full or empty. Within
-//! a stream an end that spins stands back a little before it does. Sources:
-//! - L. Lamport, *Specifying concurrent program modules*, TOPLAS 5(2), 1983: one index for each end, no lock.
-//! - J. Giacomoni, T. Moseley, M. Vachharajani, *FastForward for efficient pipeline parallelism*, PPoPP 2008: what such a
-//!   ring costs is the cache lines both ends touch, so the ends keep a distance ("temporal slipping").
-//! - P. Lee, T. Bu, G. Chandranmenon, *A lock-free, cache-efficient shared ring buffer*, ANCS 2009 (MCRingBuffer), and the
-//!   crate `rtrb`: the cached copy of the other end's index.
+//! The algorithm is Lamport's ring with cached indices. Each end counts its messages in its own
+//! index and publishes that index after each message. Each end caches the other's index and reloads
+//! it only when the ring seems full or empty. Within a stream, a spinning end backs off briefly
+//! before it reloads. Sources:
+//! - L. Lamport, *Specifying concurrent program modules*, TOPLAS 5(2), 1983: one index per end, no
+//!   lock.
+//! - J. Giacomoni, T. Moseley, M. Vachharajani, *FastForward for efficient pipeline parallelism*,
+//!   PPoPP 2008: the cost of such a ring is the cache lines that both ends touch, so the ends keep
+//!   a distance ("temporal slipping").
+//! - P. Lee, T. Bu, G. Chandranmenon, *A lock-free, cache-efficient shared ring buffer*, ANCS 2009
+//!   (MCRingBuffer), and the crate `rtrb`: the cached copy of the other end's index.
 //!
-//! | file | what it holds |
+//! | file | content |
 //! |---|---|
-//! | `shape.rs` | how many bytes a slot has and how many slots there are |
-//! | `memory.rs` | where the ring lies: the heap or a mapping; all pointer arithmetic (`modelled.rs` stands in for it under loom) |
-//! | `shared.rs` | the sealed memory file, or another one: its header, creating and verifying it |
-//! | `lane.rs` | an index, published and awaited: the ordering of memory, spinning, sleeping, waking, closing |
+//! | `shape.rs` | the number of slots and the bytes of a slot |
+//! | `memory.rs` | the ring's memory, on the heap or mapped; all pointer arithmetic (`modelled.rs` replaces it under loom) |
+//! | `shared.rs` | the file of a ring between processes, sealed or not: its header, creation and verification |
+//! | `lane.rs` | an index that one end publishes and the other waits for: memory ordering, spinning, sleeping, waking, closing |
 //! | `ring.rs` | the two ends |
-//! | `slip.rs` | how long an end that spins stands back |
+//! | `slip.rs` | how long a spinning end backs off |
 //! | `sync.rs` | atomics, futex and eventfd, of the machine or of loom |
 //!
 //! # What a hostile peer can do
 //!
-//! The bounds of each access follow from an end's own index and from its own [`Shape`], never from what lies in shared
-//! memory. A peer that writes whatever it likes there can therefore hand over garbage, change a message while it is read,
-//! pretend to be full, empty or closed, and provoke a needless `futex` call for each message. It cannot make this process
-//! read or write outside the ring, nor shrink the file beneath it (the file is sealed; one that was opened unsealed is only
-//! for peers that are trusted not to). A reader that must not be fooled copies a message before it judges it. To the
-//! letter, bytes that change beneath a reference are undefined behaviour whoever changes them; as with every such library,
-//! the ends are assumed to keep the protocol where that matters.
+//! The bounds of each access follow from an end's own index and its own [`Shape`], never from
+//! shared memory. A hostile peer can therefore send garbage, change a message while it is read,
+//! pretend to be full, empty or closed, and cause an unnecessary `futex` call per message. It
+//! cannot make this process access memory outside the ring. It cannot shrink the file, because the
+//! file is sealed; an unsealed file is only for peers that are trusted not to shrink it. A reader
+//! that must not be deceived copies a message before it validates it.
+//!
+//! Strictly, bytes that change beneath a reference are undefined behaviour, no matter who changes
+//! them. As with every such library, the ends are assumed to follow the protocol where that
+//! matters.
 
 #![cfg_attr(all(loom, not(test)), allow(dead_code, reason = "under loom only the models use the ring"))]
 

@@ -1,4 +1,4 @@
-//! What stands for `memory.rs` under loom: objects instead of bytes, each access verified.
+//! Replaces `memory.rs` under loom: objects instead of bytes, with each access verified.
 
 use std::ops::{Deref, DerefMut};
 
@@ -17,7 +17,7 @@ struct Parts {
     slots: Vec<UnsafeCell<Box<[u8]>>>,
 }
 
-// SAFETY: loom verifies every access to a slot and reports those that collide.
+// SAFETY: loom verifies every access to a slot and reports conflicts.
 unsafe impl Send for Parts {}
 // SAFETY: as above.
 unsafe impl Sync for Parts {}
@@ -42,14 +42,14 @@ impl Memory {
 
     /// # Safety
     ///
-    /// Until the result is dropped, some handle of this memory must live. loom verifies the rest.
+    /// Until the result is dropped, some handle of this memory must exist. loom verifies the rest.
     pub(super) unsafe fn slot_mut(&self, index: u64) -> BytesMut {
         BytesMut(self.slot_at(index).get_mut())
     }
 
     /// # Safety
     ///
-    /// Until the result is dropped, some handle of this memory must live. loom verifies the rest.
+    /// Until the result is dropped, some handle of this memory must exist. loom verifies the rest.
     pub(super) unsafe fn slot(&self, index: u64) -> BytesRef {
         BytesRef(self.slot_at(index).get())
     }
@@ -59,14 +59,14 @@ impl Memory {
     }
 }
 
-/// loom reports any other access to the slot as long as this lives.
+/// The bytes of a slot, for writing. loom reports any other access to the slot while this exists.
 pub(super) struct BytesMut(MutPtr<Box<[u8]>>);
 
 impl Deref for BytesMut {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: alive as `slot_mut` was promised, unshared as loom verifies.
+        // SAFETY: alive as the caller of `slot_mut` guaranteed, unshared as loom verifies.
         unsafe { self.0.deref() }
     }
 }
@@ -78,14 +78,14 @@ impl DerefMut for BytesMut {
     }
 }
 
-/// loom reports any writing access to the slot as long as this lives.
+/// The bytes of a slot, for reading. loom reports any write access to the slot while this exists.
 pub(super) struct BytesRef(ConstPtr<Box<[u8]>>);
 
 impl Deref for BytesRef {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: alive as `slot` was promised, unwritten as loom verifies.
+        // SAFETY: alive as the caller of `slot` guaranteed, not written as loom verifies.
         unsafe { self.0.deref() }
     }
 }

@@ -1,6 +1,7 @@
-//! Models of the ring: loom runs every order of events, and every value each load may see, for a few messages.
+//! Loom models of the ring. Loom runs every order of events, and every value each load may see, for
+//! a few messages.
 //!
-//! A lost wake-up is a deadlock here, since the modelled futex has no time-out.
+//! A lost wake-up is a deadlock here, because the modelled futex has no timeout.
 
 use loom::model::Builder;
 use loom::thread;
@@ -19,18 +20,18 @@ fn send(producer: &mut Producer, value: u8) -> Result<(), Closed> {
     Ok(())
 }
 
-fn receive(consumer: &mut Consumer) -> Result<u8, Closed> {
+fn recv(consumer: &mut Consumer) -> Result<u8, Closed> {
     let message = consumer.wait_message()?;
     let value = message[0];
     message.release();
     Ok(value)
 }
 
-/// All orders of events.
-const ALL: Option<usize> = None;
+/// Checks all orders of events.
+const UNLIMITED: Option<usize> = None;
 
-/// The orders in which a thread that could go on is stopped five times at most; loom's authors find two or three enough.
-const MOST: Option<usize> = Some(5);
+/// Limits the number of preemptions to five; loom's authors recommend two or three.
+const FIVE_PREEMPTIONS: Option<usize> = Some(5);
 
 fn model(preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = Builder::new();
@@ -38,7 +39,8 @@ fn model(preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
     builder.check(model);
 }
 
-/// A producer sends `count` messages and is dropped; the consumer gets all of them, in order, then `Closed`.
+/// A producer sends `count` messages and is dropped. The consumer gets all of them in order, then
+/// `Closed`.
 fn all_arrive(slots: usize, count: u8, wait: Wait) {
     let (mut producer, mut consumer) = modelled(shape(slots), wait);
     let sender = thread::spawn(move || {
@@ -47,38 +49,40 @@ fn all_arrive(slots: usize, count: u8, wait: Wait) {
         }
     });
     for value in 1..=count {
-        assert_eq!(receive(&mut consumer), Ok(value));
+        assert_eq!(recv(&mut consumer), Ok(value));
     }
-    assert_eq!(receive(&mut consumer), Err(Closed));
+    assert_eq!(recv(&mut consumer), Err(Closed));
     sender.join().unwrap();
 }
 
-/// Slots are handed over both ways, so that the producer writes again what the consumer has read.
+/// Slots are passed in both directions: the producer writes a slot again that the consumer has
+/// read.
 #[test]
 fn contents_are_handed_over() {
-    model(ALL, || all_arrive(1, 2, Wait::Spin));
-    model(ALL, || all_arrive(2, 3, Wait::Spin));
+    model(UNLIMITED, || all_arrive(1, 2, Wait::Spin));
+    model(UNLIMITED, || all_arrive(2, 3, Wait::Spin));
 }
 
-/// Neither end misses the other falling asleep.
+/// Neither end misses that the other falls asleep.
 #[test]
 fn sleepers_are_woken() {
-    model(ALL, || all_arrive(1, 1, Wait::Futex));
-    model(MOST, || all_arrive(1, 2, Wait::Futex));
-    model(MOST, || all_arrive(2, 3, Wait::Futex));
+    model(UNLIMITED, || all_arrive(1, 1, Wait::Futex));
+    model(FIVE_PREEMPTIONS, || all_arrive(1, 2, Wait::Futex));
+    model(FIVE_PREEMPTIONS, || all_arrive(2, 3, Wait::Futex));
 }
 
-/// Nor does it on an eventfd, whose counter may hold what was meant for a sleeper that did not sleep in the end.
+/// The same with an eventfd. Its counter may still contain a wake-up for a sleeper that did not
+/// sleep after all.
 #[test]
 fn sleepers_on_eventfds_are_woken() {
-    model(ALL, || all_arrive(1, 1, Wait::Eventfd));
-    model(MOST, || all_arrive(1, 2, Wait::Eventfd));
+    model(UNLIMITED, || all_arrive(1, 1, Wait::Eventfd));
+    model(FIVE_PREEMPTIONS, || all_arrive(1, 2, Wait::Eventfd));
 }
 
 /// An end that never waits wakes one that sleeps.
 #[test]
-fn trying_wakes_too() {
-    model(MOST, || {
+fn try_send_wakes_a_sleeping_consumer() {
+    model(FIVE_PREEMPTIONS, || {
         let (mut producer, mut consumer) = modelled(shape(1), Wait::Futex);
         let sender = thread::spawn(move || {
             let mut sent = 0;
@@ -94,17 +98,17 @@ fn trying_wakes_too() {
             }
             producer
         });
-        assert_eq!(receive(&mut consumer), Ok(1));
-        assert_eq!(receive(&mut consumer), Ok(2));
+        assert_eq!(recv(&mut consumer), Ok(1));
+        assert_eq!(recv(&mut consumer), Ok(2));
         sender.join().unwrap();
     });
 }
 
-/// A producer that sleeps before a full ring is woken when the consumer goes.
+/// A producer that sleeps because the ring is full is woken when the consumer closes.
 #[test]
 fn closing_wakes_the_producer() {
     for wait in [Wait::Futex, Wait::Eventfd] {
-        model(ALL, move || {
+        model(UNLIMITED, move || {
             let (mut producer, consumer) = modelled(shape(1), wait);
             let sender = thread::spawn(move || {
                 send(&mut producer, 1).unwrap();
@@ -116,15 +120,16 @@ fn closing_wakes_the_producer() {
     }
 }
 
-/// A consumer that sleeps before an empty ring is woken when the producer goes, and not before the last message.
+/// A consumer that sleeps because the ring is empty is woken when the producer closes, after the
+/// last message.
 #[test]
 fn closing_wakes_the_consumer() {
     for wait in [Wait::Futex, Wait::Eventfd] {
-        model(ALL, move || {
+        model(UNLIMITED, move || {
             let (mut producer, mut consumer) = modelled(shape(2), wait);
             let receiver = thread::spawn(move || {
-                assert_eq!(receive(&mut consumer), Ok(1));
-                assert_eq!(receive(&mut consumer), Err(Closed));
+                assert_eq!(recv(&mut consumer), Ok(1));
+                assert_eq!(recv(&mut consumer), Err(Closed));
             });
             send(&mut producer, 1).unwrap();
             drop(producer);
@@ -133,18 +138,18 @@ fn closing_wakes_the_consumer() {
     }
 }
 
-/// Two rings, each end waiting for the answer of the other.
+/// Two rings; each end waits for the other's reply.
 #[test]
 fn ping_pong() {
-    model(ALL, || {
-        let (mut to, mut from_caller) = modelled(shape(1), Wait::Futex);
-        let (mut reply, mut answers) = modelled(shape(1), Wait::Futex);
+    model(UNLIMITED, || {
+        let (mut request_tx, mut request_rx) = modelled(shape(1), Wait::Futex);
+        let (mut reply_tx, mut reply_rx) = modelled(shape(1), Wait::Futex);
         let echo = thread::spawn(move || {
-            let value = receive(&mut from_caller).unwrap();
-            send(&mut reply, value + 1).unwrap();
+            let value = recv(&mut request_rx).unwrap();
+            send(&mut reply_tx, value + 1).unwrap();
         });
-        send(&mut to, 1).unwrap();
-        assert_eq!(receive(&mut answers), Ok(2));
+        send(&mut request_tx, 1).unwrap();
+        assert_eq!(recv(&mut reply_rx), Ok(2));
         echo.join().unwrap();
     });
 }

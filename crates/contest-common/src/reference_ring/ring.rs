@@ -1,130 +1,134 @@
 //! The two ends of a ring.
 //!
-//! Messages are numbered from zero, and message `i` lies in slot `i` modulo the number of slots. The producer owns the slots
-//! of the messages `tail .. head + slots`, the consumer those of `head .. tail`; publishing its index is how an end hands
-//! slots to the other.
+//! Messages are numbered from zero. Message `i` is in slot `i` modulo the number of slots. The
+//! producer owns the slots of messages `tail .. head + slots`, the consumer those of `head ..
+//! tail`. An end passes slots to the other by publishing its index.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 #[cfg(not(loom))]
 use super::error::Error;
-use super::lane::{Closed, Manner, Wait};
+use super::lane::{Closed, Wait, WaitPolicy};
 use super::memory::{BytesMut, BytesRef, Memory};
 use super::shape::Shape;
 use super::slip::Slip;
-use super::sync::{Alarm, Eventfd};
+use super::sync::{Eventfd, WakeMethod};
 
-/// A ring on the heap, for two threads.
+/// Creates a ring on the heap, for two threads.
 ///
 /// # Errors
 ///
-/// If there is not enough memory, or no descriptor is left.
+/// If there is not enough memory, or the process has no free file descriptor.
 #[cfg(not(loom))]
 pub fn heap(shape: Shape, wait: Wait) -> Result<(Producer, Consumer), Error> {
     let memory = Memory::heap(shape)?;
-    let alarm = || match wait {
+    let wake_method = || match wait {
         Wait::Eventfd => Eventfd::pair().map_err(Error::system("make an eventfd")),
-        Wait::Spin | Wait::Futex => Ok([Alarm::Private, Alarm::Private]),
+        Wait::Spin | Wait::Futex => Ok([WakeMethod::Private, WakeMethod::Private]),
     };
-    let ([filled, fills], [freed, frees]) = (alarm()?, alarm()?);
-    let producer = Manner { wait, mine: freed, theirs: fills };
-    let consumer = Manner { wait, mine: filled, theirs: frees };
+    let ([filled, fills], [freed, frees]) = (wake_method()?, wake_method()?);
+    let producer = WaitPolicy { wait, mine: freed, theirs: fills };
+    let consumer = WaitPolicy { wait, mine: filled, theirs: frees };
     Ok((Producer::new(memory.clone(), producer), Consumer::new(memory, consumer)))
 }
 
-/// A ring of loom's objects, for two of its threads.
+/// Creates a ring of loom objects, for two of loom's threads.
 #[cfg(loom)]
 pub(super) fn modelled(shape: Shape, wait: Wait) -> (Producer, Consumer) {
     let memory = Memory::heap(shape);
-    let alarm = || match wait {
+    let wake_method = || match wait {
         Wait::Eventfd => Eventfd::pair(),
-        Wait::Spin | Wait::Futex => [Alarm::Private, Alarm::Private],
+        Wait::Spin | Wait::Futex => [WakeMethod::Private, WakeMethod::Private],
     };
-    let ([filled, fills], [freed, frees]) = (alarm(), alarm());
-    let producer = Manner { wait, mine: freed, theirs: fills };
-    let consumer = Manner { wait, mine: filled, theirs: frees };
+    let ([filled, fills], [freed, frees]) = (wake_method(), wake_method());
+    let producer = WaitPolicy { wait, mine: freed, theirs: fills };
+    let consumer = WaitPolicy { wait, mine: filled, theirs: frees };
     (Producer::new(memory.clone(), producer), Consumer::new(memory, consumer))
 }
 
-/// The end that sends. Dropping it closes the ring: the consumer gets what was sent, then [`Closed`].
+/// The sending end. Dropping it closes the ring: the consumer receives all sent messages, then
+/// [`Closed`].
 pub struct Producer {
     memory: Memory,
-    manner: Manner,
-    /// The number of the next message: how many were sent.
+    policy: WaitPolicy,
+    /// The number of the next message, which is the number of messages sent.
     tail: u64,
-    /// The consumer's index when last looked at. It has read so many messages, or more.
+    /// The consumer's index as last loaded. The consumer has read at least this many messages.
     head: u64,
     slip: Slip,
 }
 
 impl Producer {
-    /// At most one for each memory.
-    pub(super) fn new(memory: Memory, manner: Manner) -> Self {
+    /// Creates the producer. There must be at most one for each memory.
+    pub(super) fn new(memory: Memory, policy: WaitPolicy) -> Self {
         let slip = Slip::new(memory.slots());
-        Self { memory, manner, tail: 0, head: 0, slip }
+        Self { memory, policy, tail: 0, head: 0, slip }
     }
 
-    /// Numbers the messages from `index` on; both ends must.
+    /// Starts the message numbers at `index`. Both ends must do so.
     #[cfg(all(test, not(loom)))]
-    pub(super) fn begin(&mut self, index: u64) {
-        self.memory.tail().begin(index);
+    pub(super) fn start_at(&mut self, index: u64) {
+        self.memory.tail().start_at(index);
         (self.tail, self.head) = (index, index);
     }
 
-    /// The next slot, unless the ring is full.
+    /// Returns the next slot, or `None` if the ring is full. Never blocks.
     ///
-    /// A ring whose consumer is gone fills up and stays full; [`is_closed`](Self::is_closed) tells.
+    /// After the consumer has closed, the ring fills up and stays full; see
+    /// [`is_closed`](Self::is_closed).
     #[inline]
     pub fn try_slot(&mut self) -> Option<Slot<'_>> {
-        if !self.has_room() {
-            self.head = self.memory.head().look();
-            if !self.has_room() {
+        if !self.has_free_slot() {
+            self.head = self.memory.head().load();
+            if !self.has_free_slot() {
                 return None;
             }
         }
         Some(self.slot())
     }
 
-    /// The next slot, once the ring is not full.
+    /// Returns the next slot. Blocks while the ring is full.
     ///
     /// # Errors
     ///
-    /// If the ring is full and the consumer is gone.
+    /// If the ring is full and the consumer has closed.
     #[inline]
     pub fn wait_slot(&mut self) -> Result<Slot<'_>, Closed> {
-        if !self.has_room() {
-            self.await_room()?;
+        if !self.has_free_slot() {
+            self.wait_for_free_slot()?;
         }
         Ok(self.slot())
     }
 
-    /// Whether the consumer is gone. What is sent from then on, nobody reads.
+    /// Returns whether the consumer has closed. Nobody reads messages that are sent after that.
     #[inline]
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.memory.head().is_closed()
     }
 
-    /// Whether `tail < head + slots` as far as this end knows. If the consumer lies about its index, `tail - head` is any
-    /// number, and the worst is a slot that is overwritten while it is read, or a ring that stays full.
+    /// Returns whether `tail < head + slots` according to the cached head. A consumer that
+    /// publishes a false index can make `tail - head` any number. The worst results are a slot
+    /// overwritten while it is read, or a ring that stays full.
     #[inline]
-    fn has_room(&self) -> bool {
+    fn has_free_slot(&self) -> bool {
         self.tail.wrapping_sub(self.head) < self.memory.slots()
     }
 
-    /// Not inlined: what a sender's loop inlines must be short, or the compiler inlines none of it.
+    /// Not inlined: the code inlined into a sender's loop must be short, or the compiler inlines
+    /// none of it.
     #[inline(never)]
-    fn await_room(&mut self) -> Result<(), Closed> {
-        while !self.has_room() {
-            self.head = match self.manner.wait {
+    fn wait_for_free_slot(&mut self) -> Result<(), Closed> {
+        while !self.has_free_slot() {
+            self.head = match self.policy.wait {
                 Wait::Spin => {
-                    self.slip.stand_back();
+                    self.slip.back_off();
                     let head = self.memory.head().spin(self.head)?;
-                    self.slip.learn(head.wrapping_sub(self.head));
+                    self.slip.adapt(head.wrapping_sub(self.head));
                     head
                 }
-                Wait::Futex | Wait::Eventfd => self.memory.head().sleep(self.head, &self.manner.mine)?,
+                Wait::Futex | Wait::Eventfd => self.memory.head().sleep(self.head, &self.policy.mine)?,
             };
         }
         Ok(())
@@ -132,10 +136,12 @@ impl Producer {
 
     #[inline]
     fn slot(&mut self) -> Slot<'_> {
-        // SAFETY: the one producer of the ring is borrowed until the slot is dropped or committed, so nobody else gets this
-        // slot for writing. The consumer gets it for reading only below `tail`, which is not published before `commit`; and
-        // it has done with the message that lay there, since it published a head above `tail - slots`, which `look`
-        // acquired. A consumer of another process that lies about its head is outside of this process.
+        // SAFETY: the ring's only producer is borrowed until the slot is dropped or committed, so
+        // nobody else gets this slot for writing. The consumer reads only slots below `tail`, and
+        // `commit` publishes the new `tail` only later. The consumer has finished with the message
+        // that was in this slot, because it published a head above `tail - slots`, and `load`
+        // acquired that head. A consumer that publishes a false head is in another process, outside
+        // of this process's memory safety.
         let bytes = unsafe { self.memory.slot_mut(self.tail) };
         Slot { bytes, producer: self }
     }
@@ -143,25 +149,25 @@ impl Producer {
     #[inline]
     fn send(&mut self) {
         self.tail = self.tail.wrapping_add(1);
-        self.memory.tail().publish(self.tail, &self.manner);
+        self.memory.tail().publish(self.tail, &self.policy);
     }
 }
 
 impl Drop for Producer {
     fn drop(&mut self) {
-        self.memory.tail().close(&self.manner.theirs);
+        self.memory.tail().close(&self.policy.theirs);
     }
 }
 
 impl fmt::Debug for Producer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { manner, tail, head, .. } = self;
-        f.debug_struct("Producer").field("wait", &manner.wait).field("sent", tail).field("read", head).finish()
+        let Self { policy, tail, head, .. } = self;
+        f.debug_struct("Producer").field("wait", &policy.wait).field("sent", tail).field("read", head).finish()
     }
 }
 
-/// A slot to be filled. It holds whatever lay there before, and is sent by [`commit`](Self::commit), or not at all if it is
-/// dropped.
+/// A slot for the next message. It contains the bytes of an earlier message.
+/// [`commit`](Self::commit) sends it; dropping it sends nothing.
 #[must_use = "a slot is sent by `commit`"]
 pub struct Slot<'a> {
     bytes: BytesMut,
@@ -169,13 +175,13 @@ pub struct Slot<'a> {
 }
 
 impl<'a> Slot<'a> {
-    /// Sends the message. The consumer can see it at once.
+    /// Sends the message. The consumer sees it immediately.
     #[inline]
     pub fn commit(self) {
         self.end_writing().send();
     }
 
-    /// Drops the bytes, which must be done before they are handed over.
+    /// Ends the slot's reference, which must happen before the consumer gets the slot.
     #[inline]
     fn end_writing(self) -> &'a mut Producer {
         self.producer
@@ -204,38 +210,40 @@ impl fmt::Debug for Slot<'_> {
     }
 }
 
-/// The end that receives. Dropping it closes the ring: the producer gets [`Closed`] as soon as the ring is full.
+/// The receiving end. Dropping it closes the ring: the producer gets [`Closed`] when the ring is
+/// full.
 pub struct Consumer {
     memory: Memory,
-    manner: Manner,
-    /// The number of the next message: how many were read.
+    policy: WaitPolicy,
+    /// The number of the next message, which is the number of messages read.
     head: u64,
-    /// The producer's index when last looked at. It has sent so many messages, or more.
+    /// The producer's index as last loaded. The producer has sent at least this many messages.
     tail: u64,
     slip: Slip,
 }
 
 impl Consumer {
-    /// At most one for each memory.
-    pub(super) fn new(memory: Memory, manner: Manner) -> Self {
+    /// Creates the consumer. There must be at most one for each memory.
+    pub(super) fn new(memory: Memory, policy: WaitPolicy) -> Self {
         let slip = Slip::new(memory.slots());
-        Self { memory, manner, head: 0, tail: 0, slip }
+        Self { memory, policy, head: 0, tail: 0, slip }
     }
 
-    /// Numbers the messages from `index` on; both ends must.
+    /// Starts the message numbers at `index`. Both ends must do so.
     #[cfg(all(test, not(loom)))]
-    pub(super) fn begin(&mut self, index: u64) {
-        self.memory.head().begin(index);
+    pub(super) fn start_at(&mut self, index: u64) {
+        self.memory.head().start_at(index);
         (self.tail, self.head) = (index, index);
     }
 
-    /// The next message, unless there is none.
+    /// Returns the next message, or `None` if the ring is empty. Never blocks.
     ///
-    /// A ring whose producer is gone becomes empty and stays so; [`is_closed`](Self::is_closed), asked *before*, tells.
+    /// After the producer has closed, the ring becomes empty and stays empty. To detect that, call
+    /// [`is_closed`](Self::is_closed) *before* this.
     #[inline]
     pub fn try_message(&mut self) -> Option<Message<'_>> {
         if !self.has_message() {
-            self.tail = self.memory.tail().look();
+            self.tail = self.memory.tail().load();
             if !self.has_message() {
                 return None;
             }
@@ -243,82 +251,85 @@ impl Consumer {
         Some(self.message())
     }
 
-    /// The next message, once there is one.
+    /// Returns the next message. Blocks while the ring is empty.
     ///
     /// # Errors
     ///
-    /// If the ring is empty and the producer is gone.
+    /// If the ring is empty and the producer has closed.
     #[inline]
     pub fn wait_message(&mut self) -> Result<Message<'_>, Closed> {
         if !self.has_message() {
-            self.await_message()?;
+            self.wait_for_message()?;
         }
         Ok(self.message())
     }
 
-    /// Whether the producer is gone. What it had sent before is still there.
+    /// Returns whether the producer has closed. Messages that it sent before are still in the ring.
     #[inline]
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.memory.tail().is_closed()
     }
 
-    /// Whether `head < tail` as far as this end knows. If the producer lies about its index, the worst are messages that
-    /// nobody wrote.
+    /// Returns whether `head < tail` according to the cached tail. If the producer publishes a
+    /// false index, the worst result is messages that nobody wrote.
     #[inline]
     fn has_message(&self) -> bool {
         self.head != self.tail
     }
 
-    /// Not inlined: what a receiver's loop inlines must be short, or the compiler inlines none of it.
+    /// Not inlined: the code inlined into a receiver's loop must be short, or the compiler inlines
+    /// none of it.
     #[inline(never)]
-    fn await_message(&mut self) -> Result<(), Closed> {
-        self.tail = match self.manner.wait {
+    fn wait_for_message(&mut self) -> Result<(), Closed> {
+        self.tail = match self.policy.wait {
             Wait::Spin => {
-                self.slip.stand_back();
+                self.slip.back_off();
                 let tail = self.memory.tail().spin(self.tail)?;
-                self.slip.learn(tail.wrapping_sub(self.tail));
+                self.slip.adapt(tail.wrapping_sub(self.tail));
                 tail
             }
-            Wait::Futex | Wait::Eventfd => self.memory.tail().sleep(self.tail, &self.manner.mine)?,
+            Wait::Futex | Wait::Eventfd => self.memory.tail().sleep(self.tail, &self.policy.mine)?,
         };
         Ok(())
     }
 
     #[inline]
     fn message(&mut self) -> Message<'_> {
-        // SAFETY: the one consumer of the ring is borrowed until the message is dropped or released. The producer wrote the
-        // slot before it published a tail above `head`, which `look` acquired; and it will write it again only once it has
-        // acquired a head above this one, which is not published before `release`. A producer of another process that lies
-        // about its tail is outside of this process.
+        // SAFETY: the ring's only consumer is borrowed until the message is dropped or released.
+        // The producer wrote the slot before it published a tail above `head`, and `load` acquired
+        // that tail. The producer writes the slot again only after it has acquired a head above
+        // this one, which `release` publishes only later. A producer that publishes a false tail is
+        // in another process, outside of this process's memory safety.
         let bytes = unsafe { self.memory.slot(self.head) };
         Message { bytes, consumer: self }
     }
 
     #[inline]
-    fn give_back(&mut self) {
+    fn release_slot(&mut self) {
         self.head = self.head.wrapping_add(1);
-        self.memory.head().publish(self.head, &self.manner);
+        self.memory.head().publish(self.head, &self.policy);
     }
 }
 
 impl Drop for Consumer {
     fn drop(&mut self) {
-        self.memory.head().close(&self.manner.theirs);
+        self.memory.head().close(&self.policy.theirs);
     }
 }
 
 impl fmt::Debug for Consumer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { manner, tail, head, .. } = self;
-        f.debug_struct("Consumer").field("wait", &manner.wait).field("sent", tail).field("read", head).finish()
+        let Self { policy, tail, head, .. } = self;
+        f.debug_struct("Consumer").field("wait", &policy.wait).field("sent", tail).field("read", head).finish()
     }
 }
 
-/// A message, read where it lies. It is given back by [`release`](Self::release), or comes again if it is dropped.
+/// A message, read in place. [`release`](Self::release) returns its slot to the producer. If it is
+/// dropped instead, the next receive returns the same message again.
 ///
-/// Dropping it does not release it, since a destructor has the compiler keep the message in memory for the case that its
-/// reader panics: three more stores for each message.
+/// Dropping does not release the slot, because a destructor would make the compiler keep the
+/// message in memory in case its reader panics: three more stores per message.
 #[must_use = "a message is given back by `release`"]
 pub struct Message<'a> {
     bytes: BytesRef,
@@ -326,13 +337,13 @@ pub struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Gives the slot back to the producer.
+    /// Returns the slot to the producer.
     #[inline]
     pub fn release(self) {
-        self.end_reading().give_back();
+        self.end_reading().release_slot();
     }
 
-    /// Drops the bytes, which must be done before they are handed over.
+    /// Ends the message's reference, which must happen before the producer gets the slot.
     #[inline]
     fn end_reading(self) -> &'a mut Consumer {
         self.consumer

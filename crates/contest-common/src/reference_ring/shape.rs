@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-/// The bytes of a cache line, which no slot straddles without need.
+/// The bytes of a cache line. A small slot never straddles two lines.
 const LINE: usize = 64;
 
-/// How many bytes a message has and how many messages a ring holds.
+/// The length of a message and the number of messages in a ring.
 ///
-/// Both ends must agree on it. A shape that exists is sound: its sizes were computed without overflow.
+/// Both ends must agree on it. Each `Shape` is valid: its sizes were computed without overflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Shape {
     slot: usize,
@@ -16,10 +16,12 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The most bytes the slots of a ring may take together: 4 GiB. More is a slip of the pen.
+    /// The highest total size of the slots in bytes: 4 GiB. A larger request is most likely a
+    /// mistake.
     pub const MOST_BYTES: usize = 4 << 30;
 
-    /// A ring of messages of `slot` bytes that holds `capacity` of them, rounded up to a power of two.
+    /// Creates a shape for at least `capacity` messages of `slot` bytes. The number of slots is
+    /// rounded up to a power of two.
     ///
     /// # Errors
     ///
@@ -37,7 +39,8 @@ impl Shape {
         }
     }
 
-    /// A small message shares a line with others but lies within one; a large one has its lines to itself.
+    /// Returns the distance between slots. Small slots share a cache line without crossing its end;
+    /// a large slot has its lines to itself.
     fn stride_for(slot: usize) -> Option<usize> {
         if slot <= LINE {
             Some(slot.next_power_of_two().max(size_of::<u64>()))
@@ -46,28 +49,28 @@ impl Shape {
         }
     }
 
-    /// The bytes of a message.
+    /// The length of a message in bytes.
     #[inline]
     #[must_use]
     pub fn slot(&self) -> usize {
         self.slot
     }
 
-    /// The messages the ring holds, a power of two.
+    /// The number of slots, a power of two.
     #[inline]
     #[must_use]
     pub fn slots(&self) -> usize {
         self.slots
     }
 
-    /// The bytes from one slot to the next, a multiple of eight.
+    /// The distance from one slot to the next in bytes, a multiple of eight.
     #[inline]
     #[must_use]
     pub fn stride(&self) -> usize {
         self.stride
     }
 
-    /// The bytes of all slots, at most [`Shape::MOST_BYTES`].
+    /// The total size of the slots in bytes, at most [`Shape::MOST_BYTES`].
     #[inline]
     #[must_use]
     pub fn bytes(&self) -> usize {
@@ -75,7 +78,7 @@ impl Shape {
     }
 }
 
-/// A ring of this shape cannot be.
+/// A ring of this shape is not possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShapeError {
     slot: usize,

@@ -1,8 +1,9 @@
-//! The file in which a ring between processes lies.
+//! The file that contains a ring between processes.
 //!
-//! Best it is a sealed memory file. That has no name in any file system: it is handed on as a descriptor, and is gone with
-//! the last of them. Seals keep its size, so that no peer can take a page away beneath a reader. Any other file that can be
-//! mapped will do where both ends trust each other to leave its size alone ([`Opening::unsealed`]).
+//! The best file is a sealed memory file. It has no name in any file system: it is passed as a
+//! descriptor and is freed when the last descriptor is closed. Its seals fix its size, so that no
+//! peer can remove a page while another one reads it. Any other mappable file works if both ends
+//! trust each other not to change its size ([`Opening::unsealed`]).
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -13,27 +14,27 @@ use rustix::fs::{
 use rustix::io::{pread, pwrite, retry_on_intr};
 
 use super::error::Error;
-use super::lane::{Manner, Wait};
+use super::lane::{Wait, WaitPolicy};
 use super::memory::{End, Memory, size};
 use super::ring::{Consumer, Producer};
 use super::shape::Shape;
-use super::sync::{Alarm, Eventfd};
+use super::sync::{Eventfd, WakeMethod};
 
-/// The first bytes of a ring.
+/// The first bytes of a ring's file.
 const MAGIC: [u8; 8] = *b"estafLR\0";
 
-/// Counts the changes of the layout and of the protocol.
+/// The version of the layout and the protocol, increased at each change.
 const VERSION: u64 = 1;
 
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
-/// A memory file with an empty ring, to be handed to both ends.
+/// Creates a memory file with an empty ring. Pass it to both ends.
 ///
-/// It is closed when a program is executed, unless the flag is taken off.
+/// The descriptor is closed on exec unless the caller clears that flag.
 ///
 /// # Errors
 ///
-/// If the system has no memory or no descriptor left.
+/// If the system has no memory or no file descriptor left.
 pub fn create_shared(shape: Shape, wait: Wait) -> Result<OwnedFd, Error> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = memfd_create("estafette-reference-ring", flags).map_err(Error::system("create a memory file"))?;
@@ -42,13 +43,13 @@ pub fn create_shared(shape: Shape, wait: Wait) -> Result<OwnedFd, Error> {
     Ok(file)
 }
 
-/// Makes an empty file an empty ring, to be handed to both ends.
+/// Writes an empty ring into an empty file. Pass the file to both ends.
 ///
 /// # Errors
 ///
-/// If there is no room for it, or the file system allocates none beforehand.
+/// If there is not enough space, or the file system cannot allocate it in advance.
 pub fn lay_out(file: impl AsFd, shape: Shape, wait: Wait) -> Result<(), Error> {
-    // Not `ftruncate`: if there is not as much memory, that shows here, and not as a SIGBUS at the first message.
+    // Not `ftruncate`: a lack of memory must be an error here, not a SIGBUS at the first message.
     retry_on_intr(|| fallocate(&file, FallocateFlags::empty(), 0, size(shape) as u64))
         .map_err(Error::system("allocate the ring"))?;
     let header = Header { shape, wait }.to_bytes();
@@ -58,98 +59,101 @@ pub fn lay_out(file: impl AsFd, shape: Shape, wait: Wait) -> Result<(), Error> {
     }
 }
 
-/// The producer of the ring in `file`. The descriptor may be closed afterwards.
+/// Opens the producer of the ring in `file`. The descriptor may be closed afterwards.
 ///
-/// While the end lives, this process must not change the file in other ways: Rust knows nothing of bytes that change
-/// beneath a reference.
+/// While the end exists, this process must not change the file in other ways: Rust assumes that
+/// bytes beneath a reference do not change.
 ///
 /// # Errors
 ///
-/// If the file is not a ring of this shape and manner of waiting, or its producer was taken before.
+/// If the file is not a ring of this shape and way of waiting, or its producer was already opened.
 pub fn open_producer(file: impl AsFd, shape: Shape, wait: Wait) -> Result<Producer, Error> {
     Opening::new(file.as_fd(), shape, wait).producer()
 }
 
-/// The consumer of the ring in `file`. The descriptor may be closed afterwards.
+/// Opens the consumer of the ring in `file`. The descriptor may be closed afterwards.
 ///
-/// While the end lives, this process must not change the file in other ways: Rust knows nothing of bytes that change
-/// beneath a reference.
+/// While the end exists, this process must not change the file in other ways: Rust assumes that
+/// bytes beneath a reference do not change.
 ///
 /// # Errors
 ///
-/// If the file is not a ring of this shape and manner of waiting, or its consumer was taken before.
+/// If the file is not a ring of this shape and way of waiting, or its consumer was already opened.
 pub fn open_consumer(file: impl AsFd, shape: Shape, wait: Wait) -> Result<Consumer, Error> {
     Opening::new(file.as_fd(), shape, wait).consumer()
 }
 
-/// How an end of a ring is opened, where [`open_producer`] and [`open_consumer`] do not say enough.
+/// Options for opening an end, where [`open_producer`] and [`open_consumer`] are not enough.
 #[derive(Debug)]
 pub struct Opening<'a> {
     file: BorrowedFd<'a>,
     shape: Shape,
     wait: Wait,
     sealed: bool,
-    /// What the consumer sleeps on, and what the producer does.
+    /// The eventfds: first the one that the consumer sleeps on, then the producer's.
     eventfds: Option<(OwnedFd, OwnedFd)>,
 }
 
 impl<'a> Opening<'a> {
-    /// As the two functions open it.
+    /// Creates options with the defaults of [`open_producer`] and [`open_consumer`].
     pub fn new(file: BorrowedFd<'a>, shape: Shape, wait: Wait) -> Self {
         Self { file, shape, wait, sealed: true, eventfds: None }
     }
 
-    /// A ring in a file without seals.
+    /// Accepts a file without seals.
     ///
     /// # Safety
     ///
-    /// Nobody may make the file shorter as long as the end lives: who touches a page that is gone is killed.
+    /// Nobody may shrink the file while the end exists: access to a removed page kills the process.
     #[must_use]
     pub unsafe fn unsealed(self) -> Self {
         Self { sealed: false, ..self }
     }
 
-    /// A ring of [`Wait::Eventfd`] whose consumer sleeps on `filled` and whose producer on `freed`, both of which block.
+    /// Sets the eventfds of a ring with [`Wait::Eventfd`]. The consumer sleeps on `filled`, the
+    /// producer on `freed`. Both must be blocking.
     #[must_use]
     pub fn sleeping_on(self, filled: OwnedFd, freed: OwnedFd) -> Self {
         Self { eventfds: Some((filled, freed)), ..self }
     }
 
-    /// The producer.
+    /// Opens the producer.
     ///
     /// # Errors
     ///
     /// Those of [`open_producer`].
     pub fn producer(self) -> Result<Producer, Error> {
         let Self { file, shape, wait, sealed, eventfds } = self;
-        let (filled, freed) = alarms(wait, eventfds)?;
+        let (filled, freed) = wake_methods(wait, eventfds)?;
         let memory = open(file, shape, wait, sealed, End::Producer)?;
-        Ok(Producer::new(memory, Manner { wait, mine: freed, theirs: filled }))
+        Ok(Producer::new(memory, WaitPolicy { wait, mine: freed, theirs: filled }))
     }
 
-    /// The consumer.
+    /// Opens the consumer.
     ///
     /// # Errors
     ///
     /// Those of [`open_consumer`].
     pub fn consumer(self) -> Result<Consumer, Error> {
         let Self { file, shape, wait, sealed, eventfds } = self;
-        let (filled, freed) = alarms(wait, eventfds)?;
+        let (filled, freed) = wake_methods(wait, eventfds)?;
         let memory = open(file, shape, wait, sealed, End::Consumer)?;
-        Ok(Consumer::new(memory, Manner { wait, mine: filled, theirs: freed }))
+        Ok(Consumer::new(memory, WaitPolicy { wait, mine: filled, theirs: freed }))
     }
 }
 
-/// What the consumer sleeps on, and what the producer does.
-fn alarms(wait: Wait, eventfds: Option<(OwnedFd, OwnedFd)>) -> Result<(Alarm, Alarm), Error> {
+/// Returns how the consumer is woken, and how the producer is.
+fn wake_methods(wait: Wait, eventfds: Option<(OwnedFd, OwnedFd)>) -> Result<(WakeMethod, WakeMethod), Error> {
     match (wait, eventfds) {
-        (Wait::Eventfd, Some((filled, freed))) => Ok((Alarm::Eventfd(Eventfd(filled)), Alarm::Eventfd(Eventfd(freed)))),
+        (Wait::Eventfd, Some((filled, freed))) => {
+            Ok((WakeMethod::Eventfd(Eventfd(filled)), WakeMethod::Eventfd(Eventfd(freed))))
+        }
         (Wait::Eventfd, None) => Err(Error::not_a_ring("its ends were given no eventfds to sleep on")),
-        (Wait::Spin | Wait::Futex, _) => Ok((Alarm::Shared, Alarm::Shared)),
+        (Wait::Spin | Wait::Futex, _) => Ok((WakeMethod::Shared, WakeMethod::Shared)),
     }
 }
 
-/// Verifies the file, maps it with all its pages, and takes one end.
+/// Verifies the file, maps all its pages and claims one end.
 fn open(file: BorrowedFd<'_>, shape: Shape, wait: Wait, sealed: bool, end: End) -> Result<Memory, Error> {
     match fcntl_get_seals(file) {
         _ if !sealed => {}
@@ -164,7 +168,8 @@ fn open(file: BorrowedFd<'_>, shape: Shape, wait: Wait, sealed: bool, end: End) 
         found => return Err(Error::not_a_ring(format!("{found} bytes are no header"))),
     }
 
-    // The size is verified after the shape, as it follows from it, and the shape says more about what is wrong.
+    // The size is verified after the shape. It follows from the shape, and an error about the shape
+    // is more informative.
     let found = fstat(file).map_err(Error::system("ask for the size of the ring"))?.st_size as u64;
     let wanted = size(shape) as u64;
     if found != wanted {
@@ -177,15 +182,15 @@ fn open(file: BorrowedFd<'_>, shape: Shape, wait: Wait, sealed: bool, end: End) 
         .map_raw(file.as_raw_fd())
         .map_err(|source| Error::System { task: "map the ring", source })?;
     if !sealed {
-        // Pages of a file on a disk are mapped to be read only, and the first write to each costs a fault. Linux before 5.14
-        // does not know how to have them now.
+        // The pages of a file on disk are mapped read-only at first, and the first write to each
+        // causes a page fault. Linux before 5.14 cannot populate them for writing.
         let _ = map.advise(Advice::PopulateWrite);
     }
     let memory = Memory::mapping(map, shape);
-    if memory.take(end) { Ok(memory) } else { Err(Error::taken(end)) }
+    if memory.claim(end) { Ok(memory) } else { Err(Error::taken(end)) }
 }
 
-/// What the file says of itself: five words, of which the first are the magic and the version.
+/// The header of the file: five words, the first two of which are the magic and the version.
 #[derive(Clone, Copy, Debug)]
 struct Header {
     shape: Shape,
@@ -205,7 +210,7 @@ impl Header {
         bytes
     }
 
-    /// Says what differs between this header and the one of a file.
+    /// Verifies the header of a file. The error names the first difference.
     fn verify(self, bytes: &[u8; Self::BYTES]) -> Result<(), Error> {
         let mut words = bytes.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word));
         let mut next = || words.next().expect("a header has five words");

@@ -1,26 +1,29 @@
-//! Atomics, futex and eventfd: those of the machine or, under `--cfg loom`, those of the model checker.
+//! Atomics, futex and eventfd: those of the machine or, under `--cfg loom`, those of the model
+//! checker.
 //!
-//! The idea is vasi-sync's. Beside this file only `memory.rs` differs between the two worlds, since loom's atomics and
-//! cells are objects that cannot lie in raw memory.
+//! The idea is from vasi-sync. Besides this file only `memory.rs` differs between the two, because
+//! loom's atomics and cells are objects that cannot be in raw memory.
 
-pub(super) use self::world::{AtomicU64, Eventfd, Futex, fence, spin_loop};
+pub(super) use self::imp::{AtomicU64, Eventfd, Futex, fence, spin_loop};
 
-/// By what an end that sleeps is woken.
+/// How a sleeping end is woken.
 #[derive(Debug)]
-pub(super) enum Alarm {
-    /// The futex itself, between threads of one process: the kernel looks it up by its address alone.
+pub(super) enum WakeMethod {
+    /// The futex itself, between threads of one process. The kernel finds it by its virtual address
+    /// alone.
     Private,
-    /// The futex itself, between all processes that map its page, by which the kernel looks it up.
+    /// The futex itself, between processes that map its page. The kernel finds it by that page.
     #[cfg_attr(loom, expect(dead_code, reason = "models have no mappings"))]
     Shared,
-    /// An eventfd, to which the futex is but a word. Whoever takes the sleeper's mark off the word adds to the counter, so
-    /// that it is not zero when the sleeper comes to take it, or once it has. It may be so for a sleeper that did not sleep
-    /// in the end; then the next one wakes for no reason.
+    /// An eventfd; the futex is only a word of flags. The end that clears the sleeper flag adds to
+    /// the counter, so the counter is not zero when the sleeper reads it, or soon after. The
+    /// counter may also stay non-zero for a sleeper that did not sleep after all. Then the next
+    /// sleeper wakes without a reason.
     Eventfd(Eventfd),
 }
 
 #[cfg(not(loom))]
-mod world {
+mod imp {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use std::os::fd::OwnedFd;
@@ -29,7 +32,7 @@ mod world {
     use rustix::io::{Errno, fcntl_dupfd_cloexec, read, write};
     use rustix::thread::futex::{self, Flags};
 
-    use super::Alarm;
+    use super::WakeMethod;
 
     pub(in super::super) use std::hint::spin_loop;
     pub(in super::super) use std::sync::atomic::{AtomicU64, fence};
@@ -55,40 +58,40 @@ mod world {
             self.0.fetch_and(bits, Ordering::AcqRel)
         }
 
-        /// Sleeps if the word is `expected`, without a time-out, which would cost the least that can be written a sixth
-        /// more. It may return for no reason at all, so the caller looks again.
-        pub(in super::super) fn wait(&self, expected: u32, alarm: &Alarm) {
-            let flags = match alarm {
-                Alarm::Private => Flags::PRIVATE,
-                Alarm::Shared => Flags::empty(),
-                Alarm::Eventfd(eventfd) => return eventfd.take(),
+        /// Sleeps if the word is `expected`. There is no timeout, because it would cost the
+        /// reference ring a sixth more. It may return without a reason, so the caller checks again.
+        pub(in super::super) fn wait(&self, expected: u32, method: &WakeMethod) {
+            let flags = match method {
+                WakeMethod::Private => Flags::PRIVATE,
+                WakeMethod::Shared => Flags::empty(),
+                WakeMethod::Eventfd(eventfd) => return eventfd.take(),
             };
             let result = futex::wait(&self.0, flags, expected, None);
             debug_assert!(matches!(result, Ok(()) | Err(Errno::AGAIN | Errno::INTR)), "{result:?}");
         }
 
         /// Wakes the sleeper.
-        pub(in super::super) fn wake(&self, alarm: &Alarm) {
-            let flags = match alarm {
-                Alarm::Private => Flags::PRIVATE,
-                Alarm::Shared => Flags::empty(),
-                Alarm::Eventfd(eventfd) => return eventfd.add(),
+        pub(in super::super) fn wake(&self, method: &WakeMethod) {
+            let flags = match method {
+                WakeMethod::Private => Flags::PRIVATE,
+                WakeMethod::Shared => Flags::empty(),
+                WakeMethod::Eventfd(eventfd) => return eventfd.add(),
             };
             let result = futex::wake(&self.0, flags, 1);
             debug_assert!(result.is_ok(), "{result:?}");
         }
     }
 
-    /// An eventfd that blocks.
+    /// A blocking eventfd.
     #[derive(Debug)]
     pub(in super::super) struct Eventfd(pub(in super::super) OwnedFd);
 
     impl Eventfd {
-        /// For one end to sleep on, and for the other to wake it.
-        pub(in super::super) fn pair() -> rustix::io::Result<[Alarm; 2]> {
+        /// Creates an eventfd: one handle for the end that sleeps, one for the end that wakes it.
+        pub(in super::super) fn pair() -> rustix::io::Result<[WakeMethod; 2]> {
             let ours = eventfd(0, EventfdFlags::CLOEXEC)?;
             let theirs = fcntl_dupfd_cloexec(&ours, 0)?;
-            Ok([ours, theirs].map(|eventfd| Alarm::Eventfd(Eventfd(eventfd))))
+            Ok([ours, theirs].map(|eventfd| WakeMethod::Eventfd(Eventfd(eventfd))))
         }
 
         /// Sleeps until the counter is not zero, and sets it to zero.
@@ -105,20 +108,21 @@ mod world {
 }
 
 #[cfg(loom)]
-mod world {
+mod imp {
     use loom::sync::atomic::{AtomicU32, Ordering};
     use loom::sync::{Arc, Condvar, Mutex};
 
-    use super::Alarm;
+    use super::WakeMethod;
 
     pub(in super::super) use loom::hint::spin_loop;
     pub(in super::super) use loom::sync::atomic::{AtomicU64, fence};
 
-    /// A futex, of which a lost wake-up is a deadlock, which loom reports.
+    /// A modelled futex. A lost wake-up is a deadlock, which loom reports.
     #[derive(Debug)]
     pub(in super::super) struct Futex {
         word: AtomicU32,
-        /// The kernel's lock of the queue: comparing and falling asleep are one step to whoever wakes.
+        /// The kernel's lock of the wait queue: a waker sees the comparison and the falling asleep
+        /// as one step.
         queue: Mutex<()>,
         woken: Condvar,
     }
@@ -140,8 +144,8 @@ mod world {
             self.word.fetch_and(bits, Ordering::AcqRel)
         }
 
-        pub(in super::super) fn wait(&self, expected: u32, alarm: &Alarm) {
-            if let Alarm::Eventfd(eventfd) = alarm {
+        pub(in super::super) fn wait(&self, expected: u32, method: &WakeMethod) {
+            if let WakeMethod::Eventfd(eventfd) = method {
                 return eventfd.take();
             }
             let queue = self.queue.lock().unwrap();
@@ -150,8 +154,8 @@ mod world {
             }
         }
 
-        pub(in super::super) fn wake(&self, alarm: &Alarm) {
-            if let Alarm::Eventfd(eventfd) = alarm {
+        pub(in super::super) fn wake(&self, method: &WakeMethod) {
+            if let WakeMethod::Eventfd(eventfd) = method {
                 return eventfd.add();
             }
             let _queue = self.queue.lock().unwrap();
@@ -159,14 +163,14 @@ mod world {
         }
     }
 
-    /// An eventfd, as a counter that both ends have a handle of.
+    /// An eventfd as a counter that both ends share.
     #[derive(Debug)]
     pub(in super::super) struct Eventfd(Arc<(Mutex<u64>, Condvar)>);
 
     impl Eventfd {
-        pub(in super::super) fn pair() -> [Alarm; 2] {
+        pub(in super::super) fn pair() -> [WakeMethod; 2] {
             let counter = Arc::new((Mutex::new(0), Condvar::new()));
-            [Arc::clone(&counter), counter].map(|counter| Alarm::Eventfd(Eventfd(counter)))
+            [Arc::clone(&counter), counter].map(|counter| WakeMethod::Eventfd(Eventfd(counter)))
         }
 
         fn take(&self) {

@@ -18,7 +18,7 @@ fn shape(slot: usize, capacity: usize) -> Shape {
     Shape::new(slot, capacity).unwrap()
 }
 
-/// Both ends in this process, each with a mapping of its own.
+/// Creates both ends in this process, each with its own mapping.
 fn mapped(shape: Shape, wait: Wait) -> (Producer, Consumer) {
     let file = create_shared(shape, wait).unwrap();
     let [filled, freed] = [(); 2].map(|()| eventfd(0, EventfdFlags::CLOEXEC).unwrap());
@@ -30,7 +30,7 @@ fn mapped(shape: Shape, wait: Wait) -> (Producer, Consumer) {
 
 type Make = fn(Shape, Wait) -> (Producer, Consumer);
 
-/// Every kind of memory and of waiting.
+/// Runs a test for each kind of memory and each way of waiting.
 fn each_kind(test: impl Fn(Make, Wait)) {
     for wait in WAITS {
         test(|shape, wait| heap(shape, wait).unwrap(), wait);
@@ -48,7 +48,7 @@ fn try_send(producer: &mut Producer, value: u64) -> bool {
         .is_some()
 }
 
-fn try_receive(consumer: &mut Consumer) -> Option<u64> {
+fn try_recv(consumer: &mut Consumer) -> Option<u64> {
     let message = consumer.try_message()?;
     let value = u64::from_ne_bytes(message[..].try_into().unwrap());
     message.release();
@@ -66,7 +66,7 @@ fn a_shape_rounds_up() {
 }
 
 #[test]
-fn an_absurd_shape_is_an_error() {
+fn an_impossible_shape_is_an_error() {
     let most = Shape::MOST_BYTES;
     assert_eq!(shape(1 << 20, 1 << 12).bytes(), most);
     let absurd = [0, 1, 8, most + 1, usize::MAX / 2, usize::MAX / 2 + 2, usize::MAX - 63, usize::MAX];
@@ -85,16 +85,16 @@ fn an_absurd_shape_is_an_error() {
 fn fills_and_empties() {
     each_kind(|make, wait| {
         let (mut producer, mut consumer) = make(shape(8, 4), wait);
-        assert_eq!(try_receive(&mut consumer), None);
+        assert_eq!(try_recv(&mut consumer), None);
         for round in 0..3 {
             for value in 0..4 {
                 assert!(try_send(&mut producer, 10 * round + value));
             }
             assert!(!try_send(&mut producer, 99));
             for value in 0..4 {
-                assert_eq!(try_receive(&mut consumer), Some(10 * round + value));
+                assert_eq!(try_recv(&mut consumer), Some(10 * round + value));
             }
-            assert_eq!(try_receive(&mut consumer), None);
+            assert_eq!(try_recv(&mut consumer), None);
         }
     });
 }
@@ -104,14 +104,14 @@ fn wraps_around_the_ring_and_the_index() {
     each_kind(|make, wait| {
         let (mut producer, mut consumer) = make(shape(8, 4), wait);
         let begin = u64::MAX - 5;
-        producer.begin(begin);
-        consumer.begin(begin);
+        producer.start_at(begin);
+        consumer.start_at(begin);
         for value in 0..20 {
             for extra in 0..3 {
                 assert!(try_send(&mut producer, 3 * value + extra));
             }
             for extra in 0..3 {
-                assert_eq!(try_receive(&mut consumer), Some(3 * value + extra));
+                assert_eq!(try_recv(&mut consumer), Some(3 * value + extra));
             }
         }
     });
@@ -124,8 +124,8 @@ fn a_ring_of_one_slot() {
         for value in 0..5 {
             assert!(try_send(&mut producer, value));
             assert!(!try_send(&mut producer, 99));
-            assert_eq!(try_receive(&mut consumer), Some(value));
-            assert_eq!(try_receive(&mut consumer), None);
+            assert_eq!(try_recv(&mut consumer), Some(value));
+            assert_eq!(try_recv(&mut consumer), None);
         }
     });
 }
@@ -154,13 +154,13 @@ fn slots_do_not_overlap() {
 fn a_slot_that_is_dropped_is_not_sent() {
     let (mut producer, mut consumer) = heap(shape(8, 2), Wait::Spin).unwrap();
     producer.try_slot().unwrap().fill(1);
-    assert_eq!(try_receive(&mut consumer), None);
+    assert_eq!(try_recv(&mut consumer), None);
     assert!(try_send(&mut producer, 7));
-    assert_eq!(try_receive(&mut consumer), Some(7));
+    assert_eq!(try_recv(&mut consumer), Some(7));
 }
 
 #[test]
-fn a_message_holds_its_slot() {
+fn an_unreleased_message_keeps_its_slot() {
     let (mut producer, mut consumer) = heap(shape(8, 1), Wait::Spin).unwrap();
     assert!(try_send(&mut producer, 7));
     let message = consumer.try_message().unwrap();
@@ -171,16 +171,16 @@ fn a_message_holds_its_slot() {
 }
 
 #[test]
-fn a_message_that_is_dropped_comes_again() {
+fn a_dropped_message_is_received_again() {
     let (mut producer, mut consumer) = heap(shape(8, 2), Wait::Spin).unwrap();
     assert!(try_send(&mut producer, 7));
     assert_eq!(consumer.try_message().unwrap()[..], 7u64.to_ne_bytes());
-    assert_eq!(try_receive(&mut consumer), Some(7));
-    assert_eq!(try_receive(&mut consumer), None);
+    assert_eq!(try_recv(&mut consumer), Some(7));
+    assert_eq!(try_recv(&mut consumer), None);
 }
 
 #[test]
-fn a_closed_ring_gives_what_was_sent() {
+fn a_closed_ring_delivers_what_was_sent() {
     each_kind(|make, wait| {
         let (mut producer, mut consumer) = make(shape(8, 4), wait);
         assert!(try_send(&mut producer, 1) && try_send(&mut producer, 2));
@@ -212,7 +212,7 @@ fn a_full_ring_without_consumer_is_closed() {
 }
 
 #[test]
-fn closing_wakes_before_patience_ends() {
+fn closing_wakes_a_sleeping_end() {
     each_kind(|make, wait| {
         let (producer, mut consumer) = make(shape(8, 2), wait);
         let begin = Instant::now();
@@ -221,17 +221,17 @@ fn closing_wakes_before_patience_ends() {
             thread::sleep(Duration::from_millis(50));
             drop(producer);
         });
-        assert!(begin.elapsed() < Duration::from_millis(900), "slept through the closing");
+        assert!(begin.elapsed() < Duration::from_millis(900), "was not woken by the close");
     });
 }
 
-/// Every byte of every message, through a ring that is often full and often empty.
+/// Verifies every byte of every message, through a ring that is often full and often empty.
 #[test]
 fn order_and_content_under_stress() {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     for (slot, capacity, messages) in [(8, 1, 300), (24, 2, 600), (4096, 4, 1_000), (8, 64, 100_000)] {
         each_kind(|make, wait| {
-            // Two that spin on one core wait for the scheduler at each turn.
+            // Two spinning ends on one core wait for the scheduler at each turn.
             if wait != Wait::Spin || cores > 1 {
                 stress(make(shape(slot, capacity), wait), messages);
             }
@@ -268,17 +268,23 @@ fn ends_can_be_sent_to_threads() {
     is_send::<Consumer>();
 }
 
-/// The message of the error that opening `file` gives.
-fn why(file: &OwnedFd, shape: Shape, wait: Wait) -> String {
+/// Returns the error message of opening `file`.
+fn error_of_opening(file: &OwnedFd, shape: Shape, wait: Wait) -> String {
     open_consumer(file, shape, wait).unwrap_err().to_string()
 }
 
 #[test]
 fn opening_verifies_the_shape() {
     let file = create_shared(shape(64, 16), Wait::Spin).unwrap();
-    assert!(why(&file, shape(32, 16), Wait::Spin).contains("bytes of a slot than it is opened with: 64, not 32"));
-    assert!(why(&file, shape(64, 32), Wait::Spin).contains("number of slots than it is opened with: 16, not 32"));
-    assert!(why(&file, shape(64, 16), Wait::Futex).contains("waiting"));
+    assert!(
+        error_of_opening(&file, shape(32, 16), Wait::Spin)
+            .contains("bytes of a slot than it is opened with: 64, not 32")
+    );
+    assert!(
+        error_of_opening(&file, shape(64, 32), Wait::Spin)
+            .contains("number of slots than it is opened with: 16, not 32")
+    );
+    assert!(error_of_opening(&file, shape(64, 16), Wait::Futex).contains("waiting"));
     open_consumer(&file, shape(64, 16), Wait::Spin).unwrap();
 }
 
@@ -288,7 +294,7 @@ fn opening_verifies_the_header() {
     let corrupt = |offset, byte: u8| {
         let file = create_shared(shape, Wait::Spin).unwrap();
         pwrite(&file, &[byte], offset).unwrap();
-        why(&file, shape, Wait::Spin)
+        error_of_opening(&file, shape, Wait::Spin)
     };
     assert!(corrupt(0, 0).contains("first bytes"));
     assert!(corrupt(8, 77).contains("version 77"));
@@ -303,14 +309,17 @@ fn opening_verifies_the_file() {
     let seals = SealFlags::SHRINK | SealFlags::GROW;
     let file = || memfd_create("test", MemfdFlags::ALLOW_SEALING).unwrap();
 
-    assert!(why(&std::fs::File::open("/dev/null").unwrap().into(), shape, Wait::Spin).contains("not a memory file"));
+    assert!(
+        error_of_opening(&std::fs::File::open("/dev/null").unwrap().into(), shape, Wait::Spin)
+            .contains("not a memory file")
+    );
 
     let unsealed = file();
-    assert!(why(&unsealed, shape, Wait::Spin).contains("not sealed"));
+    assert!(error_of_opening(&unsealed, shape, Wait::Spin).contains("not sealed"));
 
     let empty = file();
     fcntl_add_seals(&empty, seals).unwrap();
-    assert!(why(&empty, shape, Wait::Spin).contains("0 bytes are no header"));
+    assert!(error_of_opening(&empty, shape, Wait::Spin).contains("0 bytes are no header"));
 
     let short = file();
     let header = create_shared(shape, Wait::Spin).unwrap();
@@ -319,15 +328,17 @@ fn opening_verifies_the_file() {
     fallocate(&short, FallocateFlags::empty(), 0, 100).unwrap();
     pwrite(&short, &bytes, 0).unwrap();
     fcntl_add_seals(&short, seals).unwrap();
-    assert!(why(&short, shape, Wait::Spin).contains("size in bytes than it is opened with: 100, not 1408"));
+    assert!(
+        error_of_opening(&short, shape, Wait::Spin).contains("size in bytes than it is opened with: 100, not 1408")
+    );
 }
 
 #[test]
-fn a_file_without_seals_must_be_asked_for() {
+fn an_unsealed_file_needs_an_explicit_option() {
     let shape = shape(64, 16);
     let file = memfd_create("test", MemfdFlags::CLOEXEC).unwrap();
     lay_out(&file, shape, Wait::Futex).unwrap();
-    assert!(why(&file, shape, Wait::Futex).contains("not sealed"));
+    assert!(error_of_opening(&file, shape, Wait::Futex).contains("not sealed"));
     // SAFETY: nobody else has the file.
     let opening = || unsafe { Opening::new(file.as_fd(), shape, Wait::Futex).unsealed() };
     let (mut producer, mut consumer) = (opening().producer().unwrap(), opening().consumer().unwrap());
@@ -336,11 +347,11 @@ fn a_file_without_seals_must_be_asked_for() {
 }
 
 #[test]
-fn eventfds_are_for_those_who_wait_on_them() {
+fn eventfds_are_required_and_only_for_eventfd_waiting() {
     let shape = shape(64, 16);
     let file = create_shared(shape, Wait::Eventfd).unwrap();
-    assert!(why(&file, shape, Wait::Futex).contains("waiting"));
-    assert!(why(&file, shape, Wait::Eventfd).contains("no eventfds"));
+    assert!(error_of_opening(&file, shape, Wait::Futex).contains("waiting"));
+    assert!(error_of_opening(&file, shape, Wait::Eventfd).contains("no eventfds"));
 }
 
 #[test]
@@ -351,7 +362,7 @@ fn a_ring_cannot_shrink() {
 }
 
 #[test]
-fn each_end_is_taken_once() {
+fn each_end_is_opened_once() {
     let shape = shape(64, 16);
     let file = create_shared(shape, Wait::Spin).unwrap();
     let producer = open_producer(&file, shape, Wait::Spin).unwrap();
@@ -362,9 +373,10 @@ fn each_end_is_taken_once() {
     assert!(consumer.is_closed());
 }
 
-/// Whatever a peer writes into the control words, an end stays within its ring and its calls return or wait.
+/// An end stays within its ring and its calls return or block, whatever a peer writes into the
+/// control words.
 #[test]
-fn a_lying_peer_does_no_harm() {
+fn a_hostile_peer_causes_no_access_outside_the_ring() {
     let shape = shape(8, 4);
     for index in [1, 4, 5, 1 << 40, u64::MAX, u64::MAX - 4] {
         let file = create_shared(shape, Wait::Spin).unwrap();
@@ -377,7 +389,7 @@ fn a_lying_peer_does_no_harm() {
         for value in 0..20 {
             try_send(&mut producer, value);
             pwrite(&file, &index.to_ne_bytes(), 128).unwrap();
-            try_receive(&mut consumer);
+            try_recv(&mut consumer);
             pwrite(&file, &index.to_ne_bytes(), 256).unwrap();
         }
         assert!(producer.is_closed() && consumer.is_closed());
