@@ -12,14 +12,14 @@
 #define MAX_PAYLOAD (UINT64_C(1) << 30)
 #define MAX_SEED ((UINT64_C(1) << 53) - 1)
 
-/* `64B`, `4KiB`: a number and a unit; or `none`, which is 0. */
+/* Reads a payload: a number and a unit such as `64B` or `4KiB`, or `none`, which is 0. */
 static size_t read_payload(bool bytes)
 {
     char text[32];
     static const struct { const char *name; uint64_t scale; } units[] = {
         {"B", 1}, {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}};
     uint64_t number = 0;
-    heard_text("assignment.case.cell.payload", text, sizeof text);
+    packet_text("assignment.case.cell.payload", text, sizeof text);
     if (!bytes) {
         if (strcmp(text, "none") != 0)
             fail("payload `%s`: this program carries messages without bytes, `none`", text);
@@ -34,11 +34,11 @@ static size_t read_payload(bool bytes)
     fail("payload `%s`: this program carries bytes, from 1B to 1GiB", text);
 }
 
-/* Which of two names a text is. */
+/* Returns whether a text is the first of two names. Fails if it is neither. */
 static bool is_first(const char *path, const char *first, const char *second)
 {
     char text[64];
-    heard_text(path, text, sizeof text);
+    packet_text(path, text, sizeof text);
     if (strcmp(text, first) != 0 && strcmp(text, second) != 0)
         fail("`%s` is %s: this program knows %s and %s", path, text, first, second);
     return strcmp(text, first) == 0;
@@ -46,12 +46,12 @@ static bool is_first(const char *path, const char *first, const char *second)
 
 static Window read_window(void)
 {
-    if (heard_any("assignment.window.time"))
-        return (Window){.warmup = heard_number("assignment.window.time.warmup_ns", MAX_TIME_NS),
-                        .measure = heard_number("assignment.window.time.measure_ns", MAX_TIME_NS)};
+    if (packet_has("assignment.window.time"))
+        return (Window){.warmup = packet_number("assignment.window.time.warmup_ns", MAX_TIME_NS),
+                        .measure = packet_number("assignment.window.time.measure_ns", MAX_TIME_NS)};
     return (Window){.by_count = true,
-                    .warmup = heard_number("assignment.window.count.warmup", MAX_MESSAGES / 4),
-                    .measure = heard_number("assignment.window.count.messages", MAX_MESSAGES / 4)};
+                    .warmup = packet_number("assignment.window.count.warmup", MAX_MESSAGES / 4),
+                    .measure = packet_number("assignment.window.count.messages", MAX_MESSAGES / 4)};
 }
 
 static void pin_to(uint64_t cpu)
@@ -66,20 +66,20 @@ static void pin_to(uint64_t cpu)
 void read_assignment(Assignment *a, const char *mechanism, bool bytes)
 {
     char text[64];
-    hear("assignment", NULL, 0);
-    uint64_t protocol = heard_number("assignment.protocol", UINT32_MAX);
+    expect_packet("assignment", NULL, 0);
+    uint64_t protocol = packet_number("assignment.protocol", UINT32_MAX);
     if (protocol != PROTOCOL_VERSION)
         fail("the coordinator speaks protocol %" PRIu64 ", this program %d", protocol, PROTOCOL_VERSION);
-    heard_text("assignment.case.mechanism", text, sizeof text);
+    packet_text("assignment.case.mechanism", text, sizeof text);
     if (strcmp(text, mechanism) != 0)
         fail("`%s` is asked for: this program is one end of %s", text, mechanism);
-    if (heard_any("assignment.cpus.0"))
-        pin_to(heard_number("assignment.cpus.0", CPU_SETSIZE - 1));
+    if (packet_has("assignment.cpus.0"))
+        pin_to(packet_number("assignment.cpus.0", CPU_SETSIZE - 1));
     a->ping_pong = is_first("assignment.case.cell.pattern", "ping-pong", "stream");
     a->producer = is_first("assignment.role", "producer:0", "consumer:0");
     a->len = read_payload(bytes);
-    a->capacity = heard_number("assignment.case.cell.capacity", UINT32_MAX);
+    a->capacity = packet_number("assignment.case.cell.capacity", UINT32_MAX);
     a->window = read_window();
-    a->seed = heard_number("assignment.seed", MAX_SEED);
-    heard_text("assignment.dir", a->dir, sizeof a->dir);
+    a->seed = packet_number("assignment.seed", MAX_SEED);
+    packet_text("assignment.dir", a->dir, sizeof a->dir);
 }

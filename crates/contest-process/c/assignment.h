@@ -1,5 +1,5 @@
 /*
- * What the coordinator asks of this program: the case, the end of it to play, and the window.
+ * The coordinator's assignment for this program: the case, the role and the window.
  */
 #ifndef ASSIGNMENT_H
 #define ASSIGNMENT_H
@@ -15,17 +15,17 @@
 #define MAX_TIME_NS (UINT64_C(1) << 60)
 
 typedef struct {
-    bool ping_pong; /* rather than stream */
-    bool producer;  /* rather than consumer; in a ping-pong, the side that asks */
-    size_t len;     /* of every message; 0 where they have no bytes */
+    bool ping_pong; /* otherwise stream */
+    bool producer;  /* otherwise consumer; in a ping-pong, the side that sends requests */
+    size_t len;     /* of every message in bytes; 0 if messages have no bytes */
     uint64_t capacity;
     Window window;
     uint64_t seed;
     char dir[PATH_MAX];
 } Assignment;
 
-/* Hears what to do with this mechanism, which carries either bytes or messages without any, and moves to the core it is
- * to be done on. */
+/* Receives the assignment for this mechanism, which carries either bytes or messages without bytes,
+ * and pins this process to its core. */
 void read_assignment(Assignment *a, const char *mechanism, bool bytes);
 
 static inline uint64_t least(uint64_t a, uint64_t b)

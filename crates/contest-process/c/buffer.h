@@ -1,5 +1,5 @@
 /*
- * A place for a message in memory, one for each direction.
+ * Message buffers, one for each direction.
  */
 #ifndef BUFFER_H
 #define BUFFER_H
@@ -17,7 +17,8 @@ typedef struct {
     size_t len;
 } Buffers;
 
-/* At a cache line, as in Rust: the kernel copies up to 5 % faster to and from there. */
+/* Aligned to a cache line, as in Rust: the kernel copies up to 5 % faster to and from such an
+ * address. */
 static inline unsigned char *message_buffer(size_t len)
 {
     size_t room = (len + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;

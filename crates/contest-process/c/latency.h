@@ -1,6 +1,7 @@
 /*
- * Round-trip times in log-linear buckets: one for every value up to 2047 ns, from there 1024 for each power of two,
- * which keeps three significant digits. Up to 60 s; what is longer counts as that.
+ * Round-trip times in log-linear buckets: one bucket for each value up to 2047 ns, above that 1024
+ * for each power of two, which keeps three significant digits. The maximum is 60 s; longer times
+ * count as that.
  */
 #ifndef LATENCY_H
 #define LATENCY_H
@@ -9,14 +10,14 @@
 
 #include "window.h"
 
-/* A round trip is timed by itself where it takes at least this many readings of the clock. */
+/* A round trip is timed individually if it takes at least this many clock readings. */
 #define CLOCKS_PER_SAMPLE 20
 #define LONGEST_NS UINT64_C(60000000000)
 
 enum { BUCKETS = 26 * 1024 + 1024 };
 
 typedef struct {
-    uint64_t batch; /* round trips that are timed together */
+    uint64_t batch; /* round trips per timing */
     uint64_t counts[BUCKETS];
 } Latency;
 
@@ -28,14 +29,14 @@ static inline void note_time(Latency *l, uint64_t ns)
     l->counts[shift * 1024 + (ns >> shift)]++;
 }
 
-/* The longest time that falls into a bucket. */
+/* Returns the longest time of a bucket in nanoseconds. */
 static inline uint64_t bucket_top(uint64_t bucket)
 {
     uint64_t shift = bucket < 2048 ? 0 : bucket / 1024 - 1;
     return ((bucket - shift * 1024 + 1) << shift) - 1;
 }
 
-/* The time that half of those noted are below, or at; 0 where none is. */
+/* Returns the median of the recorded times in nanoseconds; 0 if there are none. */
 static inline uint64_t middle_time(const Latency *l)
 {
     uint64_t all = 0, seen = 0;
@@ -49,7 +50,7 @@ static inline uint64_t middle_time(const Latency *l)
     return 0;
 }
 
-/* What one reading of the clock costs in nanoseconds: the median of several batches. */
+/* Returns the cost of one clock reading in nanoseconds: the median of several batches. */
 static inline double clock_cost_ns(void)
 {
     enum { BATCH = 1000, BATCHES = 9 };

@@ -1,8 +1,10 @@
 /*
- * Messages: what both ends can compute, so that every byte is written, read and checked.
+ * Messages with deterministic content, so that both ends can compute, write, read and verify every
+ * byte.
  *
- * The format is described, with test vectors, in docs/child-protocol.md. This is all of it that one producer and one
- * consumer on an ordered stream need; the Rust original is crates/measure/src/message.
+ * The format is described, with test vectors, in docs/child-protocol.md. This file contains the
+ * part that one producer and one consumer on an ordered stream need. The Rust original is
+ * crates/measure/src/message.
  */
 #ifndef MESSAGE_H
 #define MESSAGE_H
@@ -16,7 +18,7 @@
 #define MULTIPLIER UINT64_C(0x9E3779B97F4A7C15)
 #define INVERSE UINT64_C(0xF1DE83E19937733D)
 #define STEP UINT64_C(0xD1B54A32D192ED03)
-/* From one sequence number to the next, in tags before the seed is mixed in. */
+/* The difference of the tags of consecutive sequence numbers, before the seed is mixed in. */
 #define NEXT (MULTIPLIER << 1)
 #define SEQUENCE_BITS 36
 #define PRODUCER_BITS 11
@@ -43,7 +45,7 @@ static inline Generator generator(uint64_t seed, uint64_t producer)
     return (Generator){.next = unseeded_tag(producer, 0, false), .seed = seed, .producer = producer};
 }
 
-/* Turns the next message into the mark that ends the stream; it carries the number of messages before it. */
+/* Makes the next message the end mark of the stream. It carries the number of messages before it. */
 static inline void generator_end(Generator *g)
 {
     g->next = unseeded_tag(g->producer, g->made, true);
@@ -65,17 +67,17 @@ static inline void fill(Generator *g, unsigned char *out, size_t len)
     g->made++;
 }
 
-/* Makes the next message where it has no bytes. Returns whether it is the mark that ends the stream. */
+/* Makes the next message if messages have no bytes. Returns whether it is the end mark. */
 static inline bool pulse(Generator *g)
 {
-    /* The multiplier is odd: a tag's last bit is that of what it was made of. */
+    /* The multiplier is odd, so a tag keeps the lowest bit of its input, which is `end`. */
     bool end = g->next & 1;
     g->next += NEXT;
     g->made++;
     return end;
 }
 
-/* Checks the messages of producer 0 as they arrive and keeps account of what is wrong. */
+/* Verifies the messages of producer 0 as they arrive and counts faults. */
 typedef struct {
     uint64_t expected; /* the tag expected next, before the seed is mixed in */
     uint64_t seed;
@@ -83,7 +85,7 @@ typedef struct {
     uint64_t skipped; /* received + skipped is the sequence number expected next */
     uint64_t duplicated, damaged;
     uint64_t announced;
-    bool ended; /* the end mark has arrived, and `announced` is what it said */
+    bool ended; /* the end mark has arrived, and `announced` is its count */
 } Verifier;
 
 static inline Verifier verifier(uint64_t seed)
@@ -91,14 +93,16 @@ static inline Verifier verifier(uint64_t seed)
     return (Verifier){.seed = seed};
 }
 
-/* Everything but the next message: the end mark, damage, and what an ordered stream should never do. */
+/* Handles everything but the next message: the end mark, damage, and what an ordered stream should
+ * never do. */
 __attribute__((noinline)) static void unexpected(Verifier *v, const unsigned char *message, size_t len, uint64_t tag,
                                                  bool whole)
 {
     uint64_t next = v->received + v->skipped, sequence;
     bool end;
     if (len < 8) {
-        /* The first bytes of a tag cannot say who they are: the next message, or the end, or neither. */
+        /* The first bytes of a tag do not identify the message: it is the next one, or the end
+         * mark, or neither. */
         uint64_t mark = htole64(unseeded_tag(0, next, true) ^ v->seed);
         end = memcmp(message, &mark, len) == 0;
         sequence = next;
@@ -128,7 +132,7 @@ __attribute__((noinline)) static void unexpected(Verifier *v, const unsigned cha
     v->expected = unseeded_tag(0, v->received + v->skipped, false);
 }
 
-/* Reads and checks every byte of a message. */
+/* Reads and verifies every byte of a message. */
 static inline void check(Verifier *v, const unsigned char *message, size_t len)
 {
     uint64_t tag = v->expected ^ v->seed, word, bytes = 0, wrong = 0;
@@ -159,14 +163,14 @@ static inline void count_pulse(Verifier *v)
     v->received++;
 }
 
-/* Notes that the stream has ended after so many messages without bytes. */
+/* Records that the stream ended after `announced` messages without bytes. */
 static inline void last_pulse(Verifier *v, uint64_t announced)
 {
     v->ended = true;
     v->announced = announced;
 }
 
-/* Messages that were sent, as far as is known, and never received. */
+/* Returns the number of messages that were sent, as far as is known, and never received. */
 static inline uint64_t lost(const Verifier *v)
 {
     uint64_t sent = v->received + v->skipped;

@@ -1,20 +1,21 @@
 /*
- * One end of a baseline in C: the loops, and the report of what they measured.
+ * One end of a C baseline: the loops, and the report of the measurement.
  *
- * How a message is passed is in one of the headers in way/, named when this is compiled, so that its functions become
- * part of the loops: as if each program had been written by itself. A way defines
+ * The way a message is passed is in one of the headers in way/, selected when this is compiled. So
+ * its functions become part of the loops, as if each program had been written separately. A way
+ * defines
  *
- *     MECHANISM       the row that the program is
- *     CARRIES_BYTES   or messages without any
+ *     MECHANISM       the row that the program implements
+ *     CARRIES_BYTES   whether messages have bytes
  *     Ends            what one end sends and receives with
- *     open_ends       makes them, together with the other side
- *     put             makes and sends the next message
- *     get             receives and checks one
- *     close_ends      lets the other side know that nothing more comes, should it still wait
+ *     open_ends       creates the ends, together with the other side
+ *     send_message    makes and sends the next message
+ *     recv_message    receives and verifies one message
+ *     close_ends      closes the ends, so that a waiting other side notices the end
  *
- * and is what a C programmer would write. All do the same filling and checking as the rows in Rust, which are held
- * against them. The coordinator starts the program and speaks docs/child-protocol.md with it on descriptor 0.
- * `--vectors` prints messages, for the tests.
+ * and is what a C programmer would write. All do the same filling and verifying as the Rust rows,
+ * with which they are compared. The coordinator starts the program and uses docs/child-protocol.md
+ * with it on descriptor 0. `--vectors` prints messages for the tests.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -34,112 +35,115 @@
 #include "protocol.h"
 #include "window.h"
 
-/* One end of the case: what it sends and receives with, and what it knows of the messages. */
+/* One party of the case: its ends, and the state of its messages. */
 typedef struct {
     Ends ends;
-    Generator next;
-    Verifier seen;
+    Generator source;
+    Verifier verifier;
     Meter meter;
-    uint64_t share; /* messages to send where the window is a count, otherwise no end of them */
+    uint64_t share; /* messages to send in a window by count, otherwise unlimited */
 } Party;
 
 static Latency latency;
 
-static void put_end(Party *p)
+static void send_end_mark(Party *p)
 {
-    generator_end(&p->next);
-    put(&p->ends, &p->next);
+    generator_end(&p->source);
+    send_message(&p->ends, &p->source);
 }
 
-/* Looks at the clock, which may open or close the window. Sequence numbers may not repeat. */
-static uint64_t look(Party *p, uint64_t messages)
+/* Reads the clock, which may open or close the window. Fails before sequence numbers would repeat. */
+static uint64_t check_clock(Party *p, uint64_t messages)
 {
     uint64_t now = now_ns();
     if (messages > MAX_MESSAGES - 2 * MAX_STRIDE)
         fail("%" PRIu64 " messages: there are no more sequence numbers", messages);
-    look_at(&p->meter, now, messages);
+    meter_update(&p->meter, now, messages);
     return now;
 }
 
-/* Sends until the time is over or the share is sent, then the end mark. Returns the messages sent. */
+/* Sends until the time is over or the share is sent, then sends the end mark. Returns the number of
+ * messages sent. */
 static uint64_t produce(Party *p)
 {
     uint64_t now;
     do {
-        for (uint64_t n = least(stride(&p->meter, p->next.made), p->share - p->next.made); n > 0; n--)
-            put(&p->ends, &p->next);
-        now = look(p, p->next.made);
-    } while (p->meter.window.by_count ? p->next.made < p->share : !is_over(&p->meter, now));
-    uint64_t sent = p->next.made;
+        for (uint64_t n = least(stride(&p->meter, p->source.made), p->share - p->source.made); n > 0; n--)
+            send_message(&p->ends, &p->source);
+        now = check_clock(p, p->source.made);
+    } while (p->meter.window.by_count ? p->source.made < p->share : !is_over(&p->meter, now));
+    uint64_t sent = p->source.made;
     meter_end(&p->meter, sent);
-    put_end(p);
+    send_end_mark(p);
     return sent;
 }
 
-/* Receives until the end mark. In a ping-pong it answers every message, the end mark too. Returns the answers. */
-static uint64_t take(Party *p, bool answers)
+/* Receives until the end mark. In a ping-pong it replies to every message, including the end mark.
+ * Returns the number of replies. */
+static uint64_t receive_all(Party *p, bool replies)
 {
-    const uint64_t *messages = answers ? &p->next.made : &p->seen.received;
+    const uint64_t *messages = replies ? &p->source.made : &p->verifier.received;
     for (;;) {
         for (uint64_t n = stride(&p->meter, *messages); n > 0; n--) {
-            get(&p->ends, &p->seen);
-            if (p->seen.ended) {
-                uint64_t sent = p->next.made;
+            recv_message(&p->ends, &p->verifier);
+            if (p->verifier.ended) {
+                uint64_t sent = p->source.made;
                 meter_end(&p->meter, *messages);
-                if (answers)
-                    put_end(p);
+                if (replies)
+                    send_end_mark(p);
                 return sent;
             }
-            if (answers)
-                put(&p->ends, &p->next);
+            if (replies)
+                send_message(&p->ends, &p->source);
         }
-        look(p, *messages);
+        check_clock(p, *messages);
     }
 }
 
 static uint64_t consume(Party *p)
 {
-    return take(p, false);
+    return receive_all(p, false);
 }
 
 static uint64_t pong(Party *p)
 {
-    return take(p, true);
+    return receive_all(p, true);
 }
 
-/* Asks and waits for the answer, over and over, and notes how long it took. */
+/* Sends requests and waits for their replies. Records the round-trip times. */
 static uint64_t ping(Party *p)
 {
     double enough_ns = CLOCKS_PER_SAMPLE * clock_cost_ns();
     latency.batch = 1;
     do {
-        uint64_t round_trips = least(latency.batch, p->share - p->next.made);
-        uint64_t asked_ns = now_ns();
+        uint64_t round_trips = least(latency.batch, p->share - p->source.made);
+        uint64_t start_ns = now_ns();
         for (uint64_t n = round_trips; n > 0; n--) {
-            put(&p->ends, &p->next);
-            get(&p->ends, &p->seen);
+            send_message(&p->ends, &p->source);
+            recv_message(&p->ends, &p->verifier);
         }
-        bool was_open = is_open(&p->meter), was_closed = p->meter.closed.taken;
-        uint64_t now = look(p, p->next.made);
-        uint64_t took = (now - asked_ns) / (round_trips > 0 ? round_trips : 1);
+        bool was_open = is_open(&p->meter), was_closed = p->meter.closed.is_set;
+        uint64_t now = check_clock(p, p->source.made);
+        uint64_t each_ns = (now - start_ns) / (round_trips > 0 ? round_trips : 1);
         if (!was_closed)
-            note_time(&latency, took > 0 ? took : 1);
+            note_time(&latency, each_ns > 0 ? each_ns : 1);
         if (!was_open && is_open(&p->meter)) {
-            /* By the middle one of the warm-up: a lucky one says nothing about the others. */
+            /* Uses the median of the warm-up: a single lucky time says nothing about the others. */
             double batch = enough_ns / (double)middle_time(&latency);
             latency.batch = batch <= 1 ? 1 : (uint64_t)batch + (batch > (double)(uint64_t)batch);
             memset(latency.counts, 0, sizeof latency.counts);
         }
-    } while (p->meter.window.by_count ? p->next.made < p->share : !p->meter.closed.taken);
-    uint64_t sent = p->next.made;
+    } while (p->meter.window.by_count ? p->source.made < p->share : !p->meter.closed.is_set);
+    uint64_t sent = p->source.made;
     meter_end(&p->meter, sent);
-    put_end(p);
-    while (!p->seen.ended)
-        get(&p->ends, &p->seen);
+    send_end_mark(p);
+    while (!p->verifier.ended)
+        recv_message(&p->ends, &p->verifier);
     return sent;
 }
 
-/* Adds the latencies to the packet, each bucket so many times as wide as it was; false where they do not fit. */
+/* Adds the latencies to the packet, merging `width` buckets into one. Returns false if they do not
+ * fit. */
 static bool add_latency(uint64_t width)
 {
     const char *comma = "";
@@ -159,18 +163,18 @@ static bool add_latency(uint64_t width)
 
 static bool write_report(const Assignment *a, const Party *p, uint64_t sent, uint64_t width)
 {
-    const Verifier *seen = &p->seen;
+    const Verifier *verifier = &p->verifier;
     const Mark *opened = &p->meter.opened, *closed = &p->meter.closed;
-    bool measured = opened->taken && closed->taken;
+    bool measured = opened->is_set && closed->is_set;
     packet_begin();
     packet_add("{\"report\":{\"parties\":[{\"role\":\"%s\",\"sent\":%" PRIu64, a->producer ? "producer:0" : "consumer:0",
                sent);
     if (a->ping_pong || !a->producer) {
-        packet_add(",\"received\":[{\"producer\":0,\"received\":%" PRIu64 ",\"announced\":", seen->received);
-        seen->ended ? packet_add("%" PRIu64 "}]", seen->announced) : packet_add("null}]");
+        packet_add(",\"received\":[{\"producer\":0,\"received\":%" PRIu64 ",\"announced\":", verifier->received);
+        verifier->ended ? packet_add("%" PRIu64 "}]", verifier->announced) : packet_add("null}]");
         packet_add(",\"faults\":{\"lost\":%" PRIu64 ",\"duplicated\":%" PRIu64
                    ",\"reordered\":0,\"damaged\":%" PRIu64 "}",
-                   lost(seen), seen->duplicated, seen->damaged);
+                   lost(verifier), verifier->duplicated, verifier->damaged);
     }
     packet_add(",\"messages\":%" PRIu64 ",\"window_ns\":%" PRIu64 ",\"longest_stall_ns\":%" PRIu64 ",\"latency\":",
                measured ? closed->messages - opened->messages : 0, measured ? closed->at_ns - opened->at_ns : 0,
@@ -192,10 +196,10 @@ static void play(const Assignment *a)
     packet_begin();
     packet_add("{\"ready\":{}}");
     packet_send(NULL, 0);
-    hear("go", NULL, 0);
-    p.next = generator(a->seed, 0);
-    p.seen = verifier(a->seed);
-    p.meter = meter(a->window, heard_number("go.start_ns", MAX_TIME_NS));
+    expect_packet("go", NULL, 0);
+    p.source = generator(a->seed, 0);
+    p.verifier = verifier(a->seed);
+    p.meter = meter(a->window, packet_number("go.start_ns", MAX_TIME_NS));
     p.share = a->window.by_count ? a->window.warmup + a->window.measure : UINT64_MAX;
 
     uint64_t (*const loops[2][2])(Party *) = {{consume, produce}, {pong, ping}};
@@ -205,7 +209,7 @@ static void play(const Assignment *a)
     for (uint64_t width = 1; !write_report(a, &p, sent, width); width *= 2)
         continue;
     packet_send(NULL, 0);
-    hear("done", NULL, 0);
+    expect_packet("done", NULL, 0);
 }
 
 /* Prints the first messages of a stream and its end mark in hexadecimal. */
@@ -213,14 +217,14 @@ static int print_vectors(char **arguments)
 {
     uint64_t count = strtoull(arguments[2], NULL, 10);
     size_t len = strtoull(arguments[3], NULL, 10);
-    Generator next = generator(strtoull(arguments[0], NULL, 10), strtoull(arguments[1], NULL, 10));
+    Generator source = generator(strtoull(arguments[0], NULL, 10), strtoull(arguments[1], NULL, 10));
     unsigned char *message = malloc(len);
     if (!message)
         return 1;
     for (uint64_t i = 0; i <= count; i++) {
         if (i == count)
-            generator_end(&next);
-        fill(&next, message, len);
+            generator_end(&source);
+        fill(&source, message, len);
         for (size_t at = 0; at < len; at++)
             printf("%02x", message[at]);
         putchar('\n');
@@ -233,9 +237,10 @@ int main(int argc, char **argv)
 {
     if (argc == 6 && strcmp(argv[1], "--vectors") == 0)
         return print_vectors(argv + 2);
-    /* A coordinator that is killed takes its children along. One that died before this line closed the socket. */
+    /* The kernel kills this process when the coordinator is killed. If the coordinator died before
+     * this line, the socket is closed. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    /* The other side's end is an error of whoever sends to it. */
+    /* A write to an exited party must be an error, not a signal. */
     signal(SIGPIPE, SIG_IGN);
     connect_coordinator();
     static Assignment assignment;

@@ -15,11 +15,12 @@ static const int coordinator = 0;
 /* Deeper than any packet of the protocol. */
 static const int max_depth = 16;
 
-/* The packet last heard, and the one to be said. */
-static char heard[MAX_PACKET], said[MAX_PACKET + 1];
-static size_t heard_len, said_len;
+/* The packet received last, and the packet being written. */
+static char incoming[MAX_PACKET], outgoing[MAX_PACKET + 1];
+static size_t incoming_len, outgoing_len;
 
-/* A value within `heard`, from its first character to past its last; nothing where `at` is null. */
+/* A value within `incoming`, from its first character to the one after its last; absent if `at` is
+ * null. */
 typedef struct {
     const char *at, *end;
 } Json;
@@ -29,7 +30,7 @@ static bool is_one_of(char c, const char *set)
     return c != '\0' && strchr(set, c) != NULL;
 }
 
-/* JSON. Each `skip` says where the thing ends, or null where there is none. */
+/* JSON. Each `skip` function returns the end of the item, or null if there is none. */
 
 static const char *skip_space(const char *at, const char *end)
 {
@@ -45,14 +46,15 @@ static const char *skip_string(const char *at, const char *end)
     while (++at < end && (unsigned char)*at >= 0x20) {
         if (*at == '"')
             return at + 1;
-        /* Whoever takes a string out accepts no escape; here it only must not end the string. */
+        /* Functions that extract a string reject escapes. Here an escape only must not end the
+         * string. */
         if (*at == '\\' && ++at == end)
             return NULL;
     }
     return NULL;
 }
 
-/* A number or a literal: whoever takes it out sees whether it is what it should be. */
+/* A number or a literal. Functions that extract it check its form. */
 static const char *skip_word(const char *at, const char *end)
 {
     const char *first = at;
@@ -61,7 +63,7 @@ static const char *skip_word(const char *at, const char *end)
     return at == first ? NULL : at;
 }
 
-/* What is left of a path inside the value under this key: null where the path leads elsewhere. */
+/* Returns the rest of a path inside the value under this key, or null if the path leads elsewhere. */
 static const char *step(const char *path, const char *key, size_t len)
 {
     if (!path || !*path || strcspn(path, ".") != len || memcmp(path, key, len) != 0)
@@ -69,7 +71,8 @@ static const char *step(const char *path, const char *key, size_t len)
     return path[len] == '.' ? path + len + 1 : path + len;
 }
 
-/* Walks over a value and notes where in it the path ends; null where it is not JSON. */
+/* Parses a value and notes in `found` the value that the path leads to. Returns the end of the
+ * value, or null if it is not JSON. */
 static const char *walk(const char *at, const char *end, const char *path, Json *found, int depth)
 {
     const char *first = at;
@@ -111,22 +114,22 @@ static const char *walk(const char *at, const char *end, const char *path, Json 
     return at;
 }
 
-/* Looks a path up; nothing where the packet is not JSON from end to end. */
+/* Looks up a path. The result is absent unless the whole packet is JSON. */
 static Json look_up(const char *path)
 {
-    const char *end = heard + heard_len;
+    const char *end = incoming + incoming_len;
     Json found = {NULL, NULL};
-    const char *past = walk(skip_space(heard, end), end, path, &found, 0);
+    const char *past = walk(skip_space(incoming, end), end, path, &found, 0);
     return past && skip_space(past, end) == end ? found : (Json){NULL, NULL};
 }
 
-bool heard_any(const char *path)
+bool packet_has(const char *path)
 {
     Json value = look_up(path);
     return value.at && *value.at != 'n';
 }
 
-uint64_t heard_number(const char *path, uint64_t max)
+uint64_t packet_number(const char *path, uint64_t max)
 {
     Json value = look_up(path);
     const char *at = value.at;
@@ -142,7 +145,7 @@ uint64_t heard_number(const char *path, uint64_t max)
     return number;
 }
 
-void heard_text(const char *path, char *out, size_t size)
+void packet_text(const char *path, char *out, size_t size)
 {
     Json value = look_up(path);
     if (!value.at || *value.at != '"')
@@ -156,11 +159,11 @@ void heard_text(const char *path, char *out, size_t size)
 
 /* Packets. */
 
-/* Room for the descriptors beside one. */
+/* The control data of a packet: its descriptors. */
 typedef union {
     struct cmsghdr aligned;
     char space[CMSG_SPACE(MAX_DESCRIPTORS * sizeof(int))];
-} Beside;
+} ControlBuffer;
 
 void connect_coordinator(void)
 {
@@ -175,13 +178,13 @@ void connect_coordinator(void)
     fcntl(coordinator, F_SETFD, FD_CLOEXEC);
 }
 
-/* Receives one packet and the descriptors beside it. Returns how many those are. */
+/* Receives one packet and its descriptors. Returns the number of descriptors. */
 static size_t receive(int descriptors[MAX_DESCRIPTORS])
 {
-    Beside beside;
-    struct iovec text = {heard, sizeof heard};
+    ControlBuffer control;
+    struct iovec text = {incoming, sizeof incoming};
     struct msghdr message = {
-        .msg_iov = &text, .msg_iovlen = 1, .msg_control = &beside, .msg_controllen = sizeof beside};
+        .msg_iov = &text, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
     size_t count = 0;
     ssize_t got;
     do
@@ -193,55 +196,55 @@ static size_t receive(int descriptors[MAX_DESCRIPTORS])
         fail("receiving a packet: %s", strerror(errno));
     if (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
         fail("a packet longer than %d bytes or with over %d descriptors", MAX_PACKET, MAX_DESCRIPTORS);
-    heard_len = (size_t)got;
+    incoming_len = (size_t)got;
     for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
         if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
             continue;
-        /* There is one such header at the most: the kernel puts all of a packet's descriptors into it. */
+        /* There is at most one such header: the kernel puts all of a packet's descriptors into it. */
         count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
         memcpy(descriptors, CMSG_DATA(c), count * sizeof(int));
     }
     return count;
 }
 
-void hear(const char *name, int *descriptors, size_t count)
+void expect_packet(const char *name, int *descriptors, size_t count)
 {
-    int beside[MAX_DESCRIPTORS];
-    size_t had = receive(beside);
+    int control[MAX_DESCRIPTORS];
+    size_t had = receive(control);
     if (!look_up(name).at)
-        fail("expected `%s`, the coordinator said %.*s", name, heard_len < 200 ? (int)heard_len : 200, heard);
+        fail("expected `%s`, the coordinator said %.*s", name, incoming_len < 200 ? (int)incoming_len : 200, incoming);
     if (had != count)
         fail("`%s` came with %zu descriptors, not %zu", name, had, count);
     if (count > 0)
-        memcpy(descriptors, beside, count * sizeof(int));
+        memcpy(descriptors, control, count * sizeof(int));
 }
 
 void packet_begin(void)
 {
-    said_len = 0;
+    outgoing_len = 0;
 }
 
 bool packet_add(const char *format, ...)
 {
     va_list arguments;
-    size_t room = sizeof said - said_len;
+    size_t room = sizeof outgoing - outgoing_len;
     va_start(arguments, format);
-    int len = vsnprintf(said + said_len, room, format, arguments);
+    int len = vsnprintf(outgoing + outgoing_len, room, format, arguments);
     va_end(arguments);
     if (len < 0 || (size_t)len >= room)
         return false;
-    said_len += (size_t)len;
+    outgoing_len += (size_t)len;
     return true;
 }
 
-/* Sends what was said; false, with errno, where it cannot be. */
+/* Sends the written packet. Returns false and sets errno if that fails. */
 static bool transmit(const int *descriptors, size_t count)
 {
-    Beside beside = {0};
-    struct iovec text = {said, said_len};
+    ControlBuffer control = {0};
+    struct iovec text = {outgoing, outgoing_len};
     struct msghdr message = {.msg_iov = &text, .msg_iovlen = 1};
     if (count > 0) {
-        message.msg_control = &beside;
+        message.msg_control = &control;
         message.msg_controllen = CMSG_SPACE(count * sizeof(int));
         struct cmsghdr *c = CMSG_FIRSTHDR(&message);
         c->cmsg_level = SOL_SOCKET;
@@ -262,19 +265,19 @@ void packet_send(const int *descriptors, size_t count)
         fail("sending a packet: %s", strerror(errno));
 }
 
-void offer(const char *name, const int *descriptors, size_t count)
+void publish(const char *name, const int *descriptors, size_t count)
 {
     packet_begin();
     packet_add("{\"offer\":{\"name\":\"%s\"}}", name);
     packet_send(descriptors, count);
 }
 
-void want(const char *name, int *descriptors, size_t count)
+void request(const char *name, int *descriptors, size_t count)
 {
     packet_begin();
     packet_add("{\"want\":{\"name\":\"%s\"}}", name);
     packet_send(NULL, 0);
-    hear("offer", descriptors, count);
+    expect_packet("offer", descriptors, count);
 }
 
 void fail(const char *format, ...)
@@ -291,7 +294,7 @@ void fail(const char *format, ...)
         packet_add("%s%c", is_one_of(*c, "\"\\") ? "\\" : "", plain ? *c : '?');
     }
     packet_add("\"}}");
-    /* A coordinator that has gone hears nothing; whoever reads stderr does. */
+    /* If the coordinator has exited, report the error on stderr. */
     if (!transmit(NULL, 0))
         fprintf(stderr, "peer: %s\n", why);
     exit(1);

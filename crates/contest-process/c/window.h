@@ -1,5 +1,6 @@
 /*
- * When to look at the clock, when a window opens and when it closes; the original is crates/measure/src/window.rs.
+ * When to read the clock, and when a window opens and closes. The original is
+ * crates/measure/src/window.rs.
  */
 #ifndef WINDOW_H
 #define WINDOW_H
@@ -9,13 +10,14 @@
 #include <sys/resource.h>
 #include <time.h>
 
-/* Producers go on for this long after a window by time, so that consumers close theirs with messages still flowing. */
+/* Producers continue for this long after a window by time, so that consumers close their windows
+ * while messages still flow. */
 #define TAIL_NS UINT64_C(3000000)
-/* Between two looks at the clock, at the least: a look costs under a thousandth of it. */
-#define LOOK_NS UINT64_C(50000)
+/* The minimum interval between two clock checks. A check costs less than a thousandth of it. */
+#define CLOCK_INTERVAL_NS UINT64_C(50000)
 #define MAX_STRIDE (UINT64_C(1) << 20)
 
-/* How long an instance runs: nanoseconds, or where it is given by count, messages. */
+/* The length of an instance: in nanoseconds, or in messages if `by_count` is set. */
 typedef struct {
     bool by_count;
     uint64_t warmup, measure;
@@ -26,7 +28,7 @@ typedef struct {
 } Usage;
 
 typedef struct {
-    bool taken;
+    bool is_set;
     uint64_t at_ns, messages;
     Usage usage;
 } Mark;
@@ -35,8 +37,8 @@ typedef struct {
 typedef struct {
     Window window;
     uint64_t start_ns;
-    uint64_t stride; /* messages until the next look */
-    uint64_t looked_ns;
+    uint64_t stride; /* messages until the next clock check */
+    uint64_t checked_ns;
     uint64_t longest_stall_ns;
     Mark opened, closed;
 } Meter;
@@ -55,12 +57,12 @@ static inline uint64_t now_ns(void)
 
 static inline Meter meter(Window window, uint64_t start_ns)
 {
-    return (Meter){.window = window, .start_ns = start_ns, .stride = 1, .looked_ns = start_ns};
+    return (Meter){.window = window, .start_ns = start_ns, .stride = 1, .checked_ns = start_ns};
 }
 
 static inline bool is_open(const Meter *m)
 {
-    return m->opened.taken && !m->closed.taken;
+    return m->opened.is_set && !m->closed.is_set;
 }
 
 static inline Mark mark(uint64_t at_ns, uint64_t messages)
@@ -71,7 +73,8 @@ static inline Mark mark(uint64_t at_ns, uint64_t messages)
     return (Mark){true, at_ns, messages, usage};
 }
 
-/* How many messages to handle before the next look; a window by count opens and closes on the very message. */
+/* Returns how many messages to handle before the next clock check. A window by count opens and
+ * closes exactly at a message. */
 static inline uint64_t stride(const Meter *m, uint64_t messages)
 {
     if (!m->window.by_count)
@@ -81,32 +84,32 @@ static inline uint64_t stride(const Meter *m, uint64_t messages)
     return m->stride < left ? m->stride : left;
 }
 
-/* Notes the time after so many messages in all. */
-static inline void look_at(Meter *m, uint64_t now, uint64_t messages)
+/* Records the time after `messages` messages in total. */
+static inline void meter_update(Meter *m, uint64_t now, uint64_t messages)
 {
-    uint64_t since = now > m->looked_ns ? now - m->looked_ns : 0;
-    m->looked_ns = now;
+    uint64_t since = now > m->checked_ns ? now - m->checked_ns : 0;
+    m->checked_ns = now;
     if (since > m->longest_stall_ns)
         m->longest_stall_ns = since;
-    if (since < LOOK_NS)
+    if (since < CLOCK_INTERVAL_NS)
         m->stride = m->stride < MAX_STRIDE ? m->stride * 2 : MAX_STRIDE;
-    else if (since > 4 * LOOK_NS)
+    else if (since > 4 * CLOCK_INTERVAL_NS)
         m->stride = m->stride > 1 ? m->stride / 2 : 1;
-    if (m->closed.taken)
+    if (m->closed.is_set)
         return;
-    uint64_t edge = m->window.warmup + (m->opened.taken ? m->window.measure : 0);
+    uint64_t edge = m->window.warmup + (m->opened.is_set ? m->window.measure : 0);
     if (m->window.by_count ? messages < edge : now < m->start_ns + edge)
         return;
-    *(m->opened.taken ? &m->closed : &m->opened) = mark(now, messages);
+    *(m->opened.is_set ? &m->closed : &m->opened) = mark(now, messages);
 }
 
-/* Whether a producer whose window is a time may stop: its consumer's window has closed. */
+/* Returns whether a producer may stop in a window by time: its consumer's window has closed. */
 static inline bool is_over(const Meter *m, uint64_t now)
 {
     return now >= m->start_ns + m->window.warmup + m->window.measure + TAIL_NS;
 }
 
-/* Closes a window whose stream has ended before its time. */
+/* Closes the window if the stream ended early. */
 static inline void meter_end(Meter *m, uint64_t messages)
 {
     if (is_open(m))

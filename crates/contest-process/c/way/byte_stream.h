@@ -1,5 +1,5 @@
 /*
- * Ends over a stream of bytes: each message goes, and comes, in as many pieces as the kernel makes of it.
+ * Ends over a byte stream. The kernel may split a message into any number of reads and writes.
  */
 #ifndef BYTE_STREAM_H
 #define BYTE_STREAM_H
@@ -14,38 +14,39 @@
 #include "../protocol.h"
 
 typedef struct {
-    int in, out; /* a socket is both */
+    int in, out; /* the same descriptor for a socket */
     Buffers buffers;
 } Ends;
 
-/* How a piece of a message is sent and received: named where these are called, so that they become plain calls. */
-typedef ssize_t Give(int, const void *, size_t);
-typedef ssize_t Take(int, void *, size_t);
+/* Functions that send and receive a part of a message. They are constants at each call, so the
+ * compiler makes direct calls. */
+typedef ssize_t SendCall(int, const void *, size_t);
+typedef ssize_t RecvCall(int, void *, size_t);
 
-static inline __attribute__((always_inline)) void put_by(Give *give, Ends *e, Generator *next)
+static inline __attribute__((always_inline)) void send_by(SendCall *send_call, Ends *e, Generator *source)
 {
     const Buffers *b = &e->buffers;
-    fill(next, b->out, b->len);
+    fill(source, b->out, b->len);
     for (size_t done = 0; done < b->len;) {
-        ssize_t more = give(e->out, b->out + done, b->len - done);
+        ssize_t more = send_call(e->out, b->out + done, b->len - done);
         if (more > 0)
             done += (size_t)more;
         else if (more == 0 || errno != EINTR)
-            fail("sending: %s", more == 0 ? "nothing was taken" : strerror(errno));
+            fail("sending: %s", more == 0 ? "no byte was accepted" : strerror(errno));
     }
 }
 
-static inline __attribute__((always_inline)) void get_by(Take *take, Ends *e, Verifier *seen)
+static inline __attribute__((always_inline)) void recv_by(RecvCall *recv_call, Ends *e, Verifier *verifier)
 {
     const Buffers *b = &e->buffers;
     for (size_t done = 0; done < b->len;) {
-        ssize_t more = take(e->in, b->in + done, b->len - done);
+        ssize_t more = recv_call(e->in, b->in + done, b->len - done);
         if (more > 0)
             done += (size_t)more;
         else if (more == 0 || errno != EINTR)
             fail("receiving: %s", more == 0 ? "the other side closed the stream early" : strerror(errno));
     }
-    check(seen, b->in, b->len);
+    check(verifier, b->in, b->len);
 }
 
 static inline void close_ends(Ends *e)

@@ -1,6 +1,7 @@
 /*
- * `process/eventfd-c`: messages without bytes. The sender adds one to a counter, the receiver takes all that is there.
- * The counter's highest bit is the end mark; how many messages came before it is in a second eventfd, written first.
+ * `process/eventfd-c`: messages without bytes. The sender adds one to a counter; the receiver reads
+ * the whole counter. The counter's highest bit is the end mark. A second eventfd, which is written
+ * first, contains the number of messages before the end mark.
  */
 #ifndef EVENTFD_H
 #define EVENTFD_H
@@ -16,7 +17,7 @@
 
 #define MECHANISM "process/eventfd-c"
 #define CARRIES_BYTES false
-/* No count of messages comes near it. */
+/* The end mark. A message count never comes near this value. */
 #define END (UINT64_C(1) << 63)
 
 typedef struct {
@@ -25,7 +26,7 @@ typedef struct {
 
 typedef struct {
     Direction in, out;
-    uint64_t taken; /* what was in the counter and is still to be counted */
+    uint64_t pending; /* messages read from the counter but not counted yet */
 } Ends;
 
 static Direction make_direction(void)
@@ -36,24 +37,24 @@ static Direction make_direction(void)
     return d;
 }
 
-/* The consumer makes the eventfds and offers them. */
+/* The consumer creates the eventfds and passes them to the producer. */
 static Ends open_ends(const Assignment *a)
 {
     size_t count = a->ping_pong ? 4 : 2;
-    Direction there = {-1, -1}, back = {-1, -1};
+    Direction forward = {-1, -1}, reply = {-1, -1};
     if (a->producer) {
         int both[4] = {-1, -1, -1, -1};
-        want("eventfds", both, count);
+        request("eventfds", both, count);
         return (Ends){.out = {both[0], both[1]}, .in = {both[2], both[3]}};
     }
-    there = make_direction();
+    forward = make_direction();
     if (a->ping_pong)
-        back = make_direction();
-    offer("eventfds", (int[]){there.counter, there.total, back.counter, back.total}, count);
-    return (Ends){.in = there, .out = back};
+        reply = make_direction();
+    publish("eventfds", (int[]){forward.counter, forward.total, reply.counter, reply.total}, count);
+    return (Ends){.in = forward, .out = reply};
 }
 
-/* Adds to a counter; waits only where that would overflow. */
+/* Adds to a counter. Blocks only if that would overflow. */
 static inline void add(int counter, uint64_t value)
 {
     while (write(counter, &value, sizeof value) < 0)
@@ -61,7 +62,7 @@ static inline void add(int counter, uint64_t value)
             fail("sending: %s", strerror(errno));
 }
 
-/* Waits until a counter is not zero, and sets it to zero. */
+/* Waits until a counter is not zero, and resets it to zero. */
 static inline uint64_t take_all(int counter)
 {
     uint64_t value;
@@ -71,27 +72,28 @@ static inline uint64_t take_all(int counter)
     return value;
 }
 
-static inline void put(Ends *e, Generator *next)
+static inline void send_message(Ends *e, Generator *source)
 {
-    if (!pulse(next)) {
+    if (!pulse(source)) {
         add(e->out.counter, 1);
         return;
     }
-    /* The total with the mark itself counted, as an eventfd that holds nothing would be waited for. */
-    add(e->out.total, next->made);
+    /* The total includes the end mark itself, because the receiver would block on an eventfd whose
+     * counter is zero. */
+    add(e->out.total, source->made);
     add(e->out.counter, END);
 }
 
-static inline void get(Ends *e, Verifier *seen)
+static inline void recv_message(Ends *e, Verifier *verifier)
 {
-    if (e->taken == 0)
-        e->taken = take_all(e->in.counter);
-    if (e->taken != END) {
-        e->taken--;
-        count_pulse(seen);
+    if (e->pending == 0)
+        e->pending = take_all(e->in.counter);
+    if (e->pending != END) {
+        e->pending--;
+        count_pulse(verifier);
         return;
     }
-    last_pulse(seen, take_all(e->in.total) - 1);
+    last_pulse(verifier, take_all(e->in.total) - 1);
 }
 
 static inline void close_ends(Ends *e)

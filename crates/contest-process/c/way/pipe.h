@@ -1,5 +1,6 @@
 /*
- * `process/pipe-c`: pipe(2), write and read, with the kernel's own capacity; two of them where there are answers.
+ * `process/pipe-c`: pipe(2), write and read, with the kernel's default capacity; two pipes in
+ * patterns with replies.
  */
 #ifndef PIPE_H
 #define PIPE_H
@@ -12,39 +13,39 @@
 #define MECHANISM "process/pipe-c"
 #define CARRIES_BYTES true
 
-/* The consumer makes the pipes and offers the other's ends of them; its own copies of those go. */
+/* The consumer creates the pipes, passes the producer's ends on and closes its copies of them. */
 static Ends open_ends(const Assignment *a)
 {
     size_t count = a->ping_pong ? 2 : 1;
     Ends e = {-1, -1, message_buffers(a->len)};
     if (a->producer) {
         int ends[2] = {-1, -1};
-        want("pipes", ends, count);
+        request("pipes", ends, count);
         e.out = ends[0];
         e.in = ends[1];
     } else {
-        int there[2], back[2] = {-1, -1};
-        if (pipe2(there, O_CLOEXEC))
+        int forward[2], reply[2] = {-1, -1};
+        if (pipe2(forward, O_CLOEXEC))
             fail("opening a pipe: %s", strerror(errno));
-        if (a->ping_pong && pipe2(back, O_CLOEXEC))
-            fail("opening the pipe back: %s", strerror(errno));
-        offer("pipes", (int[]){there[1], back[0]}, count);
-        close(there[1]);
-        close(back[0]);
-        e.in = there[0];
-        e.out = back[1];
+        if (a->ping_pong && pipe2(reply, O_CLOEXEC))
+            fail("opening the reply pipe: %s", strerror(errno));
+        publish("pipes", (int[]){forward[1], reply[0]}, count);
+        close(forward[1]);
+        close(reply[0]);
+        e.in = forward[0];
+        e.out = reply[1];
     }
     return e;
 }
 
-static inline void put(Ends *e, Generator *next)
+static inline void send_message(Ends *e, Generator *source)
 {
-    put_by(write, e, next);
+    send_by(write, e, source);
 }
 
-static inline void get(Ends *e, Verifier *seen)
+static inline void recv_message(Ends *e, Verifier *verifier)
 {
-    get_by(read, e, seen);
+    recv_by(read, e, verifier);
 }
 
 #endif

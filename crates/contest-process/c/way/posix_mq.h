@@ -1,5 +1,6 @@
 /*
- * `process/posix-mq-c`: a POSIX message queue for each direction, as long as the system allows everybody.
+ * `process/posix-mq-c`: a POSIX message queue for each direction, with at most the length that the
+ * system allows unprivileged users.
  */
 #ifndef POSIX_MQ_H
 #define POSIX_MQ_H
@@ -19,24 +20,25 @@
 #define CARRIES_BYTES true
 
 typedef struct {
-    mqd_t in, out; /* descriptors, on Linux */
+    mqd_t in, out; /* file descriptors on Linux */
     Buffers buffers;
 } Ends;
 
-/* How many messages the kernel lets everybody's queues hold; what it starts with where it does not say. */
-static uint64_t most_messages(void)
+/* Returns the kernel's limit of messages per queue, or the kernel's default if the limit cannot be
+ * read. */
+static uint64_t max_messages(void)
 {
-    unsigned long most = 10;
-    FILE *says = fopen("/proc/sys/fs/mqueue/msg_max", "re");
-    if (says) {
-        if (fscanf(says, "%lu", &most) != 1)
-            most = 10;
-        fclose(says);
+    unsigned long max = 10;
+    FILE *file = fopen("/proc/sys/fs/mqueue/msg_max", "re");
+    if (file) {
+        if (fscanf(file, "%lu", &max) != 1)
+            max = 10;
+        fclose(file);
     }
-    return most;
+    return max;
 }
 
-/* The last two parts of the instance's directory, which no other instance has. */
+/* Returns the last two components of the instance's directory, which are unique to the instance. */
 static const char *unique_part(const char *dir)
 {
     const char *at = dir + strlen(dir);
@@ -46,10 +48,10 @@ static const char *unique_part(const char *dir)
     return at;
 }
 
-/* A queue that has no name any more: names outlive their processes. */
+/* Creates a queue and removes its name, because names outlive their processes. */
 static mqd_t make_queue(const Assignment *a, const char *what)
 {
-    struct mq_attr attributes = {.mq_maxmsg = (long)least(a->capacity, most_messages()), .mq_msgsize = (long)a->len};
+    struct mq_attr attributes = {.mq_maxmsg = (long)least(a->capacity, max_messages()), .mq_msgsize = (long)a->len};
     char name[NAME_MAX];
     if (attributes.mq_maxmsg == 0)
         attributes.mq_maxmsg = 1;
@@ -60,38 +62,38 @@ static mqd_t make_queue(const Assignment *a, const char *what)
             *c = '-';
     mqd_t queue = mq_open(name, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600, &attributes);
     if (queue < 0)
-        fail("making the message queue %s (`ulimit -q` says how many bytes all may hold): %s", name, strerror(errno));
+        fail("making the message queue %s (`ulimit -q` says how many bytes all queues may use): %s", name, strerror(errno));
     if (mq_unlink(name))
-        fail("taking away the name %s: %s", name, strerror(errno));
+        fail("removing the name %s: %s", name, strerror(errno));
     return queue;
 }
 
-/* The consumer makes the queues and offers them. */
+/* The consumer creates the queues and passes them to the producer. */
 static Ends open_ends(const Assignment *a)
 {
     size_t count = a->ping_pong ? 2 : 1;
     int queues[2] = {-1, -1};
     if (a->producer) {
-        want("queues", queues, count);
+        request("queues", queues, count);
         return (Ends){.in = queues[1], .out = queues[0], .buffers = message_buffers(a->len)};
     }
     queues[0] = make_queue(a, "forward");
     if (a->ping_pong)
         queues[1] = make_queue(a, "reply");
-    offer("queues", queues, count);
+    publish("queues", queues, count);
     return (Ends){.in = queues[0], .out = queues[1], .buffers = message_buffers(a->len)};
 }
 
-static inline void put(Ends *e, Generator *next)
+static inline void send_message(Ends *e, Generator *source)
 {
     const Buffers *b = &e->buffers;
-    fill(next, b->out, b->len);
+    fill(source, b->out, b->len);
     while (mq_send(e->out, (const char *)b->out, b->len, 0))
         if (errno != EINTR)
             fail("sending: %s", strerror(errno));
 }
 
-static inline void get(Ends *e, Verifier *seen)
+static inline void recv_message(Ends *e, Verifier *verifier)
 {
     const Buffers *b = &e->buffers;
     ssize_t got;
@@ -100,7 +102,7 @@ static inline void get(Ends *e, Verifier *seen)
             fail("receiving: %s", strerror(errno));
     if ((size_t)got != b->len)
         fail("received %zd bytes, not %zu", got, b->len);
-    check(seen, b->in, b->len);
+    check(verifier, b->in, b->len);
 }
 
 static inline void close_ends(Ends *e)

@@ -1,6 +1,6 @@
 /*
- * `process/shm-mutex-c`: a queue in a memfd under a robust mutex, with two condition variables to wait on; one for each
- * direction.
+ * `process/shm-mutex-c`: a queue in a memfd with a robust mutex and two condition variables; one
+ * queue for each direction.
  */
 #ifndef SHM_MUTEX_H
 #define SHM_MUTEX_H
@@ -21,16 +21,16 @@
 
 #define MECHANISM "process/shm-mutex-c"
 #define CARRIES_BYTES true
-/* As many slots as the case asks for, up to these. */
+/* The number of slots is the requested capacity, up to these limits. */
 #define MOST_BYTES (UINT64_C(64) << 20)
 #define MOST_SLOTS UINT64_C(65536)
 
-/* The counts and the slots belong to who holds the mutex. */
+/* Only the owner of the mutex accesses the counts and the slots. */
 typedef struct {
     pthread_mutex_t mutex;
     pthread_cond_t filled, freed;
     uint64_t sent, received;
-    /* They begin at a cache line. */
+    /* The slots begin at a cache line. */
     _Alignas(64) unsigned char slots[];
 } Queue;
 
@@ -40,10 +40,10 @@ typedef struct {
     Buffers buffers;
 } Ends;
 
-static void must(int error, const char *what)
+static void check_error(int error, const char *what)
 {
     if (error == EOWNERDEAD || error == ENOTRECOVERABLE)
-        fail("%s: the other side died with the mutex in its hands", what);
+        fail("%s: the other side died while it owned the mutex", what);
     if (error)
         fail("%s: %s", what, strerror(error));
 }
@@ -67,7 +67,8 @@ static Queue *map_queue(const Ends *e, int file)
     return queue;
 }
 
-/* An empty queue, and in `file` the memory file it lies in, whose size nobody can change. */
+/* Creates an empty queue in a new memory file, which is returned in `file`. Nobody can change its
+ * size. */
 static Queue *make_queue(const Ends *e, int *file)
 {
     *file = memfd_create("estafette-queue", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -76,44 +77,44 @@ static Queue *make_queue(const Ends *e, int *file)
         fail("a memory file of %zu bytes: %s", queue_size(e), strerror(errno));
     Queue *queue = map_queue(e, *file);
     pthread_mutexattr_t of_mutex;
-    must(pthread_mutexattr_init(&of_mutex), "a mutex");
-    must(pthread_mutexattr_setpshared(&of_mutex, PTHREAD_PROCESS_SHARED), "a mutex between processes");
-    must(pthread_mutexattr_setrobust(&of_mutex, PTHREAD_MUTEX_ROBUST), "a robust mutex");
-    must(pthread_mutex_init(&queue->mutex, &of_mutex), "a mutex");
+    check_error(pthread_mutexattr_init(&of_mutex), "a mutex");
+    check_error(pthread_mutexattr_setpshared(&of_mutex, PTHREAD_PROCESS_SHARED), "a mutex between processes");
+    check_error(pthread_mutexattr_setrobust(&of_mutex, PTHREAD_MUTEX_ROBUST), "a robust mutex");
+    check_error(pthread_mutex_init(&queue->mutex, &of_mutex), "a mutex");
     pthread_mutexattr_destroy(&of_mutex);
     pthread_condattr_t of_conditions;
-    must(pthread_condattr_init(&of_conditions), "a condition variable");
-    must(pthread_condattr_setpshared(&of_conditions, PTHREAD_PROCESS_SHARED), "a condition variable between processes");
-    must(pthread_cond_init(&queue->filled, &of_conditions), "a condition variable");
-    must(pthread_cond_init(&queue->freed, &of_conditions), "a condition variable");
+    check_error(pthread_condattr_init(&of_conditions), "a condition variable");
+    check_error(pthread_condattr_setpshared(&of_conditions, PTHREAD_PROCESS_SHARED), "a condition variable between processes");
+    check_error(pthread_cond_init(&queue->filled, &of_conditions), "a condition variable");
+    check_error(pthread_cond_init(&queue->freed, &of_conditions), "a condition variable");
     pthread_condattr_destroy(&of_conditions);
     return queue;
 }
 
-/* The consumer makes the queues and offers their files. */
+/* The consumer creates the queues and passes their files to the producer. */
 static Ends open_ends(const Assignment *a)
 {
     size_t count = a->ping_pong ? 2 : 1;
-    int there = -1, back = -1;
+    int forward = -1, reply = -1;
     Ends e = {.slots = least(least(a->capacity, MOST_SLOTS), MOST_BYTES / a->len), .buffers = message_buffers(a->len)};
     if (e.slots == 0)
         e.slots = 1;
     if (a->producer) {
         int files[2] = {-1, -1};
-        want("queues", files, count);
-        there = files[0];
-        back = files[1];
-        e.out = map_queue(&e, there);
-        e.in = a->ping_pong ? map_queue(&e, back) : NULL;
+        request("queues", files, count);
+        forward = files[0];
+        reply = files[1];
+        e.out = map_queue(&e, forward);
+        e.in = a->ping_pong ? map_queue(&e, reply) : NULL;
     } else {
-        e.in = make_queue(&e, &there);
-        e.out = a->ping_pong ? make_queue(&e, &back) : NULL;
-        offer("queues", (int[]){there, back}, count);
+        e.in = make_queue(&e, &forward);
+        e.out = a->ping_pong ? make_queue(&e, &reply) : NULL;
+        publish("queues", (int[]){forward, reply}, count);
     }
-    /* The mappings stay. */
-    close(there);
+    /* The mappings remain valid. */
+    close(forward);
     if (a->ping_pong)
-        close(back);
+        close(reply);
     return e;
 }
 
@@ -122,30 +123,30 @@ static inline unsigned char *slot(const Ends *e, Queue *queue, uint64_t number)
     return queue->slots + number % e->slots * e->buffers.len;
 }
 
-static inline void put(Ends *e, Generator *next)
+static inline void send_message(Ends *e, Generator *source)
 {
     Queue *q = e->out;
-    fill(next, e->buffers.out, e->buffers.len);
-    must(pthread_mutex_lock(&q->mutex), "sending");
+    fill(source, e->buffers.out, e->buffers.len);
+    check_error(pthread_mutex_lock(&q->mutex), "sending");
     while (q->sent - q->received >= e->slots)
-        must(pthread_cond_wait(&q->freed, &q->mutex), "waiting for room");
+        check_error(pthread_cond_wait(&q->freed, &q->mutex), "waiting for a free slot");
     memcpy(slot(e, q, q->sent), e->buffers.out, e->buffers.len);
     q->sent++;
-    must(pthread_mutex_unlock(&q->mutex), "sending");
-    must(pthread_cond_signal(&q->filled), "waking the receiver");
+    check_error(pthread_mutex_unlock(&q->mutex), "sending");
+    check_error(pthread_cond_signal(&q->filled), "waking the receiver");
 }
 
-static inline void get(Ends *e, Verifier *seen)
+static inline void recv_message(Ends *e, Verifier *verifier)
 {
     Queue *q = e->in;
-    must(pthread_mutex_lock(&q->mutex), "receiving");
+    check_error(pthread_mutex_lock(&q->mutex), "receiving");
     while (q->sent == q->received)
-        must(pthread_cond_wait(&q->filled, &q->mutex), "waiting for a message");
+        check_error(pthread_cond_wait(&q->filled, &q->mutex), "waiting for a message");
     memcpy(e->buffers.in, slot(e, q, q->received), e->buffers.len);
     q->received++;
-    must(pthread_mutex_unlock(&q->mutex), "receiving");
-    must(pthread_cond_signal(&q->freed), "waking the sender");
-    check(seen, e->buffers.in, e->buffers.len);
+    check_error(pthread_mutex_unlock(&q->mutex), "receiving");
+    check_error(pthread_cond_signal(&q->freed), "waking the sender");
+    check(verifier, e->buffers.in, e->buffers.len);
 }
 
 static inline void close_ends(Ends *e)
