@@ -1,4 +1,4 @@
-//! Messages behind their length by tokio-util's codec, over whatever tokio reads from and writes to.
+//! Length-prefixed messages with tokio-util's codec, over any tokio reader and writer.
 
 use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
@@ -13,9 +13,9 @@ use tokio::runtime::Runtime;
 use tokio_util::codec::{FramedRead, FramedWrite, LengthDelimitedCodec};
 
 use super::driven::wait;
-use super::frames::together;
+use super::frames::batched;
 
-/// Frames of a case's messages, and none longer.
+/// Returns a codec for the case's messages. It rejects longer frames.
 pub(super) fn codec(case: &Case) -> LengthDelimitedCodec {
     LengthDelimitedCodec::builder().max_frame_length(case.payload.len()).new_codec()
 }
@@ -24,13 +24,13 @@ pub(super) fn codec(case: &Case) -> LengthDelimitedCodec {
 pub(super) struct Sending<W> {
     runtime: Arc<Runtime>,
     frames: FramedWrite<W, LengthDelimitedCodec>,
-    /// Whether messages wait for others.
-    together: bool,
+    /// Whether messages are batched.
+    batched: bool,
 }
 
-impl<W: AsyncWrite> Sending<W> {
-    pub(super) fn new(runtime: Arc<Runtime>, to: W, case: &Case) -> Sending<W> {
-        Sending { runtime, frames: FramedWrite::new(to, codec(case)), together: together(case) }
+impl<W: AsyncWrite> SendEnd<W> {
+    pub(super) fn new(runtime: Arc<Runtime>, to: W, case: &Case) -> SendEnd<W> {
+        SendEnd { runtime, frames: FramedWrite::new(to, codec(case)), batched: batched(case) }
     }
 }
 
@@ -38,14 +38,14 @@ impl<W: AsyncWrite + Unpin> Sending<W> {
     #[inline(always)]
     pub(super) fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         let message = Bytes::from(Vec::<u8>::make(source));
-        if self.together {
+        if self.batched {
             wait(&self.runtime, self.frames.feed(message))
         } else {
             wait(&self.runtime, self.frames.send(message))
         }
     }
 
-    pub(super) fn leave(&mut self) -> io::Result<()> {
+    pub(super) fn flush_frames(&mut self) -> io::Result<()> {
         wait(&self.runtime, SinkExt::<Bytes>::flush(&mut self.frames))
     }
 }
@@ -57,7 +57,7 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Tx for Sending<W> {
     }
 
     fn flush(&mut self) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.leave())
+        ready(self.flush_frames())
     }
 }
 
@@ -75,7 +75,7 @@ impl<R: AsyncRead> Receiving<R> {
 
 impl<R: AsyncRead + Unpin> Receiving<R> {
     #[inline(always)]
-    pub(super) fn receive(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+    pub(super) fn recv_message(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         let received = wait(&self.runtime, self.frames.next()).unwrap_or_else(|| Err(ErrorKind::UnexpectedEof.into()));
         received.map(|message| verifier.bytes(&message))
     }
@@ -84,6 +84,6 @@ impl<R: AsyncRead + Unpin> Receiving<R> {
 impl<R: AsyncRead + Unpin + Send + 'static> Rx for Receiving<R> {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.receive(verifier))
+        ready(self.recv_message(verifier))
     }
 }

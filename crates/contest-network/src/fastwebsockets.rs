@@ -1,4 +1,5 @@
-//! A WebSocket over a TCP connection of tokio's, by fastwebsockets behind tungstenite's handshake: its own takes an HTTP library.
+//! A WebSocket over a TCP connection of tokio, with fastwebsockets after tungstenite's handshake.
+//! (The handshake of fastwebsockets requires an HTTP library.)
 
 use std::cell::RefCell;
 use std::future::{Future, ready};
@@ -38,7 +39,7 @@ impl Transport<Raw> for Fastwebsockets {
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         let runtime = runtime()?;
         let connection = connected(role, rendezvous)?;
-        // No frame follows before every end is open, so that none has been read along with it.
+        // No frame is sent before every end is open, so the handshake reads no frame.
         handshake(role, connection.try_clone()?)?;
         let side = if let Role::Consumer(_) = role { Side::Server } else { Side::Client };
         let mut socket = WebSocket::after_handshake(stream(&runtime, connection)?, side);
@@ -49,7 +50,7 @@ impl Transport<Raw> for Fastwebsockets {
     }
 }
 
-/// What both ends of a party share.
+/// The connection that both ends of a party share.
 struct Connection {
     runtime: Runtime,
     socket: WebSocket<TcpStream>,
@@ -72,7 +73,7 @@ pub(super) struct Sending {
 impl Tx for Sending {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        // The library takes a message over, and masks it where it lies.
+        // The library takes ownership of the message and masks it in place.
         let mut message = vec![0; self.len];
         source.fill(&mut message);
         let Connection { runtime, socket } = &mut *self.connection.borrow_mut();
@@ -88,7 +89,7 @@ pub(super) struct Receiving {
 
 impl Receiving {
     #[inline(always)]
-    fn receive(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+    fn recv_message(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         let Connection { runtime, socket } = &mut *self.connection.borrow_mut();
         loop {
             let frame = wait(runtime, socket.read_frame()).map_err(failed)?;
@@ -107,6 +108,6 @@ impl Receiving {
 impl Rx for Receiving {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.receive(verifier))
+        ready(self.recv_message(verifier))
     }
 }

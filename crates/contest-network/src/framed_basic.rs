@@ -1,6 +1,8 @@
-//! Messages behind their length on a stream socket, TCP's or UNIX's, as a tutorial writes it: the length, then the message, each
-//! by a call of its own at both ends. Several writers share the stream behind a lock. One thread asks `poll` which of several connections
-//! have something, and reads a message from each that has.
+//! Length-prefixed messages on a TCP or UNIX stream socket, as in a tutorial.
+//!
+//! Both ends use one call for the length and one for the message. Several writers share the stream
+//! with a lock. With several connections, one thread uses `poll` and reads one message from each
+//! readable connection.
 
 use std::future::{Future, ready};
 use std::io::{self, ErrorKind, Read, Write};
@@ -15,28 +17,28 @@ use estafette_measure::{Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, T
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
-use super::multi_connection::{self, and_several};
-use super::socket::Over;
+use super::multi_connection::{self, with_multi_sender};
+use super::socket::SocketKind;
 
 /// `network/framed-basic` or `network/unix-framed-basic`.
 pub(super) struct FramedBasic {
     name: &'static str,
     implementation: &'static str,
-    over: Over,
+    kind: SocketKind,
     tier: Tier,
 }
 
 pub(super) const TCP: FramedBasic = FramedBasic {
     name: "network/framed-basic",
     implementation: "TCP on 127.0.0.1, TCP_NODELAY: a length of 4 bytes, then the message, by write_all and read_exact, poll",
-    over: Over::Tcp,
+    kind: SocketKind::Tcp,
     tier: Tier::Suite,
 };
 
 pub(super) const UNIX: FramedBasic = FramedBasic {
     name: "network/unix-framed-basic",
     implementation: "a UNIX stream socket: a length of 4 bytes, then the message, by write_all and read_exact, poll",
-    over: Over::Unix,
+    kind: SocketKind::Unix,
     tier: Tier::Standard,
 };
 
@@ -44,7 +46,7 @@ impl Mechanism for FramedBasic {
     fn spec(&self) -> Spec {
         Spec::new(self.name)
             .implementation(self.implementation)
-            .patterns(&and_several(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::SameThread]))
+            .patterns(&with_multi_sender(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::SameThread]))
             .max_producers(None)
             .ordering(Ordering::PerProducer)
             .tier(self.tier)
@@ -56,25 +58,25 @@ impl Transport<Raw> for FramedBasic {
     type Rx = Incoming;
 
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
-        if multi_connection::send(case) {
-            let sockets = self.over.several(case, role, rendezvous)?.into_iter().map(SocketEnd::new).collect();
-            return ends_of_several(sockets, case, role);
+        if multi_connection::has_multiple_senders(case) {
+            let sockets = self.kind.connect_all(case, role, rendezvous)?.into_iter().map(SocketEnd::new).collect();
+            return multi_sender_ends(sockets, case, role);
         }
-        let [to, from] = self.over.joined(role, rendezvous)?.map(SocketEnd::new);
+        let [to, from] = self.kind.connect_pair(role, rendezvous)?.map(SocketEnd::new);
         let len = case.payload.len();
         let rx = Incoming::One(Receiving::new(from, len));
         Ok(Ends::both(role, Sending::new(Stream::Own(to), len), rx))
     }
 }
 
-/// Both ends of a party, over a stream that blocks.
-pub(super) fn ends<W: Write, R: Read>(to: W, from: R, case: &Case, role: Role) -> Ends<Sending<W>, Receiving<R>> {
+/// Creates both ends of a party, over a blocking stream.
+pub(super) fn ends<W: Write, R: Read>(to: W, from: R, case: &Case, role: Role) -> Ends<SendEnd<W>, RecvEnd<R>> {
     let len = case.payload.len();
     Ends::both(role, Sending::new(Stream::Own(to), len), Receiving::new(from, len))
 }
 
-/// The ends of a party where several send, over all its connections.
-fn ends_of_several(streams: Vec<SocketEnd>, case: &Case, role: Role) -> Result<Ends<Sending<SocketEnd>, Incoming>> {
+/// Creates the ends of a party with several senders, over all its connections.
+fn multi_sender_ends(streams: Vec<SocketEnd>, case: &Case, role: Role) -> Result<Ends<SendEnd<SocketEnd>, Incoming>> {
     let len = case.payload.len();
     multi_connection::ends(
         case,
@@ -87,8 +89,8 @@ fn ends_of_several(streams: Vec<SocketEnd>, case: &Case, role: Role) -> Result<E
         },
         |stream| Ok(Incoming::One(Receiving::new(stream, len))),
         |streams| {
-            let connections = streams.into_iter().map(|stream| Receiving::new(stream, len)).collect();
-            Ok(Incoming::Several(Polled { connections, ready: Vec::new() }))
+            let connections = streams.into_iter().map(|stream| RecvEnd::new(stream, len)).collect();
+            Ok(Incoming::Many(Polled { connections, ready: Vec::new() }))
         },
     )
 }
@@ -135,20 +137,20 @@ impl<W: Write + Send + 'static> Tx for Sending<W> {
 pub(super) struct Receiving<R> {
     stream: R,
     message: Vec<u8>,
-    /// The longest message that there is.
-    most: usize,
+    /// The longest message of the case, in bytes.
+    max_len: usize,
 }
 
-impl<R: Read> Receiving<R> {
-    fn new(stream: R, len: usize) -> Receiving<R> {
-        Receiving { stream, message: Vec::new(), most: len }
+impl<R: Read> RecvEnd<R> {
+    fn new(stream: R, len: usize) -> RecvEnd<R> {
+        RecvEnd { stream, message: Vec::new(), max_len: len }
     }
 
     fn read(&mut self) -> io::Result<()> {
         let mut length = [0; 4];
         self.stream.read_exact(&mut length)?;
         let length = u32::from_be_bytes(length) as usize;
-        if length > self.most {
+        if length > self.max_len {
             return Err(io::Error::other(format!("a message of {length} bytes")));
         }
         self.message.resize(length, 0);
@@ -162,25 +164,25 @@ impl<R: Read + Send + 'static> Rx for Receiving<R> {
     }
 }
 
-/// The receiving end of one connection or of all that there are.
+/// The receiving end of one connection or of all connections.
 pub(super) enum Incoming {
-    One(Receiving<SocketEnd>),
-    Several(Polled),
+    One(RecvEnd<SocketEnd>),
+    Many(Polled),
 }
 
 impl Rx for Incoming {
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
         ready(match self {
             Incoming::One(one) => one.read().map(|()| verifier.bytes(&one.message)),
-            Incoming::Several(several) => several.read(verifier),
+            Incoming::Many(several) => several.read(verifier),
         })
     }
 }
 
-/// Connections that are read by one thread.
+/// Connections that one thread reads.
 pub(super) struct Polled {
-    connections: Vec<Receiving<SocketEnd>>,
-    /// Those that have something.
+    connections: Vec<RecvEnd<SocketEnd>>,
+    /// The readable connections.
     ready: Vec<usize>,
 }
 
@@ -192,7 +194,8 @@ impl Polled {
                 continue;
             };
             match self.connections[at].read() {
-                // One that has sent its last goes; those that are still to be read lie before it.
+                // A connection that has sent its last message ends. Those still to be read have
+                // lower indices, so they do not move.
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof && self.connections.len() > 1 => {
                     self.connections.swap_remove(at);
                 }

@@ -1,4 +1,5 @@
-//! Messages behind their length on a stream socket, TCP's or UNIX's, as fast as that can be written: see [`super::frames`].
+//! Length-prefixed messages on a TCP or UNIX stream socket, optimised for speed; see
+//! [`super::frames`].
 
 use std::io;
 
@@ -7,33 +8,33 @@ use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::spec::{Ordering, Tier, Wait};
 use estafette_measure::{Ends, Generator, Mechanism, Raw, Rendezvous, Spec, Transport, Verifier};
 
-use super::frames::{Reads, Sending, Writes};
-use super::multi_connection::{self, and_several};
-use super::socket::Over;
-use super::tuned::{Incoming, Wire, ends, ends_of_several};
+use super::frames::{FrameReader, FrameWriter, SendEnd};
+use super::multi_connection::{self, with_multi_sender};
+use super::socket::SocketKind;
+use super::tuned::{Incoming, Wire, ends, multi_sender_ends};
 
-/// The length before a message.
+/// The size of the length before a message, in bytes.
 const LENGTH: usize = 4;
 
 /// `network/framed-tuned` or `network/unix-framed-tuned`.
 pub(super) struct FramedTuned {
     name: &'static str,
     implementation: &'static str,
-    over: Over,
+    kind: SocketKind,
     tier: Tier,
 }
 
 pub(super) const TCP: FramedTuned = FramedTuned {
     name: "network/framed-tuned",
     implementation: "TCP on 127.0.0.1, TCP_NODELAY: a length of 4 bytes and the message, many by one send and one recv; epoll",
-    over: Over::Tcp,
+    kind: SocketKind::Tcp,
     tier: Tier::StandardAllCells,
 };
 
 pub(super) const UNIX: FramedTuned = FramedTuned {
     name: "network/unix-framed-tuned",
     implementation: "a UNIX stream socket: a length of 4 bytes and the message, many by one send and one recv; epoll",
-    over: Over::Unix,
+    kind: SocketKind::Unix,
     tier: Tier::Standard,
 };
 
@@ -41,7 +42,7 @@ impl Mechanism for FramedTuned {
     fn spec(&self) -> Spec {
         Spec::new(self.name)
             .implementation(self.implementation)
-            .patterns(&and_several(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::SameThread]))
+            .patterns(&with_multi_sender(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::SameThread]))
             .max_producers(None)
             .ordering(Ordering::PerProducer)
             .waits(&[Wait::Block, Wait::Adaptive])
@@ -55,21 +56,27 @@ impl Transport<Raw> for FramedTuned {
 
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         let lengths = Lengths { len: case.payload.len() };
-        if multi_connection::send(case) {
-            return ends_of_several(|| lengths, || lengths, self.over.several(case, role, rendezvous)?, case, role);
+        if multi_connection::has_multiple_senders(case) {
+            return multi_sender_ends(
+                || lengths,
+                || lengths,
+                self.kind.connect_all(case, role, rendezvous)?,
+                case,
+                role,
+            );
         }
-        let sockets = self.over.joined(role, rendezvous)?;
+        let sockets = self.kind.connect_pair(role, rendezvous)?;
         Ok(ends(lengths, lengths, sockets, case, role))
     }
 }
 
-/// A length of 4 bytes, the most significant first, then the message.
+/// A length of 4 bytes in big-endian order, then the message.
 #[derive(Clone, Copy)]
 pub(super) struct Lengths {
     pub(super) len: usize,
 }
 
-impl Writes for Lengths {
+impl FrameWriter for Lengths {
     #[inline(always)]
     fn frame(&self) -> usize {
         LENGTH + self.len
@@ -84,15 +91,15 @@ impl Writes for Lengths {
     }
 }
 
-impl Reads for Lengths {
+impl FrameReader for Lengths {
     #[inline(always)]
     fn frame(&self) -> usize {
         LENGTH + self.len
     }
 
     #[inline(always)]
-    fn read(&mut self, forward: &mut [u8], verifier: &mut Verifier) -> io::Result<Option<usize>> {
-        let Some((length, rest)) = forward.split_first_chunk::<LENGTH>() else { return Ok(None) };
+    fn read(&mut self, buffered: &mut [u8], verifier: &mut Verifier) -> io::Result<Option<usize>> {
+        let Some((length, rest)) = buffered.split_first_chunk::<LENGTH>() else { return Ok(None) };
         let length = u32::from_be_bytes(*length) as usize;
         if length > self.len {
             return Err(io::Error::other(format!("a message of {length} bytes")));

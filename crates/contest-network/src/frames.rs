@@ -1,9 +1,12 @@
-//! Messages in frames on a stream of bytes, as fast as that can be written: a message and what goes around it leave in one system
-//! call, and messages of a stream together, some 64 KiB at a time; one read takes whatever has come, up to 256 KiB, and messages
-//! are looked at where they lie. Where it may spin before it sleeps, it reads without blocking for 50 us first.
+//! Framed messages on a byte stream, optimised for speed.
 //!
-//! [`Writes`] and [`Reads`] say what a frame looks like; an [`Outlet`] and an [`Inlet`], such as a [`Socket`], are what bytes go
-//! through.
+//! A message and its frame header are sent with one system call. Messages of a stream are batched,
+//! about 64 KiB at a time. One read takes everything that has arrived, up to 256 KiB, and messages
+//! are verified in place. If the case allows spinning, a receiver reads without blocking for 50 us
+//! before it sleeps.
+//!
+//! [`FrameWriter`] and [`FrameReader`] define the frame format. A [`FrameSink`] and a
+//! [`ByteSource`], such as a [`Socket`], transfer the bytes.
 
 use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
@@ -16,54 +19,56 @@ use estafette_measure::spec::Wait;
 use estafette_measure::{Ends, Generator, Rx, Tx, Verifier};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-/// How much is sent together, and read at once.
-pub(super) const TOGETHER: usize = 64 << 10;
-pub(super) const AT_ONCE: usize = 256 << 10;
-/// How long a receiver that may spin does.
+/// How many bytes are sent together, and how many are read at once.
+pub(super) const BATCH_BYTES: usize = 64 << 10;
+pub(super) const READ_BYTES: usize = 256 << 10;
+/// How long a receiver spins before it sleeps.
 pub(super) const SPIN: Duration = Duration::from_micros(50);
 
-/// Whether the messages of a case may leave together: nobody waits for any of them, and none is due at a time. Those of several
-/// connections do as long as it is one's turn. Of several writers each is on its way when it has been sent.
-pub(super) fn together(case: &Case) -> bool {
+/// Returns whether the messages of a case may be batched: nobody waits for a single one, and none
+/// has a time at which it must be sent. With several connections, a batch belongs to one
+/// connection's turn. With several writers, each message is sent immediately.
+pub(super) fn batched(case: &Case) -> bool {
     let streams = matches!(case.pattern, Pattern::Stream | Pattern::Duplex | Pattern::FanIn | Pattern::Connections);
     streams && case.load == Load::Saturated
 }
 
-/// How many bytes of a case's messages leave together at the most, where each is in a frame of so many.
-pub(super) fn most_together(case: &Case, frame: usize) -> usize {
+/// Returns the highest number of bytes in a batch of frames of `frame` bytes; 0 means no batching.
+pub(super) fn max_batch_bytes(case: &Case, frame: usize) -> usize {
     match case.pattern {
-        _ if !together(case) => 0,
-        // There may be a thousand connections, and a turn is all that there is room for.
-        Pattern::Connections => TOGETHER.min(TURN as usize * frame),
-        _ => TOGETHER,
+        _ if !batched(case) => 0,
+        // There may be a thousand connections, so the buffer is limited to one turn.
+        Pattern::Connections => BATCH_BYTES.min(TURN as usize * frame),
+        _ => BATCH_BYTES,
     }
 }
 
-/// How messages are put into frames. All of a case are of one length.
-pub(super) trait Writes: Send + 'static {
-    /// How long a frame is, with its message.
+/// Writes messages as frames. All messages of a case have the same length.
+pub(super) trait FrameWriter: Send + 'static {
+    /// The length of a frame with its message, in bytes.
     fn frame(&self) -> usize;
 
-    /// Writes the frame of the next message; `place` is as long as that.
+    /// Writes the frame of the next message. `place` is exactly one frame long.
     fn write(&mut self, place: &mut [u8], source: &mut Generator) -> io::Result<()>;
 }
 
-/// How messages are found in frames.
-pub(super) trait Reads: Send + 'static {
-    /// How long a frame is at the most, with its message.
+/// Finds messages in frames.
+pub(super) trait FrameReader: Send + 'static {
+    /// The highest length of a frame with its message, in bytes.
     fn frame(&self) -> usize;
 
-    /// Looks at the first message of what has come. Returns how long its frame is; nothing where it has not come whole.
-    fn read(&mut self, forward: &mut [u8], verifier: &mut Verifier) -> io::Result<Option<usize>>;
+    /// Verifies the first message in `buffered`. Returns the length of its frame, or `None` if it
+    /// is incomplete.
+    fn read(&mut self, buffered: &mut [u8], verifier: &mut Verifier) -> io::Result<Option<usize>>;
 }
 
-/// One message after the other, with nothing around them.
+/// Consecutive messages without any framing.
 #[derive(Clone, Copy)]
 pub(super) struct Bare {
     pub(super) len: usize,
 }
 
-impl Writes for Bare {
+impl FrameWriter for Bare {
     #[inline(always)]
     fn frame(&self) -> usize {
         self.len
@@ -76,34 +81,34 @@ impl Writes for Bare {
     }
 }
 
-impl Reads for Bare {
+impl FrameReader for Bare {
     #[inline(always)]
     fn frame(&self) -> usize {
         self.len
     }
 
     #[inline(always)]
-    fn read(&mut self, forward: &mut [u8], verifier: &mut Verifier) -> io::Result<Option<usize>> {
-        Ok(forward.get(..self.len).map(|message| {
+    fn read(&mut self, buffered: &mut [u8], verifier: &mut Verifier) -> io::Result<Option<usize>> {
+        Ok(buffered.get(..self.len).map(|message| {
             verifier.bytes(message);
             self.len
         }))
     }
 }
 
-/// Where whole frames go.
-pub(super) trait Outlet: Send + 'static {
-    /// Sends all of them.
+/// A destination of whole frames.
+pub(super) trait FrameSink: Send + 'static {
+    /// Sends all bytes. Blocks until they are accepted.
     fn send(&mut self, frames: &[u8]) -> io::Result<()>;
 }
 
-/// Where bytes come from.
-pub(super) trait Inlet: Send + 'static {
-    /// Waits until there are some. Returns how many; none at the end.
+/// A source of bytes.
+pub(super) trait ByteSource: Send + 'static {
+    /// Waits for bytes. Returns their number, or 0 at the end of the stream.
     fn fill(&mut self, space: &mut [u8]) -> io::Result<usize>;
 }
 
-/// A socket.
+/// A stream socket.
 pub(super) struct Socket {
     socket: OwnedFd,
     spins: bool,
@@ -114,13 +119,13 @@ impl Socket {
         Socket { socket: socket.into(), spins: case.wait == Wait::Adaptive }
     }
 
-    /// The same once more.
+    /// Duplicates the socket's descriptor.
     pub(super) fn another(&self) -> io::Result<Socket> {
         Ok(Socket { socket: self.socket.try_clone()?, spins: self.spins })
     }
 }
 
-impl Outlet for Socket {
+impl FrameSink for Socket {
     #[inline(always)]
     fn send(&mut self, frames: &[u8]) -> io::Result<()> {
         let mut rest = frames;
@@ -135,19 +140,20 @@ impl Outlet for Socket {
     }
 }
 
-impl Inlet for Socket {
+impl ByteSource for Socket {
     #[inline(always)]
     fn fill(&mut self, space: &mut [u8]) -> io::Result<usize> {
-        spinning(self.spins, |sleeps| {
+        spin_then_block(self.spins, |sleeps| {
             let flags = if sleeps { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
             Ok(recv(&self.socket, &mut *space, flags)?.0)
         })
     }
 }
 
-/// Receives by a call that is told whether it may sleep. Where it may spin, it may not sleep for the first [`SPIN`].
+/// Receives with a function whose argument says whether it may block. With `spins`, it may not
+/// block during the first [`SPIN`].
 #[inline(always)]
-pub(super) fn spinning<T>(spins: bool, mut receive: impl FnMut(bool) -> io::Result<T>) -> io::Result<T> {
+pub(super) fn spin_then_block<T>(spins: bool, mut receive: impl FnMut(bool) -> io::Result<T>) -> io::Result<T> {
     let until = spins.then(|| Instant::now() + SPIN);
     loop {
         let sleeps = until.is_none_or(|until| Instant::now() >= until);
@@ -159,8 +165,8 @@ pub(super) fn spinning<T>(spins: bool, mut receive: impl FnMut(bool) -> io::Resu
     }
 }
 
-/// Both ends of a party on the sockets that it sends by and receives from.
-pub(super) fn ends<W: Writes, R: Reads>(
+/// Creates both ends of a party. The sockets are the one to send to and the one to receive from.
+pub(super) fn ends<W: FrameWriter, R: FrameReader>(
     writes: W,
     reads: R,
     sockets: [OwnedFd; 2],
@@ -175,25 +181,25 @@ pub(super) fn ends<W: Writes, R: Reads>(
 pub(super) struct Sending<W, O> {
     writes: W,
     outlet: O,
-    /// Whole frames that are to be sent, and room for more.
+    /// Whole frames to be sent, and space for more.
     frames: Buffer,
     filled: usize,
 }
 
-impl<W: Writes, O: Outlet> Sending<W, O> {
-    /// One whose messages leave together where the case allows it.
-    pub(super) fn new(writes: W, outlet: O, case: &Case) -> Sending<W, O> {
-        let most = most_together(case, writes.frame());
-        Sending::with_room(writes, outlet, most)
+impl<W: FrameWriter, O: FrameSink> SendEnd<W, O> {
+    /// Creates an end that batches messages if the case allows it.
+    pub(super) fn new(writes: W, outlet: O, case: &Case) -> SendEnd<W, O> {
+        let most = max_batch_bytes(case, writes.frame());
+        SendEnd::with_batch_bytes(writes, outlet, most)
     }
 
-    /// One that sends together what fits into so many bytes, a message at the least.
-    pub(super) fn with_room(writes: W, outlet: O, most: usize) -> Sending<W, O> {
+    /// Creates an end that batches up to `most` bytes, but at least one message.
+    pub(super) fn with_batch_bytes(writes: W, outlet: O, most: usize) -> SendEnd<W, O> {
         let frames = Buffer::new(most.max(writes.frame()));
         Sending { writes, outlet, frames, filled: 0 }
     }
 
-    /// Adds a message, and sends what there is where there is no room for another.
+    /// Adds a message. Sends the batch if no other message fits.
     #[inline(always)]
     fn add(&mut self, source: &mut Generator) -> io::Result<()> {
         let frame = self.writes.frame();
@@ -209,7 +215,7 @@ impl<W: Writes, O: Outlet> Sending<W, O> {
     }
 }
 
-impl<W: Writes, O: Outlet> Tx for Sending<W, O> {
+impl<W: FrameWriter, O: FrameSink> Tx for SendEnd<W, O> {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         ready(self.add(source))
@@ -225,18 +231,18 @@ pub(super) struct Receiving<R, I> {
     reads: R,
     inlet: I,
     buffer: Vec<u8>,
-    /// What was read and not looked at.
+    /// The bytes that were read but not verified.
     start: usize,
     end: usize,
 }
 
-impl<R: Reads, I: Inlet> Receiving<R, I> {
-    pub(super) fn new(reads: R, inlet: I) -> Receiving<R, I> {
-        let buffer = vec![0; AT_ONCE.max(2 * reads.frame())];
-        Receiving { reads, inlet, buffer, start: 0, end: 0 }
+impl<R: FrameReader, I: ByteSource> RecvEnd<R, I> {
+    pub(super) fn new(reads: R, inlet: I) -> RecvEnd<R, I> {
+        let buffer = vec![0; READ_BYTES.max(2 * reads.frame())];
+        RecvEnd { reads, inlet, buffer, start: 0, end: 0 }
     }
 
-    /// Looks at the next message, and reads where it is not there.
+    /// Verifies the next message. Reads until it is complete.
     #[inline(always)]
     pub(super) fn read_into(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         loop {
@@ -258,7 +264,7 @@ impl<R: Reads, I: Inlet> Receiving<R, I> {
     }
 }
 
-impl<R: Reads, I: Inlet> Rx for Receiving<R, I> {
+impl<R: FrameReader, I: ByteSource> Rx for RecvEnd<R, I> {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
         ready(self.read_into(verifier))

@@ -1,7 +1,7 @@
-//! The mechanisms through the network stack, on loopback.
+//! Mechanisms through the network stack, on loopback.
 //!
-//! A file holds everything that is particular to its mechanism: how it is opened, its two ends, and what it says of
-//! itself. Adding one is a file and a line in the registry below, [`enrol`].
+//! Each file contains everything specific to its mechanism: how to open it, its two ends and its
+//! `Spec`. To add a mechanism, add a file and a line in the registry below ([`enrol`]).
 #![forbid(unsafe_code)]
 
 use estafette_measure::Registry;
@@ -51,7 +51,7 @@ mod ws_tuned;
 pub use self::tcp::Tcp;
 pub use self::udp::Udp;
 
-/// Adds this scope's mechanisms.
+/// Adds the network mechanisms.
 pub fn enrol(registry: Registry) -> Registry {
     let registry = registry
         .enrol(bytes(tcp::Tcp))
@@ -75,12 +75,13 @@ pub fn enrol(registry: Registry) -> Registry {
     libraries(registry)
 }
 
-/// Adds those that run between two processes of one machine, too, to the scope `process`.
+/// Adds the mechanisms that are also listed in the scope `process`, between two processes of one
+/// machine.
 pub fn enrol_process_rows(registry: Registry) -> Registry {
     registry.enrol(bytes(under::Under(tcp::Tcp, Tier::Suite))).enrol(bytes(under::Under(udp::Udp, Tier::Standard)))
 }
 
-/// Adds the libraries that this build has.
+/// Adds the libraries that this build includes.
 fn libraries(registry: Registry) -> Registry {
     #[cfg(feature = "message-io")]
     let registry = registry

@@ -1,6 +1,9 @@
-//! Many connections that one thread reads, as fast as that can be written: epoll, edge by edge, tells which have something; one
-//! read takes whatever has come, up to 256 KiB, into memory that all of them share, and messages are looked at where they lie.
-//! Only what is left of a message at the end of it is put aside until its connection is read again.
+//! One thread that reads many connections, optimised for speed.
+//!
+//! Edge-triggered epoll reports which connections are readable. One read takes everything that has
+//! arrived, up to 256 KiB, into a buffer that all connections share. Messages are verified in
+//! place. Only an incomplete message at the end of the buffer is copied aside until its connection
+//! is read again.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -13,64 +16,65 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
-use super::frames::{AT_ONCE, Reads, spinning};
+use super::frames::{FrameReader, READ_BYTES, spin_then_block};
 
-/// How many connections one wait tells of.
+/// The number of events that one `epoll_wait` returns at most.
 const EVENTS: usize = 256;
 
 /// The receiving end of many connections.
-pub(super) struct Merging<R> {
+pub(super) struct EpollRecvEnd<R> {
     reads: R,
     epoll: OwnedFd,
     connections: Vec<Connection>,
-    /// How many of them have not ended.
-    left: usize,
-    /// Those that may have something.
+    /// The number of connections that have not ended.
+    open_count: usize,
+    /// The connections that may be readable.
     ready: VecDeque<usize>,
-    /// Those that had more than was read, and wait for the others' turn.
-    again: VecDeque<usize>,
-    /// Whose bytes lie in the buffer.
-    current: usize,
+    /// Connections with more data than was read. They wait until the others had their turn.
+    partly_read: VecDeque<usize>,
+    /// The connection whose bytes are in the buffer.
+    buffered_connection: usize,
     buffer: Vec<u8>,
-    /// What was read and not looked at.
+    /// The bytes that were read but not verified.
     start: usize,
     end: usize,
     spins: bool,
 }
 
 struct Connection {
-    /// None once it has ended.
+    /// `None` after the connection has ended.
     socket: Option<OwnedFd>,
-    /// What came of a message, while others are read.
-    rest: Vec<u8>,
-    /// Whether the peer sends no more: the end has to be read, as nothing will tell of it again.
-    ends: bool,
+    /// The received part of an incomplete message, while other connections are read.
+    partial: Vec<u8>,
+    /// Whether the peer has closed its sending direction. The end of the stream must then be read,
+    /// because epoll reports no further edge.
+    peer_closed: bool,
 }
 
-impl<R: Reads> Merging<R> {
-    /// Of these sockets, looked at for some time before it sleeps where it `spins`.
-    pub(super) fn new(reads: R, sockets: Vec<OwnedFd>, spins: bool) -> Result<Merging<R>> {
-        let capacity = AT_ONCE.max(2 * reads.frame());
-        Merging::with_room(reads, sockets, spins, capacity)
+impl<R: FrameReader> EpollRecvEnd<R> {
+    /// Reads from these sockets. With `spins`, it polls for some time before it sleeps.
+    pub(super) fn new(reads: R, sockets: Vec<OwnedFd>, spins: bool) -> Result<EpollRecvEnd<R>> {
+        let capacity = READ_BYTES.max(2 * reads.frame());
+        EpollRecvEnd::with_buffer_bytes(reads, sockets, spins, capacity)
     }
 
-    /// Reads up to so many bytes at once, which hold a frame at the least.
-    fn with_room(reads: R, sockets: Vec<OwnedFd>, spins: bool, capacity: usize) -> Result<Merging<R>> {
+    /// Creates a receiver with a buffer of `capacity` bytes, which must hold a frame.
+    fn with_buffer_bytes(reads: R, sockets: Vec<OwnedFd>, spins: bool, capacity: usize) -> Result<EpollRecvEnd<R>> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).context("making an epoll instance")?;
         let events = epoll::EventFlags::IN | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
         for (at, socket) in sockets.iter().enumerate() {
             epoll::add(&epoll, socket, epoll::EventData::new_u64(at as u64), events)
                 .context("adding a socket to epoll")?;
         }
-        let connection = |socket| Connection { socket: Some(socket), rest: Vec::new(), ends: false };
-        Ok(Merging {
+        let connection = |socket| Connection { socket: Some(socket), partial: Vec::new(), peer_closed: false };
+        Ok(EpollRecvEnd {
             reads,
             epoll,
-            left: sockets.len(),
+            open_count: sockets.len(),
             connections: sockets.into_iter().map(connection).collect(),
             ready: VecDeque::with_capacity(EVENTS),
-            again: VecDeque::new(),
-            current: 0,
+            partly_read: VecDeque::new(),
+            buffered_connection: 0,
             buffer: vec![0; capacity],
             start: 0,
             end: 0,
@@ -78,7 +82,7 @@ impl<R: Reads> Merging<R> {
         })
     }
 
-    /// Looks at the next message, and reads where none is there.
+    /// Verifies the next message. Reads until it is complete.
     #[inline(always)]
     pub(super) fn read_into(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         loop {
@@ -90,24 +94,24 @@ impl<R: Reads> Merging<R> {
         }
     }
 
-    /// Reads once from the next connection that may have something.
+    /// Reads once from the next connection that may be readable.
     fn fill(&mut self) -> io::Result<()> {
         let Some(next) = self.ready.pop_front() else { return self.wait() };
-        self.turn_to(next);
+        self.switch_to(next);
         let connection = &mut self.connections[next];
         let Some(socket) = &connection.socket else { return Ok(()) };
         match recv(socket, &mut self.buffer[self.end..], RecvFlags::DONTWAIT) {
             Ok((0, _)) => {
                 connection.socket = None;
-                self.left -= 1;
-                // One that has sent its last goes, and others go on.
-                let whole = self.start == self.end && self.left > 0;
+                self.open_count -= 1;
+                // A connection that has sent its last message ends; the others continue.
+                let whole = self.start == self.end && self.open_count > 0;
                 return if whole { Ok(()) } else { Err(ErrorKind::UnexpectedEof.into()) };
             }
             Ok((read, _)) => {
                 self.end += read;
-                if self.end == self.buffer.len() || connection.ends {
-                    self.again.push_back(next);
+                if self.end == self.buffer.len() || connection.peer_closed {
+                    self.partly_read.push_back(next);
                 }
             }
             Err(Errno::AGAIN) => {}
@@ -117,34 +121,34 @@ impl<R: Reads> Merging<R> {
         Ok(())
     }
 
-    /// Makes room in the buffer behind what has come of a connection's message.
-    fn turn_to(&mut self, next: usize) {
-        if next == self.current {
+    /// Switches the buffer to a connection: moves its incomplete message to the beginning.
+    fn switch_to(&mut self, next: usize) {
+        if next == self.buffered_connection {
             self.buffer.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
             return;
         }
-        self.connections[self.current].rest.extend_from_slice(&self.buffer[self.start..self.end]);
-        let rest = &mut self.connections[next].rest;
-        self.buffer[..rest.len()].copy_from_slice(rest);
-        (self.start, self.end) = (0, rest.len());
-        rest.clear();
-        self.current = next;
+        self.connections[self.buffered_connection].partial.extend_from_slice(&self.buffer[self.start..self.end]);
+        let partial = &mut self.connections[next].partial;
+        self.buffer[..partial.len()].copy_from_slice(partial);
+        (self.start, self.end) = (0, partial.len());
+        partial.clear();
+        self.buffered_connection = next;
     }
 
-    /// Waits for connections that have something; where some are known, looks for others.
+    /// Waits for readable connections. If some are already known, only checks for more.
     fn wait(&mut self) -> io::Result<()> {
-        self.ready.append(&mut self.again);
-        let knows = !self.ready.is_empty();
-        spinning(self.spins && !knows, |sleeps| {
+        self.ready.append(&mut self.partly_read);
+        let has_ready = !self.ready.is_empty();
+        spin_then_block(self.spins && !has_ready, |sleeps| {
             let timeout = Timespec { tv_sec: 0, tv_nsec: 0 };
-            let timeout = if sleeps && !knows { None } else { Some(&timeout) };
+            let timeout = if sleeps && !has_ready { None } else { Some(&timeout) };
             let mut events = [MaybeUninit::uninit(); EVENTS];
             let (events, _) = epoll::wait(&self.epoll, &mut events, timeout)?;
             for event in &*events {
                 let at = event.data.u64() as usize;
                 let flags = event.flags;
-                self.connections[at].ends |= flags.intersects(epoll::EventFlags::RDHUP | epoll::EventFlags::HUP);
+                self.connections[at].peer_closed |= flags.intersects(epoll::EventFlags::RDHUP | epoll::EventFlags::HUP);
                 self.ready.push_back(at);
             }
             if self.ready.is_empty() { Err(ErrorKind::WouldBlock.into()) } else { Ok(()) }
@@ -160,32 +164,32 @@ mod tests {
     use estafette_measure::Generator;
 
     use super::super::framed_tuned::Lengths;
-    use super::super::frames::Writes;
+    use super::super::frames::FrameWriter;
     use super::*;
 
     const LEN: usize = 1000;
     const LENGTHS: Lengths = Lengths { len: LEN };
     const FRAME: usize = LEN + 4;
 
-    fn merging(connections: usize, spins: bool, capacity: usize) -> (Vec<UnixStream>, Merging<Lengths>) {
+    fn merging(connections: usize, spins: bool, capacity: usize) -> (Vec<UnixStream>, EpollRecvEnd<Lengths>) {
         let (theirs, ours): (Vec<_>, Vec<_>) = (0..connections).map(|_| UnixStream::pair().unwrap()).unzip();
         let ours = ours.into_iter().map(OwnedFd::from).collect();
-        (theirs, Merging::with_room(LENGTHS, ours, spins, capacity).unwrap())
+        (theirs, EpollRecvEnd::with_buffer_bytes(LENGTHS, ours, spins, capacity).unwrap())
     }
 
-    /// The first frames of a producer's stream.
+    /// Returns the first frames of a producer's stream.
     fn frames(producer: usize, count: usize) -> Vec<u8> {
         let mut next = Generator::new(1, producer, LEN);
         let mut frames = vec![0; count * FRAME];
-        frames.chunks_mut(FRAME).for_each(|frame| Writes::write(&mut { LENGTHS }, frame, &mut next).unwrap());
+        frames.chunks_mut(FRAME).for_each(|frame| FrameWriter::write(&mut { LENGTHS }, frame, &mut next).unwrap());
         frames
     }
 
     #[test]
-    fn messages_come_whole_from_connections_that_bring_them_in_pieces() {
+    fn messages_are_complete_although_connections_deliver_pieces() {
         const PIECES: [usize; 5] = [1, 3, 700, 2500, 10];
-        // With room for one frame and a half, most of what comes fills it.
-        for (spins, capacity) in [(false, AT_ONCE), (true, AT_ONCE), (false, LEN + LEN / 2)] {
+        // With a buffer of one and a half frames, most reads fill it.
+        for (spins, capacity) in [(false, READ_BYTES), (true, READ_BYTES), (false, LEN + LEN / 2)] {
             let (mut theirs, mut merging) = merging(3, spins, capacity);
             let streams: Vec<Vec<u8>> = (0..3).map(|producer| frames(producer, 50)).collect();
             let mut verifier = Verifier::new(1, 3, LEN);
@@ -208,8 +212,8 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_ends_leaves_the_others_and_the_last_one_ends_it_all() {
-        let (mut theirs, mut merging) = merging(2, false, AT_ONCE);
+    fn a_closed_connection_does_not_end_the_others_but_the_last_one_is_the_end() {
+        let (mut theirs, mut merging) = merging(2, false, READ_BYTES);
         let mut verifier = Verifier::new(1, 2, LEN);
         let mut first = theirs.remove(0);
         first.write_all(&frames(0, 2)).unwrap();
@@ -223,8 +227,8 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_is_cut_off_is_an_error() {
-        let (mut theirs, mut merging) = merging(2, false, AT_ONCE);
+    fn a_truncated_message_is_an_error() {
+        let (mut theirs, mut merging) = merging(2, false, READ_BYTES);
         theirs[0].write_all(&frames(0, 1)[..LEN]).unwrap();
         drop(theirs.remove(0));
         let error = merging.read_into(&mut Verifier::new(1, 2, LEN)).unwrap_err();

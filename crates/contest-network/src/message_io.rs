@@ -1,16 +1,21 @@
-//! message-io, by each of its transports, polled by the thread that receives.
+//! message-io with each of its transports, polled by the receiving thread.
 //!
-//! It hands over all that it finds, until it finds nothing more: from somebody who sends faster than that, it never returns. So a
-//! producer has credit for as many messages as the case lets be under way, and is given it back once the library has returned.
-//! A producer that finds no room in the socket tries again and again, as the library does.
+//! The library delivers messages until it finds no more. With a sender that is faster, it never
+//! returns. So a producer has credit for the requested capacity, and gets it back when the library
+//! has returned. A producer that finds the socket full tries again in a loop, as the library does.
 //!
-//! Of several connections each may have as much under way.
+//! With several connections, each has that capacity.
 //!
-//! Three things are the library's in its version 0.19. Of the messages of a WebSocket that arrive together it hands over the first,
-//! and the others once more arrives (its pull request 185, not released yet): so there are round trips alone. And it writes a
-//! frame's length and its message apart, without `TCP_NODELAY`: a short one waits until the length has been acknowledged, which
-//! a system delays for some 40 ms. For the same reason it does not play the pattern `writers`: of two threads that send to
-//! one connection, one's length may come between the other's length and message, and the first messages were damaged every time.
+//! Three restrictions come from version 0.19 of the library:
+//!
+//! - Of WebSocket messages that arrive together, it delivers the first one, and the others only
+//!   when more data arrives (its pull request 185, not released yet). So this row only has round
+//!   trips.
+//! - It writes a frame's length and its message separately, without `TCP_NODELAY`. A short message
+//!   waits until the length is acknowledged, which a system delays by about 40 ms.
+//! - For the same reason it does not support the pattern `writers`. If two threads send to one
+//!   connection, a length may be written between the other thread's length and message. In tests
+//!   the first messages were damaged every time.
 
 use std::collections::VecDeque;
 use std::future::{Future, ready};
@@ -28,14 +33,15 @@ use estafette_measure::{Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, T
 
 use super::multi_connection;
 use super::reassembly::Reassembly;
-use super::udp::{MAX_DATAGRAM, PATIENCE};
+use super::udp::{MAX_DATAGRAM, RECV_TIMEOUT};
 
-/// The longest message that the library's WebSocket receives: the longest frame of tungstenite, unless told otherwise.
+/// The longest message in bytes that the library's WebSocket receives: tungstenite's default
+/// maximum of a frame.
 const MAX_FRAME: usize = 16 << 20;
 
 const ALL: &[Pattern] = &[Pattern::PingPong, Pattern::Stream, Pattern::SameThread];
 
-/// `network/message-io-tcp` and its siblings.
+/// `network/message-io-tcp`, `-framed`, `-udp` or `-ws`.
 pub(super) struct MessageIo {
     name: &'static str,
     implementation: &'static str,
@@ -93,7 +99,7 @@ impl Transport<Raw> for MessageIo {
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         let (controller, mut processor) = split();
         let connections = multi_connection::connections(case, role);
-        let peers = self.join(&controller, &mut processor, connections, role, rendezvous)?;
+        let peers = self.connect(&controller, &mut processor, connections, role, rendezvous)?;
         let lossy = self.is_lossy();
         let credited = credited(case);
         let (mut spend, mut refund) = (None, None);
@@ -106,14 +112,14 @@ impl Transport<Raw> for MessageIo {
         let len = case.payload.len();
         let tx = Sending { controller, peers, message: Buffer::new(len), credit: spend };
         let pieces = (self.transport == network::Transport::Tcp).then(|| Reassembly::new(len));
-        let together = case.load == Load::Saturated && !case.pattern.asks();
-        let inbox = Inbox { pieces, together, shown: 0, others: VecDeque::new(), left: connections };
-        let rx = Receiving { processor, inbox, patience: lossy.then_some(PATIENCE), credit: refund };
+        let batched = case.load == Load::Saturated && !case.pattern.asks();
+        let inbox = Inbox { pieces, batched, verified: 0, queued: VecDeque::new(), open_connections: connections };
+        let rx = RecvEnd { processor, inbox, timeout: lossy.then_some(RECV_TIMEOUT), credit: refund };
         Ok(Ends::both(role, tx, rx))
     }
 }
 
-/// The case whose credit is given: of each connection.
+/// Returns the case with the capacity of all connections, for the credit.
 fn credited(case: &Case) -> Case {
     let each = if case.pattern == Pattern::Connections { case.producers } else { 1 };
     let cell = Cell { capacity: case.capacity * each, ..case.cell.clone() };
@@ -125,8 +131,9 @@ impl MessageIo {
         self.transport == network::Transport::Udp
     }
 
-    /// Joins the two parties by so many connections. Returns whom this one sends to.
-    fn join(
+    /// Connects the two parties with `connections` connections. Returns the endpoints that this
+    /// party sends to.
+    fn connect(
         &self,
         controller: &NetworkController,
         processor: &mut NetworkProcessor,
@@ -135,7 +142,7 @@ impl MessageIo {
         rendezvous: &mut Rendezvous,
     ) -> Result<Vec<Endpoint>> {
         if role == Role::All {
-            return Ok(vec![self.join_itself(controller, processor)?]);
+            return Ok(vec![self.connect_to_itself(controller, processor)?]);
         }
         if let Role::Consumer(_) = role {
             let (listener, address) = controller.listen(self.transport, "127.0.0.1:0").context("listening")?;
@@ -144,7 +151,7 @@ impl MessageIo {
                 let theirs: SocketAddr = rendezvous.request("reply")?.parse()?;
                 return Ok(vec![Endpoint::from_listener(listener, theirs)]);
             }
-            return Ok(joined(processor, connections, |event| match event {
+            return Ok(collect_events(processor, connections, |event| match event {
                 NetEvent::Accepted(endpoint, _) => Some(endpoint),
                 _ => None,
             }));
@@ -153,24 +160,25 @@ impl MessageIo {
         for _ in 0..connections {
             let (_, ours) = controller.connect(self.transport, address).context("connecting")?;
             if self.is_lossy() {
-                // It is bound to any address of the machine; the other end sees it at this one.
+                // The socket is bound to any address of the machine. The other end sees this
+                // address.
                 rendezvous.publish("reply", &SocketAddr::new(address.ip(), ours.port()).to_string())?;
             }
         }
-        let tried = joined(processor, connections, |event| match event {
+        let connections = collect_events(processor, connections, |event| match event {
             NetEvent::Connected(endpoint, connected) => Some((endpoint, connected)),
             _ => None,
         });
-        ensure!(tried.iter().all(|(_, connected)| *connected), "message-io could not connect to {address}");
-        Ok(tried.into_iter().map(|(endpoint, _)| endpoint).collect())
+        ensure!(connections.iter().all(|(_, connected)| *connected), "message-io could not connect to {address}");
+        Ok(connections.into_iter().map(|(endpoint, _)| endpoint).collect())
     }
 
-    /// Joins a node to itself. Returns the end that sends.
-    fn join_itself(&self, controller: &NetworkController, processor: &mut NetworkProcessor) -> Result<Endpoint> {
+    /// Connects a node to itself. Returns the endpoint to send to.
+    fn connect_to_itself(&self, controller: &NetworkController, processor: &mut NetworkProcessor) -> Result<Endpoint> {
         let (_, address) = controller.listen(self.transport, "127.0.0.1:0").context("listening")?;
         let (endpoint, _) = controller.connect(self.transport, address).context("connecting")?;
         let ends = if self.is_lossy() { 1 } else { 2 };
-        joined(processor, ends, |event| match event {
+        collect_events(processor, ends, |event| match event {
             NetEvent::Connected(_, true) | NetEvent::Accepted(..) => Some(()),
             _ => None,
         });
@@ -178,11 +186,15 @@ impl MessageIo {
     }
 }
 
-/// Polls until there were so many events that `sought` finds something in.
-fn joined<T>(processor: &mut NetworkProcessor, count: usize, sought: impl Fn(NetEvent<'_>) -> Option<T>) -> Vec<T> {
+/// Polls until `select` has returned a value for `count` events.
+fn collect_events<T>(
+    processor: &mut NetworkProcessor,
+    count: usize,
+    select: impl Fn(NetEvent<'_>) -> Option<T>,
+) -> Vec<T> {
     let mut found = Vec::new();
     while found.len() < count {
-        processor.process_poll_event(None, |event| found.extend(sought(event)));
+        processor.process_poll_event(None, |event| found.extend(select(event)));
     }
     found
 }
@@ -190,7 +202,7 @@ fn joined<T>(processor: &mut NetworkProcessor, count: usize, sought: impl Fn(Net
 /// The sending end.
 pub(super) struct Sending {
     controller: NetworkController,
-    /// One, or that of each connection.
+    /// One endpoint, or one for each connection.
     peers: Vec<Endpoint>,
     message: Buffer,
     credit: Option<Spend>,
@@ -206,7 +218,7 @@ impl Sending {
         source.fill(&mut self.message);
         match self.controller.send(peer, &self.message) {
             SendStatus::Sent => Ok(()),
-            // Of datagrams, that nobody is there.
+            // For datagrams: nobody listens at the address.
             SendStatus::ResourceNotFound => Err(ErrorKind::ConnectionRefused.into()),
             other => Err(io::Error::other(format!("{other:?}"))),
         }
@@ -224,34 +236,34 @@ impl Tx for Sending {
 pub(super) struct Receiving {
     processor: NetworkProcessor,
     inbox: Inbox,
-    /// How long to wait for a message, where it may have been lost.
-    patience: Option<Duration>,
+    /// How long to wait for a message that may have been lost.
+    timeout: Option<Duration>,
     credit: Option<Refund>,
 }
 
-impl Receiving {
-    /// Looks at the next message, and of a stream at all that come with it.
+impl RecvEnd {
+    /// Verifies the next message. In a stream it verifies all messages that arrive with it.
     #[inline(always)]
-    fn receive(&mut self, verifier: &mut Verifier) -> io::Result<()> {
-        self.inbox.shown = 0;
-        if let Some(message) = self.inbox.others.pop_front() {
-            self.inbox.show(&message, verifier);
+    fn recv_message(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        self.inbox.verified = 0;
+        if let Some(message) = self.inbox.queued.pop_front() {
+            self.inbox.verify(&message, verifier);
         }
-        let mut waits_since = None;
-        while self.inbox.shown == 0 {
-            if self.inbox.left == 0 {
+        let mut waiting_since = None;
+        while self.inbox.verified == 0 {
+            if self.inbox.open_connections == 0 {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
-            self.processor.process_poll_event(self.patience, |event| self.inbox.note(event, verifier));
-            // It returns for events of its own, too.
-            if let (Some(patience), 0) = (self.patience, self.inbox.shown)
-                && waits_since.get_or_insert_with(Instant::now).elapsed() > patience
+            self.processor.process_poll_event(self.timeout, |event| self.inbox.handle_event(event, verifier));
+            // The library also returns for internal events.
+            if let (Some(timeout), 0) = (self.timeout, self.inbox.verified)
+                && waiting_since.get_or_insert_with(Instant::now).elapsed() > timeout
             {
                 return Err(ErrorKind::TimedOut.into());
             }
         }
         match &mut self.credit {
-            Some(credit) => (0..self.inbox.shown).try_for_each(|_| credit.give()),
+            Some(credit) => (0..self.inbox.verified).try_for_each(|_| credit.give()),
             None => Ok(()),
         }
     }
@@ -260,52 +272,53 @@ impl Receiving {
 impl Rx for Receiving {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.receive(verifier))
+        ready(self.recv_message(verifier))
     }
 }
 
-/// What the library hands over.
+/// The messages that the library delivers.
 struct Inbox {
-    /// Where messages have no bounds.
+    /// Reassembles messages on a transport without message boundaries.
     pieces: Option<Reassembly>,
-    /// Whether all that come are looked at as they do: nobody asks when each came.
-    together: bool,
-    /// How many have been, since somebody asked for one.
-    shown: usize,
-    /// Those that wait to be asked for.
-    others: VecDeque<Vec<u8>>,
-    /// How many peers have not gone.
-    left: usize,
+    /// Whether all messages that arrive are verified immediately. False if the time of each receive
+    /// matters.
+    batched: bool,
+    /// The number of messages verified in the current receive.
+    verified: usize,
+    /// Messages that were received but not requested yet.
+    queued: VecDeque<Vec<u8>>,
+    /// The number of peers that have not disconnected.
+    open_connections: usize,
 }
 
 impl Inbox {
     #[inline(always)]
-    fn note(&mut self, event: NetEvent<'_>, verifier: &mut Verifier) {
+    fn handle_event(&mut self, event: NetEvent<'_>, verifier: &mut Verifier) {
         match event {
             NetEvent::Message(_, message) => match self.pieces.take() {
                 None => self.add(message, verifier),
                 Some(mut pieces) => {
-                    pieces.whole(message, |message| self.add(message, verifier));
+                    pieces.push(message, |message| self.add(message, verifier));
                     self.pieces = Some(pieces);
                 }
             },
-            NetEvent::Disconnected(_) => self.left = self.left.saturating_sub(1),
+            NetEvent::Disconnected(_) => self.open_connections = self.open_connections.saturating_sub(1),
             NetEvent::Accepted(..) | NetEvent::Connected(..) => {}
         }
     }
 
     #[inline(always)]
     fn add(&mut self, message: &[u8], verifier: &mut Verifier) {
-        if self.together || self.shown == 0 {
-            self.show(message, verifier);
+        if self.batched || self.verified == 0 {
+            self.verify(message, verifier);
         } else {
-            self.others.push_back(message.to_vec());
+            self.queued.push_back(message.to_vec());
         }
     }
 
     #[inline(always)]
-    fn show(&mut self, message: &[u8], verifier: &mut Verifier) {
+    fn verify(&mut self, message: &[u8], verifier: &mut Verifier) {
         verifier.bytes(message);
-        self.shown += 1;
+        self.verified += 1;
     }
 }

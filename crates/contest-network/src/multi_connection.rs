@@ -1,23 +1,23 @@
-//! Parties that have several connections, or several who send on one.
+//! Parties with several connections, or with several senders on one connection.
 
 use anyhow::{Context, Result, bail};
 use estafette_measure::Ends;
 use estafette_measure::case::{Case, Pattern, Role};
 
-/// How several may send.
+/// The patterns with several senders.
 pub(super) const PATTERNS: [Pattern; 3] = [Pattern::FanIn, Pattern::Writers, Pattern::Connections];
 
-/// These patterns and those.
-pub(super) fn and_several(others: &[Pattern]) -> Vec<Pattern> {
+/// Returns `others` and the patterns with several senders.
+pub(super) fn with_multi_sender(others: &[Pattern]) -> Vec<Pattern> {
     [others, &PATTERNS].concat()
 }
 
-/// Whether several send in a case.
-pub(super) fn send(case: &Case) -> bool {
+/// Returns whether the case has several senders.
+pub(super) fn has_multiple_senders(case: &Case) -> bool {
     PATTERNS.contains(&case.pattern)
 }
 
-/// How many connections a party has.
+/// Returns how many connections a party has.
 pub(super) fn connections(case: &Case, role: Role) -> usize {
     match (case.pattern, role) {
         (Pattern::Connections, _) | (Pattern::FanIn, Role::Consumer(_)) => case.producers,
@@ -25,8 +25,9 @@ pub(super) fn connections(case: &Case, role: Role) -> usize {
     }
 }
 
-/// The ends of a party where several send: `sender` sends on a connection of its own, `writers` are as many that send on
-/// one, which `receiver` reads; `merging` receives from all that there are.
+/// Creates the ends of a party in a pattern with several senders. `sender` creates an end that
+/// sends on a connection of its own. `writers` creates all ends that share one connection, and
+/// `receiver` the end that reads it. `merging` creates an end that receives from all connections.
 pub(super) fn ends<C, T, R>(
     case: &Case,
     role: Role,

@@ -1,7 +1,9 @@
-//! QUIC on loopback by quinn: messages behind their length by tokio-util's codec, on one stream of a connection.
+//! QUIC on loopback with quinn: length-prefixed messages with tokio-util's codec, on one stream of
+//! a connection.
 //!
-//! quinn sends and acknowledges in tasks of its own, which go on while their user does something else: they have a runtime with
-//! one worker, on their party's core, as a program has it under `#[tokio::main]` on one core.
+//! quinn sends and acknowledges in background tasks, which continue while the program does other
+//! work. So they have a runtime with one worker on their party's core, like a program under
+//! `#[tokio::main]` on one core.
 
 use std::mem;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -44,7 +46,8 @@ impl Transport<Raw> for Quic {
                 _ => connect(tls::client(rendezvous)?.try_into()?, rendezvous).await,
             }
         })?;
-        // What is under way would go with them: they end with the process, which stays until all has been received.
+        // Dropping these would discard messages in flight. They end with the process, which exits
+        // after everything is received.
         mem::forget((Arc::clone(&runtime), endpoint, connection));
         let tx = Sending::new(Arc::clone(&runtime), to, case);
         Ok(Ends::both(role, tx, Receiving::new(runtime, from, case)))
@@ -57,7 +60,7 @@ type Opened = (Endpoint, Connection, SendStream, RecvStream);
 async fn accept(crypto: QuicServerConfig, rendezvous: &mut Rendezvous) -> Result<Opened> {
     let endpoint = Endpoint::server(ServerConfig::with_crypto(Arc::new(crypto)), (Ipv4Addr::LOCALHOST, 0).into())?;
     rendezvous.publish("address", &endpoint.local_addr()?.to_string())?;
-    let connection = endpoint.accept().await.context("nobody connects")?.await?;
+    let connection = endpoint.accept().await.context("the endpoint closed before the producer connected")?.await?;
     let (to, mut from) = connection.accept_bi().await?;
     from.read_exact(&mut [0]).await?;
     Ok((endpoint, connection, to, from))
@@ -69,7 +72,7 @@ async fn connect(crypto: QuicClientConfig, rendezvous: &mut Rendezvous) -> Resul
     let endpoint = Endpoint::client((Ipv4Addr::LOCALHOST, 0).into())?;
     let connection = endpoint.connect_with(ClientConfig::new(Arc::new(crypto)), address, HOST)?.await?;
     let (mut to, from) = connection.open_bi().await?;
-    // The other side hears of a stream by what comes on it.
+    // The other side sees a new stream only when data arrives on it.
     to.write_all(&[0]).await?;
     Ok((endpoint, connection, to, from))
 }

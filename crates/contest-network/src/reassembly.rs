@@ -1,32 +1,32 @@
-//! Messages of one length in a stream that has no bounds, of which a library hands over pieces.
+//! Reassembles messages of one length from arbitrary pieces of a stream.
 
-/// Messages of one length, in pieces of any.
+/// Reassembles messages of one length from pieces of any length.
 pub(super) struct Reassembly {
     len: usize,
-    /// The beginning of a message.
-    begun: Vec<u8>,
+    /// The received part of an incomplete message.
+    partial: Vec<u8>,
 }
 
 impl Reassembly {
     pub(super) fn new(len: usize) -> Reassembly {
-        Reassembly { len, begun: Vec::with_capacity(len) }
+        Reassembly { len, partial: Vec::with_capacity(len) }
     }
 
-    /// Finds the messages that are whole with this piece.
+    /// Adds a piece and calls `found` with each message that is now complete.
     #[inline(always)]
-    pub(super) fn whole(&mut self, mut piece: &[u8], mut found: impl FnMut(&[u8])) {
-        if !self.begun.is_empty() {
-            let (more, rest) = piece.split_at(piece.len().min(self.len - self.begun.len()));
-            self.begun.extend_from_slice(more);
-            if self.begun.len() < self.len {
+    pub(super) fn push(&mut self, mut piece: &[u8], mut found: impl FnMut(&[u8])) {
+        if !self.partial.is_empty() {
+            let (more, rest) = piece.split_at(piece.len().min(self.len - self.partial.len()));
+            self.partial.extend_from_slice(more);
+            if self.partial.len() < self.len {
                 return;
             }
-            found(&self.begun);
-            self.begun.clear();
+            found(&self.partial);
+            self.partial.clear();
             piece = rest;
         }
         let messages = piece.chunks_exact(self.len);
-        self.begun.extend_from_slice(messages.remainder());
+        self.partial.extend_from_slice(messages.remainder());
         messages.for_each(found);
     }
 }
@@ -36,12 +36,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_put_together_wherever_the_stream_is_cut() {
+    fn messages_are_reassembled_from_pieces_of_any_length() {
         let stream: Vec<u8> = (0..60).collect();
         for (len, cut) in (1..=20).flat_map(|len| (1..=60).map(move |cut| (len, cut))) {
-            let mut pieces = Reassembly { len, begun: Vec::new() };
+            let mut pieces = Reassembly { len, partial: Vec::new() };
             let mut found = Vec::new();
-            stream.chunks(cut).for_each(|piece| pieces.whole(piece, |message| found.push(message.to_vec())));
+            stream.chunks(cut).for_each(|piece| pieces.push(piece, |message| found.push(message.to_vec())));
             assert_eq!(found, stream.chunks_exact(len).collect::<Vec<_>>(), "messages of {len} in pieces of {cut}");
         }
     }

@@ -1,4 +1,5 @@
-//! The stream socket that joins two parties: TCP on loopback, or a UNIX socket in the instance's directory.
+//! The stream socket that connects two parties: TCP on loopback, or a UNIX socket in the instance's
+//! directory.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -9,20 +10,20 @@ use estafette_measure::case::{Case, Role};
 
 use super::{multi_connection, tcp};
 
-/// What it is a socket of.
+/// The kind of stream socket.
 #[derive(Clone, Copy)]
-pub(super) enum Over {
+pub(super) enum SocketKind {
     Tcp,
     Unix,
 }
 
-impl Over {
-    /// What a party sends by, and what it receives from: one socket for both, or, where it plays all, the two ends of a
-    /// connection.
-    pub(super) fn joined(self, role: Role, rendezvous: &mut Rendezvous) -> Result<[OwnedFd; 2]> {
+impl SocketKind {
+    /// Returns the sockets that a party sends to and receives from. They are the same socket, or,
+    /// if one party plays all roles, the two ends of a connection.
+    pub(super) fn connect_pair(self, role: Role, rendezvous: &mut Rendezvous) -> Result<[OwnedFd; 2]> {
         match (role, self) {
-            (Role::All, Over::Tcp) => Ok(tcp::pair()?.map(OwnedFd::from)),
-            (Role::All, Over::Unix) => Ok(<[_; 2]>::from(UnixStream::pair()?).map(OwnedFd::from)),
+            (Role::All, SocketKind::Tcp) => Ok(tcp::pair()?.map(OwnedFd::from)),
+            (Role::All, SocketKind::Unix) => Ok(<[_; 2]>::from(UnixStream::pair()?).map(OwnedFd::from)),
             _ => {
                 let socket = self.connected(role, rendezvous)?;
                 Ok([socket.try_clone()?, socket])
@@ -30,21 +31,21 @@ impl Over {
         }
     }
 
-    /// The party's end of a connection.
+    /// Returns the party's end of a connection.
     fn connected(self, role: Role, rendezvous: &mut Rendezvous) -> Result<OwnedFd> {
         self.connections(1, role, rendezvous)?.pop().context("a connection")
     }
 
-    /// The party's ends of all its connections, where several send.
-    pub(super) fn several(self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Vec<OwnedFd>> {
+    /// Returns the party's ends of all its connections in a pattern with several senders.
+    pub(super) fn connect_all(self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Vec<OwnedFd>> {
         self.connections(multi_connection::connections(case, role), role, rendezvous)
     }
 
-    /// The party's ends of so many connections; of TCP without Nagle's delay.
+    /// Returns the party's ends of `count` connections, for TCP with `TCP_NODELAY`.
     fn connections(self, count: usize, role: Role, rendezvous: &mut Rendezvous) -> Result<Vec<OwnedFd>> {
         Ok(match self {
-            Over::Tcp => tcp::connections(count, role, rendezvous)?.into_iter().map(OwnedFd::from).collect(),
-            Over::Unix => unix(count, role, rendezvous)?.into_iter().map(OwnedFd::from).collect(),
+            SocketKind::Tcp => tcp::connections(count, role, rendezvous)?.into_iter().map(OwnedFd::from).collect(),
+            SocketKind::Unix => unix(count, role, rendezvous)?.into_iter().map(OwnedFd::from).collect(),
         })
     }
 }

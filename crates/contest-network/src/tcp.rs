@@ -1,4 +1,4 @@
-//! A TCP connection on loopback, blocking, without Nagle's delay.
+//! A TCP connection on loopback, blocking, with `TCP_NODELAY`.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
@@ -8,9 +8,9 @@ use estafette_contest_common::capacity;
 use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::{Ends, Mechanism, Raw, Rendezvous, Spec, Transport};
 
-use super::socket::Over;
+use super::socket::SocketKind;
 
-/// How many connections may wait to be accepted; the system's own limit is often as high.
+/// The backlog of connections that wait to be accepted. The system's own limit is often as high.
 const BACKLOG: i32 = 4096;
 
 /// `network/tcp`.
@@ -40,13 +40,13 @@ impl Transport<Raw> for Tcp {
     type Rx = Reading<SocketEnd>;
 
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
-        let [to, from] = Over::Tcp.joined(role, rendezvous)?.map(SocketEnd::new);
+        let [to, from] = SocketKind::Tcp.connect_pair(role, rendezvous)?.map(SocketEnd::new);
         let len = case.payload.len();
         Ok(Ends::both(role, Writing::new(to, len), Reading::new(from, len)))
     }
 }
 
-/// Both ends of a connection on loopback, without Nagle's delay.
+/// Returns both ends of a connection on loopback, with `TCP_NODELAY`.
 pub(super) fn pair() -> Result<[TcpStream; 2]> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("listening on 127.0.0.1")?;
     let pair = [TcpStream::connect(listener.local_addr()?)?, listener.accept()?.0];
@@ -54,16 +54,17 @@ pub(super) fn pair() -> Result<[TcpStream; 2]> {
     Ok(pair)
 }
 
-/// The party's end of a connection on loopback, without Nagle's delay.
+/// Returns the party's end of a connection on loopback, with `TCP_NODELAY`.
 pub(super) fn connected(role: Role, rendezvous: &mut Rendezvous) -> Result<TcpStream> {
     connections(1, role, rendezvous)?.pop().context("a connection")
 }
 
-/// The party's ends of so many connections on loopback, without Nagle's delay.
+/// Returns the party's ends of `count` connections on loopback, with `TCP_NODELAY`.
 pub(super) fn connections(count: usize, role: Role, rendezvous: &mut Rendezvous) -> Result<Vec<TcpStream>> {
     let streams: Vec<TcpStream> = if let Role::Consumer(_) = role {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("listening on 127.0.0.1")?;
-        // Where a thousand come at once, those that find no place are let wait for a second.
+        // If a thousand connections arrive at once, those that exceed the backlog retry only after
+        // a second.
         rustix::net::listen(&listener, BACKLOG).context("listening on 127.0.0.1")?;
         rendezvous.publish("address", &listener.local_addr()?.to_string())?;
         (0..count).map(|_| Ok(listener.accept()?.0)).collect::<Result<_>>()?

@@ -1,4 +1,4 @@
-//! A TCP connection on loopback, as fast as that can be written: messages of one length one after the other, see
+//! A TCP connection on loopback, optimised for speed: messages of one length without framing, see
 //! [`super::frames`].
 
 use anyhow::Result;
@@ -6,8 +6,8 @@ use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::spec::{Tier, Wait};
 use estafette_measure::{Ends, Mechanism, Raw, Rendezvous, Spec, Transport};
 
-use super::frames::{Bare, Receiving, Sending, Socket, ends};
-use super::socket::Over;
+use super::frames::{Bare, RecvEnd, SendEnd, Socket, ends};
+use super::socket::SocketKind;
 
 /// `network/tcp-tuned`.
 pub(super) struct TcpTuned;
@@ -28,6 +28,6 @@ impl Transport<Raw> for TcpTuned {
 
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         let bare = Bare { len: case.payload.len() };
-        Ok(ends(bare, bare, Over::Tcp.joined(role, rendezvous)?, case, role))
+        Ok(ends(bare, bare, SocketKind::Tcp.connect_pair(role, rendezvous)?, case, role))
     }
 }

@@ -1,5 +1,5 @@
-//! What is common to all that is ciphered: a certificate, which the consumer makes for itself and the producer reads in the
-//! instance's directory; and a session of rustls over TCP on loopback.
+//! Parts shared by all encrypted mechanisms: a certificate, which the consumer creates and the
+//! producer reads from the instance's directory; and a rustls session over TCP on loopback.
 
 use std::fs;
 use std::net::TcpStream;
@@ -14,13 +14,13 @@ use rustls::{ClientConfig, ClientConnection, Connection, RootCertStore, ServerCo
 
 use super::tcp;
 
-/// The library's version.
+/// The version of rustls.
 pub(super) const VERSION: &str = concat!("rustls ", env!("LOCKED_RUSTLS"));
-/// Whose certificate it is.
+/// The host name in the certificate.
 pub(super) const HOST: &str = "localhost";
 const HOSTS: [&str; 2] = [HOST, "127.0.0.1"];
 
-/// What the consumer needs to be the server: a certificate, which it makes.
+/// Creates a certificate and the consumer's configuration as a server.
 pub(super) fn server(rendezvous: &mut Rendezvous) -> Result<ServerConfig> {
     let path = rendezvous.dir().join("certificate");
     let made = rcgen::generate_simple_self_signed(HOSTS.map(str::to_owned))?;
@@ -31,12 +31,13 @@ pub(super) fn server(rendezvous: &mut Rendezvous) -> Result<ServerConfig> {
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
         .with_single_cert(vec![made.cert.der().clone()], key.into())?;
-    // Tickets for sessions to come: a client that only sends leaves them unread, and what closes so resets the connection.
+    // No session tickets. A client that only sends does not read them, and closing a socket with
+    // unread data resets the connection.
     (config.send_tls13_tickets, config.max_tls13_tickets) = (0, 0);
     Ok(config)
 }
 
-/// What the producer needs: it trusts that certificate, and no other.
+/// Returns the producer's configuration, which trusts only that certificate.
 pub(super) fn client(rendezvous: &mut Rendezvous) -> Result<ClientConfig> {
     let path = rendezvous.dir().join("certificate");
     rendezvous.request("certificate")?;
@@ -50,12 +51,12 @@ pub(super) fn client(rendezvous: &mut Rendezvous) -> Result<ClientConfig> {
     Ok(config)
 }
 
-/// Named, as other libraries may bring another.
+/// Selected explicitly, because other libraries may enable another provider.
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// The party's session, which both have agreed on, and what it goes over: a connection without Nagle's delay.
+/// Returns the party's session after the handshake, and its connection with `TCP_NODELAY`.
 pub(super) fn connected(role: Role, rendezvous: &mut Rendezvous) -> Result<(Connection, TcpStream)> {
     let mut session: Connection = match role {
         Role::Consumer(_) => ServerConnection::new(Arc::new(server(rendezvous)?))?.into(),
@@ -63,7 +64,7 @@ pub(super) fn connected(role: Role, rendezvous: &mut Rendezvous) -> Result<(Conn
     };
     let mut stream = tcp::connected(role, rendezvous)?;
     while session.is_handshaking() {
-        session.complete_io(&mut stream).context("agreeing on a session")?;
+        session.complete_io(&mut stream).context("performing the TLS handshake")?;
     }
     Ok((session, stream))
 }

@@ -1,5 +1,5 @@
-//! Messages behind their length in a TLS session over TCP on loopback by rustls, as a tutorial writes it: a stream that blocks,
-//! the length, then the message, each by a call of its own at both ends.
+//! Length-prefixed messages in a rustls session over TCP on loopback, as in a tutorial: a blocking
+//! stream, with one call for the length and one for the message at both ends.
 
 use std::cell::RefCell;
 use std::io::{self, Read, Write};
@@ -45,7 +45,7 @@ impl Transport<Raw> for TlsBasic {
     }
 }
 
-/// A client's stream or a server's.
+/// A client's or a server's stream.
 trait Stream: Read + Write {}
 
 impl<T: Read + Write> Stream for T {}

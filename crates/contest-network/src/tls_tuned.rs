@@ -1,8 +1,11 @@
-//! Messages behind their length in a TLS session over TCP on loopback by rustls, as fast as that can be written: see
-//! [`super::frames`]. What leaves together is ciphered together, in records of 16 KiB, and sent by one call; one read takes
-//! whatever has come, which the session is then fed from, where its own reads take 4 KiB.
+//! Length-prefixed messages in a rustls session over TCP on loopback, optimised for speed; see
+//! [`super::frames`].
 //!
-//! A session is one state machine for both directions. It is locked while it ciphers, and not while anybody sends or waits.
+//! A batch is encrypted in records of 16 KiB and sent with one call. One read takes everything that
+//! has arrived and feeds it to the session. (The session's own reads take 4 KiB.)
+//!
+//! A session is one state machine for both directions. It is locked while it encrypts or decrypts,
+//! but not while a thread sends or waits.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +17,7 @@ use estafette_measure::{Ends, Mechanism, PartyEnds, Raw, Rendezvous, Spec, Trans
 use rustls::Connection;
 
 use super::framed_tuned::Lengths;
-use super::frames::{AT_ONCE, Inlet, Outlet, Receiving, Sending, Socket};
+use super::frames::{ByteSource, FrameSink, READ_BYTES, RecvEnd, SendEnd, Socket};
 use super::tls::{VERSION, connected};
 
 /// `network/tls-tuned`.
@@ -34,18 +37,18 @@ impl Mechanism for TlsTuned {
 }
 
 impl Transport<Raw> for TlsTuned {
-    type Tx = Sending<Lengths, Ciphering>;
-    type Rx = Receiving<Lengths, Deciphering>;
+    type Tx = SendEnd<Lengths, Encryptor>;
+    type Rx = RecvEnd<Lengths, Decryptor>;
 
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         let (session, stream) = connected(role, rendezvous)?;
         let session = Session(Arc::new(Mutex::new(session)));
         let socket = Socket::new(stream, case);
         let lengths = Lengths { len: case.payload.len() };
-        let to = Ciphering { session: session.clone(), socket: socket.another()?, records: Vec::new() };
-        let from = Deciphering { session, socket, records: vec![0; AT_ONCE], start: 0, end: 0 };
-        let tx = Sending::new(lengths, to, case);
-        Ok(Ends(vec![PartyEnds { role, tx: Some(tx), rx: Some(Receiving::new(lengths, from)) }]))
+        let to = Encryptor { session: session.clone(), socket: socket.another()?, records: Vec::new() };
+        let from = Decryptor { session, socket, records: vec![0; READ_BYTES], start: 0, end: 0 };
+        let tx = SendEnd::new(lengths, to, case);
+        Ok(Ends(vec![PartyEnds { role, tx: Some(tx), rx: Some(RecvEnd::new(lengths, from)) }]))
     }
 }
 
@@ -60,22 +63,22 @@ impl Session {
     }
 }
 
-/// Where frames are ciphered.
-pub(super) struct Ciphering {
+/// A sink that encrypts frames.
+pub(super) struct Encryptor {
     session: Session,
     socket: Socket,
-    /// What is ready to be sent.
+    /// Encrypted records to be sent.
     records: Vec<u8>,
 }
 
-impl Outlet for Ciphering {
+impl FrameSink for Encryptor {
     fn send(&mut self, frames: &[u8]) -> io::Result<()> {
         let mut rest = frames;
         while !rest.is_empty() {
             let mut session = self.session.lock();
-            // As much as it keeps: 64 KiB.
-            let taken = session.writer().write(rest)?;
-            rest = &rest[taken..];
+            // The session accepts as much as it can buffer: 64 KiB.
+            let accepted = session.writer().write(rest)?;
+            rest = &rest[accepted..];
             while session.wants_write() {
                 session.write_tls(&mut self.records)?;
             }
@@ -87,20 +90,20 @@ impl Outlet for Ciphering {
     }
 }
 
-/// Where frames are deciphered.
-pub(super) struct Deciphering {
+/// A source of decrypted bytes.
+pub(super) struct Decryptor {
     session: Session,
     socket: Socket,
     records: Vec<u8>,
-    /// What was read and the session has not been fed with.
+    /// The received bytes that the session has not read yet.
     start: usize,
     end: usize,
 }
 
-impl Inlet for Deciphering {
+impl ByteSource for Decryptor {
     fn fill(&mut self, space: &mut [u8]) -> io::Result<usize> {
         loop {
-            if let Some(read) = self.deciphered(space)? {
+            if let Some(read) = self.decrypt_into(space)? {
                 return Ok(read);
             }
             (self.start, self.end) = (0, self.socket.fill(&mut self.records)?);
@@ -111,9 +114,10 @@ impl Inlet for Deciphering {
     }
 }
 
-impl Deciphering {
-    /// Feeds the session until it has something to give; nothing where there is too little to feed it with.
-    fn deciphered(&mut self, space: &mut [u8]) -> io::Result<Option<usize>> {
+impl Decryptor {
+    /// Feeds the session until it returns decrypted bytes. Returns `None` if it needs more received
+    /// bytes.
+    fn decrypt_into(&mut self, space: &mut [u8]) -> io::Result<Option<usize>> {
         let mut session = self.session.lock();
         loop {
             match session.reader().read(space) {

@@ -1,4 +1,4 @@
-//! Messages behind their length on a TCP connection of tokio's, by tokio-util's codec.
+//! Length-prefixed messages with tokio-util's codec on a TCP connection of tokio.
 
 use std::future::{Future, ready};
 use std::io;
@@ -15,9 +15,9 @@ use tokio_util::codec::{FramedRead, FramedWrite};
 
 use super::delimited::{Receiving, Sending, codec};
 use super::driven::{runtime, stream};
-use super::multi_connection::{self, and_several};
+use super::multi_connection::{self, with_multi_sender};
 use super::tcp;
-use super::tokio_multi_connection::{Gathering, Writer, runtime_for_writers, writers};
+use super::tokio_multi_connection::{ChannelRecvEnd, Writer, runtime_for_writers, writers};
 
 /// `network/tokio-framed`.
 pub(super) struct TokioFramed;
@@ -29,7 +29,7 @@ impl Mechanism for TokioFramed {
             .implementation(
                 "TCP on 127.0.0.1, TCP_NODELAY, by tokio, LengthDelimitedCodec: send, or feed in a stream, and next",
             )
-            .patterns(&and_several(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex]))
+            .patterns(&with_multi_sender(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex]))
             .max_producers(None)
             .ordering(Ordering::PerProducer)
             .ownership(Ownership::Owned)
@@ -43,8 +43,8 @@ impl Transport<Raw> for TokioFramed {
 
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Outgoing, Incoming>> {
         let runtime = Arc::new(runtime()?);
-        if multi_connection::send(case) {
-            return several(
+        if multi_connection::has_multiple_senders(case) {
+            return open_multi_sender(
                 case,
                 role,
                 &runtime,
@@ -57,16 +57,16 @@ impl Transport<Raw> for TokioFramed {
     }
 }
 
-/// The ends of a party where several send, on all its connections.
-fn several(
+/// Creates the ends of a party with several senders, on all its connections.
+fn open_multi_sender(
     case: &Case,
     role: Role,
     runtime: &Arc<Runtime>,
     connections: Vec<TcpStream>,
 ) -> Result<Ends<Outgoing, Incoming>> {
-    let reading = |connection| {
+    let read_half = |connection| {
         let (from, to) = stream(runtime, connection)?.into_split();
-        // Dropped, it would tell the peer that nothing more comes.
+        // Dropping it would shut down the sending direction.
         to.forget();
         anyhow::Ok(from)
     };
@@ -83,20 +83,20 @@ fn several(
             let frames = FramedWrite::new(stream(&runtime, connection)?, codec(case));
             Ok(writers(runtime, frames, case.producers, case.capacity).into_iter().map(Outgoing::Writer).collect())
         },
-        |connection| Ok(Incoming::One(Receiving::new(Arc::clone(runtime), reading(connection)?, case))),
+        |connection| Ok(Incoming::One(RecvEnd::new(Arc::clone(runtime), read_half(connection)?, case))),
         |connections| {
-            let frames = connections.into_iter().map(|one| Ok(FramedRead::new(reading(one)?, codec(case))));
+            let frames = connections.into_iter().map(|one| Ok(FramedRead::new(read_half(one)?, codec(case))));
             let frames = frames.collect::<Result<_>>()?;
-            Ok(Incoming::All(Gathering::new(Arc::clone(runtime), frames, case.capacity)))
+            Ok(Incoming::All(ChannelRecvEnd::new(Arc::clone(runtime), frames, case.capacity)))
         },
     )
 }
 
 /// The sending end.
 pub(super) enum Outgoing {
-    /// On a connection of its own.
-    One(Sending<OwnedWriteHalf>),
-    /// On one that it shares.
+    /// An end with its own connection.
+    One(SendEnd<OwnedWriteHalf>),
+    /// An end that shares a connection.
     Writer(Writer),
 }
 
@@ -111,8 +111,8 @@ impl Tx for Outgoing {
 
     fn flush(&mut self) -> impl Future<Output = io::Result<()>> + Send {
         ready(match self {
-            Outgoing::One(one) => one.leave(),
-            // It is the task's, which leaves nothing behind.
+            Outgoing::One(one) => one.flush_frames(),
+            // The writing task flushes by itself.
             Outgoing::Writer(_) => Ok(()),
         })
     }
@@ -120,18 +120,18 @@ impl Tx for Outgoing {
 
 /// The receiving end.
 pub(super) enum Incoming {
-    /// Of one connection.
-    One(Receiving<OwnedReadHalf>),
-    /// Of all that there are.
-    All(Gathering),
+    /// The end of one connection.
+    One(RecvEnd<OwnedReadHalf>),
+    /// The end of all connections.
+    All(ChannelRecvEnd),
 }
 
 impl Rx for Incoming {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
         ready(match self {
-            Incoming::One(one) => one.receive(verifier),
-            Incoming::All(all) => all.receive(verifier),
+            Incoming::One(one) => one.recv_message(verifier),
+            Incoming::All(all) => all.recv_message(verifier),
         })
     }
 }

@@ -1,5 +1,6 @@
-//! Several senders by tokio: writers on threads hand their messages to a task that has the connection, by a channel; each of
-//! several connections has a task that reads it and hands messages over by a channel.
+//! Several senders with tokio. Writer threads pass their messages through a channel to a task that
+//! owns the connection. Each of several connections has a task that reads it and passes messages on
+//! through a channel.
 
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -16,25 +17,26 @@ use tokio_util::codec::{FramedRead, FramedWrite, LengthDelimitedCodec};
 
 use super::driven::wait;
 
-/// A thread that writes to a connection with others.
+/// One of the threads that share a connection.
 pub(super) struct Writer {
-    // Dropped before the task is waited for.
+    // Field order matters: the channel is dropped before the task is awaited.
     messages: Sender<Bytes>,
     _writing: Arc<Writing>,
 }
 
-/// The task that has the connection, and the runtime whose only thread runs it.
+/// The task that owns the connection, and its runtime with one thread.
 struct Writing {
     runtime: Runtime,
     task: Option<JoinHandle<io::Result<()>>>,
 }
 
-/// A runtime with a thread of its own.
+/// Creates a runtime with its own thread.
 pub(super) fn runtime_for_writers() -> Result<Runtime> {
     Ok(Builder::new_multi_thread().worker_threads(1).enable_all().build()?)
 }
 
-/// So many writers to a connection of this runtime's, of whose messages so many may wait.
+/// Creates `count` writers for a connection of this runtime. Up to `capacity` messages wait in the
+/// channel.
 pub(super) fn writers<W>(
     runtime: Runtime,
     frames: FramedWrite<W, LengthDelimitedCodec>,
@@ -44,14 +46,15 @@ pub(super) fn writers<W>(
 where
     W: AsyncWrite + Unpin + Send + 'static,
 {
-    let (messages, received) = channel(capacity.max(1));
-    let task = Some(runtime.spawn(write(frames, received)));
+    let (messages, receiver) = channel(capacity.max(1));
+    let task = Some(runtime.spawn(write(frames, receiver)));
     let writing = Arc::new(Writing { runtime, task });
     let writer = |_| Writer { messages: messages.clone(), _writing: Arc::clone(&writing) };
     (0..count).map(writer).collect()
 }
 
-/// Writes what comes; what is there at the same time leaves together.
+/// Writes messages from the channel. Messages that are available at the same time are sent
+/// together.
 async fn write<W>(mut frames: FramedWrite<W, LengthDelimitedCodec>, mut messages: Receiver<Bytes>) -> io::Result<()>
 where
     W: AsyncWrite + Unpin,
@@ -75,8 +78,8 @@ impl Writer {
 
 impl Drop for Writing {
     fn drop(&mut self) {
-        // Every writer has let go of the channel, so the task ends once all has been written. What failed has been told: the
-        // channel was closed.
+        // All writers have dropped the channel, so the task ends after it has written everything.
+        // An error was already reported by the closed channel.
         if let Some(task) = self.task.take() {
             let _ = self.runtime.block_on(task);
         }
@@ -84,31 +87,31 @@ impl Drop for Writing {
 }
 
 /// The receiving end of many connections.
-pub(super) struct Gathering {
+pub(super) struct ChannelRecvEnd {
     runtime: Arc<Runtime>,
     messages: Receiver<io::Result<BytesMut>>,
 }
 
-impl Gathering {
-    /// Begins to read these, of whose messages so many may wait.
+impl ChannelRecvEnd {
+    /// Starts to read the connections. Up to `capacity` messages wait in the channel.
     pub(super) fn new<R>(
         runtime: Arc<Runtime>,
         connections: Vec<FramedRead<R, LengthDelimitedCodec>>,
         capacity: usize,
-    ) -> Gathering
+    ) -> ChannelRecvEnd
     where
         R: AsyncRead + Unpin + Send + 'static,
     {
-        let (hands_over, messages) = channel(capacity.max(1));
+        let (sender, messages) = channel(capacity.max(1));
         for connection in connections {
-            runtime.spawn(read(connection, hands_over.clone()));
+            runtime.spawn(read(connection, sender.clone()));
         }
-        Gathering { runtime, messages }
+        ChannelRecvEnd { runtime, messages }
     }
 
     #[inline(always)]
-    pub(super) fn receive(&mut self, verifier: &mut Verifier) -> io::Result<()> {
-        // None once every connection has ended.
+    pub(super) fn recv_message(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        // `None` after every connection has ended.
         let received =
             wait(&self.runtime, self.messages.recv()).unwrap_or_else(|| Err(ErrorKind::UnexpectedEof.into()));
         received.map(|message| verifier.bytes(&message))

@@ -1,4 +1,4 @@
-//! A WebSocket over a TCP connection of tokio's, by tokio-tungstenite.
+//! A WebSocket over a TCP connection of tokio, with tokio-tungstenite.
 
 use std::cell::RefCell;
 use std::future::{Future, ready};
@@ -20,7 +20,7 @@ use tungstenite::Message;
 use tungstenite::protocol::WebSocketConfig;
 
 use super::driven::{runtime, stream, wait};
-use super::frames::together;
+use super::frames::batched;
 use super::tcp::connected;
 use super::ws_basic::failed;
 
@@ -46,7 +46,7 @@ impl Transport<Raw> for TokioTungstenite {
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         let runtime = runtime()?;
         let stream = stream(&runtime, connected(role, rendezvous)?)?;
-        // Messages as long as the case has them.
+        // No limits, because messages may have any length.
         let config = Some(WebSocketConfig::default().max_message_size(None).max_frame_size(None));
         let socket = runtime.block_on(async {
             if let Role::Consumer(_) = role {
@@ -55,13 +55,13 @@ impl Transport<Raw> for TokioTungstenite {
             Ok(client_async_with_config("ws://127.0.0.1/", stream, config).await?.0)
         })?;
         let connection = Rc::new(RefCell::new(Connection { runtime, socket }));
-        let tx = Sending { connection: OwnThread::new(Rc::clone(&connection)), together: together(case) };
-        let rx = Receiving { connection: OwnThread::new(connection) };
+        let tx = SendEnd { connection: OwnThread::new(Rc::clone(&connection)), batched: batched(case) };
+        let rx = RecvEnd { connection: OwnThread::new(connection) };
         Ok(Ends(vec![PartyEnds { role, tx: Some(tx), rx: Some(rx) }]))
     }
 }
 
-/// What both ends of a party share.
+/// The connection that both ends of a party share.
 struct Connection {
     runtime: Runtime,
     socket: WebSocketStream<TcpStream>,
@@ -70,8 +70,8 @@ struct Connection {
 /// The sending end.
 pub(super) struct Sending {
     connection: OwnThread<Rc<RefCell<Connection>>>,
-    /// Whether messages wait for others.
-    together: bool,
+    /// Whether messages are batched.
+    batched: bool,
 }
 
 impl Tx for Sending {
@@ -79,8 +79,8 @@ impl Tx for Sending {
     fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         let message = Message::binary(Vec::<u8>::make(source));
         let Connection { runtime, socket } = &mut *self.connection.borrow_mut();
-        let put = if self.together { wait(runtime, socket.feed(message)) } else { wait(runtime, socket.send(message)) };
-        ready(put.map_err(failed))
+        let sent = if self.batched { wait(runtime, socket.feed(message)) } else { wait(runtime, socket.send(message)) };
+        ready(sent.map_err(failed))
     }
 
     fn flush(&mut self) -> impl Future<Output = io::Result<()>> + Send {

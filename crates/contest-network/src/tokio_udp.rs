@@ -1,4 +1,4 @@
-//! UDP datagrams on loopback by tokio, a message by a call.
+//! UDP datagrams on loopback with tokio, one call per message.
 
 use std::future::{Future, ready};
 use std::io;
@@ -15,7 +15,7 @@ use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
 use super::driven::{runtime, wait};
-use super::udp::{MAX_DATAGRAM, PATIENCE, joined};
+use super::udp::{MAX_DATAGRAM, RECV_TIMEOUT, connect_pair};
 
 /// `network/tokio-udp`.
 pub(super) struct TokioUdp;
@@ -38,14 +38,14 @@ impl Transport<Raw> for TokioUdp {
 
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         let runtime = Arc::new(runtime()?);
-        let [_, socket] = joined(case, role, rendezvous)?;
+        let [_, socket] = connect_pair(case, role, rendezvous)?;
         socket.set_nonblocking(true)?;
         let _inside = runtime.enter();
         let socket = Arc::new(UdpSocket::from_std(socket)?);
         let len = case.payload.len();
-        let tx = Sending { runtime: Arc::clone(&runtime), socket: Arc::clone(&socket), buffer: Buffer::new(len) };
-        // One byte more than a message has, so that a longer datagram does not pass for a right one.
-        let rx = Receiving { runtime: Arc::clone(&runtime), socket, buffer: Buffer::new(len + 1) };
+        let tx = SendEnd { runtime: Arc::clone(&runtime), socket: Arc::clone(&socket), buffer: Buffer::new(len) };
+        // One byte longer than a message, to detect a datagram that is too long.
+        let rx = RecvEnd { runtime: Arc::clone(&runtime), socket, buffer: Buffer::new(len + 1) };
         Ok(Ends(vec![PartyEnds { role, tx: Some(tx), rx: Some(rx) }]))
     }
 }
@@ -74,11 +74,11 @@ pub(super) struct Receiving {
 
 impl Receiving {
     #[inline(always)]
-    fn receive(&mut self) -> io::Result<usize> {
+    fn recv_message(&mut self) -> io::Result<usize> {
         match self.socket.recv(&mut self.buffer).now_or_never() {
             Some(received) => received,
-            // A message may have been lost.
-            None => self.runtime.block_on(async { timeout(PATIENCE, self.socket.recv(&mut self.buffer)).await })?,
+            // Waits with a timeout, because the message may have been lost.
+            None => self.runtime.block_on(async { timeout(RECV_TIMEOUT, self.socket.recv(&mut self.buffer)).await })?,
         }
     }
 }
@@ -86,6 +86,6 @@ impl Receiving {
 impl Rx for Receiving {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.receive().map(|len| verifier.bytes(&self.buffer[..len])))
+        ready(self.recv_message().map(|len| verifier.bytes(&self.buffer[..len])))
     }
 }

@@ -1,5 +1,5 @@
-//! The ends of messages in frames, see [`super::frames`], where several may send: on one connection that they share, or on one
-//! each, all of which one thread reads.
+//! The ends of framed messages (see [`super::frames`]) in patterns with several senders: on one
+//! connection that they share, or on one connection each, which one thread reads.
 
 use std::future::Future;
 use std::io;
@@ -10,8 +10,8 @@ use estafette_measure::case::{Case, Role};
 use estafette_measure::spec::Wait;
 use estafette_measure::{Ends, Rx, Verifier};
 
-use super::frames::{Outlet, Reads, Receiving, Sending, Socket, Writes};
-use super::merging::Merging;
+use super::frames::{FrameReader, FrameSink, FrameWriter, RecvEnd, SendEnd, Socket};
+use super::merging::EpollRecvEnd;
 use super::multi_connection;
 use super::shared_sender::SharedSender;
 
@@ -21,36 +21,36 @@ pub(super) enum Wire {
     Shared(SharedSender<Socket>),
 }
 
-impl Outlet for Wire {
+impl FrameSink for Wire {
     #[inline(always)]
     fn send(&mut self, frames: &[u8]) -> io::Result<()> {
         match self {
             Wire::Own(socket) => socket.send(frames),
-            Wire::Shared(joint) => joint.send(frames),
+            Wire::Shared(shared) => shared.send(frames),
         }
     }
 }
 
 /// The receiving end.
 pub(super) enum Incoming<R> {
-    /// Of one connection.
-    One(Receiving<R, Socket>),
-    /// Of all that there are.
-    Several(Box<Merging<R>>),
+    /// The end of one connection.
+    One(RecvEnd<R, Socket>),
+    /// The end of all connections.
+    Many(Box<EpollRecvEnd<R>>),
 }
 
-impl<R: Reads> Rx for Incoming<R> {
+impl<R: FrameReader> Rx for Incoming<R> {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
         std::future::ready(match self {
             Incoming::One(one) => one.read_into(verifier),
-            Incoming::Several(several) => several.read_into(verifier),
+            Incoming::Many(several) => several.read_into(verifier),
         })
     }
 }
 
-/// Both ends of a party on the sockets that it sends by and receives from.
-pub(super) fn ends<W: Writes, R: Reads>(
+/// Creates both ends of a party. The sockets are the one to send to and the one to receive from.
+pub(super) fn ends<W: FrameWriter, R: FrameReader>(
     writes: W,
     reads: R,
     sockets: [OwnedFd; 2],
@@ -62,8 +62,8 @@ pub(super) fn ends<W: Writes, R: Reads>(
     Ends::both(role, Sending::new(writes, Wire::Own(to), case), rx)
 }
 
-/// The ends of a party where several send, on the sockets of all its connections.
-pub(super) fn ends_of_several<W: Writes, R: Reads>(
+/// Creates the ends of a party with several senders, on the sockets of all its connections.
+pub(super) fn multi_sender_ends<W: FrameWriter, R: FrameReader>(
     writes: impl Fn() -> W,
     reads: impl Fn() -> R,
     sockets: Vec<OwnedFd>,
@@ -77,10 +77,10 @@ pub(super) fn ends_of_several<W: Writes, R: Reads>(
         sockets,
         |socket| Ok(sender(Wire::Own(Socket::new(socket, case)))),
         |socket| {
-            let joint = SharedSender::new(Socket::new(socket, case));
-            Ok((0..case.producers).map(|_| sender(Wire::Shared(joint.clone()))).collect())
+            let shared = SharedSender::new(Socket::new(socket, case));
+            Ok((0..case.producers).map(|_| sender(Wire::Shared(shared.clone()))).collect())
         },
-        |socket| Ok(Incoming::One(Receiving::new(reads(), Socket::new(socket, case)))),
-        |sockets| Ok(Incoming::Several(Box::new(Merging::new(reads(), sockets, case.wait == Wait::Adaptive)?))),
+        |socket| Ok(Incoming::One(RecvEnd::new(reads(), Socket::new(socket, case)))),
+        |sockets| Ok(Incoming::Many(Box::new(EpollRecvEnd::new(reads(), sockets, case.wait == Wait::Adaptive)?))),
     )
 }

@@ -1,4 +1,5 @@
-//! UDP datagrams on loopback, blocking. What the receiver's buffer cannot hold is lost, and counted.
+//! UDP datagrams on loopback, blocking. Datagrams that do not fit into the receiver's buffer are
+//! lost, and the losses are counted.
 
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -11,13 +12,13 @@ use estafette_measure::spec::{Loss, Ordering};
 use estafette_measure::{Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 
-/// The longest datagram: 65,535 bytes less the IP and UDP headers.
+/// The longest datagram: 65,535 bytes minus the IP and UDP headers.
 pub(super) const MAX_DATAGRAM: usize = 65_507;
-/// Bounds of the receive buffer that is asked for: the usual default, and 64 MiB.
-const LEAST_BUFFER: usize = 212_992;
-const MOST_BUFFER: usize = 64 << 20;
+/// Bounds of the requested receive buffer in bytes: the usual default, and 64 MiB.
+const MIN_BUFFER: usize = 212_992;
+const MAX_BUFFER: usize = 64 << 20;
 /// How long a receiver waits for a message that may have been lost.
-pub(super) const PATIENCE: Duration = Duration::from_millis(20);
+pub(super) const RECV_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// `network/udp`.
 #[derive(Debug)]
@@ -39,47 +40,51 @@ impl Transport<Raw> for Udp {
     type Tx = Sending;
     type Rx = Receiving;
 
-    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
-        let [to, from] = joined(case, role, rendezvous)?;
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
+        let [to, from] = connect_pair(case, role, rendezvous)?;
         let len = case.payload.len();
-        let tx = Sending { socket: to, buffer: Buffer::new(len) };
-        // One byte more than a message has, so that a longer datagram does not pass for a right one.
-        let rx = Receiving { socket: from, buffer: Buffer::new(len + 1) };
+        let tx = SendEnd { socket: to, buffer: Buffer::new(len) };
+        // One byte longer than a message, to detect a datagram that is too long.
+        let rx = RecvEnd { socket: from, buffer: Buffer::new(len + 1) };
         Ok(Ends::both(role, tx, rx))
     }
 }
 
-/// What a party sends by, and what it receives from: one socket on loopback for both, connected to the other's where it sends;
-/// where it plays all, both. They wait for [`PATIENCE`].
-pub(super) fn joined(case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<[UdpSocket; 2]> {
-    let socket = bound(case)?;
+/// Returns the sockets that a party sends to and receives from. They are the same socket, connected
+/// to the other party's if this party sends. If one party plays all roles, they are two sockets.
+/// Receives time out after [`RECV_TIMEOUT`].
+pub(super) fn connect_pair(case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<[UdpSocket; 2]> {
+    let socket = bind_socket(case)?;
     if role == Role::All {
-        let other = bound(case)?;
+        let other = bind_socket(case)?;
         socket.connect(other.local_addr()?).context("connecting to 127.0.0.1")?;
         return Ok([socket, other]);
     }
-    let (mine, theirs) = if let Role::Consumer(_) = role { ("consumer", "producer") } else { ("producer", "consumer") };
-    // A consumer of several producers, or of one, hears whoever sends; an answer needs an address.
-    let answers = case.pattern.both_ways();
-    if answers || mine == "consumer" {
-        rendezvous.publish(mine, &socket.local_addr()?.to_string())?;
+    let (our_name, their_name) =
+        if let Role::Consumer(_) = role { ("consumer", "producer") } else { ("producer", "consumer") };
+    // A consumer receives from any sender, so it need not connect. A reply needs the sender's
+    // address.
+    let has_reply = case.pattern.both_ways();
+    if has_reply || our_name == "consumer" {
+        rendezvous.publish(our_name, &socket.local_addr()?.to_string())?;
     }
-    if answers || mine == "producer" {
-        let address = rendezvous.request(theirs)?;
+    if has_reply || our_name == "producer" {
+        let address = rendezvous.request(their_name)?;
         socket.connect(&address).with_context(|| format!("connecting to {address}"))?;
     }
     Ok([socket.try_clone()?, socket])
 }
 
-/// The receive buffer: as many messages as the case lets be under way; the kernel gives what `net.core.rmem_max` allows.
+/// Returns the size of the receive buffer in bytes: the requested capacity. The kernel grants up to
+/// `net.core.rmem_max`.
 pub(super) fn buffer(case: &Case) -> usize {
-    case.capacity.saturating_mul(case.payload.len()).clamp(LEAST_BUFFER, MOST_BUFFER)
+    case.capacity.saturating_mul(case.payload.len()).clamp(MIN_BUFFER, MAX_BUFFER)
 }
 
-fn bound(case: &Case) -> Result<UdpSocket> {
+fn bind_socket(case: &Case) -> Result<UdpSocket> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).context("binding to 127.0.0.1")?;
-    socket.set_read_timeout(Some(PATIENCE))?;
-    set_socket_recv_buffer_size(&socket, buffer(case)).context("the receive buffer")?;
+    socket.set_read_timeout(Some(RECV_TIMEOUT))?;
+    set_socket_recv_buffer_size(&socket, buffer(case)).context("setting the receive buffer's size")?;
     Ok(socket)
 }
 
@@ -108,7 +113,8 @@ impl Rx for Receiving {
     async fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         loop {
             match self.socket.recv(&mut self.buffer) {
-                // With a time-out, a receive ends so where the process was stopped meanwhile.
+                // With a receive timeout, a receive also ends this way after the process was
+                // stopped.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 received => {
                     verifier.bytes(&self.buffer[..received?]);

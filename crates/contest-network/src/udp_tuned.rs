@@ -1,6 +1,8 @@
-//! UDP datagrams on loopback, as fast as that can be written: those of a stream go down the network stack as one, 64 of them at
-//! the most, which the kernel would cut apart where they leave the machine (`UDP_SEGMENT`), and are received so (`UDP_GRO`).
-//! Where it may spin before it sleeps, it receives without blocking for 50 us first.
+//! UDP datagrams on loopback, optimised for speed.
+//!
+//! Up to 64 datagrams of a stream pass the network stack as one (`UDP_SEGMENT`); the kernel would
+//! split them where they leave the machine. They are received the same way (`UDP_GRO`). If the case
+//! allows spinning, a receiver reads without blocking for 50 us before it sleeps.
 
 use std::future::{Future, ready};
 use std::io::{self, IoSliceMut};
@@ -16,12 +18,12 @@ use nix::sys::socket::sockopt::{UdpGroSegment, UdpGsoSegment};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt};
 use rustix::net::{RecvFlags, recv};
 
-use super::frames::{Bare, Sending, Socket, spinning, together};
-use super::udp::{MAX_DATAGRAM, joined};
+use super::frames::{Bare, SendEnd, Socket, batched, spin_then_block};
+use super::udp::{MAX_DATAGRAM, connect_pair};
 
-/// How many datagrams every kernel takes as one.
+/// The highest number of datagrams that every kernel accepts as one.
 const SEGMENTS: usize = 64;
-/// As much as can come as one.
+/// The highest number of bytes that are received at once.
 const MAX_RECEIVED: usize = 64 << 10;
 
 /// `network/udp-tuned`.
@@ -46,50 +48,51 @@ impl Transport<Raw> for UdpTuned {
     type Tx = Sending<Bare, Socket>;
     type Rx = Receiving;
 
-    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Receiving>> {
-        let [to, from] = joined(case, role, rendezvous)?;
-        let (len, together) = (case.payload.len(), together(case));
-        let most = if together { cut_into(&to, len) * len } else { len };
-        let tx = Sending::with_room(Bare { len }, Socket::new(to, case), most);
-        // Where the kernel refuses, they come one by one.
-        let several = together && setsockopt(&from, UdpGroSegment, &true).is_ok();
-        let rx = Receiving::new(from, several, case.wait == Wait::Adaptive);
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, RecvEnd>> {
+        let [to, from] = connect_pair(case, role, rendezvous)?;
+        let (len, batched) = (case.payload.len(), batched(case));
+        let max_bytes = if batched { enable_segmentation(&to, len) * len } else { len };
+        let tx = SendEnd::with_batch_bytes(Bare { len }, Socket::new(to, case), max_bytes);
+        // If the kernel does not support it, datagrams are received one by one.
+        let combined = batched && setsockopt(&from, UdpGroSegment, &true).is_ok();
+        let rx = RecvEnd::new(from, combined, case.wait == Wait::Adaptive);
         Ok(Ends::both(role, tx, rx))
     }
 }
 
-/// Has what is sent cut into datagrams of this length. Returns how many there may be: one, where the kernel refuses.
-fn cut_into(socket: &UdpSocket, len: usize) -> usize {
-    let most = (MAX_DATAGRAM / len).min(SEGMENTS);
-    if most > 1 && setsockopt(socket, UdpGsoSegment, &(len as i32)).is_ok() { most } else { 1 }
+/// Makes the kernel split sent data into datagrams of `len` bytes. Returns how many may be sent at
+/// once; one if the kernel does not support it.
+fn enable_segmentation(socket: &UdpSocket, len: usize) -> usize {
+    let max_datagrams = (MAX_DATAGRAM / len).min(SEGMENTS);
+    if max_datagrams > 1 && setsockopt(socket, UdpGsoSegment, &(len as i32)).is_ok() { max_datagrams } else { 1 }
 }
 
 /// The receiving end.
 pub(super) struct Receiving {
     socket: UdpSocket,
-    /// Whether several may come as one.
-    several: bool,
+    /// Whether several datagrams may be received as one.
+    combined: bool,
     spins: bool,
     buffer: Vec<u8>,
     control: Vec<u8>,
-    /// What came as one and was not looked at.
+    /// The received bytes that were not verified.
     start: usize,
     end: usize,
-    /// How long each of those is; the last may be shorter.
+    /// The length of each datagram in them; the last may be shorter.
     datagram: usize,
 }
 
-impl Receiving {
-    fn new(socket: UdpSocket, several: bool, spins: bool) -> Receiving {
+impl RecvEnd {
+    fn new(socket: UdpSocket, combined: bool, spins: bool) -> RecvEnd {
         let (buffer, control) = (vec![0; MAX_RECEIVED], cmsg_space!(i32));
-        Receiving { socket, several, spins, buffer, control, start: 0, end: 0, datagram: 0 }
+        RecvEnd { socket, combined, spins, buffer, control, start: 0, end: 0, datagram: 0 }
     }
 
-    /// Looks at the next datagram, and receives where there is none.
+    /// Verifies the next datagram. Receives if there is none.
     #[inline(always)]
     fn read_into(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         if self.start == self.end {
-            (self.end, self.datagram) = self.receive()?;
+            (self.end, self.datagram) = self.recv_datagrams()?;
             self.start = 0;
         }
         let end = self.end.min(self.start + self.datagram);
@@ -98,12 +101,13 @@ impl Receiving {
         Ok(())
     }
 
-    /// How many bytes came, and how long the datagrams are that came as one.
+    /// Receives datagrams. Returns the number of bytes, and the length of the datagrams that were
+    /// combined.
     #[inline(always)]
-    fn receive(&mut self) -> io::Result<(usize, usize)> {
-        let Receiving { socket, several, buffer, control, .. } = self;
-        spinning(self.spins, |sleeps| {
-            if !*several {
+    fn recv_datagrams(&mut self) -> io::Result<(usize, usize)> {
+        let RecvEnd { socket, combined, buffer, control, .. } = self;
+        spin_then_block(self.spins, |sleeps| {
+            if !*combined {
                 let flags = if sleeps { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
                 let (_, len) = recv(&*socket, &mut buffer[..], flags)?;
                 return Ok((len, len));
@@ -111,7 +115,7 @@ impl Receiving {
             let flags = if sleeps { MsgFlags::empty() } else { MsgFlags::MSG_DONTWAIT };
             let mut parts = [IoSliceMut::new(buffer)];
             let received = recvmsg::<()>(socket.as_raw_fd(), &mut parts, Some(&mut control[..]), flags)?;
-            let datagram = received.cmsgs()?.find_map(|said| match said {
+            let datagram = received.cmsgs()?.find_map(|message| match message {
                 ControlMessageOwned::UdpGroSegments(len) => usize::try_from(len).ok().filter(|len| *len > 0),
                 _ => None,
             });
@@ -137,18 +141,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_as_one_comes_as_the_datagrams_that_it_is_made_of() {
+    fn combined_datagrams_are_received_separately() {
         const LEN: usize = 100;
         let [from, to] = [(); 2].map(|()| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
         from.connect(to.local_addr().unwrap()).unwrap();
         to.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        let most = cut_into(&from, LEN);
-        let several = setsockopt(&to, UdpGroSegment, &true).is_ok();
+        let max_datagrams = enable_segmentation(&from, LEN);
+        let combined = setsockopt(&to, UdpGroSegment, &true).is_ok();
         let mut next = Generator::new(1, 0, LEN);
         let mut verifier = Verifier::new(1, 1, LEN);
-        let mut rx = Receiving::new(to, several, true);
-        for count in [1, 2, most] {
-            let mut messages = vec![0; count.min(most) * LEN];
+        let mut rx = RecvEnd::new(to, combined, true);
+        for count in [1, 2, max_datagrams] {
+            let mut messages = vec![0; count.min(max_datagrams) * LEN];
             messages.chunks_mut(LEN).for_each(|message| next.fill(message));
             from.send(&messages).unwrap();
             while verifier.received() < next.made() {

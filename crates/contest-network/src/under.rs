@@ -1,4 +1,5 @@
-//! This distance's mechanisms in the races between processes, too: the same mechanism between the same two processes.
+//! Lists network mechanisms in the comparisons between processes, too: the same mechanism between
+//! the same two processes.
 
 use anyhow::Result;
 use estafette_measure::case::{Case, Role};
@@ -7,7 +8,7 @@ use estafette_measure::spec::{Scope, Tier};
 use estafette_measure::usage::Usage;
 use estafette_measure::{Ends, Mechanism, Raw, Rendezvous, Spec, Transport};
 
-/// A mechanism under the name that it has between processes, and the races it joins there.
+/// A mechanism under its name in the scope `process`, with its tier there.
 pub(super) struct Under<M>(pub(super) M, pub(super) Tier);
 
 impl<M: Mechanism> Mechanism for Under<M> {

@@ -1,4 +1,5 @@
-//! A WebSocket over TCP on loopback by tungstenite, as its own examples have it: blocking, a message by a call.
+//! A WebSocket over TCP on loopback with tungstenite, as in its examples: blocking, one call per
+//! message.
 
 use std::cell::RefCell;
 use std::future::{Future, ready};
@@ -47,7 +48,7 @@ impl Transport<Raw> for WsBasic {
     }
 }
 
-/// Makes a WebSocket of a connection, of which the consumer is the server.
+/// Performs the WebSocket handshake on a connection. The consumer is the server.
 pub(super) fn handshake(role: Role, stream: TcpStream) -> Result<WebSocket<TcpStream>> {
     if let Role::Consumer(_) = role {
         return Ok(tungstenite::accept(stream)?);
@@ -55,7 +56,7 @@ pub(super) fn handshake(role: Role, stream: TcpStream) -> Result<WebSocket<TcpSt
     Ok(tungstenite::client("ws://127.0.0.1/", stream)?.0)
 }
 
-/// Both ends of a WebSocket, the client's first.
+/// Returns both ends of a WebSocket, the client's first.
 pub(super) fn handshakes() -> Result<[WebSocket<TcpStream>; 2]> {
     let [to, from] = pair()?;
     let server = thread::spawn(|| handshake(Role::Consumer(0), from));
@@ -68,7 +69,7 @@ type Shared = OwnThread<Rc<RefCell<WebSocket<TcpStream>>>>;
 pub(super) fn failed(error: Error) -> io::Error {
     match error {
         Error::Io(error) => error,
-        // The peer has gone, with a farewell or without.
+        // The peer has closed, with or without a closing handshake.
         Error::ConnectionClosed | Error::AlreadyClosed | Error::Protocol(_) => ErrorKind::UnexpectedEof.into(),
         other => io::Error::other(other),
     }
@@ -82,7 +83,7 @@ pub(super) struct Sending {
 
 impl Tx for Sending {
     fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        // The library takes a message over, and masks it where it lies.
+        // The library takes ownership of the message and masks it in place.
         let mut message = vec![0; self.len];
         source.fill(&mut message);
         ready(self.socket.borrow_mut().send(Message::binary(message)).map_err(failed))

@@ -1,5 +1,6 @@
-//! A WebSocket over TCP on loopback, as fast as that can be written: frames by hand behind tungstenite's handshake, see
-//! [`super::frames`]. A message is one binary frame, which a client masks with a key of its own; anything else is an error.
+//! A WebSocket over TCP on loopback, optimised for speed: hand-written frames after tungstenite's
+//! handshake, see [`super::frames`]. Each message is one binary frame, which the client masks with
+//! a new key. Any other frame is an error.
 
 use std::io;
 
@@ -8,19 +9,19 @@ use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::spec::{Tier, Wait};
 use estafette_measure::{Ends, Generator, Mechanism, Raw, Rendezvous, Spec, Transport, Verifier};
 
-use super::frames::{Reads, Receiving, Sending, Socket, Writes, ends};
+use super::frames::{FrameReader, FrameWriter, RecvEnd, SendEnd, Socket, ends};
 use super::tcp::connected;
 use super::ws_basic::{handshake, handshakes};
 
-/// What a frame begins with that is a whole binary message.
+/// The first byte of a frame that contains a whole binary message.
 const BINARY: u8 = 0x82;
-/// The bit beside a frame's length that says it is masked.
+/// The bit in the length byte that marks a masked frame.
 const MASKED: u8 = 0x80;
-/// A key's length.
+/// The length of a masking key in bytes.
 const KEY: usize = 4;
-/// A frame of a long message, before it: two bytes, the length, and the key.
+/// The longest frame header in bytes: two bytes, the extended length, and the key.
 const LONGEST_HEAD: usize = 2 + 8 + KEY;
-/// How many random bytes are asked for at once.
+/// How many random bytes are requested at once.
 const POOL: usize = 4096;
 
 /// `network/ws-tuned`.
@@ -43,7 +44,7 @@ impl Transport<Raw> for WsTuned {
     type Rx = Receiving<Parsed, Socket>;
 
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
-        // No frame follows before every end is open, so that none has been read along with the handshake.
+        // No frame is sent before every end is open, so the handshake reads no frame.
         let sockets = match role {
             Role::All => handshakes()?.map(|socket| socket.into_inner().into()),
             _ => {
@@ -53,7 +54,7 @@ impl Transport<Raw> for WsTuned {
             }
         };
         let (client, len) = (!matches!(role, Role::Consumer(_)), case.payload.len());
-        // Who plays all sends as the client, and receives as the server.
+        // A party that plays all roles sends as the client and receives as the server.
         let masked = !client || role == Role::All;
         Ok(ends(Written::new(len, client), Parsed { len, masked }, sockets, case, role))
     }
@@ -62,9 +63,9 @@ impl Transport<Raw> for WsTuned {
 /// The frames that an end sends, RFC 6455, section 5.2.
 pub(super) struct Written {
     len: usize,
-    /// What each begins with, up to its key.
+    /// The frame header up to the key.
     head: Vec<u8>,
-    /// A client's keys.
+    /// The client's masking keys.
     keys: Option<Keys>,
 }
 
@@ -80,7 +81,7 @@ impl Written {
     }
 }
 
-impl Writes for Written {
+impl FrameWriter for Written {
     #[inline(always)]
     fn frame(&self) -> usize {
         self.head.len() + if self.keys.is_some() { KEY } else { 0 } + self.len
@@ -105,17 +106,18 @@ impl Writes for Written {
 
 /// The frames that an end receives.
 pub(super) struct Parsed {
-    /// How long a message is.
+    /// The length of a message in bytes.
     len: usize,
-    /// Whether they are a client's.
+    /// Whether the frames are from a client.
     masked: bool,
 }
 
 impl Parsed {
-    /// How long the first frame is before its message, and the message; nothing where that has not come.
+    /// Parses the first frame's header. Returns the lengths of header and message, or `None` if the
+    /// header is incomplete.
     #[inline(always)]
-    fn head(&self, forward: &[u8]) -> io::Result<Option<(usize, usize)>> {
-        let [first, second, rest @ ..] = forward else { return Ok(None) };
+    fn head(&self, buffered: &[u8]) -> io::Result<Option<(usize, usize)>> {
+        let [first, second, rest @ ..] = buffered else { return Ok(None) };
         if *first != BINARY || (second & MASKED != 0) != self.masked {
             return Err(io::Error::other(format!("a frame that begins with {first:#04x} {second:#04x}")));
         }
@@ -132,16 +134,16 @@ impl Parsed {
     }
 }
 
-impl Reads for Parsed {
+impl FrameReader for Parsed {
     #[inline(always)]
     fn frame(&self) -> usize {
         LONGEST_HEAD + self.len
     }
 
     #[inline(always)]
-    fn read(&mut self, forward: &mut [u8], verifier: &mut Verifier) -> io::Result<Option<usize>> {
-        let Some((head, length)) = self.head(forward)? else { return Ok(None) };
-        let Some(frame) = forward.get_mut(..head + length) else { return Ok(None) };
+    fn read(&mut self, buffered: &mut [u8], verifier: &mut Verifier) -> io::Result<Option<usize>> {
+        let Some((head, length)) = self.head(buffered)? else { return Ok(None) };
+        let Some(frame) = buffered.get_mut(..head + length) else { return Ok(None) };
         let (head, message) = frame.split_at_mut(head);
         if self.masked
             && let Some(key) = head.last_chunk()
@@ -153,7 +155,7 @@ impl Reads for Parsed {
     }
 }
 
-/// Masks a message, or unmasks it: eight bytes at a time, which the compiler makes more.
+/// Masks or unmasks a message, eight bytes at a time, which the compiler vectorises.
 #[inline(always)]
 fn mask(message: &mut [u8], [a, b, c, d]: [u8; KEY]) {
     let wide = u64::from_ne_bytes([a, b, c, d, a, b, c, d]);
@@ -166,7 +168,7 @@ fn mask(message: &mut [u8], [a, b, c, d]: [u8; KEY]) {
     }
 }
 
-/// Keys that nobody can guess, as the RFC asks.
+/// Unpredictable masking keys, as the RFC requires.
 #[derive(Default)]
 struct Keys {
     pool: Vec<u8>,
@@ -211,14 +213,14 @@ mod tests {
         frame
     }
 
-    fn bytes_are_right(len: usize, bytes: &[u8]) {
+    fn assert_bytes(len: usize, bytes: &[u8]) {
         let mut expected = vec![0; len];
         Generator::new(1, 0, len).fill(&mut expected);
         assert!(bytes == expected, "{len} bytes");
     }
 
     #[test]
-    fn a_frame_is_looked_at_once_it_has_come_whole() {
+    fn a_frame_is_parsed_only_when_complete() {
         for (len, client) in LENGTHS.into_iter().flat_map(|len| [(len, true), (len, false)]) {
             let mut frame = written(len, client);
             let (whole, mut parsed) = (frame.len(), Parsed { len, masked: client });
@@ -227,12 +229,12 @@ mod tests {
                 assert_eq!(parsed.read(&mut frame[..come], &mut verifier).unwrap(), None, "{come} of {whole} bytes");
             }
             assert_eq!((parsed.read(&mut frame, &mut verifier).unwrap(), verifier.received()), (Some(whole), 1));
-            bytes_are_right(len, &frame[whole - len..]);
+            assert_bytes(len, &frame[whole - len..]);
         }
     }
 
     #[test]
-    fn what_is_no_such_frame_is_refused() {
+    fn other_frames_are_rejected() {
         let mut parsed = Parsed { len: 64, masked: true };
         // A ping, a message that is not masked, and one that is too long.
         for mut frame in [[0x89, 0x80], [0x82, 0x40], [0x82, 0x80 | 65]] {
@@ -241,11 +243,11 @@ mod tests {
     }
 
     #[test]
-    fn another_implementation_reads_what_is_written_and_writes_what_is_read() {
+    fn frames_are_compatible_with_tungstenite() {
         for len in LENGTHS {
             for (role, client) in [(Role::Server, true), (Role::Client, false)] {
                 let mut socket = WebSocket::from_raw_socket(Cursor::new(written(len, client)), role, None);
-                bytes_are_right(len, &socket.read().unwrap().into_data());
+                assert_bytes(len, &socket.read().unwrap().into_data());
 
                 let mut socket = WebSocket::from_raw_socket(Cursor::new(Vec::new()), role, None);
                 let mut message = vec![0; len];
@@ -255,7 +257,7 @@ mod tests {
                 let mut verifier = Verifier::new(1, 1, len);
                 let read = Parsed { len, masked: !client }.read(frame, &mut verifier).unwrap();
                 assert_eq!((read, verifier.received()), (Some(frame.len()), 1));
-                bytes_are_right(len, &frame[frame.len() - len..]);
+                assert_bytes(len, &frame[frame.len() - len..]);
             }
         }
     }

@@ -154,8 +154,8 @@ impl Transport<Raw> for Zeromq {
         join(&socket, consumes, self.endpoint, rendezvous)?;
         let socket = stays(socket);
         let buffer = Buffer::new(case.payload.len());
-        let tx = (answered || !consumes).then(|| Sending { socket: Shared::new(Rc::clone(&socket)), buffer });
-        let rx = (answered || consumes).then(|| Receiving { socket: Shared::new(socket), message: Message::new() });
+        let tx = (has_reply || !is_consumer).then(|| SendEnd { socket: Shared::new(Rc::clone(&socket)), buffer });
+        let rx = (has_reply || is_consumer).then(|| RecvEnd { socket: Shared::new(socket), message: Message::new() });
         Ok(Ends(vec![PartyEnds { role, tx, rx }]))
     }
 }

@@ -1,4 +1,4 @@
-//! The ends: what is sent, one by one or many together, and what is received.
+//! The ends: send messages one by one or in batches, and receive messages.
 
 use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
@@ -8,19 +8,19 @@ use estafette_contest_common::buffer::Buffer;
 use estafette_measure::{Generator, Rx, Tx, Verifier};
 use estafette_net::{Batch, Endpoint, Handle, Outcome};
 
-use super::super::frames::TOGETHER;
+use super::super::frames::BATCH_BYTES;
 use super::super::udp::MAX_DATAGRAM;
-use super::side::Held;
+use super::side::SideHandle;
 
-/// How many datagrams leave together at most: the system takes no more at once.
+/// The highest number of datagrams in a batch: the system call accepts no more.
 const DATAGRAMS: usize = 64;
 
-/// The most that is around a message on a stream. What a batch has no room for it sends of its own accord, and here it is to leave
-/// before that.
-const AROUND: usize = 14;
+/// The highest number of framing bytes of a message on a stream. A batch that is too small would be
+/// sent by the node before this end flushes it.
+const MAX_OVERHEAD: usize = 14;
 
-/// What became of something that was to be sent, where it was taken: whether it has left.
-fn taken(outcome: Outcome) -> io::Result<bool> {
+/// Converts the outcome of a send: whether the message has been sent rather than queued.
+fn check_outcome(outcome: Outcome) -> io::Result<bool> {
     match outcome {
         Outcome::Sent => Ok(true),
         Outcome::Queued => Ok(false),
@@ -32,40 +32,49 @@ fn taken(outcome: Outcome) -> io::Result<bool> {
 }
 
 /// The sending end.
-pub(crate) struct Sending {
-    side: Held,
+pub(crate) struct SendEnd {
+    side: SideHandle,
     handle: Handle,
-    /// Of a stream, once it has begun.
+    /// The batch of a stream, after the first message.
     batch: Option<Batch>,
     message: Buffer,
-    /// How many bytes wait for others at most, where messages do.
-    together: Option<usize>,
-    /// Whether it goes on while something waits in the node, which others drive.
-    goes_on: bool,
-    /// Whether something did when it sent last.
-    waits: bool,
+    /// The highest number of bytes in a batch; `None` without batching.
+    batched: Option<usize>,
+    /// Whether it continues to send while messages wait in the node, which another thread drives.
+    sends_ahead: bool,
+    /// Whether a message waited in the node after the last send.
+    is_queued: bool,
 }
 
-impl Sending {
-    pub(super) fn new(side: Held, handle: Handle, len: usize) -> Sending {
-        Sending { side, handle, batch: None, message: Buffer::new(len), together: None, goes_on: false, waits: false }
+impl SendEnd {
+    pub(super) fn new(side: SideHandle, handle: Handle, len: usize) -> SendEnd {
+        SendEnd {
+            side,
+            handle,
+            batch: None,
+            message: Buffer::new(len),
+            batched: None,
+            sends_ahead: false,
+            is_queued: false,
+        }
     }
 
-    /// Lets messages leave together; datagrams, if they are.
-    pub(super) fn together(mut self, datagrams: bool) -> Sending {
-        let most = if datagrams { (DATAGRAMS * self.message.len()).min(MAX_DATAGRAM) } else { TOGETHER - AROUND };
-        self.together = Some(most);
+    /// Enables batching, of datagrams if `datagrams` is set.
+    pub(super) fn batched(mut self, datagrams: bool) -> SendEnd {
+        let max_bytes =
+            if datagrams { (DATAGRAMS * self.message.len()).min(MAX_DATAGRAM) } else { BATCH_BYTES - MAX_OVERHEAD };
+        self.batched = Some(max_bytes);
         self
     }
 
-    /// Does not wait for what is queued before the queue is full.
-    pub(super) fn going_on(mut self) -> Sending {
-        self.goes_on = true;
+    /// Waits only when the queue is full, not for queued messages.
+    pub(super) fn sending_ahead(mut self) -> SendEnd {
+        self.sends_ahead = true;
         self
     }
 
-    /// Sends to one of several, by a batch.
-    pub(super) fn to(mut self, peer: Endpoint) -> Sending {
+    /// Sends to one of several peers, with a batch.
+    pub(super) fn to(mut self, peer: Endpoint) -> SendEnd {
         self.batch = Some(self.handle.batch(peer));
         self
     }
@@ -75,23 +84,23 @@ impl Sending {
         source.fill(&mut self.message);
         let peer = self.side.peer()?;
         loop {
-            self.side.sends();
-            match taken(self.handle.send(peer, &self.message)) {
-                Ok(sent) if sent || self.goes_on => {
-                    self.waits = !sent;
+            self.side.before_send();
+            match check_outcome(self.handle.send(peer, &self.message)) {
+                Ok(sent) if sent || self.sends_ahead => {
+                    self.is_queued = !sent;
                     return Ok(());
                 }
-                // The peer may wait for the rest of it.
-                Ok(_) => return self.side.until_drained(),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => self.side.until_drained()?,
+                // Waits, because the peer may wait for the rest of the message.
+                Ok(_) => return self.side.wait_until_drained(),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.side.wait_until_drained()?,
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Adds a message to those that leave together.
+    /// Adds a message to the batch.
     #[inline(always)]
-    fn add(&mut self, source: &mut Generator, most: usize) -> io::Result<()> {
+    fn add(&mut self, source: &mut Generator, max_bytes: usize) -> io::Result<()> {
         if self.batch.is_none() {
             self.batch = Some(self.handle.batch(self.side.peer()?));
         }
@@ -99,25 +108,25 @@ impl Sending {
         let len = self.message.len();
         let pushed = batch.push_with(len, |message| source.fill(message));
         if !pushed.taken() {
-            taken(pushed)?;
+            check_outcome(pushed)?;
         }
-        // The next one has to fit.
-        if batch.len() + len > most { self.leave() } else { Ok(()) }
+        // The next message must fit.
+        if batch.len() + len > max_bytes { self.flush_batch() } else { Ok(()) }
     }
 
-    /// Sends what was collected.
+    /// Sends the batch.
     #[inline(never)]
-    fn leave(&mut self) -> io::Result<()> {
-        if std::mem::take(&mut self.waits) {
-            return self.side.until_drained();
+    fn flush_batch(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.is_queued) {
+            return self.side.wait_until_drained();
         }
         let Some(batch) = &mut self.batch else { return Ok(()) };
         loop {
-            self.side.sends();
-            match taken(batch.flush()) {
+            self.side.before_send();
+            match check_outcome(batch.flush()) {
                 Ok(true) => return Ok(()),
-                Ok(false) => return self.side.until_drained(),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => self.side.until_drained()?,
+                Ok(false) => return self.side.wait_until_drained(),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.side.wait_until_drained()?,
                 Err(error) => return Err(error),
             }
         }
@@ -127,14 +136,14 @@ impl Sending {
 impl Tx for Sending {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(match self.together {
-            Some(most) => self.add(source, most),
+        ready(match self.batched {
+            Some(max_bytes) => self.add(source, max_bytes),
             None => self.send(source),
         })
     }
 
     fn flush(&mut self) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.leave())
+        ready(self.flush_batch())
     }
 }
 
@@ -145,13 +154,13 @@ impl Drop for Sending {
 }
 
 /// The receiving end.
-pub(crate) struct Receiving {
-    side: Held,
+pub(crate) struct RecvEnd {
+    side: SideHandle,
 }
 
-impl Receiving {
-    pub(super) fn new(side: Held) -> Receiving {
-        Receiving { side }
+impl RecvEnd {
+    pub(super) fn new(side: SideHandle) -> RecvEnd {
+        RecvEnd { side }
     }
 }
 
@@ -164,7 +173,7 @@ impl Rx for Receiving {
     #[inline(always)]
     fn recv_all_blocking(&mut self, verifier: &mut Verifier, count: u64) -> io::Result<()> {
         let mut left = count;
-        self.side.look_at(|message| {
+        self.side.recv_with(|message| {
             verifier.bytes(message);
             left -= 1;
             if left == 0 || verifier.ended() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

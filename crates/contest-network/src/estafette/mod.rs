@@ -1,4 +1,5 @@
-//! This project's own node, by every transport it has: one in each process, driven by the thread that uses it.
+//! estafette-net's node with each of its transports: one node per process, driven by the thread
+//! that uses it.
 
 mod ends;
 mod side;
@@ -12,20 +13,20 @@ use estafette_measure::spec::{Loss, Ordering, Tier, Wait};
 use estafette_measure::{Ends, Mechanism, PartyEnds, Raw, Rendezvous, Spec, Transport};
 use estafette_net::{Address, Handle, Limits, Node, Options};
 
-use self::ends::{Receiving, Sending};
-use self::side::{Held, Side};
-use super::frames::{SPIN, together};
-use super::multi_connection::{self, and_several};
+use self::ends::{RecvEnd, SendEnd};
+use self::side::{Side, SideHandle};
+use super::frames::{SPIN, batched};
+use super::multi_connection::{self, with_multi_sender};
 use super::{tls, udp};
 
-/// `network/framed-estafette` and its siblings.
+/// `network/framed-estafette` and the other rows of estafette-net.
 pub(super) struct Estafette {
     name: &'static str,
     implementation: &'static str,
     /// The scheme of its addresses.
     scheme: &'static str,
-    /// Whether it stands where several send.
-    of_several: bool,
+    /// Whether the row supports patterns with several senders.
+    multi_sender: bool,
     tier: Tier,
 }
 
@@ -33,15 +34,15 @@ pub(super) const TCP: Estafette = Estafette {
     name: "network/tcp-estafette",
     implementation: "estafette-net: tcp:// on 127.0.0.1, told in records of one length, a batch for a stream",
     scheme: "tcp",
-    of_several: false,
-    tier: Tier::Overview,
+    multi_sender: false,
+    tier: Tier::Suite,
 };
 
 pub(super) const FRAMED: Estafette = Estafette {
     name: "network/framed-estafette",
     implementation: "estafette-net: tcp+msg:// on 127.0.0.1, a batch for a stream, one node for all connections",
     scheme: "tcp+msg",
-    of_several: true,
+    multi_sender: true,
     tier: Tier::Suite,
 };
 
@@ -49,7 +50,7 @@ pub(super) const UNIX: Estafette = Estafette {
     name: "network/unix-framed-estafette",
     implementation: "estafette-net: unix+msg://, a batch for a stream, one node for all connections",
     scheme: "unix+msg",
-    of_several: true,
+    multi_sender: true,
     tier: Tier::Standard,
 };
 
@@ -57,7 +58,7 @@ pub(super) const WS: Estafette = Estafette {
     name: "network/ws-estafette",
     implementation: "estafette-net: ws:// on 127.0.0.1, masked by the client, a batch for a stream",
     scheme: "ws",
-    of_several: false,
+    multi_sender: false,
     tier: Tier::Suite,
 };
 
@@ -65,7 +66,7 @@ pub(super) const TLS: Estafette = Estafette {
     name: "network/tls-estafette",
     implementation: "estafette-net: tls+msg:// on 127.0.0.1, by rustls, a batch for a stream",
     scheme: "tls+msg",
-    of_several: false,
+    multi_sender: false,
     tier: Tier::Standard,
 };
 
@@ -73,7 +74,7 @@ pub(super) const UDP: Estafette = Estafette {
     name: "network/udp-estafette",
     implementation: "estafette-net: udp:// on 127.0.0.1, a batch for a stream",
     scheme: "udp",
-    of_several: false,
+    multi_sender: false,
     tier: Tier::Suite,
 };
 
@@ -95,9 +96,9 @@ impl Mechanism for Estafette {
             return spec.max_message(udp::MAX_DATAGRAM).ordering(Ordering::Unordered).loss(Loss::BestEffort);
         }
         let patterns = [Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::SameThread];
-        if self.of_several {
+        if self.multi_sender {
             let spec = spec.max_producers(None).ordering(Ordering::PerProducer);
-            return spec.patterns(&and_several(&patterns));
+            return spec.patterns(&with_multi_sender(&patterns));
         }
         spec.patterns(&patterns)
     }
@@ -119,10 +120,10 @@ impl Transport<Raw> for Estafette {
         let handle = node.handle();
         let mut side = Box::new(Side::new(node, self.is_lossy()));
         let mut peers = Vec::new();
-        let one_thread = case.pattern == Pattern::SameThread;
+        let same_thread = case.pattern == Pattern::SameThread;
         let connections = multi_connection::connections(case, role);
         if !matches!(role, Role::Producer(_)) {
-            let place = match self.scheme {
+            let address = match self.scheme {
                 "unix+msg" => format!("unix+msg://{}", rendezvous.dir().join("socket").display()),
                 scheme => format!("{scheme}://127.0.0.1:0"),
             };
@@ -132,8 +133,8 @@ impl Transport<Raw> for Estafette {
                 "tcp" => Options::default().records(len),
                 _ => Options::default(),
             };
-            let listener = handle.listen_with(place.as_str(), &options)?;
-            let address = handle.local_address(listener).context("an address of its own")?;
+            let listener = handle.listen_with(address.as_str(), &options)?;
+            let address = handle.local_address(listener).context("the listener's address")?;
             rendezvous.publish("address", &address.to_string())?;
         }
         if !matches!(role, Role::Consumer(_)) {
@@ -146,49 +147,49 @@ impl Transport<Raw> for Estafette {
             for _ in 0..connections {
                 peers.push(handle.connect_with(address.clone(), &options)?);
             }
-            side.goes_to(peers[0]);
+            side.set_peer(peers[0]);
         }
         if !self.is_lossy() {
-            side.until_connected(if one_thread { 2 } else { connections })?;
-            side.has_connections(connections);
+            side.wait_until_connected(if same_thread { 2 } else { connections })?;
+            side.expect_connections(connections);
         }
         match (case.pattern, role) {
             (Pattern::Writers, Role::Producer(_)) => return writers(side, &handle, case),
             (Pattern::Connections, Role::Producer(_)) => {
-                let sender = |(peer, side)| Sending::new(side, handle.clone(), len).together(false).to(peer);
-                return Ok(Ends::many(peers.into_iter().zip(Held::shared(side)).map(sender), []));
+                let sender = |(peer, side)| SendEnd::new(side, handle.clone(), len).batched(false).to(peer);
+                return Ok(Ends::many(peers.into_iter().zip(SideHandle::shared(side)).map(sender), []));
             }
             _ => {}
         }
         let (tx, rx) = match (case.pattern, role) {
             (Pattern::Duplex, _) => {
-                let capacity = side.tells_elsewhere(1);
-                (Some(Held::elsewhere(&capacity)), Some(Held::Alone(side)))
+                let progress = side.share_with_senders(1);
+                (Some(SideHandle::remote(&progress)), Some(SideHandle::Owned(side)))
             }
             (Pattern::PingPong | Pattern::SameThread, _) => {
-                let mut held = Held::shared(side);
+                let mut held = SideHandle::shared(side);
                 (held.next(), held.next())
             }
-            (_, Role::Consumer(_)) => (None, Some(Held::Alone(side))),
-            _ => (Some(Held::Alone(side)), None),
+            (_, Role::Consumer(_)) => (None, Some(SideHandle::Owned(side))),
+            _ => (Some(SideHandle::Owned(side)), None),
         };
-        let tx = tx.map(|side| match Sending::new(side, handle, len) {
-            tx if together(case) => tx.together(self.is_lossy()),
+        let tx = tx.map(|side| match SendEnd::new(side, handle, len) {
+            tx if batched(case) => tx.batched(self.is_lossy()),
             tx => tx,
         });
-        let role = if one_thread { Role::Producer(0) } else { role };
-        Ok(Ends(vec![PartyEnds { role, tx, rx: rx.map(Receiving::new) }]))
+        let role = if same_thread { Role::Producer(0) } else { role };
+        Ok(Ends(vec![PartyEnds { role, tx, rx: rx.map(RecvEnd::new) }]))
     }
 }
 
-/// As many senders as there are on one connection, whose node has a thread of its own.
-fn writers(mut side: Box<Side>, handle: &Handle, case: &Case) -> Result<Ends<Sending, Receiving>> {
-    let capacity = side.tells_elsewhere(case.producers);
+/// Creates all senders on one connection, whose node runs on its own thread.
+fn writers(mut side: Box<Side>, handle: &Handle, case: &Case) -> Result<Ends<SendEnd, RecvEnd>> {
+    let progress = side.share_with_senders(case.producers);
     thread::Builder::new().name(String::from("node")).spawn(move || {
         if side.drive().is_ok() {
             side.close();
         }
     })?;
-    let writer = |_| Sending::new(Held::elsewhere(&capacity), handle.clone(), case.payload.len()).going_on();
+    let writer = |_| SendEnd::new(SideHandle::remote(&progress), handle.clone(), case.payload.len()).sending_ahead();
     Ok(Ends::many((0..case.producers).map(writer), []))
 }

@@ -1,4 +1,4 @@
-//! One end of a connection: a node, and what it told.
+//! One end of a connection: a node and the state from its events.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -12,36 +12,37 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use estafette_contest_common::own_thread::OwnThread;
 use estafette_net::{Endpoint, Event, Handle, Node};
 
-use super::super::udp::PATIENCE;
+use super::super::udp::RECV_TIMEOUT;
 
-/// A node, and what it told.
+/// A node and the state from its events.
 pub(crate) struct Side {
     node: Node<()>,
     state: State,
 }
 
-/// What the node told, apart from messages.
+/// The state from the node's events, and received messages.
 struct State {
-    /// To whom messages go: the peer, or, of a socket that hears several, whoever was heard last.
+    /// The destination of messages: the peer, or for a socket with several peers the sender of the
+    /// last message.
     peer: Option<Endpoint>,
-    follows: bool,
-    /// How many ends of a connection are there.
+    replies_to_last_sender: bool,
+    /// The number of established connection ends.
     ends: usize,
-    /// How many peers may go before the last one.
-    others: usize,
-    /// Nothing waits to be sent.
+    /// The number of peers that may still close before the last one.
+    remaining_peers: usize,
+    /// Whether nothing waits to be sent.
     drained: bool,
-    /// Messages that came while there was something else to wait for.
+    /// Messages that arrived while this end waited for another event.
     inbox: VecDeque<Vec<u8>>,
     lossy: bool,
-    /// Who else wants to know.
-    effective_capacity: Option<Arc<EffectiveCapacity>>,
+    /// The senders on other threads, if there are any.
+    progress: Option<Arc<SendProgress>>,
 }
 
 impl State {
-    /// Takes note of what is told.
+    /// Updates the state from an event.
     #[cold]
-    fn note(&mut self, event: Event<'_, ()>) -> io::Result<()> {
+    fn handle_event(&mut self, event: Event<'_, ()>) -> io::Result<()> {
         match event {
             Event::Connected(endpoint) | Event::Accepted { endpoint, .. } => {
                 self.peer.get_or_insert(endpoint);
@@ -50,14 +51,14 @@ impl State {
             Event::Message(_, message) => self.inbox.push_back(message.take()),
             Event::Drained(_) => {
                 self.drained = true;
-                if let Some(capacity) = &self.effective_capacity {
-                    capacity.drained.fetch_add(1, Ordering::SeqCst);
+                if let Some(progress) = &self.progress {
+                    progress.drained.fetch_add(1, Ordering::SeqCst);
                 }
-                self.tell(|_| {});
+                self.update_progress(|_| {});
             }
-            Event::Closed { .. } if self.others > 0 => self.others -= 1,
+            Event::Closed { .. } if self.remaining_peers > 0 => self.remaining_peers -= 1,
             Event::Closed { reason, .. } => {
-                self.tell(|told| told.closed = true);
+                self.update_progress(|state| state.closed = true);
                 return Err(io::Error::new(ErrorKind::UnexpectedEof, reason.to_string()));
             }
             _ => {}
@@ -65,132 +66,135 @@ impl State {
         Ok(())
     }
 
-    fn tell(&self, what: impl FnOnce(&mut Told)) {
-        if let Some(capacity) = &self.effective_capacity {
-            what(&mut capacity.lock());
-            capacity.changed.notify_all();
+    fn update_progress(&self, what: impl FnOnce(&mut ProgressState)) {
+        if let Some(progress) = &self.progress {
+            what(&mut progress.lock());
+            progress.changed.notify_all();
         }
     }
 }
 
 impl Side {
     pub(super) fn new(node: Node<()>, lossy: bool) -> Side {
-        let (inbox, follows) = (VecDeque::new(), lossy);
+        let (inbox, replies_to_last_sender) = (VecDeque::new(), lossy);
         Side {
             node,
             state: State {
                 peer: None,
-                follows,
+                replies_to_last_sender,
                 ends: 0,
-                others: 0,
+                remaining_peers: 0,
                 drained: false,
                 inbox,
                 lossy,
-                effective_capacity: None,
+                progress: None,
             },
         }
     }
 
-    pub(super) fn goes_to(&mut self, peer: Endpoint) {
+    pub(super) fn set_peer(&mut self, peer: Endpoint) {
         self.state.peer = Some(peer);
-        self.state.follows = false;
+        self.state.replies_to_last_sender = false;
     }
 
-    /// Waits until so many ends of a connection are there.
-    pub(super) fn until_connected(&mut self, ends: usize) -> io::Result<()> {
-        self.until(|state| state.ends == ends)
+    /// Waits until `ends` connection ends are established.
+    pub(super) fn wait_until_connected(&mut self, ends: usize) -> io::Result<()> {
+        self.drive_until(|state| state.ends == ends)
     }
 
-    /// There are so many connections, of which one after the other may end.
-    pub(super) fn has_connections(&mut self, count: usize) {
-        self.state.others = count - 1;
+    /// Sets the number of connections, each of which may close at any time.
+    pub(super) fn expect_connections(&mut self, count: usize) {
+        self.state.remaining_peers = count - 1;
     }
 
-    /// What so many senders on other threads wait at, while this one drives the node.
-    pub(super) fn tells_elsewhere(&mut self, senders: usize) -> Arc<EffectiveCapacity> {
-        let told = Mutex::new(Told { closed: false, senders });
-        let capacity = Arc::new(EffectiveCapacity {
+    /// Creates the state on which `senders` senders on other threads wait while this thread drives
+    /// the node.
+    pub(super) fn share_with_senders(&mut self, senders: usize) -> Arc<SendProgress> {
+        let state = Mutex::new(ProgressState { closed: false, senders });
+        let progress = Arc::new(SendProgress {
             peer: self.state.peer,
             drained: AtomicU64::new(0),
-            told,
+            state,
             changed: Condvar::new(),
         });
-        self.state.effective_capacity = Some(Arc::clone(&capacity));
-        capacity
+        self.state.progress = Some(Arc::clone(&progress));
+        progress
     }
 
-    /// Drives the node until something holds. Messages that come are kept.
+    /// Drives the node until a condition holds. Messages that arrive are stored.
     #[cold]
-    fn until(&mut self, holds: impl Fn(&State) -> bool) -> io::Result<()> {
+    fn drive_until(&mut self, holds: impl Fn(&State) -> bool) -> io::Result<()> {
         while !holds(&self.state) {
-            self.once()?;
+            self.drive_once()?;
         }
         Ok(())
     }
 
-    /// Lets somebody look at messages, as the node tells them, until they have seen enough.
+    /// Passes messages to `look` as they arrive, until it breaks.
     #[inline(always)]
-    fn look_at(&mut self, mut look: impl FnMut(&[u8]) -> ControlFlow<()>) -> io::Result<()> {
+    fn recv_with(&mut self, mut look: impl FnMut(&[u8]) -> ControlFlow<()>) -> io::Result<()> {
         while let Some(message) = self.state.inbox.pop_front() {
             if look(&message).is_break() {
                 return Ok(());
             }
         }
-        let timeout = self.state.lossy.then_some(PATIENCE);
+        let timeout = self.state.lossy.then_some(RECV_TIMEOUT);
         let (mut enough, mut noted) = (false, Ok(()));
         while !enough {
-            let told = self.node.poll_until(timeout, |event| {
+            let events = self.node.poll_until(timeout, |event| {
                 let goes_on = match event {
                     Event::Message(from, message) => {
-                        if self.state.follows {
+                        if self.state.replies_to_last_sender {
                             self.state.peer = Some(from);
                         }
                         let seen = look(&message);
                         enough = seen.is_break();
                         return seen;
                     }
-                    event => self.state.note(event),
+                    event => self.state.handle_event(event),
                 };
                 noted = goes_on;
                 if noted.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             })?;
             mem::replace(&mut noted, Ok(()))?;
-            if told == 0 {
+            if events == 0 {
                 return Err(ErrorKind::TimedOut.into());
             }
         }
         Ok(())
     }
 
-    /// Drives the node until the senders on other threads have sent all: what they sent last has to leave.
+    /// Drives the node until the senders on other threads have finished, so that their last
+    /// messages are sent.
     ///
     /// # Errors
-    /// Where the connection has ended before.
+    ///
+    /// If the connection closes before.
     pub(super) fn drive(&mut self) -> io::Result<()> {
-        let Some(capacity) = self.state.effective_capacity.clone() else { return Ok(()) };
+        let Some(progress) = self.state.progress.clone() else { return Ok(()) };
         let mut driven = Ok(());
-        while driven.is_ok() && capacity.lock().senders > 0 {
-            driven = self.once();
+        while driven.is_ok() && progress.lock().senders > 0 {
+            driven = self.drive_once();
         }
         if driven.is_err() {
-            self.state.tell(|told| told.closed = true);
+            self.state.update_progress(|state| state.closed = true);
         }
-        self.state.effective_capacity = None;
+        self.state.progress = None;
         driven
     }
 
-    /// Closes the connection once all that waits has left.
+    /// Closes the connection after everything queued is sent.
     pub(super) fn close(&mut self) {
         if let Some(peer) = self.state.peer {
             self.node.handle().close(peer);
-            while self.once().is_ok() {}
+            while self.drive_once().is_ok() {}
         }
     }
 
-    /// Waits for what the node has to tell.
-    fn once(&mut self) -> io::Result<()> {
+    /// Waits for the node's next event.
+    fn drive_once(&mut self) -> io::Result<()> {
         match self.node.next(None)? {
-            Some(event) => self.state.note(event),
+            Some(event) => self.state.handle_event(event),
             None => Ok(()),
         }
     }
@@ -202,100 +206,100 @@ impl Drop for Side {
     }
 }
 
-/// Where senders wait for what the node tells another thread.
-pub(crate) struct EffectiveCapacity {
+/// The state on which senders wait for the thread that drives the node.
+pub(crate) struct SendProgress {
     peer: Option<Endpoint>,
-    /// How often nothing waited to be sent any more; it is raised before `changed` is told.
+    /// How often the send queue became empty. It is increased before `changed` is notified.
     drained: AtomicU64,
-    told: Mutex<Told>,
+    state: Mutex<ProgressState>,
     changed: Condvar,
 }
 
-struct Told {
+struct ProgressState {
     closed: bool,
-    /// How many have not sent all.
+    /// The number of senders that have not finished.
     senders: usize,
 }
 
-impl EffectiveCapacity {
-    fn lock(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+impl SendProgress {
+    fn lock(&self) -> MutexGuard<'_, ProgressState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What an end has of a side.
-pub(crate) enum Held {
-    /// All of it.
-    Alone(Box<Side>),
-    /// The other end of the party has it too, on the same thread.
+/// An end's access to a side.
+pub(crate) enum SideHandle {
+    /// Owned by this end.
+    Owned(Box<Side>),
+    /// Shared with the party's other end on the same thread.
     Shared(OwnThread<Rc<RefCell<Side>>>),
-    /// Another thread has it: of the other end, or one that does nothing else. What had been told of it when something was sent
-    /// is behind it.
-    Elsewhere(Arc<EffectiveCapacity>, u64),
+    /// Driven by another thread: that of the other end, or a separate one. The number is the value
+    /// of `drained` before the last send.
+    Remote(Arc<SendProgress>, u64),
 }
 
-impl Held {
-    /// All of it, and the same as often as it is asked for again.
-    pub(super) fn shared(side: Box<Side>) -> impl Iterator<Item = Held> {
+impl SideHandle {
+    /// Returns an unlimited number of handles that share the side on this thread.
+    pub(super) fn shared(side: Box<Side>) -> impl Iterator<Item = SideHandle> {
         let side = Rc::new(RefCell::new(*side));
-        std::iter::repeat_with(move || Held::Shared(OwnThread::new(Rc::clone(&side))))
+        std::iter::repeat_with(move || SideHandle::Shared(OwnThread::new(Rc::clone(&side))))
     }
 
-    /// What a sender has of a side that another thread drives.
-    pub(super) fn elsewhere(capacity: &Arc<EffectiveCapacity>) -> Held {
-        Held::Elsewhere(Arc::clone(capacity), 0)
+    /// Returns a sender's handle of a side that another thread drives.
+    pub(super) fn remote(progress: &Arc<SendProgress>) -> SideHandle {
+        SideHandle::Remote(Arc::clone(progress), 0)
     }
 
-    /// To whom messages go.
+    /// Returns the destination of messages.
     #[inline(always)]
     pub(super) fn peer(&self) -> io::Result<Endpoint> {
         let peer = match self {
-            Held::Alone(side) => side.state.peer,
-            Held::Shared(side) => side.borrow().state.peer,
-            Held::Elsewhere(capacity, _) => capacity.peer,
+            SideHandle::Owned(side) => side.state.peer,
+            SideHandle::Shared(side) => side.borrow().state.peer,
+            SideHandle::Remote(progress, _) => progress.peer,
         };
         peer.ok_or_else(|| ErrorKind::NotConnected.into())
     }
 
-    /// Something will be sent: what was told before says nothing of it.
+    /// Must be called before a send: earlier drained events do not count for it.
     #[inline(always)]
-    pub(super) fn sends(&mut self) {
+    pub(super) fn before_send(&mut self) {
         match self {
-            Held::Alone(side) => side.state.drained = false,
-            Held::Shared(side) => side.borrow_mut().state.drained = false,
-            Held::Elsewhere(capacity, before) => *before = capacity.drained.load(Ordering::SeqCst),
+            SideHandle::Owned(side) => side.state.drained = false,
+            SideHandle::Shared(side) => side.borrow_mut().state.drained = false,
+            SideHandle::Remote(progress, before) => *before = progress.drained.load(Ordering::SeqCst),
         }
     }
 
     /// Waits until nothing waits to be sent.
     #[cold]
-    pub(super) fn until_drained(&mut self) -> io::Result<()> {
+    pub(super) fn wait_until_drained(&mut self) -> io::Result<()> {
         match self {
-            Held::Alone(side) => side.until(|state| state.drained),
-            Held::Shared(side) => side.borrow_mut().until(|state| state.drained),
-            Held::Elsewhere(capacity, before) => {
-                let drained = || capacity.drained.load(Ordering::SeqCst) != *before;
-                let waits = |told: &mut Told| !drained() && !told.closed;
-                drop(capacity.changed.wait_while(capacity.lock(), waits).unwrap_or_else(PoisonError::into_inner));
+            SideHandle::Owned(side) => side.drive_until(|state| state.drained),
+            SideHandle::Shared(side) => side.borrow_mut().drive_until(|state| state.drained),
+            SideHandle::Remote(progress, before) => {
+                let drained = || progress.drained.load(Ordering::SeqCst) != *before;
+                let waits = |state: &mut ProgressState| !drained() && !state.closed;
+                drop(progress.changed.wait_while(progress.lock(), waits).unwrap_or_else(PoisonError::into_inner));
                 if drained() { Ok(()) } else { Err(ErrorKind::BrokenPipe.into()) }
             }
         }
     }
 
-    /// Lets somebody look at messages until they have seen enough.
+    /// Passes messages to `look` until it breaks.
     #[inline(always)]
-    pub(super) fn look_at(&mut self, look: impl FnMut(&[u8]) -> ControlFlow<()>) -> io::Result<()> {
+    pub(super) fn recv_with(&mut self, look: impl FnMut(&[u8]) -> ControlFlow<()>) -> io::Result<()> {
         match self {
-            Held::Alone(side) => side.look_at(look),
-            Held::Shared(side) => side.borrow_mut().look_at(look),
-            Held::Elsewhere(..) => Err(ErrorKind::Unsupported.into()),
+            SideHandle::Owned(side) => side.recv_with(look),
+            SideHandle::Shared(side) => side.borrow_mut().recv_with(look),
+            SideHandle::Remote(..) => Err(ErrorKind::Unsupported.into()),
         }
     }
 
-    /// All has been sent: who drives the node for that need not go on.
+    /// Reports that a sender has finished, so that the driving thread may stop.
     pub(super) fn finished(&self, handle: &Handle) {
-        if let Held::Elsewhere(capacity, _) = self {
-            capacity.lock().senders -= 1;
+        if let SideHandle::Remote(progress, _) = self {
+            progress.lock().senders -= 1;
             handle.signal(());
         }
     }
