@@ -1,7 +1,9 @@
-//! CRC-32 as in zlib, 16 bytes at a time: slicing-by-16, after Kounavis and Berry, 2005. The guests of
-//! `crates/guest/wat` do the same: a library with the processor's vector instructions would compare algorithms, not sandboxes.
+//! CRC-32 as in zlib, 16 bytes at a time: slicing-by-16, after Kounavis and Berry, 2005. The guests
+//! of `crates/guest/wat` use the same algorithm. A library with the processor's vector instructions
+//! would compare algorithms, not sandboxes.
 
-/// The tables: 0 has the CRC of each byte, each further one that of the one before with a zero byte behind it.
+/// The tables. Table 0 contains the CRC of each byte; each further table is the previous one with a
+/// zero byte appended.
 pub(super) struct Crc(Box<[[u32; 256]; 16]>);
 
 impl Crc {
@@ -32,7 +34,7 @@ impl Crc {
         !rest.iter().fold(crc, |crc, byte| (crc >> 8) ^ tables[0][(crc as u8 ^ byte) as usize])
     }
 
-    /// Marks a message in its first byte, and puts its checksum into the last four.
+    /// Writes a mark into a message's first byte, and its checksum into the last four.
     pub(super) fn seal(&self, message: &mut [u8], mark: u8) {
         message[0] = mark;
         if let Some((checked, sum)) = message.split_last_chunk_mut::<4>() {
@@ -40,7 +42,7 @@ impl Crc {
         }
     }
 
-    /// Whether the last four bytes are the checksum of those before them.
+    /// Returns whether the last four bytes are the checksum of the bytes before.
     pub(super) fn is_intact(&self, message: &[u8]) -> bool {
         message.split_last_chunk::<4>().is_some_and(|(checked, sum)| self.of(checked).to_le_bytes() == *sum)
     }
@@ -51,14 +53,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_the_crc_of_zlib() {
+    fn computes_the_crc_of_zlib() {
         let crc = Crc::new();
         assert_eq!(crc.of(b"123456789"), 0xCBF4_3926);
         assert_eq!(crc.of(b"The quick brown fox jumps over the lazy dog"), 0x414F_A339);
     }
 
     #[test]
-    fn a_changed_bit_is_found() {
+    fn detects_each_changed_bit() {
         let crc = Crc::new();
         let mut message = [7; 100];
         crc.seal(&mut message, b'S');

@@ -1,9 +1,11 @@
-//! Pipelines of estafette-flow: a producer, a topic, a function that passes each message on, a
-//! topic, a consumer. Those of the reference, whose functions do all of it, are in [`super::flow_pipelines`].
+//! Pipelines of estafette-flow: a producer, a topic, a function that forwards each message, a
+//! topic, and a consumer. The reference's pipelines, whose functions also send and receive, are in
+//! [`super::flow_pipelines`].
 //!
 //! The broker is the supervisor, and starts a host for the function as `estafette flow run` does.
-//! The parties hold the pipeline's ends: messages go from the producer's process to the host and on
-//! to the consumer's, through rings in shared memory. In a ping-pong the asker holds both ends.
+//! The parties have the external ends of the pipeline. Messages pass from the producer's process to
+//! the host and on to the consumer's process, through rings in shared memory. In a ping-pong one
+//! party has both ends.
 
 use std::collections::BTreeMap;
 use std::env::current_exe;
@@ -36,14 +38,14 @@ use estafette_measure::{
 use super::flow_pipelines::{self, BATCHED, COMPONENT, Functions, REFERENCE};
 use super::{ALL, MAX_MESSAGE};
 
-/// How long the function may take until it receives messages.
+/// The timeout until the function receives messages.
 const START_TIMEOUT: Duration = Duration::from_secs(8);
-/// Between two looks whether it does.
-const NAP: Duration = Duration::from_millis(2);
-/// The most bytes that a consumer takes at once, as a function does.
+/// The interval between two status requests.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
+/// The largest batch of a consumer in bytes, equal to a function's.
 const BATCH_BYTES: usize = 128 << 10;
 
-/// A row: a guest that passes each message on, those of pipelines, and where they run.
+/// A row: a guest that forwards messages, the functions of pipelines, and where they run.
 pub(super) struct Flow {
     name: &'static str,
     guest: &'static str,
@@ -102,12 +104,12 @@ impl Mechanism for &'static Flow {
     }
 
     fn supports(&self, case: &Case) -> Result<(), String> {
-        // The function is one end more than the instrument knows of.
+        // The function is an additional end that the instrument does not count.
         let ends = if case.pattern == Pattern::PingPong { 2 } else { 3 };
         let cores = thread::available_parallelism().map_or(1, usize::from);
         match case.wait {
             Wait::Spin if ends > cores => {
-                Err(format!("{ends} ends that spin, the function's among them, take as many cores, {cores} are there"))
+                Err(format!("{ends} spinning ends, including the function, need as many cores, and there are {cores}"))
             }
             _ => Ok(()),
         }
@@ -126,28 +128,29 @@ impl Mechanism for &'static Flow {
         fs::write(&module, self.guest).context("writing the function")?;
         let options = Options { host_program: current_exe()?, drain_timeout: Duration::ZERO };
         let mut supervisor = Supervisor::new(pipeline(case, module, self.isolation)?, options)?;
-        // Kept, with their leases, so that the function goes on until it is known what it has spent.
+        // The ends, with their leases, stay open so that the function runs until its resource usage
+        // is read.
         let ends = [supervisor.external_source("in")?, supervisor.external_sink("out")?];
         publish(rendezvous, "in", &ends[0])?;
         publish(rendezvous, "out", &ends[1])?;
         let remote = supervisor.remote();
         let pipeline = thread::spawn(move || supervisor.run());
-        let host = await_function(&remote)?;
+        let host = wait_for_function(&remote)?;
         rendezvous.ready()?;
-        let before = Usage::of(host).context("reading from /proc what the host has spent")?;
+        let before = Usage::of(host).context("reading the host's resource usage from /proc")?;
         rendezvous.over()?;
-        let spent = Usage::of(host).map(|usage| usage.since(&before));
-        // The first asks to work off what is under way, the second to stop.
+        let usage = Usage::of(host).map(|usage| usage.since(&before));
+        // The first call drains the pipeline, the second stops it.
         remote.end();
         remote.end();
         let summary = pipeline.join().map_err(|_| anyhow!("the supervisor panicked"))??;
         drop(ends);
         ensure!(summary.failures.is_empty(), "{}", summary.failures.join("; "));
-        spent.context("reading from /proc what the host has spent")
+        usage.context("reading the host's resource usage from /proc")
     }
 }
 
-/// The pipeline of a case.
+/// Returns the pipeline of a case.
 fn pipeline(case: &Case, module: PathBuf, isolation: Isolation) -> Result<Pipeline> {
     let len = case.payload.len();
     let record = len.next_multiple_of(8) + Topic::HEADER;
@@ -184,11 +187,11 @@ fn pipeline(case: &Case, module: PathBuf, isolation: Isolation) -> Result<Pipeli
     })
 }
 
-/// Waits until the function receives messages. Returns its host's process number.
-fn await_function(remote: &Remote) -> Result<u32> {
+/// Waits until the function receives messages. Returns the process identifier of its host.
+fn wait_for_function(remote: &Remote) -> Result<u32> {
     let deadline = Instant::now() + START_TIMEOUT;
     while Instant::now() < deadline {
-        let status = remote.status().context("the pipeline has ended as it started")?;
+        let status = remote.status().context("the pipeline ended during its start")?;
         if let Some(failure) = status.failures.first() {
             bail!("{failure}");
         }
@@ -198,24 +201,24 @@ fn await_function(remote: &Remote) -> Result<u32> {
         {
             return Ok(host);
         }
-        thread::sleep(NAP);
+        thread::sleep(POLL_INTERVAL);
     }
     bail!("the function did not start within {START_TIMEOUT:?}")
 }
 
-/// Offers an end: its descriptors under its name, and what they are.
+/// Publishes an end: its descriptors and their description.
 fn publish(rendezvous: &mut Rendezvous, name: &str, end: &ExternalEnd) -> Result<()> {
     rendezvous.offer_descriptors(name, &end.descriptors())?;
-    rendezvous.publish(&described(name), &end.description()?)
+    rendezvous.publish(&description_name(name), &end.description()?)
 }
 
 fn request(rendezvous: &mut Rendezvous, name: &str) -> Result<ExternalEnd> {
     // The lease, a ring and its bell.
     let descriptors: [OwnedFd; 3] = rendezvous.request_descriptors(name)?;
-    ExternalEnd::from_parts(&rendezvous.request(&described(name))?, descriptors.into())
+    ExternalEnd::from_parts(&rendezvous.request(&description_name(name))?, descriptors.into())
 }
 
-fn described(name: &str) -> String {
+fn description_name(name: &str) -> String {
     format!("{name}, described")
 }
 
@@ -241,7 +244,8 @@ impl Transport<Raw> for &'static Flow {
     }
 }
 
-/// Fills messages in the topic's ring. It does not close the source: the broker ends the pipeline.
+/// A sending end that fills messages in the topic's ring. Dropping it does not close the source,
+/// because the broker ends the pipeline.
 pub(super) struct FlowTx {
     sender: ManuallyDrop<Sender>,
     len: usize,
@@ -255,13 +259,13 @@ impl Tx for FlowTx {
     }
 }
 
-/// Checks messages in the topic's ring. It does not close the sink.
+/// A receiving end that verifies messages in the topic's ring. Dropping it does not close the sink.
 pub(super) struct FlowRx(ManuallyDrop<Receiver>);
 
 impl FlowRx {
-    /// Receives what is there, up to so many messages. Returns how many.
+    /// Receives up to `most` messages that are available. Returns their number.
     #[inline(always)]
-    fn receive(&mut self, verifier: &mut Verifier, most: u64) -> io::Result<u64> {
+    fn recv_batch(&mut self, verifier: &mut Verifier, most: u64) -> io::Result<u64> {
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let claim = self.0.claim(BATCH_BYTES, most);
         let claim = claim.map_err(|error| io::Error::new(ErrorKind::UnexpectedEof, error))?;
@@ -277,15 +281,15 @@ impl FlowRx {
 impl Rx for FlowRx {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.receive(verifier, 1).map(|_| ()))
+        ready(self.recv_batch(verifier, 1).map(|_| ()))
     }
 
     #[inline(always)]
     fn recv_all_blocking(&mut self, verifier: &mut Verifier, count: u64) -> io::Result<()> {
-        let mut left = count;
-        // The end mark is the last message of its only producer.
-        while left > 0 && !verifier.ended() {
-            left -= self.receive(verifier, left)?;
+        let mut remaining = count;
+        // The end mark is the last message of the only producer.
+        while remaining > 0 && !verifier.ended() {
+            remaining -= self.recv_batch(verifier, remaining)?;
         }
         Ok(())
     }

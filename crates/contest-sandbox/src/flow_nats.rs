@@ -1,12 +1,14 @@
-//! The pipelines of `sandbox/flow` with NATS between the hosts: what estafette-flow is compared with where people
-//! would otherwise join processes by a broker.
+//! The pipelines of `sandbox/flow` with NATS between the hosts. It compares estafette-flow with
+//! connecting processes through a message broker.
 //!
-//! The broker is a `nats-server` of the instance's own, as that of `process/nats` is. The sender's host publishes each message
-//! to one subject; receivers subscribe to it in one queue group, so that each message has one of them. Core NATS drops
-//! messages that a slow subscriber does not read in time. Credit, which the receivers share, limits the messages under way.
+//! The broker is a `nats-server` for each instance, like that of `process/nats`. The sender's host
+//! publishes each message to one subject. The receivers subscribe to it in one queue group, so each
+//! message goes to one of them. Core NATS drops messages that a slow subscriber does not read in
+//! time. Credit, which the receivers share, limits the messages in flight.
 //!
-//! The end is a message to a subject of its own, to which each receiver subscribes. The server reads what a client publishes in
-//! order, and writes it to a subscriber in that order: when the end has come, all messages before it have.
+//! The end is a message to a separate subject, to which each receiver subscribes. The server reads
+//! a client's messages in order, and writes them to a subscriber in that order. So all earlier
+//! messages have arrived when the end arrives.
 
 use std::io;
 use std::iter::once;
@@ -24,14 +26,14 @@ use futures_util::StreamExt;
 use futures_util::stream::select;
 
 use super::flow_pipelines::BATCHED;
-use super::guest::{Guest, Nowhere, Outlet, Receiver};
+use super::guest::{Guest, MessageSink, NoOutput, Receiver};
 use super::{MAX_MESSAGE, PIPELINES};
 
-/// The most bytes under way, as a topic holds them by default.
+/// The highest number of bytes in flight, equal to a topic's default capacity.
 const CAPACITY: usize = 4 << 20;
-/// The most bytes that a receiver takes at once, as a function of `sandbox/flow` does.
+/// The largest batch of a receiver in bytes, equal to that of a function of `sandbox/flow`.
 const BATCH_BYTES: usize = 128 << 10;
-/// The subject of messages, that of the end, and the queue group.
+/// The subject of messages, the subject of the end, and the queue group.
 const MESSAGES: &str = "messages";
 const END: &str = "end";
 const GROUP: &str = "receivers";
@@ -73,7 +75,7 @@ impl Mechanism for FlowNats {
     }
 
     fn pipeline_slowness(&self, case: &Case) -> u64 {
-        // Computing a checksum takes as long as it does elsewhere.
+        // Computing a checksum takes the same time as elsewhere.
         if case.pattern == Pattern::SendChecksum { 4 } else { 16 }
     }
 
@@ -86,44 +88,44 @@ impl Mechanism for FlowNats {
     }
 }
 
-/// How many messages may be under way.
+/// Returns the highest number of messages in flight.
 fn capacity_messages(len: usize) -> usize {
     (CAPACITY / len).max(1)
 }
 
-/// How many messages are given to a function at once, at the most.
+/// Returns the highest number of messages in a function's batch.
 fn max_batch(len: usize) -> usize {
     (BATCH_BYTES / len).max(1)
 }
 
-/// The sender of a pipeline.
+/// Runs the sender of a pipeline.
 fn send(case: &Case, messages: u64, rendezvous: &mut Rendezvous) -> Result<PipelineEnd> {
     let len = case.payload.len();
     let connection = Connection::open(rendezvous, 1)?;
     let credit = Spend::open_shared(capacity_messages(len), case, rendezvous)?;
     let args = [messages.to_string(), len.to_string()];
     let subject = Subject::from_static(MESSAGES);
-    let outlet = Publishing { connection: connection.clone(), subject, credit, len };
-    let mut sender = Guest::new(BATCHED.send, &args, outlet)?;
+    let sink = PublishingSink { connection: connection.clone(), subject, credit, len };
+    let mut sender = Guest::new(BATCHED.send, &args, sink)?;
     rendezvous.ready()?;
     sender.call("_start")?;
     connection.runtime.block_on(connection.client.publish(END, Bytes::new())).context("publishing the end")?;
-    // Until the server has read it.
+    // Waits until the server has read the end.
     connection.round_trip().context("publishing the end")?;
     Ok(PipelineEnd::sender(messages + 1))
 }
 
-/// Publishes what a function sends.
-struct Publishing {
+/// A sink that publishes a function's messages.
+struct PublishingSink {
     connection: Connection,
     subject: Subject,
     credit: Spend,
     len: usize,
 }
 
-impl Outlet for Publishing {
+impl MessageSink for PublishingSink {
     fn send(&mut self, messages: &[u8]) -> io::Result<()> {
-        let Publishing { connection: Connection { runtime, client }, subject, credit, len } = self;
+        let PublishingSink { connection: Connection { runtime, client }, subject, credit, len } = self;
         let mut left = Bytes::copy_from_slice(messages);
         runtime.block_on(async {
             while !left.is_empty() {
@@ -135,22 +137,22 @@ impl Outlet for Publishing {
     }
 }
 
-/// A receiver of a pipeline.
+/// Runs a receiver of a pipeline.
 fn receive(case: &Case, index: usize, rendezvous: &mut Rendezvous) -> Result<PipelineEnd> {
     let len = case.payload.len();
     let connection = Connection::open(rendezvous, capacity_messages(len))?;
     let input = subscribe(&connection).context("subscribing")?;
     let credit = Refund::open_shared(capacity_messages(len), case, index, rendezvous)?;
-    let function = Guest::new(BATCHED.receiver(case.pattern), &[], Nowhere)?.receiver(len, max_batch(len))?;
-    let mut receiving = Receiving { function, credit, count: 0, is_damaged: false };
+    let function = Guest::new(BATCHED.receiver(case.pattern), &[], NoOutput)?.receiver(len, max_batch(len))?;
+    let mut receiver = CountingReceiver { function, credit, count: 0, is_damaged: false };
     rendezvous.ready()?;
-    pass_on(&connection, input, max_batch(len), &mut receiving)?;
-    let Receiving { function, count, is_damaged, .. } = receiving;
+    pass_on(&connection, input, max_batch(len), &mut receiver)?;
+    let CountingReceiver { function, count, is_damaged, .. } = receiver;
     let end = PipelineEnd::receiver(index, count, function.last().map(|last| last.time));
     Ok(end.damaged(u64::from(is_damaged)))
 }
 
-/// What a receiver subscribes to: its share of the messages, and the end.
+/// A receiver's subscriptions: its share of the messages, and the end.
 struct Input {
     messages: Subscriber,
     end: Subscriber,
@@ -160,30 +162,36 @@ fn subscribe(connection: &Connection) -> Result<Input> {
     let Connection { runtime, client } = connection;
     let messages = runtime.block_on(client.queue_subscribe(MESSAGES, GROUP.into()))?;
     let end = runtime.block_on(client.subscribe(END))?;
-    // Until the server has read it.
+    // Waits until the server has read the subscriptions.
     connection.round_trip()?;
     Ok(Input { messages, end })
 }
 
-/// Gives a function its messages, up to so many at once, until the end has come.
-fn pass_on<O: Outlet>(connection: &Connection, input: Input, most: usize, to: &mut Receiving<O>) -> Result<()> {
+/// Delivers messages to a function, up to `most` at once, until the end has arrived.
+fn pass_on<O: MessageSink>(
+    connection: &Connection,
+    input: Input,
+    most: usize,
+    to: &mut CountingReceiver<O>,
+) -> Result<()> {
     let Connection { runtime, .. } = connection;
-    let mut arriving = select(input.messages, input.end).ready_chunks(most);
+    let mut incoming = select(input.messages, input.end).ready_chunks(most);
     loop {
-        let mut batch = runtime.block_on(arriving.next()).context("nats-server closed the connection")?;
+        let mut batch = runtime.block_on(incoming.next()).context("nats-server closed the connection")?;
         let count = batch.len();
         batch.retain(|message| message.subject.as_str() != END);
-        to.take(payloads(&batch))?;
+        to.deliver(payloads(&batch))?;
         if batch.len() < count {
             break;
         }
     }
-    // Messages before the end may still lie here. Those are all, as an unsubscribed stream has no more.
-    let (mut messages, _) = arriving.into_inner().into_inner();
+    // Messages from before the end may still be buffered. After unsubscribing, the stream contains
+    // no others.
+    let (mut messages, _) = incoming.into_inner().into_inner();
     runtime.block_on(messages.unsubscribe())?;
     let mut left = messages.ready_chunks(most);
     while let Some(batch) = runtime.block_on(left.next()) {
-        to.take(payloads(&batch))?;
+        to.deliver(payloads(&batch))?;
     }
     Ok(())
 }
@@ -192,18 +200,18 @@ fn payloads(batch: &[Message]) -> impl ExactSizeIterator<Item = &[u8]> {
     batch.iter().map(|message| &message.payload[..])
 }
 
-/// A function, and what its messages are counted with.
-struct Receiving<O: 'static> {
+/// A function with its message count and credit.
+struct CountingReceiver<O: 'static> {
     function: Receiver<O>,
     credit: Refund,
     count: u64,
-    /// It found a message that is not what was sent, and ended. What comes after that is counted and not given to it, so that
-    /// its sender comes to an end.
+    /// The function found a damaged message and ended. Later messages are counted but not delivered
+    /// to it, so that the sender can finish.
     is_damaged: bool,
 }
 
-impl<O: Outlet> Receiving<O> {
-    fn take<'a>(&mut self, messages: impl ExactSizeIterator<Item = &'a [u8]>) -> Result<()> {
+impl<O: MessageSink> CountingReceiver<O> {
+    fn deliver<'a>(&mut self, messages: impl ExactSizeIterator<Item = &'a [u8]>) -> Result<()> {
         let count = messages.len();
         if count > 0 && !self.is_damaged {
             match self.function.deliver_each(messages) {
@@ -225,18 +233,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_damaged_message_keeps_nobody_from_the_end() {
+    fn a_damaged_message_does_not_block_the_sender() {
         for damaged in [false, true] {
             let mut messages = sent(3);
             messages[1_500] ^= u8::from(damaged);
             let (mut theirs, credit) = Refund::filled(4, 1).unwrap();
-            let function = Guest::new(BATCHED.checksum, &[], Nowhere).unwrap().receiver(1000, 2).unwrap();
-            let mut receiving = Receiving { function, credit, count: 0, is_damaged: false };
-            messages.chunks(2000).for_each(|batch| receiving.take(batch.chunks_exact(1000)).unwrap());
-            assert_eq!((receiving.count, receiving.is_damaged), (4, damaged));
-            assert_eq!(receiving.function.last().is_some(), !damaged);
-            // The credit that there was, and as much given back.
-            drop(receiving);
+            let function = Guest::new(BATCHED.checksum, &[], NoOutput).unwrap().receiver(1000, 2).unwrap();
+            let mut receiver = CountingReceiver { function, credit, count: 0, is_damaged: false };
+            messages.chunks(2000).for_each(|batch| receiver.deliver(batch.chunks_exact(1000)).unwrap());
+            assert_eq!((receiver.count, receiver.is_damaged), (4, damaged));
+            assert_eq!(receiver.function.last().is_some(), !damaged);
+            // The initial credit, and the same amount returned.
+            drop(receiver);
             let mut credit = Vec::new();
             theirs.read_to_end(&mut credit).unwrap();
             assert_eq!(credit.len(), 8);

@@ -1,9 +1,11 @@
-//! The pipelines of `wasm-pipeline-throughput` as `estafette flow run` runs them: a supervisor in this process starts hosts
-//! for the functions and joins them by a topic.
+//! The pipelines of `wasm-pipeline-throughput` as `estafette flow run` runs them: a supervisor in
+//! this process starts hosts for the functions and connects them with a topic.
 //!
-//! The sender fills one message with random bytes, puts its CRC-32 into the last four, and sends it over and over; the last is
-//! marked. `receive` counts, `checksum` computes the CRC-32 of every message and compares it with the one in it. What they
-//! print is that of the reference: the count and the milliseconds from the first message to the last. The hosts count too.
+//! The sender fills one message with random bytes, writes its CRC-32 into the last four, and sends
+//! it repeatedly. The last message is marked. `receive` counts messages; `checksum` computes the
+//! CRC-32 of every message and compares it with the one in it. They print the same as the
+//! reference: the count, and the milliseconds from the first message to the last. The hosts count,
+//! too.
 
 use std::collections::BTreeMap;
 use std::env::current_exe;
@@ -25,7 +27,7 @@ use tracing::{Event, Level, Metadata, Subscriber, span};
 
 use super::printed;
 
-/// The functions of one ABI, as text.
+/// The functions of one ABI, as WebAssembly text.
 #[derive(Clone, Copy)]
 pub(super) struct Functions {
     pub(super) send: &'static str,
@@ -50,17 +52,17 @@ pub(super) const COMPONENT: Functions = Functions {
 };
 
 impl Functions {
-    /// The one that receives.
+    /// Returns the receiving function of a pattern.
     pub(super) fn receiver(&self, pattern: Pattern) -> &'static str {
         if pattern == Pattern::SendChecksum { self.checksum } else { self.receive }
     }
 }
 
-/// What the functions are called.
+/// The names of the functions.
 const SENDER: &str = "send";
 const RECEIVER: &str = "receive";
 
-/// Runs a pipeline to its end. Modules are compiled before the barrier, hosts started after it.
+/// Runs a pipeline to its end. Modules are compiled before the barrier, and hosts start after it.
 pub(super) fn run(
     functions: Functions,
     isolation: Isolation,
@@ -76,7 +78,7 @@ pub(super) fn run(
     let modules = [module(SENDER, functions.send)?, module(RECEIVER, functions.receiver(case.pattern))?];
     let options = Options { host_program: current_exe()?, drain_timeout: Duration::ZERO };
     let supervisor = Supervisor::new(pipeline(case, messages, isolation, modules), options)?;
-    tracing::subscriber::set_global_default(Lines).context("another log is there")?;
+    tracing::subscriber::set_global_default(Lines).context("another log is already installed")?;
     rendezvous.ready()?;
     let summary = supervisor.run()?;
     ends(&summary, &lines(), case)
@@ -116,7 +118,7 @@ fn pipeline(case: &Case, messages: u64, isolation: Isolation, [sender, receiver]
     }
 }
 
-/// What came of a pipeline, by its hosts' counts and what its functions printed.
+/// Determines the results of a pipeline from its hosts' counts and its functions' output.
 fn ends(summary: &Summary, lines: &[String], case: &Case) -> Result<Vec<PipelineEnd>> {
     let functions = || summary.status.functions.iter();
     let sent = functions().filter(|function| function.function == SENDER).map(|sender| sender.sent_messages).sum();
@@ -136,12 +138,13 @@ fn ends(summary: &Summary, lines: &[String], case: &Case) -> Result<Vec<Pipeline
 
 static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// What the functions have printed.
+/// The lines that the functions have printed.
 fn lines() -> MutexGuard<'static, Vec<String>> {
     LINES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The log: keeps what functions print. Warnings go to stderr, too, which is shown where an instance fails.
+/// A log that stores what functions print. It also writes warnings to stderr, which is shown if an
+/// instance fails.
 struct Lines;
 
 struct Text(String);

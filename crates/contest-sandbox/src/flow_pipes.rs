@@ -1,8 +1,9 @@
-//! The function of `sandbox/flow` between two pipes: what estafette-flow's rings and supervisor are
-//! compared with.
+//! The function of `sandbox/flow` between two pipes. It shows the cost without estafette-flow's
+//! rings and supervisor.
 //!
-//! The broker is its host. It reads as many messages as the pipe has, gives them to the guest in one call, and writes what the
-//! guest sends in one system call. In a pipeline the ends are hosts of guests, too, and nobody is between.
+//! The broker is the function's host. It reads as many messages as the pipe contains, delivers them
+//! to the guest in one call, and writes the messages that the guest sends with one system call. In
+//! a pipeline the ends are hosts of guests, too, without a broker between them.
 
 use std::io::{self, ErrorKind, Read, Write, pipe};
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,10 +16,10 @@ use estafette_measure::usage::Usage;
 use estafette_measure::{Ends, Mechanism, PartyEnds, PipelineEnd, Raw, Rendezvous, Spec, Transport};
 
 use super::flow_pipelines::BATCHED;
-use super::guest::{Guest, Nowhere, Outlet, Receiver};
+use super::guest::{Guest, MessageSink, NoOutput, Receiver};
 use super::{ALL, MAX_MESSAGE};
 
-/// What one read of a pipe returns at most.
+/// The most bytes that one read of a pipe returns.
 const PIPE: usize = 64 << 10;
 /// `sandbox/flow-pipes`.
 pub(super) struct FlowPipes;
@@ -51,7 +52,7 @@ impl Mechanism for FlowPipes {
     }
 
     fn pipeline_slowness(&self, case: &Case) -> u64 {
-        // Computing a checksum takes as long as it does elsewhere.
+        // Computing a checksum takes the same time as elsewhere.
         if case.pattern == Pattern::SendChecksum { 1 } else { 8 }
     }
 
@@ -62,9 +63,9 @@ impl Mechanism for FlowPipes {
         let (theirs, output) = pipe()?;
         rendezvous.offer_descriptors("out", &[theirs.as_fd()])?;
         drop(theirs);
-        let output = Dealing { pipes: vec![PipeEnd::new(output)], next: 0 };
+        let output = RoundRobin { pipes: vec![PipeEnd::new(output)], next: 0 };
         let guest = Guest::new(include_str!("../../guest/wat/forward.wat"), &[], output)?;
-        let mut function = guest.receiver(case.payload.len(), most(case.payload.len()))?;
+        let mut function = guest.receiver(case.payload.len(), max_batch(case.payload.len()))?;
         rendezvous.ready()?;
         pass_on(&mut PipeEnd::new(input), case.payload.len(), &mut function)?;
         Ok(Usage::default())
@@ -92,7 +93,7 @@ impl Transport<Raw> for FlowPipes {
     }
 }
 
-/// The sender of a pipeline: has a pipe to each receiver.
+/// Runs the sender of a pipeline, which has a pipe to each receiver.
 fn send(case: &Case, messages: u64, rendezvous: &mut Rendezvous) -> Result<Vec<PipelineEnd>> {
     let mut pipes = Vec::new();
     for index in 0..case.consumers() {
@@ -100,19 +101,19 @@ fn send(case: &Case, messages: u64, rendezvous: &mut Rendezvous) -> Result<Vec<P
         pipes.push(PipeEnd::new(end));
     }
     let args = [messages.to_string(), case.payload.len().to_string()];
-    let mut sender = Guest::new(BATCHED.send, &args, Dealing { pipes, next: 0 })?;
+    let mut sender = Guest::new(BATCHED.send, &args, RoundRobin { pipes, next: 0 })?;
     rendezvous.ready()?;
     sender.call("_start")?;
     Ok(vec![PipelineEnd::sender(messages + 1)])
 }
 
-/// A receiver of a pipeline.
+/// Runs a receiver of a pipeline.
 fn receive(case: &Case, index: usize, rendezvous: &mut Rendezvous) -> Result<Vec<PipelineEnd>> {
     let (input, theirs) = pipe()?;
     rendezvous.offer_descriptors(&name(index), &[theirs.as_fd()])?;
     drop(theirs);
     let len = case.payload.len();
-    let mut receiver = Guest::new(BATCHED.receiver(case.pattern), &[], Nowhere)?.receiver(len, most(len))?;
+    let mut receiver = Guest::new(BATCHED.receiver(case.pattern), &[], NoOutput)?.receiver(len, max_batch(len))?;
     rendezvous.ready()?;
     match pass_on(&mut PipeEnd::new(input), len, &mut receiver) {
         Err(error) if !receiver.is_damaged() => return Err(error),
@@ -123,18 +124,19 @@ fn receive(case: &Case, index: usize, rendezvous: &mut Rendezvous) -> Result<Vec
     Ok(vec![end.damaged(damaged)])
 }
 
-/// What a receiver's pipe is called.
+/// Returns the name of a receiver's pipe.
 fn name(index: usize) -> String {
     format!("pipe:{index}")
 }
 
-/// Pipes to several, which have a batch each in turn. Of one pipe two receivers cannot read whole messages.
-struct Dealing<W> {
+/// A sink that writes batches to several pipes in turn. (Two receivers cannot read whole messages
+/// from one pipe.)
+struct RoundRobin<W> {
     pipes: Vec<W>,
     next: usize,
 }
 
-impl<W: Write + 'static> Outlet for Dealing<W> {
+impl<W: Write + 'static> MessageSink for RoundRobin<W> {
     fn send(&mut self, messages: &[u8]) -> io::Result<()> {
         let pipe = &mut self.pipes[self.next];
         pipe.write_all(messages)?;
@@ -143,9 +145,9 @@ impl<W: Write + 'static> Outlet for Dealing<W> {
     }
 }
 
-/// Gives a function the messages of a stream, until that ends.
-fn pass_on<O: Outlet>(input: &mut impl Read, len: usize, function: &mut Receiver<O>) -> Result<()> {
-    let mut bytes = vec![0; most(len) * len];
+/// Delivers the messages of a stream to a function, until the stream ends.
+fn pass_on<O: MessageSink>(input: &mut impl Read, len: usize, function: &mut Receiver<O>) -> Result<()> {
+    let mut bytes = vec![0; max_batch(len) * len];
     let mut filled = 0;
     loop {
         match input.read(&mut bytes[filled..]) {
@@ -166,8 +168,8 @@ fn pass_on<O: Outlet>(input: &mut impl Read, len: usize, function: &mut Receiver
     }
 }
 
-/// How many messages are given at once, at the most.
-fn most(len: usize) -> usize {
+/// Returns the highest number of messages in a batch.
+fn max_batch(len: usize) -> usize {
     (PIPE / len).max(1)
 }
 
@@ -176,24 +178,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_guest_passes_whole_messages_on() {
+    fn the_guest_forwards_whole_messages() {
         for len in [1, 64, 1000, PIPE - 1, PIPE + 1] {
             let messages: Vec<u8> = (0..3 * len).map(|at| at as u8).collect();
-            let output = Dealing { pipes: vec![Vec::new()], next: 0 };
+            let output = RoundRobin { pipes: vec![Vec::new()], next: 0 };
             let guest = Guest::new(include_str!("../../guest/wat/forward.wat"), &[], output).unwrap();
-            let mut function = guest.receiver(len, most(len)).unwrap();
+            let mut function = guest.receiver(len, max_batch(len)).unwrap();
             pass_on(&mut &messages[..], len, &mut function).unwrap();
-            assert!(function.outlet().pipes[0] == messages, "{len}");
+            assert!(function.sink().pipes[0] == messages, "{len}");
             assert!(pass_on(&mut &messages[..len + 1], len, &mut function).is_err() || len == 1);
         }
     }
 
     #[test]
-    fn several_have_batches_in_turn() {
-        let mut dealing = Dealing { pipes: vec![Vec::new(), Vec::new()], next: 0 };
+    fn several_pipes_get_batches_in_turn() {
+        let mut round_robin = RoundRobin { pipes: vec![Vec::new(), Vec::new()], next: 0 };
         for batch in [&[1u8, 1][..], &[2], &[3, 3]] {
-            dealing.send(batch).unwrap();
+            round_robin.send(batch).unwrap();
         }
-        assert_eq!(dealing.pipes, [vec![1, 1, 3, 3], vec![2]]);
+        assert_eq!(round_robin.pipes, [vec![1, 1, 3, 3], vec![2]]);
     }
 }

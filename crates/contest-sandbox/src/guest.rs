@@ -1,8 +1,9 @@
-//! A function of the batched ABI outside of estafette-flow: what other ways between hosts run in the comparison.
+//! A function of the batched ABI outside of estafette-flow, for the mechanisms that estafette-flow
+//! is compared with.
 //!
-//! The host of `docs/flow-abi.md` with as little as it takes: messages are laid into the guest's memory, many a call, and those
-//! that it sends are gathered and handed to the way that they go. Of WASI preview 1 it has what the guests of
-//! `crates/guest/wat` import.
+//! A minimal host of `docs/flow-abi.md`. It copies many messages per call into the guest's memory,
+//! collects the messages that the guest sends, and passes them to a sink. It provides the part of
+//! WASI preview 1 that the guests of `crates/guest/wat` import.
 
 use std::io;
 use std::time::Instant;
@@ -12,53 +13,53 @@ use wasmtime::{Caller, Engine, Extern, Instance, Linker, Memory, Module, Store, 
 
 use super::printed::{self, Last};
 
-/// A record's header.
+/// The size of a record's header in bytes.
 const HEADER: usize = 8;
-/// An entry of `send_batch`: topic, address, length.
+/// The size of an entry of `send_batch` in bytes: topic, address, length.
 const ENTRY: usize = 12;
-/// A pointer and a length, of `fd_write`.
+/// The size of a pointer and a length, for `fd_write`, in bytes.
 const VECTOR: usize = 8;
 
-/// Where a guest's messages go.
-pub(super) trait Outlet: 'static {
-    /// Sends messages that lie back to back.
+/// The destination of a guest's messages.
+pub(super) trait MessageSink: 'static {
+    /// Sends contiguous messages.
     fn send(&mut self, messages: &[u8]) -> io::Result<()>;
 }
 
-/// What has no output.
-pub(super) struct Nowhere;
+/// The sink of a function without output.
+pub(super) struct NoOutput;
 
-impl Outlet for Nowhere {
+impl MessageSink for NoOutput {
     fn send(&mut self, _: &[u8]) -> io::Result<()> {
         Err(io::Error::new(io::ErrorKind::Unsupported, "this function has no output"))
     }
 }
 
-/// A function and its memory.
+/// A function instance and its memory.
 pub(super) struct Guest<O: 'static> {
     store: Store<State<O>>,
     instance: Instance,
     memory: Memory,
 }
 
-/// What the guest's calls reach.
+/// The host state that the guest's calls access.
 struct State<O> {
-    outlet: O,
-    /// The messages of a call of `send_batch`.
-    gathered: Vec<u8>,
+    sink: O,
+    /// The messages of one call of `send_batch`.
+    collected: Vec<u8>,
     args: Vec<String>,
     printed: String,
     started: Instant,
 }
 
-impl<O: Outlet> Guest<O> {
-    /// Compiles a function.
-    pub(super) fn new(text: &str, args: &[String], outlet: O) -> Result<Guest<O>> {
+impl<O: MessageSink> Guest<O> {
+    /// Compiles and instantiates a function.
+    pub(super) fn new(text: &str, args: &[String], sink: O) -> Result<Guest<O>> {
         let load = || -> wasmtime::Result<Guest<O>> {
             let engine = Engine::default();
             let module = Module::new(&engine, text)?;
-            let (gathered, printed) = (Vec::new(), String::new());
-            let state = State { outlet, gathered, args: args.to_vec(), printed, started: Instant::now() };
+            let (collected, printed) = (Vec::new(), String::new());
+            let state = State { sink, collected, args: args.to_vec(), printed, started: Instant::now() };
             let mut store = Store::new(&engine, state);
             let instance = linker(&engine)?.instantiate(&mut store, &module)?;
             let memory = instance.get_memory(&mut store, "memory").ok_or_else(no_memory)?;
@@ -67,14 +68,14 @@ impl<O: Outlet> Guest<O> {
         load().map_err(|error| anyhow!("starting the guest: {error:?}"))
     }
 
-    /// Calls an export without arguments, where there is one.
+    /// Calls an export without arguments, if it exists.
     pub(super) fn call(&mut self, name: &str) -> Result<()> {
         let Some(export) = self.instance.get_func(&mut self.store, name) else { return Ok(()) };
         let called = export.typed::<(), ()>(&self.store).and_then(|export| export.call(&mut self.store, ()));
         called.map_err(|error| anyhow!("`{name}` of the guest failed: {error:?}\n{}", self.store.data().printed))
     }
 
-    /// Makes a receiver of it, for so many messages of this length at once.
+    /// Makes it a receiver of up to `most` messages of `len` bytes per call.
     pub(super) fn receiver(mut self, len: usize, most: usize) -> Result<Receiver<O>> {
         self.call("_initialize")?;
         let Guest { mut store, instance, memory } = self;
@@ -88,24 +89,24 @@ impl<O: Outlet> Guest<O> {
     }
 }
 
-/// A function that receives.
+/// A function that receives messages.
 pub(super) struct Receiver<O: 'static> {
     store: Store<State<O>>,
     memory: Memory,
     batch: TypedFunc<(u32, u32, u32), ()>,
-    /// The guest's buffer for a batch.
+    /// The address of the guest's batch buffer.
     buffer: usize,
     len: usize,
     count: u64,
 }
 
-impl<O: Outlet> Receiver<O> {
-    /// Gives the guest messages, which lie back to back, in one call.
+impl<O: MessageSink> Receiver<O> {
+    /// Delivers contiguous messages to the guest in one call.
     pub(super) fn deliver(&mut self, messages: &[u8]) -> Result<()> {
         self.deliver_each(messages.chunks_exact(self.len))
     }
 
-    /// Gives the guest messages in one call, wherever each of them lies.
+    /// Delivers separate messages to the guest in one call.
     pub(super) fn deliver_each<'a>(&mut self, messages: impl ExactSizeIterator<Item = &'a [u8]>) -> Result<()> {
         let (record, count) = (record(self.len), messages.len());
         let memory = self.memory.data_mut(&mut self.store);
@@ -122,25 +123,25 @@ impl<O: Outlet> Receiver<O> {
         called.map_err(|error| anyhow!("the guest trapped: {error:?}\n{}", self.store.data().printed))
     }
 
-    /// How many messages it was given.
+    /// Returns how many messages the guest has received.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
 
-    /// What it printed at the last message.
+    /// Returns what the guest printed at the last message.
     pub(super) fn last(&self) -> Option<Last> {
         self.store.data().printed.lines().find_map(printed::last)
     }
 
-    /// Whether it found a message that is not what was sent.
+    /// Returns whether the guest reported a damaged message.
     pub(super) fn is_damaged(&self) -> bool {
         self.store.data().printed.lines().any(printed::is_damaged)
     }
 
-    /// Where its messages go.
+    /// Returns the destination of its messages.
     #[cfg(test)]
-    pub(super) fn outlet(&self) -> &O {
-        &self.store.data().outlet
+    pub(super) fn sink(&self) -> &O {
+        &self.store.data().sink
     }
 }
 
@@ -152,8 +153,8 @@ fn no_memory() -> wasmtime::Error {
     wasmtime::Error::msg("the guest exports no memory")
 }
 
-/// What the guest imports.
-fn linker<O: Outlet>(engine: &Engine) -> wasmtime::Result<Linker<State<O>>> {
+/// Defines the functions that the guest imports.
+fn linker<O: MessageSink>(engine: &Engine) -> wasmtime::Result<Linker<State<O>>> {
     const WASI: &str = "wasi_snapshot_preview1";
     let mut linker = Linker::new(engine);
     linker.func_wrap("estafette", "send_batch", send_batch::<O>)?;
@@ -167,7 +168,7 @@ fn linker<O: Outlet>(engine: &Engine) -> wasmtime::Result<Linker<State<O>>> {
     Ok(linker)
 }
 
-/// The guest's memory, as a call of its host sees it.
+/// The guest's memory and the host state during a call from the guest.
 struct View<'a, O> {
     memory: &'a mut [u8],
     state: &'a mut State<O>,
@@ -195,18 +196,18 @@ fn slice(memory: &[u8], at: u32, len: usize) -> wasmtime::Result<&[u8]> {
     memory.get(at as usize..at as usize + len).ok_or_else(outside)
 }
 
-/// The 32-bit word at this place.
+/// Reads the little-endian 32-bit word at an offset.
 fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-fn send_batch<O: Outlet>(mut caller: Caller<'_, State<O>>, list: u32, count: u32) -> wasmtime::Result<u32> {
+fn send_batch<O: MessageSink>(mut caller: Caller<'_, State<O>>, list: u32, count: u32) -> wasmtime::Result<u32> {
     let View { memory, state } = View::of(&mut caller)?;
-    state.gathered.clear();
+    state.collected.clear();
     for entry in slice(memory, list, count as usize * ENTRY)?.as_chunks::<ENTRY>().0 {
-        state.gathered.extend_from_slice(slice(memory, word(entry, 4), word(entry, 8) as usize)?);
+        state.collected.extend_from_slice(slice(memory, word(entry, 4), word(entry, 8) as usize)?);
     }
-    state.outlet.send(&state.gathered)?;
+    state.sink.send(&state.collected)?;
     Ok(0)
 }
 
@@ -233,7 +234,7 @@ fn args_get<O>(mut caller: Caller<'_, State<O>>, mut list: u32, mut bytes: u32) 
 
 fn clock_time_get<O>(mut caller: Caller<'_, State<O>>, _: u32, _: u64, at: u32) -> wasmtime::Result<u32> {
     let mut view = View::of(&mut caller)?;
-    // From 1 on: 0 is what a guest has where there is no clock.
+    // Starts at 1, because a guest without a clock reads 0.
     let ns = view.state.started.elapsed().as_nanos() as u64 + 1;
     view.write(at, &ns.to_le_bytes())?;
     Ok(0)
@@ -258,26 +259,26 @@ pub(super) mod tests {
     #[derive(Default)]
     struct Kept(Vec<u8>);
 
-    impl Outlet for Kept {
+    impl MessageSink for Kept {
         fn send(&mut self, messages: &[u8]) -> io::Result<()> {
             self.0.extend_from_slice(messages);
             Ok(())
         }
     }
 
-    /// What the sender sends: so many messages of 1000 bytes and one more.
+    /// Returns what the sender sends: `messages` messages of 1000 bytes, and the last one.
     pub(in super::super) fn sent(messages: u64) -> Vec<u8> {
         let args = [messages.to_string(), String::from("1000")];
         let mut sender = Guest::new(BATCHED.send, &args, Kept::default()).unwrap();
         sender.call("_start").unwrap();
-        std::mem::take(&mut sender.store.data_mut().outlet.0)
+        std::mem::take(&mut sender.store.data_mut().sink.0)
     }
 
     #[test]
-    fn what_the_sender_sends_the_receivers_count() {
+    fn receivers_count_what_the_sender_sends() {
         let messages = sent(99);
         for text in [BATCHED.receive, BATCHED.checksum] {
-            let mut receiver = Guest::new(text, &[], Nowhere).unwrap().receiver(1000, 7).unwrap();
+            let mut receiver = Guest::new(text, &[], NoOutput).unwrap().receiver(1000, 7).unwrap();
             messages.chunks(7000).for_each(|batch| receiver.deliver(batch).unwrap());
             assert_eq!((receiver.count(), receiver.last().map(|last| last.count)), (100, Some(100)));
             assert!(!receiver.is_damaged());
@@ -285,17 +286,17 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_changed_byte_is_damage_to_who_checks() {
+    fn the_checksum_function_detects_a_changed_byte() {
         let mut messages = sent(9);
         messages[5_500] ^= 1;
-        let mut receiver = Guest::new(BATCHED.checksum, &[], Nowhere).unwrap().receiver(1000, 10).unwrap();
+        let mut receiver = Guest::new(BATCHED.checksum, &[], NoOutput).unwrap().receiver(1000, 10).unwrap();
         assert!(receiver.deliver(&messages).is_err());
         assert!(receiver.is_damaged());
     }
 
     #[test]
-    fn a_sender_without_its_arguments_says_so() {
-        let error = Guest::new(BATCHED.send, &[], Nowhere).unwrap().call("_start").unwrap_err().to_string();
+    fn a_sender_without_arguments_reports_an_error() {
+        let error = Guest::new(BATCHED.send, &[], NoOutput).unwrap().call("_start").unwrap_err().to_string();
         assert!(error.contains("code 1") && error.contains("args must be two numbers"), "{error}");
     }
 }

@@ -1,7 +1,8 @@
-//! The mechanisms through a function inside a WASM sandbox, in a process of its own; and pipelines of such functions.
+//! Mechanisms through a function inside a WASM sandbox, in a process of its own; and pipelines of
+//! such functions.
 //!
-//! A file holds everything that is particular to its mechanism: how it is opened, its two ends, and what it says of
-//! itself. Adding one is a file and a line in the registry below, [`enrol`].
+//! Each file contains everything specific to its mechanism: how to open it, its two ends and its
+//! `Spec`. To add a mechanism, add a file and a line in the registry below, [`enrol`].
 #![forbid(unsafe_code)]
 
 use estafette_measure::Registry;
@@ -23,7 +24,7 @@ mod wat_echo;
 pub use self::native_pair::NativePair;
 pub use self::wat_echo::WatEcho;
 
-/// Adds this scope's mechanisms.
+/// Adds the mechanisms of the scope `sandbox`.
 pub fn enrol(registry: Registry) -> Registry {
     let registry = registry.enrol(bytes(reference_ring::NoSandbox)).enrol(pipelines(NativePair));
     let registry = registry.enrol(bytes(wat_echo::WatEcho));
@@ -36,19 +37,19 @@ pub fn enrol(registry: Registry) -> Registry {
 
 /// The patterns that are pipelines.
 const PIPELINES: [Pattern; 3] = [Pattern::SendReceive, Pattern::SendChecksum, Pattern::SendCompete];
-/// What a row plays that has both.
+/// The patterns of a row that supports pipelines and round trips.
 const ALL: [Pattern; 5] =
     [Pattern::PingPong, Pattern::Stream, Pattern::SendReceive, Pattern::SendChecksum, Pattern::SendCompete];
 
-/// The first byte of a pipeline's messages, and of its last.
+/// The first byte of a pipeline's messages, and of its last message.
 const NOT_LAST: u8 = b'S';
 const LAST: u8 = b'F';
 
-/// The longest message: the reference's functions have a buffer of so many bytes.
+/// The longest message in bytes: the reference's functions have a buffer of this size.
 const MAX_MESSAGE: usize = 1 << 20;
 
-/// The children of an instance whose broker holds the sandbox. Messages of a ping-pong come back to
-/// the asker.
+/// Returns the children of an instance whose broker runs the sandbox. In a ping-pong the producer
+/// receives the replies itself.
 fn roles(case: &Case) -> Vec<Role> {
     match case.pattern {
         Pattern::PingPong => vec![Role::Broker, Role::Producer(0)],
@@ -56,7 +57,7 @@ fn roles(case: &Case) -> Vec<Role> {
     }
 }
 
-/// The ends of a pipeline, each a child of the instance.
+/// Returns the ends of a pipeline, each a child of the instance.
 fn ends(case: &Case) -> Vec<Role> {
     (0..case.consumers()).map(Role::Consumer).chain([Role::Producer(0)]).collect()
 }

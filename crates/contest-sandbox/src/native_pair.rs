@@ -1,8 +1,8 @@
-//! The bound of pipelines: two or three processes that do what the functions do over the rings of estafette-ipc, without a
-//! sandbox.
+//! The lower bound of pipelines: two or three processes that do the work of the functions over
+//! rings of estafette-ipc, without a sandbox.
 //!
-//! The sender copies one buffer into the ring over and over, in batches like those of the guest. A receiver copies each message
-//! into memory of its own, as a host does for a function.
+//! The sender repeatedly copies one buffer into the ring, in batches like those of the guest. A
+//! receiver copies each message into its own memory, as a host does for a function.
 
 use std::hint::black_box;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,11 +18,11 @@ use estafette_measure::{Mechanism, PipelineEnd, Rendezvous, Spec};
 use super::crc::Crc;
 use super::{LAST, MAX_MESSAGE, NOT_LAST, PIPELINES};
 
-/// What a topic holds, and the most that a receiver takes at once, as a pipeline has them.
+/// The capacity of a topic in bytes, and the largest batch of a receiver, as in a pipeline.
 const CAPACITY: usize = 4 << 20;
 const BATCH_BYTES: usize = 128 << 10;
 const BATCH_MESSAGES: usize = 4096;
-/// What the guest sends by one call: about so many bytes, of so many messages at the most.
+/// The largest batch that the guest sends in one call, in bytes and in messages.
 const SEND_BYTES: u64 = 256 << 10;
 const SEND_MESSAGES: u64 = 512;
 
@@ -81,30 +81,30 @@ fn open(rendezvous: &mut Rendezvous) -> Result<(RingFile, BellFile)> {
     Ok((RingFile::from_fd(ring)?, BellFile::from_fd(bell)?))
 }
 
-/// Sends a message so many times, and once more, marked as the last.
+/// Sends a message `messages` times, and once more marked as the last.
 fn send(publisher: &mut Publisher, message: &mut [u8], messages: u64, crc: &Crc) -> Result<()> {
     let batch = (SEND_BYTES / message.len() as u64).clamp(1, SEND_MESSAGES);
     crc.seal(message, NOT_LAST);
-    let mut left = messages;
-    while left > 0 {
-        let count = left.min(batch);
+    let mut remaining = messages;
+    while remaining > 0 {
+        let count = remaining.min(batch);
         publisher.send_batch((0..count).map(|_| &message[..]))?;
-        left -= count;
+        remaining -= count;
     }
     crc.seal(message, LAST);
     Ok(publisher.send(message)?)
 }
 
-/// What a receiver had.
+/// What a receiver counted.
 #[derive(Debug, Default)]
 struct Received {
     count: u64,
     damaged: u64,
-    /// From its first message to the last of all, where it had that.
+    /// The time from its first message to the last message, if it received that one.
     time: Option<Duration>,
 }
 
-/// Copies each message into its own memory until the ring is closed, and checks it where it is to.
+/// Copies each message into its own memory until the ring is closed. Verifies it if `crc` is given.
 fn receive(member: &mut Member, crc: Option<&Crc>) -> Result<Received> {
     let (mut own, mut start, mut received) = (vec![0; BATCH_BYTES], None, Received::default());
     loop {
@@ -137,7 +137,7 @@ fn receive(member: &mut Member, crc: Option<&Crc>) -> Result<Received> {
 mod tests {
     use super::*;
 
-    /// The ends of a ring for one receiver.
+    /// Creates the ends of a ring for one receiver.
     fn ends() -> (Publisher, Member) {
         let (ring, bell) = (RingFile::create(CAPACITY, 1).unwrap(), BellFile::create().unwrap());
         let publisher = Publisher::open(&ring, &bell, WaitMode::Block, Interrupt::new()).unwrap();
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_sent_is_received_and_the_last_has_the_time() {
+    fn all_messages_are_received_and_the_last_sets_the_time() {
         let ((mut publisher, mut member), crc) = (ends(), Crc::new());
         send(&mut publisher, &mut [1; 1000], 700, &crc).unwrap();
         publisher.close();
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_is_not_what_was_sent_is_counted() {
+    fn a_damaged_message_is_counted() {
         let ((mut publisher, mut member), crc) = (ends(), Crc::new());
         let mut message = [1; 100];
         crc.seal(&mut message, NOT_LAST);

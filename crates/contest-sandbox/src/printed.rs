@@ -1,24 +1,24 @@
-//! What the functions of a pipeline print.
+//! Parses the output of a pipeline's functions.
 
 use std::time::Duration;
 
-/// What a receiver prints at the last message.
+/// The line that a receiver prints at the last message.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Last {
-    /// How many messages it has received.
+    /// The number of messages that it has received.
     pub(super) count: u64,
-    /// From its first message to this one.
+    /// The time from its first message to the last one.
     pub(super) time: Duration,
 }
 
-/// Reads the line of the last message: `Processed 1001 messages in 12.345 ms`.
+/// Parses the line of the last message: `Processed 1001 messages in 12.345 ms`.
 pub(super) fn last(line: &str) -> Option<Last> {
     let (count, ms) = line.strip_prefix("Processed ")?.strip_suffix(" ms")?.split_once(" messages in ")?;
     let time = Duration::try_from_secs_f64(ms.parse::<f64>().ok()? / 1e3).ok()?;
     Some(Last { count: count.parse().ok()?, time })
 }
 
-/// Whether it says that a message was not what its sender sent.
+/// Returns whether a line reports a damaged message.
 pub(super) fn is_damaged(line: &str) -> bool {
     line.starts_with("Message ") && line.ends_with(" has a wrong checksum")
 }
@@ -37,7 +37,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_checksum_is_seen() {
+    fn recognises_a_wrong_checksum() {
         assert!(is_damaged("Message 17 has a wrong checksum"));
         assert!(!is_damaged("Message size 1000 speed 3 MiB/s"));
     }

@@ -1,5 +1,5 @@
-//! The reference ring between two processes, with no sandbox between: what a hop through a function is
-//! compared with.
+//! The reference ring between two processes without a sandbox: the comparison for a hop through a
+//! function.
 
 use anyhow::Result;
 use estafette_contest_common::reference_ring::{Consumer, Producer};

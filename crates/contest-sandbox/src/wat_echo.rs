@@ -1,8 +1,10 @@
-//! A WASM function, written as text and compiled by wasmtime, that copies each message inside its sandbox.
+//! A WASM function, written as text and compiled by wasmtime, that copies each message inside its
+//! sandbox.
 //!
-//! The sandbox is a broker: a process between the ends that reads a message from a UNIX socket straight into the
-//! guest's memory, calls the guest, and writes the guest's copy on. In a ping-pong the copy goes back to the asker, in
-//! a stream on to the consumer; who receives it checks every byte, so the guest must have moved them all.
+//! The sandbox is a broker: a process between the ends. It reads a message from a UNIX socket
+//! directly into the guest's memory, calls the guest, and writes the guest's copy to the next
+//! socket. In a ping-pong the copy returns to the producer, in a stream it goes to the consumer.
+//! The receiver verifies every byte, so the guest must have copied all of them.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,7 +19,7 @@ use estafette_measure::{Ends, Mechanism, PartyEnds, Raw, Rendezvous, Spec, Trans
 use wasmtime::{Engine, Instance, Memory, Module, Store, TypedFunc};
 
 const PAGE: usize = 64 * 1024;
-/// A quarter of a 32-bit address space: two copies of a message and room to spare.
+/// A quarter of a 32-bit address space: enough for two copies of a message and more.
 const MAX_MESSAGE: usize = 1 << 30;
 
 /// `sandbox/wat-echo`.
@@ -71,7 +73,7 @@ impl Transport<Raw> for WatEcho {
     }
 }
 
-/// The function in its sandbox, with a place for a message in its memory.
+/// The function in its sandbox, with space for a message in its memory.
 struct Guest {
     store: Store<()>,
     memory: Memory,
@@ -81,7 +83,7 @@ struct Guest {
 
 impl Guest {
     fn new(len: usize) -> Result<Guest> {
-        // The message at 0, its copy on the next page that is free.
+        // The message is at address 0, its copy begins at the next free page.
         let copy = len.next_multiple_of(PAGE);
         let pages = 2 * copy / PAGE;
         let text = format!(
@@ -105,7 +107,7 @@ impl Guest {
         load().map_err(|error| anyhow::anyhow!("starting the guest: {error:?}"))
     }
 
-    /// Reads one message into the guest's memory; false at the end of the stream.
+    /// Reads one message into the guest's memory. Returns false at the end of the stream.
     fn read_from(&mut self, input: &mut impl Read) -> Result<bool> {
         let place =
             self.memory.data_mut(&mut self.store).get_mut(..self.len).context("the guest's memory is too small")?;
@@ -116,7 +118,8 @@ impl Guest {
                 Ok(0) => bail!("the stream ended within a message"),
                 Ok(count) => filled += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // A peer that closes with an answer unread resets the connection: the stream is over.
+                // A peer that closes with a reply unread resets the connection. This is the end of
+                // the stream.
                 Err(error) if error.kind() == ErrorKind::ConnectionReset && filled == 0 => return Ok(false),
                 Err(error) => return Err(io::Error::into(error)),
             }
@@ -124,12 +127,12 @@ impl Guest {
         Ok(true)
     }
 
-    /// Has the guest copy the message, and returns the copy.
+    /// Calls the guest, and returns its copy of the message.
     fn echo(&mut self) -> Result<&[u8]> {
         let called = self.function.call(&mut self.store, (0, self.len as u32));
         let at = called.map_err(|error| anyhow::anyhow!("the guest trapped: {error:?}"))? as usize;
         let memory = self.memory.data(&self.store);
-        memory.get(at..at + self.len).context("the guest answered with an address outside its memory")
+        memory.get(at..at + self.len).context("the guest returned an address outside its memory")
     }
 }
 
