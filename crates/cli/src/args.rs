@@ -1,4 +1,4 @@
-//! The command line, as parsed; what it means is decided by each command.
+//! The command-line arguments as parsed. Each command decides what they mean.
 
 #[cfg(feature = "flow")]
 mod flow;
@@ -17,12 +17,12 @@ pub(crate) use self::flow::{Flow, FlowCheck, FlowCommand, FlowNew, FlowReload, F
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0  fine, mechanisms that are absent here included
-  2  wrong usage, or an instance that failed
-  4  a message lost, reordered, duplicated or damaged where the mechanism promises otherwise
+  0  success, even if some mechanisms are not available here
+  2  wrong usage, or a failed instance
+  4  a message lost, reordered, duplicated or damaged although the mechanism guarantees otherwise
 130  interrupted";
 
-/// Measures every way to pass a message on this machine, beside the machine's own limits.
+/// Measures every way to pass a message on this machine, compared with the machine's own limits.
 #[derive(Debug, Parser)]
 #[command(name = "estafette", version, after_help = EXIT_CODES, max_term_width = 100)]
 pub(crate) struct Args {
@@ -32,17 +32,17 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Measure mechanisms against each other: the main job
+    /// Measure mechanisms and compare them: the main command
     #[command(after_help = EXIT_CODES)]
     Bench(Box<Bench>),
     /// Measure one mechanism's round trip and print a summary
     #[command(after_help = EXIT_CODES)]
     Ping(Ping),
-    /// Measure what the machine itself allows
+    /// Measure the machine's own limits
     Limits(Limits),
-    /// List the mechanisms and what they promise
+    /// List the mechanisms and their guarantees
     List(List),
-    /// Look for what would spoil a measurement here, and for peers that are absent
+    /// Find what would disturb a measurement here, and mechanisms that are not available
     Doctor(Doctor),
     /// Print the tables of a record again
     Report(Report),
@@ -64,12 +64,13 @@ pub(crate) struct Bench {
     #[arg(long, default_value = "quick", value_name = "quick|standard|full")]
     pub(crate) profile: Profile,
 
-    /// Instead of the suite's: ping-pong, stream, duplex, fan-in, writers, connections, request-reply, pub-sub, merge,
-    /// mpmc, cancel, burst, codec, same-thread; and pipelines of functions: send-receive, send-checksum, send-compete
+    /// Patterns instead of the suite's: ping-pong, stream, duplex, fan-in, writers, connections,
+    /// request-reply, pub-sub, merge, mpmc, cancel, burst, codec, same-thread; and pipelines of
+    /// functions: send-receive, send-checksum, send-compete
     #[arg(long, value_delimiter = ',', value_name = "PATTERN")]
     pub(crate) pattern: Vec<Pattern>,
 
-    /// Instead of the suite's sizes: 64, 4KiB, 1MiB
+    /// Message sizes instead of the suite's: 64, 4KiB, 1MiB
     #[arg(long, value_delimiter = ',', value_parser = parse_size, value_name = "SIZE", allow_negative_numbers = true)]
     pub(crate) size: Vec<Payload>,
 
@@ -77,37 +78,39 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "KIND")]
     pub(crate) payload: Option<PayloadKind>,
 
-    /// Instead of the suite's: how many send, where several do (1 to 2048); in mpmc as many receive, in
-    /// request-reply so many ask, in pub-sub so many subscribe, in connections so many there are
+    /// Numbers of senders instead of the suite's (1 to 2048), in patterns with several. In mpmc it
+    /// is also the number of receivers, in request-reply that of clients, in pub-sub of
+    /// subscribers, in connections of connections
     #[arg(long, value_delimiter = ',', value_parser = parse_producers, value_name = "COUNT")]
     #[arg(visible_aliases = ["clients", "subscribers"])]
     #[arg(allow_negative_numbers = true)]
     pub(crate) producers: Vec<usize>,
 
-    /// Instead of the suite's: how many messages may be under way; 0 for a rendezvous
+    /// Capacities in messages instead of the suite's; 0 for a rendezvous
     #[arg(long, value_delimiter = ',', value_parser = parse_capacity, value_name = "COUNT")]
     #[arg(allow_negative_numbers = true)]
     pub(crate) capacity: Vec<usize>,
 
-    /// Instead of the suite's: thread, tokio-multi, tokio-current, tokio-multi-unconstrained,
-    /// tokio-current-unconstrained (without tokio's cooperative budget)
+    /// Runtimes instead of the suite's: thread, tokio-multi, tokio-current,
+    /// tokio-multi-unconstrained, tokio-current-unconstrained (without tokio's cooperative budget)
     #[arg(long, value_delimiter = ',', value_name = "RUNTIME")]
     pub(crate) runtime: Vec<Runtime>,
 
-    /// Instead of the suite's: spin, adaptive, block
+    /// Wait modes instead of the suite's: spin, adaptive, block
     #[arg(long, value_delimiter = ',', value_name = "WAIT")]
     pub(crate) wait: Vec<Wait>,
 
-    /// Instead of the suite's: other-core, same-core, free
+    /// Core placements instead of the suite's: other-core, same-core, free
     #[arg(long, value_delimiter = ',', value_name = "PLACE")]
     pub(crate) place: Vec<Place>,
 
-    /// Instead of the suite's: saturated, or a rate such as 100k/s at which messages are due (up to 2M/s)
+    /// Loads instead of the suite's: saturated, or a rate such as 100k/s at which messages are due
+    /// (up to 2M/s)
     #[arg(long, value_delimiter = ',', value_name = "LOAD", allow_negative_numbers = true)]
     pub(crate) load: Vec<Load>,
 
-    /// How often each case is measured in a fresh instance (1 to 1000); 1 is a look: nothing is decided, and system calls are
-    /// not counted
+    /// How often each case is measured in a fresh instance (1 to 1000). With 1, nothing is decided
+    /// and system calls are not counted
     #[arg(long, value_parser = parse_rounds, value_name = "COUNT", allow_negative_numbers = true)]
     pub(crate) rounds: Option<usize>,
 
@@ -115,20 +118,21 @@ pub(crate) struct Bench {
     #[arg(long, value_parser = parse_window, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) window: Option<u64>,
 
-    /// How long the slices are in which the mechanisms of a table take turns (1ms to 100ms), or `off`: then each is measured in one
-    /// piece, which follows the drift of a busy machine less closely
+    /// The length of the slices in which the mechanisms of a table take turns (1ms to 100ms), or
+    /// `off` to measure each in one piece, which follows the drift of a busy machine less closely
     #[arg(long, value_parser = parse_slice, default_value = "2ms", value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) slice: Slice,
 
-    /// How long an instance may take beyond its window before it is taken for hung (100ms to 10min)
+    /// How long an instance may take beyond its window before it counts as hung (100ms to 10min)
     #[arg(long, value_parser = parse_timeout, default_value = "5s", value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) timeout: Duration,
 
-    /// Decides the order and the messages; random unless given
+    /// The seed of the order and the messages; random by default
     #[arg(long, value_parser = parse_seed, value_name = "NUMBER", allow_negative_numbers = true)]
     pub(crate) seed: Option<u64>,
 
-    /// Take what is not given here from a file, whose keys are these options and `what`: a sweep
+    /// Read options that are not given here from a file, whose keys are these options and `what`: a
+    /// sweep
     #[arg(long, value_hint = ValueHint::FilePath, value_name = "FILE.toml")]
     pub(crate) config: Option<PathBuf>,
 
@@ -158,19 +162,21 @@ pub(crate) struct Ping {
     #[arg(short, long, default_value = "10000", value_parser = parse_round_trips, allow_negative_numbers = true)]
     pub(crate) count: u64,
 
-    /// The message's size: 64, 4KiB; u64 for a word, none for nothing; 64 bytes unless given, or what the mechanism carries
+    /// The message size: 64, 4KiB; u64 for a word, none for no bytes. The default is 64 bytes, or
+    /// what the mechanism carries
     #[arg(short, long, value_name = "SIZE", allow_negative_numbers = true)]
     pub(crate) size: Option<Payload>,
 
-    /// How the ends wait: spin, adaptive, block; the mechanism's first way unless given
+    /// How the ends wait: spin, adaptive, block. The default is the mechanism's first mode
     #[arg(long)]
     pub(crate) wait: Option<Wait>,
 
-    /// On which cores: other-core, same-core, free; other-core unless given, and free for tasks
+    /// The core placement: other-core, same-core, free. The default is other-core, and free for
+    /// tasks
     #[arg(long)]
     pub(crate) place: Option<Place>,
 
-    /// How long all round trips may take before the mechanism is taken for hung (100ms to 1440min)
+    /// How long all round trips may take before the mechanism counts as hung (100ms to 1440min)
     #[arg(long, value_parser = parse_ping_timeout, default_value = "5min", value_name = "TIME")]
     #[arg(allow_hyphen_values = true)]
     pub(crate) timeout: Duration,
@@ -269,7 +275,7 @@ fn parse_round_trips(text: &str) -> Result<u64, String> {
     parse_count(text, 1_000_000_000).map(|count| count as u64)
 }
 
-/// Below 2^53, as JSON numbers are exact up to there.
+/// Returns a seed below 2^53, because JSON numbers are exact up to there.
 fn parse_seed(text: &str) -> Result<u64, String> {
     let seed = text.parse().ok().filter(|seed| *seed < 1 << 53);
     seed.ok_or_else(|| format!("write a whole number from 0 to {}", (1u64 << 53) - 1))
@@ -284,7 +290,7 @@ fn parse_window(text: &str) -> Result<u64, String> {
     parse_time(text, "1ms", "60s")
 }
 
-/// Whether mechanisms take turns, and for how long.
+/// The length of the slices, if mechanisms take turns.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Slice {
     Off,
@@ -305,12 +311,13 @@ fn parse_timeout(text: &str) -> Result<Duration, String> {
     parse_time(text, "100ms", "10min").map(Duration::from_nanos)
 }
 
-/// A ping is by count, so its time-out has all of it to cover: a day is enough for the most round trips.
+/// A ping measures a number of round trips, so its timeout covers all of them. A day is enough for
+/// the highest number.
 fn parse_ping_timeout(text: &str) -> Result<Duration, String> {
     parse_time(text, "100ms", "1440min").map(Duration::from_nanos)
 }
 
-/// In nanoseconds.
+/// Parses a duration between `least` and `most`. Returns nanoseconds.
 fn parse_time(text: &str, least: &str, most: &str) -> Result<u64, String> {
     let ns = units::parse_duration_ns(text)?;
     let range = units::parse_duration_ns(least)?..=units::parse_duration_ns(most)?;

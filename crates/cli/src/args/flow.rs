@@ -1,4 +1,4 @@
-//! The arguments of `flow`.
+//! The arguments of the command `flow`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,7 +10,8 @@ use estafette_flow::config::Language;
 const RELOAD_EXIT_CODES: &str = "\
 Exit codes:
   0  every instance of the function runs the new code
-  2  the old code goes on, or the pipeline has ended, and the reason is on stderr; or the time is up, and the reload goes on";
+  2  the old code still runs or the pipeline has ended, with the reason on stderr; or the timeout \
+     passed, and the reload continues";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Flow {
@@ -20,11 +21,12 @@ pub(crate) struct Flow {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum FlowCommand {
-    /// Run a pipeline until it has done its work; Ctrl-C drains it, a second one stops it
+    /// Run a pipeline until its work is done; Ctrl-C drains it, a second one stops it
     Run(FlowRun),
-    /// Check a pipeline: report all that is wrong, where, and what to do
+    /// Check a pipeline: report all errors, where they are, and what to do
     Check(FlowCheck),
-    /// Replace a function's code in a running pipeline, between two batches, and wait until all its instances run it
+    /// Replace a function's code in a running pipeline, between two batches, and wait until all its
+    /// instances run it
     Reload(FlowReload),
     /// Show what a running pipeline is doing
     Status(FlowStatus),
@@ -64,7 +66,7 @@ pub(crate) struct FlowRun {
     #[arg(long)]
     pub(crate) watch: bool,
 
-    /// How long to work off what is under way after the first Ctrl-C (0s to 24h)
+    /// How long to process messages in flight after the first Ctrl-C (0s to 24h)
     #[arg(long, default_value = "30s", value_parser = parse_time, value_name = "TIME")]
     pub(crate) drain_timeout: Duration,
 
@@ -72,11 +74,11 @@ pub(crate) struct FlowRun {
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) metrics: Option<SocketAddr>,
 
-    /// How the log on stderr is written
+    /// The format of the log on stderr
     #[arg(long, value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT")]
     pub(crate) log: LogFormat,
 
-    /// Log starts and ends of functions, too
+    /// Also log starts and ends of functions
     #[arg(short, long)]
     pub(crate) verbose: bool,
 
@@ -84,12 +86,12 @@ pub(crate) struct FlowRun {
     #[arg(long)]
     pub(crate) no_view: bool,
 
-    /// At the end, print the status as JSON
+    /// Print the status as JSON at the end
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// How the log is written.
+/// The format of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
     /// A line of text for each event
@@ -105,18 +107,19 @@ pub(crate) struct FlowReload {
     #[arg(value_name = "NAME")]
     pub(crate) function: String,
 
-    /// The pipeline, by name or process number, where several run
+    /// The pipeline, by name or process identifier, if several run
     #[arg(long, value_name = "NAME|PID")]
     pub(crate) pipeline: Option<String>,
 
-    /// How long to wait until all instances run the new code (0s to 24h); the reload goes on after that
+    /// How long to wait until all instances run the new code (0s to 24h); the reload continues
+    /// after that
     #[arg(long, default_value = "60s", value_parser = parse_time, value_name = "TIME")]
     pub(crate) timeout: Duration,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct FlowStatus {
-    /// The pipeline, by name or process number, where several run
+    /// The pipeline, by name or process identifier, if several run
     #[arg(value_name = "NAME|PID")]
     pub(crate) pipeline: Option<String>,
 

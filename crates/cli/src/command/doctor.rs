@@ -1,7 +1,9 @@
-//! `doctor`: what would spoil a measurement on this machine, and what to do about it.
+//! The command `doctor`: finds what would disturb a measurement on this machine, and what to do
+//! about it.
 //!
-//! Each file below looks at one side of the machine. What a check concludes is a function of the texts it read, so that
-//! it can be tested with those of other machines; a text that is missing is never an error.
+//! Each module below checks one aspect of the machine. A check's conclusion is a function of the
+//! texts that it read, so that it can be tested with texts of other machines. A missing text is
+//! never an error.
 
 mod capacity;
 mod cgroup;
@@ -26,19 +28,19 @@ use crate::{print, print_json};
 enum Verdict {
     /// As it should be.
     Ok,
-    /// It shapes the figures: good to know, seldom to be changed.
+    /// Affects the figures: good to know, rarely necessary to change.
     Note,
-    /// It spoils figures.
+    /// Invalidates figures.
     Warning,
 }
 
-/// What was looked at and what came of it.
+/// The result of one check.
 #[derive(Debug, PartialEq, Serialize)]
 struct Finding {
     what: &'static str,
     verdict: Verdict,
     found: String,
-    /// What to do, or what to keep in mind.
+    /// What to do, or what to consider.
     remedy: Option<String>,
 }
 
@@ -56,7 +58,7 @@ impl Finding {
     }
 }
 
-/// What `--json` prints.
+/// The JSON output.
 #[derive(Serialize)]
 struct Diagnosis {
     warnings: usize,
@@ -84,7 +86,7 @@ pub(crate) fn run(registry: &Registry, args: &Doctor) -> Result<Exit> {
 
 fn build(debug: bool) -> Finding {
     if debug {
-        let remedy = "build with `cargo build --release`: no figure of this build means anything";
+        let remedy = "build with `cargo build --release`: figures of this build are meaningless";
         return Finding::warning("build", "unoptimised, with debug assertions", remedy);
     }
     Finding::ok("build", "optimised")
@@ -95,11 +97,11 @@ fn peers(registry: &Registry) -> Vec<Finding> {
         .iter()
         .filter_map(|entry| {
             let how = entry.check_available().err()?;
-            Some(Finding::note("peer", format!("{} is not here", entry.spec().name), how))
+            Some(Finding::note("peer", format!("{} is not available", entry.spec().name), how))
         })
         .collect();
     if absent.is_empty() {
-        return vec![Finding::ok("peers", format!("all {} mechanisms are here", registry.iter().count()))];
+        return vec![Finding::ok("peers", format!("all {} mechanisms are available", registry.iter().count()))];
     }
     absent
 }
@@ -123,12 +125,12 @@ fn text(diagnosis: &Diagnosis) -> String {
     format!("{}\n{sum}\n", columns(&[], &[], &rows))
 }
 
-/// A file of `/proc` or `/sys`, without the white space around it; none where it cannot be read.
+/// Reads a file of `/proc` or `/sys` and trims it; `None` if it cannot be read.
 fn read(path: &str) -> Option<String> {
     fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }
 
-/// `1.5 GiB`, `300 MiB`.
+/// Formats a number of bytes: `1.5 GiB`, `300 MiB`.
 fn bytes(bytes: u64) -> String {
     match bytes as f64 / f64::from(1 << 20) {
         mib if mib >= 1024.0 => format!("{:.1} GiB", mib / 1024.0),
@@ -141,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_diagnosis_reads_as_lines_with_remedies_beneath() {
+    fn a_diagnosis_has_a_line_per_finding_and_remedies_below() {
         let findings = vec![build(true), build(false), Finding::note("x", "some ".repeat(40), "less of it")];
         let text = text(&Diagnosis { warnings: 1, notes: 1, findings });
         assert!(text.starts_with("WARNING  build  unoptimised"), "{text}");
@@ -151,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_can_be_looked_at() {
+    fn the_checks_work_on_this_machine() {
         for finding in cpu::findings(&available_cpus()).iter().chain(&clock::findings()).chain(&capacity::findings()) {
             assert!(!finding.found.is_empty(), "{finding:?}");
             assert_eq!(finding.remedy.is_none(), finding.verdict == Verdict::Ok, "{finding:?}");

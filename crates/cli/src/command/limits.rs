@@ -1,4 +1,4 @@
-//! `limits`: what the machine itself allows.
+//! The command `limits`: measures the machine's own limits.
 
 use anyhow::Result;
 use estafette_measure::limits::{CopyBandwidth, DEFAULT_BUDGET, LimitRow, Limits, Unit, available_cpus, ends, measure};
@@ -12,7 +12,7 @@ use crate::{print, print_json, tell};
 /// Runs `limits`.
 pub(crate) fn run(args: &args::Limits) -> Result<Exit> {
     let time = units::duration(DEFAULT_BUDGET.as_nanos() as f64);
-    tell(&format!("measuring for {time}: leave the machine alone meanwhile"));
+    tell(&format!("measuring for {time}: do not use the machine meanwhile"));
     let limits = measure(&ends(&available_cpus()), DEFAULT_BUDGET, &mut |_| Ok(()))?;
     if args.json {
         print_json(&limits)?;
@@ -25,9 +25,9 @@ pub(crate) fn run(args: &args::Limits) -> Result<Exit> {
 fn tables(limits: &Limits) -> String {
     let cpus = match limits.cpus[..] {
         [home, away, ..] => format!("CPUs {home} and {away}"),
-        _ => String::from("One CPU: what takes two is left out"),
+        _ => String::from("One CPU: limits that need two are left out"),
     };
-    // Copying has a table of its own, by size.
+    // Copying has its own table, by size.
     let rows: Vec<_> = limits.rows().into_iter().filter(|row| row.unit != Unit::BytesPerSecond).map(figure).collect();
     let sizes: Vec<_> = limits.copy.iter().map(copying).collect();
     format!(
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_figure_is_in_the_tables() {
+    fn the_tables_contain_every_figure() {
         for cpus in [ends(&available_cpus()), vec![available_cpus()[0]]] {
             let limits = measure(&cpus, Duration::from_millis(50), &mut |_| Ok(())).unwrap();
             let text = tables(&limits);

@@ -1,4 +1,4 @@
-//! `list`: the mechanisms, what they promise and what they stand on.
+//! The command `list`: prints the mechanisms, their guarantees and their implementations.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -16,25 +16,26 @@ use crate::columns::{Left, Right, columns, wrapped};
 use crate::exit::Exit;
 use crate::{PEERS, PEERS_LEFT_OUT, print, print_json, tell, with_peers};
 
-/// A mechanism as `--json` gives it.
+/// A mechanism in the JSON output.
 #[derive(Serialize)]
 struct Listed {
     #[serde(flatten)]
     spec: Spec,
-    /// How to get it, where it is not here.
+    /// How to install it, if it is not available.
     absent: Option<String>,
-    /// How many messages it takes with one sender while nobody receives, when it is asked to take [`Cell::CAPACITY`].
+    /// How many messages it accepts from one sender while nobody receives, if [`Cell::CAPACITY`] is
+    /// requested.
     effective_capacity: Option<u64>,
 }
 
 impl Listed {
-    /// One whose room has not been tried.
+    /// Returns an entry whose capacity has not been probed.
     fn of(entry: &dyn Entry) -> Listed {
         Listed { spec: entry.described(), absent: entry.check_available().err(), effective_capacity: None }
     }
 }
 
-/// What a mechanism's room is tried with.
+/// Returns the case with which a mechanism's capacity is probed.
 fn case(spec: &Spec) -> Case {
     let cell = Cell {
         scope: spec.scope,
@@ -55,19 +56,19 @@ pub(crate) fn run(registry: &Registry, args: &List) -> Result<Exit> {
     let entries = select(registry, &args.what)?;
     let mut interrupt = Interrupt::install().context("cannot listen for Ctrl-C")?;
     let mut listed: Vec<_> = entries.iter().map(|entry| Listed::of(entry.as_ref())).collect();
-    // Between processes it depends on how long the messages are.
-    let tries = |listed: &&mut Listed| listed.absent.is_none() && listed.spec.scope.in_process();
-    let mut here: Vec<_> = listed.iter_mut().filter(tries).collect();
-    let cases: Vec<_> = here.iter().map(|listed| case(&listed.spec)).collect();
-    let tried = Scratch::new().and_then(|mut scratch| capacities(&cases, &mut scratch, &mut interrupt));
-    let capacities = tried.unwrap_or_else(|error| {
+    // Between processes the capacity depends on the length of the messages.
+    let can_be_probed = |listed: &&mut Listed| listed.absent.is_none() && listed.spec.scope.in_process();
+    let mut available: Vec<_> = listed.iter_mut().filter(can_be_probed).collect();
+    let cases: Vec<_> = available.iter().map(|listed| case(&listed.spec)).collect();
+    let probed = Scratch::new().and_then(|mut scratch| capacities(&cases, &mut scratch, &mut interrupt));
+    let capacities = probed.unwrap_or_else(|error| {
         tell(&format!("warning: the capacity of channels could not be probed: {error:#}"));
         Vec::new()
     });
     if interrupt.seen() {
         return Ok(Exit::Interrupted);
     }
-    for (listed, capacity) in here.iter_mut().zip(capacities) {
+    for (listed, capacity) in available.iter_mut().zip(capacities) {
         listed.effective_capacity = capacity;
     }
     if args.json {
@@ -82,7 +83,7 @@ pub(crate) fn run(registry: &Registry, args: &List) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// The mechanisms that are asked for, each once and in the order of enrolment; all where none is named.
+/// Returns the selected mechanisms, each once and in the order of enrolment; all if none is named.
 fn select<'a>(registry: &'a Registry, what: &[String]) -> Result<Vec<&'a Arc<dyn Entry>>> {
     let mut wanted = Vec::new();
     for pattern in what {
@@ -94,7 +95,7 @@ fn select<'a>(registry: &'a Registry, what: &[String]) -> Result<Vec<&'a Arc<dyn
 
 fn tables(listed: &[Listed]) -> String {
     if listed.is_empty() {
-        return String::from("no mechanism is enrolled in this program\n");
+        return String::from("this program contains no mechanisms\n");
     }
     let headers = ["mechanism", "waits", "class", "order", "patterns"];
     let promises: Vec<_> = listed.iter().map(|listed| promises(&listed.spec)).collect();
@@ -107,7 +108,8 @@ fn tables(listed: &[Listed]) -> String {
     )
 }
 
-/// What is known of channels alone: their capacity as tried, and what becomes of a message whose receive is dropped.
+/// A table of what is known of channels only: their probed capacity, and the effect of dropping a
+/// receive.
 fn channels(listed: &[Listed]) -> String {
     let rows: Vec<_> = listed
         .iter()
@@ -123,11 +125,11 @@ fn channels(listed: &[Listed]) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let asked = format!("probed capacity, {} asked for", units::grouped(Cell::CAPACITY as u64));
-    format!("\n{}", columns(&["mechanism", &asked, "dropped receives, as documented"], &[Left, Right, Left], &rows))
+    let requested = format!("probed capacity, {} requested", units::grouped(Cell::CAPACITY as u64));
+    format!("\n{}", columns(&["mechanism", &requested, "dropped receives, as documented"], &[Left, Right, Left], &rows))
 }
 
-/// One line of the first table, as short as it can be said.
+/// Returns a row of the first table, as short as possible.
 fn promises(spec: &Spec) -> Vec<String> {
     let short = |pattern: &Pattern| match pattern {
         Pattern::PingPong => String::from("ping"),
@@ -232,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mechanism_takes_one_line_and_then_what_it_stands_on() {
+    fn a_mechanism_has_one_line_in_each_table() {
         let registry = registry();
         let entries = select(&registry, &[]).unwrap();
         let listed: Vec<_> = entries.iter().map(|entry| Listed::of(entry.as_ref())).collect();

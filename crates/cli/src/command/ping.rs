@@ -1,4 +1,5 @@
-//! `ping`: one mechanism's round trip in one instance, in the shape people know.
+//! The command `ping`: measures one mechanism's round trip in one instance, with output like that
+//! of ping(8).
 
 use anyhow::{Context, Result, bail};
 use estafette_measure::case::{Case, Cell, Load, Pattern, Payload, PayloadKind, Place};
@@ -17,12 +18,12 @@ use crate::exit::Exit;
 use crate::progress::Progress;
 use crate::{print, print_json, tell, with_peers};
 
-/// Round trips before the measured ones: a tenth of them, within these.
+/// The number of warm-up round trips: a tenth of the measured ones, within these bounds.
 const WARMUP: std::ops::RangeInclusive<u64> = 100..=10_000;
-/// The most bytes that are sent for that: a long message warms up in fewer.
+/// The most bytes that are sent for the warm-up. Long messages need fewer round trips.
 const WARMUP_BYTES: u64 = 64 << 20;
 
-/// What is sent where no size was asked for.
+/// The message size if none is given.
 const DEFAULT_SIZE: Payload = Payload::Bytes(64);
 
 #[derive(Serialize)]
@@ -32,7 +33,7 @@ struct Summary<'a> {
     count: u64,
     total_ns: u64,
     round_trips_per_second: f64,
-    /// For a round trip, of both ends; none where they were not counted.
+    /// System calls per round trip, of both ends; `None` if they were not counted.
     system_calls: Option<f64>,
     bound: Option<LeastTime>,
     figures: &'a Figures,
@@ -110,14 +111,14 @@ pub(crate) fn run(registry: &Registry, args: &Ping) -> Result<Exit> {
     }
 }
 
-/// The cell that a ping of this mechanism is measured in.
+/// Returns the case that a ping of this mechanism measures.
 fn case(registry: &Registry, args: &Ping, cores: usize) -> Result<Case> {
     let Some(entry) = registry.get(&args.mechanism) else {
         registry.matching(&args.mechanism).map_err(with_peers)?;
         bail!("`{}` is a pattern: ping measures one mechanism", args.mechanism);
     };
     let spec = entry.spec();
-    let first = |what: &str| format!("{} says of no {what} that it has it", spec.name);
+    let first = |what: &str| format!("{} declares no {what}", spec.name);
     let runtime = *spec.runtimes.first().with_context(|| first("runtime"))?;
     let place = match runtime {
         Runtime::Thread if cores < 2 => Place::SameCore,
@@ -135,8 +136,8 @@ fn case(registry: &Registry, args: &Ping, cores: usize) -> Result<Case> {
         place: args.place.unwrap_or(place),
         load: Load::Saturated,
     };
-    // A mechanism of words, or of what carries nothing, has no sizes: unless one was asked for it is the first that it
-    // carries. A size is that of what is sent.
+    // A mechanism that carries only words or no bytes has no sizes. If no size is given, its first
+    // payload is used. A given size applies to the bytes that are sent.
     let messages_only = spec.payloads.iter().all(|kind| *kind == PayloadKind::Message);
     let payload = match (args.size, spec.payloads.first()) {
         _ if messages_only => Payload::Message(cell.payload.len()),

@@ -1,4 +1,4 @@
-//! Room: memory, files, processes and the temporary directory.
+//! Checks resources: memory, files, processes and the temporary directory.
 
 use std::path::Path;
 
@@ -8,7 +8,8 @@ use rustix::process::{Resource, getrlimit};
 use super::{Finding, bytes, cgroup, read};
 
 const MIB: u64 = 1 << 20;
-/// Descriptors that a fan-in of thousands needs in one process, and those that a usual case does.
+/// File descriptors that a fan-in of thousands needs in one process, and those that a usual case
+/// needs.
 const FILES: [u64; 2] = [4096, 256];
 /// Processes and threads, likewise.
 const PROCESSES: [u64; 2] = [4096, 256];
@@ -16,7 +17,7 @@ const PROCESSES: [u64; 2] = [4096, 256];
 pub(super) fn findings() -> Vec<Finding> {
     let temporary = std::env::temp_dir();
     let runs_before = runs(&temporary);
-    // The very thing that a run begins with; it removes what killed runs have left.
+    // A run begins with the same call, which also removes the directories of killed runs.
     let scratch = Scratch::new().map(drop).map_err(|error| format!("{error:#}"));
     let runs_now = runs(&temporary);
     let free = rustix::fs::statvfs(&temporary).ok().map(|volume| volume.f_bavail.saturating_mul(volume.f_frsize));
@@ -29,11 +30,11 @@ pub(super) fn findings() -> Vec<Finding> {
     let machine = read("/proc/sys/kernel/pid_max").and_then(|text| text.parse().ok());
     findings.extend(processes([user, machine, cgroup::pids_left()]));
     findings.push(directory(&temporary, scratch, free));
-    findings.extend(others(&temporary, runs_before, runs_now));
+    findings.extend(other_runs(&temporary, runs_before, runs_now));
     findings
 }
 
-/// `MemAvailable` of `/proc/meminfo`, in bytes.
+/// Returns `MemAvailable` of `/proc/meminfo` in bytes.
 fn available(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.split_ascii_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
@@ -42,7 +43,7 @@ fn available(meminfo: &str) -> Option<u64> {
 fn memory(available: Option<u64>, allowed: Option<u64>) -> Finding {
     const WHAT: &str = "memory";
     let Some(available) = available else {
-        return Finding::note(WHAT, "not visible", "see with `free` that there is enough");
+        return Finding::note(WHAT, "not visible", "check with `free` that there is enough");
     };
     let (capacity, found) = match allowed {
         Some(allowed) if allowed < available => (allowed, format!("{} allowed by the cgroup", bytes(allowed))),
@@ -55,22 +56,22 @@ fn memory(available: Option<u64>, allowed: Option<u64>) -> Finding {
     }
 }
 
-/// From `always [madvise] never`.
+/// Parses the mode from `always [madvise] never`.
 fn huge_pages(text: &str) -> Finding {
     const WHAT: &str = "huge pages";
     match text.split_once('[').and_then(|(_, rest)| rest.split_once(']')) {
         Some(("always", _)) => Finding::note(
             WHAT,
-            "transparent ones always",
-            "large buffers get them or not as memory happens to lie, which is noise: `echo madvise` into \
+            "transparent huge pages: always",
+            "large buffers get them or not depending on memory layout, which is noise: write `madvise` to \
              /sys/kernel/mm/transparent_hugepage/enabled",
         ),
-        Some((mode, _)) => Finding::ok(WHAT, format!("transparent ones: {mode}")),
-        None => Finding::ok(WHAT, "no transparent ones to be seen"),
+        Some((mode, _)) => Finding::ok(WHAT, format!("transparent huge pages: {mode}")),
+        None => Finding::ok(WHAT, "no transparent huge pages visible"),
     }
 }
 
-/// From the soft limit; none is no limit.
+/// Checks the soft limit; `None` means no limit.
 fn files(limit: Option<u64>) -> Finding {
     const WHAT: &str = "open files";
     let Some(limit) = limit else { return Finding::ok(WHAT, "not limited") };
@@ -85,7 +86,7 @@ fn files(limit: Option<u64>) -> Finding {
     }
 }
 
-/// From whatever limits the number of processes and threads; nothing where there is room enough.
+/// Checks the limits of processes and threads. Returns `None` if all are high enough.
 fn processes(limits: [Option<u64>; 3]) -> Option<Finding> {
     const WHAT: &str = "processes";
     let least = limits.into_iter().flatten().min().filter(|&least| least < PROCESSES[0])?;
@@ -102,11 +103,11 @@ fn directory(path: &Path, scratch: Result<(), String>, free: Option<u64>) -> Fin
     const WHAT: &str = "temporary files";
     let path = path.display();
     match (scratch, free) {
-        (Err(error), _) => Finding::warning(WHAT, format!("no run can begin in {path}"), error),
+        (Err(error), _) => Finding::warning(WHAT, format!("no run can start in {path}"), error),
         (Ok(()), Some(free)) if free < 64 * MIB => Finding::warning(
             WHAT,
             format!("{path} has only {} left", bytes(free)),
-            "free some, or set TMPDIR to another",
+            "free some space, or set TMPDIR to another directory",
         ),
         (Ok(()), free) => {
             let free = free.map_or(String::new(), |free| format!(", {} free", bytes(free)));
@@ -115,22 +116,23 @@ fn directory(path: &Path, scratch: Result<(), String>, free: Option<u64>) -> Fin
     }
 }
 
-/// From how many directories of runs there were before those of killed runs were removed, and how many there are now.
-fn others(path: &Path, before: usize, now: usize) -> Option<Finding> {
+/// Checks for other runs, from the number of run directories before and after those of killed runs
+/// were removed.
+fn other_runs(path: &Path, before: usize, now: usize) -> Option<Finding> {
     const WHAT: &str = "other runs";
     let removed = before.saturating_sub(now);
     if now > 0 {
         return Some(Finding::warning(
             WHAT,
-            format!("{now} under way in {}", path.display()),
-            "two runs measure each other: wait for the other to end",
+            format!("{now} running in {}", path.display()),
+            "two runs disturb each other: wait for the other one to end",
         ));
     }
-    let left = format!("{removed} of killed runs left files in {}; they are removed", path.display());
-    (removed > 0).then(|| Finding::note(WHAT, left, "processes of theirs may live on: see `ps -C estafette`"))
+    let left = format!("{removed} killed runs left files in {}; they were removed", path.display());
+    (removed > 0).then(|| Finding::note(WHAT, left, "their processes may still run: see `ps -C estafette`"))
 }
 
-/// How many directories of runs are here: those that [`Scratch`] makes, with its lock in them.
+/// Counts the run directories: those that [`Scratch`] creates, with its lock file.
 fn runs(path: &Path) -> usize {
     let Ok(entries) = path.read_dir() else { return 0 };
     let runs = entries.flatten().filter(|entry| {
@@ -145,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_what_there_is_and_what_is_allowed() {
+    fn memory_is_limited_by_the_machine_and_the_cgroup() {
         let text = "MemTotal:       24684096 kB\nMemFree: 1 kB\nMemAvailable:   2097152 kB\n";
         assert_eq!(available(text), Some(2 << 30));
         for bad in ["", "MemAvailable:", "MemAvailable: x kB", "MemAvailable: 18446744073709551615 kB"] {
@@ -181,18 +183,18 @@ mod tests {
     }
 
     #[test]
-    fn directories_and_what_lies_in_them() {
+    fn temporary_directories_and_other_runs() {
         let tmp = Path::new("/tmp");
         assert_eq!(directory(tmp, Ok(()), Some(1 << 30)).found, "/tmp can be written, 1.0 GiB free");
         assert_eq!(directory(tmp, Ok(()), Some(1)).verdict, Warning);
         assert_eq!(directory(tmp, Err(String::from("set TMPDIR")), None).remedy.unwrap(), "set TMPDIR");
-        assert_eq!(others(tmp, 0, 0), None);
-        assert_eq!(others(tmp, 2, 0).unwrap().verdict, Note);
-        assert_eq!(others(tmp, 2, 1).unwrap().verdict, Warning);
+        assert_eq!(other_runs(tmp, 0, 0), None);
+        assert_eq!(other_runs(tmp, 2, 0).unwrap().verdict, Note);
+        assert_eq!(other_runs(tmp, 2, 1).unwrap().verdict, Warning);
     }
 
     #[test]
-    fn a_run_is_a_directory_with_a_lock() {
+    fn only_directories_with_a_lock_are_runs() {
         let parent = Scratch::new().unwrap();
         for name in ["estafette-1-a", "estafette-2-b", "other"] {
             std::fs::create_dir(parent.path().join(name)).unwrap();

@@ -1,14 +1,15 @@
-//! Control groups: what this process may use of the machine beyond which cores.
+//! Control groups: limits on resources other than the choice of cores.
 //!
-//! A limit binds from any folder between the process's own and the root of its hierarchy, so all of them are read and
-//! the least counts. Version 2 has one hierarchy, version 1 one for each controller; a machine may have both. Inside a
-//! container the process's path is often not visible: then the folder where the hierarchy is mounted is its own.
+//! A limit applies from any folder between the process's own and the root of its hierarchy, so all
+//! of them are read and the lowest limit counts. Version 2 has one hierarchy, version 1 one per
+//! controller; a machine may have both. Inside a container the process's path is often not visible.
+//! Then the mount point of the hierarchy is its own folder.
 
 use std::path::{Component, Path, PathBuf};
 
 use super::read;
 
-/// How many cores' worth of time the process may use; none where that is not limited.
+/// Returns the CPU quota in cores; `None` without a limit.
 pub(super) fn cpu_quota() -> Option<f64> {
     let quotas = folders("cpu").into_iter().filter_map(|folder| {
         let file = |name: &str| read(folder.join(name).to_str()?);
@@ -20,21 +21,21 @@ pub(super) fn cpu_quota() -> Option<f64> {
     quotas.min_by(f64::total_cmp)
 }
 
-/// How many more processes and threads may be started; none where that is not limited.
+/// Returns how many more processes and threads may be started; `None` without a limit.
 pub(super) fn pids_left() -> Option<u64> {
-    least("pids", |file| {
+    lowest("pids", |file| {
         let most: u64 = file("pids.max")?.parse().ok()?;
         Some(most.saturating_sub(file("pids.current")?.parse().ok()?))
     })
 }
 
-/// How much memory the process may use, in bytes; none where that is not limited.
+/// Returns the memory limit in bytes; `None` without a limit.
 pub(super) fn memory() -> Option<u64> {
-    least("memory", |file| file("memory.max").or_else(|| file("memory.limit_in_bytes"))?.parse().ok())
+    lowest("memory", |file| file("memory.max").or_else(|| file("memory.limit_in_bytes"))?.parse().ok())
 }
 
-/// The least of a limit over all folders that say something of it.
-fn least(controller: &str, limit: impl Fn(&dyn Fn(&str) -> Option<String>) -> Option<u64>) -> Option<u64> {
+/// Returns the lowest limit over all folders that have one.
+fn lowest(controller: &str, limit: impl Fn(&dyn Fn(&str) -> Option<String>) -> Option<u64>) -> Option<u64> {
     let limits = folders(controller).into_iter().filter_map(|folder| {
         let file = |name: &str| read(folder.join(name).to_str()?);
         limit(&file)
@@ -47,8 +48,9 @@ fn folders(controller: &str) -> Vec<PathBuf> {
     folders_in(&groups.unwrap_or_default(), &mounts.unwrap_or_default(), controller)
 }
 
-/// The folders of a process in the hierarchies that may hold this controller, its own first, from the texts of
-/// `/proc/self/cgroup` (`5:cpu,cpuacct:/path`, in version 2 `0::/path`) and `/proc/self/mountinfo`.
+/// Returns the folders of a process in the hierarchies that may have this controller, its own
+/// first. Parses the texts of `/proc/self/cgroup` (`5:cpu,cpuacct:/path`, in version 2 `0::/path`)
+/// and `/proc/self/mountinfo`.
 fn folders_in(groups: &str, mounts: &str, controller: &str) -> Vec<PathBuf> {
     let mut folders = Vec::new();
     for mount in mounts.lines() {
@@ -56,7 +58,7 @@ fn folders_in(groups: &str, mounts: &str, controller: &str) -> Vec<PathBuf> {
         let Some((place, kind)) = mount.split_once(" - ") else { continue };
         let (place, kind): (Vec<_>, Vec<_>) = (place.split(' ').collect(), kind.split(' ').collect());
         let (&[_, _, _, root, point, ..], &[kind, _, options, ..]) = (&place[..], &kind[..]) else { continue };
-        let second = match kind {
+        let is_version_2 = match kind {
             "cgroup2" => true,
             "cgroup" if options.split(',').any(|option| option == controller) => false,
             _ => continue,
@@ -64,21 +66,25 @@ fn folders_in(groups: &str, mounts: &str, controller: &str) -> Vec<PathBuf> {
         let path = groups.lines().find_map(|group| {
             let mut parts = group.splitn(3, ':');
             let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
-            let ours =
-                if second { controllers.is_empty() } else { controllers.split(',').any(|name| name == controller) };
+            let ours = if is_version_2 {
+                controllers.is_empty()
+            } else {
+                controllers.split(',').any(|name| name == controller)
+            };
             ours.then_some(path)
         });
-        let beneath = path.and_then(|path| Path::new(path).strip_prefix(root).ok()).unwrap_or(Path::new(""));
-        let visible = beneath.components().all(|part| matches!(part, Component::Normal(_)));
-        let beneath = if visible { beneath } else { Path::new("") };
-        // The ancestors of a relative path end with the empty one, which stands for the mount point itself.
+        let relative = path.and_then(|path| Path::new(path).strip_prefix(root).ok()).unwrap_or(Path::new(""));
+        let visible = relative.components().all(|part| matches!(part, Component::Normal(_)));
+        let relative = if visible { relative } else { Path::new("") };
+        // The ancestors of a relative path end with the empty path, which means the mount point
+        // itself.
         folders
-            .extend(beneath.ancestors().map(|part| Path::new(point).components().chain(part.components()).collect()));
+            .extend(relative.ancestors().map(|part| Path::new(point).components().chain(part.components()).collect()));
     }
     folders
 }
 
-/// `150000 100000` → 1.5 cores; `max` and -1 are no limit.
+/// Parses a quota: `150000 100000` is 1.5 cores; `max` and -1 mean no limit.
 fn quota(text: &str) -> Option<f64> {
     let (quota, period) = text.split_once(' ')?;
     let (quota, period): (f64, f64) = (quota.parse().ok()?, period.parse().ok()?);
@@ -108,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn version_2_from_the_own_folder_to_the_root() {
+    fn version_2_reads_from_the_own_folder_to_the_root() {
         let mounts = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw";
         assert_eq!(
             found("0::/user.slice/a.scope", mounts, "cpu"),
@@ -118,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn version_1_by_controller_beside_version_2() {
+    fn version_1_has_a_hierarchy_per_controller_next_to_version_2() {
         let groups = "2:cpu,cpuacct:/jobs/7\n3:memory:/m\n0::/";
         assert_eq!(
             found(groups, BOTH, "cpu"),
@@ -133,8 +139,8 @@ mod tests {
     }
 
     #[test]
-    fn a_container_sees_its_own_folder_at_the_mount() {
-        // Docker with version 1: the host's path, of which only the end is mounted, or nothing at all.
+    fn in_a_container_the_mount_point_is_the_own_folder() {
+        // Docker with version 1: the host's path, of which only the end is mounted, or none of it.
         let mounts = "31 23 0:27 /docker/ab /sys/fs/cgroup/cpu ro - cgroup cgroup rw,cpu";
         assert_eq!(found("2:cpu:/docker/ab/x", mounts, "cpu"), ["/sys/fs/cgroup/cpu/x", "/sys/fs/cgroup/cpu"]);
         assert_eq!(found("2:cpu:/elsewhere", mounts, "cpu"), ["/sys/fs/cgroup/cpu"]);
@@ -144,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_no_known_form_are_no_limit() {
+    fn malformed_texts_mean_no_limit() {
         for text in ["", "-", " - ", "\n\n", "0::", "::::", "1 2 3 4 5 6", "1 2 3 / /x - cgroup2"] {
             assert_eq!(found(text, text, "cpu"), Vec::<String>::new(), "{text:?}");
         }

@@ -1,4 +1,5 @@
-//! Clocks: whether a reading is cheap, and whether all processes of a measurement read the same.
+//! Clocks: checks whether a reading is cheap, and whether all processes of a measurement read the
+//! same clock.
 
 use std::fs;
 
@@ -8,10 +9,11 @@ use estafette_measure::units;
 
 use super::{Finding, read};
 
-/// Above this a reading is no longer the processor's own counter, only a page shared with the host.
+/// Above this cost in nanoseconds, a reading does not use the processor's own counter, but still no
+/// system call.
 const CHEAP_NS: f64 = 60.0;
-/// Above this it is a system call.
-const DEAR_NS: f64 = 150.0;
+/// Above this cost in nanoseconds, a reading is a system call.
+const EXPENSIVE_NS: f64 = 150.0;
 
 pub(super) fn findings() -> Vec<Finding> {
     let available = read("/sys/devices/system/clocksource/clocksource0/available_clocksource");
@@ -34,9 +36,9 @@ fn source(current: &str, available: &str) -> Finding {
         "kvm-clock" | "hyperv_clocksource_tsc_page" => Finding::note(
             WHAT,
             format!("{current}, of the hypervisor; usually read without a system call"),
-            "the cost of a reading, below, tells whether it is; `clocksource=tsc` on the kernel's command line is cheaper",
+            "the cost of a reading, below, shows whether it is; `clocksource=tsc` on the kernel's command line is cheaper",
         ),
-        "unknown" => Finding::note(WHAT, "not visible", "the cost of a reading, below, tells whether it is a good one"),
+        "unknown" => Finding::note(WHAT, "not visible", "the cost of a reading, below, shows whether it is good"),
         _ if available.split_ascii_whitespace().any(|name| name == "tsc") => Finding::warning(
             WHAT,
             format!("{current}: each reading is a system call, or slower"),
@@ -53,33 +55,34 @@ fn source(current: &str, available: &str) -> Finding {
 fn cost(ns: f64) -> Finding {
     const WHAT: &str = "clock reading";
     let found =
-        format!("{}; what takes less than {} is timed in batches", units::duration(ns), units::duration(20.0 * ns));
+        format!("{}; operations under {} are timed in batches", units::duration(ns), units::duration(20.0 * ns));
     if ns <= CHEAP_NS {
         Finding::ok(WHAT, found)
-    } else if ns <= DEAR_NS {
-        Finding::note(WHAT, found, "dearer than a counter of the processor: keep it in mind for round trips under 1 us")
+    } else if ns <= EXPENSIVE_NS {
+        Finding::note(WHAT, found, "slower than the processor's counter: consider it for round trips under 1 us")
     } else {
-        Finding::warning(WHAT, found, "that is a system call for each reading: see to the clock source")
+        Finding::warning(WHAT, found, "each reading is a system call: change the clock source")
     }
 }
 
-/// From the links in `/proc/PID/ns`: our time namespace, that of the children we start, and that of the first process.
+/// Checks the links in `/proc/PID/ns`: the time namespace of this process, that of its children,
+/// and that of the first process.
 fn namespaces(ours: Option<&str>, children: Option<&str>, first: Option<&str>) -> Finding {
     const WHAT: &str = "time namespace";
     match (ours, children, first) {
-        (None, ..) => Finding::ok(WHAT, "none to be seen"),
+        (None, ..) => Finding::ok(WHAT, "none visible"),
         (Some(ours), Some(children), _) if ours != children => Finding::warning(
             WHAT,
-            "the processes we start would read another clock than we do",
+            "processes started by Estafette would read another clock than it does",
             "start Estafette inside the new namespace: `unshare --time --fork`",
         ),
         (Some(ours), _, Some(first)) if ours != first => Finding::note(
             WHAT,
-            "not that of the first process",
-            "all ends of a measurement share it; times of processes outside cannot be compared with ours",
+            "different from the first process's",
+            "all ends of a measurement share it; times of other processes cannot be compared with theirs",
         ),
-        (.., Some(_)) => Finding::ok(WHAT, "that of the first process"),
-        (.., None) => Finding::ok(WHAT, "one for all we start; that of the first process may not be read"),
+        (.., Some(_)) => Finding::ok(WHAT, "the same as the first process's"),
+        (.., None) => Finding::ok(WHAT, "shared by all processes of a run; the first process's is not readable"),
     }
 }
 
@@ -89,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sources_by_what_a_reading_costs() {
+    fn clock_sources_by_the_cost_of_a_reading() {
         for (current, available, verdict) in [
             ("tsc", "tsc hpet", Ok),
             ("arch_sys_counter", "arch_sys_counter", Ok),
@@ -107,11 +110,11 @@ mod tests {
     #[test]
     fn costs() {
         assert_eq!([20.0, 90.0, 400.0].map(|ns| cost(ns).verdict), [Ok, Note, Warning]);
-        assert_eq!(cost(20.0).found, "20.0 ns; what takes less than 400 ns is timed in batches");
+        assert_eq!(cost(20.0).found, "20.0 ns; operations under 400 ns are timed in batches");
     }
 
     #[test]
-    fn namespaces_that_are_one_and_that_are_not() {
+    fn equal_and_different_time_namespaces() {
         let (one, other) = (Some("time:[4026531834]"), Some("time:[4026532000]"));
         assert_eq!(namespaces(None, None, None).verdict, Ok);
         assert_eq!(namespaces(one, one, one).verdict, Ok);

@@ -1,4 +1,4 @@
-//! Processors: how many there are for us, how steadily they run, and who else wants them.
+//! Processors: checks how many are available, how steadily they run, and what else uses them.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,8 +10,8 @@ use estafette_measure::usage::{Steal, Usage};
 
 use super::{Finding, cgroup, read};
 
-/// For how long the processors are kept busy to see who else is on them.
-const LOOK: Duration = Duration::from_millis(500);
+/// How long the processors are kept busy to detect competing load.
+const PROBE_TIME: Duration = Duration::from_millis(500);
 
 pub(super) fn findings(cpus: &[usize]) -> Vec<Finding> {
     let sys = |cpu: &usize, file: &str| read(&format!("/sys/devices/system/cpu/cpu{cpu}/{file}"));
@@ -20,16 +20,16 @@ pub(super) fn findings(cpus: &[usize]) -> Vec<Finding> {
     let mut governors: Vec<_> = cpus.iter().filter_map(|cpu| sys(cpu, "cpufreq/scaling_governor")).collect();
     governors.sort();
     governors.dedup();
-    // Before the look, which is work too.
+    // Read before the probe, because the probe is load too.
     let load = load(&read("/proc/loadavg").unwrap_or_default(), cpus.len());
-    let look = look(cpus);
+    let probe = probe(cpus);
     let mut findings = vec![cores(cpus.len(), online), quota(cgroup::cpu_quota(), cpus.len())];
     if let [first, last] = ends(cpus)[..] {
         let siblings = sys(&first, "topology/thread_siblings_list").unwrap_or_default();
         let socket = |cpu: usize| sys(&cpu, "topology/physical_package_id");
         findings.push(pair([first, last], &listed(&siblings), socket(first) != socket(last)));
     }
-    findings.extend([load, share(look.share, cpus.len()), steal(look.steal), governor(&governors)]);
+    findings.extend([load, share(probe.share, cpus.len()), steal(probe.steal), governor(&governors)]);
     findings.extend(turbo(
         read("/sys/devices/system/cpu/intel_pstate/no_turbo").as_deref(),
         read("/sys/devices/system/cpu/cpufreq/boost").as_deref(),
@@ -47,13 +47,13 @@ fn cores(usable: usize, online: usize) -> Finding {
     match (usable, online) {
         (0 | 1, _) => Finding::warning(
             WHAT,
-            "1 usable: both ends share it, and what spins cannot be measured",
+            "1 usable: both ends share it, and spinning mechanisms cannot be measured",
             "give Estafette two cores: look at `taskset -p $$`, the container's --cpuset-cpus, or the virtual machine",
         ),
         (usable, online) if usable < online => Finding::note(
             WHAT,
             format!("{usable} of {online} usable"),
-            "an affinity or a cpuset keeps us from the others; they are not looked at, whoever uses them",
+            "an affinity or a cpuset excludes the others; they are not checked",
         ),
         _ => Finding::ok(WHAT, format!("{usable} usable")),
     }
@@ -62,17 +62,19 @@ fn cores(usable: usize, online: usize) -> Finding {
 fn quota(quota: Option<f64>, usable: usize) -> Finding {
     const WHAT: &str = "processor quota";
     match quota {
-        None => Finding::ok(WHAT, "none to be seen"),
+        None => Finding::ok(WHAT, "none visible"),
         Some(quota) if quota < usable as f64 => Finding::warning(
             WHAT,
-            format!("{quota:.2} cores' worth of time on {usable} cores: when it is used up everything of ours stops"),
+            format!(
+                "{quota:.2} cores' worth of time on {usable} cores: when it is used up, all processes of the run stop"
+            ),
             "lift it (docker --cpus, systemd CPUQuota=, cpu.max) and limit the cores instead (--cpuset-cpus, AllowedCPUs=)",
         ),
         Some(quota) => Finding::ok(WHAT, format!("{quota:.2} cores' worth of time, no less than the {usable} cores")),
     }
 }
 
-/// The two cores on which the ends of a case are placed.
+/// Checks the two cores on which the ends of a case are placed.
 fn pair([first, last]: [usize; 2], siblings_of_first: &[usize], sockets_differ: bool) -> Finding {
     const WHAT: &str = "pair of cores";
     let pair = format!("the ends run on CPUs {first} and {last}");
@@ -87,28 +89,28 @@ fn pair([first, last]: [usize; 2], siblings_of_first: &[usize], sockets_differ: 
         return Finding::note(
             WHAT,
             format!("{pair}, in different sockets"),
-            "every figure is one of the link between them: choose CPUs of one socket with `taskset -c`, see `lscpu -e`",
+            "every figure depends on the link between them: choose CPUs of one socket with `taskset -c`, see `lscpu -e`",
         );
     }
     match siblings_of_first {
         [_, _, ..] => Finding::note(
             WHAT,
             format!("{pair}; each core runs several threads"),
-            "whoever runs on the other thread slows ours: leave those idle, or boot with `nosmt`",
+            "load on the other thread slows this one: keep it idle, or boot with `nosmt`",
         ),
         _ => Finding::ok(WHAT, pair),
     }
 }
 
-/// From `/proc/loadavg`: `0.20 0.18 0.12 1/80 11206`.
+/// Parses `/proc/loadavg`: `0.20 0.18 0.12 1/80 11206`.
 fn load(text: &str, cores: usize) -> Finding {
     const WHAT: &str = "load average";
     let mut words = text.split_ascii_whitespace();
     let Some(load) = words.next().and_then(|word| word.parse::<f64>().ok()) else {
-        return Finding::note(WHAT, "not visible", "see with `top` that nothing else runs");
+        return Finding::note(WHAT, "not visible", "check with `top` that nothing else runs");
     };
     let found = format!("{load:.2} over the last minute; {cores} core(s) usable");
-    let remedy = "others run, or have just run: see `top`, and wait until they are done";
+    let remedy = "other programs run, or have just run: see `top`, and wait until they finish";
     if load >= cores as f64 / 2.0 {
         Finding::warning(WHAT, found, remedy)
     } else if load >= 0.3 {
@@ -118,49 +120,50 @@ fn load(text: &str, cores: usize) -> Finding {
     }
 }
 
-/// What was seen while all usable cores were kept busy.
-struct Look {
-    /// What we had of their time, from 0 to 1.
+/// The result of keeping all usable cores busy.
+struct BusyProbe {
+    /// The share of their time that this process got, from 0 to 1.
     share: f64,
-    /// What the hypervisor took of the machine's time.
+    /// The share of the machine's time that the hypervisor stole.
     steal: Option<f64>,
 }
 
-/// Keeps every usable core busy for a moment: steal and rivals only show on cores that one wants to use.
-fn look(cpus: &[usize]) -> Look {
+/// Keeps every usable core busy for a moment: steal and competing load only show on cores under
+/// load.
+fn probe(cpus: &[usize]) -> BusyProbe {
     let (began, steal, usage) = (Instant::now(), Steal::now(cpus), Usage::now());
     std::thread::scope(|scope| {
         for &cpu in cpus {
             let spin = move || {
-                // A core that does not let itself be chosen is shared by two of us: the share then says so.
+                // If pinning fails, two threads share a core, and the share shows it.
                 let _ = pin_to(cpu);
-                while began.elapsed() < LOOK {
+                while began.elapsed() < PROBE_TIME {
                     std::hint::spin_loop();
                 }
             };
-            // Without a thread for it a core just stays idle.
+            // Without a thread the core stays idle.
             let _ = std::thread::Builder::new().spawn_scoped(scope, spin);
         }
     });
-    let had = Usage::now().since(&usage).cpu_ns as f64;
+    let used = Usage::now().since(&usage).cpu_ns as f64;
     let steal = steal.and_then(|before| Some(Steal::now(cpus)?.since(&before)));
-    Look { share: had / (began.elapsed().as_nanos() as f64 * cpus.len().max(1) as f64), steal }
+    BusyProbe { share: used / (began.elapsed().as_nanos() as f64 * cpus.len().max(1) as f64), steal }
 }
 
 fn share(share: f64, cores: usize) -> Finding {
     const WHAT: &str = "processor time";
-    let found = format!("{:.1} % of {cores} core(s) that we kept busy for 0.5 s", share * 100.0);
+    let found = format!("{:.1} % of {cores} core(s) kept busy for 0.5 s", share * 100.0);
     if share >= 0.98 {
         return Finding::ok(WHAT, found);
     }
-    let remedy = "others, a quota or the hypervisor had the rest: see the lines around this one, and `top`";
+    let remedy = "other programs, a quota or the hypervisor used the rest: see the lines around this one, and `top`";
     if share >= 0.90 { Finding::note(WHAT, found, remedy) } else { Finding::warning(WHAT, found, remedy) }
 }
 
 fn steal(part: Option<f64>) -> Finding {
     const WHAT: &str = "steal";
     let Some(part) = part else {
-        return Finding::note(WHAT, "not visible", "what a hypervisor takes away cannot be told from noise");
+        return Finding::note(WHAT, "not visible", "stolen time cannot be distinguished from noise");
     };
     let found = format!("{:.1} % in that time", part * 100.0);
     if part > MAX_STEAL {
@@ -173,7 +176,7 @@ fn steal(part: Option<f64>) -> Finding {
     }
 }
 
-/// The different governors of the usable cores.
+/// Checks the different governors of the usable cores.
 fn governor(governors: &[String]) -> Finding {
     const WHAT: &str = "governor";
     match governors {
@@ -186,12 +189,12 @@ fn governor(governors: &[String]) -> Finding {
         some => Finding::note(
             WHAT,
             format!("{}: the frequency follows the load", some.join(", ")),
-            "figures with idle times in them get slower and less steady: `cpupower frequency-set -g performance`",
+            "figures that include idle times get slower and less steady: `cpupower frequency-set -g performance`",
         ),
     }
 }
 
-/// From `no_turbo` of intel_pstate and `boost` of other drivers; nothing where neither can be seen.
+/// Checks `no_turbo` of intel_pstate and `boost` of other drivers; `None` if neither is visible.
 fn turbo(no_turbo: Option<&str>, boost: Option<&str>) -> Option<Finding> {
     const WHAT: &str = "turbo";
     let (on, switch) = match (no_turbo, boost) {
@@ -203,7 +206,7 @@ fn turbo(no_turbo: Option<&str>, boost: Option<&str>) -> Option<Finding> {
         return Some(Finding::ok(WHAT, "off"));
     }
     let remedy =
-        format!("the frequency hangs on temperature and on how many cores work; for steadier figures: {switch}");
+        format!("the frequency depends on temperature and on the number of busy cores; for steadier figures: {switch}");
     Some(Finding::note(WHAT, "on", remedy))
 }
 
@@ -213,28 +216,27 @@ fn virtual_machine(hypervisor: bool, idle_driver: Option<&str>) -> Finding {
         return Finding::ok(WHAT, "no sign of one");
     }
     let polls = match idle_driver {
-        Some("haltpoll") => "; an idle core polls for a while (haltpoll) before it goes back to the host",
+        Some("haltpoll") => "; an idle core polls for a while (haltpoll) before it returns to the host",
         _ => "",
     };
     Finding::note(
         WHAT,
         format!("yes{polls}"),
-        "waking an idle core may pass through the host: what blocks is dearer than on hardware, and the host may move cores",
+        "waking an idle core may pass through the host: blocking is more expensive than on hardware, and the host may move cores",
     )
 }
 
-/// From the release and the text of `/proc/version`.
+/// Checks the release and the text of `/proc/version`.
 fn kernel(release: &str, version: Option<&str>) -> Finding {
     const WHAT: &str = "kernel";
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|number| number.parse::<u32>().ok());
     let (major, minor) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     if version.is_some_and(|version| version.contains("PREEMPT_RT")) {
-        let remedy = "it trades throughput for steady latency: do not carry its figures over to other kernels";
-        return Finding::note(WHAT, format!("{release}, for real time"), remedy);
+        let remedy = "it trades throughput for steady latency: its figures do not apply to other kernels";
+        return Finding::note(WHAT, format!("{release}, real-time"), remedy);
     }
     if (1..5).contains(&major) {
-        let remedy =
-            format!("Linux {major}.{minor} is older than what Estafette is tried on: expect mechanisms to fail");
+        let remedy = format!("Linux {major}.{minor} is older than the tested versions: expect mechanisms to fail");
         return Finding::note(WHAT, release, remedy);
     }
     Finding::ok(WHAT, release)
@@ -275,8 +277,8 @@ mod tests {
             [Some(0.0), Some(0.005), Some(0.05), None].map(|part| steal(part).verdict),
             [Ok, Note, Warning, Note]
         );
-        // Of the whole process, so with the work of other tests in it.
-        assert!(look(&[0]).share > 0.0);
+        // The usage of the whole process, so it includes other tests.
+        assert!(probe(&[0]).share > 0.0);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `flow check`: everything that is wrong with a pipeline's files.
+//! The command `flow check`: reports all errors in a pipeline's files.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::args::FlowCheck;
 use crate::exit::Exit;
 use crate::{print, print_json, tell};
 
-/// What `--json` prints.
+/// The JSON output.
 #[derive(Serialize)]
 struct Printed<'a> {
     /// Whether the pipeline can run.
@@ -19,7 +19,7 @@ struct Printed<'a> {
     diagnostics: &'a [Diagnostic],
 }
 
-/// Runs `flow check`. Warnings do not fail it.
+/// Runs `flow check`. Warnings do not make it fail.
 pub(crate) fn run(args: &FlowCheck) -> Result<Exit> {
     let options = Options { inspector: Some(&Inspector), ..Options::default() };
     let Checked { pipeline, diagnostics } = check(&args.pipeline, &options);

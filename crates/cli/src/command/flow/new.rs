@@ -1,4 +1,4 @@
-//! `flow new`: an example to begin with.
+//! The command `flow new`: writes an example pipeline.
 
 use anyhow::{Result, anyhow};
 use estafette_flow::config::scaffold;

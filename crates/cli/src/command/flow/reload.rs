@@ -1,4 +1,4 @@
-//! `flow reload` and `flow status`: ask a pipeline that runs.
+//! The commands `flow reload` and `flow status`: send a request to a running pipeline.
 
 use anyhow::{Context, Result, bail};
 use estafette_flow::admin::Running;
@@ -27,17 +27,19 @@ pub(crate) fn status(args: &FlowStatus) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// The pipeline that is meant: the only one that runs, or that of this name or process number.
+/// Finds the selected pipeline: the only one that runs, or the one with this name or process
+/// identifier.
 fn find(name: Option<&str>) -> Result<Running> {
     let all = Running::all()?;
-    let is_meant = |running: &&Running| name.is_none_or(|name| running.name == name || running.pid.to_string() == name);
-    let mut meant = all.iter().filter(is_meant);
-    let first = meant.next().with_context(|| match name {
-        Some(name) => format!("no pipeline `{name}` runs here; those that do: {}", list(&all)),
+    let is_selected =
+        |running: &&Running| name.is_none_or(|name| running.name == name || running.pid.to_string() == name);
+    let mut selected = all.iter().filter(is_selected);
+    let first = selected.next().with_context(|| match name {
+        Some(name) => format!("no pipeline `{name}` runs here; running: {}", list(&all)),
         None => "no pipeline runs here; start one with `estafette flow run`".into(),
     })?;
-    if meant.next().is_some() {
-        bail!("several pipelines run here; choose one with --pipeline, by name or process number: {}", list(&all));
+    if selected.next().is_some() {
+        bail!("several pipelines run here; choose one with --pipeline, by name or process identifier: {}", list(&all));
     }
     Ok(first.clone())
 }

@@ -1,4 +1,4 @@
-//! `flow run`: runs a pipeline until it has done its work, or somebody ends it.
+//! The command `flow run`: runs a pipeline until its work is done or it is stopped.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::args::FlowRun;
 use crate::exit::Exit;
 use crate::{print_json, tell};
 
-/// How often `--watch` looks at files.
+/// How often `--watch` checks files.
 const WATCH: Duration = Duration::from_millis(500);
 
 /// Runs `flow run`.
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &FlowRun) -> Result<Exit> {
     let remote = supervisor.remote();
     end_on_signals(remote.clone())?;
     if let Err(error) = admin::serve(&name, remote.clone()) {
-        tracing::warn!("`flow status` and `flow reload` do not reach this pipeline: {error:#}");
+        tracing::warn!("`flow status` and `flow reload` cannot reach this pipeline: {error:#}");
     }
     let metrics = args.metrics.map(|address| {
         let remote = remote.clone();
@@ -81,13 +81,14 @@ fn end_on_signals(remote: Remote) -> Result<()> {
     Ok(())
 }
 
-/// The functions that can be reloaded, and their modules' files.
+/// Returns the functions that can be reloaded, and their modules' files.
 fn watched(pipeline: &Pipeline) -> Vec<(String, PathBuf)> {
     let receivers = pipeline.functions.iter().filter(|function| function.input.is_some() || function.stream.is_some());
     receivers.map(|function| (function.name.clone(), function.module.clone())).collect()
 }
 
-/// Reloads a function when its module's file has changed and then stayed the same, as while it is written it is no module.
+/// Reloads a function when its module's file has changed and then stayed the same for one interval,
+/// because a partly written file is not a module.
 fn watch(modules: Vec<(String, PathBuf)>, remote: &Remote) {
     let stamp = |path: &PathBuf| -> io::Result<(SystemTime, u64)> {
         let about = fs::metadata(path)?;

@@ -1,4 +1,5 @@
-//! Stderr, shared by the log, whose lines scroll, and the live view beneath it, which is drawn over and over.
+//! Stderr, shared by the scrolling lines of the log and the live view below them, which is redrawn
+//! repeatedly.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +9,7 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use crate::args::LogFormat;
 
-/// Stderr and what is drawn at its end.
+/// Stderr and the text that is drawn at its end.
 #[derive(Debug)]
 pub(crate) struct Screen {
     is_terminal: bool,
@@ -23,12 +24,12 @@ impl Screen {
         Screen { is_terminal: io::stderr().is_terminal(), drawn: Mutex::new(String::new()) }
     }
 
-    /// Whether somebody looks at it.
+    /// Returns whether stderr is a terminal.
     pub(crate) fn is_terminal(&self) -> bool {
         self.is_terminal
     }
 
-    /// Replaces what is drawn. Empty takes it away.
+    /// Replaces the drawn text. An empty text removes it.
     pub(crate) fn draw(&self, text: &str) {
         let mut drawn = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
         let out = format!("{}{text}", erase(&drawn));
@@ -36,7 +37,7 @@ impl Screen {
         let _ = io::stderr().write_all(out.as_bytes());
     }
 
-    /// Writes lines above what is drawn.
+    /// Writes lines above the drawn text.
     fn log(&self, lines: &[u8]) -> io::Result<()> {
         let drawn = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
         let mut out = erase(&drawn).into_bytes();
@@ -50,12 +51,12 @@ fn erase(drawn: &str) -> String {
     ERASE_LINE.repeat(drawn.lines().count())
 }
 
-/// A line of the log on its way to the screen.
+/// A writer for a log line.
 pub(crate) struct Line<'a>(&'a Screen);
 
 impl Write for Line<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // A stderr that nobody reads is no reason to stop.
+        // A closed stderr is no reason to stop.
         let _ = self.0.log(bytes);
         Ok(bytes.len())
     }
@@ -65,7 +66,7 @@ impl Write for Line<'_> {
     }
 }
 
-/// The screen, as the log knows it.
+/// The log's access to the screen.
 struct Log(Arc<Screen>);
 
 impl<'a> MakeWriter<'a> for Log {
@@ -76,14 +77,14 @@ impl<'a> MakeWriter<'a> for Log {
     }
 }
 
-/// Has everything that is logged go to the screen. `RUST_LOG` chooses what.
+/// Installs a log that writes to the screen. `RUST_LOG` selects what is logged.
 pub(crate) fn install_log(format: LogFormat, is_verbose: bool, screen: &Arc<Screen>) {
     let default = if is_verbose { "info,estafette_flow=debug" } else { "info" };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
     let has_colours = screen.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let log =
         tracing_subscriber::fmt().with_env_filter(filter).with_ansi(has_colours).with_writer(Log(Arc::clone(screen)));
-    // A second log in one process, as in tests, changes nothing.
+    // A second log in one process, as in tests, has no effect.
     let _ = match format {
         LogFormat::Text => log.with_target(false).try_init(),
         LogFormat::Json => log.json().try_init(),

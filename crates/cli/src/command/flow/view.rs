@@ -48,22 +48,22 @@ impl Drop for Live {
     }
 }
 
-/// What a pipeline is doing: rates since an earlier status, or since its start.
+/// Formats a pipeline's status: rates since an earlier status, or since its start.
 pub(crate) fn tables(status: &Status, before: Option<&Status>) -> String {
     let seconds = status.uptime_seconds - before.map_or(0.0, |before| before.uptime_seconds);
     let rate =
-        |now: u64, then: Option<u64>| units::rate((now - then.unwrap_or(0).min(now)) as f64 / seconds.max(0.001));
+        |now: u64, before: Option<u64>| units::rate((now - before.unwrap_or(0).min(now)) as f64 / seconds.max(0.001));
     let functions = status.functions.iter().enumerate().map(|(at, function)| {
-        let then = before.and_then(|before| before.functions.get(at));
-        row_of_function(function, then, seconds, &rate)
+        let before = before.and_then(|before| before.functions.get(at));
+        row_of_function(function, before, seconds, &rate)
     });
     let headers = ["function", "state", "in", "out", "calls", "traps", "restarts", "CPU", "memory"];
     let alignment = [Left, Left, Right, Right, Right, Right, Right, Right, Right];
     let mut text = columns(&headers, &alignment, &functions.collect::<Vec<_>>());
     if !status.edges.is_empty() {
         let edges = status.edges.iter().enumerate().map(|(at, edge)| {
-            let then = before.and_then(|before| before.edges.get(at));
-            row_of_edge(edge, then, &rate)
+            let before = before.and_then(|before| before.edges.get(at));
+            row_of_edge(edge, before, &rate)
         });
         let headers = ["topic", "queue", "rate", "waiting", "full", "oldest", "dropped", "lost"];
         let alignment = [Left, Left, Right, Right, Right, Right, Right, Right];
@@ -75,21 +75,21 @@ pub(crate) fn tables(status: &Status, before: Option<&Status>) -> String {
 
 fn row_of_function(
     function: &FunctionStatus,
-    then: Option<&FunctionStatus>,
+    before: Option<&FunctionStatus>,
     seconds: f64,
     rate: &impl Fn(u64, Option<u64>) -> String,
 ) -> Vec<String> {
     let cpu = function.cpu_seconds.map(|now| {
-        let spent = now - then.and_then(|then| then.cpu_seconds).unwrap_or(0.0);
+        let spent = now - before.and_then(|before| before.cpu_seconds).unwrap_or(0.0);
         format!("{:.0} %", 100.0 * spent.max(0.0) / seconds.max(0.001))
     });
     let memory = function.resident_bytes.unwrap_or(function.memory_bytes);
     vec![
         name(function),
         phase(function.phase).into(),
-        rate(function.received_messages, then.map(|then| then.received_messages)),
-        rate(function.sent_messages, then.map(|then| then.sent_messages)),
-        rate(function.calls, then.map(|then| then.calls)),
+        rate(function.received_messages, before.map(|before| before.received_messages)),
+        rate(function.sent_messages, before.map(|before| before.sent_messages)),
+        rate(function.calls, before.map(|before| before.calls)),
         function.traps.to_string(),
         function.restarts.to_string(),
         cpu.unwrap_or_else(|| "-".into()),
@@ -99,13 +99,13 @@ fn row_of_function(
 
 fn row_of_edge(
     edge: &EdgeStatus,
-    then: Option<&EdgeStatus>,
+    before: Option<&EdgeStatus>,
     rate: &impl Fn(u64, Option<u64>) -> String,
 ) -> Vec<String> {
     vec![
         edge.topic.clone(),
         if edge.queue.is_empty() { "-".into() } else { edge.queue.clone() },
-        rate(edge.published_messages, then.map(|then| then.published_messages)),
+        rate(edge.published_messages, before.map(|before| before.published_messages)),
         units::grouped(edge.depth_messages),
         format!("{:.0} %", 100.0 * edge.depth_bytes as f64 / edge.capacity_bytes.max(1) as f64),
         format!("{:.1} s", edge.oldest_seconds),
@@ -114,7 +114,7 @@ fn row_of_edge(
     ]
 }
 
-/// A function's name, and which of its instances where there are several.
+/// Returns a function's name, with the instance's number if there are several.
 fn name(function: &FunctionStatus) -> String {
     match function.replica {
         0 => function.function.clone(),
@@ -133,7 +133,7 @@ fn phase(phase: PhaseStatus) -> &'static str {
     }
 }
 
-/// What a pipeline has done, in a few lines.
+/// Formats the summary of an ended pipeline in a few lines.
 pub(crate) fn summary(summary: &Summary) -> String {
     let status = &summary.status;
     let how = match summary.ended {
