@@ -65,9 +65,7 @@ fn quota(quota: Option<f64>, usable: usize) -> Finding {
         None => Finding::ok(WHAT, "none visible"),
         Some(quota) if quota < usable as f64 => Finding::warning(
             WHAT,
-            format!(
-                "{quota:.2} cores' worth of time on {usable} cores: when it is used up, all processes of the run stop"
-            ),
+            format!("{quota:.2} cores' worth of time on {usable} cores: when it is used up, the whole run stops"),
             "lift it (docker --cpus, systemd CPUQuota=, cpu.max) and limit the cores instead (--cpuset-cpus, AllowedCPUs=)",
         ),
         Some(quota) => Finding::ok(WHAT, format!("{quota:.2} cores' worth of time, no less than the {usable} cores")),
@@ -89,7 +87,7 @@ fn pair([first, last]: [usize; 2], siblings_of_first: &[usize], sockets_differ: 
         return Finding::note(
             WHAT,
             format!("{pair}, in different sockets"),
-            "every figure depends on the link between them: choose CPUs of one socket with `taskset -c`, see `lscpu -e`",
+            "figures depend on the link between them: choose CPUs of one socket with `taskset -c`, see `lscpu -e`",
         );
     }
     match siblings_of_first {
@@ -222,7 +220,8 @@ fn virtual_machine(hypervisor: bool, idle_driver: Option<&str>) -> Finding {
     Finding::note(
         WHAT,
         format!("yes{polls}"),
-        "waking an idle core may pass through the host: blocking is more expensive than on hardware, and the host may move cores",
+        "waking an idle core may pass through the host: blocking is more expensive than on hardware, and the \
+         host may move cores",
     )
 }
 
