@@ -192,8 +192,8 @@ topics:
         if let Some(status) = flow.try_status() {
             let waiting =
                 count(&status, "send", "sent_messages").saturating_sub(count(&status, "slow", "received_messages"));
-            // What is in the ring, what the receiver works on, and a batch that is being sent.
-            assert!(waiting <= 250, "{waiting} messages are under way");
+            // The messages in the ring, those in the receiver, and a batch that is being sent.
+            assert!(waiting <= 250, "{waiting} messages are in flight");
             samples += usize::from(count(&status, "send", "sent_messages") > sent && started);
             (started, sent) = (true, count(&status, "send", "sent_messages"));
         }

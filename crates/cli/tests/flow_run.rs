@@ -321,7 +321,7 @@ fn the_second_ctrl_c_stops_at_once() {
     let mut flow = Flow::start(&ground, &[]);
     let status = flow.wait_until_running();
     flow.feed(&numbered(100));
-    flow.wait_for("work under way", |status| (connector(status, "lines", "sent_messages") == 100).then_some(()));
+    flow.wait_for("messages in flight", |status| (connector(status, "lines", "sent_messages") == 100).then_some(()));
     flow.signal(Signal::INT);
     flow.wait_for_log("draining");
     flow.signal(Signal::INT);

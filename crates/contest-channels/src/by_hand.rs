@@ -116,7 +116,7 @@ macro_rules! tasks {
                             for _ in 0..STRIDE {
                                 let $message = next.word();
                                 if $send.is_err() {
-                                    bail!("the consumer has gone");
+                                    bail!("the consumer has closed");
                                 }
                             }
                         }

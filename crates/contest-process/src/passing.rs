@@ -39,7 +39,7 @@ mod tests {
     fn names_of_dead_runs_are_swept_and_those_of_living_ones_are_not() {
         // No process has a number this high.
         for (run, stays) in [(4_194_305, false), (std::process::id(), true)] {
-            let path = format!("/dev/shm/{PREFIX}{run}-test-i1-there");
+            let path = format!("/dev/shm/{PREFIX}{run}-test-i1-forward");
             fs::write(&path, "").unwrap();
             sweep("/dev/shm");
             assert_eq!(Path::new(&path).exists(), stays);

@@ -74,35 +74,35 @@ mod tests {
     /// Messages come back as they were: every codec writes over what was in its buffer before, longer or not.
     fn round_trips<C: Codec>(seed: u64, len: usize) {
         let name = C::spec().name;
-        let (mut next, mut seen) = (Generator::new(seed, 0, len), Verifier::new(seed, 1, len));
+        let (mut source, mut verifier) = (Generator::new(seed, 0, len), Verifier::new(seed, 1, len));
         let mut codec = C::default();
         let mut encoded = C::Encoded::default();
         let long = C::make(&mut Generator::new(seed, 0, 2 * len));
         codec.encode(&long, &mut encoded).unwrap();
         for number in 0..4 {
             if number == 3 {
-                next.end();
+                source.end();
             }
-            codec.encode(&C::make(&mut next), &mut encoded).unwrap();
-            assert!(encoded.as_ref().len() >= len, "{name}: content like ours cannot be made shorter");
-            codec.decode(&encoded, &mut seen).unwrap();
+            codec.encode(&C::make(&mut source), &mut encoded).unwrap();
+            assert!(encoded.as_ref().len() >= len, "{name}: pseudo-random content cannot be compressed");
+            codec.decode(&encoded, &mut verifier).unwrap();
         }
-        assert!(seen.ended(), "{name}");
-        assert_eq!((seen.received(), seen.finish().1), (3, Faults::default()), "{name}");
+        assert!(verifier.ended(), "{name}");
+        assert_eq!((verifier.received(), verifier.finish().1), (3, Faults::default()), "{name}");
     }
 
-    /// Bytes that were changed, or cut off, are an error or another message, and nothing worse.
-    fn survives<C: Codec<Encoded: AsMut<[u8]>>>(seed: u64, len: usize, bit: usize) {
-        let (mut next, mut seen) = (Generator::new(seed, 0, len), Verifier::new(seed, 1, len));
+    /// Checks that changed bytes cause only an error or another message.
+    fn rejects_without_panic<C: Codec<Encoded: AsMut<[u8]>>>(seed: u64, len: usize, bit: usize) {
+        let (mut source, mut verifier) = (Generator::new(seed, 0, len), Verifier::new(seed, 1, len));
         let mut codec = C::default();
         let mut encoded = C::Encoded::default();
-        codec.encode(&C::make(&mut next), &mut encoded).unwrap();
+        codec.encode(&C::make(&mut source), &mut encoded).unwrap();
         let bytes = encoded.as_mut();
         let bit = bit % (bytes.len() * 8);
         bytes[bit / 8] ^= 1 << (bit % 8);
-        let _ = codec.decode(&encoded, &mut seen);
-        // The end mark and other producers are not among the messages one bit away.
-        assert!(!seen.ended(), "{}: bit {bit}", C::spec().name);
+        let _ = codec.decode(&encoded, &mut verifier);
+        // The end mark and other producers' messages differ in more than one bit.
+        assert!(!verifier.ended(), "{}: bit {bit}", C::spec().name);
     }
 
     macro_rules! each {

@@ -1,4 +1,5 @@
-//! `tachyonix`, bounded: a ring of slots with sequence numbers (Vyukov), an event for senders, a waker for the receiver.
+//! `tachyonix`, bounded: a ring of slots with sequence numbers (Vyukov), an event for senders, and
+//! a waker for the receiver.
 
 use std::future::Future;
 

@@ -67,7 +67,7 @@ impl Entry for RtrbByHand {
             while now_ns() < closes_ns + TAIL_NS {
                 for _ in 0..STRIDE {
                     while tx.push(next).is_err() {
-                        ensure!(!tx.is_abandoned(), "the consumer has gone");
+                        ensure!(!tx.is_abandoned(), "the consumer has closed");
                         spin_loop();
                     }
                     next += 1;
@@ -90,7 +90,7 @@ impl Entry for RtrbByHand {
                         match rx.pop() {
                             Ok(message) => break message,
                             Err(_) => {
-                                ensure!(!rx.is_abandoned() || !rx.is_empty(), "the producer has gone");
+                                ensure!(!rx.is_abandoned() || !rx.is_empty(), "the producer has closed");
                                 spin_loop();
                             }
                         }
