@@ -103,7 +103,7 @@ fn tables(listed: &[Listed]) -> String {
     format!(
         "{}\n{}{}",
         columns(&headers, &[], &promises),
-        columns(&["mechanism", "version", "on", "stands on"], &[], &implementation),
+        columns(&["mechanism", "version", "runtime", "implementation"], &[], &implementation),
         channels(listed)
     )
 }
@@ -158,15 +158,15 @@ fn promises(spec: &Spec) -> Vec<String> {
 fn implementation(Listed { spec, absent, .. }: &Listed) -> Vec<String> {
     let label = match spec.standing {
         Standing::Candidate => "",
-        Standing::Reference => " (limit)",
-        Standing::Baseline => " (baseline, runs when it is named)",
+        Standing::Reference => " (reference)",
+        Standing::Baseline => " (baseline, runs only if named)",
     };
     let runtimes = match spec.runtimes.as_slice() {
         some if some.iter().all(|runtime| Runtime::TASKS.contains(runtime)) => String::from("tokio"),
         some => joined(some),
     };
     let most = spec.max_message.map_or(String::new(), |most| format!(", messages up to {}", units::size(most)));
-    let absent = absent.as_ref().map_or(String::new(), |how| format!("\nnot here: {how}"));
+    let absent = absent.as_ref().map_or(String::new(), |how| format!("\nunavailable: {how}"));
     vec![spec.name.clone(), spec.version.clone(), runtimes, format!("{}{most}{label}{absent}", spec.implementation)]
 }
 
@@ -241,7 +241,7 @@ mod tests {
         let text = tables(&listed);
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
         assert_eq!(text.lines().count(), 4 + 1 + 4 + 1, "{text}");
-        for said in ["65507B", "spin,block", "tokio\n", "not here: install the ring", "pipe(2), in C (baseline"] {
+        for said in ["65507B", "spin,block", "tokio\n", "unavailable: install the ring", "pipe(2), in C (baseline"] {
             assert!(text.contains(said), "{said} in {text}");
         }
         let json = serde_json::to_value(&listed).unwrap();
