@@ -1,43 +1,44 @@
-//! What the build scripts of the mechanisms share: it says which versions of libraries are built in.
+//! Shared code of the mechanisms' build scripts: passes the versions of the linked libraries to the
+//! crates.
 #![forbid(unsafe_code)]
 
 use std::env;
 use std::fs;
 
-/// The workspace's lock file, from the folder of any crate of it, where cargo runs build scripts.
+/// The workspace's lock file, relative to any crate's folder, where cargo runs build scripts.
 const LOCK: &str = "../../Cargo.lock";
 
-/// Says which version of each dependency of the crate that is built is locked, as the variable `LOCKED_NAME`: that is what
-/// a mechanism's description says. Of two versions the name says which, up to the first number that is not zero:
-/// `LOCKED_BINCODE_1`, `LOCKED_IPC_CHANNEL_0_13`.
+/// Passes the locked version of each dependency of the built crate as the variable `LOCKED_NAME`,
+/// for the mechanisms' descriptions. If a dependency has two versions, the name includes the
+/// version up to the first number that is not zero: `LOCKED_BINCODE_1`, `LOCKED_IPC_CHANNEL_0_13`.
 ///
 /// # Panics
 ///
-/// If the lock file cannot be read, or does not have that crate and all its dependencies.
+/// If the lock file cannot be read, or does not contain that crate and all its dependencies.
 pub fn locked() {
     println!("cargo::rerun-if-changed={LOCK}");
     let lock = fs::read_to_string(LOCK).unwrap_or_else(|error| panic!("{LOCK}: {error}"));
-    let ours = env::var("CARGO_PKG_NAME").expect("cargo sets CARGO_PKG_NAME");
-    for (name, version) in versions(&lock, &ours) {
+    let package = env::var("CARGO_PKG_NAME").expect("cargo sets CARGO_PKG_NAME");
+    for (name, version) in versions(&lock, &package) {
         println!("cargo::rustc-env={name}={version}");
     }
 }
 
-/// The variables of a package's dependencies in this text of a lock file, and their values.
+/// Returns the variables and values for a package's dependencies in the text of a lock file.
 fn versions<'a>(lock: &'a str, package: &str) -> Vec<(String, &'a str)> {
     let packages: Vec<Package> = lock.split("[[package]]").skip(1).filter_map(Package::of).collect();
-    let ours = packages.iter().find(|found| found.name == package).expect("we are in our own lock");
-    // `name`, or `name version` where others have another.
+    let package_entry = packages.iter().find(|found| found.name == package).expect("we are in our own lock");
+    // `name`, or `name version` if another package has another version of it.
     let dependencies: Vec<_> =
-        ours.dependencies.iter().map(|entry| entry.split_once(' ').unwrap_or((entry, ""))).collect();
+        package_entry.dependencies.iter().map(|entry| entry.split_once(' ').unwrap_or((entry, ""))).collect();
     let variable = |&(name, which): &(&str, &str)| {
-        let alone = dependencies.iter().filter(|(other, _)| *other == name).count() == 1;
+        let is_only_version = dependencies.iter().filter(|(other, _)| *other == name).count() == 1;
         let mut found = packages.iter().filter(|package| package.name == name);
         let version = found
             .find(|package| which.is_empty() || package.version == which)
             .expect("what is needed is locked")
             .version;
-        let key = if alone { name.to_owned() } else { format!("{name}_{}", compatible(version)) };
+        let key = if is_only_version { name.to_owned() } else { format!("{name}_{}", compatible(version)) };
         (format!("LOCKED_{}", key.to_uppercase().replace(['-', '.'], "_")), version)
     };
     dependencies.iter().map(variable).collect()
@@ -51,7 +52,7 @@ struct Package<'a> {
 }
 
 impl Package<'_> {
-    /// Reads one as cargo writes it, a line a field and a line a dependency.
+    /// Parses a package as cargo writes it: one field or dependency per line.
     fn of(text: &str) -> Option<Package<'_>> {
         let field = |name: &str| {
             text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(" = \"")?.strip_suffix('"'))
@@ -61,7 +62,8 @@ impl Package<'_> {
     }
 }
 
-/// A version up to the first number that is not zero: those that begin so are compatible.
+/// Returns a version up to the first number that is not zero. Versions with the same such prefix
+/// are compatible.
 fn compatible(version: &str) -> &str {
     let end = version.find(|digit: char| digit.is_ascii_digit() && digit != '0').unwrap_or(version.len());
     version[end..].find('.').map_or(version, |dot| &version[..end + dot])
@@ -113,11 +115,11 @@ dependencies = [
 "#;
 
     #[test]
-    fn of_two_versions_the_name_says_which() {
+    fn the_name_of_one_of_two_versions_contains_the_version() {
         let versions = versions(LOCKED, "of-both");
-        let said: Vec<_> = versions.iter().map(|(name, version)| format!("{name}={version}")).collect();
+        let variables: Vec<_> = versions.iter().map(|(name, version)| format!("{name}={version}")).collect();
         assert_eq!(
-            said,
+            variables,
             [
                 "LOCKED_BINCODE_1=1.3.3",
                 "LOCKED_BINCODE_2=2.0.1",
@@ -128,7 +130,7 @@ dependencies = [
     }
 
     #[test]
-    fn a_crate_with_one_of_them_has_it_by_its_name() {
+    fn the_name_of_a_single_version_is_the_crate_name() {
         let versions = versions(LOCKED, "of-one");
         assert_eq!(versions, [("LOCKED_BINCODE".to_owned(), "2.0.1"), ("LOCKED_OF_BOTH".to_owned(), "0.1.0")]);
     }

@@ -1,8 +1,9 @@
-//! The loops one would write by hand around seven channels, without the instrument: what it adds to a channel's own time is
-//! the difference between `task/flume` and `task/flume-by-hand`.
+//! Hand-written loops around seven channels, without the instrument. The instrument's overhead is
+//! the difference between, for example, `task/flume` and `task/flume-by-hand`.
 //!
-//! They gather the messages of several producers, look at the clock every 1024 messages, and fill and check each message as
-//! the instrument does. `thread/rtrb-by-hand` is the eighth, for the tightest cell.
+//! Each program receives the messages of several producers, reads the clock every 1024 messages,
+//! and fills and verifies each message as the instrument does. `thread/rtrb-by-hand` is an eighth
+//! program, for the fastest cell.
 
 use std::future::Future;
 
@@ -17,10 +18,10 @@ use estafette_measure::spec::{Ownership, Runtime, Standing, Wait};
 use estafette_measure::window::{TAIL_NS, Window};
 use estafette_measure::{Generator, Registry, Spec, Verifier};
 
-/// Messages between two looks at the clock.
+/// The number of messages between two clock readings.
 const STRIDE: u64 = 1024;
 
-/// Adds all of them.
+/// Adds all hand-written programs.
 pub(crate) fn enrol(registry: Registry) -> Registry {
     registry
         .enrol(ByHand::task("task/tokio-mpsc-by-hand", env!("LOCKED_TOKIO"), tokio_mpsc))
@@ -32,7 +33,7 @@ pub(crate) fn enrol(registry: Registry) -> Registry {
         .enrol(ByHand::thread("thread/crossbeam-by-hand", env!("LOCKED_CROSSBEAM_CHANNEL"), crossbeam))
 }
 
-/// What a program is told: when the window opens and closes, and what messages are made of.
+/// A program's parameters: when the window opens and closes, and the seed of the messages.
 #[derive(Clone, Copy)]
 struct Plan {
     opens_ns: u64,
@@ -41,27 +42,28 @@ struct Plan {
 }
 
 impl Plan {
-    /// A producer's messages.
+    /// Returns a producer's messages.
     fn messages(&self, producer: usize) -> Generator {
         Generator::new(self.seed, producer, size_of::<u64>())
     }
 
-    fn over(&self) -> bool {
+    fn is_over(&self) -> bool {
         now_ns() >= self.closes_ns + TAIL_NS
     }
 }
 
-/// What a consumer saw, with time and count as the window opened and as it closed, and what each producer sent.
-struct Seen {
+/// A consumer's measurements: the time and the message count when the window opened and when it
+/// closed, and how many messages each producer sent.
+struct Measurement {
     verifier: Verifier,
     sent: Vec<u64>,
     marks: Vec<(u64, u64)>,
     plan: Plan,
 }
 
-impl Seen {
-    fn new(producers: usize, plan: Plan) -> Seen {
-        Seen {
+impl Measurement {
+    fn new(producers: usize, plan: Plan) -> Measurement {
+        Measurement {
             verifier: Verifier::new(plan.seed, producers, size_of::<u64>()),
             sent: Vec::new(),
             marks: Vec::new(),
@@ -69,10 +71,10 @@ impl Seen {
         }
     }
 
-    fn look(&mut self) {
+    fn check_clock(&mut self) {
         let (now, received) = (now_ns(), self.verifier.received());
         if self.marks.is_empty() && now >= self.plan.closes_ns {
-            // A window that was slept through is empty.
+            // The program slept through the whole window, so the window is empty.
             self.marks.push((now, received));
         }
         if now >= [self.plan.opens_ns, self.plan.closes_ns, u64::MAX][self.marks.len()] {
@@ -80,8 +82,9 @@ impl Seen {
         }
     }
 
-    /// The stream has ended: a window still open closes with it, and one that was slept through is empty.
-    fn ended(mut self) -> Seen {
+    /// Ends the measurement with the stream. A window that is still open closes; one that was slept
+    /// through is empty.
+    fn finish(mut self) -> Measurement {
         while self.marks.len() < 2 {
             self.marks.push((now_ns(), self.verifier.received()));
         }
@@ -89,56 +92,57 @@ impl Seen {
     }
 }
 
-/// A program, of the case, its plan, and the core of each party that is pinned.
-type Play = fn(&Case, Plan, &[Option<usize>]) -> Result<Seen>;
+/// A program: a function of the case, its plan and the core of each pinned party.
+type Program = fn(&Case, Plan, &[Option<usize>]) -> Result<Measurement>;
 
 /// A hand-written program as an entry.
 struct ByHand {
     spec: Spec,
-    play: Play,
+    program: Program,
 }
 
-/// The loops of an asynchronous channel, written out: `$open` makes its ends, `$send` and `$receive` are one message.
+/// Defines a program around an async channel: `$open` creates its ends, `$send` and `$receive`
+/// transfer one message.
 macro_rules! tasks {
     ($name:ident, |$capacity:ident| $open:expr, |$tx:ident, $message:ident| $send:expr, |$rx:ident| $receive:expr) => {
-        fn $name(case: &Case, plan: Plan, _: &[Option<usize>]) -> Result<Seen> {
+        fn $name(case: &Case, plan: Plan, _: &[Option<usize>]) -> Result<Measurement> {
             let $capacity = case.capacity;
             let producers = case.producers;
             run(case, async move {
                 #[allow(unused_mut)]
                 let (tx, mut $rx) = $open;
-                let mut sending = Vec::new();
+                let mut handles = Vec::new();
                 for producer in 0..producers {
                     let $tx = tx.clone();
-                    sending.push(tokio::spawn(async move {
-                        let mut next = plan.messages(producer);
-                        while !plan.over() {
+                    handles.push(tokio::spawn(async move {
+                        let mut source = plan.messages(producer);
+                        while !plan.is_over() {
                             for _ in 0..STRIDE {
-                                let $message = next.word();
+                                let $message = source.word();
                                 if $send.is_err() {
                                     bail!("the consumer has closed");
                                 }
                             }
                         }
-                        Ok(next.made())
+                        Ok(source.made())
                     }));
                 }
                 drop(tx);
                 let consumer = tokio::spawn(async move {
-                    let mut seen = Seen::new(producers, plan);
+                    let mut measurement = Measurement::new(producers, plan);
                     loop {
                         for _ in 0..STRIDE {
-                            let Some(message) = $receive else { return seen.ended() };
-                            seen.verifier.word(message);
+                            let Some(message) = $receive else { return measurement.finish() };
+                            measurement.verifier.word(message);
                         }
-                        seen.look();
+                        measurement.check_clock();
                     }
                 });
-                let mut seen = consumer.await.context("the consumer")?;
-                for producer in sending {
-                    seen.sent.push(producer.await.context("a producer")??);
+                let mut measurement = consumer.await.context("the consumer")?;
+                for producer in handles {
+                    measurement.sent.push(producer.await.context("a producer")??);
                 }
-                Ok(seen)
+                Ok(measurement)
             })
         }
     };
@@ -180,7 +184,7 @@ tasks!(tachyonix, |capacity| ::tachyonix::channel::<u64>(capacity), |tx, message
     .ok());
 
 /// Runs a program of tasks on the case's runtime.
-fn run(case: &Case, program: impl Future<Output = Result<Seen>>) -> Result<Seen> {
+fn run(case: &Case, program: impl Future<Output = Result<Measurement>>) -> Result<Measurement> {
     let runtime = match case.runtime {
         Runtime::TokioMulti => tokio::runtime::Builder::new_multi_thread().build(),
         Runtime::TokioCurrent => tokio::runtime::Builder::new_current_thread().build(),
@@ -189,45 +193,45 @@ fn run(case: &Case, program: impl Future<Output = Result<Seen>>) -> Result<Seen>
     runtime.context("starting tokio's runtime")?.block_on(program)
 }
 
-fn crossbeam(case: &Case, plan: Plan, cpus: &[Option<usize>]) -> Result<Seen> {
+fn crossbeam(case: &Case, plan: Plan, cpus: &[Option<usize>]) -> Result<Measurement> {
     let (tx, rx) = crossbeam_channel::bounded(case.capacity);
     let cpu = |party: usize| cpus.get(party).copied().flatten();
-    let mut sending = Vec::new();
+    let mut handles = Vec::new();
     for producer in 0..case.producers {
         let (tx, cpu) = (tx.clone(), cpu(producer));
-        sending.push(std::thread::spawn(move || -> Result<u64> {
+        handles.push(std::thread::spawn(move || -> Result<u64> {
             cpu.map_or(Ok(()), pin_to)?;
-            let mut next = plan.messages(producer);
-            while !plan.over() {
+            let mut source = plan.messages(producer);
+            while !plan.is_over() {
                 for _ in 0..STRIDE {
-                    tx.send(next.word()).context("sending")?;
+                    tx.send(source.word()).context("sending")?;
                 }
             }
-            Ok(next.made())
+            Ok(source.made())
         }));
     }
     drop(tx);
     let (producers, cpu) = (case.producers, cpu(case.producers));
-    let consumer = std::thread::spawn(move || -> Result<Seen> {
+    let consumer = std::thread::spawn(move || -> Result<Measurement> {
         cpu.map_or(Ok(()), pin_to)?;
-        let mut seen = Seen::new(producers, plan);
+        let mut measurement = Measurement::new(producers, plan);
         loop {
             for _ in 0..STRIDE {
-                let Ok(message) = rx.recv() else { return Ok(seen.ended()) };
-                seen.verifier.word(message);
+                let Ok(message) = rx.recv() else { return Ok(measurement.finish()) };
+                measurement.verifier.word(message);
             }
-            seen.look();
+            measurement.check_clock();
         }
     });
-    let mut seen = consumer.join().map_err(|_| anyhow!("the consumer panicked"))??;
-    for producer in sending {
-        seen.sent.push(producer.join().map_err(|_| anyhow!("a producer panicked"))??);
+    let mut measurement = consumer.join().map_err(|_| anyhow!("the consumer panicked"))??;
+    for producer in handles {
+        measurement.sent.push(producer.join().map_err(|_| anyhow!("a producer panicked"))??);
     }
-    Ok(seen)
+    Ok(measurement)
 }
 
 impl ByHand {
-    fn new(name: &str, version: &str, play: Play) -> ByHand {
+    fn new(name: &str, version: &str, program: Program) -> ByHand {
         let spec = Spec::new(name)
             .version(version)
             .implementation("the same channel in loops of its own")
@@ -236,17 +240,17 @@ impl ByHand {
             .max_producers(None)
             .ownership(Ownership::Owned)
             .standing(Standing::Baseline);
-        ByHand { spec, play }
+        ByHand { spec, program }
     }
 
-    fn task(name: &str, version: &str, play: Play) -> ByHand {
-        let ByHand { spec, play } = ByHand::new(name, version, play);
-        ByHand { spec: spec.runtimes(&[Runtime::TokioMulti, Runtime::TokioCurrent]), play }
+    fn task(name: &str, version: &str, program: Program) -> ByHand {
+        let ByHand { spec, program } = ByHand::new(name, version, program);
+        ByHand { spec: spec.runtimes(&[Runtime::TokioMulti, Runtime::TokioCurrent]), program }
     }
 
-    fn thread(name: &str, version: &str, play: Play) -> ByHand {
-        let ByHand { spec, play } = ByHand::new(name, version, play);
-        ByHand { spec: spec.waits(&[Wait::Adaptive]), play }
+    fn thread(name: &str, version: &str, program: Program) -> ByHand {
+        let ByHand { spec, program } = ByHand::new(name, version, program);
+        ByHand { spec: spec.waits(&[Wait::Adaptive]), program }
     }
 }
 
@@ -269,15 +273,15 @@ impl Entry for ByHand {
         };
         let opens_ns = ctx.rendezvous.ready()? + warmup_ns;
         let plan = Plan { opens_ns, closes_ns: opens_ns + measure_ns, seed: ctx.seed };
-        let seen = (self.play)(case, plan, &ctx.cpus)?;
-        let [opened, closed] = seen.marks[..] else { unreachable!("both ends of the window were noted") };
-        let (mut received, mut faults) = seen.verifier.finish();
-        for (stream, &sent) in received.iter_mut().zip(&seen.sent) {
-            // There are no end marks; the producers themselves say how many there were.
+        let measurement = (self.program)(case, plan, &ctx.cpus)?;
+        let [opened, closed] = measurement.marks[..] else { unreachable!("both ends of the window were noted") };
+        let (mut received, mut faults) = measurement.verifier.finish();
+        for (stream, &sent) in received.iter_mut().zip(&measurement.sent) {
+            // There are no end marks. The producers report how many messages they sent.
             stream.announced = Some(sent);
             faults.lost += sent.saturating_sub(stream.received);
         }
-        let producers = seen.sent.iter().enumerate();
+        let producers = measurement.sent.iter().enumerate();
         let mut parties: Vec<_> =
             producers.map(|(index, &sent)| PartyReport { sent, ..PartyReport::new(Role::Producer(index)) }).collect();
         let consumer = PartyReport {

@@ -1,5 +1,5 @@
-//! Channels of values inside one process: what all of them have in common, so that a mechanism's file holds what is its
-//! own: what it says of itself, how it is opened, one message sent, one received.
+//! The common part of all channels of values inside one process. A mechanism's file contains only
+//! the rest: its description, how it is opened, and how one message is sent and received.
 
 use std::future::Future;
 use std::io::{self, ErrorKind};
@@ -16,7 +16,7 @@ use futures_util::future::{Either, ready};
 
 use crate::channel_capacity;
 
-/// A channel. Its functions are futures; one that blocks is ready at once.
+/// A channel. Its functions return futures; those of a blocking channel are ready immediately.
 pub(crate) trait Channel: Send + Sync + 'static {
     /// Whether its functions block.
     const BLOCKS: bool;
@@ -25,22 +25,23 @@ pub(crate) trait Channel: Send + Sync + 'static {
     /// The receiving end.
     type Rx<P: Value>: Send + 'static;
 
-    /// What it says of itself.
+    /// Returns its description.
     fn spec() -> Spec;
 
-    /// Whether it can have this capacity with so many senders.
+    /// Checks that it supports this capacity and number of senders.
     ///
     /// # Errors
-    /// Why not, for the user.
+    ///
+    /// A reason for the user.
     fn supports(capacity: usize, senders: usize) -> Result<(), String> {
         let _ = (capacity, senders);
         Ok(())
     }
 
-    /// Opens one for so many messages under way and so many senders.
+    /// Opens a channel with a capacity in messages for `senders` senders.
     fn open<P: Value>(capacity: usize, senders: usize) -> (Self::Tx<P>, Self::Rx<P>);
 
-    /// Another receiver of the same channel, where messages can be shared out.
+    /// Returns another receiver of the same channel, if several receivers can share the messages.
     fn receiver<P: Value>(rx: &Self::Rx<P>) -> Option<Self::Rx<P>> {
         let _ = rx;
         None
@@ -50,30 +51,31 @@ pub(crate) trait Channel: Send + Sync + 'static {
     fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send;
 
     /// Receives one message.
-    fn receive<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send;
+    fn recv<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send;
 }
 
-/// What a channel's own functions return: something, or that the other side has gone.
+/// The result of a channel's function: a value, or an error if the other side has closed.
 pub(crate) trait Outcome<T> {
-    /// What it holds, where the other side is still there.
-    fn got(self) -> Option<T>;
+    /// Returns the value, or `None` if the other side has closed.
+    fn into_option(self) -> Option<T>;
 }
 
 impl<T> Outcome<T> for Option<T> {
     #[inline(always)]
-    fn got(self) -> Option<T> {
+    fn into_option(self) -> Option<T> {
         self
     }
 }
 
 impl<T, E> Outcome<T> for Result<T, E> {
     #[inline(always)]
-    fn got(self) -> Option<T> {
+    fn into_option(self) -> Option<T> {
         self.ok()
     }
 }
 
-/// A description with what most channels answer: any payload, one receiver, cloned senders.
+/// Returns a description with the properties of most channels: any payload, one receiver, cloned
+/// senders.
 pub(crate) fn spec(name: &str, version: &str, implementation: &str) -> Spec {
     let spec = Spec::new(name)
         .version(version)
@@ -89,34 +91,34 @@ pub(crate) fn spec(name: &str, version: &str, implementation: &str) -> Spec {
         .ownership(Ownership::Owned)
         .max_producers(None)
         .tier(Tier::Suite);
-    if spec.scope == Scope::Task { with(spec.runtimes(&Runtime::TASKS), Pattern::Cancel) } else { spec }
+    if spec.scope == Scope::Task { add_pattern(spec.runtimes(&Runtime::TASKS), Pattern::Cancel) } else { spec }
 }
 
-/// The description of a channel that several receivers can share.
+/// Adds to a description that several receivers can share the channel.
 pub(crate) fn shared(spec: Spec) -> Spec {
-    with(spec, Pattern::Mpmc)
+    add_pattern(spec, Pattern::Mpmc)
 }
 
-fn with(spec: Spec, pattern: Pattern) -> Spec {
+fn add_pattern(spec: Spec, pattern: Pattern) -> Spec {
     let patterns = [&*spec.patterns, &[pattern]].concat();
     spec.patterns(&patterns)
 }
 
-/// Whether a capacity can be shared out among senders that each have a ring of a power of two.
-pub(crate) fn in_rings(capacity: usize, senders: usize) -> Result<(), String> {
+/// Checks that a capacity can be divided among senders that each have a ring of a power of two.
+pub(crate) fn check_ring_capacity(capacity: usize, senders: usize) -> Result<(), String> {
     let each = capacity / senders;
     if each.is_power_of_two() && each * senders == capacity {
         return Ok(());
     }
-    Err(format!("its capacity is a power of two for each sender: {capacity} cannot be shared out among {senders}"))
+    Err(format!("each sender's capacity must be a power of two: {capacity} cannot be divided that way among {senders}"))
 }
 
-/// A channel as an entry.
+/// Makes an entry of a channel.
 pub(crate) fn channel<C: Channel>(channel: C) -> impl Entry {
     values(Between::of(channel))
 }
 
-/// A channel as a mechanism.
+/// Makes a mechanism of a channel.
 pub(crate) struct Between<C>(PhantomData<C>);
 
 impl<C: Channel> Between<C> {
@@ -137,7 +139,7 @@ impl<C: Channel> Mechanism for Between<C> {
     }
 
     fn effective_capacity(&self, case: &Case) -> Option<u64> {
-        channel_capacity::tried::<C>(case.capacity, case.producers)
+        channel_capacity::probe::<C>(case.capacity, case.producers)
     }
 
     fn executor(&self, case: &Case) -> Result<Box<dyn Executor>> {
@@ -146,70 +148,71 @@ impl<C: Channel> Mechanism for Between<C> {
 }
 
 impl<C: Channel, P: Value> Transport<P> for Between<C> {
-    type Tx = Sending<C, P>;
-    type Rx = Receiving<C, P>;
+    type Tx = SendEnd<C, P>;
+    type Rx = RecvEnd<C, P>;
 
     fn open(&self, case: &Case, _: Role, _: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         let open = || {
             let (tx, rx) = C::open(case.capacity, case.producers);
-            (Sending::<C, P>(tx), Receiving::<C, P>(rx))
+            (SendEnd::<C, P>(tx), RecvEnd::<C, P>(rx))
         };
         if !case.pattern.gathers() {
             return Ends::pair(case, || Ok(open()));
         }
         let (tx, rx) = open();
-        let mut txs: Vec<_> = (1..case.producers).map(|_| Sending(tx.0.clone())).collect();
+        let mut txs: Vec<_> = (1..case.producers).map(|_| SendEnd(tx.0.clone())).collect();
         txs.push(tx);
-        let mut rxs: Vec<_> = (1..case.consumers()).filter_map(|_| C::receiver(&rx.0).map(Receiving)).collect();
+        let mut rxs: Vec<_> = (1..case.consumers()).filter_map(|_| C::receiver(&rx.0).map(RecvEnd)).collect();
         rxs.push(rx);
         anyhow::ensure!(rxs.len() == case.consumers(), "{} has one receiver", case.mechanism);
         Ok(Ends::many(txs, rxs))
     }
 }
 
-// The loops of tasks stand here, around the channel's own future, as they would in a user's program: wrapped once more a
-// message, that future is moved about, which costs up to as much as the fastest channels take in all. A channel that blocks
-// is ready at once, so its message is made or checked in the call.
+// These loops are around the channel's own future, as in a user's program. A wrapper future per
+// message would have to move that future, which costs up to as much as a whole message of the
+// fastest channels. The future of a blocking channel is ready immediately, so its message is made
+// or verified in the call.
 
 /// The sending end.
-pub(crate) struct Sending<C: Channel, P: Value>(pub(crate) C::Tx<P>);
+pub(crate) struct SendEnd<C: Channel, P: Value>(pub(crate) C::Tx<P>);
 
-impl<C: Channel, P: Value> Tx for Sending<C, P> {
+impl<C: Channel, P: Value> Tx for SendEnd<C, P> {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         let send = C::send(&mut self.0, P::make(source));
         if C::BLOCKS {
-            let sent = send.now_or_never().and_then(Outcome::got);
+            let sent = send.now_or_never().and_then(Outcome::into_option);
             return Either::Left(ready(sent.ok_or_else(|| ErrorKind::BrokenPipe.into())));
         }
-        Either::Right(send.map(|sent| sent.got().ok_or_else(|| ErrorKind::BrokenPipe.into())))
+        Either::Right(send.map(|sent| sent.into_option().ok_or_else(|| ErrorKind::BrokenPipe.into())))
     }
 
     #[inline(always)]
     async fn send_all(&mut self, source: &mut Generator, count: u64) -> io::Result<()> {
         for _ in 0..count {
-            C::send(&mut self.0, P::make(source)).await.got().ok_or(ErrorKind::BrokenPipe)?;
+            C::send(&mut self.0, P::make(source)).await.into_option().ok_or(ErrorKind::BrokenPipe)?;
         }
         Ok(())
     }
 }
 
 /// The receiving end.
-pub(crate) struct Receiving<C: Channel, P: Value>(C::Rx<P>);
+pub(crate) struct RecvEnd<C: Channel, P: Value>(C::Rx<P>);
 
-impl<C: Channel, P: Value> Rx for Receiving<C, P> {
+impl<C: Channel, P: Value> Rx for RecvEnd<C, P> {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        let receive = C::receive(&mut self.0);
+        let recv = C::recv(&mut self.0);
         if C::BLOCKS {
-            let Some(message) = receive.now_or_never().and_then(Outcome::got) else {
+            let Some(message) = recv.now_or_never().and_then(Outcome::into_option) else {
                 return Either::Left(ready(Err(ErrorKind::UnexpectedEof.into())));
             };
             message.check(verifier);
             return Either::Left(ready(Ok(())));
         }
-        Either::Right(receive.map(|received| {
-            let message: P = received.got().ok_or(ErrorKind::UnexpectedEof)?;
+        Either::Right(recv.map(|received| {
+            let message: P = received.into_option().ok_or(ErrorKind::UnexpectedEof)?;
             message.check(verifier);
             Ok(())
         }))
@@ -218,7 +221,7 @@ impl<C: Channel, P: Value> Rx for Receiving<C, P> {
     #[inline(always)]
     async fn recv_all(&mut self, verifier: &mut Verifier, count: u64) -> io::Result<()> {
         for _ in 0..count {
-            C::receive(&mut self.0).await.got().ok_or(ErrorKind::UnexpectedEof)?.check(verifier);
+            C::recv(&mut self.0).await.into_option().ok_or(ErrorKind::UnexpectedEof)?.check(verifier);
             if verifier.ended() {
                 break;
             }

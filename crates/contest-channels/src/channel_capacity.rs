@@ -1,6 +1,7 @@
-//! How many messages a channel takes while nobody receives: its capacity as tried, whatever it calls by that name.
+//! Probes how many messages a channel accepts while nobody receives: its effective capacity,
+//! whatever the library calls capacity.
 //!
-//! Every sender sends until it has to wait; what counts is the sends that did not have to.
+//! Every sender sends until a send would wait. The result is the number of sends that did not wait.
 
 use std::future::Future;
 use std::pin::pin;
@@ -10,28 +11,29 @@ use estafette_contest_common::capacity::{self, MOST};
 
 use crate::channel::{Channel, Outcome};
 
-/// Tries a channel that was asked for so much room; none where it cannot be told.
-pub(crate) fn tried<C: Channel>(capacity: usize, senders: usize) -> Option<u64> {
+/// Probes a channel that was opened with the given capacity. Returns `None` if the capacity cannot
+/// be probed.
+pub(crate) fn probe<C: Channel>(capacity: usize, senders: usize) -> Option<u64> {
     if capacity > MOST / 4 || C::supports(capacity, senders).is_err() {
         return None;
     }
     let (tx, rx) = C::open::<u64>(capacity, senders);
     let mut txs: Vec<_> = (1..senders).map(|_| tx.clone()).collect();
     txs.push(tx);
-    let mut senders: Vec<_> = txs.into_iter().map(|mut tx| move || sends::<C>(&mut tx)).collect();
+    let mut senders: Vec<_> = txs.into_iter().map(|mut tx| move || try_send::<C>(&mut tx)).collect();
     if C::BLOCKS {
         return capacity::blocked(senders, rx);
     }
     Some(senders.iter_mut().map(capacity::times).sum())
 }
 
-/// Whether a message is sent: not where it would have to wait, or the receiver has gone.
-fn sends<C: Channel>(tx: &mut C::Tx<u64>) -> bool {
-    ready(C::send(tx, 0)).and_then(Outcome::got).is_some()
+/// Tries to send one message. Returns false if the send would wait or the receiver has closed.
+fn try_send<C: Channel>(tx: &mut C::Tx<u64>) -> bool {
+    poll_once(C::send(tx, 0)).and_then(Outcome::into_option).is_some()
 }
 
-/// What a future comes to without waiting.
-fn ready<F: Future>(future: F) -> Option<F::Output> {
+/// Polls a future once. Returns its output if it is ready.
+fn poll_once<F: Future>(future: F) -> Option<F::Output> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => Some(output),
         Poll::Pending => None,
@@ -43,7 +45,7 @@ mod tests {
     use estafette_measure::case::{Case, Cell, Load, Pattern, Payload, Place};
     use estafette_measure::{Registry, Spec};
 
-    /// What a mechanism says after it was tried.
+    /// Returns the probed capacity of a mechanism.
     fn effective_capacity(name: &str, capacity: usize, producers: usize) -> Option<u64> {
         let registry = crate::enrol(Registry::new());
         let entry = registry.get(name).unwrap();
@@ -63,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn channels_take_what_they_were_asked_for() {
+    fn effective_capacity_is_the_requested_one() {
         assert_eq!(effective_capacity("task/tokio-mpsc", 1024, 8), Some(1024));
         assert_eq!(effective_capacity("task/tokio-mpsc-unbounded", 1024, 8), Some(1024), "by credit");
         assert_eq!(effective_capacity("task/futures-channel", 1024, 8), Some(1024));
@@ -74,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn channels_that_block_are_tried_by_threads() {
+    fn blocking_channels_are_probed_by_threads() {
         assert_eq!(effective_capacity("thread/std-mpsc", 100, 2), Some(100));
         assert_eq!(effective_capacity("thread/crossbeam", 0, 2), Some(0));
     }

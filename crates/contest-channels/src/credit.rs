@@ -1,72 +1,76 @@
-//! Credit: a cap on what is under way in a channel that has none of its own, so that a fast sender does not fill the
-//! machine's memory, and mechanisms are compared with as much under way.
+//! Credit limits the number of messages in flight in a channel that has no limit of its own. So a
+//! fast sender does not fill the machine's memory, and mechanisms are compared with the same number
+//! in flight.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Messages that may be sent.
+/// The shared account of messages that may be sent.
 #[derive(Debug)]
-struct Purse {
+struct Account {
     free: AtomicUsize,
-    /// How many are taken and given back at a time, so that the cost of counting is shared by many messages.
-    handful: usize,
+    /// How many messages' credit is transferred at a time. Batching spreads the cost of counting
+    /// over several messages.
+    batch_len: usize,
 }
 
-/// A sender's share.
+/// The sender's side.
 #[derive(Debug)]
 pub(crate) struct Spend {
-    purse: Arc<Purse>,
-    held: usize,
+    account: Arc<Account>,
+    available: usize,
 }
 
-/// What the receiver has yet to give back.
+/// The receiver's side.
 #[derive(Debug)]
 pub(crate) struct Refund {
-    purse: Arc<Purse>,
-    held: usize,
+    account: Arc<Account>,
+    withheld: usize,
 }
 
-/// Credit for so many messages under way, of so many senders together.
+/// Creates credit for `capacity` messages in flight, shared by `senders` senders.
 pub(crate) fn credit(capacity: usize, senders: usize) -> (Spend, Refund) {
-    let handful = (capacity / (4 * senders)).max(1);
-    let purse = Arc::new(Purse { free: AtomicUsize::new(capacity), handful });
-    (Spend { purse: Arc::clone(&purse), held: 0 }, Refund { purse, held: 0 })
+    let batch_len = (capacity / (4 * senders)).max(1);
+    let account = Arc::new(Account { free: AtomicUsize::new(capacity), batch_len });
+    (Spend { account: Arc::clone(&account), available: 0 }, Refund { account, withheld: 0 })
 }
 
 impl Clone for Spend {
-    /// Another sender's: what one holds is not the other's.
+    /// Creates another sender's side, without the credit that this one has taken.
     fn clone(&self) -> Spend {
-        Spend { purse: Arc::clone(&self.purse), held: 0 }
+        Spend { account: Arc::clone(&self.account), available: 0 }
     }
 }
 
 impl Spend {
-    /// Takes credit for one message; waits for it in the runtime's queue.
+    /// Takes credit for one message. While there is none, yields to the runtime.
     #[inline]
     pub(crate) async fn take(&mut self) {
-        while self.held == 0 {
-            let Purse { free, handful } = &*self.purse;
-            // Relaxed: only the number matters. The message itself is handed on by the channel.
-            let taken = free
-                .try_update(Ordering::Relaxed, Ordering::Relaxed, |free| (free > 0).then(|| free - free.min(*handful)));
+        while self.available == 0 {
+            let Account { free, batch_len } = &*self.account;
+            // Relaxed: only the number matters. The channel itself synchronises the message.
+            let taken = free.try_update(Ordering::Relaxed, Ordering::Relaxed, |free| {
+                (free > 0).then(|| free - free.min(*batch_len))
+            });
             match taken {
-                Ok(free) => self.held = free.min(*handful),
+                Ok(free) => self.available = free.min(*batch_len),
                 Err(_) => tokio::task::yield_now().await,
             }
         }
-        self.held -= 1;
+        self.available -= 1;
     }
 }
 
 impl Refund {
-    /// Gives back the credit of a message that has arrived. Less than a handful is withheld, and a handful is at most a
-    /// quarter of the capacity: senders without credit have messages under way that will bring the rest.
+    /// Returns the credit of one received message. Less than a batch may remain here, and a batch
+    /// is at most a quarter of the capacity. So senders without credit have messages in flight
+    /// whose receipt will return more.
     #[inline]
     pub(crate) fn give(&mut self) {
-        self.held += 1;
-        if self.held >= self.purse.handful {
-            self.purse.free.fetch_add(self.held, Ordering::Relaxed);
-            self.held = 0;
+        self.withheld += 1;
+        if self.withheld >= self.account.batch_len {
+            self.account.free.fetch_add(self.withheld, Ordering::Relaxed);
+            self.withheld = 0;
         }
     }
 }
@@ -79,24 +83,24 @@ mod tests {
 
     use super::*;
 
-    fn takes(spend: &mut Spend) -> bool {
+    fn try_take(spend: &mut Spend) -> bool {
         matches!(pin!(spend.take()).poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(()))
     }
 
     #[test]
-    fn no_more_is_under_way_than_there_is_credit_and_all_comes_back() {
+    fn messages_in_flight_stay_within_the_credit_and_all_credit_returns() {
         for (capacity, senders) in [(1, 1), (1, 3), (7, 2), (64, 1), (1024, 8)] {
             let (first, mut refund) = credit(capacity, senders);
             let mut spends: Vec<_> = (1..senders).map(|_| first.clone()).collect();
             spends.push(first);
             for _ in 0..3 {
-                let mut under_way = 0;
-                while spends.iter_mut().any(takes) {
-                    under_way += 1;
-                    assert!(under_way <= capacity);
+                let mut in_flight = 0;
+                while spends.iter_mut().any(try_take) {
+                    in_flight += 1;
+                    assert!(in_flight <= capacity);
                 }
-                assert!(under_way > capacity / 2, "{under_way} of {capacity}");
-                (0..under_way).for_each(|_| refund.give());
+                assert!(in_flight > capacity / 2, "{in_flight} of {capacity}");
+                (0..in_flight).for_each(|_| refund.give());
             }
         }
     }

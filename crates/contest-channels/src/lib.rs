@@ -1,7 +1,9 @@
-//! The mechanisms inside one process: channels between tasks and between threads, and what writes messages down.
+//! Mechanisms inside one process: channels between tasks and between threads, and serialization
+//! codecs.
 //!
-//! A file holds everything that is particular to its mechanism: how it is opened, its two ends, and what it says of
-//! itself. Adding one is a file and a line in its scope's registry, the function `enrol` of `task`, `thread` or `codec`.
+//! Each file contains everything specific to its mechanism: how to open it, its two ends and its
+//! `Spec`. To add a mechanism, add a file and a line in its scope's registry, the function `enrol`
+//! of `task`, `thread` or `codec`.
 #![deny(unsafe_code)]
 
 #[cfg(feature = "channels")]
@@ -23,7 +25,7 @@ pub mod thread;
 
 use estafette_measure::Registry;
 
-/// Adds these scopes' mechanisms.
+/// Adds the mechanisms of the scopes `task` and `thread`.
 pub fn enrol(registry: Registry) -> Registry {
     #[cfg(feature = "channels")]
     let registry = by_hand::enrol(thread::enrol(task::enrol(registry)));

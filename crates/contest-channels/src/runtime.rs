@@ -7,11 +7,11 @@ use estafette_measure::spec::Runtime as Kind;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
-/// The executor for a case whose ends are futures.
+/// Returns the executor for a case whose ends are futures.
 pub(crate) fn executor(case: &Case) -> Result<Box<dyn Executor>> {
     let runtime = match case.runtime {
         Kind::Thread => return Ok(Box::new(Threads)),
-        // One worker a core, as a program that uses `#[tokio::main]` has it.
+        // One worker per core, like a program with `#[tokio::main]`.
         Kind::TokioMulti | Kind::TokioMultiUnconstrained => Builder::new_multi_thread().build(),
         Kind::TokioCurrent | Kind::TokioCurrentUnconstrained => Builder::new_current_thread().build(),
     };
@@ -19,7 +19,7 @@ pub(crate) fn executor(case: &Case) -> Result<Box<dyn Executor>> {
     Ok(Box::new(Tasks { runtime: runtime.context("starting tokio's runtime")?, unconstrained }))
 }
 
-/// One task a party.
+/// Runs each party as a task.
 struct Tasks {
     runtime: Runtime,
     /// Whether tasks run without the runtime's cooperative budget.
@@ -44,7 +44,7 @@ impl Executor for Tasks {
             }
             Ok(())
         });
-        // Where one party has failed, another may never come to an end.
+        // If one party has failed, another may never finish.
         runtime.shutdown_background();
         result
     }

@@ -21,7 +21,7 @@ pub(super) fn codec(case: &Case) -> LengthDelimitedCodec {
 }
 
 /// The sending end.
-pub(super) struct Sending<W> {
+pub(super) struct SendEnd<W> {
     runtime: Arc<Runtime>,
     frames: FramedWrite<W, LengthDelimitedCodec>,
     /// Whether messages are batched.
@@ -34,7 +34,7 @@ impl<W: AsyncWrite> SendEnd<W> {
     }
 }
 
-impl<W: AsyncWrite + Unpin> Sending<W> {
+impl<W: AsyncWrite + Unpin> SendEnd<W> {
     #[inline(always)]
     pub(super) fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         let message = Bytes::from(Vec::<u8>::make(source));
@@ -50,7 +50,7 @@ impl<W: AsyncWrite + Unpin> Sending<W> {
     }
 }
 
-impl<W: AsyncWrite + Unpin + Send + 'static> Tx for Sending<W> {
+impl<W: AsyncWrite + Unpin + Send + 'static> Tx for SendEnd<W> {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         ready(self.send(source))
@@ -62,18 +62,18 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Tx for Sending<W> {
 }
 
 /// The receiving end.
-pub(super) struct Receiving<R> {
+pub(super) struct RecvEnd<R> {
     runtime: Arc<Runtime>,
     frames: FramedRead<R, LengthDelimitedCodec>,
 }
 
-impl<R: AsyncRead> Receiving<R> {
-    pub(super) fn new(runtime: Arc<Runtime>, from: R, case: &Case) -> Receiving<R> {
-        Receiving { runtime, frames: FramedRead::new(from, codec(case)) }
+impl<R: AsyncRead> RecvEnd<R> {
+    pub(super) fn new(runtime: Arc<Runtime>, from: R, case: &Case) -> RecvEnd<R> {
+        RecvEnd { runtime, frames: FramedRead::new(from, codec(case)) }
     }
 }
 
-impl<R: AsyncRead + Unpin> Receiving<R> {
+impl<R: AsyncRead + Unpin> RecvEnd<R> {
     #[inline(always)]
     pub(super) fn recv_message(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         let received = wait(&self.runtime, self.frames.next()).unwrap_or_else(|| Err(ErrorKind::UnexpectedEof.into()));
@@ -81,7 +81,7 @@ impl<R: AsyncRead + Unpin> Receiving<R> {
     }
 }
 
-impl<R: AsyncRead + Unpin + Send + 'static> Rx for Receiving<R> {
+impl<R: AsyncRead + Unpin + Send + 'static> Rx for RecvEnd<R> {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
         ready(self.recv_message(verifier))

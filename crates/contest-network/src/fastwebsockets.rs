@@ -33,10 +33,10 @@ impl Mechanism for Fastwebsockets {
 }
 
 impl Transport<Raw> for Fastwebsockets {
-    type Tx = Sending;
-    type Rx = Receiving;
+    type Tx = SendEnd;
+    type Rx = RecvEnd;
 
-    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
         let runtime = runtime()?;
         let connection = connected(role, rendezvous)?;
         // No frame is sent before every end is open, so the handshake reads no frame.
@@ -45,8 +45,8 @@ impl Transport<Raw> for Fastwebsockets {
         let mut socket = WebSocket::after_handshake(stream(&runtime, connection)?, side);
         socket.set_max_message_size(case.payload.len() + 1);
         let connection = Rc::new(RefCell::new(Connection { runtime, socket }));
-        let tx = Sending { connection: OwnThread::new(Rc::clone(&connection)), len: case.payload.len() };
-        Ok(Ends(vec![PartyEnds { role, tx: Some(tx), rx: Some(Receiving { connection: OwnThread::new(connection) }) }]))
+        let tx = SendEnd { connection: OwnThread::new(Rc::clone(&connection)), len: case.payload.len() };
+        Ok(Ends(vec![PartyEnds { role, tx: Some(tx), rx: Some(RecvEnd { connection: OwnThread::new(connection) }) }]))
     }
 }
 
@@ -65,12 +65,12 @@ fn failed(error: WebSocketError) -> io::Error {
 }
 
 /// The sending end.
-pub(super) struct Sending {
+pub(super) struct SendEnd {
     connection: OwnThread<Rc<RefCell<Connection>>>,
     len: usize,
 }
 
-impl Tx for Sending {
+impl Tx for SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         // The library takes ownership of the message and masks it in place.
@@ -83,11 +83,11 @@ impl Tx for Sending {
 }
 
 /// The receiving end.
-pub(super) struct Receiving {
+pub(super) struct RecvEnd {
     connection: OwnThread<Rc<RefCell<Connection>>>,
 }
 
-impl Receiving {
+impl RecvEnd {
     #[inline(always)]
     fn recv_message(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         let Connection { runtime, socket } = &mut *self.connection.borrow_mut();
@@ -105,7 +105,7 @@ impl Receiving {
     }
 }
 
-impl Rx for Receiving {
+impl Rx for RecvEnd {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
         ready(self.recv_message(verifier))

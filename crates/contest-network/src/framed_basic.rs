@@ -54,7 +54,7 @@ impl Mechanism for FramedBasic {
 }
 
 impl Transport<Raw> for FramedBasic {
-    type Tx = Sending<SocketEnd>;
+    type Tx = SendEnd<SocketEnd>;
     type Rx = Incoming;
 
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
@@ -64,15 +64,15 @@ impl Transport<Raw> for FramedBasic {
         }
         let [to, from] = self.kind.connect_pair(role, rendezvous)?.map(SocketEnd::new);
         let len = case.payload.len();
-        let rx = Incoming::One(Receiving::new(from, len));
-        Ok(Ends::both(role, Sending::new(Stream::Own(to), len), rx))
+        let rx = Incoming::One(RecvEnd::new(from, len));
+        Ok(Ends::both(role, SendEnd::new(Stream::Own(to), len), rx))
     }
 }
 
 /// Creates both ends of a party, over a blocking stream.
 pub(super) fn ends<W: Write, R: Read>(to: W, from: R, case: &Case, role: Role) -> Ends<SendEnd<W>, RecvEnd<R>> {
     let len = case.payload.len();
-    Ends::both(role, Sending::new(Stream::Own(to), len), Receiving::new(from, len))
+    Ends::both(role, SendEnd::new(Stream::Own(to), len), RecvEnd::new(from, len))
 }
 
 /// Creates the ends of a party with several senders, over all its connections.
@@ -82,12 +82,12 @@ fn multi_sender_ends(streams: Vec<SocketEnd>, case: &Case, role: Role) -> Result
         case,
         role,
         streams,
-        |stream| Ok(Sending::new(Stream::Own(stream), len)),
+        |stream| Ok(SendEnd::new(Stream::Own(stream), len)),
         |stream| {
             let shared = Arc::new(Mutex::new(stream));
-            Ok((0..case.producers).map(|_| Sending::new(Stream::Shared(Arc::clone(&shared)), len)).collect())
+            Ok((0..case.producers).map(|_| SendEnd::new(Stream::Shared(Arc::clone(&shared)), len)).collect())
         },
-        |stream| Ok(Incoming::One(Receiving::new(stream, len))),
+        |stream| Ok(Incoming::One(RecvEnd::new(stream, len))),
         |streams| {
             let connections = streams.into_iter().map(|stream| RecvEnd::new(stream, len)).collect();
             Ok(Incoming::Many(Polled { connections, ready: Vec::new() }))
@@ -102,14 +102,14 @@ enum Stream<W> {
 }
 
 /// The sending end.
-pub(super) struct Sending<W> {
+pub(super) struct SendEnd<W> {
     stream: Stream<W>,
     message: Buffer,
 }
 
-impl<W: Write> Sending<W> {
-    fn new(stream: Stream<W>, len: usize) -> Sending<W> {
-        Sending { stream, message: Buffer::new(len) }
+impl<W: Write> SendEnd<W> {
+    fn new(stream: Stream<W>, len: usize) -> SendEnd<W> {
+        SendEnd { stream, message: Buffer::new(len) }
     }
 
     fn send(&mut self) -> io::Result<()> {
@@ -126,7 +126,7 @@ fn write(stream: &mut impl Write, message: &[u8]) -> io::Result<()> {
     stream.write_all(message)
 }
 
-impl<W: Write + Send + 'static> Tx for Sending<W> {
+impl<W: Write + Send + 'static> Tx for SendEnd<W> {
     fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         source.fill(&mut self.message);
         ready(self.send())
@@ -134,7 +134,7 @@ impl<W: Write + Send + 'static> Tx for Sending<W> {
 }
 
 /// The receiving end.
-pub(super) struct Receiving<R> {
+pub(super) struct RecvEnd<R> {
     stream: R,
     message: Vec<u8>,
     /// The longest message of the case, in bytes.
@@ -158,7 +158,7 @@ impl<R: Read> RecvEnd<R> {
     }
 }
 
-impl<R: Read + Send + 'static> Rx for Receiving<R> {
+impl<R: Read + Send + 'static> Rx for RecvEnd<R> {
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
         ready(self.read().map(|()| verifier.bytes(&self.message)))
     }

@@ -51,7 +51,7 @@ impl Mechanism for FramedTuned {
 }
 
 impl Transport<Raw> for FramedTuned {
-    type Tx = Sending<Lengths, Wire>;
+    type Tx = SendEnd<Lengths, Wire>;
     type Rx = Incoming<Lengths>;
 
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {

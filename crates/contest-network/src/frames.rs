@@ -172,13 +172,13 @@ pub(super) fn ends<W: FrameWriter, R: FrameReader>(
     sockets: [OwnedFd; 2],
     case: &Case,
     role: Role,
-) -> Ends<Sending<W, Socket>, Receiving<R, Socket>> {
+) -> Ends<SendEnd<W, Socket>, RecvEnd<R, Socket>> {
     let [to, from] = sockets.map(|socket| Socket::new(socket, case));
-    Ends::both(role, Sending::new(writes, to, case), Receiving::new(reads, from))
+    Ends::both(role, SendEnd::new(writes, to, case), RecvEnd::new(reads, from))
 }
 
 /// The sending end.
-pub(super) struct Sending<W, O> {
+pub(super) struct SendEnd<W, O> {
     writes: W,
     outlet: O,
     /// Whole frames to be sent, and space for more.
@@ -196,7 +196,7 @@ impl<W: FrameWriter, O: FrameSink> SendEnd<W, O> {
     /// Creates an end that batches up to `most` bytes, but at least one message.
     pub(super) fn with_batch_bytes(writes: W, outlet: O, most: usize) -> SendEnd<W, O> {
         let frames = Buffer::new(most.max(writes.frame()));
-        Sending { writes, outlet, frames, filled: 0 }
+        SendEnd { writes, outlet, frames, filled: 0 }
     }
 
     /// Adds a message. Sends the batch if no other message fits.
@@ -227,7 +227,7 @@ impl<W: FrameWriter, O: FrameSink> Tx for SendEnd<W, O> {
 }
 
 /// The receiving end.
-pub(super) struct Receiving<R, I> {
+pub(super) struct RecvEnd<R, I> {
     reads: R,
     inlet: I,
     buffer: Vec<u8>,

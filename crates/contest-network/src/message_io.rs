@@ -93,10 +93,10 @@ impl Mechanism for MessageIo {
 }
 
 impl Transport<Raw> for MessageIo {
-    type Tx = Sending;
-    type Rx = Receiving;
+    type Tx = SendEnd;
+    type Rx = RecvEnd;
 
-    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
         let (controller, mut processor) = split();
         let connections = multi_connection::connections(case, role);
         let peers = self.connect(&controller, &mut processor, connections, role, rendezvous)?;
@@ -110,7 +110,7 @@ impl Transport<Raw> for MessageIo {
             }
         }
         let len = case.payload.len();
-        let tx = Sending { controller, peers, message: Buffer::new(len), credit: spend };
+        let tx = SendEnd { controller, peers, message: Buffer::new(len), credit: spend };
         let pieces = (self.transport == network::Transport::Tcp).then(|| Reassembly::new(len));
         let batched = case.load == Load::Saturated && !case.pattern.asks();
         let inbox = Inbox { pieces, batched, verified: 0, queued: VecDeque::new(), open_connections: connections };
@@ -200,7 +200,7 @@ fn collect_events<T>(
 }
 
 /// The sending end.
-pub(super) struct Sending {
+pub(super) struct SendEnd {
     controller: NetworkController,
     /// One endpoint, or one for each connection.
     peers: Vec<Endpoint>,
@@ -208,7 +208,7 @@ pub(super) struct Sending {
     credit: Option<Spend>,
 }
 
-impl Sending {
+impl SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         if let Some(credit) = &mut self.credit {
@@ -225,7 +225,7 @@ impl Sending {
     }
 }
 
-impl Tx for Sending {
+impl Tx for SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         ready(self.send(source))
@@ -233,7 +233,7 @@ impl Tx for Sending {
 }
 
 /// The receiving end.
-pub(super) struct Receiving {
+pub(super) struct RecvEnd {
     processor: NetworkProcessor,
     inbox: Inbox,
     /// How long to wait for a message that may have been lost.
@@ -269,7 +269,7 @@ impl RecvEnd {
     }
 }
 
-impl Rx for Receiving {
+impl Rx for RecvEnd {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
         ready(self.recv_message(verifier))

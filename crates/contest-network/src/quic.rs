@@ -17,7 +17,7 @@ use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{ClientConfig, Connection, Endpoint, RecvStream, SendStream, ServerConfig};
 use tokio::runtime::Builder;
 
-use super::delimited::{Receiving, Sending};
+use super::delimited::{RecvEnd, SendEnd};
 use super::tls::{self, HOST};
 
 /// `network/quic`.
@@ -35,8 +35,8 @@ impl Mechanism for Quic {
 }
 
 impl Transport<Raw> for Quic {
-    type Tx = Sending<SendStream>;
-    type Rx = Receiving<RecvStream>;
+    type Tx = SendEnd<SendStream>;
+    type Rx = RecvEnd<RecvStream>;
 
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         let runtime = Arc::new(Builder::new_multi_thread().worker_threads(1).enable_all().build()?);
@@ -49,8 +49,8 @@ impl Transport<Raw> for Quic {
         // Dropping these would discard messages in flight. They end with the process, which exits
         // after everything is received.
         mem::forget((Arc::clone(&runtime), endpoint, connection));
-        let tx = Sending::new(Arc::clone(&runtime), to, case);
-        Ok(Ends::both(role, tx, Receiving::new(runtime, from, case)))
+        let tx = SendEnd::new(Arc::clone(&runtime), to, case);
+        Ok(Ends::both(role, tx, RecvEnd::new(runtime, from, case)))
     }
 }
 

@@ -23,8 +23,8 @@ impl Mechanism for TcpTuned {
 }
 
 impl Transport<Raw> for TcpTuned {
-    type Tx = Sending<Bare, Socket>;
-    type Rx = Receiving<Bare, Socket>;
+    type Tx = SendEnd<Bare, Socket>;
+    type Rx = RecvEnd<Bare, Socket>;
 
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         let bare = Bare { len: case.payload.len() };

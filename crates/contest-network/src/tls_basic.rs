@@ -12,7 +12,7 @@ use estafette_measure::spec::Tier;
 use estafette_measure::{Ends, Mechanism, Raw, Rendezvous, Spec, Transport};
 use rustls::{Connection, StreamOwned};
 
-use super::framed_basic::{Receiving, Sending, ends};
+use super::framed_basic::{RecvEnd, SendEnd, ends};
 use super::tls::{VERSION, connected};
 
 /// `network/tls-basic`.
@@ -30,8 +30,8 @@ impl Mechanism for TlsBasic {
 }
 
 impl Transport<Raw> for TlsBasic {
-    type Tx = Sending<Shared>;
-    type Rx = Receiving<Shared>;
+    type Tx = SendEnd<Shared>;
+    type Rx = RecvEnd<Shared>;
 
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         let (session, stream) = connected(role, rendezvous)?;

@@ -13,7 +13,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::runtime::Runtime;
 use tokio_util::codec::{FramedRead, FramedWrite};
 
-use super::delimited::{Receiving, Sending, codec};
+use super::delimited::{RecvEnd, SendEnd, codec};
 use super::driven::{runtime, stream};
 use super::multi_connection::{self, with_multi_sender};
 use super::tcp;
@@ -52,8 +52,8 @@ impl Transport<Raw> for TokioFramed {
             );
         }
         let (from, to) = stream(&runtime, tcp::connected(role, rendezvous)?)?.into_split();
-        let rx = Incoming::One(Receiving::new(Arc::clone(&runtime), from, case));
-        Ok(Ends::both(role, Outgoing::One(Sending::new(runtime, to, case)), rx))
+        let rx = Incoming::One(RecvEnd::new(Arc::clone(&runtime), from, case));
+        Ok(Ends::both(role, Outgoing::One(SendEnd::new(runtime, to, case)), rx))
     }
 }
 
@@ -76,7 +76,7 @@ fn open_multi_sender(
         connections,
         |connection| {
             let (_, to) = stream(runtime, connection)?.into_split();
-            Ok(Outgoing::One(Sending::new(Arc::clone(runtime), to, case)))
+            Ok(Outgoing::One(SendEnd::new(Arc::clone(runtime), to, case)))
         },
         |connection| {
             let runtime = runtime_for_writers()?;

@@ -40,10 +40,10 @@ impl Mechanism for TokioTungstenite {
 }
 
 impl Transport<Raw> for TokioTungstenite {
-    type Tx = Sending;
-    type Rx = Receiving;
+    type Tx = SendEnd;
+    type Rx = RecvEnd;
 
-    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
         let runtime = runtime()?;
         let stream = stream(&runtime, connected(role, rendezvous)?)?;
         // No limits, because messages may have any length.
@@ -68,13 +68,13 @@ struct Connection {
 }
 
 /// The sending end.
-pub(super) struct Sending {
+pub(super) struct SendEnd {
     connection: OwnThread<Rc<RefCell<Connection>>>,
     /// Whether messages are batched.
     batched: bool,
 }
 
-impl Tx for Sending {
+impl Tx for SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         let message = Message::binary(Vec::<u8>::make(source));
@@ -90,11 +90,11 @@ impl Tx for Sending {
 }
 
 /// The receiving end.
-pub(super) struct Receiving {
+pub(super) struct RecvEnd {
     connection: OwnThread<Rc<RefCell<Connection>>>,
 }
 
-impl Rx for Receiving {
+impl Rx for RecvEnd {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
         let Connection { runtime, socket } = &mut *self.connection.borrow_mut();

@@ -33,10 +33,10 @@ impl Mechanism for TokioUdp {
 }
 
 impl Transport<Raw> for TokioUdp {
-    type Tx = Sending;
-    type Rx = Receiving;
+    type Tx = SendEnd;
+    type Rx = RecvEnd;
 
-    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
         let runtime = Arc::new(runtime()?);
         let [_, socket] = connect_pair(case, role, rendezvous)?;
         socket.set_nonblocking(true)?;
@@ -51,13 +51,13 @@ impl Transport<Raw> for TokioUdp {
 }
 
 /// The sending end.
-pub(super) struct Sending {
+pub(super) struct SendEnd {
     runtime: Arc<Runtime>,
     socket: Arc<UdpSocket>,
     buffer: Buffer,
 }
 
-impl Tx for Sending {
+impl Tx for SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         source.fill(&mut self.buffer);
@@ -66,13 +66,13 @@ impl Tx for Sending {
 }
 
 /// The receiving end.
-pub(super) struct Receiving {
+pub(super) struct RecvEnd {
     runtime: Arc<Runtime>,
     socket: Arc<UdpSocket>,
     buffer: Buffer,
 }
 
-impl Receiving {
+impl RecvEnd {
     #[inline(always)]
     fn recv_message(&mut self) -> io::Result<usize> {
         match self.socket.recv(&mut self.buffer).now_or_never() {
@@ -83,7 +83,7 @@ impl Receiving {
     }
 }
 
-impl Rx for Receiving {
+impl Rx for RecvEnd {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
         ready(self.recv_message().map(|len| verifier.bytes(&self.buffer[..len])))

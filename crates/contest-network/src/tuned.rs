@@ -56,10 +56,10 @@ pub(super) fn ends<W: FrameWriter, R: FrameReader>(
     sockets: [OwnedFd; 2],
     case: &Case,
     role: Role,
-) -> Ends<Sending<W, Wire>, Incoming<R>> {
+) -> Ends<SendEnd<W, Wire>, Incoming<R>> {
     let [to, from] = sockets.map(|socket| Socket::new(socket, case));
-    let rx = Incoming::One(Receiving::new(reads, from));
-    Ends::both(role, Sending::new(writes, Wire::Own(to), case), rx)
+    let rx = Incoming::One(RecvEnd::new(reads, from));
+    Ends::both(role, SendEnd::new(writes, Wire::Own(to), case), rx)
 }
 
 /// Creates the ends of a party with several senders, on the sockets of all its connections.
@@ -69,8 +69,8 @@ pub(super) fn multi_sender_ends<W: FrameWriter, R: FrameReader>(
     sockets: Vec<OwnedFd>,
     case: &Case,
     role: Role,
-) -> Result<Ends<Sending<W, Wire>, Incoming<R>>> {
-    let sender = |wire| Sending::new(writes(), wire, case);
+) -> Result<Ends<SendEnd<W, Wire>, Incoming<R>>> {
+    let sender = |wire| SendEnd::new(writes(), wire, case);
     multi_connection::ends(
         case,
         role,

@@ -37,8 +37,8 @@ impl Mechanism for Udp {
 }
 
 impl Transport<Raw> for Udp {
-    type Tx = Sending;
-    type Rx = Receiving;
+    type Tx = SendEnd;
+    type Rx = RecvEnd;
 
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
         let [to, from] = connect_pair(case, role, rendezvous)?;
@@ -90,12 +90,12 @@ fn bind_socket(case: &Case) -> Result<UdpSocket> {
 
 #[derive(Debug)]
 /// The sending end.
-pub struct Sending {
+pub struct SendEnd {
     socket: UdpSocket,
     buffer: Buffer,
 }
 
-impl Tx for Sending {
+impl Tx for SendEnd {
     async fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         source.fill(&mut self.buffer);
         self.socket.send(&self.buffer).map(drop)
@@ -104,12 +104,12 @@ impl Tx for Sending {
 
 #[derive(Debug)]
 /// The receiving end.
-pub struct Receiving {
+pub struct RecvEnd {
     socket: UdpSocket,
     buffer: Buffer,
 }
 
-impl Rx for Receiving {
+impl Rx for RecvEnd {
     async fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         loop {
             match self.socket.recv(&mut self.buffer) {

@@ -45,8 +45,8 @@ impl Mechanism for UdpTuned {
 }
 
 impl Transport<Raw> for UdpTuned {
-    type Tx = Sending<Bare, Socket>;
-    type Rx = Receiving;
+    type Tx = SendEnd<Bare, Socket>;
+    type Rx = RecvEnd;
 
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, RecvEnd>> {
         let [to, from] = connect_pair(case, role, rendezvous)?;
@@ -68,7 +68,7 @@ fn enable_segmentation(socket: &UdpSocket, len: usize) -> usize {
 }
 
 /// The receiving end.
-pub(super) struct Receiving {
+pub(super) struct RecvEnd {
     socket: UdpSocket,
     /// Whether several datagrams may be received as one.
     combined: bool,
@@ -124,7 +124,7 @@ impl RecvEnd {
     }
 }
 
-impl Rx for Receiving {
+impl Rx for RecvEnd {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
         ready(self.read_into(verifier))

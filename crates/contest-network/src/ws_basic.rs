@@ -32,10 +32,10 @@ impl Mechanism for WsBasic {
 }
 
 impl Transport<Raw> for WsBasic {
-    type Tx = Sending;
-    type Rx = Receiving;
+    type Tx = SendEnd;
+    type Rx = RecvEnd;
 
-    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
         let [to, from] = match role {
             Role::All => handshakes()?.map(|socket| Rc::new(RefCell::new(socket))),
             _ => {
@@ -43,8 +43,8 @@ impl Transport<Raw> for WsBasic {
                 [Rc::clone(&socket), socket]
             }
         };
-        let tx = Sending { socket: OwnThread::new(to), len: case.payload.len() };
-        Ok(Ends::both(role, tx, Receiving { socket: OwnThread::new(from) }))
+        let tx = SendEnd { socket: OwnThread::new(to), len: case.payload.len() };
+        Ok(Ends::both(role, tx, RecvEnd { socket: OwnThread::new(from) }))
     }
 }
 
@@ -76,12 +76,12 @@ pub(super) fn failed(error: Error) -> io::Error {
 }
 
 /// The sending end.
-pub(super) struct Sending {
+pub(super) struct SendEnd {
     socket: Shared,
     len: usize,
 }
 
-impl Tx for Sending {
+impl Tx for SendEnd {
     fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         // The library takes ownership of the message and masks it in place.
         let mut message = vec![0; self.len];
@@ -91,11 +91,11 @@ impl Tx for Sending {
 }
 
 /// The receiving end.
-pub(super) struct Receiving {
+pub(super) struct RecvEnd {
     socket: Shared,
 }
 
-impl Rx for Receiving {
+impl Rx for RecvEnd {
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
         ready(loop {
             match self.socket.borrow_mut().read() {

@@ -40,8 +40,8 @@ impl Mechanism for WsTuned {
 }
 
 impl Transport<Raw> for WsTuned {
-    type Tx = Sending<Written, Socket>;
-    type Rx = Receiving<Parsed, Socket>;
+    type Tx = SendEnd<Written, Socket>;
+    type Rx = RecvEnd<Parsed, Socket>;
 
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         // No frame is sent before every end is open, so the handshake reads no frame.

@@ -1,8 +1,8 @@
-//! Baselines in C: for each family of the kernel's ways, one of the rows beside this in the hands of a C program.
+//! C baselines: for each family of kernel mechanisms, one row implemented by a C program.
 //!
-//! The programs are `c/peer.c`, each with one of the headers in `c/way`. They fill and check the same messages and speak
-//! the child protocol by themselves, so what the rows in Rust show beside these is what the instrument, and Rust, cost.
-//! They must agree within 5 %.
+//! The programs are `c/peer.c`, compiled with one of the headers in `c/way`. They fill and verify
+//! the same messages, and they implement the child protocol themselves. The difference between a
+//! Rust row and its C row is the cost of the instrument and of Rust. The two must agree within 5 %.
 
 use std::fs::File;
 use std::io::Write;
@@ -25,7 +25,7 @@ use super::posix_mq::PosixMq;
 use super::shm_mutex::ShmMutex;
 use super::unix_stream::UnixStream;
 
-/// The executable that `build.rs` made of a way to pass a message.
+/// The executable that `build.rs` compiled for a way to pass messages.
 macro_rules! program {
     ($way:literal) => {
         include_bytes!(concat!(env!("OUT_DIR"), "/c-peer-", $way))
@@ -60,10 +60,10 @@ pub(super) fn eventfd() -> impl Entry {
 /// A mechanism whose ends are C programs.
 struct Peer<R> {
     spec: Spec,
-    /// The row in Rust that passes messages the same way.
+    /// The Rust row that passes messages the same way.
     row: R,
     program: &'static [u8],
-    /// The program in memory, once it was asked for.
+    /// The program in a memory file, created on first use.
     file: OnceLock<Result<OwnedFd>>,
 }
 
@@ -76,7 +76,7 @@ impl<R: Entry> Peer<R> {
         Peer { spec, row, program, file: OnceLock::new() }
     }
 
-    /// The program as a file in memory that nobody can change: it is nowhere on disk, and nothing is left of it.
+    /// Returns the program as a sealed memory file. It is not on disk and leaves nothing behind.
     fn executable(&self) -> Result<&OwnedFd> {
         self.file
             .get_or_init(|| write_executable(self.program).context("putting the C program into memory"))
@@ -120,11 +120,11 @@ fn write_executable(program: &[u8]) -> Result<OwnedFd> {
     let make = |flags| memfd_create("estafette-c-peer", flags);
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = match make(flags | MemfdFlags::EXEC) {
-        // Linux before 6.3 knows no such flag: there, every such file can be executed.
+        // Linux before 6.3 does not know this flag; all memory files are executable there.
         Err(Errno::INVAL) => make(flags),
-        // What the sysctl vm.memfd_noexec=2 says.
+        // The result of the sysctl vm.memfd_noexec=2.
         Err(Errno::ACCESS) => {
-            bail!("this system forbids programs in memory; allow them with `sysctl vm.memfd_noexec=1`")
+            bail!("this system forbids executing memory files; allow them with `sysctl vm.memfd_noexec=1`")
         }
         made => made,
     };

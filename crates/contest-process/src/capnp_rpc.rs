@@ -1,8 +1,10 @@
-//! Cap'n Proto RPC with `capnp-rpc`, over a pair of UNIX sockets. The interface is `schema/courier.capnp`.
+//! Cap'n Proto RPC with `capnp-rpc` over a pair of UNIX sockets. The interface is
+//! `schema/courier.capnp`.
 //!
-//! A message is written into the request that carries it and read where it arrived. A round trip is a call; one way each
-//! message is a call of a streaming method, of which the library lets 64 KiB be under way. Calls, connections and handlers
-//! are tasks of the party's own thread, as the library's types cannot leave it.
+//! A message is built in its request and read in the receive buffer. A round trip is a call. Each
+//! one-way message is a call of a streaming method; the library limits these to 64 KiB in flight.
+//! Calls, connections and handlers are tasks on the party's own thread, because the library's types
+//! are not `Send`.
 
 use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
@@ -30,13 +32,13 @@ use tokio_util::compat::{TokioAsyncReadCompatExt, TokioAsyncWriteCompatExt};
 use self::courier_capnp::courier;
 use super::slot::Slot;
 
-/// What the schema compiler makes of the interface; see `build.rs`.
+/// The generated code of the interface; see `build.rs`.
 #[allow(missing_docs, unreachable_pub, clippy::all, clippy::unimplemented)]
 mod courier_capnp {
     include!(concat!(env!("OUT_DIR"), "/schema/courier_capnp.rs"));
 }
 
-/// What a list of bytes holds at most.
+/// The longest list of bytes.
 const MAX_MESSAGE: usize = (1 << 29) - 1;
 
 pub(super) struct CapnpRpc;
@@ -56,33 +58,34 @@ impl Mechanism for CapnpRpc {
 }
 
 impl Transport<Raw> for CapnpRpc {
-    type Tx = Sending;
-    type Rx = Receiving;
+    type Tx = SendEnd;
+    type Rx = RecvEnd;
 
-    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
         let tasks = Rc::new(Tasks::new()?);
-        let answers = case.pattern.both_ways();
+        let has_reply = case.pattern.both_ways();
         let Role::Producer(index) = role else {
             let (tx, rx) = serve(&tasks, case.producers, rendezvous)?;
-            return Ok(if answers { Ends::both(role, tx, rx) } else { Ends::consumer(0, rx) });
+            return Ok(if has_reply { Ends::both(role, tx, rx) } else { Ends::consumer(0, rx) });
         };
         let [socket]: [OwnedFd; 1] = rendezvous.request_descriptors(&format!("socket:{index}"))?;
         let mut system = tasks.connect(socket.into(), Side::Client, None)?;
         let courier = system.bootstrap(Side::Server);
         tasks.local.spawn_local(system);
         let answer = Slot::default();
-        let rx = Receiving(OwnThread::new(Receives::Answers(answer.clone())));
-        let sends = if answers { Sends::Questions { courier, answer } } else { Sends::Stream(courier) };
-        let tx = Sending(OwnThread::new((tasks, sends)));
-        Ok(if answers { Ends::both(role, tx, rx) } else { Ends::producer(index, tx) })
+        let rx = RecvEnd(OwnThread::new(Receives::Replies(answer.clone())));
+        let sends = if has_reply { Sends::Calls { courier, answer } } else { Sends::Stream(courier) };
+        let tx = SendEnd(OwnThread::new((tasks, sends)));
+        Ok(if has_reply { Ends::both(role, tx, rx) } else { Ends::producer(index, tx) })
     }
 }
 
-/// Makes the server: accepts every producer. Returns the ends at which its methods pass messages on, and are answered.
-fn serve(tasks: &Rc<Tasks>, producers: usize, rendezvous: &mut Rendezvous) -> Result<(Sending, Receiving)> {
-    // Room for one: who has more waits in its connection.
-    let (fd_passing, arrivals) = mpsc::channel(1);
-    let client: courier::Client = new_client(Courier { fd_passing });
+/// Creates the server and a connection for every producer. Returns the ends that exchange requests
+/// and replies with its methods.
+fn serve(tasks: &Rc<Tasks>, producers: usize, rendezvous: &mut Rendezvous) -> Result<(SendEnd, RecvEnd)> {
+    // Capacity one: further messages wait in their connection.
+    let (arrivals_tx, arrivals) = mpsc::channel(1);
+    let client: courier::Client = new_client(Courier { arrivals_tx });
     let mut connections = Vec::new();
     for producer in 0..producers {
         let (ours, theirs) = Socket::pair()?;
@@ -90,13 +93,13 @@ fn serve(tasks: &Rc<Tasks>, producers: usize, rendezvous: &mut Rendezvous) -> Re
         let system = tasks.connect(ours, Side::Server, Some(client.clone().client))?;
         connections.push(tasks.local.spawn_local(system));
     }
-    let question = Slot::default();
-    let sends = Sends::Answers { question: question.clone(), connections };
-    let receives = Receives::Arrivals { tasks: Rc::clone(tasks), arrivals, question };
-    Ok((Sending(OwnThread::new((Rc::clone(tasks), sends))), Receiving(OwnThread::new(receives))))
+    let pending_call = Slot::default();
+    let sends = Sends::Replies { pending_call: pending_call.clone(), connections };
+    let receives = Receives::Arrivals { tasks: Rc::clone(tasks), arrivals, pending_call };
+    Ok((SendEnd(OwnThread::new((Rc::clone(tasks), sends))), RecvEnd(OwnThread::new(receives))))
 }
 
-/// What runs on the party's thread while it waits.
+/// The runtime and the tasks that run on the party's thread while it waits.
 struct Tasks {
     local: LocalSet,
     runtime: Runtime,
@@ -111,56 +114,56 @@ impl Tasks {
         self.local.block_on(&self.runtime, future)
     }
 
-    /// One side of a connection.
+    /// Creates one side of a connection.
     fn connect(&self, socket: Socket, side: Side, serves: Option<Client>) -> Result<RpcSystem<Side>> {
         let _inside = self.runtime.enter();
         socket.set_nonblocking(true)?;
         let (read, write) = split(UnixStream::from_std(socket).context("a socket in the runtime")?);
         let (read, write) = (BufReader::new(read).compat(), BufWriter::new(write).compat_write());
-        // A message may be as long as it is: no limit to what is read of one.
+        // Messages may have any length, so reading is not limited.
         let mut options = ReaderOptions::new();
         options.traversal_limit_in_words(None);
         Ok(RpcSystem::new(Box::new(VatNetwork::new(read, write, side, options)), serves))
     }
 }
 
-/// A message that has arrived.
+/// A received message.
 enum Arrival {
-    Question(courier::AskParams, Question),
+    PendingCall(courier::AskParams, PendingCall),
     Message(courier::SendParams),
 }
 
-/// Where the answer to a question is written, and how to say that it has been.
-struct Question {
+/// The results of a call, and the channel that reports that they are written.
+struct PendingCall {
     results: courier::AskResults,
     answered: oneshot::Sender<()>,
 }
 
-/// The object that is served.
+/// The object that the server provides.
 struct Courier {
-    fd_passing: mpsc::Sender<Arrival>,
+    arrivals_tx: mpsc::Sender<Arrival>,
 }
 
 impl Courier {
-    async fn hand(&self, arrival: Arrival) -> Result<(), capnp::Error> {
-        self.fd_passing.send(arrival).await.map_err(gone)
+    async fn pass_on(&self, arrival: Arrival) -> Result<(), capnp::Error> {
+        self.arrivals_tx.send(arrival).await.map_err(consumer_ended)
     }
 }
 
-/// Nobody receives any more: the party has ended.
-fn gone<E>(_: E) -> capnp::Error {
+/// The party has ended, so nobody receives any more.
+fn consumer_ended<E>(_: E) -> capnp::Error {
     capnp::Error::disconnected(String::from("the consumer has ended"))
 }
 
 impl courier::Server for Courier {
     async fn ask(self: Rc<Self>, params: courier::AskParams, results: courier::AskResults) -> capnp::Result<()> {
         let (answered, answer) = oneshot::channel();
-        self.hand(Arrival::Question(params, Question { results, answered })).await?;
-        answer.await.map_err(gone)
+        self.pass_on(Arrival::PendingCall(params, PendingCall { results, answered })).await?;
+        answer.await.map_err(consumer_ended)
     }
 
     async fn send(self: Rc<Self>, params: courier::SendParams) -> capnp::Result<()> {
-        self.hand(Arrival::Message(params)).await
+        self.pass_on(Arrival::Message(params)).await
     }
 
     async fn finish(self: Rc<Self>, _: courier::FinishParams, _: courier::FinishResults) -> capnp::Result<()> {
@@ -173,25 +176,25 @@ fn failed(error: capnp::Error) -> io::Error {
 }
 
 /// The sending end.
-pub(super) struct Sending(OwnThread<(Rc<Tasks>, Sends)>);
+pub(super) struct SendEnd(OwnThread<(Rc<Tasks>, Sends)>);
 
 /// What it sends.
 enum Sends {
-    /// A client's questions: a call is over before `put` returns.
-    Questions { courier: courier::Client, answer: Slot<Response<courier::ask_results::Owned>> },
+    /// A client's requests: a call completes before `send` returns.
+    Calls { courier: courier::Client, answer: Slot<Response<courier::ask_results::Owned>> },
     /// A producer's messages.
     Stream(courier::Client),
-    /// The server's answers, each to what was received last.
-    Answers { question: Slot<Question>, connections: Vec<JoinHandle<capnp::Result<()>>> },
+    /// The server's replies, each to the request received last.
+    Replies { pending_call: Slot<PendingCall>, connections: Vec<JoinHandle<capnp::Result<()>>> },
 }
 
-impl Sending {
+impl SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         let (tasks, sends) = &mut *self.0;
         let len = source.len() as u32;
         match sends {
-            Sends::Questions { courier, answer } => {
+            Sends::Calls { courier, answer } => {
                 let mut request = courier.ask_request();
                 source.fill(request.get().init_data(len));
                 answer.send(tasks.wait(request.send().promise).map_err(failed)?);
@@ -202,17 +205,17 @@ impl Sending {
                 source.fill(request.get().init_data(len));
                 let sent = tasks.wait(async {
                     request.send().await?;
-                    // The connection's task writes it.
+                    // Lets the connection's task write the message.
                     yield_now().await;
                     Ok(())
                 });
                 sent.map_err(failed)
             }
-            // It goes out as soon as the server waits for the next question.
-            Sends::Answers { question, .. } => {
-                let mut question = question.take().ok_or(ErrorKind::InvalidInput)?;
-                source.fill(question.results.get().init_data(len));
-                question.answered.send(()).map_err(|()| ErrorKind::BrokenPipe.into())
+            // The reply is sent as soon as the server waits for the next request.
+            Sends::Replies { pending_call, .. } => {
+                let mut pending_call = pending_call.take().ok_or(ErrorKind::InvalidInput)?;
+                source.fill(pending_call.results.get().init_data(len));
+                pending_call.answered.send(()).map_err(|()| ErrorKind::BrokenPipe.into())
             }
         }
     }
@@ -220,13 +223,14 @@ impl Sending {
     fn finish(&mut self) -> io::Result<()> {
         let (tasks, sends) = &mut *self.0;
         match sends {
-            Sends::Questions { .. } => {}
+            Sends::Calls { .. } => {}
             Sends::Stream(courier) => {
-                // The consumer answers when it has heard all; or closes the connection, when it has had the end mark.
+                // The consumer replies when it has received everything, or closes the connection
+                // after the end mark.
                 let _ = tasks.wait(courier.finish_request().send().promise);
             }
-            Sends::Answers { connections, .. } => {
-                // Until the clients have closed, who have had their answers.
+            Sends::Replies { connections, .. } => {
+                // Waits until the clients have closed, which have received all replies.
                 for connection in connections {
                     let _ = tasks.wait(connection);
                 }
@@ -236,7 +240,7 @@ impl Sending {
     }
 }
 
-impl Tx for Sending {
+impl Tx for SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         ready(self.send(source))
@@ -248,29 +252,29 @@ impl Tx for Sending {
 }
 
 /// The receiving end.
-pub(super) struct Receiving(OwnThread<Receives>);
+pub(super) struct RecvEnd(OwnThread<Receives>);
 
 /// What it receives.
 enum Receives {
-    /// A client's answers.
-    Answers(Slot<Response<courier::ask_results::Owned>>),
-    /// What the server's methods hand on.
-    Arrivals { tasks: Rc<Tasks>, arrivals: mpsc::Receiver<Arrival>, question: Slot<Question> },
+    /// A client's replies.
+    Replies(Slot<Response<courier::ask_results::Owned>>),
+    /// What the server's methods pass on.
+    Arrivals { tasks: Rc<Tasks>, arrivals: mpsc::Receiver<Arrival>, pending_call: Slot<PendingCall> },
 }
 
-impl Receiving {
+impl RecvEnd {
     #[inline(always)]
-    fn receive(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+    fn recv_message(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         match &mut *self.0 {
-            Receives::Answers(answer) => {
+            Receives::Replies(answer) => {
                 let answer = answer.take().ok_or(ErrorKind::InvalidInput)?;
                 verifier.bytes(answer.get().and_then(|answer| answer.get_data()).map_err(failed)?);
             }
-            Receives::Arrivals { tasks, arrivals, question } => {
+            Receives::Arrivals { tasks, arrivals, pending_call } => {
                 match tasks.wait(arrivals.recv()).ok_or(ErrorKind::UnexpectedEof)? {
-                    Arrival::Question(params, asked) => {
+                    Arrival::PendingCall(params, asked) => {
                         verifier.bytes(params.get().and_then(|params| params.get_data()).map_err(failed)?);
-                        question.send(asked);
+                        pending_call.send(asked);
                     }
                     Arrival::Message(params) => {
                         verifier.bytes(params.get().and_then(|params| params.get_data()).map_err(failed)?);
@@ -282,9 +286,9 @@ impl Receiving {
     }
 }
 
-impl Rx for Receiving {
+impl Rx for RecvEnd {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.receive(verifier))
+        ready(self.recv_message(verifier))
     }
 }

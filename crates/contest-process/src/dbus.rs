@@ -1,10 +1,14 @@
-//! D-Bus with `zbus`, from peer to peer over a pair of sockets, and through a `dbus-daemon` of the instance's own.
+//! D-Bus with `zbus`: directly between two peers over a pair of sockets, and through a
+//! `dbus-daemon` for each instance.
 //!
-//! A message is a method call whose argument is an array of bytes, `ay`. In a ping-pong it is answered by its reply, which
-//! carries as many; one way it is a call that wants no reply, and to several subscribers a signal. Peers hold each other back by their sockets. The daemon takes whatever comes; so credit caps what is under way.
+//! A message is a method call whose argument is an array of bytes, `ay`. In a ping-pong its reply
+//! carries as many bytes. A one-way message is a call that expects no reply; to several subscribers
+//! it is a signal. Between peers the socket limits the messages in flight. The daemon accepts any
+//! number, so credit limits them.
 //!
-//! A connection reads in a task of its own. It runs on the party's own thread, on a runtime of tokio: on the library's own a
-//! second thread takes over whenever the first is not inside, which makes 16 context switches of a round trip, not 4.
+//! A connection reads in a background task. It runs on the party's own thread, on a tokio runtime.
+//! With the library's own executor, a second thread takes over when the first is outside, which
+//! causes 16 context switches per round trip instead of 4.
 
 use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
@@ -38,7 +42,7 @@ const SERVER: Server = Server {
     asked: "--version",
 };
 
-/// The limits of a session's daemon, and everybody may send to everybody.
+/// The limits of a session's daemon. Everybody may send to everybody.
 const CONFIGURATION: &str = r#"<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
  "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
 <busconfig>
@@ -54,7 +58,7 @@ const CONFIGURATION: &str = r#"<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D
 </busconfig>
 "#;
 
-/// The longest array that the specification allows.
+/// The longest array in bytes that the specification allows.
 const MAX_MESSAGE: usize = 1 << 26;
 
 const PATH: &str = "/estafette";
@@ -65,7 +69,7 @@ const METHOD: &str = "Pass";
 pub(super) struct Dbus {
     name: &'static str,
     implementation: &'static str,
-    /// Whether a daemon stands between the ends.
+    /// Whether a daemon is between the ends.
     daemon: bool,
 }
 
@@ -114,22 +118,25 @@ impl Mechanism for Dbus {
 }
 
 impl Transport<Raw> for Dbus {
-    type Tx = Sending;
-    type Rx = Receiving;
+    type Tx = SendEnd;
+    type Rx = RecvEnd;
 
-    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
         let consumer = matches!(role, Role::Consumer(_));
         let runtime = Arc::new(runtime::Builder::new_current_thread().enable_all().build()?);
-        let connection =
-            if self.daemon { through_daemon(rendezvous, &runtime) } else { to_peer(role, rendezvous, &runtime) }?;
+        let connection = if self.daemon {
+            connect_to_daemon(rendezvous, &runtime)
+        } else {
+            connect_to_peer(role, rendezvous, &runtime)
+        }?;
         let publishes = case.pattern == Pattern::PubSub;
-        // Before the barrier: nothing has been sent by then.
+        // Subscribes before the barrier, so before anything is sent.
         let messages = match publishes && consumer {
             true => runtime.block_on(subscribe(&connection)).context("subscribing")?,
             false => MessageStream::from(&connection),
         };
         let named = self.daemon && !publishes;
-        let destination = if named { meet_consumer(consumer, &connection, rendezvous)? } else { None };
+        let destination = if named { exchange_consumer_name(consumer, &connection, rendezvous)? } else { None };
         let call = case.pattern.both_ways().then(Slot::<Message>::default);
         let sends = match &call {
             Some(call) if consumer => Sends::Replies(call.clone()),
@@ -142,46 +149,52 @@ impl Transport<Raw> for Dbus {
             true => Expects::Calls(call),
             false => Expects::Replies,
         };
-        // Peers hold each other back; and no more than the question is under way where each is answered.
-        let capped = self.daemon && !case.pattern.both_ways();
+        // Between peers the socket limits the messages in flight. In a ping-pong only one request
+        // is in flight.
+        let needs_credit = self.daemon && !case.pattern.both_ways();
         let (spend, refund) = match role {
-            Role::Consumer(index) if capped => (None, Some(Refund::open(case, index, rendezvous)?)),
-            Role::Producer(_) if capped => (Some(Spend::open(case, rendezvous)?), None),
+            Role::Consumer(index) if needs_credit => (None, Some(Refund::open(case, index, rendezvous)?)),
+            Role::Producer(_) if needs_credit => (Some(Spend::open(case, rendezvous)?), None),
             _ => (None, None),
         };
         let buffer = Buffer::new(case.payload.len());
-        let tx = Sending { runtime: Arc::clone(&runtime), connection, sends, buffer, credit: spend };
-        let rx = Receiving { runtime, messages, expects, credit: refund };
+        let tx = SendEnd { runtime: Arc::clone(&runtime), connection, sends, buffer, credit: spend };
+        let rx = RecvEnd { runtime, messages, expects, credit: refund };
         Ok(Ends(vec![PartyEnds { role, tx: Some(tx), rx: Some(rx) }]))
     }
 }
 
 /// Connects to the daemon.
-fn through_daemon(rendezvous: &mut Rendezvous, runtime: &Runtime) -> Result<Connection> {
+fn connect_to_daemon(rendezvous: &mut Rendezvous, runtime: &Runtime) -> Result<Connection> {
     let socket = UnixStream::connect(server::socket(rendezvous)?)?;
     runtime.block_on(Builder::unix_stream(socket).build()).context("connecting to dbus-daemon")
 }
 
-/// Connects to the other end, which the consumer serves.
-fn to_peer(role: Role, rendezvous: &mut Rendezvous, runtime: &Runtime) -> Result<Connection> {
+/// Connects to the other end. The consumer is the server side.
+fn connect_to_peer(role: Role, rendezvous: &mut Rendezvous, runtime: &Runtime) -> Result<Connection> {
     let socket = fd_passing::of_pair(role, rendezvous, UnixStream::pair)?;
     let builder = Builder::unix_stream(socket.into());
     let builder = if let Role::Consumer(_) = role { builder.server(Guid::generate()) } else { builder };
     runtime.block_on(builder.p2p().build()).context("connecting to the peer")
 }
 
-/// Asks the daemon for the signals of our kind, which it sends to whoever asks.
+/// Subscribes to the signals of [`INTERFACE`].
 async fn subscribe(connection: &Connection) -> zbus::Result<MessageStream> {
     let rule = MatchRule::builder().msg_type(Type::Signal).interface(INTERFACE).build()?;
     MessageStream::for_match_rule(rule, connection, None).await
 }
 
-/// The consumer's name on the bus: it offers that, the others get it.
-fn meet_consumer(consumer: bool, us: &Connection, rendezvous: &mut Rendezvous) -> Result<Option<OwnedUniqueName>> {
+/// Shares the consumer's bus name: the consumer publishes it, a producer waits for it and returns
+/// it.
+fn exchange_consumer_name(
+    consumer: bool,
+    connection: &Connection,
+    rendezvous: &mut Rendezvous,
+) -> Result<Option<OwnedUniqueName>> {
     if !consumer {
         return Ok(Some(OwnedUniqueName::try_from(rendezvous.request("consumer")?)?));
     }
-    rendezvous.publish("consumer", us.unique_name().context("dbus-daemon gave no name")?)?;
+    rendezvous.publish("consumer", connection.unique_name().context("dbus-daemon gave no name")?)?;
     Ok(None)
 }
 
@@ -191,15 +204,15 @@ enum Sends {
         destination: Option<OwnedUniqueName>,
         flags: Flags,
     },
-    /// To the call that was received last.
+    /// Replies to the call that was received last.
     Replies(Slot<Message>),
-    /// To whoever has subscribed.
+    /// Signals to all subscribers.
     Signals,
 }
 
 /// What an end waits for.
 enum Expects {
-    /// To be answered, or not.
+    /// Calls, which may need a reply.
     Calls(Option<Slot<Message>>),
     Replies,
     Signals,
@@ -213,7 +226,7 @@ fn failed(error: zbus::Error) -> io::Error {
 }
 
 /// The sending end.
-pub(super) struct Sending {
+pub(super) struct SendEnd {
     runtime: Arc<Runtime>,
     connection: Connection,
     sends: Sends,
@@ -221,7 +234,7 @@ pub(super) struct Sending {
     credit: Option<Spend>,
 }
 
-impl Sending {
+impl SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         if let Some(credit) = &mut self.credit {
@@ -247,7 +260,7 @@ impl Sending {
     }
 }
 
-impl Tx for Sending {
+impl Tx for SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         ready(self.send(source))
@@ -255,16 +268,16 @@ impl Tx for Sending {
 }
 
 /// The receiving end.
-pub(super) struct Receiving {
+pub(super) struct RecvEnd {
     runtime: Arc<Runtime>,
     messages: MessageStream,
     expects: Expects,
     credit: Option<Refund>,
 }
 
-impl Receiving {
+impl RecvEnd {
     #[inline(always)]
-    fn receive(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+    fn recv_message(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         let message = loop {
             let message =
                 self.runtime.block_on(self.messages.next()).ok_or(ErrorKind::UnexpectedEof)?.map_err(failed)?;
@@ -273,7 +286,7 @@ impl Receiving {
                 | (Type::MethodReturn, Expects::Replies)
                 | (Type::Signal, Expects::Signals) => break message,
                 (Type::Error, _) => return Err(io::Error::other(message.to_string())),
-                // The daemon greets each with a signal.
+                // The daemon greets each connection with a signal.
                 _ => {}
             }
         };
@@ -285,9 +298,9 @@ impl Receiving {
     }
 }
 
-impl Rx for Receiving {
+impl Rx for RecvEnd {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.receive(verifier))
+        ready(self.recv_message(verifier))
     }
 }

@@ -1,6 +1,9 @@
-//! A descriptor for each message: the sender makes a memory file, writes the message into it and passes it through a pair of
-//! UNIX sockets, beside one byte; the receiver reads it and closes it. Several subscribers get the same file. What it costs
-//! to hand over a file, or a socket, is the time of the shortest message.
+//! Sends a file descriptor for each message.
+//!
+//! The sender creates a memory file, writes the message into it and passes its descriptor with
+//! `SCM_RIGHTS` through a pair of UNIX sockets, together with one byte. The receiver reads the file
+//! and closes it. Several subscribers get the same file. The latency of the shortest message is the
+//! cost of passing a descriptor.
 
 use std::future::{Future, ready};
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
@@ -20,9 +23,9 @@ use rustix::net::{
     SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 
-/// More than this many descriptors under way are no limit.
-const MOST: u64 = 1 << 16;
-/// What is sent beside a descriptor: something must be.
+/// The highest number of descriptors in flight that is probed. More counts as unbounded.
+const MAX_PROBED: u64 = 1 << 16;
+/// The data sent with a descriptor. It must not be empty.
 const BYTE: [u8; 1] = [0];
 
 pub(super) struct Descriptor;
@@ -46,7 +49,7 @@ impl Mechanism for Descriptor {
     fn effective_capacity(&self, _: &Case) -> Option<u64> {
         let (ours, _theirs) = pair().ok()?;
         rustix::io::ioctl_fionbio(&ours, true).ok()?;
-        Some((0..MOST).take_while(|_| pass(&ours, ours.as_fd()).is_ok()).count() as u64)
+        Some((0..MAX_PROBED).take_while(|_| send_fd(&ours, ours.as_fd()).is_ok()).count() as u64)
     }
 }
 
@@ -57,15 +60,15 @@ fn pair() -> Result<(OwnedFd, OwnedFd)> {
 
 /// Sends a descriptor.
 #[inline(always)]
-fn pass(socket: &OwnedFd, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+fn send_fd(socket: &OwnedFd, descriptor: BorrowedFd<'_>) -> io::Result<()> {
     let descriptors = [descriptor];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut beside = SendAncillaryBuffer::new(&mut space);
-    beside.push(SendAncillaryMessage::ScmRights(&descriptors));
-    match retry_on_intr(|| sendmsg(socket, &[IoSlice::new(&BYTE)], &mut beside, SendFlags::NOSIGNAL)) {
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    control.push(SendAncillaryMessage::ScmRights(&descriptors));
+    match retry_on_intr(|| sendmsg(socket, &[IoSlice::new(&BYTE)], &mut control, SendFlags::NOSIGNAL)) {
         Ok(_) => Ok(()),
         Err(Errno::TOOMANYREFS) => {
-            Err(io::Error::other("this user has too many descriptors under way: raise it with `ulimit -n`"))
+            Err(io::Error::other("this user has too many descriptors in flight: raise it with `ulimit -n`"))
         }
         Err(error) => Err(error.into()),
     }
@@ -73,34 +76,34 @@ fn pass(socket: &OwnedFd, descriptor: BorrowedFd<'_>) -> io::Result<()> {
 
 /// Receives a descriptor.
 #[inline(always)]
-fn take(socket: &OwnedFd) -> io::Result<OwnedFd> {
+fn recv_fd(socket: &OwnedFd) -> io::Result<OwnedFd> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut beside = RecvAncillaryBuffer::new(&mut space);
+    let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = BYTE;
     let received =
-        retry_on_intr(|| recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut beside, RecvFlags::CMSG_CLOEXEC))?;
-    // The other side has gone.
+        retry_on_intr(|| recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC))?;
+    // The other side has closed its socket.
     if received.bytes == 0 {
         return Err(ErrorKind::UnexpectedEof.into());
     }
-    let descriptor = beside.drain().find_map(|message| match message {
+    let descriptor = control.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
         _ => None,
     });
-    // The kernel drops what it has no number for.
-    descriptor.ok_or_else(|| io::Error::other("no descriptor is left to receive one with: raise it with `ulimit -n`"))
+    // The kernel discards a descriptor that it cannot allocate a number for.
+    descriptor.ok_or_else(|| io::Error::other("no free file descriptor to receive into: raise it with `ulimit -n`"))
 }
 
 impl Transport<Raw> for Descriptor {
-    type Tx = Passing;
-    type Rx = Taking;
+    type Tx = SendEnd;
+    type Rx = RecvEnd;
 
-    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Passing, Taking>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
         let len = case.payload.len();
-        let each = |sockets| Passing { sockets, buffer: Buffer::new(len) };
+        let each = |sockets| SendEnd { sockets, buffer: Buffer::new(len) };
         let tx = |socket| each(vec![socket]);
-        // One byte more than a message has, so that a longer one does not pass for a right one.
-        let rx = |socket| Taking { socket, buffer: Buffer::new(len + 1) };
+        // One byte longer than a message, to detect a message that is too long.
+        let rx = |socket| RecvEnd { socket, buffer: Buffer::new(len + 1) };
         let forward = || pair().map(|(ours, theirs)| (theirs, rx(ours)));
         match case.pattern {
             Pattern::PubSub => {
@@ -127,12 +130,12 @@ impl Transport<Raw> for Descriptor {
 }
 
 /// The sending end.
-pub(super) struct Passing {
+pub(super) struct SendEnd {
     sockets: Vec<OwnedFd>,
     buffer: Buffer,
 }
 
-impl Passing {
+impl SendEnd {
     #[inline(always)]
     fn send_buffer(&self) -> io::Result<()> {
         let file = memfd_create("estafette-message", MemfdFlags::CLOEXEC)?;
@@ -143,11 +146,11 @@ impl Passing {
                 written => rest = &rest[written..],
             }
         }
-        self.sockets.iter().try_for_each(|socket| pass(socket, file.as_fd()))
+        self.sockets.iter().try_for_each(|socket| send_fd(socket, file.as_fd()))
     }
 }
 
-impl Tx for Passing {
+impl Tx for SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         source.fill(&mut self.buffer);
@@ -156,18 +159,19 @@ impl Tx for Passing {
 }
 
 /// The receiving end.
-pub(super) struct Taking {
+pub(super) struct RecvEnd {
     socket: OwnedFd,
     buffer: Buffer,
 }
 
-impl Taking {
-    /// Returns the message's length.
+impl RecvEnd {
+    /// Receives one message. Returns its length.
     #[inline(always)]
-    fn receive(&mut self) -> io::Result<usize> {
-        let file = take(&self.socket)?;
+    fn recv_message(&mut self) -> io::Result<usize> {
+        let file = recv_fd(&self.socket)?;
         let mut length = 0;
-        // A message that is as long as it should be is read at once, and the place left over says that it ends there.
+        // A message of the expected length is read in one call. The extra byte of the buffer shows
+        // that it is not longer.
         while length < self.buffer.len() - 1 {
             match retry_on_intr(|| pread(&file, &mut self.buffer[length..], length as u64))? {
                 0 => break,
@@ -178,9 +182,9 @@ impl Taking {
     }
 }
 
-impl Rx for Taking {
+impl Rx for RecvEnd {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.receive().map(|length| verifier.bytes(&self.buffer[..length])))
+        ready(self.recv_message().map(|length| verifier.bytes(&self.buffer[..length])))
     }
 }

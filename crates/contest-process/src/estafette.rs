@@ -1,6 +1,7 @@
-//! The channel of estafette-ipc: a ring of records in a sealed memfd, whose ends notice each other's death.
+//! The channel of estafette-ipc: a ring of records in a sealed memfd. Each end notices the death of
+//! the other.
 //!
-//! In one row a message is filled and checked where it lies, in the other it is copied in and out.
+//! In one row a message is filled and verified in place, in the other it is copied in and out.
 
 use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
@@ -14,10 +15,10 @@ use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::spec::{Ownership, Tier, Wait};
 use estafette_measure::{Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
 
-/// Messages that are filled and checked where they lie.
+/// Messages are filled and verified in place.
 pub(super) struct Loaned;
 
-/// Messages that are copied in and out.
+/// Messages are copied in and out.
 pub(super) struct Copied;
 
 fn spec(name: &str, data: &str, ownership: Ownership) -> Spec {
@@ -41,7 +42,7 @@ impl Mechanism for Copied {
     }
 }
 
-/// A ring for as many messages as the reference ring has slots.
+/// Returns options for a ring with as many messages as the reference ring has slots.
 fn options(case: &Case) -> Result<Options> {
     let wait = match case.wait {
         Wait::Spin => WaitMode::Spin,
@@ -51,7 +52,7 @@ fn options(case: &Case) -> Result<Options> {
     Ok(Options::new().capacity(ring_ends::shape(case)?.bytes()).wait(wait))
 }
 
-/// Opens a party's ends, and makes of each what the row has.
+/// Opens a party's ends. `tx` and `rx` wrap them in the row's own types.
 fn open<T, R>(
     case: &Case,
     role: Role,
@@ -108,7 +109,8 @@ pub(super) struct LoanedTx {
     len: usize,
 }
 
-// As for the reference ring, the ends do their work when they are called, not when they are awaited.
+// Like the ends of the reference ring, these ends do their work when they are called, not when the
+// future is polled.
 
 impl Tx for LoanedTx {
     #[inline(always)]

@@ -1,10 +1,11 @@
-//! Messages without bytes: the sender adds one to an eventfd's counter, the receiver takes all that is there.
+//! Messages without bytes. The sender adds one to an eventfd's counter; the receiver reads the
+//! whole counter.
 //!
-//! The counter is the whole message, so it carries how many there were and no more; a word it could carry only alone, and
-//! not every one. Its highest bit is the end mark, and how many messages came before it is in a second eventfd, written
-//! first.
+//! The counter itself is the message, so it carries only the number of messages. (It cannot carry a
+//! sequence of arbitrary words.) Its highest bit is the end mark. A second eventfd, which is
+//! written first, contains the number of messages before the end mark.
 //!
-//! No sender comes to the end of a counter, so it never waits, however far behind the receiver is.
+//! The sender never blocks, however slow the receiver is: it never reaches the counter's maximum.
 
 use std::future::{Future, ready};
 use std::io;
@@ -19,7 +20,7 @@ use estafette_measure::{Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, T
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{read, retry_on_intr, write};
 
-/// No count of messages comes near it.
+/// The end mark. A message count never comes near this value.
 const END: u64 = 1 << 63;
 
 pub(super) struct Eventfd;
@@ -38,56 +39,57 @@ impl Mechanism for Eventfd {
 }
 
 impl Transport<Raw> for Eventfd {
-    type Tx = Adding;
-    type Rx = Taking;
+    type Tx = SendEnd;
+    type Rx = RecvEnd;
 
-    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Adding, Taking>> {
-        let tx = |[counter, total]: [OwnedFd; 2]| Ok(Adding { counter, total });
-        let rx = |[counter, total]: [OwnedFd; 2]| Ok(Taking { counter, total, taken: 0 });
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
+        let tx = |[counter, total]: [OwnedFd; 2]| Ok(SendEnd { counter, total });
+        let rx = |[counter, total]: [OwnedFd; 2]| Ok(RecvEnd { counter, total, pending: 0 });
         let forward = || pair().and_then(|(theirs, ours)| Ok((theirs, rx(ours)?)));
         let reply = || pair().and_then(|(theirs, ours)| Ok((theirs, tx(ours)?)));
         fd_passing::open_several(case, role, rendezvous, forward, reply, tx, rx)
     }
 }
 
-/// The counter and the total of one direction, twice: for the other side and for this one.
+/// Creates the counter and the total of one direction. Returns their descriptors twice: for the
+/// other side and for this one.
 fn pair() -> Result<([OwnedFd; 2], [OwnedFd; 2])> {
     let counter = eventfd(0, EventfdFlags::CLOEXEC).context("making an eventfd")?;
     let total = eventfd(0, EventfdFlags::CLOEXEC).context("making an eventfd")?;
     Ok(([counter.try_clone()?, total.try_clone()?], [counter, total]))
 }
 
-/// Adds to a counter; waits only where that would overflow.
+/// Adds to a counter. Blocks only if that would overflow.
 #[inline(always)]
 fn add(counter: impl AsFd, value: u64) -> io::Result<()> {
     retry_on_intr(|| write(&counter, &value.to_ne_bytes()))?;
     Ok(())
 }
 
-/// Waits until a counter is not zero, and sets it to zero.
+/// Waits until a counter is not zero, and resets it to zero.
 #[inline(always)]
-fn take(counter: impl AsFd) -> io::Result<u64> {
+fn read_counter(counter: impl AsFd) -> io::Result<u64> {
     let mut value = [0; 8];
     retry_on_intr(|| read(&counter, &mut value))?;
     Ok(u64::from_ne_bytes(value))
 }
 
 /// The sending end.
-pub(super) struct Adding {
+pub(super) struct SendEnd {
     counter: OwnedFd,
     total: OwnedFd,
 }
 
-impl Adding {
+impl SendEnd {
     #[cold]
     fn end(&self, total: u64) -> io::Result<()> {
-        // One more, as an eventfd that holds nothing would be waited for.
+        // Adds one, because the receiver would block on an eventfd whose counter is zero.
         add(&self.total, total + 1)?;
         add(&self.counter, END)
     }
 }
 
-impl Tx for Adding {
+impl Tx for SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         ready(match source.pulse() {
@@ -98,32 +100,32 @@ impl Tx for Adding {
 }
 
 /// The receiving end.
-pub(super) struct Taking {
+pub(super) struct RecvEnd {
     counter: OwnedFd,
     total: OwnedFd,
-    /// What was in the counter and is still to be counted.
-    taken: u64,
+    /// Messages read from the counter but not counted yet.
+    pending: u64,
 }
 
-impl Taking {
+impl RecvEnd {
     #[inline(always)]
-    fn receive(&mut self, verifier: &mut Verifier) -> io::Result<()> {
-        if self.taken == 0 {
-            self.taken = take(&self.counter)?;
+    fn recv_message(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        if self.pending == 0 {
+            self.pending = read_counter(&self.counter)?;
         }
-        if self.taken == END {
-            verifier.last_pulse(take(&self.total)? - 1);
+        if self.pending == END {
+            verifier.last_pulse(read_counter(&self.total)? - 1);
         } else {
-            self.taken -= 1;
+            self.pending -= 1;
             verifier.pulse();
         }
         Ok(())
     }
 }
 
-impl Rx for Taking {
+impl Rx for RecvEnd {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.receive(verifier))
+        ready(self.recv_message(verifier))
     }
 }

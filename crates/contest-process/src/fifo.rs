@@ -27,7 +27,7 @@ impl Mechanism for Fifo {
         pipe::keeps_whole(case)
     }
 
-    /// The kernel's object is that of a pipe.
+    /// A named pipe is the same kernel object as a pipe.
     fn effective_capacity(&self, case: &Case) -> Option<u64> {
         pipe::effective_capacity(case)
     }
@@ -39,24 +39,25 @@ impl Transport<Raw> for Fifo {
 
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         let len = case.payload.len();
-        let answers = case.pattern.both_ways();
+        let has_reply = case.pattern.both_ways();
         let (forward, reply) = (rendezvous.dir().join("forward"), rendezvous.dir().join("reply"));
-        // Each open waits for the other side's, so both sides open them in the same order.
+        // Each `open` blocks until the other side opens the pipe, so both sides open the pipes in
+        // the same order.
         let write = |path: &Path| -> Result<_> { Ok(Writing::new(open(OpenOptions::new().write(true), path)?, len)) };
         let read = |path: &Path| -> Result<_> { Ok(Reading::new(open(OpenOptions::new().read(true), path)?, len)) };
         if let Role::Consumer(index) = role {
             make(&forward)?;
-            if answers {
+            if has_reply {
                 make(&reply)?;
             }
             rendezvous.publish("fifo", "made")?;
             let rx = read(&forward)?;
-            return if answers { Ok(Ends::both(role, write(&reply)?, rx)) } else { Ok(Ends::consumer(index, rx)) };
+            return if has_reply { Ok(Ends::both(role, write(&reply)?, rx)) } else { Ok(Ends::consumer(index, rx)) };
         }
         rendezvous.request("fifo")?;
         let tx = write(&forward)?;
         match role {
-            Role::Producer(index) if !answers => Ok(Ends::producer(index, tx)),
+            Role::Producer(index) if !has_reply => Ok(Ends::producer(index, tx)),
             _ => Ok(Ends::both(role, tx, read(&reply)?)),
         }
     }

@@ -1,8 +1,9 @@
-//! gRPC with `tonic`, HTTP/2 over a UNIX socket in the instance's directory.
+//! gRPC with `tonic`: HTTP/2 over a UNIX socket in the instance's directory.
 //!
-//! A message is a protobuf message with one field of bytes. A round trip is a unary call; one way the messages are the
-//! stream of one call of their producer, and HTTP/2's windows hold it back. The service is written out as `tonic-build`
-//! would generate it:
+//! A message is a protobuf message with one field of bytes. A round trip is a unary call. One-way
+//! messages are the client stream of one call, limited by HTTP/2's flow-control windows. The
+//! service is written by hand as
+//! `tonic-build` would generate it:
 //!
 //! ```protobuf
 //! message Parcel { bytes data = 1; }
@@ -13,8 +14,8 @@
 //! }
 //! ```
 //!
-//! Each party has one thread. The server's handlers are tasks that run while it waits in `get`: they pass what arrives on
-//! to it, and wait for what `put` answers.
+//! Each party has one thread. The server's handlers are tasks that run while the party waits in
+//! `recv`. They pass received messages to it, and wait for the reply that `send` provides.
 
 use std::convert::Infallible;
 use std::future::{Future, ready};
@@ -71,70 +72,71 @@ impl Mechanism for Grpc {
 }
 
 impl Transport<Raw> for Grpc {
-    type Tx = Sending;
-    type Rx = Receiving;
+    type Tx = SendEnd;
+    type Rx = RecvEnd;
 
-    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
         let runtime = Arc::new(Builder::new_current_thread().enable_all().build()?);
         let path = rendezvous.dir().join("socket");
-        let answers = case.pattern.both_ways();
+        let has_reply = case.pattern.both_ways();
         let Role::Producer(index) = role else {
             let (tx, rx) = serve(runtime, &path)?;
             rendezvous.publish("server", "listening")?;
-            return Ok(if answers { Ends::both(role, tx, rx) } else { Ends::consumer(0, rx) });
+            return Ok(if has_reply { Ends::both(role, tx, rx) } else { Ends::consumer(0, rx) });
         };
         rendezvous.request("server")?;
         let path = path.to_str().context("the temporary directory's name is not UTF-8: set TMPDIR to another")?;
         let connect = Endpoint::from_shared(format!("unix://{path}"))?;
         let channel = runtime.block_on(connect.connect()).context("connecting to the server")?;
         let grpc = client::Grpc::new(channel).max_decoding_message_size(usize::MAX);
-        if answers {
-            let answer = Slot::default();
-            let tx = Sending::Questions { runtime, grpc, answer: answer.clone() };
-            return Ok(Ends::both(role, tx, Receiving::Answers(answer)));
+        if has_reply {
+            let reply_slot = Slot::default();
+            let tx = SendEnd::Requests { runtime, grpc, reply_slot: reply_slot.clone() };
+            return Ok(Ends::both(role, tx, RecvEnd::Replies(reply_slot)));
         }
         Ok(Ends::producer(index, stream(runtime, grpc)))
     }
 }
 
-/// Starts the call whose stream is a producer's messages.
-fn stream(runtime: Arc<Runtime>, mut grpc: client::Grpc<Channel>) -> Sending {
-    // Room for one: a message is taken at once where HTTP/2's window has room.
+/// Starts the call whose request stream is a producer's messages.
+fn stream(runtime: Arc<Runtime>, mut grpc: client::Grpc<Channel>) -> SendEnd {
+    // Capacity one: a message is taken immediately if HTTP/2's window has space.
     let (messages, stream) = mpsc::channel(1);
     let call = async move {
         grpc.ready().await.map_err(io::Error::other)?;
         let request = Request::new(ReceiverStream::new(stream));
         let codec = ProstCodec::<Parcel, Received>::default();
-        let answer = grpc.client_streaming(request, PathAndQuery::from_static(SEND), codec).await;
-        answer.map(drop).map_err(io::Error::other)
+        let reply = grpc.client_streaming(request, PathAndQuery::from_static(SEND), codec).await;
+        reply.map(drop).map_err(io::Error::other)
     };
     let call = runtime.spawn(call);
-    Sending::Stream { runtime, messages: Some(messages), call }
+    SendEnd::Stream { runtime, messages: Some(messages), call }
 }
 
-/// Starts the server. Returns the ends at which its handlers pass messages on, and are answered.
-fn serve(runtime: Arc<Runtime>, path: &Path) -> Result<(Sending, Receiving)> {
+/// Starts the server. Returns the ends that exchange requests and replies with its handlers.
+fn serve(runtime: Arc<Runtime>, path: &Path) -> Result<(SendEnd, RecvEnd)> {
     let _inside = runtime.enter();
     let listener = UnixListener::bind(path).context("listening")?;
-    // Room for one: who has more waits in its connection.
-    let (fd_passing, arrivals) = mpsc::channel(1);
+    // Capacity one: further messages wait in their connection.
+    let (arrivals_tx, arrivals) = mpsc::channel(1);
     let (open, connections) = mpsc::channel(1);
-    let service = Courier { fd_passing, _open: open };
+    let service = Courier { arrivals_tx, _open: open };
     let serving = Server::builder().serve_with_incoming(service, UnixListenerStream::new(listener));
     let serving = runtime.spawn(serving).abort_handle();
-    let question = Slot::default();
-    let tx = Sending::Answers { runtime: Arc::clone(&runtime), question: question.clone(), serving, connections };
-    Ok((tx, Receiving::Arrivals { runtime, arrivals, question }))
+    let request_slot = Slot::default();
+    let tx =
+        SendEnd::Replies { runtime: Arc::clone(&runtime), request_slot: request_slot.clone(), serving, connections };
+    Ok((tx, RecvEnd::Arrivals { runtime, arrivals, request_slot }))
 }
 
-/// What has arrived, and where its answer goes, if it is a question.
+/// A received message, and for a request the sender of its reply.
 type Arrival = (Vec<u8>, Option<oneshot::Sender<Vec<u8>>>);
 
 /// The service.
 #[derive(Clone)]
 struct Courier {
-    fd_passing: mpsc::Sender<Arrival>,
-    /// Every connection has a clone of it: when the last has gone, all have closed.
+    arrivals_tx: mpsc::Sender<Arrival>,
+    /// Each connection has a clone. When the last clone is dropped, all connections have closed.
     _open: mpsc::Sender<Infallible>,
 }
 
@@ -166,8 +168,8 @@ impl Service<http::Request<Body>> for Courier {
     }
 }
 
-/// Nobody receives any more: the party has ended.
-fn gone<T>(_: T) -> Status {
+/// The party has ended, so nobody receives any more.
+fn consumer_ended<T>(_: T) -> Status {
     Status::unavailable("the consumer has ended")
 }
 
@@ -176,11 +178,11 @@ impl UnaryService<Parcel> for Courier {
     type Future = BoxFuture<Response<Parcel>, Status>;
 
     fn call(&mut self, request: Request<Parcel>) -> Self::Future {
-        let fd_passing = self.fd_passing.clone();
+        let arrivals_tx = self.arrivals_tx.clone();
         Box::pin(async move {
-            let (answer, answered) = oneshot::channel();
-            fd_passing.send((request.into_inner().data, Some(answer))).await.map_err(gone)?;
-            let data = answered.await.map_err(gone)?;
+            let (reply_tx, reply_rx) = oneshot::channel();
+            arrivals_tx.send((request.into_inner().data, Some(reply_tx))).await.map_err(consumer_ended)?;
+            let data = reply_rx.await.map_err(consumer_ended)?;
             Ok(Response::new(Parcel { data }))
         })
     }
@@ -191,11 +193,11 @@ impl ClientStreamingService<Parcel> for Courier {
     type Future = BoxFuture<Response<Received>, Status>;
 
     fn call(&mut self, request: Request<Streaming<Parcel>>) -> Self::Future {
-        let fd_passing = self.fd_passing.clone();
+        let arrivals_tx = self.arrivals_tx.clone();
         Box::pin(async move {
             let mut messages = request.into_inner();
             while let Some(Parcel { data }) = messages.message().await? {
-                fd_passing.send((data, None)).await.map_err(gone)?;
+                arrivals_tx.send((data, None)).await.map_err(consumer_ended)?;
             }
             Ok(Response::new(Received {}))
         })
@@ -203,62 +205,64 @@ impl ClientStreamingService<Parcel> for Courier {
 }
 
 /// The sending end.
-pub(super) enum Sending {
-    /// A client's that asks: the call is over before it returns.
-    Questions { runtime: Arc<Runtime>, grpc: client::Grpc<Channel>, answer: Slot<Vec<u8>> },
-    /// A producer's.
+pub(super) enum SendEnd {
+    /// A client's end: the call completes before `send` returns.
+    Requests { runtime: Arc<Runtime>, grpc: client::Grpc<Channel>, reply_slot: Slot<Vec<u8>> },
+    /// A producer's end.
     Stream { runtime: Arc<Runtime>, messages: Option<mpsc::Sender<Parcel>>, call: JoinHandle<io::Result<()>> },
-    /// The server's: answers what was received last.
-    Answers {
+    /// The server's end: replies to the request received last.
+    Replies {
         runtime: Arc<Runtime>,
-        question: Slot<oneshot::Sender<Vec<u8>>>,
+        request_slot: Slot<oneshot::Sender<Vec<u8>>>,
         serving: AbortHandle,
         connections: mpsc::Receiver<Infallible>,
     },
 }
 
-impl Sending {
+impl SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         let data = Vec::<u8>::make(source);
         match self {
-            Sending::Questions { runtime, grpc, answer } => {
+            SendEnd::Requests { runtime, grpc, reply_slot } => {
                 let reply: Response<Parcel> = runtime.block_on(async {
                     grpc.ready().await.map_err(io::Error::other)?;
                     let codec = ProstCodec::default();
                     let call = grpc.unary(Request::new(Parcel { data }), PathAndQuery::from_static(ASK), codec);
                     call.await.map_err(io::Error::other)
                 })?;
-                answer.send(reply.into_inner().data);
+                reply_slot.send(reply.into_inner().data);
                 Ok(())
             }
-            Sending::Stream { runtime, messages, .. } => {
+            SendEnd::Stream { runtime, messages, .. } => {
                 let messages = messages.as_ref().ok_or(ErrorKind::BrokenPipe)?;
                 runtime.block_on(async {
                     messages.send(Parcel { data }).await.map_err(|_| ErrorKind::BrokenPipe)?;
-                    // Until it has been taken: nothing waits here for the next one.
+                    // Waits until the message is taken, so that none waits here for the next one.
                     messages.reserve().await.map(drop).map_err(|_| ErrorKind::BrokenPipe.into())
                 })
             }
-            // It goes out as soon as the server waits for the next question.
-            Sending::Answers { question, .. } => {
-                let question = question.take().ok_or(ErrorKind::InvalidInput)?;
-                question.send(data).map_err(|_| ErrorKind::BrokenPipe.into())
+            // The reply is sent as soon as the server waits for the next request.
+            SendEnd::Replies { request_slot, .. } => {
+                let request_slot = request_slot.take().ok_or(ErrorKind::InvalidInput)?;
+                request_slot.send(data).map_err(|_| ErrorKind::BrokenPipe.into())
             }
         }
     }
 
     fn finish(&mut self) -> io::Result<()> {
         match self {
-            Sending::Questions { .. } => Ok(()),
-            Sending::Stream { runtime, messages, call } => {
-                // The consumer has heard all when it answers; or closes the connection, when it has had the end mark.
+            SendEnd::Requests { .. } => Ok(()),
+            SendEnd::Stream { runtime, messages, call } => {
+                // The call ends when the consumer has received everything and replies, or closes
+                // the connection after the end mark.
                 drop(messages.take());
                 runtime.block_on(call).map(drop).map_err(io::Error::other)
             }
-            Sending::Answers { runtime, serving, connections, .. } => {
-                // Until the clients have closed, who have had their answers. Were the server first to close, a client would
-                // break off on what it can no longer send, with the answer still to be read.
+            SendEnd::Replies { runtime, serving, connections, .. } => {
+                // Waits until the clients have closed, which have received all replies. If the
+                // server closed first, a client would abort on a failed send although the last
+                // reply is still unread.
                 serving.abort();
                 runtime.block_on(connections.recv());
                 Ok(())
@@ -267,7 +271,7 @@ impl Sending {
     }
 }
 
-impl Tx for Sending {
+impl Tx for SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         ready(self.send(source))
@@ -279,23 +283,23 @@ impl Tx for Sending {
 }
 
 /// The receiving end.
-pub(super) enum Receiving {
-    /// A client's that has asked.
-    Answers(Slot<Vec<u8>>),
-    /// The server's.
-    Arrivals { runtime: Arc<Runtime>, arrivals: mpsc::Receiver<Arrival>, question: Slot<oneshot::Sender<Vec<u8>>> },
+pub(super) enum RecvEnd {
+    /// The end of a client that has sent a request.
+    Replies(Slot<Vec<u8>>),
+    /// The server's end.
+    Arrivals { runtime: Arc<Runtime>, arrivals: mpsc::Receiver<Arrival>, request_slot: Slot<oneshot::Sender<Vec<u8>>> },
 }
 
-impl Receiving {
+impl RecvEnd {
     #[inline(always)]
-    fn receive(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+    fn recv_message(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         match self {
-            Receiving::Answers(answer) => verifier.bytes(&answer.take().ok_or(ErrorKind::InvalidInput)?),
-            Receiving::Arrivals { runtime, arrivals, question } => {
-                let (data, answer) = runtime.block_on(arrivals.recv()).ok_or(ErrorKind::UnexpectedEof)?;
+            RecvEnd::Replies(reply_slot) => verifier.bytes(&reply_slot.take().ok_or(ErrorKind::InvalidInput)?),
+            RecvEnd::Arrivals { runtime, arrivals, request_slot } => {
+                let (data, reply_tx) = runtime.block_on(arrivals.recv()).ok_or(ErrorKind::UnexpectedEof)?;
                 verifier.bytes(&data);
-                if let Some(answer) = answer {
-                    question.send(answer);
+                if let Some(reply_tx) = reply_tx {
+                    request_slot.send(reply_tx);
                 }
             }
         }
@@ -303,9 +307,9 @@ impl Receiving {
     }
 }
 
-impl Rx for Receiving {
+impl Rx for RecvEnd {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.receive(verifier))
+        ready(self.recv_message(verifier))
     }
 }

@@ -1,7 +1,9 @@
-//! iceoryx2, publish and subscribe: the sender borrows a slot of shared memory, writes the message there and hands its place
-//! on; the receiver reads it where it lies. A receiver that waits looks again and again, or listens to the library's events.
+//! iceoryx2 publish-subscribe. The sender borrows a slot of shared memory, writes the message there
+//! and passes on its location. The receiver reads the message in place. A waiting receiver polls,
+//! or listens for the library's events.
 //!
-//! A sender that finds no room waits as the library does: it yields the processor, ten thousand times, and sleeps then.
+//! A sender that finds no free capacity waits as the library does: it yields the processor ten
+//! thousand times, and then sleeps.
 
 use std::future::{Future, ready};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -27,12 +29,13 @@ use super::share;
 
 type Service = ipc::Service;
 
-/// How long the longest name is that the library gives a socket in the instance's directory: the prefix, a number of 128 bits,
-/// the suffix.
+/// The longest name that the library gives a socket in the instance's directory: prefix, a number
+/// of 128 bits, suffix.
 const SOCKET_NAME: usize = 10 + 39 + EVENT_SUFFIX.len();
-/// What the names of sockets end with: less than by default, as a path has to be short.
+/// The suffix of socket names. It is shorter than the default, because a socket's path must be
+/// short.
 const EVENT_SUFFIX: &[u8] = b".e";
-/// `sun_path`, with the zero at its end.
+/// The length of `sun_path`, including the final zero.
 const SUN_PATH: usize = 108;
 
 /// `process/iceoryx2` or `process/iceoryx2-event`.
@@ -75,28 +78,28 @@ impl Mechanism for Iceoryx2 {
 }
 
 impl Transport<Raw> for Iceoryx2 {
-    type Tx = Sending;
-    type Rx = Receiving;
+    type Tx = SendEnd;
+    type Rx = RecvEnd;
 
-    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
-        let answered = case.pattern.both_ways();
-        let consumes = matches!(role, Role::Consumer(_));
-        let world = World::of(rendezvous)?;
-        let ours = |name| Way { world: &world, case, name, waits: self.wait == Wait::Block };
-        let (forward, reply) = (ours("forward"), ours("reply"));
-        let (tx, rx) = match (consumes, answered) {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
+        let has_reply = case.pattern.both_ways();
+        let is_consumer = matches!(role, Role::Consumer(_));
+        let config = InstanceConfig::of(rendezvous)?;
+        let direction = |name| Direction { config: &config, case, name, waits: self.wait == Wait::Block };
+        let (forward, reply) = (direction("forward"), direction("reply"));
+        let (tx, rx) = match (is_consumer, has_reply) {
             (true, false) => (None, Some(forward.receiving()?)),
             (false, false) => (Some(forward.sending()?), None),
             (true, true) => (Some(reply.sending()?), Some(forward.receiving()?)),
             (false, true) => (Some(forward.sending()?), Some(reply.receiving()?)),
         };
-        // Sent before its receiver is there, a message reaches nobody; and a receiver that has not connected before the sender
-        // goes finds nothing.
-        let (senders, receivers) = match answered {
+        // A message that is sent before its receiver exists reaches nobody. A receiver that
+        // connects after the sender has ended finds nothing.
+        let (senders, receivers) = match has_reply {
             true => (1, 1),
             false => (case.senders(), case.consumers()),
         };
-        let party = |index| if consumes { Role::Producer(index) } else { Role::Consumer(index) };
+        let party = |index| if is_consumer { Role::Producer(index) } else { Role::Consumer(index) };
         if rx.is_some() {
             rendezvous.publish(&format!("receiver:{role}"), "forward")?;
         }
@@ -113,13 +116,13 @@ impl Transport<Raw> for Iceoryx2 {
     }
 }
 
-/// The library's files and shared memory, of this instance alone.
-struct World {
+/// The library's configuration with files and shared memory for this instance alone.
+struct InstanceConfig {
     config: Config,
 }
 
-impl World {
-    fn of(rendezvous: &Rendezvous) -> Result<World> {
+impl InstanceConfig {
+    fn of(rendezvous: &Rendezvous) -> Result<InstanceConfig> {
         let dir = rendezvous.dir();
         ensure!(
             dir.as_os_str().len() + 1 + SOCKET_NAME < SUN_PATH,
@@ -128,28 +131,29 @@ impl World {
         );
         let prefix = prefix(dir);
         rendezvous.shared_memory(&format!("{prefix}*"))?;
-        // What it has to say goes with its errors.
+        // The library's errors contain its messages.
         set_log_level(LogLevel::Fatal);
         let mut config = Config::default();
         let root = dir.to_str().context("the instance's directory has a name that is not text")?;
         config.global.set_root_path(&Path::new(root.as_bytes()).map_err(fault)?);
         config.global.prefix = FileName::new(prefix.as_bytes()).map_err(fault)?;
         config.global.service.event_connection_suffix = FileName::new(EVENT_SUFFIX).map_err(fault)?;
-        // There are no others here, and a party that is killed ends the instance.
+        // This instance has no other nodes, and a killed party ends the instance.
         config.global.service.cleanup_dead_nodes_on_open = false;
         config.global.node.cleanup_dead_nodes_on_creation = false;
         config.global.node.cleanup_dead_nodes_on_destruction = false;
-        Ok(World { config })
+        Ok(InstanceConfig { config })
     }
 
-    /// A node. Each end has one of its own, so that nothing is shared between two ends.
+    /// Creates a node. Each end has its own, so that two ends share nothing.
     fn node(&self) -> Result<Node<Service>> {
         let builder = NodeBuilder::new().config(&self.config).signal_handling_mode(SignalHandlingMode::Disabled);
         builder.create().map_err(fault).context("making a node")
     }
 }
 
-/// What the names of an instance's shared memory begin with: short, as sockets' names begin so too.
+/// Returns the prefix of the instance's shared memory. It is short, because sockets' names begin
+/// with it too.
 fn prefix(dir: &std::path::Path) -> String {
     let mut hasher = DefaultHasher::new();
     dir.hash(&mut hasher);
@@ -162,17 +166,17 @@ fn fault(error: impl std::fmt::Debug) -> anyhow::Error {
 }
 
 /// One direction.
-struct Way<'a> {
-    world: &'a World,
+struct Direction<'a> {
+    config: &'a InstanceConfig,
     case: &'a Case,
     name: &'static str,
     /// Whether its receiver waits for events.
     waits: bool,
 }
 
-impl Way<'_> {
-    fn sending(&self) -> Result<Sending> {
-        let node = self.world.node()?;
+impl Direction<'_> {
+    fn sending(&self) -> Result<SendEnd> {
+        let node = self.config.node()?;
         let publisher = self
             .messages(&node)?
             .publisher_builder()
@@ -186,19 +190,19 @@ impl Way<'_> {
             true => Some(self.events(&node)?.notifier_builder().create().map_err(fault).context("making a notifier")?),
             false => None,
         };
-        Ok(Sending { ports: OwnThread::new(Sender { publisher, notifier }), len: self.case.payload.len() })
+        Ok(SendEnd { ports: OwnThread::new(Sender { publisher, notifier }), len: self.case.payload.len() })
     }
 
-    fn receiving(&self) -> Result<Receiving> {
-        let node = self.world.node()?;
-        // What it is told of messages it must not miss: first the listener.
+    fn receiving(&self) -> Result<RecvEnd> {
+        let node = self.config.node()?;
+        // The listener is created first, so that it misses no event of a message.
         let listener = match self.waits {
             true => Some(self.events(&node)?.listener_builder().create().map_err(fault).context("making a listener")?),
             false => None,
         };
         let builder = self.messages(&node)?;
         let subscriber = builder.subscriber_builder().create().map_err(fault).context("making a subscriber")?;
-        Ok(Receiving(OwnThread::new(Receiver { subscriber, listener })))
+        Ok(RecvEnd(OwnThread::new(Receiver { subscriber, listener })))
     }
 
     fn messages(&self, node: &Node<Service>) -> Result<publish_subscribe::PortFactory<Service, [u8], ()>> {
@@ -238,19 +242,19 @@ struct Sender {
 }
 
 /// The sending end.
-pub(super) struct Sending {
+pub(super) struct SendEnd {
     ports: OwnThread<Sender>,
     len: usize,
 }
 
-impl Sending {
+impl SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         let Sender { publisher, notifier } = &*self.ports;
         let mut slot = publisher.loan_slice_uninit(self.len).map_err(other)?;
         fill(slot.payload_mut(), source);
         #[allow(unsafe_code)]
-        // SAFETY: every byte has just been written.
+        // SAFETY: `fill` has written every byte.
         let slot = unsafe { slot.assume_init() };
         slot.send().map_err(other)?;
         if let Some(notifier) = notifier {
@@ -260,11 +264,12 @@ impl Sending {
     }
 }
 
-/// Writes the next message to a slot.
+/// Writes the next message into a slot.
 #[inline(always)]
 #[allow(unsafe_code)]
 fn fill(slot: &mut [MaybeUninit<u8>], source: &mut Generator) {
-    // SAFETY: a slot lies in shared memory, which the kernel gives with zeros in it: no byte has never been written.
+    // SAFETY: a slot is in shared memory, which the kernel provides filled with zeros, so every
+    // byte is initialised.
     source.fill(unsafe { slot.assume_init_mut() });
 }
 
@@ -273,7 +278,7 @@ fn other(error: impl std::fmt::Debug) -> io::Error {
     io::Error::other(format!("{error:?}"))
 }
 
-impl Tx for Sending {
+impl Tx for SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         ready(self.send(source))
@@ -286,11 +291,11 @@ struct Receiver {
 }
 
 /// The receiving end.
-pub(super) struct Receiving(OwnThread<Receiver>);
+pub(super) struct RecvEnd(OwnThread<Receiver>);
 
-impl Receiving {
+impl RecvEnd {
     #[inline(always)]
-    fn receive(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+    fn recv_message(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         let Receiver { subscriber, listener } = &*self.0;
         loop {
             if let Some(sample) = subscriber.receive().map_err(other)? {
@@ -298,9 +303,9 @@ impl Receiving {
                 return Ok(());
             }
             match listener {
-                // Told before, it returns at once.
+                // Returns immediately if an event arrived before.
                 Some(listener) => match listener.blocking_wait(|_| {}) {
-                    // So a wait ends where the process was stopped meanwhile.
+                    // A wait also ends this way after the process was stopped.
                     Ok(_) | Err(ListenerWaitError::InterruptSignal) => {}
                     Err(error) => return Err(other(error)),
                 },
@@ -310,9 +315,9 @@ impl Receiving {
     }
 }
 
-impl Rx for Receiving {
+impl Rx for RecvEnd {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.receive(verifier))
+        ready(self.recv_message(verifier))
     }
 }

@@ -1,4 +1,4 @@
-//! `interprocess`, its local socket: on Linux a UNIX stream socket in the instance's directory.
+//! The local socket of `interprocess`: on Linux a UNIX stream socket in the instance's directory.
 
 use std::os::unix::net::UnixStream as Socket;
 
@@ -22,7 +22,7 @@ impl Mechanism for Interprocess {
             .tier(Tier::Standard)
     }
 
-    /// Its socket is one of the kernel's, with the kernel's own buffers.
+    /// It is a kernel socket with the kernel's default buffers.
     fn effective_capacity(&self, case: &Case) -> Option<u64> {
         let (ours, _theirs) = Socket::pair().ok()?;
         capacity::written(ours, case.payload.len())

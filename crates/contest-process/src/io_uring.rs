@@ -1,5 +1,5 @@
-//! A pair of UNIX stream sockets, sent to and received from through io_uring: each call is an entry in a ring, submitted and
-//! waited for by one system call.
+//! A pair of UNIX stream sockets used through io_uring. Each send or receive is an entry in a ring;
+//! one system call submits it and waits for its completion.
 
 use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
@@ -16,9 +16,9 @@ use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::spec::Tier;
 use estafette_measure::{Ends, Generator, Mechanism, PartyEnds, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
 
-/// The version of the crate.
+/// The version of the crate `io-uring`.
 pub(super) const VERSION: &str = env!("LOCKED_IO_URING");
-/// The socket, among the files that a ring knows.
+/// The index of the socket in the ring's table of registered files.
 const SOCKET: types::Fixed = types::Fixed(0);
 
 pub(super) struct IoUringSocket;
@@ -44,7 +44,8 @@ impl Mechanism for IoUringSocket {
     }
 }
 
-/// Whether io_uring can be had, with these operations; a ring of it.
+/// Sets up a small io_uring and checks that it supports these operations. Returns the ring, or what
+/// to do.
 pub(super) fn usable(operations: &[(u8, &str)]) -> Result<IoUring, String> {
     let ring = IoUring::new(2).map_err(|error| match error.raw_os_error() {
         Some(libc::ENOSYS) => String::from("this kernel has no io_uring (Linux 5.1 and CONFIG_IO_URING)"),
@@ -52,61 +53,62 @@ pub(super) fn usable(operations: &[(u8, &str)]) -> Result<IoUring, String> {
             "io_uring is forbidden here: set kernel.io_uring_disabled to 0, or have the container's seccomp profile allow \
              io_uring_setup",
         ),
-        Some(libc::ENOMEM) => String::from("no memory may be locked for a ring: raise it with `ulimit -l`"),
+        Some(libc::ENOMEM) => String::from("not enough lockable memory for a ring: raise it with `ulimit -l`"),
         _ => format!("io_uring cannot be set up: {error}"),
     })?;
     let mut probe = Probe::new();
-    let asked = ring.submitter().register_probe(&mut probe);
-    let missing = operations.iter().find(|(code, _)| asked.is_err() || !probe.is_supported(*code));
+    let probed = ring.submitter().register_probe(&mut probe);
+    let missing = operations.iter().find(|(code, _)| probed.is_err() || !probe.is_supported(*code));
     match missing {
-        Some((_, name)) => Err(format!("this kernel's io_uring has no {name}: a newer one has")),
+        Some((_, name)) => Err(format!("this kernel's io_uring has no {name}: use a newer kernel")),
         None => Ok(ring),
     }
 }
 
 impl Transport<Raw> for IoUringSocket {
-    type Tx = Sending;
-    type Rx = Receiving;
+    type Tx = SendEnd;
+    type Rx = RecvEnd;
 
-    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
         let socket = fd_passing::of_pair(role, rendezvous, Socket::pair)?;
         let len = case.payload.len();
-        // Where each end has a thread of its own, that is not the one that opens them.
-        let stays = case.pattern != Pattern::Duplex;
-        let (tx, rx) = (Sending(Ring::new(&socket, len, stays)?), Receiving(Ring::new(&socket, len, stays)?));
+        // If each end has a thread of its own, that thread is not the one that opens the ends.
+        let same_thread = case.pattern != Pattern::Duplex;
+        let (tx, rx) = (SendEnd(Ring::new(&socket, len, same_thread)?), RecvEnd(Ring::new(&socket, len, same_thread)?));
         Ok(Ends(vec![PartyEnds { role, tx: Some(tx), rx: Some(rx) }]))
     }
 }
 
-/// A ring for one operation at a time, and the message that it is about.
+/// A ring for one operation at a time, and the buffer of its message.
 struct Ring {
     ring: IoUring,
     buffer: Buffer,
 }
 
 impl Ring {
-    /// `stays` where this thread is the one that uses it.
-    fn new(socket: &OwnedFd, len: usize, stays: bool) -> Result<Ring> {
-        let mut told = IoUring::builder();
-        if stays {
-            // One thread uses it, and it waits for each operation: nothing need be done before it does.
-            told.setup_single_issuer().setup_defer_taskrun();
+    /// `same_thread` means that only the current thread will use the ring.
+    fn new(socket: &OwnedFd, len: usize, same_thread: bool) -> Result<Ring> {
+        let mut builder = IoUring::builder();
+        if same_thread {
+            // One thread uses the ring and waits for each operation, so the kernel may defer
+            // completion work until that wait.
+            builder.setup_single_issuer().setup_defer_taskrun();
         }
-        // Linux before 6.1 does not know to be told.
-        let ring = told.build(2).or_else(|_| IoUring::new(2)).context("setting up io_uring")?;
-        // The ring has a reference of its own from here on.
-        ring.submitter().register_files(&[socket.as_raw_fd()]).context("giving io_uring a socket")?;
+        // Linux before 6.1 does not support these flags.
+        let ring = builder.build(2).or_else(|_| IoUring::new(2)).context("setting up io_uring")?;
+        // From here on the ring has its own reference to the socket.
+        ring.submitter().register_files(&[socket.as_raw_fd()]).context("registering a socket with io_uring")?;
         Ok(Ring { ring, buffer: Buffer::new(len) })
     }
 
-    /// Has an operation done on the buffer from `done` on, until all of it is.
+    /// Repeats an operation until it has processed the whole buffer.
     #[inline(always)]
-    fn whole(&mut self, entry: impl Fn(*mut u8, u32) -> squeue::Entry, closed: ErrorKind) -> io::Result<()> {
+    fn transfer_all(&mut self, entry: impl Fn(*mut u8, u32) -> squeue::Entry, closed: ErrorKind) -> io::Result<()> {
         let mut done = 0;
         while done < self.buffer.len() {
             let rest = &mut self.buffer[done..];
             let entry = entry(rest.as_mut_ptr(), rest.len().try_into().unwrap_or(u32::MAX));
-            match self.one(&entry)? {
+            match self.submit_one(&entry)? {
                 0 => return Err(closed.into()),
                 more => done += more,
             }
@@ -117,9 +119,10 @@ impl Ring {
     /// Submits an operation on the buffer and waits for its result.
     #[inline(always)]
     #[allow(unsafe_code)]
-    fn one(&mut self, entry: &squeue::Entry) -> io::Result<usize> {
-        // SAFETY: the entry is about the buffer alone, which is neither touched nor freed before the operation is over: this
-        // returns then, or else `abandon` keeps it for ever.
+    fn submit_one(&mut self, entry: &squeue::Entry) -> io::Result<usize> {
+        // SAFETY: the entry refers only to the buffer, which is neither accessed nor freed before
+        // the operation ends. Either this function returns after that, or `abandon` leaks the
+        // buffer.
         unsafe { self.ring.submission().push(entry) }.map_err(io::Error::other)?;
         loop {
             if let Err(error) = self.ring.submit_and_wait(1)
@@ -132,7 +135,7 @@ impl Ring {
         }
     }
 
-    /// Leaves the buffer to an operation that may not be over.
+    /// Leaks the buffer, because the operation may still use it.
     #[cold]
     fn abandon(&mut self, error: io::Error) -> io::Error {
         mem::forget(mem::replace(&mut self.buffer, Buffer::new(0)));
@@ -141,26 +144,26 @@ impl Ring {
 }
 
 /// The sending end.
-pub(super) struct Sending(Ring);
+pub(super) struct SendEnd(Ring);
 
-impl Tx for Sending {
+impl Tx for SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         source.fill(&mut self.0.buffer);
         let send = |from: *mut u8, len| {
             opcode::Send::new(SOCKET, from, len).flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL).build()
         };
-        ready(self.0.whole(send, ErrorKind::WriteZero))
+        ready(self.0.transfer_all(send, ErrorKind::WriteZero))
     }
 }
 
 /// The receiving end.
-pub(super) struct Receiving(Ring);
+pub(super) struct RecvEnd(Ring);
 
-impl Rx for Receiving {
+impl Rx for RecvEnd {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
         let recv = |to, len| opcode::Recv::new(SOCKET, to, len).flags(libc::MSG_WAITALL).build();
-        ready(self.0.whole(recv, ErrorKind::UnexpectedEof).map(|()| verifier.bytes(&self.0.buffer)))
+        ready(self.0.transfer_all(recv, ErrorKind::UnexpectedEof).map(|()| verifier.bytes(&self.0.buffer)))
     }
 }

@@ -1,12 +1,13 @@
-//! Words that one process posts into the other's ring of io_uring: MSG_RING makes an entry of the receiver's completion
-//! queue out of 64 bits of the sender's choice and 32 bits more. The receiver waits for entries, or polls the queue, which
-//! lies in memory that it shares with the kernel.
+//! Words that one process posts into the other's io_uring. MSG_RING adds an entry with 64 bits plus
+//! 32 bits from the sender to the receiver's completion queue. The receiver waits for entries, or
+//! polls the queue in memory that it shares with the kernel.
 //!
-//! What does not fit the queue the kernel would keep in memory of its own, without end. So the sender sends no more than it
-//! has credit for, and the receiver posts credit back, a quarter of the capacity at a time.
+//! The kernel would store entries that do not fit into the queue in memory of its own, without
+//! limit. So the sender needs credit for each message. The receiver posts credit back, a quarter of
+//! the capacity at a time.
 //!
-//! A ring's descriptor cannot be passed through a socket: since Linux 6.8 the kernel refuses. Each side fetches the other's
-//! out of its process.
+//! Since Linux 6.8 the kernel refuses to pass a ring's descriptor through a socket. Each side
+//! copies the other's descriptor with `pidfd_getfd`.
 
 use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
@@ -22,9 +23,10 @@ use rustix::process::{PTracer, Pid, PidfdFlags, PidfdGetfdFlags, getpid, pidfd_g
 use super::io_uring::{VERSION, usable};
 use super::process_vm_readv;
 
-/// The most entries of a completion queue, less those that are not messages.
-const MOST: usize = 32_768;
-/// What the 32 bits say of the 64: a message, or so much credit.
+/// The highest capacity in messages: the largest completion queue, minus entries that are not
+/// messages.
+const MAX_CAPACITY: usize = 32_768;
+/// The values of the 32 bits: the 64 bits are a message, or an amount of credit.
 const MESSAGE: i32 = 1;
 const CREDIT: i32 = 2;
 
@@ -48,53 +50,54 @@ impl Mechanism for MsgRing {
         let ring = usable(&[(opcode::MsgRingData::CODE, "MSG_RING")])?;
         process_vm_readv::yama()?;
         let own = |ring: &IoUring| -> rustix::io::Result<OwnedFd> {
-            fetch(&pidfd_open(getpid(), PidfdFlags::empty())?, ring.as_raw_fd())
+            copy_fd(&pidfd_open(getpid(), PidfdFlags::empty())?, ring.as_raw_fd())
         };
         own(&ring).map(drop).map_err(|error| {
             format!(
-                "this process may not fetch a ring's descriptor from another ({error}): allow pidfd_getfd, of Linux 5.6"
+                "this process may not copy a ring's descriptor from another process ({error}): allow pidfd_getfd, of Linux 5.6"
             )
         })
     }
 }
 
 fn capacity(case: &Case) -> usize {
-    case.capacity.clamp(1, MOST)
+    case.capacity.clamp(1, MAX_CAPACITY)
 }
 
-fn fetch(process: &OwnedFd, descriptor: RawFd) -> rustix::io::Result<OwnedFd> {
+fn copy_fd(process: &OwnedFd, descriptor: RawFd) -> rustix::io::Result<OwnedFd> {
     pidfd_getfd(process, descriptor, PidfdGetfdFlags::empty())
 }
 
 impl Transport<Raw> for MsgRing {
-    type Tx = Posting;
-    type Rx = Waiting;
+    type Tx = SendEnd;
+    type Rx = RecvEnd;
 
-    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Posting, Waiting>> {
-        // Where Yama guards processes from each other, this one lets its ring be fetched. Elsewhere nobody need be asked.
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
+        // Permits other processes to copy this one's ring if Yama is active. Without Yama this is
+        // not needed.
         let _ = set_ptracer(PTracer::Any);
         let (sends, receives) = match role {
             Role::Consumer(_) => ("reply", "forward"),
             _ => ("forward", "reply"),
         };
         let (capacity, polls) = (capacity(case), case.wait == Wait::Spin);
-        let answers = case.pattern.both_ways();
-        // Both wait for the other's rings, and both have offered theirs by then.
-        let tx = (answers || sends == "forward").then(|| Ring::publish(rendezvous, &format!("{sends}:tx"), capacity));
-        let rx =
-            (answers || receives == "forward").then(|| Ring::publish(rendezvous, &format!("{receives}:rx"), capacity));
+        let has_reply = case.pattern.both_ways();
+        // Each side waits for the other's ring, and both have published theirs by then.
+        let tx = (has_reply || sends == "forward").then(|| Ring::publish(rendezvous, &format!("{sends}:tx"), capacity));
+        let rx = (has_reply || receives == "forward")
+            .then(|| Ring::publish(rendezvous, &format!("{receives}:rx"), capacity));
         let tx = match tx {
-            Some(ring) => Some(Posting {
-                ring: ring?.joined(rendezvous, &format!("{sends}:rx"), polls)?,
+            Some(ring) => Some(SendEnd {
+                ring: ring?.connect(rendezvous, &format!("{sends}:rx"), polls)?,
                 credit: capacity as u64,
             }),
             None => None,
         };
         let rx = match rx {
-            Some(ring) => Some(Waiting {
-                ring: ring?.joined(rendezvous, &format!("{receives}:tx"), polls)?,
-                owed: 0,
-                handful: (capacity as u64 / 4).max(1),
+            Some(ring) => Some(RecvEnd {
+                ring: ring?.connect(rendezvous, &format!("{receives}:tx"), polls)?,
+                unreturned: 0,
+                batch_len: (capacity as u64 / 4).max(1),
             }),
             None => None,
         };
@@ -102,49 +105,49 @@ impl Transport<Raw> for MsgRing {
     }
 }
 
-/// A ring that waits for its peer.
+/// A ring whose peer is not known yet.
 struct Ring(IoUring);
 
 impl Ring {
-    /// Makes one and offers it to the other side.
+    /// Creates a ring and publishes it to the other side.
     fn publish(rendezvous: &mut Rendezvous, name: &str, capacity: usize) -> Result<Ring> {
-        // Room for a credit, or an error, besides.
+        // Reserves entries for a credit and an error.
         let entries = (capacity + 8).next_power_of_two() as u32;
         let ring = IoUring::builder().setup_cqsize(entries).build(2).context("setting up io_uring")?;
         rendezvous.publish(name, &format!("{} {}", std::process::id(), ring.as_raw_fd()))?;
         Ok(Ring(ring))
     }
 
-    /// Fetches the peer's.
-    fn joined(self, rendezvous: &mut Rendezvous, name: &str, polls: bool) -> Result<Joined> {
+    /// Copies the descriptor of the peer's ring.
+    fn connect(self, rendezvous: &mut Rendezvous, name: &str, polls: bool) -> Result<Peered> {
         let place = rendezvous.request(name)?;
         let parse = || -> Option<(Pid, RawFd)> {
             let (process, descriptor) = place.split_once(' ')?;
             Some((Pid::from_raw(process.parse().ok()?)?, descriptor.parse().ok()?))
         };
-        let (process, descriptor) = parse().with_context(|| format!("`{place}` is no process and descriptor"))?;
+        let (process, descriptor) = parse().with_context(|| format!("`{place}` is not a process and a descriptor"))?;
         let process = pidfd_open(process, PidfdFlags::empty()).context("the process of the other side")?;
-        let peer = fetch(&process, descriptor).context("fetching the ring of the other side")?;
-        Ok(Joined { ring: self.0, peer, polls })
+        let peer = copy_fd(&process, descriptor).context("fetching the ring of the other side")?;
+        Ok(Peered { ring: self.0, peer, polls })
     }
 }
 
 /// A ring and its peer.
-struct Joined {
+struct Peered {
     ring: IoUring,
     peer: OwnedFd,
     polls: bool,
 }
 
-impl Joined {
-    /// Posts into the peer.
+impl Peered {
+    /// Posts an entry to the peer.
     #[inline(always)]
     #[allow(unsafe_code)]
     fn post(&mut self, kind: i32, word: u64) -> io::Result<()> {
         let entry = opcode::MsgRingData::new(types::Fd(self.peer.as_raw_fd()), kind, word, None).build();
-        // Nothing is to be heard of it but that it failed.
+        // Only a failure produces a completion entry here.
         let entry = entry.flags(squeue::Flags::SKIP_SUCCESS);
-        // SAFETY: the operation is about numbers alone.
+        // SAFETY: the operation contains only numbers, no pointers.
         unsafe { self.ring.submission().push(&entry) }.map_err(io::Error::other)?;
         loop {
             match self.ring.submit() {
@@ -154,17 +157,17 @@ impl Joined {
         }
     }
 
-    /// What has been posted here, if anything.
+    /// Returns the next entry, or `None`. Does not wait.
     #[inline(always)]
-    fn posted(&mut self) -> Option<cqueue::Entry> {
+    fn try_recv_entry(&mut self) -> Option<cqueue::Entry> {
         self.ring.completion().next()
     }
 
-    /// Waits for what is posted here.
+    /// Waits for the next entry.
     #[inline(always)]
     fn wait(&mut self) -> io::Result<cqueue::Entry> {
         loop {
-            if let Some(entry) = self.posted() {
+            if let Some(entry) = self.try_recv_entry() {
                 return Ok(entry);
             }
             if self.polls {
@@ -179,28 +182,28 @@ impl Joined {
     }
 }
 
-/// The word that an entry of this kind carries.
+/// Returns the word of an entry, which must be of the given kind.
 #[inline(always)]
 fn word(entry: &cqueue::Entry, kind: i32) -> io::Result<u64> {
     match entry.result() {
         result if result == kind => Ok(entry.user_data()),
-        // Of an operation of one's own, which left it only because it failed.
+        // A failed operation of this process. Successful ones leave no entry.
         error if error < 0 => Err(io::Error::from_raw_os_error(-error)),
         other => Err(io::Error::new(ErrorKind::InvalidData, format!("an entry of kind {other}, not {kind}"))),
     }
 }
 
 /// The sending end.
-pub(super) struct Posting {
-    ring: Joined,
-    /// How many messages may be sent before the receiver gives more.
+pub(super) struct SendEnd {
+    ring: Peered,
+    /// How many messages may be sent before the receiver posts more credit.
     credit: u64,
 }
 
-impl Posting {
+impl SendEnd {
     #[inline(always)]
     fn send(&mut self, message: u64) -> io::Result<()> {
-        while let Some(entry) = self.ring.posted() {
+        while let Some(entry) = self.ring.try_recv_entry() {
             self.credit += word(&entry, CREDIT)?;
         }
         if self.credit == 0 {
@@ -211,7 +214,7 @@ impl Posting {
     }
 }
 
-impl Tx for Posting {
+impl Tx for SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         ready(self.send(source.word()))
@@ -219,30 +222,30 @@ impl Tx for Posting {
 }
 
 /// The receiving end.
-pub(super) struct Waiting {
-    ring: Joined,
-    /// Messages for which no credit has been given back.
-    owed: u64,
-    /// As much is given back at a time.
-    handful: u64,
+pub(super) struct RecvEnd {
+    ring: Peered,
+    /// Received messages whose credit was not returned yet.
+    unreturned: u64,
+    /// How much credit is returned at a time.
+    batch_len: u64,
 }
 
-impl Waiting {
+impl RecvEnd {
     #[inline(always)]
-    fn receive(&mut self) -> io::Result<u64> {
+    fn recv_word(&mut self) -> io::Result<u64> {
         let message = word(&self.ring.wait()?, MESSAGE)?;
-        self.owed += 1;
-        if self.owed == self.handful {
-            self.ring.post(CREDIT, self.owed)?;
-            self.owed = 0;
+        self.unreturned += 1;
+        if self.unreturned == self.batch_len {
+            self.ring.post(CREDIT, self.unreturned)?;
+            self.unreturned = 0;
         }
         Ok(message)
     }
 }
 
-impl Rx for Waiting {
+impl Rx for RecvEnd {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.receive().map(|message| verifier.word(message)))
+        ready(self.recv_word().map(|message| verifier.word(message)))
     }
 }

@@ -1,7 +1,8 @@
-//! The mechanisms between processes of one machine.
+//! Mechanisms between processes of one machine.
 //!
-//! A file holds everything that is particular to its mechanism: how it is opened, its two ends, and what it says of
-//! itself. Adding one is a file and a line in the registry below, [`enrol`].
+//! Each file contains everything specific to its mechanism: how to open it, its two ends and its
+//! [`Spec`](estafette_measure::Spec). To add a mechanism, add a file and a line in the registry
+//! below ([`enrol`]).
 #![deny(unsafe_code)]
 
 #[cfg(any(feature = "iceoryx2", feature = "zenoh"))]
@@ -73,15 +74,17 @@ mod zeromq_pub;
 pub use self::pipe::Pipe;
 pub use self::unix_stream::UnixStream;
 
-/// How many each of several producers has room for, where each has memory of its own: they share what the case asks for.
+/// Returns the capacity in messages of each producer's own memory. Several producers share the
+/// capacity that the case requests.
 #[cfg(any(feature = "iceoryx2", feature = "zenoh"))]
 fn share(case: &Case) -> usize {
     let producers = if case.pattern == Pattern::FanIn { case.producers } else { 1 };
     (slots(case) / producers).max(1)
 }
 
-/// Adds this scope's mechanisms. `sockets` adds those of the network that run between two processes, too; they stand beside
-/// the sockets here. (A plain function, as a generic one would have all loops compiled in the crate that calls this.)
+/// Adds the mechanisms between processes. `sockets` adds the network mechanisms that also run
+/// between two processes, so that they are listed next to the sockets here. (The function is not
+/// generic: a generic one would compile all loops in the calling crate.)
 pub fn enrol(registry: Registry, sockets: fn(Registry) -> Registry) -> Registry {
     let registry = registry
         .enrol(bytes(pipe::Pipe))
@@ -125,7 +128,7 @@ pub fn enrol(registry: Registry, sockets: fn(Registry) -> Registry) -> Registry 
         .enrol(messages(unix_packet_typed::TypedPacket::<ByHand>::new(Tier::Suite)))
 }
 
-/// Adds the network's mechanisms of the libraries that this crate has.
+/// Adds the network mechanisms whose libraries this crate uses.
 pub fn enrol_network_rows(registry: Registry) -> Registry {
     #[cfg(feature = "zeromq")]
     let registry = registry.enrol(bytes(zeromq::NETWORK));
@@ -136,7 +139,7 @@ pub fn enrol_network_rows(registry: Registry) -> Registry {
     registry
 }
 
-/// Adds the libraries that this build has.
+/// Adds the libraries that this build includes.
 fn libraries(registry: Registry) -> Registry {
     #[cfg(feature = "iceoryx2")]
     let registry = registry.enrol(bytes(iceoryx2::POLLING)).enrol(bytes(iceoryx2::EVENT));
@@ -155,7 +158,8 @@ fn libraries(registry: Registry) -> Registry {
     registry
 }
 
-/// Adds what is asked over a protocol, of the other end or of a server between the two, where this build has it.
+/// Adds the protocols that this build includes: remote procedure calls to the other end, and
+/// servers between the ends.
 fn servers(registry: Registry) -> Registry {
     #[cfg(feature = "capnp")]
     let registry = registry.enrol(bytes(capnp_rpc::CapnpRpc));
@@ -181,7 +185,7 @@ mod tests {
     use estafette_measure::spec::{Runtime, Scope, Wait};
 
     #[test]
-    fn what_takes_bytes_is_filled_with_them() {
+    fn the_effective_capacity_is_probed() {
         let cell = |pattern| Cell {
             scope: Scope::Process,
             pattern,

@@ -1,9 +1,11 @@
-//! MQTT 3.1.1, through a `mosquitto` of the instance's own on a UNIX socket, with `rumqttc`.
+//! MQTT 3.1.1 with `rumqttc`, through a `mosquitto` for each instance on a UNIX socket.
 //!
-//! At quality of service 0 a message is sent and forgotten, at 1 the server acknowledges it, and the subscriber does to the
-//! server; up to 100 may wait for that, the client's default. The server would drop what a slow subscriber has no room for;
-//! it is told not to, and credit caps what is under way. A client's event loop runs on its party's own thread: `put` turns
-//! it until its message has been written, `get` until one has come.
+//! At quality of service 0 a message is sent without acknowledgement. At 1 the server acknowledges
+//! each message to the publisher, and the subscriber to the server; up to 100 may be
+//! unacknowledged, the client's default. By default the server drops messages for a slow
+//! subscriber. Here this is disabled, and credit limits the messages in flight. A client's event
+//! loop runs on its party's own thread: `send` polls it until its message is written, `recv` until
+//! one has arrived.
 
 use std::future::{Future, ready};
 use std::io;
@@ -24,7 +26,8 @@ use super::names::{self, Names};
 
 const SERVER: Server = Server { program: "mosquitto", package: "mosquitto", arguments: &["-c", CONFIG], asked: "-h" };
 
-/// A UNIX socket, nothing on disk, no message dropped. It stays the user it is: who changes that outlives its parent.
+/// A UNIX socket, nothing on disk, no message dropped. It keeps its user: a process that changes
+/// its user would survive its parent.
 const CONFIGURATION: &str = "\
 listener 0 socket
 allow_anonymous true
@@ -37,11 +40,11 @@ log_type error
 log_type warning
 ";
 
-/// What MQTT's remaining length can say, less the topic and the packet's number.
+/// The maximum of MQTT's remaining length, minus the topic and the packet identifier.
 const MAX_MESSAGE: usize = 268_435_455 - HEADER;
-/// More than a packet has besides its message.
+/// An upper bound of a packet's bytes besides its message.
 const HEADER: usize = 64;
-/// A client's room for requests that its event loop has not taken yet: there is one at a time.
+/// The capacity of the queue between a client and its event loop. There is one request at a time.
 const REQUESTS: usize = 1;
 
 /// `process/mqtt-qos0` or `process/mqtt-qos1`.
@@ -88,23 +91,23 @@ impl Mechanism for Mqtt {
 }
 
 impl Transport<Raw> for Mqtt {
-    type Tx = Sending;
-    type Rx = Receiving;
+    type Tx = SendEnd;
+    type Rx = RecvEnd;
 
-    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
         let path = server::socket(rendezvous)?;
         let connect = |end: &str| Connection::open(&path, &format!("{role}-{end}"), case.payload.len());
-        let tx = |topics, credit| Ok(Sending { connection: connect("tx")?, topics, quality: self.0, credit });
+        let tx = |topics, credit| Ok(SendEnd { connection: connect("tx")?, topics, quality: self.0, credit });
         let rx = |topic: &str, credit| {
             let mut connection = connect("rx")?;
             connection.subscribe(topic, self.0).with_context(|| format!("subscribing to {topic}"))?;
-            Ok(Receiving { connection, credit })
+            Ok(RecvEnd { connection, credit })
         };
         names::open(case, role, rendezvous, tx, rx)
     }
 }
 
-/// A client, its event loop and what that runs on.
+/// A client, its event loop and its runtime.
 struct Connection {
     runtime: Runtime,
     client: AsyncClient,
@@ -119,19 +122,20 @@ impl Connection {
         options.set_transport(rumqttc::Transport::unix()).set_max_packet_size(len + HEADER, len + HEADER);
         let (client, events) = AsyncClient::new(options, REQUESTS);
         let mut connection = Connection { runtime, client, events };
-        connection.turn(|event| matches!(event, Event::Incoming(Packet::ConnAck(_))).then_some(()))?;
+        connection.poll_until(|event| matches!(event, Event::Incoming(Packet::ConnAck(_))).then_some(()))?;
         Ok(connection)
     }
 
-    /// Turns the event loop until something happens that `sought` finds something in.
+    /// Polls the event loop until `select` returns a value for an event.
     #[inline(always)]
-    fn turn<T>(&mut self, mut sought: impl FnMut(Event) -> Option<T>) -> io::Result<T> {
+    fn poll_until<T>(&mut self, mut select: impl FnMut(Event) -> Option<T>) -> io::Result<T> {
         let Connection { runtime, events, .. } = self;
         runtime.block_on(async {
             loop {
-                // It would connect again after an error; but what was under way is lost, and the instance has failed.
+                // The client would reconnect after an error, but messages in flight are lost then,
+                // so the instance fails.
                 let event = events.poll().await.map_err(io::Error::other)?;
-                if let Some(found) = sought(event) {
+                if let Some(found) = select(event) {
                     return Ok(found);
                 }
             }
@@ -140,67 +144,67 @@ impl Connection {
 
     fn subscribe(&mut self, topic: &str, quality: QoS) -> Result<()> {
         self.client.try_subscribe(topic, quality)?;
-        let answer = self.turn(|event| match event {
-            Event::Incoming(Packet::SubAck(answer)) => Some(answer),
+        let reply = self.poll_until(|event| match event {
+            Event::Incoming(Packet::SubAck(reply)) => Some(reply),
             _ => None,
         })?;
-        let granted = answer.return_codes == [SubscribeReasonCode::Success(quality)];
-        ensure!(granted, "mosquitto answered {:?}", answer.return_codes);
+        let granted = reply.return_codes == [SubscribeReasonCode::Success(quality)];
+        ensure!(granted, "mosquitto answered {:?}", reply.return_codes);
         Ok(())
     }
 }
 
 /// The sending end.
-pub(super) struct Sending {
+pub(super) struct SendEnd {
     connection: Connection,
     topics: Names<String>,
     quality: QoS,
     credit: Option<Spend>,
 }
 
-impl Sending {
+impl SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         if let Some(credit) = &mut self.credit {
             credit.take()?;
         }
-        let Sending { connection, topics, quality, .. } = self;
+        let SendEnd { connection, topics, quality, .. } = self;
         let topic = topics.of(source);
         let message = Vec::<u8>::make(source);
         connection.client.try_publish(topic, *quality, false, message).map_err(io::Error::other)?;
-        connection.turn(|event| matches!(event, Event::Outgoing(Outgoing::Publish(_))).then_some(()))
+        connection.poll_until(|event| matches!(event, Event::Outgoing(Outgoing::Publish(_))).then_some(()))
     }
 
-    /// Waits until everything has been acknowledged, where it is.
-    fn acknowledged(&mut self) -> io::Result<()> {
+    /// Waits until all messages of QoS 1 are acknowledged.
+    fn wait_for_acknowledgements(&mut self) -> io::Result<()> {
         while self.connection.events.state.inflight() > 0 {
-            self.connection.turn(|event| matches!(event, Event::Incoming(Packet::PubAck(_))).then_some(()))?;
+            self.connection.poll_until(|event| matches!(event, Event::Incoming(Packet::PubAck(_))).then_some(()))?;
         }
         Ok(())
     }
 }
 
-impl Tx for Sending {
+impl Tx for SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         ready(self.send(source))
     }
 
     fn flush(&mut self) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.acknowledged())
+        ready(self.wait_for_acknowledgements())
     }
 }
 
 /// The receiving end.
-pub(super) struct Receiving {
+pub(super) struct RecvEnd {
     connection: Connection,
     credit: Option<Refund>,
 }
 
-impl Receiving {
+impl RecvEnd {
     #[inline(always)]
-    fn receive(&mut self, verifier: &mut Verifier) -> io::Result<()> {
-        let message = self.connection.turn(|event| match event {
+    fn recv_message(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        let message = self.connection.poll_until(|event| match event {
             Event::Incoming(Packet::Publish(message)) => Some(message),
             _ => None,
         })?;
@@ -209,9 +213,9 @@ impl Receiving {
     }
 }
 
-impl Rx for Receiving {
+impl Rx for RecvEnd {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.receive(verifier))
+        ready(self.recv_message(verifier))
     }
 }

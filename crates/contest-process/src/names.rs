@@ -1,26 +1,27 @@
-//! How two ends come by what lies between them, where that is a name: a key, a subject, a topic.
+//! Opens ends that communicate through a named object: a key, a subject or a topic.
 
 use anyhow::Result;
 use estafette_contest_common::credit::{Refund, Spend};
 use estafette_measure::case::{Case, Role};
 use estafette_measure::{Ends, Generator, Rendezvous};
 
-/// Where messages go.
+/// The name that requests and one-way messages are sent to.
 const FORWARD: &str = "forward";
 
-/// The names that an end sends to: one, or one for each client that a server answers.
+/// The names that an end sends to: one, or for a server one per client.
 pub(super) struct Names<N>(Vec<N>);
 
 impl<N> Names<N> {
-    /// The name that the next message goes to.
+    /// Returns the name for the next message.
     #[inline(always)]
-    pub(super) fn of(&self, next: &Generator) -> &N {
-        &self.0[next.producer().min(self.0.len() - 1)]
+    pub(super) fn of(&self, source: &Generator) -> &N {
+        &self.0[source.producer().min(self.0.len() - 1)]
     }
 }
 
-/// Opens a party's ends: `tx` one that sends to some names, `rx` one that receives from a name. Where each message waits for
-/// the answer to the one before, no more than that is under way; what goes one way has credit.
+/// Opens a party's ends: `tx` creates a sending end for the given names, `rx` a receiving end for a
+/// name. Round trips need no credit, because each message waits for the reply to the one before.
+/// One-way messages use credit.
 pub(super) fn open<N: From<String>, T, R>(
     case: &Case,
     role: Role,
@@ -30,11 +31,11 @@ pub(super) fn open<N: From<String>, T, R>(
 ) -> Result<Ends<T, R>> {
     let forward = || Names(vec![N::from(String::from(FORWARD))]);
     let reply = |client: usize| format!("reply{client}");
-    let answers = case.pattern.both_ways();
+    let has_reply = case.pattern.both_ways();
     match role {
-        Role::Producer(client) if answers => Ok(Ends::both(role, tx(forward(), None)?, rx(&reply(client), None)?)),
+        Role::Producer(client) if has_reply => Ok(Ends::both(role, tx(forward(), None)?, rx(&reply(client), None)?)),
         Role::Producer(index) => Ok(Ends::producer(index, tx(forward(), Some(Spend::open(case, rendezvous)?))?)),
-        Role::Consumer(index) if !answers => {
+        Role::Consumer(index) if !has_reply => {
             Ok(Ends::consumer(index, rx(FORWARD, Some(Refund::open(case, index, rendezvous)?))?))
         }
         _ => {

@@ -1,4 +1,5 @@
-//! nanomsg 1, the system's own, over a UNIX socket: a pair of sockets, or those of a pipeline where several send.
+//! nanomsg 1, the version installed in the system, over a UNIX socket: a pair of sockets, or those
+//! of a pipeline for several senders.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::future::{Future, ready};
@@ -12,7 +13,8 @@ use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::spec::{Ordering, Tier};
 use estafette_measure::{Ends, Generator, Mechanism, PartyEnds, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
 
-/// What of `nanomsg/nn.h`, `pair.h` and `pipeline.h` is used here. No crate that binds it is kept any more.
+/// The part of `nanomsg/nn.h`, `pair.h` and `pipeline.h` that is used here. No Rust crate that
+/// binds nanomsg is maintained any more.
 #[allow(unsafe_code)]
 mod c {
     use super::{c_char, c_int, c_void};
@@ -45,8 +47,8 @@ mod c {
     }
 }
 
-/// What a socket's buffers have by default.
-const LEAST_BUFFER: usize = 128 << 10;
+/// The default size of a socket's buffers in bytes.
+const MIN_BUFFER: usize = 128 << 10;
 
 /// `process/nanomsg`.
 pub(super) struct Nanomsg;
@@ -64,34 +66,35 @@ impl Mechanism for Nanomsg {
 }
 
 impl Transport<Raw> for Nanomsg {
-    type Tx = Sending;
-    type Rx = Receiving;
+    type Tx = SendEnd;
+    type Rx = RecvEnd;
 
-    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
-        let consumes = matches!(role, Role::Consumer(_));
-        let socket = Socket::open(match (case.pattern, consumes) {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
+        let is_consumer = matches!(role, Role::Consumer(_));
+        let socket = Socket::open(match (case.pattern, is_consumer) {
             (Pattern::FanIn, false) => c::PUSH,
             (Pattern::FanIn, true) => c::PULL,
             _ => c::PAIR,
         })?;
-        // The library hands these to the kernel as buffers of its sockets, which counts in them more than a message's bytes: short
-        // messages have less room than is asked for. Each connection has its own, so several senders share; never less than
+        // The library passes these sizes to the kernel as socket buffers, where a message counts as
+        // more than its bytes. So short messages get less capacity than requested. The buffers
+        // belong to a connection, so several senders share the capacity. The size is never below
         // the default.
         let len = case.payload.len();
-        let half = (slots(case) / case.producers / 2 * len).max(LEAST_BUFFER) as c_int;
+        let half = (slots(case) / case.producers / 2 * len).max(MIN_BUFFER) as c_int;
         socket.set(c::SNDBUF, half)?;
         socket.set(c::RCVBUF, half)?;
         socket.set(c::RCVMAXSIZE, -1)?;
-        socket.join(consumes, rendezvous)?;
-        let answered = case.pattern.both_ways();
-        let tx = (answered || !consumes).then(|| Sending { socket, buffer: Buffer::new(len) });
-        // One byte more than a message has, so that a longer one does not pass for a right one.
-        let rx = (answered || consumes).then(|| Receiving { socket, buffer: Buffer::new(len + 1) });
+        socket.join(is_consumer, rendezvous)?;
+        let has_reply = case.pattern.both_ways();
+        let tx = (has_reply || !is_consumer).then(|| SendEnd { socket, buffer: Buffer::new(len) });
+        // One byte longer than a message, to detect a message that is too long.
+        let rx = (has_reply || is_consumer).then(|| RecvEnd { socket, buffer: Buffer::new(len + 1) });
         Ok(Ends(vec![PartyEnds { role, tx, rx }]))
     }
 }
 
-/// What a function of the library says: a count, or that it failed.
+/// Converts the return value of a library function: a count, or a failure.
 #[inline(always)]
 fn check(code: c_int) -> io::Result<usize> {
     usize::try_from(code).map_err(|_| fault())
@@ -100,7 +103,7 @@ fn check(code: c_int) -> io::Result<usize> {
 #[cold]
 #[allow(unsafe_code)]
 fn fault() -> io::Error {
-    // SAFETY: both take any code; the text ends with a zero and stays.
+    // SAFETY: both calls accept any code. The text is static and ends with a zero.
     let (code, text) = unsafe {
         let code = c::nn_errno();
         (code, CStr::from_ptr(c::nn_strerror(code)))
@@ -111,15 +114,17 @@ fn fault() -> io::Error {
     }
 }
 
-/// A socket. It is not closed, as what is under way would go with it; it ends with the process, which stays until all have
-/// been received. The library locks within: any thread may use it.
+/// A socket. The library locks internally, so any thread may use it.
+///
+/// It is not closed, because that would discard messages in flight. It ends with the process, which
+/// exits after everything is received.
 #[derive(Clone, Copy)]
 struct Socket(c_int);
 
 impl Socket {
     #[allow(unsafe_code)]
     fn open(protocol: c_int) -> Result<Socket> {
-        // SAFETY: it takes any numbers.
+        // SAFETY: the call accepts any numbers.
         let socket = check(unsafe { c::nn_socket(c::AF_SP, protocol) }).context("opening a socket")?;
         Ok(Socket(socket as c_int))
     }
@@ -127,12 +132,12 @@ impl Socket {
     #[allow(unsafe_code)]
     fn set(&self, option: c_int, value: c_int) -> Result<()> {
         let place = (&raw const value).cast();
-        // SAFETY: the value is as long as is said.
+        // SAFETY: the length is that of the value.
         let set = unsafe { c::nn_setsockopt(self.0, c::SOL_SOCKET, option, place, size_of_val(&value)) };
         check(set).with_context(|| format!("setting option {option} to {value}")).map(drop)
     }
 
-    /// Joins it to the others' by a socket in the instance's directory.
+    /// Connects the socket to the other party's, through a socket in the instance's directory.
     #[allow(unsafe_code)]
     fn join(&self, binds: bool, rendezvous: &mut Rendezvous) -> Result<()> {
         let path = rendezvous.dir().join("socket");
@@ -152,7 +157,7 @@ impl Socket {
     #[allow(unsafe_code)]
     fn send(&self, message: &[u8]) -> io::Result<()> {
         loop {
-            // SAFETY: the message is as long as it says, and copied before this returns.
+            // SAFETY: the length is that of the message, which the call copies before it returns.
             match check(unsafe { c::nn_send(self.0, message.as_ptr().cast(), message.len(), 0) }) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 sent => break sent.map(drop),
@@ -160,12 +165,12 @@ impl Socket {
         }
     }
 
-    /// Receives a message, of which what fits is copied. Returns how long it was.
+    /// Receives a message and copies as much as fits. Returns the message's full length.
     #[inline(always)]
     #[allow(unsafe_code)]
-    fn receive(&self, message: &mut [u8]) -> io::Result<usize> {
+    fn recv(&self, message: &mut [u8]) -> io::Result<usize> {
         loop {
-            // SAFETY: there is as much room as is said.
+            // SAFETY: the length is that of the buffer.
             match check(unsafe { c::nn_recv(self.0, message.as_mut_ptr().cast(), message.len(), 0) }) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 received => break received,
@@ -175,12 +180,12 @@ impl Socket {
 }
 
 /// The sending end.
-pub(super) struct Sending {
+pub(super) struct SendEnd {
     socket: Socket,
     buffer: Buffer,
 }
 
-impl Tx for Sending {
+impl Tx for SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         source.fill(&mut self.buffer);
@@ -189,15 +194,15 @@ impl Tx for Sending {
 }
 
 /// The receiving end.
-pub(super) struct Receiving {
+pub(super) struct RecvEnd {
     socket: Socket,
     buffer: Buffer,
 }
 
-impl Rx for Receiving {
+impl Rx for RecvEnd {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        let received = self.socket.receive(&mut self.buffer);
+        let received = self.socket.recv(&mut self.buffer);
         ready(received.map(|len| verifier.bytes(&self.buffer[..len.min(self.buffer.len())])))
     }
 }

@@ -1,8 +1,10 @@
-//! NATS, through a `nats-server` of the instance's own on a loopback port: core publish and subscribe, which keeps nothing.
+//! NATS through a `nats-server` for each instance on a loopback port: core publish-subscribe, which
+//! stores nothing.
 //!
-//! A subscriber that is slow loses what its client and the server have no room for; so credit caps what is under way, and
-//! both have room for that. `async-nats` writes and reads in a task of its own, which goes on while its user does something
-//! else: it has a runtime with one worker, on its party's core, as a program has it under `#[tokio::main]` on one core.
+//! A slow subscriber loses messages when its client's buffer or the server's is full. So credit
+//! limits the messages in flight, and both buffers are large enough for them. `async-nats` reads
+//! and writes in a background task, which continues while the program does other work. So it has a
+//! runtime with one worker on its party's core, like a program under `#[tokio::main]` on one core.
 
 use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
@@ -57,32 +59,32 @@ impl Mechanism for Nats {
     }
 }
 
-/// How many messages a subscriber has room for; what it has none for the client drops. Where each waits for its answer no credit
-/// is needed, but every client may have asked at once.
+/// Returns the capacity of a subscriber's buffer in messages; the client drops further messages.
+/// Round trips need no credit, but every client may have a request in flight at the same time.
 fn effective_capacity(case: &Case) -> usize {
-    let asked = if case.pattern.asks() { case.producers } else { 0 };
-    slots(case).max(asked)
+    let requests = if case.pattern.asks() { case.producers } else { 0 };
+    slots(case).max(requests)
 }
 
 impl Transport<Raw> for Nats {
-    type Tx = Sending;
-    type Rx = Receiving;
+    type Tx = SendEnd;
+    type Rx = RecvEnd;
 
-    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
         let connection = Connection::open(rendezvous, effective_capacity(case))?;
-        let tx = |subjects, credit| Ok(Sending { connection: connection.clone(), subjects, credit });
-        names::open(case, role, rendezvous, tx, |subject, credit| Receiving::open(connection.clone(), subject, credit))
+        let tx = |subjects, credit| Ok(SendEnd { connection: connection.clone(), subjects, credit });
+        names::open(case, role, rendezvous, tx, |subject, credit| RecvEnd::open(connection.clone(), subject, credit))
     }
 }
 
 /// The sending end.
-pub(super) struct Sending {
+pub(super) struct SendEnd {
     connection: Connection,
     subjects: Names<Subject>,
     credit: Option<Spend>,
 }
 
-impl Sending {
+impl SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         if let Some(credit) = &mut self.credit {
@@ -95,44 +97,44 @@ impl Sending {
     }
 }
 
-impl Tx for Sending {
+impl Tx for SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         ready(self.send(source))
     }
 
-    /// Waits until the server has read everything. The client's own `flush` is not enough: where the socket takes no more
-    /// it returns with bytes still to be written.
+    /// Waits until the server has read everything. The client's own `flush` is not enough: when the
+    /// socket is full, it returns with bytes still unwritten.
     fn flush(&mut self) -> impl Future<Output = io::Result<()>> + Send {
         ready(self.connection.round_trip().map_err(io::Error::other))
     }
 }
 
 /// The receiving end.
-pub(super) struct Receiving {
+pub(super) struct RecvEnd {
     connection: Connection,
     subscriber: Subscriber,
     credit: Option<Refund>,
 }
 
-impl Receiving {
-    fn open(connection: Connection, subject: &str, credit: Option<Refund>) -> Result<Receiving> {
+impl RecvEnd {
+    fn open(connection: Connection, subject: &str, credit: Option<Refund>) -> Result<RecvEnd> {
         let subscriber = connection.runtime.block_on(connection.client.subscribe(subject.to_owned()))?;
         connection.round_trip().with_context(|| format!("subscribing to {subject}"))?;
-        Ok(Receiving { connection, subscriber, credit })
+        Ok(RecvEnd { connection, subscriber, credit })
     }
 
     #[inline(always)]
-    fn receive(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+    fn recv_message(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         let message = self.connection.runtime.block_on(self.subscriber.next()).ok_or(ErrorKind::UnexpectedEof)?;
         verifier.bytes(&message.payload);
         self.credit.as_mut().map_or(Ok(()), Refund::give)
     }
 }
 
-impl Rx for Receiving {
+impl Rx for RecvEnd {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.receive(verifier))
+        ready(self.recv_message(verifier))
     }
 }

@@ -1,8 +1,8 @@
-//! nng, the successor of nanomsg, over a UNIX socket and over TCP on loopback: a pair of sockets, or those of a pipeline where
-//! several send.
+//! nng, the successor of nanomsg, over a UNIX socket and over TCP on loopback: a pair of sockets,
+//! or those of a pipeline for several senders.
 //!
-//! The C library's own calls, which block: the crates above them offer futures, which are woken by one more thread. Messages
-//! are the library's, filled and read where they lie.
+//! Uses the C library's blocking calls. The Rust crates on top of it offer futures, which one more
+//! thread has to wake. Messages are allocated by the library, and filled and read in place.
 
 use std::ffi::{CStr, CString};
 use std::future::{Future, ready};
@@ -24,19 +24,19 @@ use nng_sys::{
     nng_socket_close, nng_socket_set_int, nng_socket_set_ms, nng_socket_set_size, nng_strerror, nng_version,
 };
 
-/// The most messages that a socket's buffer holds.
+/// The highest capacity of a socket's buffer in messages.
 const MOST_BUFFERED: usize = 8192;
 
 /// `process/nng-ipc` or `network/nng`.
 pub(crate) struct Nng {
     name: &'static str,
     implementation: &'static str,
-    over: Over,
+    lower_transport: LowerTransport,
 }
 
-/// What messages go through.
+/// The transport below nng.
 #[derive(Clone, Copy)]
-pub(super) enum Over {
+pub(super) enum LowerTransport {
     Ipc,
     Tcp,
 }
@@ -44,13 +44,13 @@ pub(super) enum Over {
 pub(super) const IPC: Nng = Nng {
     name: "process/nng-ipc",
     implementation: "nng over a UNIX socket: pair1, or push0 and pull0; nng_sendmsg and nng_recvmsg",
-    over: Over::Ipc,
+    lower_transport: LowerTransport::Ipc,
 };
 
 pub(crate) const NETWORK: Nng = Nng {
     name: "network/nng",
     implementation: "nng over TCP on 127.0.0.1: pair1, or push0 and pull0; nng_sendmsg and nng_recvmsg",
-    over: Over::Tcp,
+    lower_transport: LowerTransport::Tcp,
 };
 
 impl Mechanism for Nng {
@@ -65,23 +65,24 @@ impl Mechanism for Nng {
             .tier(Tier::Standard)
     }
 
-    /// Those in the kernel's buffers between the two sockets count, too.
+    /// Messages in the kernel's buffers between the two sockets count, too.
     fn effective_capacity(&self, case: &Case) -> Option<u64> {
-        self.tried(case).ok()
+        self.probe_capacity(case).ok()
     }
 }
 
 impl Nng {
-    /// A party's socket.
-    fn socket(case: &Case, consumes: bool) -> Result<Socket> {
+    /// Opens a party's socket.
+    fn socket(case: &Case, is_consumer: bool) -> Result<Socket> {
         if case.pattern != Pattern::FanIn {
             let socket = Socket::open(nng_pair1_open)?;
             socket.set(NNG_OPT_SENDBUF, half(case))?;
             socket.set(NNG_OPT_RECVBUF, half(case))?;
             return Ok(socket);
         }
-        // Where several send, the receiver's socket has no buffer but one message of each; each sender's is its own.
-        if consumes {
+        // With several senders, the receiver's socket buffers only one message of each. Each
+        // sender's socket has its own buffer.
+        if is_consumer {
             return Socket::open(nng_pull0_open);
         }
         let socket = Socket::open(nng_push0_open)?;
@@ -89,52 +90,53 @@ impl Nng {
         Ok(socket)
     }
 
-    /// How many messages sockets take, as one sender tries it until it has waited in vain: each of several has as much room.
-    fn tried(&self, case: &Case) -> Result<u64> {
+    /// Probes the capacity in messages: one sender sends until a send times out. Each of several
+    /// senders has the same capacity.
+    fn probe_capacity(&self, case: &Case) -> Result<u64> {
         let [from, to] = [Nng::socket(case, false)?, Nng::socket(case, true)?];
-        from.set_patience(NNG_OPT_SENDTIMEO, capacity::IN_VAIN)?;
-        match self.over {
-            Over::Ipc => {
-                // Without a file, as there is no directory for it.
+        from.set_timeout(NNG_OPT_SENDTIMEO, capacity::IN_VAIN)?;
+        match self.lower_transport {
+            LowerTransport::Ipc => {
+                // Without a file, because there is no directory for it.
                 let url = CString::new(format!("abstract://estafette-capacity-{}", std::process::id()))?;
                 to.listen(&url)?;
                 from.dial(&url)?;
             }
-            Over::Tcp => from.dial(&loopback(&port(to.listen(&loopback("0")?)?)?)?)?,
+            LowerTransport::Tcp => from.dial(&loopback(&port(to.listen(&loopback("0")?)?)?)?)?,
         }
         let mut source = Generator::new(0, 0, case.payload.len());
-        let mut sending = Sending { socket: from, len: case.payload.len() };
-        let taken = capacity::times(|| sending.send(&mut source).is_ok());
+        let mut sending = SendEnd { socket: from, len: case.payload.len() };
+        let accepted = capacity::times(|| sending.send(&mut source).is_ok());
         from.close();
         to.close();
-        Ok(taken * case.producers as u64)
+        Ok(accepted * case.producers as u64)
     }
 }
 
 impl Transport<Raw> for Nng {
-    type Tx = Sending;
-    type Rx = Receiving;
+    type Tx = SendEnd;
+    type Rx = RecvEnd;
 
-    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
-        let consumes = matches!(role, Role::Consumer(_));
-        let socket = Nng::socket(case, consumes)?;
-        socket.join(consumes, self.over, rendezvous)?;
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
+        let is_consumer = matches!(role, Role::Consumer(_));
+        let socket = Nng::socket(case, is_consumer)?;
+        socket.join(is_consumer, self.lower_transport, rendezvous)?;
         let len = case.payload.len();
-        let answered = case.pattern.both_ways();
-        let tx = (answered || !consumes).then_some(Sending { socket, len });
-        let rx = (answered || consumes).then_some(Receiving { socket });
+        let has_reply = case.pattern.both_ways();
+        let tx = (has_reply || !is_consumer).then_some(SendEnd { socket, len });
+        let rx = (has_reply || is_consumer).then_some(RecvEnd { socket });
         Ok(Ends(vec![PartyEnds { role, tx, rx }]))
     }
 }
 
-/// The version of the C library, which is what counts.
+/// Returns the version of the C library, which determines the results.
 #[allow(unsafe_code)]
 pub(super) fn version() -> String {
-    // SAFETY: it returns a text that ends with a zero and stays.
+    // SAFETY: the call returns a static text that ends with a zero.
     unsafe { CStr::from_ptr(nng_version()) }.to_string_lossy().into_owned()
 }
 
-/// How many messages a socket's buffer holds: half of what may be under way.
+/// Returns the capacity of a socket's buffer in messages: half of the requested capacity.
 pub(super) fn half(case: &Case) -> i32 {
     buffered(slots(case) / 2)
 }
@@ -143,7 +145,7 @@ fn buffered(messages: usize) -> i32 {
     messages.clamp(1, MOST_BUFFERED) as i32
 }
 
-/// What a function of the library says.
+/// Converts the return value of a library function.
 #[inline(always)]
 pub(super) fn check(code: i32) -> io::Result<()> {
     if code == 0 { Ok(()) } else { Err(fault(code)) }
@@ -155,13 +157,15 @@ fn fault(code: i32) -> io::Error {
     if code == nng_err::NNG_ETIMEDOUT.0 as i32 {
         return io::ErrorKind::TimedOut.into();
     }
-    // SAFETY: it takes any code, and returns a text that ends with a zero and stays.
+    // SAFETY: the call accepts any code and returns a static text that ends with a zero.
     let text = unsafe { CStr::from_ptr(nng_strerror(nng_err(code as u32))) };
     io::Error::other(text.to_string_lossy())
 }
 
-/// A socket. One that carries messages is not closed, as what is under way would go with it; it ends with the process, which stays until all have
-/// been received. The library locks within: any thread may use it.
+/// A socket. The library locks internally, so any thread may use it.
+///
+/// A socket that carries messages is not closed, because that would discard messages in flight. It
+/// ends with the process, which exits after everything is received.
 #[derive(Clone, Copy)]
 pub(super) struct Socket(pub(super) nng_socket);
 
@@ -169,95 +173,103 @@ impl Socket {
     #[allow(unsafe_code)]
     pub(super) fn open(open: unsafe extern "C" fn(*mut nng_socket) -> i32) -> Result<Socket> {
         let mut socket = nng_socket::default();
-        // SAFETY: no parameters stand for the defaults, and it may be called again.
-        let begun = unsafe { nng_init(ptr::null()) };
+        // SAFETY: a null pointer selects the defaults, and the function may be called repeatedly.
+        let started = unsafe { nng_init(ptr::null()) };
         anyhow::ensure!(
-            matches!(begun, nng_err::NNG_OK | nng_err::NNG_EBUSY),
+            matches!(started, nng_err::NNG_OK | nng_err::NNG_EBUSY),
             "starting nng: {}",
-            fault(begun.0 as i32)
+            fault(started.0 as i32)
         );
-        // SAFETY: the library has been started, and the place is ours.
+        // SAFETY: the library is initialised, and `socket` is a valid place for the result.
         check(unsafe { open(&mut socket) }).context("opening a socket")?;
-        // SAFETY: the socket is open, the option's name ends with a zero. None stands for no limit.
+        // SAFETY: the socket is open, and the option's name ends with a zero. Zero means no limit.
         check(unsafe { nng_socket_set_size(socket, NNG_OPT_RECVMAXSZ.as_ptr().cast(), 0) })
-            .context("the longest message")?;
+            .context("setting the longest message")?;
         Ok(Socket(socket))
     }
 
     #[allow(unsafe_code)]
     pub(super) fn set(&self, option: &[u8], value: i32) -> Result<()> {
         let option = CStr::from_bytes_with_nul(option)?;
-        // SAFETY: the socket is open, the option's name ends with a zero.
+        // SAFETY: the socket is open, and the option's name ends with a zero.
         check(unsafe { nng_socket_set_int(self.0, option.as_ptr(), value) })
             .with_context(|| format!("setting {option:?}"))
     }
 
-    /// Has it wait no longer than this, to send or to receive.
+    /// Sets a timeout for sends or receives.
     #[allow(unsafe_code)]
-    pub(super) fn set_patience(&self, option: &[u8], patience: Duration) -> Result<()> {
+    pub(super) fn set_timeout(&self, option: &[u8], timeout: Duration) -> Result<()> {
         let option = CStr::from_bytes_with_nul(option)?;
-        // SAFETY: the socket is open, the option's name ends with a zero.
-        check(unsafe { nng_socket_set_ms(self.0, option.as_ptr(), patience.as_millis() as i32) })
+        // SAFETY: the socket is open, and the option's name ends with a zero.
+        check(unsafe { nng_socket_set_ms(self.0, option.as_ptr(), timeout.as_millis() as i32) })
             .with_context(|| format!("setting {option:?}"))
     }
 
-    /// Joins it to the others', by a socket in the instance's directory or by any port that is free. Returns when a connection is
-    /// made, at the side that asks for it.
-    pub(super) fn join(&self, listens: bool, over: Over, rendezvous: &mut Rendezvous) -> Result<()> {
+    /// Connects the socket to the other party, through a socket in the instance's directory or any
+    /// free port. On the dialing side it returns when the connection is established.
+    pub(super) fn join(
+        &self,
+        listens: bool,
+        lower_transport: LowerTransport,
+        rendezvous: &mut Rendezvous,
+    ) -> Result<()> {
         let path = rendezvous.dir().join("socket");
         let ipc = CString::new([b"ipc://", path.as_os_str().as_bytes()].concat())?;
-        match (over, listens) {
-            (Over::Ipc, true) => {
+        match (lower_transport, listens) {
+            (LowerTransport::Ipc, true) => {
                 self.listen(&ipc)?;
                 rendezvous.publish("socket", "listening")
             }
-            (Over::Ipc, false) => {
+            (LowerTransport::Ipc, false) => {
                 rendezvous.request("socket")?;
                 self.dial(&ipc)
             }
-            (Over::Tcp, true) => rendezvous.publish("port", &port(self.listen(&loopback("0")?)?)?),
-            (Over::Tcp, false) => self.dial(&loopback(&rendezvous.request("port")?)?),
+            (LowerTransport::Tcp, true) => rendezvous.publish("port", &port(self.listen(&loopback("0")?)?)?),
+            (LowerTransport::Tcp, false) => self.dial(&loopback(&rendezvous.request("port")?)?),
         }
     }
 
     #[allow(unsafe_code)]
     fn listen(&self, url: &CStr) -> Result<nng_listener> {
         let mut listener = nng_listener::default();
-        // SAFETY: the socket is open, the address ends with a zero, and the place is ours.
+        // SAFETY: the socket is open, the address ends with a zero, and `listener` is a valid place
+        // for the result.
         check(unsafe { nng_listen(self.0, url.as_ptr(), &mut listener, 0) }).context("listening")?;
         Ok(listener)
     }
 
     #[allow(unsafe_code)]
     fn dial(&self, url: &CStr) -> Result<()> {
-        // SAFETY: the socket is open, the address ends with a zero; nobody asks for the dialer.
+        // SAFETY: the socket is open, and the address ends with a zero. The null pointer means that
+        // no dialer is returned.
         check(unsafe { nng_dial(self.0, url.as_ptr(), ptr::null_mut(), 0) }).context("connecting to the consumer")
     }
 
-    /// Closes it, with all that is under way.
+    /// Closes the socket and discards messages in flight.
     #[allow(unsafe_code)]
     fn close(self) {
-        // SAFETY: it takes any socket. That it was closed already is no fault.
+        // SAFETY: the call accepts any socket. Closing a closed one is only an error code.
         let _ = unsafe { nng_socket_close(self.0) };
     }
 }
 
-/// The address of a port on loopback.
+/// Returns the address of a port on loopback.
 fn loopback(port: &str) -> Result<CString> {
     Ok(CString::new(format!("tcp://127.0.0.1:{port}"))?)
 }
 
-/// The port that a listener was given.
+/// Returns a listener's port.
 #[allow(unsafe_code)]
 fn port(listener: nng_listener) -> Result<String> {
     let mut port = 0;
-    // SAFETY: it takes any listener, the option's name ends with a zero, and the place is ours.
+    // SAFETY: the call accepts any listener, the option's name ends with a zero, and `port` is a
+    // valid place for the result.
     check(unsafe { nng_listener_get_int(listener, NNG_OPT_BOUND_PORT.as_ptr().cast(), &mut port) })
         .context("asking for the port")?;
     Ok(port.to_string())
 }
 
-/// A message of the library, freed as it goes.
+/// A message allocated by the library. Dropping it frees the memory.
 struct Message(NonNull<nng_msg>);
 
 impl Message {
@@ -265,7 +277,7 @@ impl Message {
     #[allow(unsafe_code)]
     fn new(len: usize) -> io::Result<Message> {
         let mut message = ptr::null_mut();
-        // SAFETY: the place is ours.
+        // SAFETY: `message` is a valid place for the result.
         check(unsafe { nng_msg_alloc(&mut message, len) })?;
         NonNull::new(message).map(Message).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }
@@ -273,8 +285,8 @@ impl Message {
     #[inline(always)]
     #[allow(unsafe_code)]
     fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: the message is ours alone, and its body has as many bytes as it says, which the library sets to zero before
-        // anything else.
+        // SAFETY: only `self` refers to the message. Its body has `nng_msg_len` bytes, which the
+        // library has initialised to zero.
         unsafe {
             let len = nng_msg_len(self.0.as_ptr());
             slice::from_raw_parts_mut(nng_msg_body(self.0.as_ptr()).cast(), len)
@@ -286,32 +298,32 @@ impl Drop for Message {
     #[inline(always)]
     #[allow(unsafe_code)]
     fn drop(&mut self) {
-        // SAFETY: it is ours, and goes.
+        // SAFETY: `self` owns the message and is dropped.
         unsafe { nng_msg_free(self.0.as_ptr()) }
     }
 }
 
 /// The sending end.
-pub(crate) struct Sending {
+pub(crate) struct SendEnd {
     pub(super) socket: Socket,
     pub(super) len: usize,
 }
 
-impl Sending {
+impl SendEnd {
     #[inline(always)]
     #[allow(unsafe_code)]
     fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         let mut message = Message::new(self.len)?;
         source.fill(message.bytes());
-        // SAFETY: the message is ours.
+        // SAFETY: the caller owns the message.
         check(unsafe { nng_sendmsg(self.socket.0, message.0.as_ptr(), 0) })?;
-        // It is the library's now.
+        // A successful send passes the ownership to the library.
         std::mem::forget(message);
         Ok(())
     }
 }
 
-impl Tx for Sending {
+impl Tx for SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         ready(self.send(source))
@@ -319,16 +331,16 @@ impl Tx for Sending {
 }
 
 /// The receiving end.
-pub(crate) struct Receiving {
+pub(crate) struct RecvEnd {
     pub(super) socket: Socket,
 }
 
-impl Receiving {
+impl RecvEnd {
     #[inline(always)]
     #[allow(unsafe_code)]
-    fn receive(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+    fn recv_message(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         let mut message = ptr::null_mut();
-        // SAFETY: the place is ours.
+        // SAFETY: `message` is a valid place for the result.
         check(unsafe { nng_recvmsg(self.socket.0, &mut message, 0) })?;
         let mut message = Message(NonNull::new(message).ok_or(io::ErrorKind::UnexpectedEof)?);
         verifier.bytes(message.bytes());
@@ -336,9 +348,9 @@ impl Receiving {
     }
 }
 
-impl Rx for Receiving {
+impl Rx for RecvEnd {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.receive(verifier))
+        ready(self.recv_message(verifier))
     }
 }

@@ -1,5 +1,5 @@
-//! nng, one publisher and its subscribers, over a UNIX socket. What a subscriber has no room for is lost, at either side, and
-//! counted.
+//! nng with one publisher and its subscribers over a UNIX socket. Messages that exceed a buffer at
+//! either side are lost, and the losses are counted.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use nng_sys::{
     NNG_OPT_RECVBUF, NNG_OPT_RECVTIMEO, NNG_OPT_SENDBUF, nng_pub0_open, nng_sub0_open, nng_sub0_socket_subscribe,
 };
 
-use super::nng::{Over, Receiving, Sending, Socket, check, half, version};
+use super::nng::{LowerTransport, RecvEnd, SendEnd, Socket, check, half, version};
 
 /// How long a receiver waits for a message that may have been lost.
-const PATIENCE: Duration = Duration::from_millis(20);
+const RECV_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// `process/nng-pub`.
 pub(super) struct NngPub;
@@ -32,32 +32,32 @@ impl Mechanism for NngPub {
 }
 
 impl Transport<Raw> for NngPub {
-    type Tx = Sending;
-    type Rx = Receiving;
+    type Tx = SendEnd;
+    type Rx = RecvEnd;
 
-    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
         if let Role::Consumer(index) = role {
             let socket = Socket::open(nng_sub0_open)?;
             socket.set(NNG_OPT_RECVBUF, half(case))?;
             subscribe(&socket)?;
-            socket.join(false, Over::Ipc, rendezvous)?;
+            socket.join(false, LowerTransport::Ipc, rendezvous)?;
             rendezvous.publish(&format!("subscriber:{index}"), "connected")?;
-            return Ok(Ends::consumer(index, Receiving { socket }));
+            return Ok(Ends::consumer(index, RecvEnd { socket }));
         }
         let socket = Socket::open(nng_pub0_open)?;
         socket.set(NNG_OPT_SENDBUF, half(case))?;
-        socket.join(true, Over::Ipc, rendezvous)?;
+        socket.join(true, LowerTransport::Ipc, rendezvous)?;
         for index in 0..case.consumers() {
             rendezvous.request(&format!("subscriber:{index}"))?;
         }
-        Ok(Ends::producer(0, Sending { socket, len: case.payload.len() }))
+        Ok(Ends::producer(0, SendEnd { socket, len: case.payload.len() }))
     }
 }
 
-/// Has a socket hear every message, and give up waiting for one after a while.
+/// Subscribes a socket to all messages and sets its receive timeout.
 #[allow(unsafe_code)]
 fn subscribe(socket: &Socket) -> Result<()> {
-    // SAFETY: the socket is open; no bytes stand for every message.
+    // SAFETY: the socket is open. An empty topic selects every message.
     check(unsafe { nng_sub0_socket_subscribe(socket.0, [].as_ptr(), 0) }).context("subscribing")?;
-    socket.set_patience(NNG_OPT_RECVTIMEO, PATIENCE)
+    socket.set_timeout(NNG_OPT_RECVTIMEO, RECV_TIMEOUT)
 }

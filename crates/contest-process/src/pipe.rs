@@ -10,7 +10,7 @@ use estafette_contest_common::fd_passing;
 use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::{Ends, Mechanism, Raw, Rendezvous, Spec, Transport};
 
-/// POSIX: a write of up to this many bytes is not interleaved with those of others.
+/// POSIX: a write of up to this many bytes is not interleaved with writes of other processes.
 const PIPE_BUF: usize = 4096;
 
 /// `process/pipe`.
@@ -41,16 +41,17 @@ impl Mechanism for Pipe {
     }
 }
 
-/// How many of the case's messages a pipe takes while nobody reads.
+/// Returns how many of the case's messages a pipe accepts while nobody reads.
 pub(super) fn effective_capacity(case: &Case) -> Option<u64> {
     let (_read, write) = pipe().ok()?;
     capacity::written(write, case.payload.len())
 }
 
-/// Whether a pipe keeps the case's messages whole.
+/// Checks that a pipe does not interleave the case's messages. A longer message of one of several
+/// writers may be split.
 pub(super) fn keeps_whole(case: &Case) -> Result<(), String> {
-    let several = matches!(case.pattern, Pattern::FanIn | Pattern::RequestReply) && case.producers > 1;
-    if several && case.payload.len() > PIPE_BUF {
+    let multi_writer = matches!(case.pattern, Pattern::FanIn | Pattern::RequestReply) && case.producers > 1;
+    if multi_writer && case.payload.len() > PIPE_BUF {
         return Err(format!("a pipe keeps the messages of several writers whole only up to {PIPE_BUF} bytes"));
     }
     Ok(())

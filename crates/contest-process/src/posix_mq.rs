@@ -1,7 +1,8 @@
-//! A POSIX message queue, blocking, as long as the system allows everybody.
+//! A POSIX message queue, blocking, with at most the length that the system allows unprivileged
+//! users.
 //!
-//! A queue has a name, and a name outlives its processes. So the consumer takes it away at once, and hands the queue on as a
-//! descriptor.
+//! A queue's name outlives its processes. So the consumer removes the name immediately and passes
+//! the queue on as a descriptor.
 
 use std::fs;
 use std::future::{Future, ready};
@@ -21,12 +22,12 @@ use rustix::process::{Resource, getrlimit};
 
 use super::passing;
 
-/// Where queues have their names, if it is mounted.
+/// The directory that contains the names of queues, if it is mounted.
 const QUEUES: &str = "/dev/mqueue";
-/// Where the kernel says how much a queue may hold, in messages and in bytes each.
+/// The kernel's limits: messages per queue, and bytes per message.
 const MOST_MESSAGES: &str = "/proc/sys/fs/mqueue/msg_max";
 const LONGEST: &str = "/proc/sys/fs/mqueue/msgsize_max";
-/// What the kernel counts for a message besides its bytes, or a little more.
+/// An upper bound of what the kernel counts for a message in addition to its bytes.
 const OVERHEAD: usize = 128;
 
 pub(super) struct PosixMq;
@@ -50,7 +51,7 @@ impl Mechanism for PosixMq {
     fn supports(&self, case: &Case) -> Result<(), String> {
         match limit(LONGEST) {
             Some(longest) if case.payload.len() > longest => Err(format!(
-                "its longest message here is {longest} bytes, {} were asked for: raise fs.mqueue.msgsize_max",
+                "a message of {} bytes is longer than this system's maximum of {longest}: raise fs.mqueue.msgsize_max",
                 case.payload.len()
             )),
             _ => within_limit(case),
@@ -64,7 +65,7 @@ impl Mechanism for PosixMq {
         }
     }
 
-    /// Messages that a queue takes before a sender has to wait, counted.
+    /// Counts the messages that a queue accepts before a sender blocks.
     fn effective_capacity(&self, case: &Case) -> Option<u64> {
         let queue = make(case, &passing::of_this_process("capacity"), MQ_OFlag::O_NONBLOCK).ok()?;
         let message = vec![0; case.payload.len()];
@@ -77,12 +78,12 @@ fn limit(path: &str) -> Option<usize> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// How many messages a queue of the case holds.
+/// Returns the capacity of the case's queues in messages.
 fn messages(case: &Case) -> usize {
     case.capacity.min(limit(MOST_MESSAGES).unwrap_or(10)).max(1)
 }
 
-/// Whether the case's queues fit into what a user may have of them.
+/// Checks that the case's queues fit into the user's limit.
 fn within_limit(case: &Case) -> Result<(), String> {
     let queues = match case.pattern {
         Pattern::PubSub => case.consumers(),
@@ -92,60 +93,62 @@ fn within_limit(case: &Case) -> Result<(), String> {
     let bytes = queues * messages(case) * (case.payload.len() + OVERHEAD);
     match getrlimit(Resource::Msgqueue).current {
         Some(most) if bytes as u64 > most => {
-            Err(format!("its queues take {bytes} bytes, this user's may take {most}: raise it with `ulimit -q`"))
+            Err(format!("its queues need {bytes} bytes, and this user's limit is {most}: raise it with `ulimit -q`"))
         }
         _ => Ok(()),
     }
 }
 
-/// Makes a queue for the case that has no name any more. On Linux it is a descriptor like others.
+/// Creates a queue for the case and removes its name. On Linux it is an ordinary descriptor.
 fn make(case: &Case, name: &str, flags: MQ_OFlag) -> Result<OwnedFd> {
     let messages = messages(case);
     let attributes = MqAttr::new(0, messages as i64, case.payload.len() as i64, 0);
     passing::sweep(QUEUES);
     let flags = flags | MQ_OFlag::O_CREAT | MQ_OFlag::O_EXCL | MQ_OFlag::O_RDWR | MQ_OFlag::O_CLOEXEC;
-    let queue = mq_open(name, flags, Mode::S_IRUSR | Mode::S_IWUSR, Some(&attributes))
-        .with_context(|| format!("making the message queue {name} (`ulimit -q` says how many bytes all may hold)"))?;
-    mq_unlink(name).with_context(|| format!("taking away the name {name}"))?;
+    let queue = mq_open(name, flags, Mode::S_IRUSR | Mode::S_IWUSR, Some(&attributes)).with_context(|| {
+        format!("making the message queue {name} (`ulimit -q` says how many bytes all queues may use)")
+    })?;
+    mq_unlink(name).with_context(|| format!("removing the name {name}"))?;
     let descriptor = queue.as_fd().try_clone_to_owned()?;
     mq_close(queue)?;
     Ok(descriptor)
 }
 
-/// Puts a message into a queue, and waits where that is full.
+/// Sends a message. Blocks while the queue is full.
 ///
-/// It calls the C library itself, as does `receive`: nix's functions are not inlined, and a return after a system call costs
-/// about 9 ns; see `byte_stream.rs`.
+/// Like `recv`, it calls the C library directly: nix's functions are not inlined, and a return
+/// after a system call costs about 9 ns; see `byte_stream.rs`.
 #[inline(always)]
 #[allow(unsafe_code)]
 fn send(queue: &OwnedFd, message: &[u8]) -> io::Result<()> {
     loop {
-        // SAFETY: it reads as many bytes as the message has, and writes nothing.
+        // SAFETY: the call reads as many bytes as the message has, and writes nothing.
         if unsafe { libc::mq_send(queue.as_raw_fd(), message.as_ptr().cast(), message.len(), 0) } == 0 {
             return Ok(());
         }
-        again()?;
+        check_interrupted()?;
     }
 }
 
-/// Takes the oldest message out of a queue, and waits where there is none. Returns its length.
+/// Receives the oldest message. Blocks while the queue is empty. Returns the message's length.
 #[inline(always)]
 #[allow(unsafe_code)]
-fn receive(queue: &OwnedFd, message: &mut [u8]) -> io::Result<usize> {
+fn recv(queue: &OwnedFd, message: &mut [u8]) -> io::Result<usize> {
     loop {
-        // SAFETY: it writes at most as many bytes as there is room for, and nobody asks for the priority.
+        // SAFETY: the call writes at most `message.len()` bytes. The null pointer means that no
+        // priority is requested.
         let got =
             unsafe { libc::mq_receive(queue.as_raw_fd(), message.as_mut_ptr().cast(), message.len(), ptr::null_mut()) };
         if let Ok(got) = usize::try_from(got) {
             return Ok(got);
         }
-        again()?;
+        check_interrupted()?;
     }
 }
 
-/// Whether a call that failed was only interrupted by a signal.
+/// Returns `Ok` if a failed call was only interrupted by a signal.
 #[cold]
-fn again() -> io::Result<()> {
+fn check_interrupted() -> io::Result<()> {
     match io::Error::last_os_error() {
         error if error.kind() == ErrorKind::Interrupted => Ok(()),
         error => Err(error),
@@ -153,14 +156,14 @@ fn again() -> io::Result<()> {
 }
 
 impl Transport<Raw> for PosixMq {
-    type Tx = Sending;
-    type Rx = Receiving;
+    type Tx = SendEnd;
+    type Rx = RecvEnd;
 
-    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
         let len = case.payload.len();
-        let each = |queues| Sending { queues, buffer: Buffer::new(len) };
+        let each = |queues| SendEnd { queues, buffer: Buffer::new(len) };
         let tx = |queue| each(vec![queue]);
-        let rx = |queue| Receiving { queue, buffer: Buffer::new(len) };
+        let rx = |queue| RecvEnd { queue, buffer: Buffer::new(len) };
         let dir = rendezvous.dir().to_owned();
         let make = |what: &str| make(case, &passing::unique(&dir, &format!("{role}-{what}"))?, MQ_OFlag::empty());
         let forward = || make("forward").and_then(|queue| Ok((queue.try_clone()?, rx(queue))));
@@ -173,12 +176,12 @@ impl Transport<Raw> for PosixMq {
 }
 
 /// The sending end.
-pub(super) struct Sending {
+pub(super) struct SendEnd {
     queues: Vec<OwnedFd>,
     buffer: Buffer,
 }
 
-impl Sending {
+impl SendEnd {
     #[inline(always)]
     fn send_buffer(&self) -> io::Result<()> {
         for queue in &self.queues {
@@ -188,7 +191,7 @@ impl Sending {
     }
 }
 
-impl Tx for Sending {
+impl Tx for SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         source.fill(&mut self.buffer);
@@ -197,14 +200,14 @@ impl Tx for Sending {
 }
 
 /// The receiving end.
-pub(super) struct Receiving {
+pub(super) struct RecvEnd {
     queue: OwnedFd,
     buffer: Buffer,
 }
 
-impl Rx for Receiving {
+impl Rx for RecvEnd {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(receive(&self.queue, &mut self.buffer).map(|length| verifier.bytes(&self.buffer[..length])))
+        ready(recv(&self.queue, &mut self.buffer).map(|length| verifier.bytes(&self.buffer[..length])))
     }
 }

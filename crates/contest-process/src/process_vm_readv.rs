@@ -1,5 +1,6 @@
-//! The receiver copies each message out of the sender's memory, with one system call and one copy. Two pipes carry a byte for
-//! each message that is there, and for each that has been copied.
+//! The receiver copies each message from the sender's memory with `process_vm_readv`: one system
+//! call and one copy. Two pipes carry one byte for each message that was sent, and for each that
+//! was copied.
 
 use std::fs;
 use std::future::{Future, ready};
@@ -16,9 +17,9 @@ use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 use rustix::process::{PTracer, set_ptracer};
 
-/// Where Yama says who may read whose memory.
+/// Yama's setting for access to other processes' memory.
 const PTRACE_SCOPE: &str = "/proc/sys/kernel/yama/ptrace_scope";
-/// As many bytes as are taken out of a pipe at once.
+/// How many bytes are read from a pipe at once.
 const MOST_TOKENS: usize = 256;
 
 pub(super) struct ProcessVmReadv;
@@ -41,69 +42,74 @@ impl Mechanism for ProcessVmReadv {
         let remote = RemoteIoVec { base: ours.as_ptr() as usize, len: ours.len() };
         match process_vm_readv(Pid::this(), &mut [IoSliceMut::new(&mut read)], &[remote]) {
             Ok(_) => Ok(()),
-            Err(error) => Err(format!("this process may not read another's memory ({error}): allow CAP_SYS_PTRACE")),
+            Err(error) => {
+                Err(format!("this process may not read another process's memory ({error}): allow CAP_SYS_PTRACE"))
+            }
         }
     }
 }
 
-/// Whether Yama lets processes of one user into each other where they allow it.
+/// Checks that Yama lets a process access another one of the same user that permits it.
 pub(super) fn yama() -> Result<(), String> {
-    let guard = fs::read_to_string(PTRACE_SCOPE).ok().and_then(|text| text.trim().parse::<u32>().ok());
-    if guard.is_some_and(|guard| guard > 1) {
-        return Err(String::from("kernel.yama.ptrace_scope keeps processes out of each other: set it to 1 or 0"));
+    let scope = fs::read_to_string(PTRACE_SCOPE).ok().and_then(|text| text.trim().parse::<u32>().ok());
+    if scope.is_some_and(|scope| scope > 1) {
+        return Err(String::from(
+            "kernel.yama.ptrace_scope forbids access to other processes' memory: set it to 1 or 0",
+        ));
     }
     Ok(())
 }
 
 impl Transport<Raw> for ProcessVmReadv {
-    type Tx = Sending;
-    type Rx = Receiving;
+    type Tx = SendEnd;
+    type Rx = RecvEnd;
 
-    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
         let shape = (case.payload.len(), slots(case));
-        let answers = case.pattern.both_ways();
-        // Both wait for the other's offer, and both have made theirs by then.
+        let has_reply = case.pattern.both_ways();
+        // Each side waits for what the other publishes, and both have published by then.
         match role {
-            Role::Producer(index) if !answers => {
-                Ok(Ends::producer(index, Sending::open("forward", shape, rendezvous)?))
+            Role::Producer(index) if !has_reply => {
+                Ok(Ends::producer(index, SendEnd::open("forward", shape, rendezvous)?))
             }
             Role::Producer(_) => {
-                let tx = Sending::open("forward", shape, rendezvous)?;
-                Ok(Ends::both(role, tx, Receiving::open("reply", shape, rendezvous)?))
+                let tx = SendEnd::open("forward", shape, rendezvous)?;
+                Ok(Ends::both(role, tx, RecvEnd::open("reply", shape, rendezvous)?))
             }
-            Role::Consumer(index) if !answers => {
-                Ok(Ends::consumer(index, Receiving::open("forward", shape, rendezvous)?))
+            Role::Consumer(index) if !has_reply => {
+                Ok(Ends::consumer(index, RecvEnd::open("forward", shape, rendezvous)?))
             }
             _ => {
-                let tx = Sending::open("reply", shape, rendezvous)?;
-                Ok(Ends::both(role, tx, Receiving::open("forward", shape, rendezvous)?))
+                let tx = SendEnd::open("reply", shape, rendezvous)?;
+                Ok(Ends::both(role, tx, RecvEnd::open("forward", shape, rendezvous)?))
             }
         }
     }
 }
 
 /// The sending end.
-pub(super) struct Sending {
+pub(super) struct SendEnd {
     memory: Buffer,
     len: usize,
     slots: usize,
     sent: u64,
-    /// Slots that may be filled without asking.
+    /// Slots that may be filled before reading from `freed`.
     free: usize,
     filled: PipeWriter,
     freed: PipeReader,
 }
 
-impl Sending {
-    fn open(name: &str, (len, slots): (usize, usize), rendezvous: &mut Rendezvous) -> Result<Sending> {
-        // Where Yama guards processes from each other, this one lets itself be read. Elsewhere nobody need be asked.
+impl SendEnd {
+    fn open(name: &str, (len, slots): (usize, usize), rendezvous: &mut Rendezvous) -> Result<SendEnd> {
+        // Permits all processes to read this one's memory if Yama is active. Without Yama this is
+        // not needed.
         let _ = set_ptracer(PTracer::Any);
         let memory = Buffer::new(len * slots);
         let ((theirs, filled), (freed, frees)) = (pipe()?, pipe()?);
         let address = format!("{} {}", std::process::id(), memory.as_ptr() as usize);
         rendezvous.publish(&format!("memory:{name}"), &address)?;
         rendezvous.offer_descriptors(name, &[theirs.as_fd(), frees.as_fd()])?;
-        Ok(Sending { memory, len, slots, sent: 0, free: slots, filled, freed })
+        Ok(SendEnd { memory, len, slots, sent: 0, free: slots, filled, freed })
     }
 
     fn send(&mut self, source: &mut Generator) -> io::Result<()> {
@@ -125,7 +131,7 @@ impl Sending {
     }
 }
 
-/// Waits for one token at least; returns how many there were.
+/// Waits for at least one token. Returns how many there were.
 fn tokens(pipe: &mut PipeReader) -> io::Result<usize> {
     loop {
         match pipe.read(&mut [0; MOST_TOKENS]) {
@@ -136,24 +142,24 @@ fn tokens(pipe: &mut PipeReader) -> io::Result<usize> {
     }
 }
 
-impl Tx for Sending {
+impl Tx for SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         ready(self.send(source))
     }
 
-    /// Waits until all has been copied: the memory goes with this end.
+    /// Waits until all messages are copied, because the memory is freed with this end.
     fn flush(&mut self) -> impl Future<Output = io::Result<()>> + Send {
         ready(self.wait_for_all())
     }
 }
 
 /// The receiving end.
-pub(super) struct Receiving {
+pub(super) struct RecvEnd {
     buffer: Buffer,
     slots: usize,
     received: u64,
-    /// Messages that are there.
+    /// Messages that were sent but not received.
     waiting: usize,
     sender: Pid,
     address: usize,
@@ -161,22 +167,22 @@ pub(super) struct Receiving {
     freed: PipeWriter,
 }
 
-impl Receiving {
-    fn open(name: &str, (len, slots): (usize, usize), rendezvous: &mut Rendezvous) -> Result<Receiving> {
+impl RecvEnd {
+    fn open(name: &str, (len, slots): (usize, usize), rendezvous: &mut Rendezvous) -> Result<RecvEnd> {
         let place = rendezvous.request(&format!("memory:{name}"))?;
         let parse = || -> Option<(i32, usize)> {
             let (process, address) = place.split_once(' ')?;
             Some((process.parse().ok()?, address.parse().ok()?))
         };
-        let (process, address) = parse().with_context(|| format!("`{place}` is no process and address"))?;
-        ensure!(address.checked_add(len * slots).is_some(), "`{place}` is no address");
+        let (process, address) = parse().with_context(|| format!("`{place}` is not a process and an address"))?;
+        ensure!(address.checked_add(len * slots).is_some(), "`{place}` is not a valid address");
         let [filled, freed] = rendezvous.request_descriptors(name)?;
         let (filled, freed) = (filled.into(), freed.into());
         let buffer = Buffer::new(len);
-        Ok(Receiving { buffer, slots, received: 0, waiting: 0, sender: Pid::from_raw(process), address, filled, freed })
+        Ok(RecvEnd { buffer, slots, received: 0, waiting: 0, sender: Pid::from_raw(process), address, filled, freed })
     }
 
-    fn receive(&mut self) -> io::Result<()> {
+    fn recv_message(&mut self) -> io::Result<()> {
         if self.waiting == 0 {
             self.waiting = tokens(&mut self.filled)?;
         }
@@ -193,9 +199,9 @@ impl Receiving {
     }
 }
 
-impl Rx for Receiving {
+impl Rx for RecvEnd {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.receive().map(|()| verifier.bytes(&self.buffer)))
+        ready(self.recv_message().map(|()| verifier.bytes(&self.buffer)))
     }
 }

@@ -1,8 +1,9 @@
-//! Redis, through a `redis-server` of the instance's own on a UNIX socket, without persistence. Every command waits for
-//! its reply, as a program's do that does not pipeline.
+//! Redis through a `redis-server` for each instance on a UNIX socket, without persistence. Every
+//! command waits for its reply, as in a program without pipelining.
 //!
-//! A list is a queue: `LPUSH` puts in, `BRPOP` waits and takes out. A channel of publish and subscribe keeps nothing: the
-//! server writes each message to whoever has subscribed. Both are without bound; credit caps what is under way.
+//! A list serves as a queue: `LPUSH` adds a message, `BRPOP` waits and removes one. A
+//! publish-subscribe channel stores nothing: the server writes each message to all current
+//! subscribers. Both are unbounded, so credit limits the messages in flight.
 
 use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
@@ -24,7 +25,7 @@ use super::names::{self, Names};
 const SERVER: Server =
     Server { program: "redis-server", package: "redis-server", arguments: &[CONFIG], asked: "--version" };
 
-/// No TCP, nothing on disk, and no subscriber is dropped for being slow.
+/// No TCP, nothing on disk, and no slow subscriber is disconnected.
 const CONFIGURATION: &str = "\
 port 0
 unixsocket socket
@@ -35,19 +36,19 @@ loglevel warning
 client-output-buffer-limit pubsub 0 0 0
 ";
 
-/// The server's own limit of a value, `proto-max-bulk-len`.
+/// The server's own limit of a value in bytes, `proto-max-bulk-len`.
 const MAX_MESSAGE: usize = 512 << 20;
 
 /// `process/redis-list` or `process/redis-pubsub`.
 pub(super) struct Redis {
     name: &'static str,
     implementation: &'static str,
-    way: Way,
+    delivery: Delivery,
 }
 
-/// How a message goes through the server.
+/// How the server passes messages on.
 #[derive(Clone, Copy)]
-enum Way {
+enum Delivery {
     List,
     Channel,
 }
@@ -55,20 +56,20 @@ enum Way {
 pub(super) const LIST: Redis = Redis {
     name: "redis-list",
     implementation: "redis-server on a UNIX socket, LPUSH and BRPOP, each command waits for its reply",
-    way: Way::List,
+    delivery: Delivery::List,
 };
 pub(super) const CHANNEL: Redis = Redis {
     name: "redis-pubsub",
     implementation: "redis-server on a UNIX socket, PUBLISH and SUBSCRIBE, each command waits for its reply",
-    way: Way::Channel,
+    delivery: Delivery::Channel,
 };
 
 impl Mechanism for Redis {
     fn spec(&self) -> Spec {
-        let both = [Pattern::PingPong, Pattern::Stream, Pattern::FanIn, Pattern::RequestReply];
-        let patterns = match self.way {
-            Way::List => both.to_vec(),
-            Way::Channel => [&both[..], &[Pattern::PubSub]].concat(),
+        let common = [Pattern::PingPong, Pattern::Stream, Pattern::FanIn, Pattern::RequestReply];
+        let patterns = match self.delivery {
+            Delivery::List => common.to_vec(),
+            Delivery::Channel => [&common[..], &[Pattern::PubSub]].concat(),
         };
         Spec::new(&format!("process/{}", self.name))
             .version(concat!("redis ", env!("LOCKED_REDIS")))
@@ -102,34 +103,35 @@ impl Mechanism for Redis {
 }
 
 impl Transport<Raw> for Redis {
-    type Tx = Sending;
-    type Rx = Receiving;
+    type Tx = SendEnd;
+    type Rx = RecvEnd;
 
-    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
         let path = server::socket(rendezvous)?;
-        let tx = |names, credit| self.sending(&path, names, case.payload.len(), credit);
-        names::open(case, role, rendezvous, tx, |name, credit| self.receiving(&path, name, credit))
+        let tx = |names, credit| self.open_sender(&path, names, case.payload.len(), credit);
+        names::open(case, role, rendezvous, tx, |name, credit| self.open_receiver(&path, name, credit))
     }
 }
 
 impl Redis {
-    fn sending(&self, path: &Path, names: Names<String>, len: usize, credit: Option<Spend>) -> Result<Sending> {
-        let command = match self.way {
-            Way::List => "LPUSH",
-            Way::Channel => "PUBLISH",
+    fn open_sender(&self, path: &Path, names: Names<String>, len: usize, credit: Option<Spend>) -> Result<SendEnd> {
+        let command = match self.delivery {
+            Delivery::List => "LPUSH",
+            Delivery::Channel => "PUBLISH",
         };
-        Ok(Sending { connection: connect(path)?, command, names, buffer: Buffer::new(len), credit })
+        Ok(SendEnd { connection: connect(path)?, command, names, buffer: Buffer::new(len), credit })
     }
 
-    fn receiving(&self, path: &Path, name: &str, credit: Option<Refund>) -> Result<Receiving> {
+    fn open_receiver(&self, path: &Path, name: &str, credit: Option<Refund>) -> Result<RecvEnd> {
         let mut connection = connect(path)?;
-        if let Way::Channel = self.way {
-            // The reply comes when the server knows; messages follow on the same connection.
+        if let Delivery::Channel = self.delivery {
+            // The reply arrives when the subscription is active. Messages follow on the same
+            // connection.
             connection.send_packed_command(&cmd("SUBSCRIBE").arg(name).get_packed_command())?;
             let reply = connection.recv_response().with_context(|| format!("subscribing to {name}"))?;
-            ensure!(Msg::from_owned_value(reply).is_none(), "a message came before {name} was subscribed to");
+            ensure!(Msg::from_owned_value(reply).is_none(), "a message arrived before the subscription to {name}");
         }
-        Ok(Receiving { connection, way: self.way, name: name.to_owned(), credit })
+        Ok(RecvEnd { connection, delivery: self.delivery, name: name.to_owned(), credit })
     }
 }
 
@@ -143,7 +145,7 @@ fn failed(error: RedisError) -> io::Error {
 }
 
 /// The sending end.
-pub(super) struct Sending {
+pub(super) struct SendEnd {
     connection: Connection,
     command: &'static str,
     names: Names<String>,
@@ -151,7 +153,7 @@ pub(super) struct Sending {
     credit: Option<Spend>,
 }
 
-impl Sending {
+impl SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         if let Some(credit) = &mut self.credit {
@@ -160,7 +162,7 @@ impl Sending {
         let name = self.names.of(source);
         source.fill(&mut self.buffer);
         let command = cmd(self.command).arg(name).arg(&self.buffer[..]).take();
-        // How long the list is now, or how many have subscribed.
+        // The result is the list's length, or the number of subscribers.
         match command.query::<u64>(&mut self.connection).map_err(failed)? {
             0 => Err(ErrorKind::BrokenPipe.into()),
             _ => Ok(()),
@@ -168,7 +170,7 @@ impl Sending {
     }
 }
 
-impl Tx for Sending {
+impl Tx for SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         ready(self.send(source))
@@ -176,24 +178,24 @@ impl Tx for Sending {
 }
 
 /// The receiving end.
-pub(super) struct Receiving {
+pub(super) struct RecvEnd {
     connection: Connection,
-    way: Way,
+    delivery: Delivery,
     name: String,
     credit: Option<Refund>,
 }
 
-impl Receiving {
+impl RecvEnd {
     #[inline(always)]
-    fn receive(&mut self, verifier: &mut Verifier) -> io::Result<()> {
-        match self.way {
-            Way::List => {
-                // Waits for as long as it takes.
+    fn recv_message(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        match self.delivery {
+            Delivery::List => {
+                // The timeout 0 means to wait without a limit.
                 let command = cmd("BRPOP").arg(&self.name).arg(0).take();
                 let (_, message): (String, Vec<u8>) = command.query(&mut self.connection).map_err(failed)?;
                 verifier.bytes(&message);
             }
-            Way::Channel => {
+            Delivery::Channel => {
                 let reply = self.connection.recv_response().map_err(failed)?;
                 let message = Msg::from_owned_value(reply).ok_or(ErrorKind::InvalidData)?;
                 verifier.bytes(message.get_payload_bytes());
@@ -203,9 +205,9 @@ impl Receiving {
     }
 }
 
-impl Rx for Receiving {
+impl Rx for RecvEnd {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.receive(verifier))
+        ready(self.recv_message(verifier))
     }
 }

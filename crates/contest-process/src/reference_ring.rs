@@ -1,8 +1,9 @@
-//! The reference ring between processes, in a sealed memory file: the least code that passes a message. The other mechanisms
-//! are compared with it.
+//! The reference ring between processes, in a sealed memory file: the least code that passes a
+//! message. The other mechanisms are compared with it.
 //!
-//! One row fills and checks messages where they lie. The other copies them in and out, as a mechanism must whose messages
-//! begin and end in buffers of the program: it shows what the copies alone cost.
+//! One row fills and verifies messages in place. The other copies them in and out, like a mechanism
+//! whose messages begin and end in the program's own buffers. It shows the cost of the copies
+//! alone.
 
 use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
@@ -90,7 +91,7 @@ pub(super) struct CopiedRx {
 
 impl CopiedRx {
     #[inline(always)]
-    fn receive(&mut self, verifier: &mut Verifier) -> Result<(), Closed> {
+    fn recv(&mut self, verifier: &mut Verifier) -> Result<(), Closed> {
         let message = self.consumer.wait_message()?;
         self.buffer.copy_from_slice(&message);
         message.release();
@@ -102,6 +103,6 @@ impl CopiedRx {
 impl Rx for CopiedRx {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.receive(verifier).map_err(|_| ErrorKind::UnexpectedEof.into()))
+        ready(self.recv(verifier).map_err(|_| ErrorKind::UnexpectedEof.into()))
     }
 }

@@ -1,8 +1,10 @@
-//! A queue in shared memory under a mutex, with condition variables to wait on: what a textbook writes. The mutex is
-//! robust: who comes after an owner that died hears of it, and does not wait for ever.
+//! A queue in shared memory with a mutex and two condition variables: the textbook solution.
 //!
-//! Before 2.41, glibc's condition variables could lose a wake-up where several wait (its bug 25847): so may the producers of
-//! a fan-in here.
+//! The mutex is robust: if its owner dies, the next one to lock it gets an error and does not wait
+//! for ever.
+//!
+//! Before 2.41, condition variables of glibc could lose a wake-up when several threads wait (glibc
+//! bug 25847). The producers of a fan-in here may be affected.
 
 use std::cell::UnsafeCell;
 use std::future::{Future, ready};
@@ -46,14 +48,14 @@ impl Mechanism for ShmMutex {
 }
 
 impl Transport<Raw> for ShmMutex {
-    type Tx = Sending;
-    type Rx = Receiving;
+    type Tx = SendEnd;
+    type Rx = RecvEnd;
 
-    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
         let (len, slots) = (case.payload.len(), slots(case));
-        let each = |queues| Sending { queues, buffer: Buffer::new(len) };
+        let each = |queues| SendEnd { queues, buffer: Buffer::new(len) };
         let tx = |queue| each(vec![queue]);
-        let rx = |queue| Receiving { queue, buffer: Buffer::new(len) };
+        let rx = |queue| RecvEnd { queue, buffer: Buffer::new(len) };
         let make = || Queue::create(slots, len);
         let map = |file: OwnedFd| Queue::map(&file, slots, len);
         let forward = || make().map(|(theirs, ours)| (theirs, rx(ours)));
@@ -74,7 +76,8 @@ impl Transport<Raw> for ShmMutex {
     }
 }
 
-/// What stands before the slots, which begin at a cache line. The counts are touched by the mutex's owner alone.
+/// The header before the slots, which begin at a cache line. Only the owner of the mutex accesses
+/// the counts.
 #[repr(C, align(64))]
 struct Header {
     mutex: UnsafeCell<pthread_mutex_t>,
@@ -84,19 +87,20 @@ struct Header {
     received: UnsafeCell<u64>,
 }
 
-/// The queue as one process has it: a mapping of `size_of::<Header>() + slots * len` bytes that cannot shrink.
+/// One process's mapping of the queue. It has `size_of::<Header>() + slots * len` bytes and cannot
+/// shrink.
 struct Queue {
     map: MmapRaw,
     slots: usize,
     len: usize,
 }
 
-/// What a function of pthreads says.
+/// Converts the return value of a pthread function.
 fn check(code: i32) -> io::Result<()> {
     match code {
         0 => Ok(()),
         libc::EOWNERDEAD | libc::ENOTRECOVERABLE => {
-            Err(io::Error::new(ErrorKind::BrokenPipe, "the other side died with the mutex in its hands"))
+            Err(io::Error::new(ErrorKind::BrokenPipe, "the other side died while it owned the mutex"))
         }
         code => Err(io::Error::from_raw_os_error(code)),
     }
@@ -107,7 +111,7 @@ impl Queue {
         size_of::<Header>() + slots * len
     }
 
-    /// An empty queue, and the memory file it lies in.
+    /// Creates an empty queue in a new memory file.
     fn create(slots: usize, len: usize) -> Result<(OwnedFd, Queue)> {
         let file = memfd_create("estafette-queue", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
             .context("making a memory file")?;
@@ -115,11 +119,11 @@ impl Queue {
         ftruncate(&file, size as u64).with_context(|| format!("a memory file of {size} bytes"))?;
         fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW)?;
         let queue = Queue::map(&file, slots, len)?;
-        queue.begin().context("a mutex and its condition variables between processes")?;
+        queue.init().context("a mutex and its condition variables between processes")?;
         Ok((file, queue))
     }
 
-    /// The queue in a memory file of another process.
+    /// Maps the queue in a memory file of another process.
     fn map(file: &OwnedFd, slots: usize, len: usize) -> Result<Queue> {
         let size = Queue::size(slots, len);
         let has = rustix::fs::fstat(file)?.st_size;
@@ -129,18 +133,21 @@ impl Queue {
 
     #[allow(unsafe_code)]
     fn header(&self) -> &Header {
-        // SAFETY: the mapping begins at a page, is longer than a header, and stays as long as `self`; any bits are valid in its
-        // cells. The mutex puts in order what the processes of an instance do, who alone have the mapping, and keep the protocol.
-        // A peer that did not could do harm, whatever bounds there are: a robust mutex has pointers in it that glibc follows.
+        // SAFETY: the mapping begins at a page, is longer than a header, and lives as long as
+        // `self`. Any bits are valid in its cells. Only the processes of an instance have the
+        // mapping; they follow the protocol, and the mutex orders their accesses. A peer that
+        // breaks the protocol could do harm whatever bounds are checked here, because a robust
+        // mutex contains pointers that glibc follows.
         unsafe { &*self.map.as_mut_ptr().cast::<Header>() }
     }
 
-    /// Prepares the mutex and the condition variables of a queue that no other process has yet.
+    /// Initialises the mutex and the condition variables of a queue that no other process has yet.
     #[allow(unsafe_code)]
-    fn begin(&self) -> io::Result<()> {
+    fn init(&self) -> io::Result<()> {
         let header = self.header();
-        // SAFETY: the attributes are initialised before they are used, and not used after they are destroyed; mutex and
-        // condition variables lie in memory that nobody else has, and are initialised once.
+        // SAFETY: the attributes are initialised before they are used, and not used after they are
+        // destroyed. Mutex and condition variables are in memory that nobody else has, and are
+        // initialised once.
         unsafe {
             let mut attributes = MaybeUninit::uninit();
             check(libc::pthread_mutexattr_init(attributes.as_mut_ptr()))?;
@@ -158,67 +165,70 @@ impl Queue {
         }
     }
 
-    /// Takes the mutex.
+    /// Locks the mutex.
     #[allow(unsafe_code)]
-    fn lock(&self) -> io::Result<Held<'_>> {
-        // SAFETY: whoever made the queue initialised the mutex before handing it on, and nobody destroys it.
+    fn lock(&self) -> io::Result<Guard<'_>> {
+        // SAFETY: the creator of the queue initialised the mutex before it passed the queue on, and
+        // nobody destroys it.
         let code = unsafe { libc::pthread_mutex_lock(self.header().mutex.get()) };
         if code == libc::EOWNERDEAD {
-            // It is held even so; given back, it tells all others that there is nothing to recover.
-            drop(Held(self));
+            // The lock succeeded nevertheless. Unlocking it makes it unusable, so all others get an
+            // error too.
+            drop(Guard(self));
         }
-        check(code).map(|()| Held(self))
+        check(code).map(|()| Guard(self))
     }
 
-    /// Wakes one that waits.
+    /// Wakes one waiting thread.
     #[allow(unsafe_code)]
     fn signal(&self, condition: &UnsafeCell<pthread_cond_t>) -> io::Result<()> {
-        // SAFETY: initialised as the mutex was.
+        // SAFETY: initialised like the mutex.
         check(unsafe { libc::pthread_cond_signal(condition.get()) })
     }
 
     #[inline(always)]
     fn send(&self, message: &[u8]) -> io::Result<()> {
-        let mut held = self.lock()?;
-        while held.waiting() >= self.slots as u64 {
-            held = held.wait(&self.header().freed)?;
+        let mut guard = self.lock()?;
+        while guard.len() >= self.slots as u64 {
+            guard = guard.wait(&self.header().freed)?;
         }
-        held.send(message);
-        drop(held);
+        guard.send(message);
+        drop(guard);
         self.signal(&self.header().filled)
     }
 
     #[inline(always)]
-    fn receive(&self, message: &mut [u8]) -> io::Result<()> {
-        let mut held = self.lock()?;
-        while held.waiting() == 0 {
-            held = held.wait(&self.header().filled)?;
+    fn recv(&self, message: &mut [u8]) -> io::Result<()> {
+        let mut guard = self.lock()?;
+        while guard.len() == 0 {
+            guard = guard.wait(&self.header().filled)?;
         }
-        held.take(message);
-        drop(held);
+        guard.recv(message);
+        drop(guard);
         self.signal(&self.header().freed)
     }
 }
 
-/// The mutex, held.
-struct Held<'a>(&'a Queue);
+/// A guard of the locked mutex.
+struct Guard<'a>(&'a Queue);
 
-impl<'a> Held<'a> {
-    /// How many messages are in the queue.
+impl<'a> Guard<'a> {
+    /// Returns how many messages are in the queue.
     #[allow(unsafe_code)]
-    fn waiting(&self) -> u64 {
+    fn len(&self) -> u64 {
         let header = self.0.header();
-        // SAFETY: the counts are ours while the mutex is.
+        // SAFETY: this thread owns the mutex, so nobody else accesses the counts.
         unsafe { (*header.sent.get()).wrapping_sub(*header.received.get()) }
     }
 
-    /// Gives the mutex back until somebody signals, and a little longer or shorter.
+    /// Unlocks the mutex, waits for a signal and locks the mutex again. May return without a
+    /// signal.
     #[allow(unsafe_code)]
-    fn wait(self, condition: &UnsafeCell<pthread_cond_t>) -> io::Result<Held<'a>> {
-        // SAFETY: both were initialised, and the mutex is held.
+    fn wait(self, condition: &UnsafeCell<pthread_cond_t>) -> io::Result<Guard<'a>> {
+        // SAFETY: both were initialised, and this thread owns the mutex.
         let code = unsafe { libc::pthread_cond_wait(condition.get(), self.0.header().mutex.get()) };
         if code == libc::ENOTRECOVERABLE {
-            // The only case in which it comes back without the mutex.
+            // Only in this case the call returns without the mutex.
             mem::forget(self);
             return Err(check(code).unwrap_err());
         }
@@ -229,7 +239,8 @@ impl<'a> Held<'a> {
     fn send(&mut self, message: &[u8]) {
         let sent = self.0.header().sent.get();
         assert_eq!(message.len(), self.0.len);
-        // SAFETY: the count and the slots are ours while the mutex is. A slot is within the mapping, whatever the count is.
+        // SAFETY: this thread owns the mutex, so nobody else accesses the counts and the slots. The
+        // slot is within the mapping for any count.
         unsafe {
             ptr::copy_nonoverlapping(message.as_ptr(), self.slot(*sent), message.len());
             *sent = (*sent).wrapping_add(1);
@@ -237,38 +248,38 @@ impl<'a> Held<'a> {
     }
 
     #[allow(unsafe_code)]
-    fn take(&mut self, message: &mut [u8]) {
+    fn recv(&mut self, message: &mut [u8]) {
         let received = self.0.header().received.get();
         assert_eq!(message.len(), self.0.len);
-        // SAFETY: as for `put`.
+        // SAFETY: as for `send`.
         unsafe {
             ptr::copy_nonoverlapping(self.slot(*received), message.as_mut_ptr(), message.len());
             *received = (*received).wrapping_add(1);
         }
     }
 
-    /// Where the message of this number lies.
+    /// Returns the address of message `number`.
     fn slot(&self, number: u64) -> *mut u8 {
         let slot = (number % self.0.slots as u64) as usize;
         self.0.map.as_mut_ptr().wrapping_add(size_of::<Header>() + slot * self.0.len)
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for Guard<'_> {
     #[allow(unsafe_code)]
     fn drop(&mut self) {
-        // SAFETY: it is held, by this thread.
+        // SAFETY: this thread owns the mutex.
         unsafe { libc::pthread_mutex_unlock(self.0.header().mutex.get()) };
     }
 }
 
 /// The sending end.
-pub(super) struct Sending {
+pub(super) struct SendEnd {
     queues: Vec<Queue>,
     buffer: Buffer,
 }
 
-impl Sending {
+impl SendEnd {
     #[inline(always)]
     fn send_buffer(&self) -> io::Result<()> {
         for queue in &self.queues {
@@ -278,7 +289,7 @@ impl Sending {
     }
 }
 
-impl Tx for Sending {
+impl Tx for SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         source.fill(&mut self.buffer);
@@ -287,15 +298,15 @@ impl Tx for Sending {
 }
 
 /// The receiving end.
-pub(super) struct Receiving {
+pub(super) struct RecvEnd {
     queue: Queue,
     buffer: Buffer,
 }
 
-impl Rx for Receiving {
+impl Rx for RecvEnd {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.queue.receive(&mut self.buffer).map(|()| verifier.bytes(&self.buffer)))
+        ready(self.queue.recv(&mut self.buffer).map(|()| verifier.bytes(&self.buffer)))
     }
 }
 
@@ -304,20 +315,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_come_out_as_they_went_in_and_senders_wait_for_room() {
+    fn messages_arrive_in_order_and_a_full_queue_blocks_senders() {
         let (file, tx) = Queue::create(4, 8).unwrap();
         let rx = Queue::map(&file, 4, 8).unwrap();
         let sender = std::thread::spawn(move || (0..1_000u64).try_for_each(|n| tx.send(&n.to_le_bytes())));
         for n in 0..1_000u64 {
             let mut message = [0; 8];
-            rx.receive(&mut message).unwrap();
+            rx.recv(&mut message).unwrap();
             assert_eq!(u64::from_le_bytes(message), n);
         }
         sender.join().unwrap().unwrap();
     }
 
     #[test]
-    fn an_owner_that_died_is_an_error_and_no_hang() {
+    fn a_dead_owner_causes_an_error_not_a_hang() {
         let (file, queue) = Queue::create(4, 8).unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| std::mem::forget(queue.lock().unwrap()));

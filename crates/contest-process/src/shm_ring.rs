@@ -1,8 +1,9 @@
-//! Rings in shared memory as programs have them: in a memory file, behind a name of `shm_open`, in a mapped file; polled, or
-//! waited for with a futex or with eventfds.
+//! Rings in shared memory as programs use them. The memory is a memfd, memory of `shm_open`, or a
+//! mapped file. Ends poll, or wait on a futex or on eventfds.
 //!
-//! The ring is that of [`estafette_contest_common::reference_ring`], with as many slots as the case asks for, which the reference ring cuts to what
-//! caches hold. A message is filled in its slot and checked there.
+//! The ring is [`estafette_contest_common::reference_ring`] with as many slots as the case
+//! requests; the reference ring itself is cut to what caches hold. A message is filled and verified
+//! in place.
 
 use std::fs::{self, OpenOptions};
 use std::os::fd::{AsFd, OwnedFd};
@@ -24,41 +25,42 @@ use rustix::shm;
 
 use super::passing;
 
-/// Where `shm_open` has its names.
+/// The directory that contains the names of `shm_open`.
 const SHM: &str = "/dev/shm";
 
 pub(super) struct ShmRing {
     name: &'static str,
     memory: Memory,
-    sleeps_on: Sleeps,
+    sleep_on: SleepOn,
 }
 
-pub(super) const MEMFD: ShmRing = ShmRing::new("shm-memfd", Memory::Memfd, Sleeps::Futex);
-pub(super) const MEMFD_EVENTFD: ShmRing = ShmRing::new("shm-memfd-eventfd", Memory::Memfd, Sleeps::Eventfd);
-pub(super) const SHM_OPEN: ShmRing = ShmRing::new("shm-open", Memory::ShmOpen, Sleeps::Futex);
-pub(super) const SHM_OPEN_EVENTFD: ShmRing = ShmRing::new("shm-open-eventfd", Memory::ShmOpen, Sleeps::Eventfd);
-pub(super) const MMAP_FILE: ShmRing = ShmRing::new("mmap-file", Memory::File, Sleeps::Futex);
-pub(super) const MMAP_FILE_EVENTFD: ShmRing = ShmRing::new("mmap-file-eventfd", Memory::File, Sleeps::Eventfd);
+pub(super) const MEMFD: ShmRing = ShmRing::new("shm-memfd", Memory::Memfd, SleepOn::Futex);
+pub(super) const MEMFD_EVENTFD: ShmRing = ShmRing::new("shm-memfd-eventfd", Memory::Memfd, SleepOn::Eventfd);
+pub(super) const SHM_OPEN: ShmRing = ShmRing::new("shm-open", Memory::ShmOpen, SleepOn::Futex);
+pub(super) const SHM_OPEN_EVENTFD: ShmRing = ShmRing::new("shm-open-eventfd", Memory::ShmOpen, SleepOn::Eventfd);
+pub(super) const MMAP_FILE: ShmRing = ShmRing::new("mmap-file", Memory::File, SleepOn::Futex);
+pub(super) const MMAP_FILE_EVENTFD: ShmRing = ShmRing::new("mmap-file-eventfd", Memory::File, SleepOn::Eventfd);
 
-/// What the memory belongs to.
+/// The kind of memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Memory {
     Memfd,
     ShmOpen,
-    /// A file in the instance's directory, which the kernel writes back to its disk as it does any other.
+    /// A file in the instance's directory. The kernel writes it back to its disk like any other
+    /// file.
     File,
 }
 
-/// What an end that blocks sleeps on.
+/// What a blocking end sleeps on.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Sleeps {
+enum SleepOn {
     Futex,
     Eventfd,
 }
 
 impl ShmRing {
-    const fn new(name: &'static str, memory: Memory, sleeps_on: Sleeps) -> ShmRing {
-        ShmRing { name, memory, sleeps_on }
+    const fn new(name: &'static str, memory: Memory, sleep_on: SleepOn) -> ShmRing {
+        ShmRing { name, memory, sleep_on }
     }
 }
 
@@ -69,11 +71,11 @@ impl Mechanism for ShmRing {
             Memory::ShmOpen => "memory of shm_open(3)",
             Memory::File => "a file in TMPDIR, mapped shared",
         };
-        let (waits, how): (&[WaitMode], _) = match self.sleeps_on {
-            Sleeps::Futex => (&[WaitMode::Spin, WaitMode::Block], "polled, or a futex"),
-            Sleeps::Eventfd => (&[WaitMode::Block], "an eventfd for each end"),
+        let (waits, how): (&[WaitMode], _) = match self.sleep_on {
+            SleepOn::Futex => (&[WaitMode::Spin, WaitMode::Block], "polled, or a futex"),
+            SleepOn::Eventfd => (&[WaitMode::Block], "an eventfd for each end"),
         };
-        let first = (self.memory, self.sleeps_on) == (Memory::Memfd, Sleeps::Futex);
+        let first = (self.memory, self.sleep_on) == (Memory::Memfd, SleepOn::Futex);
         Spec::new(&format!("process/{}", self.name))
             .version(env!("CARGO_PKG_VERSION"))
             .implementation(&format!("a ring of slots in {memory}; {how}"))
@@ -97,15 +99,16 @@ impl Transport<Raw> for ShmRing {
     type Rx = Consumer;
 
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Producer, Consumer>> {
-        match self.sleeps_on {
-            Sleeps::Futex => self.open_with::<1>(ring_ends::wait(case), case, role, rendezvous),
-            Sleeps::Eventfd => self.open_with::<3>(Wait::Eventfd, case, role, rendezvous),
+        match self.sleep_on {
+            SleepOn::Futex => self.open_with::<1>(ring_ends::wait(case), case, role, rendezvous),
+            SleepOn::Eventfd => self.open_with::<3>(Wait::Eventfd, case, role, rendezvous),
         }
     }
 }
 
 impl ShmRing {
-    /// Opens a party's ends of rings that have so many descriptors each: the memory's, and those that are slept on.
+    /// Opens a party's ends of rings with `N` descriptors each: one for the memory, and the
+    /// eventfds.
     fn open_with<const N: usize>(
         &self,
         wait: Wait,
@@ -129,7 +132,7 @@ impl ShmRing {
         fd_passing::open_several(case, role, rendezvous, forward, reply, |forward| tx(&forward), |reply| rx(&reply))
     }
 
-    /// The memory with an empty ring in it. It has no name, or none any more.
+    /// Creates memory with an empty ring. It has no name, or no longer has one.
     fn make(&self, dir: &Path, name: &str, shape: Shape, wait: Wait) -> Result<OwnedFd> {
         let file = match self.memory {
             Memory::Memfd => return Ok(create_shared(shape, wait)?),
@@ -137,7 +140,7 @@ impl ShmRing {
             Memory::File => file(dir, name)?,
         };
         lay_out(&file, shape, wait).with_context(|| match self.memory {
-            Memory::File => format!("in a file in {}: another TMPDIR may have what is missing", dir.display()),
+            Memory::File => format!("in a file in {}: set TMPDIR to another file system", dir.display()),
             _ => format!("in {SHM}"),
         })?;
         Ok(file)
@@ -149,8 +152,8 @@ impl ShmRing {
         let opening = Opening::new(memory.as_fd(), shape, wait);
         let opening = match self.memory {
             Memory::Memfd => opening,
-            // SAFETY: nothing leads to the memory but the descriptors of this instance's processes, and neither they nor the
-            // coordinator make it shorter.
+            // SAFETY: only the descriptors of this instance's processes refer to the memory.
+            // Neither these processes nor the coordinator shrink it.
             Memory::ShmOpen | Memory::File => unsafe { opening.unsealed() },
         };
         Ok(match eventfds {
@@ -160,16 +163,16 @@ impl ShmRing {
     }
 }
 
-/// An empty file in a directory, without its name.
+/// Creates an empty file in a directory and removes its name.
 fn file(dir: &Path, name: &str) -> Result<OwnedFd> {
     let path = dir.join(name);
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
     let file = file.with_context(|| format!("making {}", path.display()))?;
-    fs::remove_file(&path).with_context(|| format!("taking away the name {}", path.display()))?;
+    fs::remove_file(&path).with_context(|| format!("removing the name {}", path.display()))?;
     Ok(file.into())
 }
 
-/// Empty memory of `shm_open`, without its name.
+/// Creates empty memory with `shm_open` and removes its name.
 fn shared_memory(dir: &Path, name: &str) -> Result<OwnedFd> {
     passing::sweep(SHM);
     let name = passing::unique(dir, name)?;
@@ -177,8 +180,9 @@ fn shared_memory(dir: &Path, name: &str) -> Result<OwnedFd> {
     let memory = shm::open(&*name, flags, Mode::RUSR | Mode::WUSR)
         .with_context(|| format!("making {SHM}{name}: is there a tmpfs that can be written?"))?;
     match shm::unlink(&*name) {
-        // Swept by one that sees no process of this number, from another container.
+        // `sweep` of another container removed the name, because it sees no process with this
+        // identifier.
         Ok(()) | Err(Errno::NOENT) => Ok(memory),
-        Err(error) => Err(error).with_context(|| format!("taking away the name {SHM}{name}")),
+        Err(error) => Err(error).with_context(|| format!("removing the name {SHM}{name}")),
     }
 }

@@ -1,8 +1,9 @@
-//! A place for one value between the two ends of a party, where one end leaves what the other needs next.
+//! A shared slot for one value between the two ends of a party. One end stores what the other needs
+//! next.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Its clones are the same place.
+/// All clones refer to the same slot.
 #[derive(Debug)]
 pub(super) struct Slot<T>(Arc<Mutex<Option<T>>>);
 

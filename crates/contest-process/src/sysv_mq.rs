@@ -1,8 +1,9 @@
 //! A System V message queue, blocking.
 //!
-//! Such a queue outlives its processes: it stays until somebody removes it. So it lies in an IPC namespace of its own, made
-//! by the first consumer and entered by the others, which is gone with the last of them however they end. A new namespace
-//! begins with the kernel's own limits.
+//! Such a queue exists until somebody removes it, even after its processes have ended. So it is in
+//! a separate IPC namespace, which the first consumer creates and the others enter. The namespace
+//! disappears with its last process, however that ends. A new namespace has the kernel's default
+//! limits.
 
 use std::fs::{self, File};
 use std::future::{Future, ready};
@@ -23,14 +24,14 @@ use rustix::io::Errno;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 
-/// The longest message, and the bytes that a queue holds, as a namespace begins (`MSGMAX` and `MSGMNB` of the kernel): what is
-/// set in `kernel.msgmax` and `kernel.msgmnb` outside is not handed down.
+/// The longest message and the size of a queue in bytes in a new namespace (the kernel's `MSGMAX`
+/// and `MSGMNB`). The values of `kernel.msgmax` and `kernel.msgmnb` outside do not apply.
 const LONGEST: usize = 8192;
 const QUEUE: usize = 16_384;
-/// Where the namespaces of a thread are.
+/// The namespaces of the current thread.
 const USER: &str = "/proc/self/ns/user";
 const IPC: &str = "/proc/self/ns/ipc";
-/// What a trial says that came to its end: the program that it would begin is not begun.
+/// The error with which a successful trial ends, so that no program is executed.
 const TRIED: Errno = Errno::CANCELED;
 
 pub(super) struct SysvMq;
@@ -52,7 +53,7 @@ impl Mechanism for SysvMq {
             .tier(Tier::Standard)
     }
 
-    /// A queue is full by its bytes.
+    /// A queue is limited by its bytes.
     fn effective_capacity(&self, case: &Case) -> Option<u64> {
         Some((QUEUE / case.payload.len()) as u64)
     }
@@ -62,80 +63,81 @@ impl Mechanism for SysvMq {
             return Err(String::from("this kernel has no SysV queues in namespaces (CONFIG_SYSVIPC, CONFIG_IPC_NS)"));
         }
         static TRIED: OnceLock<Result<(), String>> = OnceLock::new();
-        TRIED.get_or_init(try_apart).clone()
+        TRIED.get_or_init(try_new_namespace).clone()
     }
 }
 
-/// Makes an IPC namespace of this thread's own, and enters it. Whoever may not do so becomes root of a user namespace first,
-/// which a process may with one thread alone.
-fn leave() -> rustix::io::Result<()> {
+/// Creates an IPC namespace for this thread and enters it. Without the privilege, it first becomes
+/// root of a new user namespace, which the kernel allows only to a process with one thread.
+fn enter_new_namespace() -> rustix::io::Result<()> {
     match unshare(UnshareFlags::NEWIPC) {
         Err(Errno::PERM) => unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWIPC),
-        left => left,
+        entered => entered,
     }
 }
 
 #[allow(unsafe_code)]
 fn unshare(namespaces: UnshareFlags) -> rustix::io::Result<()> {
-    // SAFETY: the table of descriptors stays shared.
+    // SAFETY: the table of file descriptors stays shared.
     unsafe { rustix::thread::unshare_unsafe(namespaces) }
 }
 
-/// Whether a process may leave its IPC namespace, tried in one that ends at that.
+/// Tests in a child process whether this user may create an IPC namespace.
 #[allow(unsafe_code)]
-fn try_apart() -> Result<(), String> {
+fn try_new_namespace() -> Result<(), String> {
     let mut trial = Command::new("/proc/self/exe");
-    let left = || Err(io::Error::from(leave().err().unwrap_or(TRIED)));
-    // SAFETY: between fork and exec it makes two system calls and allocates nothing.
-    let started = unsafe { trial.pre_exec(left) }.spawn();
+    let entered = || Err(io::Error::from(enter_new_namespace().err().unwrap_or(TRIED)));
+    // SAFETY: between fork and exec the closure makes two system calls and does not allocate.
+    let started = unsafe { trial.pre_exec(entered) }.spawn();
     match started {
         Err(error) if error.raw_os_error() == Some(TRIED.raw_os_error()) => Ok(()),
         Err(error) => Err(format!(
-            "a queue must go with its processes, and this user may make no IPC namespace for it ({error}): run as root, or \
+            "a queue must disappear with its processes, and this user may not create an IPC namespace for it \
+             ({error}): run as root, or \
              allow user namespaces (user.max_user_namespaces, kernel.unprivileged_userns_clone; \
              kernel.apparmor_restrict_unprivileged_userns=0)"
         )),
-        // It cannot be: no program is begun.
+        // Unreachable: the closure always fails, so no program starts.
         Ok(mut child) => child.wait().map(drop).map_err(|error| error.to_string()),
     }
 }
 
 impl Transport<Raw> for SysvMq {
-    type Tx = Sending;
-    type Rx = Receiving;
+    type Tx = SendEnd;
+    type Rx = RecvEnd;
 
-    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
         let len = case.payload.len();
-        let tx = |queues| Sending { queues, message: Message::new(len) };
-        let rx = |queue| Receiving { queue, message: Message::new(len) };
-        let answers = case.pattern.both_ways();
+        let tx = |queues| SendEnd { queues, message: Message::new(len) };
+        let rx = |queue| RecvEnd { queue, message: Message::new(len) };
+        let has_reply = case.pattern.both_ways();
         match role {
             Role::Consumer(0) => {
-                leave().context("leaving the IPC namespace")?;
+                enter_new_namespace().context("creating an IPC namespace")?;
                 let namespaces = [File::open(USER)?, File::open(IPC)?];
                 rendezvous.offer_descriptors("namespaces", &namespaces.each_ref().map(AsFd::as_fd))?;
             }
             _ => enter(rendezvous.request_descriptors("namespaces")?)?,
         }
-        // Other credentials may undo what a child asks for first of all.
-        set_parent_process_death_signal(Some(Signal::KILL)).context("asking to end with the coordinator")?;
-        // One for all producers; where one publishes, one for each subscriber.
+        // A change of credentials may reset the death signal, which a child sets at its start.
+        set_parent_process_death_signal(Some(Signal::KILL)).context("setting the death signal")?;
+        // One queue for all producers; for a publisher, one for each subscriber.
         let receivers = if case.pattern == Pattern::PubSub { case.consumers() } else { 1 };
         if let Role::Producer(index) = role {
             let forward = (0..receivers).map(|receiver| request(rendezvous, &format!("forward:{receiver}")));
             let forward = tx(forward.collect::<Result<_>>()?);
-            return match answers {
+            return match has_reply {
                 true => Ok(Ends::both(role, forward, rx(request(rendezvous, &format!("reply:{index}"))?))),
                 false => Ok(Ends::producer(index, forward)),
             };
         }
         let index = if let Role::Consumer(index) = role { index } else { 0 };
         let forward = rx(make(rendezvous, &format!("forward:{index}"))?);
-        if !answers {
+        if !has_reply {
             return Ok(Ends::consumer(index, forward));
         }
         let reply = (0..case.producers).map(|client| Ok(tx(vec![make(rendezvous, &format!("reply:{client}"))?])));
-        match <[Sending; 1]>::try_from(reply.collect::<Result<Vec<_>>>()?) {
+        match <[SendEnd; 1]>::try_from(reply.collect::<Result<Vec<_>>>()?) {
             Ok([reply]) => Ok(Ends::both(role, reply, forward)),
             Err(reply) => Ok(Ends::server(forward, reply)),
         }
@@ -145,7 +147,7 @@ impl Transport<Raw> for SysvMq {
 /// Enters the first consumer's namespaces.
 fn enter([user, ipc]: [OwnedFd; 2]) -> Result<()> {
     let (user, ours) = (File::from(user), fs::metadata(USER)?);
-    // Where it needed none of its own, there is none to enter.
+    // If the first consumer needed no user namespace of its own, there is none to enter.
     if user.metadata()?.ino() != ours.ino() {
         move_into_link_name_space(user.as_fd(), Some(LinkNameSpaceType::User))
             .context("entering the user namespace")?;
@@ -154,10 +156,10 @@ fn enter([user, ipc]: [OwnedFd; 2]) -> Result<()> {
         .context("entering the IPC namespace")
 }
 
-/// Makes a queue and tells the producers its number.
+/// Creates a queue and publishes its identifier.
 #[allow(unsafe_code)]
 fn make(rendezvous: &mut Rendezvous, name: &str) -> Result<c_int> {
-    // SAFETY: it takes two numbers.
+    // SAFETY: the call takes two numbers.
     let queue = unsafe { libc::msgget(libc::IPC_PRIVATE, 0o600) };
     if queue < 0 {
         return Err(io::Error::last_os_error()).context("making a message queue");
@@ -168,12 +170,12 @@ fn make(rendezvous: &mut Rendezvous, name: &str) -> Result<c_int> {
 
 fn request(rendezvous: &mut Rendezvous, name: &str) -> Result<c_int> {
     let number = rendezvous.request(name)?;
-    number.parse().with_context(|| format!("`{number}` is no message queue"))
+    number.parse().with_context(|| format!("`{number}` is not a message queue"))
 }
 
-/// What is sent: a type, which is not zero, and the bytes behind it.
+/// A message for `msgsnd`: a type, which must not be zero, and the bytes after it.
 struct Message {
-    /// A cache line whose last word is the type; the message begins at the next.
+    /// A cache line whose last word is the type. The message begins at the next cache line.
     buffer: Buffer,
 }
 
@@ -192,7 +194,7 @@ impl Message {
     }
 }
 
-/// What a call returned, or none where it was interrupted.
+/// Converts the return value of a call; `None` means that a signal interrupted it.
 #[inline(always)]
 fn checked(returned: isize) -> io::Result<Option<usize>> {
     if let Ok(returned) = usize::try_from(returned) {
@@ -206,19 +208,19 @@ fn checked(returned: isize) -> io::Result<Option<usize>> {
 }
 
 /// The sending end.
-pub(super) struct Sending {
+pub(super) struct SendEnd {
     queues: Vec<c_int>,
     message: Message,
 }
 
-impl Sending {
+impl SendEnd {
     #[inline(always)]
     #[allow(unsafe_code)]
     fn send(&mut self, queue: usize) -> io::Result<()> {
         let len = self.message.bytes().len();
         let from = self.message.buffer[Message::TYPE..].as_ptr();
         loop {
-            // SAFETY: from there on lie a type and `len` bytes, initialised.
+            // SAFETY: `from` points to a type and `len` bytes, all initialised.
             let sent = unsafe { libc::msgsnd(self.queues[queue], from.cast(), len, 0) };
             if checked(sent as isize)?.is_some() {
                 return Ok(());
@@ -227,7 +229,7 @@ impl Sending {
     }
 }
 
-impl Tx for Sending {
+impl Tx for SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         source.fill(self.message.bytes());
@@ -236,20 +238,20 @@ impl Tx for Sending {
 }
 
 /// The receiving end.
-pub(super) struct Receiving {
+pub(super) struct RecvEnd {
     queue: c_int,
     message: Message,
 }
 
-impl Receiving {
-    /// Returns the message's length.
+impl RecvEnd {
+    /// Receives one message. Returns its length.
     #[inline(always)]
     #[allow(unsafe_code)]
-    fn receive(&mut self) -> io::Result<usize> {
+    fn recv_message(&mut self) -> io::Result<usize> {
         let len = self.message.bytes().len();
         let to = self.message.buffer[Message::TYPE..].as_mut_ptr();
         loop {
-            // SAFETY: from there on is room for a type and `len` bytes.
+            // SAFETY: `to` points to memory for a type and `len` bytes.
             let received = unsafe { libc::msgrcv(self.queue, to.cast(), len, 0, 0) };
             if let Some(length) = checked(received)? {
                 return Ok(length);
@@ -258,9 +260,9 @@ impl Receiving {
     }
 }
 
-impl Rx for Receiving {
+impl Rx for RecvEnd {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.receive().map(|length| verifier.bytes(&self.message.bytes()[..length])))
+        ready(self.recv_message().map(|length| verifier.bytes(&self.message.bytes()[..length])))
     }
 }

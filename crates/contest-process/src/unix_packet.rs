@@ -1,5 +1,5 @@
-//! A pair of UNIX sockets that keep messages whole, blocking, with the kernel's own buffers: datagrams, which on a UNIX
-//! socket are neither lost nor reordered, and sequenced packets.
+//! A pair of UNIX sockets that preserve message boundaries, blocking, with the kernel's default
+//! buffers: datagrams, which a UNIX socket neither loses nor reorders, and sequenced packets.
 
 use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::socket_send_buffer_size;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
 
-/// What the kernel keeps for itself of the bytes that a socket may have under way.
+/// The part of a socket's send buffer that the kernel uses itself, in bytes.
 const OVERHEAD: usize = 32;
 
 /// `process/unix-dgram` or `process/unix-seqpacket`.
@@ -48,7 +48,7 @@ impl Mechanism for UnixPacket {
     }
 
     fn supports(&self, case: &Case) -> Result<(), String> {
-        self.takes(case.payload.len())
+        self.check_len(case.payload.len())
     }
 
     fn effective_capacity(&self, case: &Case) -> Option<u64> {
@@ -62,12 +62,12 @@ impl UnixPacket {
         socketpair(AddressFamily::UNIX, self.kind, SocketFlags::CLOEXEC, None).context("making a pair of sockets")
     }
 
-    /// Whether the kernel takes packets of this length.
-    pub(super) fn takes(&self, len: usize) -> Result<(), String> {
+    /// Checks that the kernel accepts packets of `len` bytes.
+    pub(super) fn check_len(&self, len: usize) -> Result<(), String> {
         let buffer = self.pair().and_then(|(ours, _)| Ok(socket_send_buffer_size(ours)?));
         match buffer.map(|buffer| buffer.saturating_sub(OVERHEAD)) {
             Ok(most) if len > most => Err(format!(
-                "its longest message here is {most} bytes, {len} were asked for: raise net.core.wmem_default"
+                "a message of {len} bytes is longer than this system's maximum of {most}: raise net.core.wmem_default"
             )),
             _ => Ok(()),
         }
@@ -75,15 +75,15 @@ impl UnixPacket {
 }
 
 impl Transport<Raw> for UnixPacket {
-    type Tx = Sending;
-    type Rx = Receiving;
+    type Tx = SendEnd;
+    type Rx = RecvEnd;
 
-    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
         let len = case.payload.len();
-        let each = |sockets| Sending { sockets, buffer: Buffer::new(len) };
+        let each = |sockets| SendEnd { sockets, buffer: Buffer::new(len) };
         let tx = |socket| each(vec![socket]);
-        // One byte more than a message has, so that a longer one does not pass for a right one.
-        let rx = |socket| Receiving { socket, buffer: Buffer::new(len + 1) };
+        // One byte longer than a message, to detect a message that is too long.
+        let rx = |socket| RecvEnd { socket, buffer: Buffer::new(len + 1) };
         let forward = || self.pair().map(|(ours, theirs)| (theirs, rx(ours)));
         match case.pattern {
             Pattern::PubSub => {
@@ -110,12 +110,12 @@ impl Transport<Raw> for UnixPacket {
 }
 
 /// The sending end.
-pub(super) struct Sending {
+pub(super) struct SendEnd {
     sockets: Vec<OwnedFd>,
     buffer: Buffer,
 }
 
-impl Tx for Sending {
+impl Tx for SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         source.fill(&mut self.buffer);
@@ -123,7 +123,7 @@ impl Tx for Sending {
     }
 }
 
-/// Sends a packet; the kernel takes it whole or not at all.
+/// Sends a packet. The kernel accepts it whole or not at all.
 #[inline(always)]
 pub(super) fn send_whole(socket: BorrowedFd<'_>, packet: &[u8]) -> io::Result<()> {
     match rustix::io::retry_on_intr(|| send(socket, packet, SendFlags::NOSIGNAL)) {
@@ -134,19 +134,19 @@ pub(super) fn send_whole(socket: BorrowedFd<'_>, packet: &[u8]) -> io::Result<()
 }
 
 /// The receiving end.
-pub(super) struct Receiving {
+pub(super) struct RecvEnd {
     socket: OwnedFd,
     buffer: Buffer,
 }
 
-impl Rx for Receiving {
+impl Rx for RecvEnd {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
         ready(receive(self.socket.as_fd(), &mut self.buffer).map(|length| verifier.bytes(&self.buffer[..length])))
     }
 }
 
-/// Receives a packet; returns its length.
+/// Receives a packet. Returns its length.
 #[inline(always)]
 pub(super) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     let received = loop {
@@ -156,7 +156,7 @@ pub(super) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<u
         }
     };
     match received {
-        // The other side has gone. No message is empty.
+        // The other side has closed its socket. No message is empty.
         Ok((0, _)) => Err(ErrorKind::UnexpectedEof.into()),
         Ok((length, _)) => Ok(length),
         Err(error) => Err(error.into()),

@@ -1,5 +1,5 @@
-//! Messages of a topic and data as sequenced packets of a pair of UNIX sockets, laid out by hand or by postcard: what is
-//! left where a program does without a library between itself and the kernel.
+//! Messages with a topic and data as sequenced packets over a pair of UNIX sockets, laid out by
+//! hand or by postcard. Shows the cost without any library between the program and the kernel.
 
 use std::future::{Future, ready};
 use std::io;
@@ -18,7 +18,7 @@ use estafette_measure::{Ends, Generator, Mechanism, PartyEnds, Rendezvous, Rx, S
 
 use super::unix_packet::{SEQPACKET, receive, send_whole};
 
-/// Packets of a layout.
+/// Packets of a given layout.
 pub(super) struct TypedPacket<L> {
     tier: Tier,
     layout: PhantomData<fn() -> L>,
@@ -40,7 +40,7 @@ impl<L: Layout> Mechanism for TypedPacket<L> {
     }
 
     fn supports(&self, case: &Case) -> Result<(), String> {
-        SEQPACKET.takes(L::most(case.payload.len()))
+        SEQPACKET.check_len(L::most(case.payload.len()))
     }
 
     fn effective_capacity(&self, case: &Case) -> Option<u64> {
@@ -50,27 +50,27 @@ impl<L: Layout> Mechanism for TypedPacket<L> {
 }
 
 impl<L: Layout> Transport<Message> for TypedPacket<L> {
-    type Tx = Sending<L>;
-    type Rx = Receiving<L>;
+    type Tx = SendEnd<L>;
+    type Rx = RecvEnd<L>;
 
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         let socket = fd_passing::of_pair(role, rendezvous, || SEQPACKET.pair())?;
         let most = L::most(case.payload.len());
-        let tx = Sending { socket: socket.try_clone()?, buffer: Buffer::new(most), layout: PhantomData };
-        // One byte more than a message has, so that a longer one does not pass for a right one.
-        let rx = Receiving { socket, buffer: Buffer::new(most + 1), layout: PhantomData };
+        let tx = SendEnd { socket: socket.try_clone()?, buffer: Buffer::new(most), layout: PhantomData };
+        // One byte longer than a message, to detect a message that is too long.
+        let rx = RecvEnd { socket, buffer: Buffer::new(most + 1), layout: PhantomData };
         Ok(Ends(vec![PartyEnds { role, tx: Some(tx), rx: Some(rx) }]))
     }
 }
 
 /// The sending end.
-pub(super) struct Sending<L> {
+pub(super) struct SendEnd<L> {
     socket: OwnedFd,
     buffer: Buffer,
     layout: PhantomData<fn() -> L>,
 }
 
-impl<L: Layout> Sending<L> {
+impl<L: Layout> SendEnd<L> {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         let written = L::write(source, &mut self.buffer)?;
@@ -78,7 +78,7 @@ impl<L: Layout> Sending<L> {
     }
 }
 
-impl<L: Layout> Tx for Sending<L> {
+impl<L: Layout> Tx for SendEnd<L> {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         ready(self.send(source))
@@ -86,13 +86,13 @@ impl<L: Layout> Tx for Sending<L> {
 }
 
 /// The receiving end.
-pub(super) struct Receiving<L> {
+pub(super) struct RecvEnd<L> {
     socket: OwnedFd,
     buffer: Buffer,
     layout: PhantomData<fn() -> L>,
 }
 
-impl<L: Layout> Rx for Receiving<L> {
+impl<L: Layout> Rx for RecvEnd<L> {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
         ready(match receive(self.socket.as_fd(), &mut self.buffer) {

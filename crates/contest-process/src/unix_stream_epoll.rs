@@ -1,4 +1,5 @@
-//! A UNIX stream socket for each producer, and a consumer that waits for all of them at once: the usual server.
+//! A UNIX stream socket for each producer. The consumer waits for all of them with epoll, like a
+//! typical server.
 
 use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
@@ -17,7 +18,7 @@ use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
-/// How many sockets one wait tells of.
+/// The number of events that one `epoll_wait` returns at most.
 const EVENTS: usize = 64;
 
 pub(super) struct UnixStreamEpoll;
@@ -32,7 +33,7 @@ impl Mechanism for UnixStreamEpoll {
             .tier(Tier::Standard)
     }
 
-    /// Of all sockets: a producer's buffer is its own.
+    /// The sum of all sockets: each producer has its own buffer.
     fn effective_capacity(&self, case: &Case) -> Option<u64> {
         let (ours, _theirs) = Socket::pair().ok()?;
         capacity::written(ours, case.payload.len()).map(|each| each * case.senders() as u64)
@@ -41,28 +42,28 @@ impl Mechanism for UnixStreamEpoll {
 
 impl Transport<Raw> for UnixStreamEpoll {
     type Tx = Writing<SocketEnd>;
-    type Rx = Receiving;
+    type Rx = RecvEnd;
 
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         let len = case.payload.len();
-        let answers = case.pattern.both_ways();
+        let has_reply = case.pattern.both_ways();
         if let Role::Producer(index) = role {
             let [socket]: [OwnedFd; 1] = rendezvous.request_descriptors(&format!("socket:{index}"))?;
             let (tx, rx) = SocketEnd::both(socket)?;
             let tx = Writing::new(tx, len);
-            let rx = || Receiving::One(Reading::new(rx, len));
-            return Ok(if answers { Ends::both(role, tx, rx()) } else { Ends::producer(index, tx) });
+            let rx = || RecvEnd::One(Reading::new(rx, len));
+            return Ok(if has_reply { Ends::both(role, tx, rx()) } else { Ends::producer(index, tx) });
         }
         let (mut polled, mut txs) = (Polled::new()?, Vec::new());
         for index in 0..case.producers {
             let (ours, theirs) = Socket::pair()?;
             rendezvous.offer_descriptors(&format!("socket:{index}"), &[theirs.as_fd()])?;
-            if answers {
+            if has_reply {
                 txs.push(Writing::new(SocketEnd::new(ours.try_clone()?), len));
             }
             polled.add(ours, len)?;
         }
-        let rx = Receiving::Several(polled);
+        let rx = RecvEnd::Many(polled);
         Ok(match case.pattern {
             Pattern::PingPong => {
                 let tx = txs.pop().context("an end to answer on")?;
@@ -74,37 +75,37 @@ impl Transport<Raw> for UnixStreamEpoll {
     }
 }
 
-/// The receiving end.
-pub(super) enum Receiving {
-    /// Of a client, which hears the server alone.
+/// The receiving end of a client or of the server.
+pub(super) enum RecvEnd {
+    /// A client's end, which receives only from the server.
     One(Reading<SocketEnd>),
-    /// Of the server.
-    Several(Polled),
+    /// The server's end.
+    Many(Polled),
 }
 
-impl Rx for Receiving {
+impl Rx for RecvEnd {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
         ready(match self {
-            Receiving::One(one) => one.read_into(verifier),
-            Receiving::Several(several) => several.read_into(verifier),
+            RecvEnd::One(one) => one.read_into(verifier),
+            RecvEnd::Many(several) => several.read_into(verifier),
         })
     }
 }
 
-/// Sockets, of which those that have something to read are known.
+/// Sockets that are polled with epoll.
 pub(super) struct Polled {
     epoll: OwnedFd,
     sockets: Vec<Incoming>,
-    /// How many of them have not been closed.
-    left: usize,
-    /// Those that the last wait told of.
+    /// The number of sockets that are not closed.
+    open: usize,
+    /// The sockets that the last wait reported as readable.
     readable: Vec<usize>,
-    /// How many of them have been read from.
-    read: usize,
+    /// The number of readable sockets that have been read since.
+    read_count: usize,
 }
 
-/// A socket and as much of its next message as has come.
+/// A socket and the received part of its next message.
 struct Incoming {
     socket: Socket,
     message: Buffer,
@@ -114,42 +115,42 @@ struct Incoming {
 impl Polled {
     fn new() -> Result<Polled> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).context("making an epoll instance")?;
-        Ok(Polled { epoll, sockets: Vec::new(), left: 0, readable: Vec::with_capacity(EVENTS), read: 0 })
+        Ok(Polled { epoll, sockets: Vec::new(), open: 0, readable: Vec::with_capacity(EVENTS), read_count: 0 })
     }
 
     fn add(&mut self, socket: Socket, len: usize) -> Result<()> {
         let data = epoll::EventData::new_u64(self.sockets.len() as u64);
         epoll::add(&self.epoll, &socket, data, epoll::EventFlags::IN).context("adding a socket to epoll")?;
-        self.left += 1;
+        self.open += 1;
         self.sockets.push(Incoming { socket, message: Buffer::new(len), filled: 0 });
         Ok(())
     }
 
-    /// Reads until one message is whole.
+    /// Reads from readable sockets until one message is complete.
     #[inline(always)]
     fn read_into(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         loop {
-            let Some(&next) = self.readable.get(self.read) else {
+            let Some(&next) = self.readable.get(self.read_count) else {
                 self.wait()?;
                 continue;
             };
-            let from = &mut self.sockets[next];
-            self.read += 1;
-            match recv(&from.socket, &mut from.message[from.filled..], RecvFlags::DONTWAIT) {
-                // A producer that has sent its last goes, and others go on.
-                Ok((0, _)) if from.filled == 0 && self.left > 1 => {
-                    self.left -= 1;
-                    epoll::delete(&self.epoll, &from.socket)?;
+            let socket = &mut self.sockets[next];
+            self.read_count += 1;
+            match recv(&socket.socket, &mut socket.message[socket.filled..], RecvFlags::DONTWAIT) {
+                // A producer that has sent its last message closes its socket; the others continue.
+                Ok((0, _)) if socket.filled == 0 && self.open > 1 => {
+                    self.open -= 1;
+                    epoll::delete(&self.epoll, &socket.socket)?;
                     continue;
                 }
                 Ok((0, _)) => return Err(ErrorKind::UnexpectedEof.into()),
-                Ok((read, _)) => from.filled += read,
+                Ok((read_count, _)) => socket.filled += read_count,
                 Err(Errno::INTR | Errno::AGAIN) => continue,
                 Err(error) => return Err(error.into()),
             }
-            if from.filled == from.message.len() {
-                from.filled = 0;
-                verifier.bytes(&from.message);
+            if socket.filled == socket.message.len() {
+                socket.filled = 0;
+                verifier.bytes(&socket.message);
                 return Ok(());
             }
         }
@@ -157,7 +158,7 @@ impl Polled {
 
     fn wait(&mut self) -> io::Result<()> {
         self.readable.clear();
-        self.read = 0;
+        self.read_count = 0;
         match epoll::wait(&self.epoll, &mut [MaybeUninit::uninit(); EVENTS], None) {
             Ok((events, _)) => self.readable.extend(events.iter().map(|event| event.data.u64() as usize)),
             Err(Errno::INTR) => {}

@@ -1,9 +1,11 @@
-//! A pipe that is given the sender's pages instead of their bytes: vmsplice there, read here. One copy, the receiver's.
+//! A pipe that refers to the sender's pages: the sender calls `vmsplice`, the receiver calls
+//! `read`. Only the receiver copies.
 //!
-//! A page that is in the pipe must not be written again, and nobody tells when it has left. But a pipe holds a known number
-//! of pages, each in a slot of its own however little of it is used, and gives them out in order; a read frees a slot once
-//! it has copied what was in it. So when as many pages as there are slots have gone in after a message, the message's own
-//! have come out. The sender goes round over as many pages as that takes, and those of one message more.
+//! A page in the pipe must not be written, and no call reports when it has left the pipe. But a
+//! pipe has a known number of slots, one per page even if the page is only partly used, and
+//! delivers them in order. A read frees a slot after it has copied its content. So when as many
+//! pages as there are slots were sent after a message, the message's own pages have left the pipe.
+//! The sender cycles through that many pages plus those of one message.
 
 use std::future::{Future, ready};
 use std::io::{self, ErrorKind, pipe};
@@ -22,7 +24,7 @@ use rustix::pipe::{IoSliceRaw, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_si
 
 use super::pipe::keeps_whole;
 
-/// As large as a pipe can be made by everybody, as systems come.
+/// The largest pipe that unprivileged users may create by default.
 const SIZE: usize = 1 << 20;
 
 pub(super) struct Vmsplice;
@@ -36,7 +38,7 @@ impl Mechanism for Vmsplice {
             .tier(Tier::Standard)
     }
 
-    /// A message of up to a page is in one slot.
+    /// A message of up to one page uses one slot.
     fn supports(&self, case: &Case) -> Result<(), String> {
         keeps_whole(case)
     }
@@ -47,95 +49,97 @@ impl Mechanism for Vmsplice {
     }
 }
 
-/// How many pages a message lies on.
+/// Returns how many pages a message uses.
 fn pages(len: usize) -> usize {
     len.div_ceil(page_size())
 }
 
-/// How many pages a pipe holds.
+/// Returns the capacity of a pipe in pages.
 fn slots(pipe: impl AsFd) -> Result<usize> {
     Ok(fcntl_getpipe_size(pipe).context("the size of a pipe")? / page_size())
 }
 
-/// A pipe, as large as it may be.
+/// Creates a pipe that is as large as allowed.
 fn enlarged() -> Result<(OwnedFd, OwnedFd)> {
     let (read, write) = pipe()?;
-    // A user with too many large pipes keeps the usual size, which is enough.
+    // A user with too many large pipes keeps the default size, which is enough.
     let _ = fcntl_setpipe_size(&write, SIZE);
     Ok((read.into(), write.into()))
 }
 
 impl Transport<Raw> for Vmsplice {
-    type Tx = Giving;
+    type Tx = SendEnd;
     type Rx = Reading<PipeEnd>;
 
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         let len = case.payload.len();
         let forward = || enlarged().map(|(read, write)| (write, Reading::new(PipeEnd::new(read), len)));
-        let reply = || enlarged().and_then(|(read, write)| Ok((read, Giving::new(write, len)?)));
-        let tx = |forward: OwnedFd| Giving::new(forward, len);
+        let reply = || enlarged().and_then(|(read, write)| Ok((read, SendEnd::new(write, len)?)));
+        let tx = |forward: OwnedFd| SendEnd::new(forward, len);
         let rx = |reply: OwnedFd| Ok(Reading::new(PipeEnd::new(reply), len));
         fd_passing::open(case, role, rendezvous, forward, reply, tx, rx)
     }
 }
 
 /// The sending end.
-pub(super) struct Giving {
+pub(super) struct SendEnd {
     pipe: OwnedFd,
-    /// Places for messages, each beginning at a page. What is still in the pipe when this goes stays there untouched: pages
-    /// that are unmapped are not used again before they have left it.
+    /// Buffers for messages, each beginning at a page. Dropping this does not affect pages that are
+    /// still in the pipe: the kernel reuses unmapped pages only after they have left it.
     memory: MmapMut,
     len: usize,
-    /// From one place to the next.
+    /// The distance from one buffer to the next, in bytes.
     stride: usize,
-    /// Where the next message goes.
-    at: usize,
+    /// The offset of the next message's buffer.
+    next_offset: usize,
 }
 
-impl Giving {
-    fn new(pipe: OwnedFd, len: usize) -> Result<Giving> {
-        let places = places(slots(&pipe)?, pages(len));
+impl SendEnd {
+    fn new(pipe: OwnedFd, len: usize) -> Result<SendEnd> {
+        let buffer_count = buffer_count(slots(&pipe)?, pages(len));
         let stride = pages(len) * page_size();
-        let memory = MmapOptions::new().len(places * stride).populate().map_anon();
-        Ok(Giving { pipe, memory: memory.context("memory to send from")?, len, stride, at: 0 })
+        let memory = MmapOptions::new().len(buffer_count * stride).populate().map_anon();
+        Ok(SendEnd { pipe, memory: memory.context("memory to send from")?, len, stride, next_offset: 0 })
     }
 
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> io::Result<()> {
-        let message = &mut self.memory[self.at..self.at + self.len];
+        let message = &mut self.memory[self.next_offset..self.next_offset + self.len];
         source.fill(message);
-        give(&self.pipe, message)?;
-        self.at += self.stride;
-        if self.at == self.memory.len() {
-            self.at = 0;
+        vmsplice_all(&self.pipe, message)?;
+        self.next_offset += self.stride;
+        if self.next_offset == self.memory.len() {
+            self.next_offset = 0;
         }
         Ok(())
     }
 }
 
-/// How many messages of so many pages the sender must have places for: while it fills one, all others together fill the
-/// pipe.
-fn places(slots: usize, pages: usize) -> usize {
+/// Returns how many message buffers the sender needs: while it fills one, all others together fill
+/// the pipe.
+fn buffer_count(slots: usize, pages: usize) -> usize {
     slots.div_ceil(pages) + 1
 }
 
-/// Puts the pages of a message into a pipe.
+/// Adds a message's pages to a pipe.
 #[inline(always)]
 #[allow(unsafe_code)]
-fn give(pipe: &OwnedFd, message: &[u8]) -> io::Result<()> {
+fn vmsplice_all(pipe: &OwnedFd, message: &[u8]) -> io::Result<()> {
     let mut rest = message;
     while !rest.is_empty() {
-        // SAFETY: the descriptor is a pipe's writing end, so nothing is written to the memory; nor is it given away.
-        let given = retry_on_intr(|| unsafe { vmsplice(pipe, &[IoSliceRaw::from_slice(rest)], SpliceFlags::empty()) })?;
-        if given == 0 {
+        // SAFETY: the descriptor is the writing end of a pipe, so the call does not write the
+        // memory. `SpliceFlags::empty()` does not gift the pages.
+        let spliced =
+            retry_on_intr(|| unsafe { vmsplice(pipe, &[IoSliceRaw::from_slice(rest)], SpliceFlags::empty()) })?;
+        if spliced == 0 {
             return Err(ErrorKind::WriteZero.into());
         }
-        rest = &rest[given..];
+        rest = &rest[spliced..];
     }
     Ok(())
 }
 
-impl Tx for Giving {
+impl Tx for SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         ready(self.send(source))
@@ -147,11 +151,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_filled_again_only_when_its_message_has_left_the_pipe() {
+    fn a_buffer_is_reused_only_after_its_message_left_the_pipe() {
         for slots in [1, 15, 16, 256] {
             for pages in [1, 2, 3, 16, 17, 300] {
-                // What went in after the message that the next one is written over.
-                assert!((places(slots, pages) - 1) * pages >= slots, "{slots} slots, {pages} pages");
+                // The pages that were sent after the message that is overwritten next.
+                assert!((buffer_count(slots, pages) - 1) * pages >= slots, "{slots} slots, {pages} pages");
             }
         }
     }

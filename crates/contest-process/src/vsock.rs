@@ -1,5 +1,5 @@
-//! A connection of AF_VSOCK within this machine: the sockets between a virtual machine and its host, where the kernel has a
-//! transport from a machine to itself.
+//! An AF_VSOCK connection within this machine. These sockets connect a virtual machine and its
+//! host; some kernels also provide a loopback transport.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -14,7 +14,7 @@ use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, VsockAddr, accept4, bind, connect, getsockname, listen, socket,
 };
 
-/// The address of the machine itself.
+/// The address of the local machine.
 const LOCAL: u32 = libc::VMADDR_CID_LOCAL;
 
 pub(super) struct Vsock;
@@ -39,10 +39,10 @@ impl Mechanism for Vsock {
             unconnected().and_then(|socket| bind(socket.as_raw_fd(), &VsockAddr::new(LOCAL, libc::VMADDR_PORT_ANY)));
         made.map_err(|error| match error {
             Errno::EAFNOSUPPORT | Errno::EADDRNOTAVAIL => String::from(
-                "no AF_VSOCK to the machine itself: `modprobe vsock_loopback`, where the kernel has it \
+                "no AF_VSOCK loopback: `modprobe vsock_loopback`, where the kernel has it \
                  (CONFIG_VSOCKETS_LOOPBACK)",
             ),
-            error => format!("no AF_VSOCK to the machine itself: {}", error.desc()),
+            error => format!("no AF_VSOCK loopback: {}", error.desc()),
         })
     }
 }
@@ -51,7 +51,7 @@ fn unconnected() -> nix::Result<OwnedFd> {
     socket(AddressFamily::Vsock, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)
 }
 
-/// A socket that listens at a port of the kernel's choice, and the port.
+/// Returns a socket that listens on a port of the kernel's choice, and the port.
 fn listening() -> Result<(OwnedFd, u32)> {
     let socket = unconnected().context("making a socket of AF_VSOCK")?;
     let any = VsockAddr::new(LOCAL, libc::VMADDR_PORT_ANY);
@@ -70,7 +70,7 @@ fn connected(port: u32) -> Result<OwnedFd> {
 #[allow(unsafe_code)]
 fn accepted(listener: &OwnedFd) -> Result<OwnedFd> {
     let socket = accept4(listener.as_raw_fd(), SockFlag::SOCK_CLOEXEC).context("accepting the producer")?;
-    // SAFETY: it is new, and nobody else's.
+    // SAFETY: the descriptor is new, and nobody else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(socket) })
 }
 
@@ -84,7 +84,7 @@ impl Transport<Raw> for Vsock {
             rendezvous.publish("port", &port.to_string())?;
             accepted(&listener)?
         } else {
-            connected(rendezvous.request("port")?.parse().context("the number of a port")?)?
+            connected(rendezvous.request("port")?.parse().context("a port number")?)?
         };
         let len = case.payload.len();
         let (tx, rx) = SocketEnd::both(connected)?;

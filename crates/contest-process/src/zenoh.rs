@@ -1,13 +1,15 @@
-//! zenoh, two peers and no router, over a UNIX socket: with the payload in the stream, and with the payload in zenoh's shared
-//! memory, of which the stream carries the place; and over TCP on loopback.
+//! zenoh between two peers without a router: over a UNIX socket with the payload in the stream;
+//! over a UNIX socket with the payload in zenoh's shared memory and its location in the stream; and
+//! over TCP on loopback.
 //!
-//! Its ends are driven by the calls that block, as the library offers them beside its futures. Threads of its own runtime read
-//! and write the sockets; what arrives waits in the library's own queue of bounded length, whose being full holds the sender
-//! up.
+//! The ends use the library's blocking calls, which it offers in addition to futures. Threads of
+//! its own runtime read and write the sockets. Received messages wait in the library's bounded
+//! queue. When that is full, the sender has to wait.
 //!
-//! What lies in the shared memory is lost where its place is on its way for more than 100 ms, as to a receiver that has no room
-//! or gets no processor: nobody vouches for it then, and the sender's watchdog takes it back (zenoh's issue 2628). So that
-//! losses are counted, and messages sent no faster than they arrive.
+//! A payload in shared memory is lost if its location is in flight for more than 100 ms, for
+//! example to a receiver whose queue is full or which gets no processor time. Nobody confirms the
+//! payload's use then, and the sender's watchdog reclaims it (zenoh issue 2628). So losses are
+//! counted, and messages are sent no faster than they arrive.
 
 use std::future::{Future, ready};
 use std::io::{self, Read};
@@ -31,11 +33,11 @@ use estafette_measure::{Ends, Generator, Mechanism, PartyEnds, Raw, Rendezvous, 
 
 use super::share;
 
-/// How long a publisher waits to hear of its subscriber.
-const PATIENCE: Duration = Duration::from_secs(8);
+/// How long a publisher waits for its subscriber.
+const MATCH_TIMEOUT: Duration = Duration::from_secs(8);
 /// How long a receiver waits for a message that may have been lost.
 const LOST_AFTER: Duration = Duration::from_millis(20);
-/// What the allocator of shared memory keeps for itself: in all, and a message at the most.
+/// The allocator's own use of shared memory in bytes: in total, and per message at most.
 const OVERHEAD: [usize; 2] = [64 << 10, 128];
 
 /// `process/zenoh-unix`, `process/zenoh-shm` or `network/zenoh`.
@@ -43,7 +45,8 @@ pub(crate) struct Zenoh {
     name: &'static str,
     implementation: &'static str,
     shared: bool,
-    /// Where a peer listens; a socket's name in the instance's directory is put after `unixsock-stream/`.
+    /// The endpoint that a peer listens on. The path of a socket in the instance's directory is
+    /// appended to `unixsock-stream/`.
     endpoint: &'static str,
 }
 
@@ -87,25 +90,26 @@ impl Mechanism for Zenoh {
 }
 
 impl Transport<Raw> for Zenoh {
-    type Tx = Sending;
-    type Rx = Receiving;
+    type Tx = SendEnd;
+    type Rx = RecvEnd;
 
-    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
-        let answered = case.pattern.both_ways();
-        let consumes = matches!(role, Role::Consumer(_));
-        // The one that all others connect to.
-        let listens = consumes != (case.pattern == Pattern::PubSub);
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
+        let has_reply = case.pattern.both_ways();
+        let is_consumer = matches!(role, Role::Consumer(_));
+        // All others connect to the party that listens.
+        let listens = is_consumer != (case.pattern == Pattern::PubSub);
         let session = self.session(listens, rendezvous)?;
-        let (hears, says) = if consumes { ("forward", "reply") } else { ("reply", "forward") };
-        let rx = match consumes || answered {
-            true => Some(self.subscribe(&session, hears, role, case)?),
+        let (rx_key, tx_key) = if is_consumer { ("forward", "reply") } else { ("reply", "forward") };
+        let rx = match is_consumer || has_reply {
+            true => Some(self.subscribe(&session, rx_key, role, case)?),
             false => None,
         };
-        let tx = match !consumes || answered {
-            true => Some(self.publish(&session, says, case)?),
+        let tx = match !is_consumer || has_reply {
+            true => Some(self.publish(&session, tx_key, case)?),
             false => None,
         };
-        // What is under way would go with it: it ends with the process, which stays until all has been received.
+        // Closing the session would discard messages in flight. It ends with the process, which
+        // exits after everything is received.
         mem::forget(session);
         Ok(Ends(vec![PartyEnds { role, tx, rx }]))
     }
@@ -122,10 +126,11 @@ fn other(error: impl std::fmt::Display) -> io::Error {
 }
 
 impl Zenoh {
-    /// A peer's session: the consumer's listens, a producer's connects to it, and neither looks for others.
+    /// Opens a session. The listening peer publishes its endpoint, the others connect to it, and
+    /// none searches for others.
     fn session(&self, listens: bool, rendezvous: &mut Rendezvous) -> Result<Session> {
-        // Without payloads in it the library makes some too. Whose, one can see by the locks on them, as the library does that
-        // takes away what dead programs left.
+        // The library creates shared memory even without payloads in it. The coordinator recognises
+        // its owner by the locks on it; the library itself removes what dead programs have left.
         rendezvous.shared_memory("*.zenoh")?;
         let endpoint = match (listens, self.endpoint) {
             (false, _) => rendezvous.request("peer")?,
@@ -143,18 +148,19 @@ impl Zenoh {
         set("connect/endpoints", if listens { "[]" } else { &endpoints })?;
         set("transport/shared_memory/enabled", if self.shared { "true" } else { "false" })?;
         set("transport/shared_memory/mode", "\"init\"")?;
-        // What is put into shared memory is put there here.
+        // This program itself writes payloads to shared memory.
         set("transport/shared_memory/transport_optimization/enabled", "false")?;
         let session = ::zenoh::open(config).wait().map_err(|error| fault(format!("opening a session: {error}")))?;
         if listens {
-            // With the port that it was given.
-            let reached = session.info().locators().wait();
-            rendezvous.publish("peer", reached.first().ok_or_else(|| fault("it listens nowhere"))?.as_str())?;
+            // The locator contains the actual port.
+            let locators = session.info().locators().wait();
+            rendezvous
+                .publish("peer", locators.first().ok_or_else(|| fault("the session has no locator"))?.as_str())?;
         }
         Ok(session)
     }
 
-    fn publish(&self, session: &Session, key: &'static str, case: &Case) -> Result<Sending> {
+    fn publish(&self, session: &Session, key: &'static str, case: &Case) -> Result<SendEnd> {
         let publisher = session
             .declare_publisher(key)
             .congestion_control(CongestionControl::Block)
@@ -162,26 +168,27 @@ impl Zenoh {
             .wait()
             .map_err(fault)?;
         let subscribers = if case.pattern == Pattern::PubSub { case.consumers() } else { 1 };
-        (0..subscribers).try_for_each(|index| wait_for(session, &known_by(key, index)))?;
+        (0..subscribers).try_for_each(|index| wait_for(session, &marker_key(key, index)))?;
         let len = case.payload.len();
         let source = match self.shared {
             true => Source::Shared(provider(case)?, len),
             false => Source::Own(Buffer::new(len)),
         };
-        Ok(Sending { publisher, source })
+        Ok(SendEnd { publisher, source })
     }
 
-    fn subscribe(&self, session: &Session, key: &'static str, role: Role, case: &Case) -> Result<Receiving> {
+    fn subscribe(&self, session: &Session, key: &'static str, role: Role, case: &Case) -> Result<RecvEnd> {
         let queue = FifoChannel::new(slots(case));
         let messages = session.declare_subscriber(key).with(queue).wait().map_err(fault)?;
         let index = if let Role::Consumer(index) = role { index } else { 0 };
-        let known = session.declare_subscriber(known_by(key, index)).with(FifoChannel::new(1)).wait().map_err(fault)?;
-        let patience = self.shared.then_some(LOST_AFTER);
-        Ok(Receiving { messages, patience, joined: Buffer::new(case.payload.len()), _known: known })
+        let marker =
+            session.declare_subscriber(marker_key(key, index)).with(FifoChannel::new(1)).wait().map_err(fault)?;
+        let timeout = self.shared.then_some(LOST_AFTER);
+        Ok(RecvEnd { messages, timeout, joined: Buffer::new(case.payload.len()), _marker: marker })
     }
 }
 
-/// Shared memory for as many messages as may be under way; each of several producers has a part.
+/// Creates shared memory for the case's capacity. Several producers share that capacity.
 fn provider(case: &Case) -> Result<Provider> {
     let [once, each] = OVERHEAD;
     let size = once + share(case) * (case.payload.len() + each);
@@ -190,19 +197,20 @@ fn provider(case: &Case) -> Result<Provider> {
         .map_err(|error| fault(format!("{size} bytes of shared memory: {error}")))
 }
 
-/// What the subscriber of this number to a key subscribes to as well, after it: whoever has heard of this has heard of that. Of
-/// the key itself it is not told how many have subscribed.
-fn known_by(key: &str, index: usize) -> String {
+/// Returns the marker key of a subscriber, to which it subscribes after the key itself. A publisher
+/// that sees the marker has also seen the subscription to the key. For the key itself the library
+/// does not report the number of subscribers.
+fn marker_key(key: &str, index: usize) -> String {
     format!("{key}-{index}")
 }
 
-/// Waits for a subscriber. What is published before it is known of goes nowhere.
+/// Waits for a subscriber. Messages that are published before go nowhere.
 fn wait_for(session: &Session, key: &str) -> Result<()> {
     let publisher = session.declare_publisher(key.to_owned()).wait().map_err(fault)?;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + MATCH_TIMEOUT;
     while !publisher.matching_status().wait().map_err(fault)?.matching() {
         if Instant::now() > deadline {
-            bail!("a publisher heard of no subscriber to `{key}`");
+            bail!("a publisher found no subscriber to `{key}` in time");
         }
         thread::sleep(Duration::from_millis(1));
     }
@@ -218,12 +226,12 @@ enum Source {
 }
 
 /// The sending end.
-pub(crate) struct Sending {
+pub(crate) struct SendEnd {
     publisher: Publisher<'static>,
     source: Source,
 }
 
-impl Sending {
+impl SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         let payload: ZBytes = match &mut self.source {
@@ -241,7 +249,7 @@ impl Sending {
     }
 }
 
-impl Tx for Sending {
+impl Tx for SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         ready(self.send(source))
@@ -249,28 +257,28 @@ impl Tx for Sending {
 }
 
 /// The receiving end.
-pub(crate) struct Receiving {
+pub(crate) struct RecvEnd {
     messages: Subscriber<FifoChannelHandler<Sample>>,
-    /// How long to wait for one, where it may have been lost.
-    patience: Option<Duration>,
-    /// Where a message is put together that came in several parts.
+    /// How long to wait for a message that may have been lost.
+    timeout: Option<Duration>,
+    /// Collects a message that arrived in several parts.
     joined: Buffer,
-    /// By which the publisher knew of it.
-    _known: Subscriber<FifoChannelHandler<Sample>>,
+    /// The marker subscription that the publisher waits for.
+    _marker: Subscriber<FifoChannelHandler<Sample>>,
 }
 
-impl Receiving {
+impl RecvEnd {
     #[inline(always)]
-    fn receive(&mut self, verifier: &mut Verifier) -> io::Result<()> {
-        let sample = match self.patience {
+    fn recv_message(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        let sample = match self.timeout {
             None => self.messages.recv().map_err(other)?,
-            Some(patience) => self.messages.recv_timeout(patience).map_err(other)?.ok_or(io::ErrorKind::TimedOut)?,
+            Some(timeout) => self.messages.recv_timeout(timeout).map_err(other)?.ok_or(io::ErrorKind::TimedOut)?,
         };
         let payload = sample.payload();
         let (len, mut parts) = (payload.len(), payload.slices());
         match parts.next() {
             Some(whole) if whole.len() == len => verifier.bytes(whole),
-            // The library would make a new vector for each.
+            // The library would allocate a new vector for each message.
             Some(_) if len == self.joined.len() => {
                 payload.reader().read_exact(&mut self.joined)?;
                 verifier.bytes(&self.joined);
@@ -281,9 +289,9 @@ impl Receiving {
     }
 }
 
-impl Rx for Receiving {
+impl Rx for RecvEnd {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.receive(verifier))
+        ready(self.recv_message(verifier))
     }
 }

@@ -1,8 +1,8 @@
-//! ZeroMQ, over a UNIX socket and over TCP on loopback: a pair of sockets where messages are answered, otherwise those of a
-//! pipeline; and the sockets of questions and answers, which take turns.
+//! ZeroMQ over a UNIX socket and over TCP on loopback: PAIR sockets if messages have replies,
+//! otherwise the sockets of a pipeline, PUSH and PULL; and REQ and REP, which alternate.
 //!
-//! Each context has a thread of its own that reads and writes the sockets: a message changes threads twice more than the
-//! kernel's own ways need.
+//! Each context has a thread that reads and writes the sockets. So each message changes threads
+//! twice more than with the kernel's own mechanisms.
 
 use std::future::{Future, ready};
 use std::io;
@@ -23,13 +23,14 @@ pub(crate) struct Zeromq {
     name: &'static str,
     implementation: &'static str,
     patterns: &'static [Pattern],
-    /// The endpoint of a consumer; a socket's name in the instance's directory is put after `ipc://`.
+    /// The consumer's endpoint. The path of a socket in the instance's directory is appended to
+    /// `ipc://`.
     endpoint: &'static str,
-    /// The sockets of producer and consumer where messages are answered.
-    answered: [SocketType; 2],
+    /// The socket types of producer and consumer if messages have replies.
+    paired_types: [SocketType; 2],
 }
 
-/// The sockets of producer and consumer where messages go one way.
+/// The socket types of producer and consumer for one-way messages.
 const ONE_WAY: [SocketType; 2] = [zmq::PUSH, zmq::PULL];
 
 const ALL: &[Pattern] = &[Pattern::PingPong, Pattern::Stream, Pattern::FanIn];
@@ -39,7 +40,7 @@ pub(super) const IPC: Zeromq = Zeromq {
     implementation: "ZeroMQ over a UNIX socket: PAIR, or PUSH and PULL; zmq_msg_send and zmq_msg_recv",
     patterns: ALL,
     endpoint: "ipc://",
-    answered: [zmq::PAIR, zmq::PAIR],
+    paired_types: [zmq::PAIR, zmq::PAIR],
 };
 
 pub(super) const TCP: Zeromq = Zeromq {
@@ -55,27 +56,27 @@ pub(super) const REQ_REP: Zeromq = Zeromq {
     name: "process/zeromq-req-rep",
     implementation: "ZeroMQ over a UNIX socket: REQ and REP; zmq_msg_send and zmq_msg_recv",
     patterns: &[Pattern::PingPong, Pattern::RequestReply],
-    answered: [zmq::REQ, zmq::REP],
+    paired_types: [zmq::REQ, zmq::REP],
     ..IPC
 };
 
-/// The version of the C++ library, which is what counts.
+/// Returns the version of the C++ library, which determines the results.
 pub(super) fn version() -> String {
     let (major, minor, patch) = zmq::version();
     format!("{major}.{minor}.{patch}")
 }
 
-/// Limits what may be under way to what the case lets be: half of it at each side. A limit is of each connection, so several
-/// senders share.
+/// Limits the messages in flight to the requested capacity, half of it at each side. The limit
+/// applies per connection, so several senders share it.
 pub(super) fn limit(socket: &Socket, case: &Case) -> Result<()> {
-    // None at all would mean no limit.
+    // Zero would mean no limit.
     let half = (slots(case) / case.senders() / 2).max(1) as i32;
     socket.set_sndhwm(half)?;
     socket.set_rcvhwm(half)?;
     Ok(())
 }
 
-/// Joins the party's socket to those of the others: whoever binds tells where.
+/// Connects the party's socket to the others. The party that binds publishes the endpoint.
 pub(super) fn join(socket: &Socket, binds: bool, endpoint: &str, rendezvous: &mut Rendezvous) -> Result<()> {
     if !binds {
         let endpoint = rendezvous.request("endpoint")?;
@@ -88,7 +89,7 @@ pub(super) fn join(socket: &Socket, binds: bool, endpoint: &str, rendezvous: &mu
     rendezvous.publish("endpoint", &bind(socket, &endpoint)?)
 }
 
-/// Binds a socket. Returns what others connect to.
+/// Binds a socket. Returns the endpoint that others connect to.
 fn bind(socket: &Socket, endpoint: &str) -> Result<String> {
     socket.bind(endpoint).with_context(|| format!("binding to {endpoint}"))?;
     socket.get_last_endpoint()?.map_err(|_| anyhow!("the endpoint's name is not text"))
@@ -105,24 +106,25 @@ impl Mechanism for Zeromq {
             .tier(Tier::Standard)
     }
 
-    /// Those in the kernel's buffers between the two limits count, too.
+    /// Messages in the kernel's buffers between the two limits count, too.
     fn effective_capacity(&self, case: &Case) -> Option<u64> {
         match self.sockets(case) {
-            // A question waits for its answer.
+            // A request waits for its reply.
             [zmq::REQ, _] => None,
-            sockets => self.tried(sockets, case).ok(),
+            sockets => self.probe_capacity(sockets, case).ok(),
         }
     }
 }
 
 impl Zeromq {
-    /// The sockets of producer and consumer.
+    /// The socket types of producer and consumer.
     fn sockets(&self, case: &Case) -> [SocketType; 2] {
-        if case.pattern.both_ways() { self.answered } else { ONE_WAY }
+        if case.pattern.both_ways() { self.paired_types } else { ONE_WAY }
     }
 
-    /// How many messages sockets take, as one sender tries it until it has waited in vain: each of several has as much room.
-    fn tried(&self, sockets: [SocketType; 2], case: &Case) -> Result<u64> {
+    /// Probes the capacity in messages: one sender sends until a send times out. Each of several
+    /// senders has the same capacity.
+    fn probe_capacity(&self, sockets: [SocketType; 2], case: &Case) -> Result<u64> {
         let context = Context::new();
         let [from, to] = [context.socket(sockets[0])?, context.socket(sockets[1])?];
         for socket in [&from, &to] {
@@ -131,28 +133,28 @@ impl Zeromq {
         }
         from.set_sndtimeo(capacity::IN_VAIN.as_millis() as i32)?;
         let endpoint = match self.endpoint {
-            // Without a file, as there is no directory for it.
+            // Without a file, because there is no directory for it.
             "ipc://" => format!("ipc://@estafette-capacity-{}", std::process::id()),
             endpoint => endpoint.to_owned(),
         };
         from.connect(&bind(&to, &endpoint)?)?;
         let message = Buffer::new(case.payload.len());
-        Ok(capacity::times(|| again(|| from.send(&message[..], 0)).is_ok()) * case.senders() as u64)
+        Ok(capacity::times(|| retry_on_eintr(|| from.send(&message[..], 0)).is_ok()) * case.senders() as u64)
     }
 }
 
 impl Transport<Raw> for Zeromq {
-    type Tx = Sending;
-    type Rx = Receiving;
+    type Tx = SendEnd;
+    type Rx = RecvEnd;
 
-    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
-        let answered = case.pattern.both_ways();
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
+        let has_reply = case.pattern.both_ways();
         let [producer, consumer] = self.sockets(case);
-        let consumes = matches!(role, Role::Consumer(_));
-        let socket = Context::new().socket(if consumes { consumer } else { producer })?;
+        let is_consumer = matches!(role, Role::Consumer(_));
+        let socket = Context::new().socket(if is_consumer { consumer } else { producer })?;
         limit(&socket, case)?;
-        join(&socket, consumes, self.endpoint, rendezvous)?;
-        let socket = stays(socket);
+        join(&socket, is_consumer, self.endpoint, rendezvous)?;
+        let socket = keep_open(socket);
         let buffer = Buffer::new(case.payload.len());
         let tx = (has_reply || !is_consumer).then(|| SendEnd { socket: Shared::new(Rc::clone(&socket)), buffer });
         let rx = (has_reply || is_consumer).then(|| RecvEnd { socket: Shared::new(socket), message: Message::new() });
@@ -160,48 +162,50 @@ impl Transport<Raw> for Zeromq {
     }
 }
 
-/// A socket, which both ends of a party may share.
+/// A socket that both ends of a party may share.
 pub(super) type Shared = OwnThread<Rc<Socket>>;
 
-/// A socket that ends with the process, which stays until all has been received. Closed before, it would send all that is
-/// under way; but where the receiver has no room just then, and the sockets are UNIX's, the receiver's library sees the hang-up
-/// and drops what it has not read yet (libzmq 4.3, `stream_engine_base_t::in_event_internal`).
-pub(super) fn stays(socket: Socket) -> Rc<Socket> {
+/// Keeps a socket open until the process ends, which is after everything was received.
+///
+/// If the socket were closed earlier, it would still send the messages in flight. But if a receiver
+/// has no free capacity at that moment and uses a UNIX socket, its library sees the hang-up and
+/// drops what it has not read (libzmq 4.3, `stream_engine_base_t::in_event_internal`).
+pub(super) fn keep_open(socket: Socket) -> Rc<Socket> {
     let socket = Rc::new(socket);
     mem::forget(Rc::clone(&socket));
     socket
 }
 
 /// The sending end.
-pub(crate) struct Sending {
+pub(crate) struct SendEnd {
     pub(super) socket: Shared,
     pub(super) buffer: Buffer,
 }
 
-impl Tx for Sending {
+impl Tx for SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         source.fill(&mut self.buffer);
-        ready(again(|| self.socket.send(&self.buffer[..], 0)))
+        ready(retry_on_eintr(|| self.socket.send(&self.buffer[..], 0)))
     }
 }
 
 /// The receiving end.
-pub(crate) struct Receiving {
+pub(crate) struct RecvEnd {
     pub(super) socket: Shared,
     pub(super) message: Message,
 }
 
-impl Rx for Receiving {
+impl Rx for RecvEnd {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(again(|| self.socket.recv(&mut self.message, 0)).map(|()| verifier.bytes(&self.message)))
+        ready(retry_on_eintr(|| self.socket.recv(&mut self.message, 0)).map(|()| verifier.bytes(&self.message)))
     }
 }
 
-/// Does what a signal may have interrupted.
+/// Repeats a call that a signal has interrupted.
 #[inline(always)]
-pub(super) fn again(mut call: impl FnMut() -> zmq::Result<()>) -> io::Result<()> {
+pub(super) fn retry_on_eintr(mut call: impl FnMut() -> zmq::Result<()>) -> io::Result<()> {
     loop {
         match call() {
             Err(zmq::Error::EINTR) => {}

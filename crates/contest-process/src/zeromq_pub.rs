@@ -1,5 +1,5 @@
-//! ZeroMQ, one publisher and its subscribers, over a UNIX socket. The publisher waits for the slowest of them: by default it
-//! would drop what one of them has no room for.
+//! ZeroMQ with one publisher and its subscribers over a UNIX socket. The publisher waits for the
+//! slowest subscriber. By default it would drop messages for a subscriber whose queue is full.
 
 use anyhow::{Context as _, Result, ensure};
 use estafette_contest_common::buffer::Buffer;
@@ -8,7 +8,7 @@ use estafette_measure::spec::Tier;
 use estafette_measure::{Ends, Mechanism, Raw, Rendezvous, Spec, Transport};
 use zmq::{Context, Message, Socket};
 
-use super::zeromq::{Receiving, Sending, Shared, join, limit, stays, version};
+use super::zeromq::{RecvEnd, SendEnd, Shared, join, keep_open, limit, version};
 
 /// `process/zeromq-pub`.
 pub(super) struct ZeromqPub;
@@ -26,36 +26,37 @@ impl Mechanism for ZeromqPub {
 }
 
 impl Transport<Raw> for ZeromqPub {
-    type Tx = Sending;
-    type Rx = Receiving;
+    type Tx = SendEnd;
+    type Rx = RecvEnd;
 
-    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
         let publishes = matches!(role, Role::Producer(_));
         let mut socket = Context::new().socket(if publishes { zmq::XPUB } else { zmq::SUB })?;
         limit(&socket, case)?;
         if let Role::Consumer(index) = role {
             socket.set_subscribe(b"")?;
             join(&socket, false, "ipc://", rendezvous)?;
-            let socket = Shared::new(stays(socket));
-            return Ok(Ends::consumer(index, Receiving { socket, message: Message::new() }));
+            let socket = Shared::new(keep_open(socket));
+            return Ok(Ends::consumer(index, RecvEnd { socket, message: Message::new() }));
         }
         never_drop(&mut socket)?;
-        // Of every subscriber, also where another has subscribed to the same.
+        // Reports every subscriber, even if another has already subscribed to the same topic.
         socket.set_xpub_verbose(true)?;
         join(&socket, true, "ipc://", rendezvous)?;
         for _ in 0..case.consumers() {
-            socket.recv_msg(0).context("hearing of a subscriber")?;
+            socket.recv_msg(0).context("waiting for a subscriber")?;
         }
-        let socket = Shared::new(stays(socket));
-        Ok(Ends::producer(0, Sending { socket, buffer: Buffer::new(case.payload.len()) }))
+        let socket = Shared::new(keep_open(socket));
+        Ok(Ends::producer(0, SendEnd { socket, buffer: Buffer::new(case.payload.len()) }))
     }
 }
 
-/// Has a publisher wait where a subscriber has no room. The crate has no name for this.
+/// Makes a publisher wait for subscribers whose queue is full. The crate has no function for this
+/// option.
 #[allow(unsafe_code)]
 fn never_drop(socket: &mut Socket) -> Result<()> {
     let on: i32 = 1;
-    // SAFETY: the socket is open, and the value as long as is said.
+    // SAFETY: the socket is open, and the length is that of the value.
     let set = unsafe {
         zmq_sys::zmq_setsockopt(
             socket.as_mut_ptr(),

@@ -1,4 +1,4 @@
-//! The baselines in C speak the child protocol and send the very messages of the Rust rows.
+//! The C baselines implement the child protocol and send exactly the messages of the Rust rows.
 
 use std::convert::identity;
 use std::process::Command;
@@ -17,11 +17,12 @@ use estafette_measure::{Generator, Registry};
 const PEER: &str = concat!(env!("OUT_DIR"), "/c-peer-pipe");
 const SEED: u64 = 0x001D_2C3B_4A59_6877;
 
-/// An instance ends every process that its coordinator has left, so one test at a time has children.
+/// An instance ends every process that its coordinator has left, so only one test at a time may
+/// have child processes.
 static CHILDREN: Mutex<()> = Mutex::new(());
 
 #[test]
-fn its_messages_are_those_of_the_generator() {
+fn messages_equal_those_of_the_rust_generator() {
     let _alone = CHILDREN.lock().unwrap_or_else(PoisonError::into_inner);
     let max = (1 << 53) - 1;
     let streams = [(0, 0, 3, 8), (1, 0, 200, 1), (SEED, 0, 70_000, 7), (SEED, 5, 10, 9), (max, 2047, 10, 100)];
@@ -45,9 +46,9 @@ fn its_messages_are_those_of_the_generator() {
     }
 }
 
-/// The vectors that `docs/child-protocol.md` prints.
+/// Checks the test vectors in `docs/child-protocol.md`.
 #[test]
-fn the_documents_vectors_are_right() {
+fn the_documented_test_vectors_are_right() {
     let document = include_str!("../../../docs/child-protocol.md");
     let mut rows = 0;
     for row in document.lines().filter(|line| line.starts_with("| `0x")) {
@@ -76,7 +77,7 @@ fn the_documents_vectors_are_right() {
 }
 
 #[test]
-fn it_plays_both_patterns_in_windows_of_both_kinds() {
+fn runs_both_patterns_in_windows_by_time_and_by_count() {
     let _alone = CHILDREN.lock().unwrap_or_else(PoisonError::into_inner);
     let registry = estafette_contest_process::enrol(Registry::new(), identity);
     let time = Window::Time { warmup_ns: 2_000_000, measure_ns: 10_000_000 };
@@ -86,7 +87,7 @@ fn it_plays_both_patterns_in_windows_of_both_kinds() {
     let programs = [
         ("process/pipe-c", bytes(65_537)),
         ("process/unix-stream-c", bytes(65_537)),
-        // As long as systems allow everybody.
+        // The longest message that systems allow by default.
         ("process/posix-mq-c", bytes(8_192)),
         ("process/shm-mutex-c", bytes(65_537)),
         ("process/eventfd-c", vec![Payload::None]),
@@ -134,13 +135,13 @@ fn setup(name: &str, pattern: Pattern, payload: Payload, window: Window) -> Setu
 }
 
 fn check(producer: &PartyReport, consumer: &PartyReport, pattern: Pattern, window: Window, what: &str) {
-    let heard = consumer.received[0];
-    assert_eq!((heard.received, heard.announced), (producer.sent, Some(producer.sent)), "{what}");
+    let received = consumer.received[0];
+    assert_eq!((received.received, received.announced), (producer.sent, Some(producer.sent)), "{what}");
     match window {
         Window::Count { warmup, messages } => {
             assert_eq!((producer.sent, consumer.messages), (warmup + messages, messages), "{what}");
         }
-        Window::Time { .. } => assert!(consumer.window_ns > 0 && consumer.messages <= heard.received, "{what}"),
+        Window::Time { .. } => assert!(consumer.window_ns > 0 && consumer.messages <= received.received, "{what}"),
     }
     assert_eq!(producer.latency.is_some(), pattern == Pattern::PingPong, "{what}");
     if let Some(latency) = &producer.latency {

@@ -1,9 +1,10 @@
-//! Every mechanism under measure.
+//! All measured mechanisms.
 //!
-//! The mechanisms lie in a crate for each distance, one file each: `contest-channels`, `contest-process`,
-//! `contest-network` and `contest-sandbox`. What several of them share is in `contest-common`. A file holds everything
-//! that is particular to its mechanism: how it is opened, its two ends, and what it says of itself. Adding one is a file
-//! and a line in its scope's registry, the function `enrol` of its crate or scope.
+//! The mechanisms are in one crate per scope, one file each: `contest-channels`, `contest-process`,
+//! `contest-network` and `contest-sandbox`. `contest-common` contains shared helpers. Each file
+//! contains everything specific to its mechanism: how to open it, its two ends and its `Spec`. To
+//! add a mechanism, add a file and a line in its scope's registry, the function `enrol` of its
+//! crate or scope.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "channels")]
@@ -31,14 +32,14 @@ pub fn registry() -> Registry {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn libraries_and_servers_say_their_whole_version() {
-        let whole = |part: &str| part.rsplit(' ').next().is_some_and(|version| version.split('.').count() >= 3);
+    fn libraries_and_servers_report_their_full_version() {
+        let is_full = |part: &str| part.rsplit(' ').next().is_some_and(|version| version.split('.').count() >= 3);
         for entry in crate::registry().iter() {
             let spec = entry.spec();
             // The system's nanomsg cannot be asked, and `pkg-config` may not be there.
             let other = spec.name.ends_with("-c") || spec.name == "process/nanomsg";
             if !other && !["kernel", "std"].contains(&&*spec.version) {
-                assert!(spec.version.split(", ").all(whole), "{}: {}", spec.name, spec.version);
+                assert!(spec.version.split(", ").all(is_full), "{}: {}", spec.name, spec.version);
             }
         }
     }

@@ -1,5 +1,5 @@
-//! `bincode` 1: integers of a fixed width, through serde. What `ipc-channel` wrote values with in the version that
-//! `ipc-channel-throughput` had.
+//! `bincode` 1 with serde: integers of a fixed width. `ipc-channel` serialized values with it in
+//! the version that `ipc-channel-throughput` used.
 
 use std::marker::PhantomData;
 

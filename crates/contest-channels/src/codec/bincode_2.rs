@@ -1,7 +1,8 @@
-//! `bincode` 2 in its standard configuration, integers of as many bytes as they need: by traits of its own, which know bytes
-//! from other numbers, and through serde.
+//! `bincode` 2 in its standard configuration, with variable-length integers: through its own
+//! traits, which treat bytes differently from other numbers, and through serde.
 //!
-//! It sets no limit unless it is told one: it allocates as many bytes as the message says it has, before it looks for them.
+//! Without a configured limit it allocates as many bytes as the message claims before it checks
+//! that they exist.
 
 use std::marker::PhantomData;
 
@@ -14,7 +15,7 @@ use estafette_measure::{Codec, Generator, Spec, Verifier};
 use super::written::Written;
 use super::{spec, variant};
 
-/// By its own traits.
+/// Uses the library's own traits.
 #[derive(Default)]
 pub(super) struct Bincode2;
 
@@ -49,7 +50,7 @@ impl Codec for Bincode2 {
     }
 }
 
-/// Through serde.
+/// Uses serde.
 pub(super) struct Bincode2Serde<M>(PhantomData<M>);
 
 impl<M> Default for Bincode2Serde<M> {

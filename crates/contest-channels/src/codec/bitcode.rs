@@ -1,4 +1,5 @@
-//! `bitcode`: fields in columns, packed: by traits of its own, which keep their buffers, and through serde.
+//! `bitcode`: packed fields in columns, through its own traits, which reuse buffers, and through
+//! serde.
 
 use std::marker::PhantomData;
 
@@ -11,7 +12,7 @@ use estafette_measure::{Codec, Generator, Spec, Verifier};
 use super::written::Written;
 use super::{spec, variant};
 
-/// By its own traits.
+/// Uses the library's own traits.
 #[derive(Default)]
 pub(super) struct Bitcode(Buffer);
 
@@ -30,7 +31,8 @@ impl Codec for Bitcode {
     #[inline]
     fn encode(&mut self, message: &Written, out: &mut Vec<u8>) -> Result<()> {
         out.clear();
-        // It writes into a buffer of its own; `bitcode::encode`, which returns one, allocates all that it needs each time.
+        // The codec encodes into its own buffer. `bitcode::encode`, which returns a new one, would
+        // allocate all its memory for each message.
         out.extend_from_slice(self.0.encode(message));
         Ok(())
     }
@@ -43,7 +45,7 @@ impl Codec for Bitcode {
     }
 }
 
-/// Through serde.
+/// Uses serde.
 pub(super) struct BitcodeSerde<M>(PhantomData<M>);
 
 impl<M> Default for BitcodeSerde<M> {

@@ -1,5 +1,5 @@
-//! A layout by hand: the topic, little-endian, and the data copied behind it. What a codec of this message has to do, written
-//! down in four lines.
+//! A layout by hand: the topic in little-endian order, then a copy of the data. It shows in four
+//! lines what a codec of this message has to do.
 
 use anyhow::{Context, Result};
 use estafette_contest_common::typed;
@@ -33,7 +33,7 @@ impl Codec for ByHand {
 
     #[inline]
     fn decode(&mut self, encoded: &Vec<u8>, verifier: &mut Verifier) -> Result<()> {
-        let (topic, data) = typed::ByHand::parts(encoded).context("there is no topic")?;
+        let (topic, data) = typed::ByHand::parts(encoded).context("the bytes are too short for a topic")?;
         Message { topic, data: data.to_vec() }.check(verifier);
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! The least that can be done: one copy of the bytes into the buffer, and a look at them where they lie. What codecs are held
-//! against.
+//! The lower bound for codecs: one copy of the bytes into the buffer, which are then verified in
+//! place.
 
 use anyhow::{Context, Result};
 use estafette_contest_common::typed::ByHand;
@@ -9,7 +9,7 @@ use estafette_measure::{Codec, Generator, Spec, Value, Verifier};
 
 use super::spec;
 
-/// What a message takes before its data.
+/// The length of a message before its data, in bytes.
 const HEAD: usize = size_of::<u32>();
 
 #[derive(Default)]
@@ -31,7 +31,7 @@ impl Codec for LimitCopy {
 
     #[inline]
     fn encode(&mut self, message: &Message, out: &mut Vec<u8>) -> Result<()> {
-        // Of its length already but for the first message.
+        // Changes the length only for the first message.
         out.resize(HEAD + message.data.len(), 0);
         out[..HEAD].copy_from_slice(&message.topic.to_le_bytes());
         out[HEAD..].copy_from_slice(&message.data);
@@ -40,7 +40,7 @@ impl Codec for LimitCopy {
 
     #[inline]
     fn decode(&mut self, encoded: &Vec<u8>, verifier: &mut Verifier) -> Result<()> {
-        let (topic, data) = ByHand::parts(encoded).context("there is no topic")?;
+        let (topic, data) = ByHand::parts(encoded).context("the bytes are too short for a topic")?;
         verifier.message(topic, data);
         Ok(())
     }

@@ -1,7 +1,7 @@
-//! What writes messages down as bytes and reads them back: measured by itself, in one thread.
+//! Serialization codecs: encode messages as bytes and decode them, measured alone in one thread.
 //!
-//! Each takes the same message, a topic and data. Where a library works through serde there is a row for what a program
-//! gets that derives the traits and says no more, and one with `serde_bytes`.
+//! Each codec handles the same message, a topic and data. A library that uses serde has one row
+//! with plainly derived traits and one with `serde_bytes`.
 
 use estafette_contest_common::typed::{SerdeBytes, Shape};
 use estafette_measure::case::{Pattern, PayloadKind};
@@ -21,7 +21,7 @@ mod serde_json;
 mod wincode;
 mod written;
 
-/// Adds all of them.
+/// Adds all codecs.
 pub(crate) fn enrol(registry: Registry) -> Registry {
     registry
         .enrol(codec::<bincode_1::Bincode1<Message>>())
@@ -43,7 +43,7 @@ pub(crate) fn enrol(registry: Registry) -> Registry {
         .enrol(codec::<limit_copy::LimitCopy>())
 }
 
-/// A codec's description. A message that is read back is the program's own, unless it says otherwise.
+/// Returns a codec's description. By default a decoded message is an owned value.
 fn spec(name: &str, version: &str, implementation: &str) -> Spec {
     Spec::new(&format!("thread/{name}"))
         .version(version)
@@ -54,8 +54,8 @@ fn spec(name: &str, version: &str, implementation: &str) -> Spec {
         .tier(Tier::Suite)
 }
 
-/// What the row of a shape is called: `library.serde-bytes`, and where there is nothing to say of the shape `library`, or
-/// what else tells it from others.
+/// Returns the name of a row: `library.serde-bytes`, or for the plain type `library` with the
+/// suffix `plain`.
 fn variant<M: Shape>(library: &str, plain: &str) -> String {
     match M::NAME {
         "plain" => format!("{library}{plain}"),
@@ -71,7 +71,8 @@ mod tests {
 
     use super::*;
 
-    /// Messages come back as they were: every codec writes over what was in its buffer before, longer or not.
+    /// Checks that decoded messages equal the encoded ones. Each codec must overwrite a longer or
+    /// shorter message in its buffer.
     fn round_trips<C: Codec>(seed: u64, len: usize) {
         let name = C::spec().name;
         let (mut source, mut verifier) = (Generator::new(seed, 0, len), Verifier::new(seed, 1, len));
@@ -111,7 +112,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn messages_come_back(seed in 0u64..1 << 53, len in 8usize..3000) {
+        fn each_codec_round_trips(seed in 0u64..1 << 53, len in 8usize..3000) {
             each!(round_trips(seed, len):
                 bincode_1::Bincode1<Message>, bincode_1::Bincode1<SerdeBytes>, bincode_2::Bincode2,
                 bincode_2::Bincode2Serde<Message>, bincode_2::Bincode2Serde<SerdeBytes>, postcard::Postcard<Message>,
@@ -121,10 +122,11 @@ mod tests {
             );
         }
 
-        // All but those that say that they trust the bytes: what is not checked, and what sets no limit to a length.
+        // All codecs except those documented to trust their input: `RkyvUnchecked` does not check
+        // it, and bincode 2's own traits do not limit lengths.
         #[test]
-        fn changed_bytes_are_survived(seed in 0u64..1 << 53, len in 8usize..100, bit: usize) {
-            each!(survives(seed, len, bit):
+        fn changed_bytes_cause_no_panic(seed in 0u64..1 << 53, len in 8usize..100, bit: usize) {
+            each!(rejects_without_panic(seed, len, bit):
                 bincode_1::Bincode1<Message>, bincode_1::Bincode1<SerdeBytes>, bincode_2::Bincode2Serde<Message>,
                 postcard::Postcard<Message>, postcard::Postcard<SerdeBytes>, wincode::Wincode, bitcode::Bitcode,
                 bitcode::BitcodeSerde<Message>, bitcode::BitcodeSerde<SerdeBytes>, rkyv::Rkyv,

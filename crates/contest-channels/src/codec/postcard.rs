@@ -1,4 +1,5 @@
-//! `postcard`: integers of as many bytes as they need, through serde. What `ipc-channel` writes values with now.
+//! `postcard` with serde: variable-length integers. The current `ipc-channel` serializes values
+//! with it.
 
 use std::marker::PhantomData;
 use std::mem::take;

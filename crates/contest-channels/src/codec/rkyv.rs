@@ -1,8 +1,9 @@
-//! `rkyv`: the bytes are laid out as the value is in memory, and read where they lie, so nothing is made anew. With the checks
-//! that bytes from elsewhere need, and without.
+//! `rkyv`: the bytes have the layout of the value in memory and are read in place, so nothing is
+//! deserialized. One row validates the bytes, as is necessary for untrusted input; the other does
+//! not.
 //!
-//! Checked bytes can be trusted only while nobody else can write to them: in memory that a hostile peer shares, what was
-//! checked can still change.
+//! Validated bytes can be trusted only while nobody else can write them. A hostile peer can still
+//! change bytes in shared memory after the validation.
 
 use std::mem::take;
 
@@ -25,11 +26,11 @@ fn encode(message: &Written, out: &mut AlignedVec) -> Result<()> {
 }
 
 #[inline(always)]
-fn show(found: &ArchivedWritten, verifier: &mut Verifier) {
+fn verify(found: &ArchivedWritten, verifier: &mut Verifier) {
     verifier.message(found.topic.to_native(), &found.data);
 }
 
-/// Checks the bytes, then reads them.
+/// Validates the bytes, then reads them.
 #[derive(Default)]
 pub(super) struct Rkyv;
 
@@ -53,12 +54,12 @@ impl Codec for Rkyv {
 
     #[inline]
     fn decode(&mut self, encoded: &AlignedVec, verifier: &mut Verifier) -> Result<()> {
-        show(access::<ArchivedWritten, Error>(encoded)?, verifier);
+        verify(access::<ArchivedWritten, Error>(encoded)?, verifier);
         Ok(())
     }
 }
 
-/// Reads the bytes as they are.
+/// Reads the bytes without validation.
 #[derive(Default)]
 pub(super) struct RkyvUnchecked;
 
@@ -88,9 +89,9 @@ impl Codec for RkyvUnchecked {
     #[inline]
     #[allow(unsafe_code)]
     fn decode(&mut self, encoded: &AlignedVec, verifier: &mut Verifier) -> Result<()> {
-        // SAFETY: a buffer is only ever given here after `encode` has written a whole message into it, in this process, and
-        // nothing has touched it since.
-        show(unsafe { access_unchecked::<ArchivedWritten>(encoded) }, verifier);
+        // SAFETY: this function only gets buffers into which `encode` has written a whole message
+        // in this process, and nothing has accessed them since.
+        verify(unsafe { access_unchecked::<ArchivedWritten>(encoded) }, verifier);
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! `serde_json`: text, for scale. It has no bytes, so both rows write numbers.
+//! `serde_json`: text, for comparison. JSON has no bytes, so both rows write numbers.
 
 use std::marker::PhantomData;
 

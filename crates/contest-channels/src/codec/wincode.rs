@@ -1,4 +1,4 @@
-//! `wincode`: the bytes of `bincode` 1, by traits of its own that write into place.
+//! `wincode`: the format of `bincode` 1, through its own traits that initialise values in place.
 
 use ::wincode::io::Cursor;
 use anyhow::Result;
@@ -7,8 +7,8 @@ use estafette_measure::{Codec, Generator, Spec, Verifier};
 use super::spec;
 use super::written::Written;
 
-/// It allocates no more for one vector, unless it is told otherwise.
-const MOST: usize = 4 << 20;
+/// The default maximum of bytes that it allocates for one vector.
+const MAX_ALLOCATION: usize = 4 << 20;
 
 #[derive(Default)]
 pub(super) struct Wincode;
@@ -19,7 +19,7 @@ impl Codec for Wincode {
 
     fn spec() -> Spec {
         spec("wincode", env!("LOCKED_WINCODE"), "wincode::serialize_into and deserialize, its own derive")
-            .max_message(MOST)
+            .max_message(MAX_ALLOCATION)
     }
 
     fn make(source: &mut Generator) -> Written {

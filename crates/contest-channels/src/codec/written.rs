@@ -1,10 +1,10 @@
-//! A message of a topic and data, as a program declares it that has libraries derive traits of their own for it.
+//! A message with a topic and data for libraries that derive their own traits.
 
 use estafette_measure::Generator;
 use estafette_measure::Value;
 use estafette_measure::message::Message;
 
-/// Each library's derive is about its own traits alone, so they can all stand on one type.
+/// One type can derive the traits of all libraries, because they do not conflict.
 #[derive(
     ::bincode_2::Encode,
     ::bincode_2::Decode,

@@ -1,4 +1,4 @@
-//! `async-channel`, bounded: a lock-free ring of slots, and a list of listeners for those who wait.
+//! `async-channel`, bounded: a lock-free ring of slots, and a list of listeners for waiting tasks.
 
 use std::future::Future;
 
@@ -31,7 +31,7 @@ impl Channel for AsyncChannel {
         tx.send(message)
     }
 
-    fn receive<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+    fn recv<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
         rx.recv()
     }
 }

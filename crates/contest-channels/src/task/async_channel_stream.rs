@@ -1,4 +1,4 @@
-//! `async-channel` with its receiver as a `Stream`; a `Sink` it does not have.
+//! `async-channel` with its receiver as a `Stream`. It has no `Sink`.
 
 use std::future::Future;
 
@@ -39,7 +39,7 @@ impl Channel for AsyncChannelStream {
         tx.send(message)
     }
 
-    fn receive<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+    fn recv<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
         rx.next()
     }
 }

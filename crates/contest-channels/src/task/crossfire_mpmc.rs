@@ -25,7 +25,7 @@ impl Channel for CrossfireMpmc {
     }
 
     fn open<P: Value>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
-        // As its documentation asks for on virtual machines.
+        // Its documentation recommends this call on virtual machines.
         detect_backoff_cfg();
         bounded_async(capacity)
     }
@@ -38,7 +38,7 @@ impl Channel for CrossfireMpmc {
         tx.send(message)
     }
 
-    fn receive<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+    fn recv<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
         rx.recv()
     }
 }

@@ -1,6 +1,7 @@
-//! `fanring`: a ring for each sender, and a bitmap of those that have something.
+//! `fanring`: a ring for each sender, and a bitmap of the rings that are not empty.
 //!
-//! Its capacity is each sender's, rounded up to a power of two: the channel's is divided among them.
+//! The library's capacity applies to each sender and is rounded up to a power of two. So the case's
+//! capacity is divided among the senders.
 
 use std::future::Future;
 
@@ -8,7 +9,7 @@ use estafette_measure::spec::{Cancel, Ordering};
 use estafette_measure::{Spec, Value};
 use fanring::mpsc::{Receiver, Sender, channel};
 
-use crate::channel::{Channel, Outcome, in_rings, spec};
+use crate::channel::{Channel, Outcome, check_ring_capacity, spec};
 
 /// `task/fanring`.
 pub(super) struct Fanring;
@@ -25,7 +26,7 @@ impl Channel for Fanring {
     }
 
     fn supports(capacity: usize, senders: usize) -> Result<(), String> {
-        in_rings(capacity, senders)
+        check_ring_capacity(capacity, senders)
     }
 
     fn open<P: Value>(capacity: usize, senders: usize) -> (Self::Tx<P>, Self::Rx<P>) {
@@ -37,12 +38,12 @@ impl Channel for Fanring {
         tx.0.send_async(message)
     }
 
-    fn receive<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+    fn recv<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
         rx.recv_async()
     }
 }
 
-/// A sender, with a ring of its own.
+/// A sender with its own ring.
 pub(super) struct Lane<P>(Sender<P>);
 
 impl<P> Clone for Lane<P> {

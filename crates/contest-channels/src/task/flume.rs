@@ -1,4 +1,4 @@
-//! `flume`, bounded: a deque under a lock, and a queue of those who wait.
+//! `flume`, bounded: a deque with a lock, and a queue of waiting tasks.
 
 use std::future::Future;
 
@@ -34,7 +34,7 @@ impl Channel for Flume {
         tx.send_async(message)
     }
 
-    fn receive<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+    fn recv<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
         rx.recv_async()
     }
 }

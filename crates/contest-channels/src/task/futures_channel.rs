@@ -1,6 +1,8 @@
-//! `futures-channel`, bounded: an unbounded queue, and a parked sender for each that is over the capacity.
+//! `futures-channel`, bounded: an unbounded queue, and a parked sender for each message over the
+//! capacity.
 //!
-//! A sender may put one message beyond the capacity into it, but its `send` ends only when that has room.
+//! A sender may add one message beyond the capacity, but its `send` completes only when there is
+//! free capacity for it.
 
 use std::future::Future;
 
@@ -34,7 +36,7 @@ impl Channel for FuturesChannel {
         tx.send(message)
     }
 
-    fn receive<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+    fn recv<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
         rx.next()
     }
 }

@@ -1,4 +1,5 @@
-//! `kanal`, bounded: a deque under a spin lock; a message goes from stack to stack where the other side waits.
+//! `kanal`, bounded: a deque with a spin lock. If the other side waits, a message is moved directly
+//! from stack to stack.
 
 use std::future::Future;
 
@@ -35,7 +36,7 @@ impl Channel for Kanal {
         tx.send(message)
     }
 
-    fn receive<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+    fn recv<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
         rx.recv()
     }
 }

@@ -1,4 +1,4 @@
-//! `loole`, bounded: a deque under a lock.
+//! `loole`, bounded: a deque with a lock.
 
 use std::future::Future;
 
@@ -31,7 +31,7 @@ impl Channel for Loole {
         tx.send_async(message)
     }
 
-    fn receive<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+    fn recv<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
         rx.recv_async()
     }
 }

@@ -1,4 +1,4 @@
-//! Between async tasks of one process.
+//! Channels between async tasks of one process.
 
 use estafette_measure::Registry;
 use estafette_measure::entry::ValueTransport;
@@ -30,7 +30,7 @@ pub fn tokio_mpsc() -> impl ValueTransport {
     Between::of(tokio_mpsc::TokioMpsc)
 }
 
-/// Adds this scope's mechanisms.
+/// Adds the mechanisms of the scope `task`.
 pub fn enrol(registry: Registry) -> Registry {
     let registry = registry
         .enrol(channel(tokio_mpsc::TokioMpsc))

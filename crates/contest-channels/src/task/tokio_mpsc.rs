@@ -1,4 +1,4 @@
-//! `tokio::sync::mpsc`, bounded: blocks of 32 slots in a list, a semaphore for the capacity.
+//! `tokio::sync::mpsc`, bounded: a list of blocks of 32 slots, and a semaphore for the capacity.
 
 use std::future::Future;
 
@@ -30,7 +30,7 @@ impl Channel for TokioMpsc {
         tx.send(message)
     }
 
-    fn receive<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+    fn recv<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
         rx.recv()
     }
 }

@@ -1,4 +1,4 @@
-//! `tokio::sync::mpsc`, unbounded: what is under way is capped by credit outside of the channel.
+//! `tokio::sync::mpsc`, unbounded. Credit outside of the channel limits the messages in flight.
 
 use estafette_measure::spec::Cancel;
 use estafette_measure::{Spec, Value};
@@ -30,7 +30,7 @@ impl Channel for TokioMpscUnbounded {
         tx.send(message)
     }
 
-    async fn receive<P: Value>((rx, refund): &mut Self::Rx<P>) -> impl Outcome<P> {
+    async fn recv<P: Value>((rx, refund): &mut Self::Rx<P>) -> impl Outcome<P> {
         let message = rx.recv().await;
         refund.give();
         message

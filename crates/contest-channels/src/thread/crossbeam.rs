@@ -1,4 +1,5 @@
-//! `crossbeam-channel`, bounded: a ring of slots with sequence numbers (Vyukov), spinning for a while before it parks.
+//! `crossbeam-channel`, bounded: a ring of slots with sequence numbers (Vyukov). Spins for a while
+//! before it parks.
 
 use std::future::{Future, ready};
 
@@ -35,7 +36,7 @@ impl Channel for Crossbeam {
         ready(tx.send(message))
     }
 
-    fn receive<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+    fn recv<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
         ready(rx.recv())
     }
 }

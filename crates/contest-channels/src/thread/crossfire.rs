@@ -1,4 +1,4 @@
-//! `crossfire`, bounded, blocking: a lock-free ring of slots, spinning for a while before it parks.
+//! `crossfire`, bounded, blocking: a lock-free ring of slots. Spins for a while before it parks.
 
 use std::future::{Future, ready};
 
@@ -24,7 +24,7 @@ impl Channel for Crossfire {
     }
 
     fn open<P: Value>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
-        // As its documentation asks for on virtual machines.
+        // Its documentation recommends this call on virtual machines.
         detect_backoff_cfg();
         bounded_blocking(capacity)
     }
@@ -33,7 +33,7 @@ impl Channel for Crossfire {
         ready(tx.send(message))
     }
 
-    fn receive<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+    fn recv<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
         ready(rx.recv())
     }
 }

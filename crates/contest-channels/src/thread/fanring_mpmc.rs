@@ -1,4 +1,5 @@
-//! `fanring`, blocking, with several receivers, which take from each other; it promises no order.
+//! `fanring`, blocking, with several receivers, which steal from each other. It guarantees no
+//! order.
 
 use std::future::{Future, ready};
 
@@ -7,7 +8,7 @@ use estafette_measure::spec::{Ordering, Tier, Wait};
 use estafette_measure::{Spec, Value};
 use fanring::mpmc::{Receiver, Sender, channel};
 
-use crate::channel::{Channel, Outcome, in_rings, spec};
+use crate::channel::{Channel, Outcome, check_ring_capacity, spec};
 
 /// `thread/fanring-mpmc`.
 pub(super) struct FanringMpmc;
@@ -26,7 +27,7 @@ impl Channel for FanringMpmc {
     }
 
     fn supports(capacity: usize, senders: usize) -> Result<(), String> {
-        in_rings(capacity, senders)
+        check_ring_capacity(capacity, senders)
     }
 
     fn open<P: Value>(capacity: usize, senders: usize) -> (Self::Tx<P>, Self::Rx<P>) {
@@ -42,12 +43,12 @@ impl Channel for FanringMpmc {
         ready(tx.0.send(message))
     }
 
-    fn receive<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+    fn recv<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
         ready(rx.recv())
     }
 }
 
-/// A sender, with a ring of its own.
+/// A sender with its own ring.
 pub(super) struct Lane<P>(Sender<P>);
 
 impl<P> Clone for Lane<P> {

@@ -1,4 +1,4 @@
-//! `flume`, bounded, blocking: a deque under a lock.
+//! `flume`, bounded, blocking: a deque with a lock.
 
 use std::future::{Future, ready};
 
@@ -31,7 +31,7 @@ impl Channel for Flume {
         ready(tx.send(message))
     }
 
-    fn receive<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+    fn recv<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
         ready(rx.recv())
     }
 }

@@ -1,4 +1,4 @@
-//! Between threads of one process.
+//! Channels between threads of one process.
 
 use estafette_measure::Registry;
 use estafette_measure::entry::{bytes, values};
@@ -19,7 +19,7 @@ mod std_mpsc;
 
 pub use self::rtrb::Rtrb;
 
-/// Adds this scope's mechanisms.
+/// Adds the mechanisms of the scope `thread`.
 pub fn enrol(registry: Registry) -> Registry {
     registry
         .enrol(values(rtrb::Rtrb))

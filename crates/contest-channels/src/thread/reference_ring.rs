@@ -1,4 +1,4 @@
-//! The reference ring between threads: the least that can be written, for the others to be held against.
+//! The reference ring between threads: a minimal implementation with which the others are compared.
 
 use anyhow::Result;
 use estafette_contest_common::reference_ring::{Consumer, Producer, heap};

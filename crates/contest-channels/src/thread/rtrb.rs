@@ -1,4 +1,4 @@
-//! `rtrb`: a wait-free ring for one producer and one consumer, polled.
+//! `rtrb`: a wait-free single-producer, single-consumer ring, polled.
 
 use std::future::{Future, ready};
 use std::hint::spin_loop;
@@ -27,35 +27,35 @@ impl Mechanism for Rtrb {
 }
 
 impl<P: Value> Transport<P> for Rtrb {
-    type Tx = Sending<P>;
-    type Rx = Receiving<P>;
+    type Tx = SendEnd<P>;
+    type Rx = RecvEnd<P>;
 
-    fn open(&self, case: &Case, _: Role, _: &mut Rendezvous) -> Result<Ends<Sending<P>, Receiving<P>>> {
+    fn open(&self, case: &Case, _: Role, _: &mut Rendezvous) -> Result<Ends<SendEnd<P>, RecvEnd<P>>> {
         Ends::pair(case, || {
             let (tx, rx) = RingBuffer::new(case.capacity);
-            Ok((Sending(tx), Receiving(rx)))
+            Ok((SendEnd(tx), RecvEnd(rx)))
         })
     }
 }
 
 /// The sending end.
-pub struct Sending<P>(Producer<P>);
+pub struct SendEnd<P>(Producer<P>);
 
-impl<P: Value> Sending<P> {
+impl<P: Value> SendEnd<P> {
     #[inline(always)]
     fn push(&mut self, mut message: P) -> io::Result<()> {
-        while let Err(PushError::Full(reply)) = self.0.push(message) {
+        while let Err(PushError::Full(returned)) = self.0.push(message) {
             if self.0.is_abandoned() {
                 return Err(ErrorKind::BrokenPipe.into());
             }
-            message = reply;
+            message = returned;
             spin_loop();
         }
         Ok(())
     }
 }
 
-impl<P: Value> Tx for Sending<P> {
+impl<P: Value> Tx for SendEnd<P> {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         ready(self.push(P::make(source)))
@@ -63,9 +63,9 @@ impl<P: Value> Tx for Sending<P> {
 }
 
 /// The receiving end.
-pub struct Receiving<P>(Consumer<P>);
+pub struct RecvEnd<P>(Consumer<P>);
 
-impl<P: Value> Receiving<P> {
+impl<P: Value> RecvEnd<P> {
     #[inline(always)]
     fn pop(&mut self) -> io::Result<P> {
         loop {
@@ -80,7 +80,7 @@ impl<P: Value> Receiving<P> {
     }
 }
 
-impl<P: Value> Rx for Receiving<P> {
+impl<P: Value> Rx for RecvEnd<P> {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
         ready(self.pop().map(|message| message.check(verifier)))

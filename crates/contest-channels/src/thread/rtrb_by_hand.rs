@@ -1,5 +1,5 @@
-//! The loop one would write by hand around `rtrb`, without the instrument: what the instrument adds is the difference
-//! between `thread/rtrb` and this.
+//! A hand-written loop around `rtrb`, without the instrument. The instrument's overhead is the
+//! difference between `thread/rtrb` and this row.
 
 use std::hint::spin_loop;
 use std::thread;
@@ -17,7 +17,7 @@ use estafette_measure::spec::{Ownership, Standing, Wait};
 use estafette_measure::window::{TAIL_NS, Window};
 use rtrb::RingBuffer;
 
-/// Messages between two looks at the clock.
+/// The number of messages between two clock readings.
 const STRIDE: u64 = 4096;
 const END: u64 = u64::MAX;
 
@@ -97,7 +97,8 @@ impl Entry for RtrbByHand {
                     };
                     if message != expected {
                         ensure!(message == END, "expected {expected}, received {message}");
-                        // A window still open closes with the stream, and one that was slept through is empty.
+                        // A window that is still open closes with the stream; one that was slept
+                        // through is empty.
                         while marks.len() < 2 {
                             marks.push((now_ns(), expected));
                         }

@@ -1,4 +1,5 @@
-//! `std::sync::mpsc`, bounded: a ring of slots with sequence numbers, spinning for a while before it parks.
+//! `std::sync::mpsc`, bounded: a ring of slots with sequence numbers. Spins for a while before it
+//! parks.
 
 use std::future::{Future, ready};
 
@@ -30,7 +31,7 @@ impl Channel for StdMpsc {
         ready(tx.send(message))
     }
 
-    fn receive<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
+    fn recv<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
         ready(rx.recv())
     }
 }

@@ -133,7 +133,7 @@ impl SendEnd {
     }
 }
 
-impl Tx for Sending {
+impl Tx for SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         ready(match self.batched {
@@ -147,7 +147,7 @@ impl Tx for Sending {
     }
 }
 
-impl Drop for Sending {
+impl Drop for SendEnd {
     fn drop(&mut self) {
         self.side.finished(&self.handle);
     }
@@ -164,7 +164,7 @@ impl RecvEnd {
     }
 }
 
-impl Rx for Receiving {
+impl Rx for RecvEnd {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
         ready(self.recv_all_blocking(verifier, 1))

@@ -35,7 +35,7 @@ pub(super) const TCP: Estafette = Estafette {
     implementation: "estafette-net: tcp:// on 127.0.0.1, told in records of one length, a batch for a stream",
     scheme: "tcp",
     multi_sender: false,
-    tier: Tier::Suite,
+    tier: Tier::Overview,
 };
 
 pub(super) const FRAMED: Estafette = Estafette {
@@ -105,10 +105,10 @@ impl Mechanism for Estafette {
 }
 
 impl Transport<Raw> for Estafette {
-    type Tx = Sending;
-    type Rx = Receiving;
+    type Tx = SendEnd;
+    type Rx = RecvEnd;
 
-    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
         let len = case.payload.len();
         let mut limits = Limits::default();
         limits.message = limits.message.max(len);

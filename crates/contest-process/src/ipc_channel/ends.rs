@@ -1,5 +1,6 @@
-//! `ipc-channel`'s channel of bytes; and messages of a topic and data, as values that the library writes down, and through its
-//! channel of bytes. `super` says which version it is.
+//! `ipc-channel`'s channel of bytes, and messages with a topic and data: as values that the library
+//! serializes, and as bytes through its channel of bytes. `super` selects the version of the
+//! library.
 
 use std::future::{Future, ready};
 use std::hint::black_box;
@@ -30,7 +31,7 @@ pub(in super::super) fn enrol(registry: Registry) -> Registry {
     registry.enrol(bytes(Plain))
 }
 
-/// Adds every way to send a message of a topic and data.
+/// Adds all variants for messages with a topic and data.
 pub(in super::super) fn enrol_typed(registry: Registry) -> Registry {
     registry
         .enrol(messages(Values::<Message>::new(Tier::Suite)))
@@ -49,17 +50,17 @@ fn spec(variant: &str, implementation: &str, tier: Tier) -> Spec {
         .tier(tier)
 }
 
-/// What a party sends with, and receives with.
-type Held<S, R> = (Option<S>, Option<R>);
+/// A party's sender and receiver.
+type EndPair<S, R> = (Option<S>, Option<R>);
 
-/// Opens a party's ends. The producer makes the channel, and where it is answered a second one, and sends the consumer its
-/// ends through a server that serves once.
+/// Opens a party's ends. The producer creates the channel, and a second one for replies. It sends
+/// the consumer's ends through a one-shot server.
 fn open<S, R>(
     case: &Case,
     role: Role,
     rendezvous: &mut Rendezvous,
     pair: impl Fn() -> io::Result<(S, R)>,
-) -> Result<Held<S, R>>
+) -> Result<EndPair<S, R>>
 where
     S: Serialize + DeserializeOwned,
     R: Serialize + DeserializeOwned,
@@ -77,11 +78,11 @@ where
     };
     let server =
         IpcSender::<(R, Option<S>)>::connect(rendezvous.request("server")?).context("connecting to the consumer")?;
-    server.send((forward, reply)).context("giving the consumer its ends")?;
+    server.send((forward, reply)).context("sending the consumer its ends")?;
     Ok((Some(tx), rx))
 }
 
-/// Bytes, through `ipc::bytes_channel`.
+/// Bytes through `ipc::bytes_channel`.
 struct Plain;
 
 impl Mechanism for Plain {
@@ -99,15 +100,15 @@ impl Mechanism for Plain {
 }
 
 impl Transport<Raw> for Plain {
-    type Tx = SendingBytes<DataAlone, false>;
-    type Rx = ReceivingBytes<DataAlone>;
+    type Tx = BytesSendEnd<DataAlone, false>;
+    type Rx = BytesRecvEnd<DataAlone>;
 
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         open_bytes(case, role, rendezvous)
     }
 }
 
-/// Values of a shape, through `ipc::channel`.
+/// Values of a type through `ipc::channel`.
 struct Values<M> {
     tier: Tier,
     shape: PhantomData<fn() -> M>,
@@ -132,35 +133,35 @@ impl<M: Shape> Mechanism for Values<M> {
 }
 
 impl<M: Shape> Transport<Message> for Values<M> {
-    type Tx = SendingValues<M>;
-    type Rx = ReceivingValues<M>;
+    type Tx = ValueSendEnd<M>;
+    type Rx = ValueRecvEnd<M>;
 
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         let (tx, rx) = open(case, role, rendezvous, channel::<M>)?;
-        Ok(Ends(vec![PartyEnds { role, tx: tx.map(SendingValues), rx: rx.map(ReceivingValues) }]))
+        Ok(Ends(vec![PartyEnds { role, tx: tx.map(ValueSendEnd), rx: rx.map(ValueRecvEnd) }]))
     }
 }
 
-/// Makes a value and gives it away, as the library's `send` wants it.
-struct SendingValues<M>(IpcSender<M>);
+/// A sending end that moves each value into the library's `send`.
+struct ValueSendEnd<M>(IpcSender<M>);
 
-impl<M: Shape> Tx for SendingValues<M> {
+impl<M: Shape> Tx for ValueSendEnd<M> {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         ready(self.0.send(M::make(source)).map_err(io::Error::other))
     }
 }
 
-struct ReceivingValues<M>(IpcReceiver<M>);
+struct ValueRecvEnd<M>(IpcReceiver<M>);
 
-impl<M: Shape> Rx for ReceivingValues<M> {
+impl<M: Shape> Rx for ValueRecvEnd<M> {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
         ready(self.0.recv().map(|message| message.check(verifier)).map_err(fault))
     }
 }
 
-/// Bytes laid out by the program, through `ipc::bytes_channel`; a copy of them for each send where it `CLONES`.
+/// Bytes laid out by the program through `ipc::bytes_channel`. `CLONES` makes a copy for each send.
 struct Bytes<L, const CLONES: bool> {
     tier: Tier,
     layout: PhantomData<fn() -> L>,
@@ -185,8 +186,8 @@ impl<L: Layout, const CLONES: bool> Mechanism for Bytes<L, CLONES> {
 }
 
 impl<L: Layout, const CLONES: bool> Transport<Message> for Bytes<L, CLONES> {
-    type Tx = SendingBytes<L, CLONES>;
-    type Rx = ReceivingBytes<L>;
+    type Tx = BytesSendEnd<L, CLONES>;
+    type Rx = BytesRecvEnd<L>;
 
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         open_bytes(case, role, rendezvous)
@@ -198,54 +199,54 @@ fn open_bytes<L: Layout, const CLONES: bool>(
     case: &Case,
     role: Role,
     rendezvous: &mut Rendezvous,
-) -> Result<Ends<SendingBytes<L, CLONES>, ReceivingBytes<L>>> {
+) -> Result<Ends<BytesSendEnd<L, CLONES>, BytesRecvEnd<L>>> {
     let (tx, rx) = open(case, role, rendezvous, bytes_channel)?;
-    let tx = tx.map(|sender| SendingBytes::new(sender, case));
-    let rx = rx.map(|receiver| ReceivingBytes { receiver, layout: PhantomData });
+    let tx = tx.map(|sender| BytesSendEnd::new(sender, case));
+    let rx = rx.map(|receiver| BytesRecvEnd { receiver, layout: PhantomData });
     Ok(Ends(vec![PartyEnds { role, tx, rx }]))
 }
 
-/// How much room a channel of bytes has.
+/// Probes the capacity of a channel of bytes, in messages.
 fn effective_capacity<L: Layout, const CLONES: bool>(case: &Case) -> Option<u64> {
     let (sender, rx) = bytes_channel().ok()?;
     let mut source = Generator::new(0, 0, case.payload.len());
-    let mut tx = SendingBytes::<L, CLONES>::new(sender, case);
+    let mut tx = BytesSendEnd::<L, CLONES>::new(sender, case);
     capacity::blocked(vec![move || tx.send(&mut source).is_ok()], rx)
 }
 
-struct SendingBytes<L, const CLONES: bool> {
+struct BytesSendEnd<L, const CLONES: bool> {
     sender: IpcBytesSender,
     buffer: Buffer,
     layout: PhantomData<fn() -> L>,
 }
 
-impl<L: Layout, const CLONES: bool> SendingBytes<L, CLONES> {
-    fn new(sender: IpcBytesSender, case: &Case) -> SendingBytes<L, CLONES> {
-        SendingBytes { sender, buffer: Buffer::new(L::most(case.payload.len())), layout: PhantomData }
+impl<L: Layout, const CLONES: bool> BytesSendEnd<L, CLONES> {
+    fn new(sender: IpcBytesSender, case: &Case) -> BytesSendEnd<L, CLONES> {
+        BytesSendEnd { sender, buffer: Buffer::new(L::most(case.payload.len())), layout: PhantomData }
     }
 
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         let written = L::write(source, &mut self.buffer)?;
         let bytes = &self.buffer[..written];
-        // Opaque to the compiler, which might otherwise see that nobody needs the copy.
+        // Prevents the compiler from removing the unused copy.
         if CLONES { self.sender.send(&black_box(bytes.to_vec())) } else { self.sender.send(bytes) }
     }
 }
 
-impl<L: Layout, const CLONES: bool> Tx for SendingBytes<L, CLONES> {
+impl<L: Layout, const CLONES: bool> Tx for BytesSendEnd<L, CLONES> {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         ready(self.send(source))
     }
 }
 
-struct ReceivingBytes<L> {
+struct BytesRecvEnd<L> {
     receiver: IpcBytesReceiver,
     layout: PhantomData<fn() -> L>,
 }
 
-impl<L: Layout> Rx for ReceivingBytes<L> {
+impl<L: Layout> Rx for BytesRecvEnd<L> {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
         ready(match self.receiver.recv() {

@@ -1,8 +1,11 @@
-//! `ipc-channel`, in two versions: the current one, which writes values down with postcard, and 0.13, which writes them with
-//! bincode 1, as `ipc-channel-throughput` had it. Its channel of bytes is sequenced packets of a UNIX socket; what does not fit
-//! one goes in several, through a pair of sockets of its own.
+//! `ipc-channel` in two versions: the current one, which serializes values with postcard, and 0.13,
+//! which uses bincode 1, as `ipc-channel-throughput` did.
 //!
-//! The two differ in nothing that is used here but their types, so `ends.rs` is compiled once for each, in this folder.
+//! Its channel of bytes sends sequenced packets over a UNIX socket. A message that does not fit
+//! into one packet is sent in several, through an extra pair of sockets.
+//!
+//! For this crate the two versions differ only in their types, so `ends.rs` in this folder is
+//! compiled once for each.
 #![expect(clippy::duplicate_mod, reason = "one source, two libraries")]
 
 use estafette_measure::Registry;
@@ -22,7 +25,7 @@ mod current {
     pub(super) const VERSION: &str = env!("LOCKED_IPC_CHANNEL_0_23");
     pub(super) const BYTES: Tier = Tier::Suite;
 
-    /// What the error of a receive means.
+    /// Converts an error of a receive.
     pub(super) fn fault(error: IpcError) -> io::Error {
         match error {
             IpcError::Disconnected => ErrorKind::UnexpectedEof.into(),
@@ -49,7 +52,7 @@ mod v0_13 {
     // Its channel of bytes differs little from the current one, and a quick run has few rows.
     pub(super) const BYTES: Tier = Tier::Standard;
 
-    /// What the error of a receive means: it does not say whether the other side has gone.
+    /// Converts an error of a receive. The error does not say whether the other side has closed.
     pub(super) fn fault(error: impl Into<Box<dyn Error + Send + Sync>>) -> io::Error {
         io::Error::other(error)
     }
@@ -58,12 +61,12 @@ mod v0_13 {
     pub(super) mod ends;
 }
 
-/// Adds the channel of bytes of both.
+/// Adds the channels of bytes of both versions.
 pub(super) fn enrol(registry: Registry) -> Registry {
     v0_13::ends::enrol(current::ends::enrol(registry))
 }
 
-/// Adds every way to send a message of a topic and data through both.
+/// Adds all variants for messages with a topic and data, of both versions.
 pub(super) fn enrol_typed(registry: Registry) -> Registry {
     v0_13::ends::enrol_typed(current::ends::enrol_typed(registry))
 }

@@ -12,14 +12,14 @@ pub(super) struct ByFuturesConcurrency;
 
 impl Merge for ByFuturesConcurrency {
     const NAME: (&str, &str) = ("concurrency", env!("LOCKED_FUTURES_CONCURRENCY"));
-    const WHOLE: &str = "futures_concurrency::stream::Merge";
-    type Of<S: Source> = Pin<Box<futures_concurrency::vec::Merge<S>>>;
+    const DESCRIPTION: &str = "futures_concurrency::stream::Merge";
+    type Merged<S: Source> = Pin<Box<futures_concurrency::vec::Merge<S>>>;
 
-    fn merge<S: Source>(streams: Vec<S>) -> Self::Of<S> {
+    fn merge<S: Source>(streams: Vec<S>) -> Self::Merged<S> {
         Box::pin(streams.merge())
     }
 
-    fn next<S: Source>(merged: &mut Self::Of<S>) -> impl Future<Output = Option<S::Item>> + Send {
+    fn next<S: Source>(merged: &mut Self::Merged<S>) -> impl Future<Output = Option<S::Item>> + Send {
         merged.next()
     }
 }

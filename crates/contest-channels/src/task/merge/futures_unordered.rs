@@ -1,5 +1,5 @@
-//! `futures_buffered::FuturesUnordered`: the next message of each stream is a future; one that is ready is replaced by the
-//! one after it.
+//! `futures_buffered::FuturesUnordered`: a future for the next message of each stream. When one is
+//! ready, it is replaced by the future of the following message.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,14 +14,14 @@ pub(super) struct ByFuturesUnordered;
 
 impl Merge for ByFuturesUnordered {
     const NAME: (&str, &str) = ("unordered", env!("LOCKED_FUTURES_BUFFERED"));
-    const WHOLE: &str = "futures_buffered::FuturesUnordered";
-    type Of<S: Source> = FuturesUnordered<Next<S>>;
+    const DESCRIPTION: &str = "futures_buffered::FuturesUnordered";
+    type Merged<S: Source> = FuturesUnordered<Next<S>>;
 
-    fn merge<S: Source>(streams: Vec<S>) -> Self::Of<S> {
+    fn merge<S: Source>(streams: Vec<S>) -> Self::Merged<S> {
         streams.into_iter().map(|stream| Next(Some(stream))).collect()
     }
 
-    async fn next<S: Source>(merged: &mut Self::Of<S>) -> Option<S::Item> {
+    async fn next<S: Source>(merged: &mut Self::Merged<S>) -> Option<S::Item> {
         loop {
             let (message, stream) = merged.next().await?;
             if message.is_some() {
@@ -32,7 +32,7 @@ impl Merge for ByFuturesUnordered {
     }
 }
 
-/// A stream's next message, and the stream.
+/// A future of a stream's next message. Returns the stream with it.
 pub(super) struct Next<S>(Option<S>);
 
 impl<S: Source> Future for Next<S> {

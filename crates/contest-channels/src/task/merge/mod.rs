@@ -1,8 +1,8 @@
-//! Merging: a channel for each producer, and one consumer that takes from all of them. The case's capacity is divided among
-//! the channels.
+//! Merging: one channel per producer, and one consumer that receives from all of them. The case's
+//! capacity is divided among the channels.
 //!
-//! Every way to merge, a file each, is tried over every channel whose receiver is a stream; a mechanism is named by the
-//! two, `task/select-all.flume`.
+//! Each way to merge has its own file and is measured with every channel whose receiver is a
+//! stream. A mechanism's name contains both, for example `task/select-all.flume`.
 
 use std::future::Future;
 use std::io::{self, ErrorKind};
@@ -22,7 +22,7 @@ use super::async_channel::AsyncChannel;
 use super::flume::Flume;
 use super::futures_channel::FuturesChannel;
 use super::tokio_mpsc::TokioMpsc;
-use crate::channel::{Channel, Sending, spec};
+use crate::channel::{Channel, SendEnd, spec};
 use crate::channel_capacity;
 
 mod futures_concurrency;
@@ -30,7 +30,7 @@ mod futures_unordered;
 mod select_all;
 mod stream_map;
 
-/// Adds every way to merge over every channel.
+/// Adds each way to merge for each channel.
 pub(super) fn enrol(registry: Registry) -> Registry {
     let registry = over_all::<stream_map::ByStreamMap>(registry);
     let registry = over_all::<select_all::BySelectAll>(registry);
@@ -46,20 +46,20 @@ fn over_all<M: Merge>(registry: Registry) -> Registry {
         .enrol(merged::<M, FuturesChannel>())
 }
 
-/// A way to merge.
+/// A way to merge streams.
 trait Merge: Send + Sync + 'static {
-    /// Its name, and the version of the library it is from.
+    /// Its name, and the version of its library.
     const NAME: (&'static str, &'static str);
-    /// What it is.
-    const WHOLE: &'static str;
-    /// Several streams as one.
-    type Of<S: Source>: Send + 'static;
+    /// A description of it.
+    const DESCRIPTION: &'static str;
+    /// The merged stream.
+    type Merged<S: Source>: Send + 'static;
 
-    /// Merges them.
-    fn merge<S: Source>(streams: Vec<S>) -> Self::Of<S>;
+    /// Merges streams.
+    fn merge<S: Source>(streams: Vec<S>) -> Self::Merged<S>;
 
-    /// The next message of any of them; none where all have ended.
-    fn next<S: Source>(merged: &mut Self::Of<S>) -> impl Future<Output = Option<S::Item>> + Send;
+    /// Returns the next message of any stream; `None` when all have ended.
+    fn next<S: Source>(merged: &mut Self::Merged<S>) -> impl Future<Output = Option<S::Item>> + Send;
 }
 
 /// A stream that can be merged.
@@ -68,7 +68,7 @@ impl<S: Stream<Item: Send> + Send + Unpin + 'static> Source for S {}
 
 /// A channel whose receiver is a stream.
 trait Streamed: Channel {
-    /// Its name in those of mechanisms that merge it.
+    /// Its short name, as part of the names of mechanisms that merge it.
     const SHORT: &'static str;
     type Stream<P: Value>: Source + Stream<Item = P>;
     fn stream<P: Value>(rx: Self::Rx<P>) -> Self::Stream<P>;
@@ -107,21 +107,21 @@ impl Streamed for FuturesChannel {
 }
 
 fn merged<M: Merge, C: Streamed>() -> impl Entry {
-    values(Merged::<M, C>(PhantomData))
+    values(MergedChannels::<M, C>(PhantomData))
 }
 
-struct Merged<M, C>(PhantomData<(M, C)>);
+struct MergedChannels<M, C>(PhantomData<(M, C)>);
 
-impl<M: Merge, C: Streamed> Mechanism for Merged<M, C> {
+impl<M: Merge, C: Streamed> Mechanism for MergedChannels<M, C> {
     const BLOCKS: bool = false;
 
     fn spec(&self) -> Spec {
         let (name, version) = M::NAME;
         let channel = C::spec().implementation;
-        spec(&format!("task/{name}.{}", C::SHORT), version, &format!("{} over {channel}", M::WHOLE))
+        spec(&format!("task/{name}.{}", C::SHORT), version, &format!("{} over {channel}", M::DESCRIPTION))
             .patterns(&[Pattern::Merge])
             .ordering(Ordering::PerProducer)
-            // A quick look is at the ways to merge, over one channel.
+            // A quick run compares the ways to merge with one channel only.
             .tier(if C::SHORT == "tokio" { Tier::Suite } else { Tier::Standard })
     }
 
@@ -133,8 +133,9 @@ impl<M: Merge, C: Streamed> Mechanism for Merged<M, C> {
     }
 
     fn effective_capacity(&self, case: &Case) -> Option<u64> {
-        // The channels are tried, not what merges them, which takes from them only as it is asked.
-        let each = channel_capacity::tried::<C>(case.capacity / case.producers, 1)?;
+        // Only the channels are probed. The merged stream takes messages from them only when it is
+        // polled.
+        let each = channel_capacity::probe::<C>(case.capacity / case.producers, 1)?;
         Some(each * case.producers as u64)
     }
 
@@ -143,25 +144,25 @@ impl<M: Merge, C: Streamed> Mechanism for Merged<M, C> {
     }
 }
 
-impl<M: Merge, C: Streamed, P: Value> Transport<P> for Merged<M, C> {
-    type Tx = Sending<C, P>;
-    type Rx = Receiving<M, C, P>;
+impl<M: Merge, C: Streamed, P: Value> Transport<P> for MergedChannels<M, C> {
+    type Tx = SendEnd<C, P>;
+    type Rx = RecvEnd<M, C, P>;
 
     fn open(&self, case: &Case, _: Role, _: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         let capacity = case.capacity / case.producers;
         let (txs, streams): (Vec<_>, Vec<_>) = (0..case.producers)
             .map(|_| {
                 let (tx, rx) = C::open::<P>(capacity, 1);
-                (Sending::<C, P>(tx), C::stream(rx))
+                (SendEnd::<C, P>(tx), C::stream(rx))
             })
             .unzip();
-        Ok(Ends::many(txs, [Receiving(M::merge(streams))]))
+        Ok(Ends::many(txs, [RecvEnd(M::merge(streams))]))
     }
 }
 
-struct Receiving<M: Merge, C: Streamed, P: Value>(M::Of<C::Stream<P>>);
+struct RecvEnd<M: Merge, C: Streamed, P: Value>(M::Merged<C::Stream<P>>);
 
-impl<M: Merge, C: Streamed, P: Value> Rx for Receiving<M, C, P> {
+impl<M: Merge, C: Streamed, P: Value> Rx for RecvEnd<M, C, P> {
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
         self.recv_all(verifier, 1)
     }

@@ -11,14 +11,14 @@ pub(super) struct BySelectAll;
 
 impl Merge for BySelectAll {
     const NAME: (&str, &str) = ("select-all", env!("LOCKED_FUTURES_UTIL"));
-    const WHOLE: &str = "futures::stream::SelectAll";
-    type Of<S: Source> = SelectAll<S>;
+    const DESCRIPTION: &str = "futures::stream::SelectAll";
+    type Merged<S: Source> = SelectAll<S>;
 
-    fn merge<S: Source>(streams: Vec<S>) -> Self::Of<S> {
+    fn merge<S: Source>(streams: Vec<S>) -> Self::Merged<S> {
         select_all(streams)
     }
 
-    fn next<S: Source>(merged: &mut Self::Of<S>) -> impl Future<Output = Option<S::Item>> + Send {
+    fn next<S: Source>(merged: &mut Self::Merged<S>) -> impl Future<Output = Option<S::Item>> + Send {
         merged.next()
     }
 }

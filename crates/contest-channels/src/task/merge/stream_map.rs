@@ -1,4 +1,5 @@
-//! `tokio_stream::StreamMap`: polls its streams one after another, from a random one on, until one has a message.
+//! `tokio_stream::StreamMap`: polls its streams one after another, starting with a random one,
+//! until one has a message.
 
 use std::future::Future;
 
@@ -11,14 +12,14 @@ pub(super) struct ByStreamMap;
 
 impl Merge for ByStreamMap {
     const NAME: (&str, &str) = ("stream-map", env!("LOCKED_TOKIO_STREAM"));
-    const WHOLE: &str = "tokio_stream::StreamMap";
-    type Of<S: Source> = StreamMap<usize, S>;
+    const DESCRIPTION: &str = "tokio_stream::StreamMap";
+    type Merged<S: Source> = StreamMap<usize, S>;
 
-    fn merge<S: Source>(streams: Vec<S>) -> Self::Of<S> {
+    fn merge<S: Source>(streams: Vec<S>) -> Self::Merged<S> {
         streams.into_iter().enumerate().collect()
     }
 
-    fn next<S: Source>(merged: &mut Self::Of<S>) -> impl Future<Output = Option<S::Item>> + Send {
+    fn next<S: Source>(merged: &mut Self::Merged<S>) -> impl Future<Output = Option<S::Item>> + Send {
         let mut next = merged.next();
         async move { (&mut next).await.map(|(_, message)| message) }
     }
