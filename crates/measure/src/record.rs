@@ -89,6 +89,9 @@ pub struct Record {
     pub version: u32,
     /// The version of the tool.
     pub tool: String,
+    /// The build and the command line. `None` in records of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provenance: Option<Provenance>,
     /// The start of the run, in the format of RFC 3339.
     pub started: String,
     /// The seed of the order and of the messages' contents.
@@ -117,6 +120,19 @@ pub struct Record {
     pub refusals: Vec<Refusal>,
     /// The instances in the order in which they ran.
     pub instances: Vec<InstanceRecord>,
+}
+
+/// What wrote a record, and how it was called.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Provenance {
+    /// The commit of the tool's sources. `None` if they were not built from a git repository.
+    pub commit: Option<String>,
+    /// The version of the compiler.
+    pub compiler: String,
+    /// The global allocator that mechanisms of the scopes `task` and `thread` use.
+    pub allocator: String,
+    /// The arguments of the command line, without the program.
+    pub arguments: Vec<String>,
 }
 
 /// An instance and its outcome.

@@ -70,6 +70,7 @@ pub fn blank(registry: &Registry, plan: &Plan, limits: Option<Limits>) -> Record
         format: record::FORMAT.to_owned(),
         version: record::VERSION,
         tool: env!("CARGO_PKG_VERSION").to_owned(),
+        provenance: None,
         started: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
         seed: plan.seed,
         window: plan.window,

@@ -11,7 +11,7 @@ use estafette_measure::coordinator::{Interrupt, Scratch, calls, capacities};
 use estafette_measure::entry::Entry;
 use estafette_measure::limits::{self, available_cpus};
 use estafette_measure::plan::{COUNT_TIMEOUT, Entrant, Plan, Precision, Refusal, enter};
-use estafette_measure::record::{Outcome, Record};
+use estafette_measure::record::{Outcome, Provenance, Record};
 use estafette_measure::run::{self, End};
 use estafette_measure::spec::{Standing, Wait};
 use estafette_measure::suite::{self, Axes, Profile, Suite};
@@ -54,6 +54,7 @@ pub(crate) fn run(registry: &Registry, args: &Bench) -> Result<Exit> {
         }
     }
     let mut record = run::blank(registry, &plan, Some(limits));
+    record.provenance = Some(provenance());
     progress.begin();
     let end = run::run(registry, &plan, &mut record, &mut scratch, &mut interrupt, &mut progress);
     progress.finish();
@@ -96,6 +97,16 @@ fn count_calls(registry: &Registry, plan: &mut Plan, scratch: &mut Scratch, inte
         counted.push((entrant.case.clone(), entrant.calls));
     }
     Ok(true)
+}
+
+/// This build of the command, and its arguments.
+fn provenance() -> Provenance {
+    Provenance {
+        commit: option_env!("ESTAFETTE_COMMIT").map(str::to_owned),
+        compiler: env!("ESTAFETTE_COMPILER").to_owned(),
+        allocator: String::from("system"),
+        arguments: std::env::args().skip(1).collect(),
+    }
 }
 
 fn report(record: &Record, json: bool, detail: Detail) -> Result<()> {

@@ -96,6 +96,7 @@ pub(in super::super) fn changed(mechanism: &str, factor: f64) -> Record {
         format: FORMAT.to_owned(),
         version: VERSION,
         tool: String::from("0.1.0"),
+        provenance: None,
         started: String::from("2026-01-01T00:00:00Z"),
         seed: 1,
         window: Window::Time { warmup_ns: 50_000_000, measure_ns: 100_000_000 },
