@@ -1,32 +1,33 @@
-//! Where an endpoint is: a URL whose scheme names the transport.
+//! Addresses: URLs whose scheme names the transport.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// The longest address that is read.
+/// The longest accepted address, in bytes.
 const LONGEST: usize = 2048;
-/// How many characters of one an error shows.
+/// How many characters of an invalid address an error shows.
 const SHOWN: usize = 80;
 
 /// The URL of an endpoint, to listen at or to connect to.
 ///
-/// | scheme | place | messages are |
+/// | scheme | form | a message is |
 /// |---|---|---|
-/// | `tcp` | `tcp://host:port` | whatever one read gave |
-/// | `tcp+msg` | `tcp+msg://host:port` | what was sent |
-/// | `udp` | `udp://host:port` | datagrams |
-/// | `unix` | `unix:///path`, `unix://@name` (abstract) | whatever one read gave |
-/// | `unix+msg` | `unix+msg:///path`, `unix+msg://@name` | what was sent |
-/// | `inproc` | `inproc://name`, within this process | whatever one read gave |
-/// | `inproc+msg` | `inproc+msg://name` | what was sent |
-/// | `ws` | `ws://host[:port][/path[?query]]` | what was sent |
-/// | `tls`, `tls+msg`, `wss` | as `tcp`, `tcp+msg` and `ws`, by TLS: with the feature `tls` | as theirs |
+/// | `tcp` | `tcp://host:port` | whatever one read returned |
+/// | `tcp+msg` | `tcp+msg://host:port` | one sent message |
+/// | `udp` | `udp://host:port` | one datagram |
+/// | `unix` | `unix:///path`, `unix://@name` (abstract) | whatever one read returned |
+/// | `unix+msg` | `unix+msg:///path`, `unix+msg://@name` | one sent message |
+/// | `inproc` | `inproc://name`, within this process | whatever one read returned |
+/// | `inproc+msg` | `inproc+msg://name` | one sent message |
+/// | `ws` | `ws://host[:port][/path[?query]]` | one sent message |
+/// | `tls`, `tls+msg`, `wss` | as `tcp`, `tcp+msg` and `ws`, over TLS: needs the feature `tls` | as with those |
 ///
-/// Any other scheme is for a [`Transport`](crate::Transport) of one's own.
+/// Any other scheme is for a custom [`Transport`](crate::Transport).
 ///
-/// A port of 0 lets the system choose one; [`Handle::local_address`](crate::Handle::local_address) says which.
+/// With port 0 the system chooses a port; [`Handle::local_address`](crate::Handle::local_address)
+/// returns it.
 ///
 /// ```
 /// use estafette_net::Address;
@@ -40,23 +41,24 @@ const SHOWN: usize = 80;
 pub struct Address {
     scheme: Box<str>,
     place: Place,
-    /// What follows the host: a path with its query, as written. Empty where the scheme has none.
+    /// What follows the host: a path with its query, as written. Empty if the address has none.
     target: Box<str>,
 }
 
-/// What stands between `://` and the path.
+/// The part between `://` and the path.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Place {
-    /// A name or an address of a host (without brackets), and a port.
+    /// A host name or IP address (without brackets), and a port.
     Host(Box<str>, u16),
-    /// A path of this machine's file system.
+    /// A path in the local file system.
     Path(PathBuf),
-    /// A name: of an abstract UNIX socket (without `@`), within this process, or of a scheme that is not known here.
+    /// The name of an abstract UNIX socket (without `@`), of an in-process endpoint, or of a custom
+    /// scheme.
     Name(Box<str>),
 }
 
-/// Why a text is no [`Address`].
+/// Why a text is not an [`Address`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no address: {why}")]
 pub struct AddressError {
@@ -98,10 +100,10 @@ enum Why {
     NoName,
 }
 
-/// How the text after `://` is read.
+/// How the text after `://` is parsed.
 enum Form {
     HostAndPort,
-    /// The port that is meant where none is given.
+    /// With the default port.
     HostAndTarget(u16),
     Unix,
     Any,
@@ -123,7 +125,7 @@ impl Address {
         &self.scheme
     }
 
-    /// Where the endpoint is, in the scheme's own terms.
+    /// Where the endpoint is, in terms of the scheme.
     pub fn place(&self) -> &Place {
         &self.place
     }
@@ -136,7 +138,7 @@ impl Address {
         }
     }
 
-    /// The port; that of the scheme where it was left out.
+    /// The port, or the scheme's default port if it was left out.
     pub fn port(&self) -> Option<u16> {
         match &self.place {
             Place::Host(_, port) => Some(*port),
@@ -152,12 +154,12 @@ impl Address {
         }
     }
 
-    /// What a WebSocket asks for: the path with its query, `/` where none was given.
+    /// The target of a WebSocket request: the path with its query, or `/` if there is none.
     pub fn target(&self) -> &str {
         if self.target.is_empty() { "/" } else { &self.target }
     }
 
-    /// The same with another port.
+    /// The same address with another port.
     pub fn with_port(mut self, to: u16) -> Address {
         if let Place::Host(_, port) = &mut self.place {
             *port = to;
@@ -165,7 +167,8 @@ impl Address {
         self
     }
 
-    /// The host as it stands in a `Host` header: with brackets, and the port unless it is the scheme's own.
+    /// The host as in a `Host` header: IPv6 in brackets, with the port unless it is the scheme's
+    /// default.
     pub(crate) fn authority(&self) -> String {
         let Place::Host(host, port) = &self.place else { return String::new() };
         let host = bracketed(host);
@@ -237,7 +240,7 @@ fn parse(text: &str) -> Result<Address, Why> {
         Form::HostAndTarget(usual) => {
             let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
             let (authority, target) = rest.split_at(end);
-            // What follows # is for the reader of a document, and never sent.
+            // A fragment (after `#`) is never sent.
             let target = target.split('#').next().unwrap_or_default();
             (host_and_port(&scheme, authority, Some(usual))?, target)
         }
@@ -245,7 +248,7 @@ fn parse(text: &str) -> Result<Address, Why> {
         Form::Any if rest.is_empty() => return Err(Why::NoName),
         Form::Any => (Place::Name(rest.into()), ""),
     };
-    // A query without a path asks for the root.
+    // A query without a path has the root as its path.
     let target = if target.starts_with('?') { format!("/{target}").into() } else { target.into() };
     Ok(Address { scheme, place, target })
 }
@@ -253,7 +256,7 @@ fn parse(text: &str) -> Result<Address, Why> {
 fn host_and_port(scheme: &str, text: &str, usual: Option<u16>) -> Result<Place, Why> {
     let (host, port) = if let Some(inner) = text.strip_prefix('[') {
         let (host, rest) = inner.split_once(']').ok_or(Why::BadIpv6)?;
-        // A zone (`%eth0`) is for the resolver, which knows the interfaces.
+        // A zone (`%eth0`) is interpreted by the resolver, which knows the interfaces.
         let bare = host.split('%').next().unwrap_or_default();
         bare.parse::<Ipv6Addr>().map_err(|_| Why::BadIpv6)?;
         let port = match rest.strip_prefix(':') {
@@ -325,7 +328,7 @@ impl fmt::Debug for Address {
     }
 }
 
-/// A host that is an address already needs no resolver.
+/// Parses a host that is an IP address and needs no resolver.
 pub(crate) fn literal(host: &str) -> Option<IpAddr> {
     host.parse().ok()
 }
@@ -341,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_read_and_written_alike() {
+    fn addresses_survive_a_round_trip_through_text() {
         for text in [
             "tcp://127.0.0.1:4000",
             "tcp+msg://localhost:0",
@@ -362,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_left_out_is_filled_in() {
+    fn omitted_parts_get_their_defaults() {
         let address: Address = "WS://example.org?a=1#part".parse().unwrap();
         assert_eq!((address.scheme(), address.port(), address.target()), ("ws", Some(80), "/?a=1"));
         assert_eq!(address.authority(), "example.org");
@@ -371,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_address_says_what_is_wrong_and_what_would_be_right() {
+    fn an_invalid_address_says_what_is_wrong_and_what_would_be_right() {
         assert!(refused("127.0.0.1:80").contains("begin with a scheme"));
         assert!(refused("tcp://127.0.0.1").contains("tcp://127.0.0.1:4000"));
         assert!(refused("tcp://::1:80").contains("tcp://[::1]:4000"));
@@ -395,7 +398,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_an_address_or_an_error(text in "\\PC{0,40}", scheme in "(tcp|udp|ws|unix|x)://") {
+        fn any_text_is_a_valid_address_or_an_error(text in "\\PC{0,40}", scheme in "(tcp|udp|ws|unix|x)://") {
             for text in [text.clone(), format!("{scheme}{text}")] {
                 if let Ok(address) = text.parse::<Address>() {
                     let again: Address = address.to_string().parse().unwrap();

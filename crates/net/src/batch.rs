@@ -1,4 +1,5 @@
-//! Messages that are handed to the system together: where they are small, a system call for each is most of what they cost.
+//! Batches: several messages in one system call. For small messages the system call is most of the
+//! cost.
 
 use std::fmt;
 use std::io;
@@ -11,12 +12,14 @@ use crate::frames::Frames;
 use crate::handle::Handle;
 use crate::shared::{Command, Shared};
 
-/// Collects messages for one endpoint, and sends them together: when some 64 KiB are there, or 64 datagrams, when asked to, and at
-/// its end.
+/// Collects messages for one endpoint and sends them together.
 ///
-/// Made by [`Handle::batch`]. A message has its place among those of other senders when the batch is sent. What cannot be
-/// sent as too much waits already stays in the batch; what is still there when the batch ends is lost, so
-/// [`Batch::flush`] first and look at what it says.
+/// A batch is sent when it has collected about 64 KiB or 64 datagrams, on [`Batch::flush`], and
+/// when it is dropped. [`Handle::batch`] creates one. Its messages get their place among those of
+/// other senders when the batch is sent.
+///
+/// If the queue of the connection is full, the messages stay in the batch. What remains when the
+/// batch is dropped is lost. So call [`Batch::flush`] and check its result.
 ///
 /// ```
 /// # use estafette_net::{Event, Node, Outcome};
@@ -47,7 +50,7 @@ pub struct Batch<S = ()> {
     frames: Frames,
 }
 
-/// How an endpoint is reached, looked up once.
+/// How to send to an endpoint.
 pub(crate) enum Way {
     Stream(Arc<Connection>),
     Datagrams(Arc<Socket>),
@@ -64,15 +67,16 @@ impl<S> Batch<S> {
         Batch { shared: handle.shared.clone(), to, way, frames }
     }
 
-    /// Adds a message. [`Outcome::Queued`] says that it was taken; [`Outcome::Full`] that the batch is full, and could not be
-    /// sent.
+    /// Adds a message. [`Outcome::Queued`]: it was accepted. [`Outcome::Full`]: the batch is full
+    /// and could not be sent.
     #[inline]
     pub fn push(&mut self, message: &[u8]) -> Outcome {
         self.push_with(message.len(), |place| place.copy_from_slice(message))
     }
 
-    /// As [`Batch::push`], of a message that is written where it will be sent from. `write` is called if there is room, and
-    /// is to write all of it: what it finds there is of earlier messages.
+    /// As [`Batch::push`], but `write` writes the message directly into the batch. `write` is
+    /// called only if there is space. It has to fill the whole slice, which contains bytes of
+    /// earlier messages.
     #[inline(always)]
     pub fn push_with(&mut self, len: usize, write: impl FnOnce(&mut [u8])) -> Outcome {
         match self.frames.put(len, write) {
@@ -81,7 +85,7 @@ impl<S> Batch<S> {
         }
     }
 
-    /// As [`Batch::push_with`], where room has to be made, or nothing is taken.
+    /// The slow path of [`Batch::push_with`]: makes space, or rejects the message.
     #[inline(never)]
     fn push_long(&mut self, len: usize, write: impl FnOnce(&mut [u8])) -> Outcome {
         if self.way.is_none() {
@@ -91,7 +95,7 @@ impl<S> Batch<S> {
             return Outcome::TooLarge;
         }
         if self.frames.is_full_for(len) {
-            // Of datagrams that the system did not send, only the one who asks is told.
+            // A failure of earlier datagrams is reported by `flush` only.
             if let outcome @ (Outcome::Full | Outcome::Closed) = self.flush() {
                 return outcome;
             }
@@ -105,29 +109,31 @@ impl<S> Batch<S> {
         }
     }
 
-    /// How many bytes are collected, frames included.
+    /// How many bytes are collected, including frame headers.
     pub fn len(&self) -> usize {
         self.frames.len()
     }
 
-    /// How many bytes are collected before they are sent unasked.
+    /// How many bytes are collected before the batch is sent automatically.
     pub fn most(&self) -> usize {
         self.frames.limit()
     }
 
-    /// Whether nothing is left to send.
+    /// Whether the batch is empty.
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }
 
-    /// Sends what was collected. On [`Outcome::Full`] it stays, and `Drained` tells when to try again. Of datagrams that the
-    /// system does not send, the last is told: none of them stays.
+    /// Sends what was collected.
+    ///
+    /// On [`Outcome::Full`] it stays in the batch, and `Drained` reports when to try again.
+    /// Datagrams that the kernel refuses are dropped; the result is that of the last refused one.
     pub fn flush(&mut self) -> Outcome {
         match &self.way {
             _ if self.is_empty() => Outcome::Sent,
             Some(Way::Stream(connection)) => match connection.send_frames(self.frames.bytes()) {
                 Ok(Some(Outcome::Closed)) => {
-                    // Nothing more will be sent there, and the connection can go.
+                    // Nothing more will be sent there: release the connection.
                     self.way = None;
                     self.frames.end();
                     Outcome::Closed
@@ -168,7 +174,7 @@ impl<S> Batch<S> {
 
 impl<S> Drop for Batch<S> {
     fn drop(&mut self) {
-        // Whoever wants to know has flushed it.
+        // A caller that needs the result has called `flush` before.
         let _ = self.flush();
     }
 }

@@ -1,9 +1,10 @@
-//! The sending half of a connection, which any thread may use.
+//! The sending half of a connection. Any thread may use it.
 //!
-//! A message is written at once, under a lock that is held for as long as one system call takes. What the system has no room
-//! for waits in a queue; the node's thread writes it when the system says that there is room. While anything waits,
-//! everything else is put behind it, so that frames never interleave and messages keep their order. Messages of several threads
-//! at the same time leave together: see [`crate::line`].
+//! A message is written at once, under a lock held for one system call. What the kernel does not
+//! accept goes to a queue, which the node's thread writes when the connection becomes writable.
+//! While the queue is not empty, every new message goes behind it, so frames never interleave and
+//! messages keep their order. Messages that several threads send at the same time are combined into
+//! one write: see [`crate::line`].
 
 mod ending;
 mod several;
@@ -25,65 +26,66 @@ use crate::transport::Link;
 
 use self::ending::refuse;
 
-/// A message of at most so many bytes is copied behind its header.
+/// Messages up to this many bytes are copied behind their header, so that one buffer is written.
 const SMALL: usize = 256;
 
-/// What all connections of a node hold together, in bytes.
+/// Byte totals over all connections of a node.
 #[derive(Debug, Default)]
 pub(crate) struct Holdings {
     pub(crate) queued: AtomicUsize,
     pub(crate) unfinished: AtomicUsize,
-    /// Memory for what threads leave to each other, while none does: see [`crate::line`].
+    /// A spare buffer for combined frames, for when no connection uses one: see [`crate::line`].
     spare: Mutex<Vec<u8>>,
 }
 
-/// How far a connection has come.
+/// The state of the sending half.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Messages wait for the handshake to end.
+    /// The handshake is not over: messages are queued.
     Opening,
     Open,
-    /// What waits is written, and no more is taken; what the peer sends is still read.
+    /// The queue is written and nothing more is accepted; reading continues.
     Finishing,
-    /// What waits is written, and no more is taken.
+    /// The queue is written and nothing more is accepted, then the connection closes.
     Closing,
     Closed,
-    /// Another connection took the place of this one, which did not come about or was lost.
+    /// Replaced by another connection, after it could not connect or was lost.
     Moved,
 }
 
 struct Outgoing {
     phase: Phase,
-    /// What is to be written, frames and parts of frames.
+    /// Whole and partial frames to be written.
     queue: Queue,
-    /// Whole frames that wait for the handshake.
+    /// Whole frames that wait for the end of the handshake.
     early: Queue,
-    /// Whole frames that were left to a thread that will have the lock: there are none unless one is in line.
+    /// Whole frames that other threads left to the next one in line. Empty unless a thread is in
+    /// line.
     left: Vec<u8>,
-    /// Whether a send was told that something waits, so that the end of it is told too.
+    /// Whether to report `Drained` when the queue is empty.
     owes_drained: bool,
-    /// No more is taken, though it has not come about yet: it will be closed, or finished, as soon as it has.
+    /// Close or finish was requested before the connection was open. Nothing more is accepted.
     ends: bool,
-    /// Another will take its place if it is lost.
+    /// Whether a successor replaces this connection if it is lost.
     returns: bool,
-    /// How much of what was taken could not be written.
+    /// How many accepted bytes could not be written.
     unwritten: usize,
-    /// Of a WebSocket's client.
+    /// The masking keys of a WebSocket client.
     keys: Option<Keys>,
-    /// Where epoll tells of room on request.
+    /// Set where writability is reported only on request.
     room: Option<Asking>,
 }
 
-/// How epoll is asked to tell of room.
+/// Writability notifications that are switched on and off.
 struct Asking {
     room: Room,
     asked: bool,
-    /// It goes on to tell once it was asked.
+    /// Once switched on, they stay on.
     stays: bool,
 }
 
 impl Outgoing {
-    /// What the next frame is masked with, if it is.
+    /// Returns the masking key of the next frame, if frames are masked.
     fn next_key(&mut self) -> io::Result<Option<[u8; 4]>> {
         self.keys.as_mut().map(Keys::next).transpose()
     }
@@ -92,7 +94,7 @@ impl Outgoing {
 /// The sending half of a connection.
 pub(crate) struct Connection {
     pub(crate) link: Box<dyn Link>,
-    /// Whether it goes on when the peer sends no more.
+    /// Whether the connection continues when the peer sends no more.
     pub(crate) half_open: bool,
     framing: Framing,
     most_message: usize,
@@ -104,14 +106,14 @@ pub(crate) struct Connection {
     outgoing: Mutex<Outgoing>,
 }
 
-/// What came of writing what waited.
+/// The result of writing the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flushed {
-    /// Something still waits.
+    /// Something is still queued.
     Waiting,
-    /// Nothing waits. `told` says that somebody waits to hear that.
+    /// The queue is empty. `told`: a sender waits for `Drained`.
     Empty { told: bool },
-    /// Nothing waits, and nothing more will come.
+    /// The queue is empty, and nothing more will be sent.
     Finished,
 }
 
@@ -153,12 +155,13 @@ impl Connection {
         }
     }
 
-    /// Epoll tells of room where it is asked to, and only there; whether it has been, and whether it goes on then.
+    /// Switches to writability notifications on request. `asked`: they are on already. `stays`:
+    /// once on, they stay on.
     pub(crate) fn asks_for(&self, room: Room, asked: bool, stays: bool) {
         self.lock().room = Some(Asking { room, asked, stays });
     }
 
-    /// Has epoll tell of room, or not any more, where it does so on request.
+    /// Switches writability notifications on or off, where they are on request.
     fn ask(&self, out: &mut Outgoing, wanted: bool) -> io::Result<()> {
         match &mut out.room {
             Some(Asking { room, asked, stays }) if *asked != wanted && (wanted || !*stays) => {
@@ -174,15 +177,15 @@ impl Connection {
     }
 
     fn lock(&self) -> MutexGuard<'_, Outgoing> {
-        // Nothing that runs under the lock leaves it half done if it panics.
+        // No code that runs under this lock leaves the state half changed if it panics.
         self.outgoing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a message; `None` where another connection has taken the place of this one.
+    /// Sends a message. Returns `None` if another connection has replaced this one.
     ///
     /// # Errors
     ///
-    /// What the system said: the connection is to be closed.
+    /// An error of the operating system; the caller has to end the connection.
     #[inline]
     pub(crate) fn send(&self, kind: Kind, payload: &[u8]) -> io::Result<Option<Outcome>> {
         if payload.len() > self.most_message {
@@ -216,17 +219,17 @@ impl Connection {
         Ok(Some(outcome))
     }
 
-    /// Whether what is sent is masked.
+    /// Whether outgoing frames are masked.
     fn masks(&self) -> bool {
         self.framing == Framing::WebSocket(Side::Client)
     }
 
-    /// What collects messages that are sent by [`Connection::send_frames`].
+    /// Creates a buffer of frames for [`Connection::send_frames`].
     pub(crate) fn frames(&self) -> Frames {
         Frames::of(self.framing, self.most_message)
     }
 
-    /// Sends whole frames, all or none of them; `None` as of [`Connection::send`].
+    /// Sends whole frames, all or none of them. Returns `None` as [`Connection::send`] does.
     ///
     /// # Errors
     ///
@@ -257,22 +260,23 @@ impl Connection {
         }
     }
 
-    /// After an error nothing more is written: half a frame may have been.
+    /// After an error nothing more is written, because half a frame may have been.
     fn or_broken<T>(&self, out: &mut Outgoing, result: io::Result<T>) -> io::Result<T> {
         if result.is_err() {
             self.shut(out);
-            // Where another takes its place, the sender is told of that one.
+            // Where a successor replaces this connection, the sender gets `Drained` from it.
             out.owes_drained |= out.returns;
         }
         result
     }
 
-    /// Whether so many bytes may be added to what waits. If not, the end of that is told.
+    /// Whether `len` more bytes may be queued. If not, `Drained` will be reported.
     fn has_room(&self, out: &mut Outgoing, len: usize) -> bool {
         let waits = if out.phase == Phase::Opening { out.early.len() } else { out.queue.len() };
         let all = self.holdings.queued.load(Ordering::Relaxed);
         let over = |waits: usize, most: usize| waits > 0 && waits.saturating_add(len) > most;
-        // Where nothing waits, the end of that cannot be told, and most of it may leave at once.
+        // With an empty queue no `Drained` could follow a refusal, and most of the message may
+        // leave at once. So it is accepted.
         let may_wait = waits > 0 || out.phase == Phase::Opening;
         let full = over(waits, self.most_queue) || (may_wait && over(all, self.most_queues));
         out.owes_drained |= full;
@@ -287,10 +291,10 @@ impl Connection {
         }
     }
 
-    /// Writes a frame where nothing waits, and keeps what there is no room for.
+    /// Writes a frame while the queue is empty, and queues what the kernel does not accept.
     fn write_through(&self, out: &mut Outgoing, header: Header, payload: &[u8]) -> io::Result<Outcome> {
         let (mut head, mut rest) = (header.bytes(), payload);
-        // To copy a little takes less than to tell the system of two places.
+        // Copying a short message costs less than a write of two buffers.
         let mut small;
         if !head.is_empty() && rest.len() <= SMALL {
             small = [0; MOST_HEADER + SMALL];
@@ -326,7 +330,7 @@ impl Connection {
         self.left(out)
     }
 
-    /// All was written: what became of it, as the link may keep a part.
+    /// The outcome after everything was written: the link may still buffer a part.
     fn left(&self, out: &mut Outgoing) -> io::Result<Outcome> {
         if self.flush_link()? {
             return Ok(Outcome::Sent);
@@ -335,7 +339,7 @@ impl Connection {
         Ok(Outcome::Queued)
     }
 
-    /// Puts a message behind what waits. If nothing does, it is written.
+    /// Queues a message, and writes it at once if the queue was empty.
     fn put_behind(&self, out: &mut Outgoing, kind: Kind, payload: &[u8]) -> io::Result<Outcome> {
         let opening = out.phase == Phase::Opening;
         if !self.has_room(out, payload.len()) {
@@ -361,13 +365,13 @@ impl Connection {
         Ok(Outcome::Queued)
     }
 
-    /// Adds to what is to be written.
+    /// Appends to the queue.
     fn push(&self, out: &mut Outgoing, bytes: &[u8]) {
         out.queue.push(bytes);
         self.holdings.queued.fetch_add(bytes.len(), Ordering::Relaxed);
     }
 
-    /// Writes what the link keeps. Whether it keeps nothing any more.
+    /// Writes what the link buffers. Returns whether its buffer is empty now.
     fn flush_link(&self) -> io::Result<bool> {
         loop {
             match self.link.flush() {
@@ -379,7 +383,7 @@ impl Connection {
         }
     }
 
-    /// Writes what waits, until nothing does or there is no room.
+    /// Writes from the queue until it is empty or the connection is not writable.
     fn drain(&self, out: &mut Outgoing) -> io::Result<()> {
         while !out.queue.is_empty() {
             match self.link.write(&[IoSlice::new(out.queue.front())]) {
@@ -396,7 +400,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Writes what waits: the node's thread, when there may be room.
+    /// Writes the queue; called by the node's thread when the connection may be writable.
     ///
     /// # Errors
     ///
@@ -415,19 +419,20 @@ impl Connection {
         } else if out.phase == Phase::Closing {
             Flushed::Finished
         } else {
-            // Before the handshake is over, there is nobody to be told.
+            // Before the handshake is over, nobody waits for `Drained`.
             let open = matches!(out.phase, Phase::Open | Phase::Finishing);
             let told = open && std::mem::take(&mut out.owes_drained);
             Flushed::Empty { told }
         })
     }
 
-    /// What is written first, once the link is there.
+    /// Queues what is to be written first once the link is connected.
     pub(crate) fn first(&self, bytes: &[u8]) {
         self.push(&mut self.lock(), bytes);
     }
 
-    /// Adds bytes of the handshake, or an answer to a peer's frame, behind what waits, and writes what it can.
+    /// Queues bytes of the handshake, or a reply to a control frame, and writes as much as
+    /// possible.
     ///
     /// # Errors
     ///
@@ -441,7 +446,8 @@ impl Connection {
         self.drain(&mut out)
     }
 
-    /// Answers a WebSocket's ping, unless so much waits, here or at all connections, that peers do not read.
+    /// Replies to a WebSocket ping. Skips the reply if the queue limits are exceeded, because then
+    /// the peer does not read.
     ///
     /// # Errors
     ///
@@ -465,7 +471,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The handshake is over: what waited for it is written.
+    /// Ends the handshake: the messages that waited for it are written.
     ///
     /// # Errors
     ///

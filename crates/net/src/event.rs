@@ -1,4 +1,4 @@
-//! What happens at a node, in the order in which it is told.
+//! Endpoints, events, send outcomes and close reasons.
 
 use std::fmt;
 use std::io;
@@ -10,11 +10,12 @@ use crate::codec::websocket::Close;
 use crate::codec::{Kind, Violation};
 use crate::slab::Key;
 
-/// Names a connection, a listener, or, where all peers share a socket, a peer of it. It never comes to name another.
+/// Identifies a connection, a listener, a datagram socket, or one peer of a shared datagram socket.
+/// Identifiers are not reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Endpoint {
     pub(crate) key: Key,
-    /// The peer, of a socket that has several.
+    /// The peer, if several peers share the socket.
     pub(crate) remote: Option<SocketAddr>,
 }
 
@@ -23,87 +24,96 @@ impl Endpoint {
         Endpoint { key, remote: None }
     }
 
-    /// The peer's address, where the endpoint is one of several peers of a socket, as with UDP that listens. For others
-    /// [`Handle::peer_address`](crate::Handle::peer_address) tells.
+    /// Returns the peer's address if several peers share the socket, as with a listening UDP
+    /// socket. For all other endpoints see [`Handle::peer_address`](crate::Handle::peer_address).
     pub fn remote(&self) -> Option<SocketAddr> {
         self.remote
     }
 }
 
-/// What happened.
+/// Something that happened at an endpoint.
 ///
-/// At one connection: first `Connected` or `Accepted`, then any number of `Message` in the order in which they were sent and
-/// of `Drained`, and at last one `Closed`; where that was asked for, one `Finished` before, after which no `Message` comes. A
-/// connection that did not come about has `Closed` alone. One that is [made again](crate::Options::reconnect) begins anew with
-/// each `Lost`, and has its `Closed` at the very end. A socket of datagrams has `Message`, `Drained` and one `Closed` only, and
-/// nothing is promised of their order.
+/// The order at one connection is: first `Connected` or `Accepted`, then any number of `Message`
+/// (in the order they were sent) and `Drained`, and finally one `Closed`. With
+/// [half-open](crate::Options::half_open) connections, one `Finished` may come before `Closed`; no
+/// `Message` follows it. A connection that could not be opened has `Closed` alone.
 ///
-/// There may be others one day: whoever looks at an event passes over those they do not know.
+/// A connection with [`Options::reconnect`](crate::Options::reconnect) starts over after each
+/// `Lost`, and has one `Closed` at the very end.
+///
+/// A datagram socket has only `Message`, `Drained` and one `Closed`, without any guarantee about
+/// their order.
+///
+/// New variants may be added: ignore the ones you do not know.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a, S> {
-    /// What [`Handle::connect`](crate::Handle::connect) began is there, a WebSocket's handshake included.
+    /// What [`Handle::connect`](crate::Handle::connect) started is open, including a WebSocket's
+    /// handshake.
     Connected(Endpoint),
     /// A peer connected to a listener.
     Accepted {
-        /// The connection.
+        /// The new connection.
         endpoint: Endpoint,
-        /// Where it came in.
+        /// The listener that accepted it.
         listener: Endpoint,
     },
-    /// A message, or whatever one read gave where the transport has no messages.
+    /// A message arrived. Without message framing, this is whatever one read returned.
     Message(Endpoint, Message<'a>),
-    /// All that waited at a connection has been handed to the system, after a send had returned
-    /// [`Outcome::Queued`] or [`Outcome::Full`]. Of a socket that has several peers: it has room for any of them.
+    /// Everything queued at a connection has been passed to the kernel, after a send returned
+    /// [`Outcome::Queued`] or [`Outcome::Full`]. For a socket shared by several peers: it can send
+    /// again, to any of them.
     Drained(Endpoint),
-    /// The peer sends no more, and can still be sent to: only where [`Options::half_open`](crate::Options::half_open) asks
-    /// for it.
+    /// The peer sends no more, but can still receive. Reported only with
+    /// [`Options::half_open`](crate::Options::half_open).
     Finished(Endpoint),
-    /// A connection ended, or did not come about, and will be made again under the same name: only where
-    /// [`Options::reconnect`](crate::Options::reconnect) asks for it.
+    /// A connection ended or could not be opened, and will reconnect under the same endpoint.
+    /// Reported only with [`Options::reconnect`](crate::Options::reconnect).
     Lost {
-        /// Which.
+        /// The connection.
         endpoint: Endpoint,
-        /// Why.
+        /// Why it was lost.
         reason: Reason,
-        /// How many bytes of what was taken were not written, frames included. Of what was written, the peer may not have read
-        /// everything.
+        /// How many accepted bytes were not written, including frame headers. The peer may not have
+        /// read everything that was written.
         unwritten: usize,
-        /// How long it waits before it tries to.
+        /// The delay before the next attempt.
         again_in: Duration,
     },
-    /// A connection ended, or a listener. Nothing more is told of it.
+    /// A connection, listener or socket ended. No event follows for this endpoint.
     Closed {
-        /// Which.
+        /// The endpoint that ended.
         endpoint: Endpoint,
-        /// Why.
+        /// Why it ended.
         reason: Reason,
     },
-    /// What [`Handle::signal`](crate::Handle::signal) or one of its siblings was given.
+    /// A value passed to [`Handle::signal`](crate::Handle::signal), `signal_first` or
+    /// `signal_after`.
     Signal(S),
 }
 
-/// Bytes that lie in the node until the next event is asked for. It is a `[u8]`.
+/// A received message, borrowed from the node until the next event. It dereferences to `[u8]`.
 pub struct Message<'a> {
     pub(crate) bytes: Bytes<'a>,
     pub(crate) kind: Kind,
 }
 
-/// Where they lie.
+/// Where the bytes lie.
 pub(crate) enum Bytes<'a> {
-    /// Among those of others.
+    /// In a buffer shared with other messages.
     Lent(&'a [u8]),
-    /// In a vector that has nothing else.
+    /// In a vector of their own.
     Whole(&'a mut Vec<u8>),
 }
 
 impl Message<'_> {
-    /// Whether it is text: UTF-8 for certain.
+    /// Whether the message is text (valid UTF-8) or binary.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Keeps the message. A long one that came in several reads is given away as it lies there, any other copied.
+    /// Turns the message into a `Vec`. A long message that came in several reads is moved without
+    /// copying; any other is copied.
     pub fn take(self) -> Vec<u8> {
         match self.bytes {
             Bytes::Whole(bytes) => std::mem::take(bytes),
@@ -130,66 +140,68 @@ impl fmt::Debug for Message<'_> {
     }
 }
 
-/// What became of a message that was to be sent. There may be others one day, of which [`Outcome::taken`] tells as well.
+/// The result of a send. New variants may be added; [`Outcome::taken`] covers them too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 #[must_use = "a message that was not taken is not sent later"]
 pub enum Outcome {
-    /// The system has all of it, or is given it by another thread that sends there at the same time, and has its turn next.
+    /// The kernel has all of it, or another thread that is sending at the same time writes it next.
     Sent,
-    /// It was taken, and a part of it or all waits for the peer to read on. `Drained` will tell that nothing waits any more.
+    /// Accepted, and queued in part or whole until the peer reads. `Drained` follows when nothing
+    /// is queued any more.
     Queued,
-    /// It was not taken, as too much waits already, or, of a datagram, as it is not known yet where the peer is. `Drained` will tell
-    /// when to try again.
+    /// Not accepted: the queue is full or, for a datagram, the peer's address is still being
+    /// resolved. `Drained` reports when to try again.
     Full,
-    /// It was not taken, and never will be: it is longer than the transport or [`Limits::message`](crate::Limits) allows.
+    /// Not accepted, and never will be: it is longer than the transport or
+    /// [`Limits::message`](crate::Limits) allows.
     TooLarge,
-    /// It was not taken: there is no such connection any more, or it is being closed, or was
-    /// [finished](crate::Handle::finish).
+    /// Not accepted: the connection is gone, is closing, or was [finished](crate::Handle::finish).
     Closed,
-    /// The system does not send this datagram, as where no route leads to the peer.
+    /// The kernel refused this datagram, for example because there is no route to the peer.
     Refused(io::ErrorKind),
 }
 
 impl Outcome {
-    /// Whether the message was taken: it is delivered unless the connection ends before.
+    /// Whether the message was accepted. An accepted message is delivered unless the connection
+    /// ends first.
     pub fn taken(self) -> bool {
         matches!(self, Outcome::Sent | Outcome::Queued)
     }
 }
 
-/// Why a connection ended.
+/// Why an endpoint ended or a connection was lost.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Reason {
-    /// It was closed here, after all that waited had been written.
+    /// Closed on this side, after everything queued was written.
     #[error("closed here")]
     Closed,
-    /// It was closed here, and what waited could not be written in time.
+    /// Closed on this side. What was still queued could not be written in time.
     #[error("closed here, and {0} bytes were not written in time")]
     Unwritten(usize),
-    /// The peer ended it, between two messages.
+    /// The peer ended the connection between two messages.
     #[error("ended by the peer")]
     Ended,
-    /// The peer ended it in the middle of a message.
+    /// The peer ended the connection in the middle of a message.
     #[error("ended by the peer in the middle of a message")]
     Truncated,
-    /// A WebSocket's peer closed it, and said why.
+    /// A WebSocket peer sent a closing frame, with this code and reason.
     #[error("closed by the peer: {}{}", .0.code.map_or("no code".to_owned(), |code| code.to_string()), with_colon(&.0.reason))]
     ClosedByPeer(Close),
-    /// It did not come about.
+    /// The connection could not be opened.
     #[error("not connected: {0}")]
     NotConnected(io::Error),
-    /// The system reported an error, as where the peer was reset.
+    /// The operating system reported an error, such as a reset by the peer.
     #[error("{0}")]
     Io(io::Error),
-    /// The peer broke a rule, or went over a limit.
+    /// The peer violated the protocol or exceeded a limit.
     #[error("{0}")]
     Violation(Violation),
-    /// Something took longer than [`Limits`](crate::Limits) allow.
+    /// A deadline of [`Limits`](crate::Limits) passed.
     #[error("{0}")]
     Late(Late),
-    /// Together, the unfinished messages of all peers are more than [`Limits::unfinished`](crate::Limits) allows.
+    /// The incomplete messages of all peers together exceed [`Limits::unfinished`](crate::Limits).
     #[error("the node holds too much of unfinished messages")]
     NoRoom,
 }
@@ -198,14 +210,14 @@ fn with_colon(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!(": {text}") }
 }
 
-/// What took too long.
+/// Which deadline passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Late {
-    /// The connection did not come about within [`Limits::handshake`](crate::Limits).
+    /// The connection was not open within [`Limits::handshake`](crate::Limits).
     #[error("no connection in time")]
     Handshake,
-    /// A message was not whole within [`Limits::unfinished_for`](crate::Limits).
+    /// A message was not complete within [`Limits::unfinished_for`](crate::Limits).
     #[error("a message that did not end in time")]
     Message,
     /// Nothing arrived for [`Limits::idle`](crate::Limits).

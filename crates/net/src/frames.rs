@@ -1,4 +1,4 @@
-//! Whole frames, one behind the other, that are to be sent together.
+//! Collects whole frames that are sent together.
 
 use std::io;
 
@@ -8,30 +8,31 @@ use crate::codec::{Framing, MOST_HEADER, length};
 
 /// How many bytes are collected before they are sent.
 const MOST: usize = 64 << 10;
-/// How many datagrams are, and how many bytes of them: what one system call takes.
+/// The most datagrams, and the most bytes of them, that one system call takes.
 const MOST_DATAGRAMS: usize = 64;
 const MOST_OF_DATAGRAMS: usize = 65_507;
 
-/// Frames, and room for more: it is made once, and not cleared for each message.
+/// Collected frames, and initialized space for more. The space is initialized once, and not for
+/// each message.
 pub(crate) struct Frames {
     bytes: Vec<u8>,
     filled: usize,
-    /// For how many of the bytes that are collected there is room.
+    /// The end of the space that is usable without [`Frames::make_room`].
     end: usize,
     shape: Shape,
-    /// The longest message.
+    /// The longest message, in bytes.
     most: usize,
 }
 
-/// What is around a message.
+/// The framing of a message.
 enum Shape {
     Bare,
     Length,
-    /// The keys of a client.
+    /// With the masking keys of a client.
     WebSocket(Option<Keys>),
-    /// How long each is.
+    /// With the length of each datagram.
     Datagrams(Vec<usize>),
-    /// Nothing is taken any more.
+    /// Nothing is accepted any more.
     Gone,
 }
 
@@ -59,17 +60,18 @@ impl Frames {
         Frames { bytes: Vec::new(), filled: 0, end: 0, shape, most }
     }
 
-    /// Puts a message of `len` bytes, which `write` writes, behind the others, if there is room for it by now.
+    /// Appends a message of `len` bytes, which `write` fills in, if there is space for it.
     ///
     /// # Errors
     ///
-    /// `write`, if there is none, as [`Frames::make_room`] makes.
+    /// Returns `write` if there is no space; [`Frames::make_room`] makes some.
     #[inline(always)]
     pub(crate) fn put<W: FnOnce(&mut [u8])>(&mut self, len: usize, write: W) -> Result<(), W> {
         self.put_before(self.end, len, write)
     }
 
-    /// As [`Frames::put`], of a message for which room was made, however long it is.
+    /// As [`Frames::put`], after [`Frames::make_room`] was called for this message. Its length is
+    /// not limited.
     pub(crate) fn put_long<W: FnOnce(&mut [u8])>(&mut self, len: usize, write: W) -> Result<(), W> {
         self.put_before(self.bytes.len(), len, write)
     }
@@ -99,7 +101,7 @@ impl Frames {
             Shape::Datagrams(_) | Shape::Gone => return Err(write),
         };
         let Some(message) = room.get_mut(head..).and_then(|room| room.get_mut(..len)) else { return Err(write) };
-        // Counted when it is there: should this panic, it is not sent.
+        // The message counts only once it is complete: if `write` panics, it is not sent.
         write(message);
         if let Some(key) = key {
             mask::apply(message, key, 0);
@@ -111,11 +113,11 @@ impl Frames {
         Ok(())
     }
 
-    /// Makes room for a message of `len` bytes.
+    /// Makes space for a message of `len` bytes.
     ///
     /// # Errors
     ///
-    /// If the system has no random bytes to give for a mask.
+    /// If the system cannot provide random bytes for masking keys.
     pub(crate) fn make_room(&mut self, len: usize) -> io::Result<()> {
         let end = self.filled + self.around() + len;
         if end > self.bytes.len() {
@@ -128,13 +130,13 @@ impl Frames {
         }
     }
 
-    /// Whether a message of `len` bytes is to wait until these have been sent.
+    /// Whether the collected frames have to be sent before a message of `len` bytes is added.
     pub(crate) fn is_full_for(&self, len: usize) -> bool {
         let over = !self.is_empty() && self.filled + self.around() + len > self.limit();
         over || self.lengths().is_some_and(|lengths| lengths.len() >= MOST_DATAGRAMS)
     }
 
-    /// How much is around a message at most.
+    /// The maximum length of a frame header.
     fn around(&self) -> usize {
         match self.shape {
             Shape::Length | Shape::WebSocket(_) => MOST_HEADER,
@@ -142,22 +144,22 @@ impl Frames {
         }
     }
 
-    /// How many bytes are collected, unless one frame is longer than that alone.
+    /// How many bytes are collected. A single frame may be longer.
     pub(crate) fn limit(&self) -> usize {
         if let Shape::Datagrams(_) = self.shape { MOST_OF_DATAGRAMS } else { MOST }
     }
 
-    /// Takes nothing any more.
+    /// Accepts nothing any more.
     pub(crate) fn end(&mut self) {
         self.shape = Shape::Gone;
     }
 
-    /// The longest message that is taken.
+    /// The longest message that is accepted.
     pub(crate) fn most(&self) -> usize {
         self.most
     }
 
-    /// How many bytes there are.
+    /// How many bytes are collected.
     pub(crate) fn len(&self) -> usize {
         self.filled
     }
@@ -170,7 +172,7 @@ impl Frames {
         &self.bytes[..self.filled]
     }
 
-    /// How long each is, of datagrams.
+    /// The length of each datagram, if these are datagrams.
     pub(crate) fn lengths(&self) -> Option<&[usize]> {
         match &self.shape {
             Shape::Datagrams(lengths) => Some(lengths),
@@ -182,7 +184,7 @@ impl Frames {
         self.drop_first(0, self.filled);
     }
 
-    /// Takes so many datagrams, or just bytes, away from the beginning.
+    /// Removes the first `datagrams` datagrams and `bytes` bytes.
     pub(crate) fn drop_first(&mut self, datagrams: usize, bytes: usize) {
         self.bytes.copy_within(bytes..self.filled, 0);
         self.filled -= bytes;
@@ -201,7 +203,7 @@ mod tests {
     use super::*;
     use crate::codec::websocket::{Opcode, header};
 
-    /// Adds a message as a batch does. Whether it was taken.
+    /// Adds a message as a batch does. Returns whether it was accepted.
     fn push(frames: &mut Frames, message: &[u8]) -> bool {
         let write = |place: &mut [u8]| place.copy_from_slice(message);
         frames.put(message.len(), write).is_ok() || {
@@ -212,7 +214,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn they_are_what_a_connection_writes_one_by_one(
+        fn frames_equal_what_a_connection_writes_one_by_one(
             messages in prop::collection::vec((prop_oneof![0_usize..300, 65_530_usize..65_540], any::<u8>()), 1..20),
             which in 0_usize..3,
         ) {
@@ -255,18 +257,18 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_written_whole_is_not_among_them() {
+    fn a_message_whose_writer_panics_is_not_sent() {
         let mut frames = Frames::of(Framing::Length, usize::MAX);
         assert!(push(&mut frames, b"one"));
         frames.make_room(100).unwrap();
-        let cut = AssertUnwindSafe(|| frames.put_long(100, |_| panic!("as is meant")).is_ok());
+        let cut = AssertUnwindSafe(|| frames.put_long(100, |_| panic!("as intended")).is_ok());
         assert!(catch_unwind(cut).is_err());
         assert!(push(&mut frames, b"two"));
         assert_eq!(frames.bytes(), b"\0\0\0\x03one\0\0\0\x03two");
     }
 
     #[test]
-    fn datagrams_are_as_many_as_one_call_takes() {
+    fn datagrams_are_limited_to_what_one_call_takes() {
         let mut frames = Frames::datagrams(MOST_OF_DATAGRAMS);
         for _ in 0..MOST_DATAGRAMS {
             assert!(!frames.is_full_for(8) && push(&mut frames, &[1; 8]));
@@ -278,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_taken_that_is_too_long_or_after_the_end() {
+    fn messages_that_are_too_long_or_after_the_end_are_not_accepted() {
         let mut frames = Frames::of(Framing::Length, 10);
         assert!(!push(&mut frames, &[0; 11]) && push(&mut frames, &[0; 10]));
         frames.end();

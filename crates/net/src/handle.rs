@@ -1,4 +1,4 @@
-//! What any thread can do with a node.
+//! The handle: controls a node from any thread.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -18,35 +18,35 @@ use crate::shared::{Command, Door, Resource, Shared, lock};
 use crate::transport::{Listening, Options};
 use crate::{Address, AddressError};
 
-/// Why nothing was begun.
+/// Why a connection, listener or socket could not be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The address cannot be read.
+    /// The address is invalid.
     #[error(transparent)]
     Address(#[from] AddressError),
     /// No transport has this scheme.
     #[error("no transport has the scheme of {address}; there are {known}")]
     Scheme {
-        /// What was asked for.
+        /// The requested address.
         address: Address,
-        /// Every scheme that the node knows.
+        /// Every scheme that the node supports.
         known: String,
     },
     /// The node was dropped.
     #[error("the node is gone")]
     Gone,
-    /// As many connections are there as [`Limits::connections`] allows.
+    /// The node has reached [`Limits::connections`].
     #[error("{0} connections are there, and that is the most: Limits::connections")]
     TooMany(usize),
-    /// The system refused.
+    /// The operating system reported an error.
     #[error("{doing} {address}: {source}")]
     Io {
-        /// What was being done.
+        /// What was attempted.
         doing: &'static str,
-        /// Where.
+        /// The address it was attempted at.
         address: Address,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
@@ -57,9 +57,9 @@ impl From<Infallible> for Error {
     }
 }
 
-/// A way to a node, for any thread. Clones are ways to the same.
+/// Controls a node from any thread. Clones control the same node.
 ///
-/// Nothing here waits for the network, but for the names of hosts where it says so.
+/// No method waits for the network, except that [`Handle::listen`] resolves host names.
 pub struct Handle<S = ()> {
     pub(crate) shared: Arc<Shared<S>>,
 }
@@ -77,12 +77,15 @@ impl<S> fmt::Debug for Handle<S> {
 }
 
 impl<S> Handle<S> {
-    /// Listens at an address. For datagrams the endpoint is the socket, from which nothing can be sent but to a peer whose
-    /// message came. A host's name is looked up here and now, which may take time; numbers are not.
+    /// Starts to listen at an address.
+    ///
+    /// For datagrams the endpoint is the socket itself; it can only send to peers from which a
+    /// message has arrived. A host name is resolved before this returns, which may block; a numeric
+    /// address is not looked up.
     ///
     /// # Errors
     ///
-    /// If the address cannot be read, or the system does not let us listen there.
+    /// If the address is invalid, or the operating system refuses to listen there.
     pub fn listen<A: TryInto<Address>>(&self, address: A) -> Result<Endpoint, Error>
     where
         Error: From<A::Error>,
@@ -90,7 +93,7 @@ impl<S> Handle<S> {
         self.listen_with(address, &Options::default())
     }
 
-    /// As [`Handle::listen`], with options for the listener and the connections it accepts.
+    /// As [`Handle::listen`], with options for the listener and for the connections it accepts.
     ///
     /// # Errors
     ///
@@ -126,17 +129,20 @@ impl<S> Handle<S> {
         self.shared.unless_gone(key).map(Endpoint::new)
     }
 
-    /// Begins to connect. `Connected` tells that the connection is there, `Closed` that it did not come about. What is sent
-    /// before waits, within limits. A socket of datagrams is there at once, and has no such event.
+    /// Starts to connect. `Connected` reports success, `Closed` reports failure.
     ///
-    /// A host's name is looked up by a thread of the node's own, eight names at a time; that it has no address is told by
-    /// `Closed`. [`Limits::handshake`] is the time for looking it up, and again for each of its addresses, one after the other.
-    /// A socket of datagrams, at which nothing waits, has no room meanwhile: a send is [`Outcome::Full`], and `Drained` tells that
-    /// the peer was found.
+    /// What is sent before `Connected` is queued, up to the limits. A datagram socket is usable at
+    /// once and has no such event.
+    ///
+    /// A host name is resolved on a background thread, eight names at a time. `Closed` reports that
+    /// the name has no address. [`Limits::handshake`] applies to the lookup, and again to each of
+    /// the host's addresses, which are tried one after the other. A datagram socket has no queue:
+    /// until its peer is resolved, a send returns [`Outcome::Full`], and `Drained` reports that the
+    /// peer is resolved.
     ///
     /// # Errors
     ///
-    /// If the address cannot be read, or the system refuses at once.
+    /// If the address is invalid, or the operating system refuses at once.
     pub fn connect<A: TryInto<Address>>(&self, address: A) -> Result<Endpoint, Error>
     where
         Error: From<A::Error>,
@@ -167,15 +173,15 @@ impl<S> Handle<S> {
         self.shared.unless_gone(key.map_err(failed)?).map(Endpoint::new)
     }
 
-    /// Sends a message, whole or not at all, and never waits.
+    /// Sends a message, all of it or nothing. Never blocks.
     ///
-    /// Messages of one thread to one endpoint keep their order. A message that was taken is lost only if the connection ends
-    /// before the peer has it.
+    /// Messages of one thread to one endpoint keep their order. An accepted message is lost only if
+    /// the connection ends before the peer has received it.
     pub fn send(&self, to: Endpoint, message: &[u8]) -> Outcome {
         self.send_kind(to, Kind::Binary, message)
     }
 
-    /// As [`Handle::send`]; to the peer of a WebSocket it is a message of text.
+    /// As [`Handle::send`], but a WebSocket peer receives a text message.
     pub fn send_text(&self, to: Endpoint, message: &str) -> Outcome {
         self.send_kind(to, Kind::Text, message.as_bytes())
     }
@@ -199,35 +205,45 @@ impl<S> Handle<S> {
         }
     }
 
-    /// Collects messages, to be sent together: many small ones are several times faster so.
+    /// Creates a batch, which sends several messages together. For many small messages this is
+    /// several times faster.
     pub fn batch(&self, to: Endpoint) -> Batch<S> {
         Batch::new(self, to)
     }
 
-    /// Closes a connection, a listener or a socket. What waits at a connection is written first, for at most
-    /// [`Limits::flush`], or once the connection has come about; then `Closed` is told. What the peer sends meanwhile is not.
+    /// Closes a connection, a listener or a socket.
     ///
-    /// A peer of a socket that has several has nothing that could be closed: nothing happens.
+    /// What is queued at a connection is written first, for at most [`Limits::flush`]; a connection
+    /// that is still opening opens first. Then `Closed` is reported. Messages that arrive in the
+    /// meantime are discarded.
+    ///
+    /// Does nothing for one peer of a socket that is shared by several peers.
     pub fn close(&self, endpoint: Endpoint) {
         self.close_with(endpoint, &usual_farewell());
     }
 
-    /// As [`Handle::close`], telling the peer of a WebSocket why. A reason of more than 123 bytes is cut.
+    /// As [`Handle::close`], with a code and a reason for a WebSocket peer. The reason is truncated
+    /// to 123 bytes.
     pub fn close_with(&self, endpoint: Endpoint, why: &Close) {
         if endpoint.remote.is_none() {
             self.shared.command(Command::Close(endpoint.key, why.payload()));
         }
     }
 
-    /// Sends nothing more: what waits at a connection is written, and then its peer is told that no more comes. What the peer
-    /// sends is told as before, until it ends its side too, which is told as `Closed`; [`Handle::close`] does not wait for that.
+    /// Ends the sending direction: what is queued is written, then the peer is notified that no
+    /// more follows.
     ///
-    /// To a TCP or UNIX peer it is the end of the stream, to a TLS peer that and TLS's own. By itself our node answers such an
-    /// end with what waits there, and its own, unless [`Options::half_open`] asks for more. A WebSocket has no half that could
-    /// be closed: the peer is sent a closing frame, what it sends before its own is told, and most peers answer at once.
+    /// Messages from the peer are still delivered until it ends its direction too, which `Closed`
+    /// reports. [`Handle::close`] does not wait for that.
     ///
-    /// A connection that is still being made is finished once it has come about. Of a listener, or a socket of datagrams,
-    /// nothing can be finished: nothing happens.
+    /// A TCP or UNIX peer sees the end of the stream; a TLS peer also receives a close alert. An
+    /// Estafette peer reacts by writing what it has queued and ending its own direction, unless it
+    /// uses [`Options::half_open`]. A WebSocket has no half-close: the peer receives a closing
+    /// frame, and most peers reply at once; what it sends before its own closing frame is
+    /// delivered.
+    ///
+    /// A connection that is still opening is finished once it is open. Does nothing for a listener
+    /// or a datagram socket.
     pub fn finish(&self, endpoint: Endpoint) {
         let Some(connection) = self.shared.connection(endpoint.key) else { return };
         self.shared.command(match connection.begin_finish(&usual_farewell().payload()) {
@@ -236,20 +252,22 @@ impl<S> Handle<S> {
         });
     }
 
-    /// Reads nothing more from a connection, so that its peer, and before long whoever sends there, has to wait; from a socket of
-    /// datagrams, which the system then drops; or accepts no more connections from a listener.
+    /// Stops reading from a connection or a datagram socket, or stops accepting at a listener.
     ///
-    /// It takes effect as soon as the node is done with what it is reading: up to [`Limits::turn`] bytes are still told, after
-    /// this has returned. While nothing is read, nothing is late, and what the peer does is not known: that it ended, or was
-    /// reset, is told after [`Handle::resume`]. What waits for the peer is written all the same, and closing works as ever. A
-    /// connection that is still being made is paused once it has come about.
+    /// Back-pressure then makes a connection's peer wait; for a datagram socket the kernel drops
+    /// what arrives. The pause takes effect after the current read: up to [`Limits::turn`] bytes
+    /// may still be delivered after this returns.
     ///
-    /// A peer of a socket that has several cannot be paused alone: nothing happens.
+    /// While paused, no read deadline applies, and the peer's end or reset is reported only after
+    /// [`Handle::resume`]. Sending and closing work as usual. A connection that is still opening is
+    /// paused once it is open.
+    ///
+    /// Does nothing for one peer of a socket that is shared by several peers.
     pub fn pause(&self, endpoint: Endpoint) {
         self.set_paused(endpoint, true);
     }
 
-    /// Goes on to read from what was [paused](Handle::pause).
+    /// Resumes reading after [`Handle::pause`].
     pub fn resume(&self, endpoint: Endpoint) {
         self.set_paused(endpoint, false);
     }
@@ -260,7 +278,7 @@ impl<S> Handle<S> {
         }
     }
 
-    /// The address of this end, with the port that the system chose.
+    /// Returns the local address, with the port that the system chose.
     pub fn local_address(&self, endpoint: Endpoint) -> Option<Address> {
         self.shared.resource(endpoint.key, |resource| match resource {
             Resource::Stream(connection) => connection.link.local(),
@@ -269,7 +287,8 @@ impl<S> Handle<S> {
         })
     }
 
-    /// The address of the peer, by the transport beneath; none once the connection has ended, or its peer is gone.
+    /// Returns the peer's address in terms of the underlying transport, or `None` once the
+    /// connection has ended or its peer is gone.
     pub fn peer_address(&self, endpoint: Endpoint) -> Option<Address> {
         match endpoint.remote {
             Some(remote) => format!("udp://{remote}").parse().ok(),
@@ -277,34 +296,36 @@ impl<S> Handle<S> {
         }
     }
 
-    /// Puts a signal behind the events that are there. [`Handle::close`] and the like do not wait for signals: what is to be sent for one
-    /// is sent before a close only if that is called after it was told.
+    /// Queues a signal behind the events that are already there. Signals do not delay
+    /// [`Handle::close`] and similar calls. To send something in reaction to a signal before
+    /// closing, call `close` after the signal was delivered.
     pub fn signal(&self, signal: S) {
         lock(&self.shared.signals).usual.push_back(signal);
         self.shared.wake();
     }
 
-    /// Puts a signal before everything that the node has not begun to tell.
+    /// Queues a signal ahead of every event whose delivery has not begun.
     pub fn signal_first(&self, signal: S) {
         lock(&self.shared.signals).urgent.push_back(signal);
         self.shared.wake();
     }
 
-    /// Gives the node a signal later; never early, and two in the order of their times.
+    /// Delivers a signal after a delay: never early, and signals arrive in the order of their
+    /// times.
     pub fn signal_after(&self, delay: Duration, signal: S) {
         lock(&self.shared.signals).push_timed(delay, signal);
         self.shared.wake();
     }
 
-    /// Makes [`Node::run`](crate::Node::run) return after the event that it is telling. Nothing is closed or written by that: a node that
-    /// is dropped then drops what waits.
+    /// Makes [`Node::run`](crate::Node::run) return after the current event. This neither closes
+    /// connections nor writes what is queued; dropping the node afterwards discards the queues.
     pub fn stop(&self) {
         self.shared.stopped.store(true, Ordering::SeqCst);
         self.shared.wake();
     }
 }
 
-/// What a WebSocket's peer is told where nothing else is to be said.
+/// The close code and reason used when the caller gives none.
 pub(crate) fn usual_farewell() -> Close {
     Close { code: Some(1000), reason: String::new() }
 }
@@ -319,7 +340,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    /// A transport whose node is dropped while it is asked for something.
+    /// A transport that drops the node during a call.
     struct Leaving<T>(T, Mutex<Option<Node<()>>>);
 
     impl<T: Transport> Transport for Leaving<T> {
@@ -343,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_does_not_outlive_a_node_that_goes_as_it_begins() {
+    fn a_listener_is_removed_if_the_node_is_dropped_during_listen() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let handle = leaving("unix", Unix);
@@ -353,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_does_not_outlive_a_node_that_goes_as_it_begins() {
+    fn a_connection_is_removed_if_the_node_is_dropped_during_connect() {
         let mut server = Node::<()>::new().unwrap();
         server.handle().listen("inproc://a-node-that-goes").unwrap();
         let handle = leaving("inproc", Inproc);

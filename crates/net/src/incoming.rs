@@ -1,8 +1,12 @@
-//! The receiving half of a connection, which belongs to the node's thread.
+//! The receiving half of a connection. It belongs to the node's thread.
 //!
-//! Bytes are read into a buffer that all connections share, and messages are told where they lie there. What is left of a
-//! message whose end has not come stays there until another connection is read, and is kept at its own then; a connection that
-//! waits for nothing keeps nothing. A long message gets memory of its own as it arrives, is read to where it will be told, and can be taken from there.
+//! All connections read into one shared buffer, and complete messages are delivered as ranges of
+//! it. The start of an incomplete message stays there until another connection is read; then it is
+//! copied to this connection's own buffer. A connection without an incomplete message has no
+//! buffer.
+//!
+//! A long message gets memory of its own as it arrives. It is read there directly, delivered from
+//! there, and can be moved out by [`Message::take`](crate::Message::take).
 
 use std::io::{self, ErrorKind};
 use std::ops::Range;
@@ -18,15 +22,16 @@ use crate::reconnect::Again;
 use crate::shared::How;
 use crate::slab::Key;
 
-/// The length of the shared buffer.
+/// The length of the shared buffer, in bytes.
 pub(crate) const SHARED: usize = 256 << 10;
-/// A message that needs more than this is read into memory of its own.
+/// A longer message is read into memory of its own.
 const LONG: usize = SHARED / 2;
-/// How much of that memory there is to begin with: it doubles as the message arrives.
+/// The initial size of that memory. It doubles as the message arrives.
 const FIRST: usize = 64 << 10;
 
-/// So many pings are answered in a turn one by one. Of those that follow the latest is, as section 5.5.3 of RFC 6455 allows: each answer
-/// is a system call, and a buffer holds some forty thousand pings.
+/// How many pings are answered one by one in a turn. Of further ones only the latest is answered,
+/// as section 5.5.3 of RFC 6455 allows: each pong is a system call, and a buffer holds some 40,000
+/// pings.
 const PINGS: u32 = 64;
 
 /// The receiving half of a connection.
@@ -34,95 +39,98 @@ pub(crate) struct Incoming {
     pub(crate) key: Key,
     pub(crate) connection: Arc<Connection>,
     pub(crate) decoder: Decoder,
-    /// While it comes about: how, and, for a connecting one, whether the link is there.
+    /// Set while the connection opens: who opened it. `linked`: the transport's link is connected.
     pub(crate) opening: Option<How>,
     pub(crate) linked: bool,
-    /// It is among those that are to be read.
+    /// The entry is scheduled to be read.
     pub(crate) ready: bool,
-    /// Nothing is read for now, once it has come about and until it ends.
+    /// The user paused reading. This has no effect while the connection opens or ends.
     pub(crate) paused: bool,
-    /// The peer has ended its side, or the link has failed: reads go on until they tell.
+    /// epoll has reported that the peer ended its direction or that the link failed. Reads continue
+    /// until one reports it too.
     pub(crate) hung_up: bool,
-    /// Nothing that is written arrives any more, and whether the system calls that an error.
+    /// Set once epoll has reported that writes no longer reach the peer. `true`: because of an
+    /// error.
     pub(crate) cut: Option<bool>,
-    /// The peer's end was told, and sending goes on.
+    /// The peer's end was reported as `Finished`, and sending continues.
     pub(crate) peer_finished: bool,
     pub(crate) sending: Sending,
-    /// What still comes is of no interest.
+    /// What still arrives is discarded.
     pub(crate) discards: bool,
-    /// The earliest of its deadlines that the node has noted.
+    /// This connection's earliest scheduled deadline.
     pub(crate) armed: Option<Instant>,
-    /// Its deadline has passed, and something had come by then that was looked at first.
+    /// The deadline passed with unread data ready; extended once by 1 ms.
     pub(crate) spared: bool,
-    /// It is to be closed, with this farewell, as soon as it has come about.
+    /// Set if a close was requested while the connection opens: the payload of its closing frame.
     pub(crate) farewell: Option<Vec<u8>>,
-    /// How it is made again when it is lost, and when.
+    /// How and when it reconnects after a loss.
     pub(crate) again: Option<Box<Again>>,
-    /// What the system said to a sender: it ends when everything that came before has been told.
+    /// An error of a send. The connection ends once everything received before it was delivered.
     pub(crate) failed: Option<io::Error>,
-    /// The latest of many pings, which is answered at the end of the turn.
+    /// The payload of the latest of many pings, answered at the end of the turn.
     unanswered: Option<Box<[u8]>>,
-    /// It is being closed.
+    /// Set while the connection is closing.
     pub(crate) ending: Option<Box<Ending>>,
-    /// When it began to come about, or, once it is there, when something came last.
+    /// When the connection started to open or, once open, when it last received something.
     pub(crate) since: Instant,
-    /// When the message that is not whole yet began.
+    /// When the incomplete message began.
     pub(crate) unfinished_since: Option<Instant>,
-    /// What came of a message that is not whole: the first `filled` bytes.
+    /// The start of an incomplete message: the first `filled` bytes.
     held: Vec<u8>,
     filled: usize,
-    /// How much of it lies in the shared buffer still.
+    /// How many bytes of it are still in the shared buffer.
     left: usize,
-    /// How many bytes the decoder waits for, those that are held included.
+    /// How many bytes the decoder needs, including those that are buffered.
     need: usize,
-    /// What this connection adds to `Holdings::unfinished`.
+    /// What this connection has added to `Holdings::unfinished`.
     counted: usize,
 }
 
-/// Whether anything is still sent.
+/// The state of the sending direction, as far as the user asked to finish it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sending {
     On,
-    /// What waits is written, and then the peer is told that no more comes.
+    /// The queue is written, then the direction ends.
     Finishing,
-    /// The peer was told.
+    /// The peer has been notified of the end.
     Finished,
 }
 
-/// A time after another; of one that cannot be told, some that nobody will see.
+/// Adds a duration to a time. If the sum overflows, returns a time some 136 years later.
 pub(crate) fn after(at: Instant, time: Duration) -> Instant {
     at.checked_add(time).unwrap_or_else(|| at + Duration::from_secs(1 << 32))
 }
 
-/// The end of a connection: what waits is written, the peer is told that no more comes, and what it still sends is read until
-/// it ends its side too. A socket that is closed with something unread would take back what the peer has not read yet.
+/// The orderly end of a connection: the queue is written, the sending direction ends, and reading
+/// continues until the peer ends its direction too. Closing a socket with unread data would make
+/// the kernel reset the connection, and the peer would lose what it has not read yet.
 #[derive(Debug)]
 pub(crate) struct Ending {
     pub(crate) reason: Reason,
     pub(crate) until: Instant,
-    /// Everything was written, and the peer told.
+    /// Everything was written, and the sending direction has ended.
     pub(crate) finished: bool,
-    /// The peer has ended its side.
+    /// The peer has ended its direction.
     pub(crate) ended: bool,
 }
 
-/// The bytes of the shared buffer that are being looked at.
+/// The bytes of the shared buffer that are being decoded, and the state of the current turn.
 #[derive(Debug, Default)]
 pub(crate) struct Window {
     start: usize,
     end: usize,
     /// How many bytes may still be read in this turn.
     budget: usize,
-    /// How many pings came in it, and were answered.
+    /// How many pings were received in this turn.
     pings: u32,
-    /// Whether the link may have more.
+    /// Whether the link may have more to read.
     more: bool,
-    /// Whether the message under way is read into the connection's own memory.
+    /// Whether the current message is read into the connection's own memory.
     long: bool,
 }
 
 impl Window {
-    /// Nothing to look at, and so many bytes to be read.
+    /// An empty window with this read budget.
     pub(crate) fn of(budget: usize) -> Window {
         Window { budget, ..Window::default() }
     }
@@ -131,12 +139,12 @@ impl Window {
         self.budget = self.budget.saturating_sub(bytes);
     }
 
-    /// What lies behind the last message in the shared buffer.
+    /// The range behind the last message in the shared buffer.
     pub(crate) fn rest(&self) -> Range<usize> {
         self.start..self.end
     }
 
-    /// Goes on where a run of messages ended.
+    /// Continues behind a run of messages.
     pub(crate) fn go_on_at(&mut self, start: usize) {
         self.start = start;
     }
@@ -151,22 +159,22 @@ impl Window {
 pub(crate) enum Place {
     /// In the shared buffer.
     Shared(Range<usize>),
-    /// In the connection's own memory, all of it.
+    /// In the connection's own buffer, all of it.
     Held,
     /// In the decoder, all of it.
     Assembled,
 }
 
-/// What came of reading on.
+/// The result of a decoding step.
 pub(crate) enum Progress {
     Message(Place, Kind),
     /// The handshake is over.
     Open,
-    /// Nothing more is there now.
+    /// There is nothing to read now.
     Idle,
-    /// Others have their turn, and this one has one more later.
+    /// The turn's budget is spent: the connection is read again in the next turn.
     Yield,
-    /// It is over. What the peer is told first.
+    /// The connection ends. The bytes are sent to the peer first.
     End(Reason, Vec<u8>),
 }
 
@@ -202,7 +210,7 @@ impl Incoming {
         }
     }
 
-    /// When something has to have happened, and what it is late for otherwise.
+    /// Returns the next deadline, and which limit it enforces.
     pub(crate) fn due(&self, limits: &Limits) -> Option<(Instant, Option<Late>)> {
         if let Some(at) = self.tried_again_at() {
             return Some((at, None));
@@ -221,17 +229,18 @@ impl Incoming {
         message.into_iter().chain(idle).min_by_key(|(at, _)| *at)
     }
 
-    /// Whether nothing is to be read now.
+    /// Whether reading is suspended.
     pub(crate) fn is_paused(&self) -> bool {
         self.paused && self.opening.is_none() && self.ending.is_none()
     }
 
-    /// While it waits to be made again: when it will be.
+    /// When it will reconnect, while it waits for that.
     pub(crate) fn tried_again_at(&self) -> Option<Instant> {
         self.again.as_ref()?.due
     }
 
-    /// Begins a turn: what is held of a short message comes first in the buffer, unless it lies there already.
+    /// Begins a turn. A buffered incomplete message is copied to the shared buffer, unless it is
+    /// still there or is a long one.
     pub(crate) fn begin(&mut self, buffer: &mut [u8], left: Option<Range<usize>>, limits: &Limits) -> Window {
         let mut window = Window { budget: limits.turn, more: true, long: self.need > LONG, ..Window::default() };
         if let Some(left) = left {
@@ -245,7 +254,7 @@ impl Incoming {
         window
     }
 
-    /// Lets go of a message that was told.
+    /// Frees the memory of a delivered message.
     pub(crate) fn release_told(&mut self, place: &Place) {
         match place {
             Place::Shared(_) => {}
@@ -254,14 +263,14 @@ impl Incoming {
         }
     }
 
-    /// Keeps what was left in the shared buffer, where another connection is read next.
+    /// Buffers the start of an incomplete message, because another connection is read next.
     pub(crate) fn hold(&mut self, left: &[u8]) {
         self.held = left.to_vec();
         self.filled = left.len();
         self.left = 0;
     }
 
-    /// Lets go of what is held.
+    /// Frees the buffer of an incomplete message.
     fn release(&mut self) {
         self.held = Vec::new();
         self.filled = 0;
@@ -272,7 +281,8 @@ impl Incoming {
         &mut self.held
     }
 
-    /// Goes on until there is something to tell, or nothing more to read.
+    /// Decodes and reads until there is something to deliver, or nothing more to read. At the end
+    /// of a turn answers the last of many pings.
     pub(crate) fn advance(
         &mut self,
         buffer: &mut [u8],
@@ -291,7 +301,7 @@ impl Incoming {
         progress
     }
 
-    /// The same, but for the answer to the last of many pings.
+    /// As [`Incoming::advance`], without that last pong.
     fn go_on(&mut self, buffer: &mut [u8], window: &mut Window, limits: &Limits, now: Instant) -> Progress {
         loop {
             let there = if window.long { &mut self.held[..self.filled] } else { &mut buffer[window.start..window.end] };
@@ -345,13 +355,13 @@ impl Incoming {
                     }
                     Item::Pong => continue,
                     Item::Close(close) => {
-                        // The peer is told its own code: section 5.5.1 of RFC 6455.
+                        // The echo carries the peer's own code: section 5.5.1 of RFC 6455.
                         let echo = crate::codec::websocket::Close { code: close.code, reason: String::new() }.payload();
                         return Progress::End(Reason::ClosedByPeer(close), echo);
                     }
                 }
             }
-            // All that is there was looked at: more has to be read.
+            // Everything in the window was decoded: read more.
             if !window.more || window.budget == 0 {
                 let more = window.more;
                 return match self.keep(buffer, window, limits, now) {
@@ -366,10 +376,10 @@ impl Incoming {
         }
     }
 
-    /// Reads once, into the shared buffer or, for a long message, to where it will be told.
+    /// Reads once, into the shared buffer or, for a long message, into its own memory.
     fn read(&mut self, buffer: &mut [u8], window: &mut Window, limits: &Limits, now: Instant) -> Result<(), Reason> {
         if !window.long && self.need > LONG {
-            // Its header was consumed, so that what is left is the message's own.
+            // The header was consumed, so these bytes belong to the message.
             let begun = &buffer[window.start..window.end];
             self.held = Vec::with_capacity(FIRST.max(begun.len()));
             self.held.extend_from_slice(begun);
@@ -401,7 +411,7 @@ impl Incoming {
                 return Err(if midway { Reason::Truncated } else { Reason::Ended });
             }
             Ok(read) => {
-                // A handshake has one time for all of it.
+                // The handshake has one deadline as a whole.
                 if self.opening.is_none() {
                     self.since = now;
                 }
@@ -420,7 +430,8 @@ impl Incoming {
         Ok(())
     }
 
-    /// Ends a turn: what is left of a message is kept, of a short one for now where it lies.
+    /// Ends a turn: keeps the rest of an incomplete message. A short one stays in the shared buffer
+    /// for now.
     fn keep(&mut self, buffer: &[u8], window: &mut Window, limits: &Limits, now: Instant) -> Result<(), Reason> {
         if !window.long {
             let left = window.rest();
@@ -438,7 +449,8 @@ impl Incoming {
         self.count(limits)
     }
 
-    /// Keeps the node's account of what is unfinished. Who asks for more than there is has to go, and nobody else.
+    /// Updates the node's total of buffered incomplete messages. Fails for the connection that
+    /// exceeds the limit.
     fn count(&mut self, limits: &Limits) -> Result<(), Reason> {
         let holds = self.held.len() + self.left + self.decoder.holds();
         let unfinished = &self.connection.holdings().unfinished;
@@ -454,7 +466,7 @@ impl Incoming {
         if all > limits.unfinished { Err(Reason::NoRoom) } else { Ok(()) }
     }
 
-    /// Whether nothing is left to be done in this turn, once the message that was found last has been told.
+    /// Whether this turn is over as soon as the last message has been delivered.
     pub(crate) fn is_done_with(&self, window: &Window, limits: &Limits) -> bool {
         let nothing_left = window.start == window.end && !window.more && !window.long;
         let noted = self.armed.is_some() || limits.idle.is_none();
@@ -462,7 +474,7 @@ impl Incoming {
         nothing_left && noted && said && self.counted == 0 && self.filled == 0
     }
 
-    /// Takes no interest in what still comes, and lets go of what is there.
+    /// Discards what is buffered and whatever still arrives.
     pub(crate) fn discard(&mut self) {
         self.discards = true;
         (self.need, self.left) = (0, 0);

@@ -1,5 +1,5 @@
-//! One node for every transport: TCP, UDP, UNIX sockets, WebSocket and pipes within a process, as streams or as messages, from
-//! one thread.
+//! An event-driven network node for TCP, UDP, UNIX sockets, WebSocket and in-process pipes. One
+//! thread serves every connection, as byte streams or as messages.
 //!
 //! ```no_run
 //! use estafette_net::{Event, Node};
@@ -10,7 +10,7 @@
 //! node.run(|event| match event {
 //!     Event::Message(from, message) => {
 //!         if !handle.send(from, &message).taken() {
-//!             handle.close(from); // it sends, and does not read
+//!             handle.close(from); // this peer sends faster than it reads
 //!         }
 //!     }
 //!     Event::Closed { endpoint, reason } => println!("{endpoint:?}: {reason}"),
@@ -19,24 +19,30 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What is promised
+//! # Guarantees
 //!
-//! - **Order.** Messages that one thread sends to one endpoint arrive in that order. Frames of two threads never interleave.
-//! - **Loss.** A message that was [`taken`](Outcome::taken) is lost only if its connection ends first, which
-//!   [`Event::Closed`] tells, or [`Event::Lost`], or the node is dropped: to end, [`Handle::close`] and go on until `Closed` is told.
-//!   Datagrams may be lost, doubled and reordered by the network.
-//! - **Waiting.** Nothing but [`Node::run`], [`Node::poll`] and [`Node::next`] waits, and what looks up the name of a host to
-//!   listen at. What cannot be written at once is queued, within [`Limits::queue`]; beyond that a send returns
-//!   [`Outcome::Full`], and [`Event::Drained`] tells when to go on.
-//! - **Copies.** A message is told where it was read, in memory that is used again: [`Message::take`] keeps it. It is sent
-//!   from where it lies; only what the system has no room for is copied, and what a WebSocket's client has to mask.
+//! - **Order.** Messages that one thread sends to one endpoint arrive in that order. Frames of two
+//!   threads never interleave.
+//! - **Loss.** An accepted message (see [`Outcome::taken`]) is lost only in three cases: its
+//!   connection ends first ([`Event::Closed`]), its connection is lost and reconnects
+//!   ([`Event::Lost`]), or the node is dropped. For an orderly end, call [`Handle::close`] and keep
+//!   running the node until `Closed` arrives. The network may lose, duplicate and reorder
+//!   datagrams.
+//! - **Blocking.** Only [`Node::run`], [`Node::poll`] and [`Node::next`] block, and listening at a
+//!   host name, which resolves that name first. What cannot be written at once is queued, up to
+//!   [`Limits::queue`]. Beyond that a send returns [`Outcome::Full`], and [`Event::Drained`]
+//!   reports when to continue.
+//! - **Copies.** A received message is borrowed from a read buffer that is reused;
+//!   [`Message::take`] keeps it. A sent message is written straight from the caller's memory. Only
+//!   two things are copied: the part that the kernel does not accept at once, and what a WebSocket
+//!   client has to mask.
 //! - **Limits.** Whatever a peer does costs a bounded amount of memory and time: [`Limits`].
 
 #![forbid(unsafe_code)]
-// Whatever may grow says so, and what may not says why.
+// Types that may grow are `non_exhaustive`; the others state why they are not.
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
-// What the guide shows is compiled and run, as the examples here are.
+// Compiles and runs the code of the migration guide as doctests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/from-message-io.md")]
 mod from_message_io {}

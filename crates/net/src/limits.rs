@@ -1,8 +1,9 @@
-//! What a node takes from its peers at most.
+//! Bounds on the memory and time that peers can make a node spend.
 
 use std::time::Duration;
 
-/// Bounds on what peers can make a node do. All are on unless changed.
+/// Bounds on the memory and time that peers can make a node spend. All of them except `idle` are
+/// active by default.
 ///
 /// ```
 /// use estafette_net::{Limits, Node};
@@ -15,34 +16,38 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// The longest message that is taken or sent, in bytes: 16 MiB. A peer that announces a longer one is disconnected
-    /// before it has sent it.
+    /// The longest message that is received or sent, in bytes. Default: 16 MiB. A peer that
+    /// announces a longer one is disconnected before it has sent it.
     pub message: usize,
-    /// The most parts of a WebSocket message: 100,000.
+    /// The most fragments of one WebSocket message. Default: 100,000.
     pub parts: usize,
-    /// How many bytes wait at a connection before a send returns [`Outcome::Full`](crate::Outcome::Full): 1 MiB. A
-    /// message that finds nothing waiting is taken whatever its length, so that up to [`Limits::message`] more may lie there; and what
-    /// several threads send at the moment when it begins to fill, up to 128 KiB.
+    /// How many bytes may be queued at a connection before a send returns
+    /// [`Outcome::Full`](crate::Outcome::Full). Default: 1 MiB.
+    ///
+    /// A message is always accepted if the queue is empty, so the queue may hold up to
+    /// [`Limits::message`] more. Threads that send at the moment when the queue starts to fill may
+    /// add up to 128 KiB.
     pub queue: usize,
-    /// How many bytes wait at all connections of a node together: 256 MiB.
+    /// How many bytes may be queued at all connections of a node together. Default: 256 MiB.
     pub queues: usize,
-    /// How many bytes of unfinished messages all connections of a node hold together: 256 MiB. The connection that asks for
-    /// more is closed.
+    /// How many bytes of incomplete messages all connections of a node may buffer together.
+    /// Default: 256 MiB. The connection that exceeds this is closed.
     pub unfinished: usize,
-    /// The most connections at a time, those that are being made included: 65,536. Further ones wait in the listeners'
-    /// backlogs.
+    /// The most connections at a time, including those that are being opened. Default: 65,536.
+    /// Further ones wait in the listeners' backlogs.
     pub connections: usize,
-    /// The most connections a listener accepts in a second: 100,000.
+    /// The most connections a listener accepts per second. Default: 100,000.
     pub accepts: u32,
-    /// How long a connection may take to come about, a WebSocket's handshake included: 10 s.
+    /// How long a connection may take to open, including a WebSocket's handshake. Default: 10 s.
     pub handshake: Duration,
-    /// How long a message may take from its first byte to its last: 60 s.
+    /// How long a message may take from its first byte to its last. Default: 60 s.
     pub unfinished_for: Duration,
-    /// How long nothing need arrive at a connection before it is closed: none, forever.
+    /// A connection that receives nothing for this long is closed. Default: no limit.
     pub idle: Option<Duration>,
-    /// How long a connection that is closed here goes on writing what waits at it: 5 s.
+    /// How long a connection closed on this side may go on writing its queue. Default: 5 s.
     pub flush: Duration,
-    /// How many bytes are read from a connection before the others have their turn: 256 KiB.
+    /// How many bytes are read from a connection before other connections get their turn. Default:
+    /// 256 KiB.
     pub turn: usize,
 }
 

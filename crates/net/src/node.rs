@@ -1,4 +1,4 @@
-//! The node: one thread that looks after every connection, and tells what happens.
+//! The node: an event loop on one thread that serves every connection and reports events.
 
 #[cfg(feature = "tokio")]
 mod async_node;
@@ -40,17 +40,20 @@ use crate::shared::{Command, Door, Shared, Sought, lock};
 use crate::slab::Key;
 use crate::transport::{Inproc, Tcp, Transport, Udp, Unix};
 
-/// How many looks at the last connection there are, while the node spins or is eager, for one look at all.
+/// While the node spins or reads eagerly, it tries only the last active connection. Every 16th
+/// attempt it polls epoll too.
 const LOOKS: u32 = 16;
-/// What takes no longer than this was no sleep.
+/// A wait that returns within this time found something ready at once: the thread did not sleep.
 const AT_ONCE: Duration = Duration::from_micros(3);
 
-/// Every connection, looked after by whoever calls it: [`Node::run`], [`Node::poll`] or [`Node::next`].
+/// Owns every connection and serves them in the thread that calls [`Node::run`], [`Node::poll`] or
+/// [`Node::next`].
 ///
-/// Sending, connecting and listening are for the [`Handle`], from any thread, also from the one that is being told an event.
+/// Use a [`Handle`] to send, connect and listen. It works from any thread, and inside an event
+/// callback.
 ///
-/// A node that is dropped ends everything at once; what was taken and waits is lost. To have it written, [`Handle::close`] and go on until
-/// `Closed` is told.
+/// Dropping a node ends every connection at once and discards what is still queued. To have it
+/// written, call [`Handle::close`] and keep running the node until `Closed` arrives.
 ///
 /// ```no_run
 /// use estafette_net::{Event, Node};
@@ -72,38 +75,42 @@ pub struct Node<S = ()> {
     backend: Box<dyn Backend>,
     ready: Vec<Ready>,
     entries: Vec<Option<Entry>>,
-    /// Read by all connections, one after the other.
+    /// The read buffer that all connections share, one after the other.
     buffer: Vec<u8>,
-    /// The connection that is being read.
+    /// The connection that is being read, and what of the buffer is its own.
     current: Option<(usize, Window)>,
-    /// Messages of it that lie behind the one that was told last. While there are any, nothing else is to be told.
+    /// Further complete messages of that connection, behind the last delivered one. They are
+    /// delivered before any other event.
     run: Option<Run>,
-    /// Where the last message that was told lies, if not in the buffer.
+    /// Where the last delivered message lies, if outside the shared buffer.
     told: Option<(usize, Place)>,
-    /// What lies in the buffer of a connection's message that is not whole, while no other was read.
+    /// The start of an incomplete message that stays in the shared buffer until another connection
+    /// is read: its connection and its range.
     left: Option<(usize, Range<usize>)>,
-    /// To be read in this turn, and in the next.
+    /// Entries to be read in this turn, and in the next one.
     now: VecDeque<usize>,
     later: VecDeque<usize>,
-    /// To be told.
+    /// Events that are ready to be delivered.
     outbox: VecDeque<Event<'static, S>>,
     deadlines: BinaryHeap<Reverse<(Instant, Key)>>,
     clock: Instant,
     spin: Duration,
-    /// The connection that had a message last, and when.
+    /// The connection that last received something, and when.
     last: Option<(usize, Instant)>,
-    /// Something came that the caller is dealing with, or has dealt with; and since when it waits for more.
+    /// Whether something was received since `spins_from` was set.
     came: bool,
+    /// Where spinning started: when the node last asked for work after it had received something.
     spins_from: Instant,
     looks: u32,
-    /// The last wait was none, as that connection had something already. So it may have the next time: it is looked at first, and
-    /// a system call saved, until that was in vain. Since when that look is.
+    /// Set if the last wait returned at once because the last active connection had data. The next
+    /// turn then reads that connection before it polls epoll, which saves a system call, until such
+    /// a read finds nothing. Holds the time of that wait or read.
     eager: Option<Instant>,
-    /// Epoll is asked in every turn: whoever drives the node relies on that.
+    /// Every turn polls epoll. `AsyncNode` relies on that.
     always_waits: bool,
 }
 
-/// What an index stands for.
+/// What an index of the node stands for.
 enum Entry {
     Stream(Box<Incoming>),
     Datagrams {
@@ -111,7 +118,7 @@ enum Entry {
         socket: Arc<Socket>,
         ready: bool,
         paused: bool,
-        /// While its name is looked up.
+        /// Set while the peer's host name is being resolved.
         peer: Option<Box<Sought>>,
     },
     Listener {
@@ -125,23 +132,23 @@ enum Entry {
     },
 }
 
-/// What is to be told next.
+/// The next event to deliver, or where the next message lies.
 enum Next<S> {
     Event(Event<'static, S>),
     Message(Endpoint, Place, Kind),
 }
 
 impl<S> Node<S> {
-    /// A node with the usual limits.
+    /// Creates a node with the default limits.
     ///
     /// # Errors
     ///
-    /// If the system has no descriptors left.
+    /// If the process has no file descriptors left.
     pub fn new() -> io::Result<Node<S>> {
         Node::with_limits(Limits::default())
     }
 
-    /// A node with limits of one's own.
+    /// Creates a node with custom limits.
     ///
     /// # Errors
     ///
@@ -150,9 +157,9 @@ impl<S> Node<S> {
         Ok(Node::by(epoll()?, limits))
     }
 
-    /// As [`Node::with_limits`], by a backend.
+    /// As [`Node::with_limits`], with a given backend.
     pub(crate) fn by((backend, registry): Sides, limits: Limits) -> Node<S> {
-        // Of nothing no turn would come to an end.
+        // With a read budget of 0 no turn would ever end.
         let limits = Limits { turn: limits.turn.max(1), ..limits };
         let transports: [(&str, Arc<dyn Transport>); _] = [
             ("inproc", Arc::new(Inproc)),
@@ -188,30 +195,31 @@ impl<S> Node<S> {
         }
     }
 
-    /// Lets the node look for this long for more, after there was something and it was dealt with, before it sleeps. It costs as
-    /// much of a core, and saves what waking takes.
+    /// Makes the node busy-wait this long for more after it has received something, before it
+    /// sleeps. This uses CPU time and saves the latency of a wake-up.
     #[must_use]
     pub fn spin(mut self, time: Duration) -> Node<S> {
         self.spin = time;
         self
     }
 
-    /// Adds a transport of one's own, for addresses of this scheme; with `+msg` behind it, messages keep their bounds.
+    /// Adds a custom transport for addresses of this scheme. `<scheme>+msg` then works too and
+    /// keeps message boundaries.
     pub fn add_transport(&self, scheme: &str, transport: Arc<dyn Transport>) {
         let mut transports = self.shared.transports.write().unwrap_or_else(std::sync::PoisonError::into_inner);
         transports.insert(scheme.to_ascii_lowercase(), transport);
     }
 
-    /// A way to this node for any thread.
+    /// Returns a handle, which any thread can use to control this node.
     pub fn handle(&self) -> Handle<S> {
         Handle { shared: self.shared.clone() }
     }
 
-    /// Tells everything that happens until [`Handle::stop`].
+    /// Runs the event loop and calls `tell` with each event, until [`Handle::stop`].
     ///
     /// # Errors
     ///
-    /// If the system cannot wait: nothing that a peer can bring about.
+    /// If waiting for events fails in the kernel. No peer can cause this.
     pub fn run(&mut self, mut tell: impl FnMut(Event<'_, S>)) -> io::Result<()> {
         let stopped = &self.shared.clone().stopped;
         while !(stopped.load(Ordering::SeqCst) && stopped.swap(false, Ordering::SeqCst)) {
@@ -222,7 +230,8 @@ impl<S> Node<S> {
         Ok(())
     }
 
-    /// Begins a turn, at the time that the clock shows: waits, unless there is something to do, and looks at what has become ready.
+    /// Runs one turn of the event loop: waits unless there is work, then handles commands,
+    /// readiness and deadlines.
     fn turn(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.signals();
         self.now.append(&mut self.later);
@@ -237,7 +246,8 @@ impl<S> Node<S> {
             let at_once = self.clock.duration_since(since) < AT_ONCE && self.last.is_some_and(|(last, _)| had(last));
             self.eager = (at_once && !self.always_waits).then_some(since);
         }
-        // Before anything is made of its descriptor's readiness, a connection has to be known.
+        // Commands come first: a new connection has to be known before its descriptor's readiness
+        // is handled.
         self.commands();
         let mut ready = mem::take(&mut self.ready);
         for ready in ready.drain(..) {
@@ -248,8 +258,8 @@ impl<S> Node<S> {
         Ok(())
     }
 
-    /// Has the connection that had a message last looked at again, for as long as the node spins after a message or is eager, and
-    /// once in a while everything. Whether it does.
+    /// Schedules a read of the last active connection instead of a wait, while the node spins or
+    /// reads eagerly. Every 16th time it polls epoll too. Returns whether it did.
     fn look(&mut self) -> io::Result<bool> {
         let Some((index, since)) = self.last else { return Ok(false) };
         let eager = self.eager.is_some_and(|looked| looked <= since);
@@ -265,11 +275,11 @@ impl<S> Node<S> {
         Ok(true)
     }
 
-    /// Sleeps until something becomes ready, the time is over, or somebody wakes the node.
+    /// Sleeps until a descriptor is ready, the timeout passes, or another thread wakes the node.
     fn sleep(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         let due = self.falls_asleep().map(|at| at.saturating_duration_since(Instant::now()));
         let timeout = timeout.into_iter().chain(due).min();
-        // epoll counts in milliseconds: rounded up, so that what is due is due when it wakes.
+        // epoll counts in milliseconds. Round up, so that a deadline has passed when the wait ends.
         let timeout = timeout.map(|timeout| match timeout.subsec_nanos() % 1_000_000 {
             0 => timeout,
             _ => timeout.saturating_add(Duration::from_millis(1)),
@@ -279,7 +289,8 @@ impl<S> Node<S> {
         waited
     }
 
-    /// Says that the node sleeps, so that it is woken, and until when it may: not at all, if somebody has asked for something.
+    /// Marks the node as asleep, so that other threads wake it. Returns until when it may sleep,
+    /// which is now if there is work already.
     fn falls_asleep(&mut self) -> Option<Instant> {
         let due = self.next_deadline();
         let shared = &self.shared;
@@ -297,7 +308,7 @@ impl<S> Node<S> {
         due.into_iter().chain(timed).min()
     }
 
-    /// Puts what is due into the outbox.
+    /// Moves signals whose time has come to the outbox.
     fn signals(&mut self) {
         let mut signals = lock(&self.shared.signals);
         let mut urgent: Vec<_> = signals.urgent.drain(..).collect();
@@ -313,7 +324,7 @@ impl<S> Node<S> {
     }
 
     fn commands(&mut self) {
-        // Usually there is none, and nothing to allocate.
+        // Usually there is no command, and nothing to allocate.
         let commands = mem::take(&mut *lock(&self.shared.commands));
         for command in commands {
             match command {
@@ -348,12 +359,12 @@ impl<S> Node<S> {
         }
     }
 
-    /// As [`Node::stream`], unless another connection has taken the place of this one.
+    /// As [`Node::stream`], but only if the key still stands for this very connection.
     fn stream_of(&mut self, key: Key, connection: *const Connection) -> Option<&mut Incoming> {
         self.stream(key).filter(|incoming| ptr::eq(Arc::as_ptr(&incoming.connection), connection))
     }
 
-    /// Puts what became ready among what is to be read, and writes what waits.
+    /// Handles readiness of one entry: schedules a read, and writes what is queued.
     fn became_ready(&mut self, ready: Ready) {
         let Some(Some(entry)) = self.entries.get_mut(ready.index) else { return };
         match entry {
@@ -380,7 +391,7 @@ impl<S> Node<S> {
         }
     }
 
-    /// Puts an entry among what is to be read in this turn, once.
+    /// Schedules an entry for reading in this turn, at most once.
     fn will_read(&mut self, index: usize) {
         let Some(Some(entry)) = self.entries.get_mut(index) else { return };
         let (paused, ready) = match entry {
@@ -392,7 +403,7 @@ impl<S> Node<S> {
         }
     }
 
-    /// Writes what waits at a connection. Whether it is still there.
+    /// Writes what is queued at a connection. Returns whether the connection still exists.
     fn became_writable(&mut self, key: Key) -> bool {
         let Some(incoming) = self.stream(key) else { return false };
         let connection = incoming.connection.clone();

@@ -1,4 +1,4 @@
-//! What the node's thread and all handles share.
+//! The state that the node's thread shares with all handles.
 
 use std::collections::HashMap;
 use std::io;
@@ -24,14 +24,14 @@ use crate::transport::{
     Datagrams, Found, Link, Listener, Opened, Options, Pending, PendingDatagrams, TellsOfRoom, Transport,
 };
 
-/// What a key names.
+/// What a key identifies.
 pub(crate) enum Resource {
     Stream(Arc<Connection>),
     Datagrams(Arc<Socket>),
     Listener(Arc<Door>),
 }
 
-/// A connection that the node's thread is to look after.
+/// A new connection for the node's thread to serve.
 pub(crate) struct Begun {
     pub(crate) connection: Arc<Connection>,
     pub(crate) decoder: Decoder,
@@ -40,58 +40,59 @@ pub(crate) struct Begun {
 
 /// Which end of a connection this is.
 pub(crate) enum How {
-    /// It was asked for here.
+    /// This side connects.
     Connecting(Box<Connecting>),
-    /// A peer came to this listener.
+    /// A peer connected to this listener.
     Accepted(Key),
 }
 
-/// Where a connection is to lead. If it does not come about, the next of the others is tried.
+/// The target of a connection. If an attempt fails, the next of `others` is tried.
 pub(crate) struct Connecting {
     pub(crate) address: Address,
     pub(crate) others: Vec<SocketAddr>,
     pub(crate) options: Options,
 }
 
-/// A place where peers connect, and how messages lie in what they send.
+/// A listener, and how the connections it accepts are set up.
 pub(crate) struct Door {
     pub(crate) listener: Box<dyn Listener>,
     pub(crate) scheme: Scheme,
     pub(crate) half_open: bool,
 }
 
-/// The peer of a socket of datagrams, while its name is looked up.
+/// The peer of a datagram socket, while its name is being resolved.
 pub(crate) struct Sought {
     pub(crate) address: Address,
     pub(crate) options: Options,
     pub(crate) found: Found,
 }
 
-/// The end of a client.
+/// What connecting created.
 pub(crate) enum Client {
     Stream(Box<Begun>),
     Datagrams(Box<dyn Datagrams>),
 }
 
-/// What the node's thread is asked to do.
+/// A request to the node's thread.
 pub(crate) enum Command {
     Begin(Key, Box<Begun>),
-    /// The addresses of a host, and who waits for them.
+    /// The result of a name lookup, and who waits for it.
     Found(Key, Waiting, io::Result<Vec<SocketAddr>>),
     Watch(Key),
-    /// A socket of datagrams whose peer has a name, which is being looked up.
+    /// A datagram socket whose peer's name is being resolved.
     Seek(Key, Box<Sought>),
-    /// Everything that waits is written, then it is closed, in time.
+    /// Close: write the queue first, within a time limit. The bytes are the payload of a closing
+    /// frame.
     Close(Key, Vec<u8>),
-    /// Everything that waits is written, then the peer is told that no more comes.
+    /// Finish: write the queue, then end the sending direction.
     Finish(Key),
-    /// Nothing is read for now, or it is again.
+    /// Pause (`true`) or resume (`false`) reading.
     Pause(Key, bool),
-    /// The system reported an error to a sender by this connection.
+    /// A sender got an error of the operating system from this connection.
     Broken(Key, Arc<Connection>, io::Error),
 }
 
-/// All of it.
+/// The state that the node's thread shares with all handles.
 pub(crate) struct Shared<S> {
     pub(crate) limits: Limits,
     pub(crate) transports: RwLock<HashMap<String, Arc<dyn Transport>>>,
@@ -103,12 +104,12 @@ pub(crate) struct Shared<S> {
     pub(crate) signals: Mutex<Signals<S>>,
     pub(crate) asleep: Asleep,
     pub(crate) stopped: AtomicBool,
-    /// The node was dropped: nobody looks after anything any more.
+    /// The node was dropped: no command is handled any more.
     pub(crate) gone: AtomicBool,
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is behind these locks is a queue that a panic leaves whole.
+    // A panic leaves the data behind these locks consistent.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -134,7 +135,8 @@ impl<S> Shared<S> {
         }
     }
 
-    /// Wakes the node's thread if it sleeps, or is about to. What it is to see was put into its queue before.
+    /// Wakes the node's thread if it sleeps or is about to. Call it after the thread's work was
+    /// queued.
     pub(crate) fn wake(&self) {
         if self.asleep.must_wake() {
             self.registry.wake();
@@ -158,7 +160,7 @@ impl<S> Shared<S> {
         self.resources.write().unwrap_or_else(PoisonError::into_inner).remove(key)
     }
 
-    /// What was just begun, unless the node went meanwhile, and may not see it: then nothing stays of it.
+    /// Confirms a new resource. If the node was dropped meanwhile, removes the resource and fails.
     pub(crate) fn unless_gone(&self, key: Key) -> Result<Key, Error> {
         if !self.gone.load(Ordering::SeqCst) {
             return Ok(key);
@@ -166,7 +168,7 @@ impl<S> Shared<S> {
         if let Some(Resource::Listener(door)) = self.remove(key) {
             door.listener.close();
         }
-        // Nobody will do what it says.
+        // No thread will handle these commands.
         lock(&self.commands).clear();
         Err(Error::Gone)
     }
@@ -182,7 +184,7 @@ impl<S> Shared<S> {
         })
     }
 
-    /// How something is sent to what a key names.
+    /// How to send to the endpoint with this key.
     #[inline]
     pub(crate) fn way(&self, key: Key) -> Option<Way> {
         self.resource(key, |resource| match resource {
@@ -192,7 +194,7 @@ impl<S> Shared<S> {
         })
     }
 
-    /// The transport of an address, and what lies on it.
+    /// Finds the transport of an address, and the message framing on top of it.
     pub(crate) fn transport(&self, address: &Address) -> Result<(Arc<dyn Transport>, Scheme), Error> {
         if self.gone.load(Ordering::SeqCst) {
             return Err(Error::Gone);
@@ -216,12 +218,13 @@ impl<S> Shared<S> {
         Arc::new(Connection::new(link, scheme.framing(side), half_open, &self.limits, self.holdings.clone()))
     }
 
-    /// Has epoll tell of a listener.
+    /// Registers a listener with epoll.
     pub(crate) fn watch_listener(&self, listener: &dyn Listener, key: Key) -> io::Result<()> {
         self.registry.add(listener.source(), key.index as usize, false)
     }
 
-    /// Has epoll tell of a connection; of room, if that tells whether it has connected.
+    /// Registers a connection with epoll. While it connects, epoll reports writability too, which
+    /// shows the result.
     pub(crate) fn watch(&self, connection: &Connection, key: Key, connects: bool) -> io::Result<()> {
         let room = connects || connection.link.tells_of_room() == TellsOfRoom::Always;
         match connection.link.tells_of_room() {
@@ -236,7 +239,7 @@ impl<S> Shared<S> {
         Room::new(self.registry.clone(), key.index as usize)
     }
 
-    /// Makes a connection of what a listener accepted.
+    /// Creates a connection from an accepted link.
     pub(crate) fn accept(&self, link: Box<dyn Link>, listener: Key, door: &Door) -> io::Result<(Key, Begun)> {
         let Door { scheme, half_open, .. } = *door;
         let connection = self.make(link, scheme, Side::Server, half_open);
@@ -249,7 +252,7 @@ impl<S> Shared<S> {
         Ok((key, Begun { connection, decoder, how: How::Accepted(listener) }))
     }
 
-    /// Makes the end of a client, connecting to the first of `to` that the system does not refuse at once.
+    /// Starts to connect, to the first address of `to` that the system does not refuse at once.
     pub(crate) fn client(&self, address: &Address, to: Vec<SocketAddr>, options: &Options) -> io::Result<Client> {
         let (transport, scheme) = self.transport(address).map_err(io::Error::other)?;
         let scheme = scheme.told_by(options, &self.limits)?;
@@ -260,7 +263,7 @@ impl<S> Shared<S> {
         let opened = loop {
             match (transport.connect(&place, &options), to.next()) {
                 (Ok(opened), next) => {
-                    // What was taken too early.
+                    // The loop took one address too many from `to`: put it back.
                     break (opened, next.into_iter().chain(to).collect());
                 }
                 (Err(error), None) => return Err(error),
@@ -283,7 +286,7 @@ impl<S> Shared<S> {
         Ok(Client::Stream(Box::new(Begun { connection, decoder, how })))
     }
 
-    /// Connects to the first of `to`.
+    /// Connects to the first usable address of `to`.
     pub(crate) fn begin(&self, address: &Address, to: Vec<SocketAddr>, options: &Options) -> io::Result<Key> {
         let begun = match self.client(address, to, options)? {
             Client::Stream(begun) => begun,
@@ -291,7 +294,7 @@ impl<S> Shared<S> {
         };
         let connection = begun.connection.clone();
         let key = self.insert(Resource::Stream(connection.clone()));
-        // The node's thread has to know of it before epoll tells of it.
+        // The node's thread has to know the connection before epoll reports events for it.
         lock(&self.commands).push(Command::Begin(key, begun));
         if let Err(error) = self.watch(&connection, key, true) {
             self.command(Command::Broken(key, connection, error));
@@ -300,7 +303,7 @@ impl<S> Shared<S> {
         Ok(key)
     }
 
-    /// Connects to a host whose name is looked up first.
+    /// Connects to a host whose name is resolved first.
     pub(crate) fn begin_by_name(&self, address: &Address, name: (&str, u16), options: &Options) -> io::Result<Key> {
         if address.scheme() == "udp" {
             return self.begin_datagrams_by_name(address, name, options);
@@ -308,12 +311,13 @@ impl<S> Shared<S> {
         let begun = self.pending(address, options)?;
         let connection = begun.connection.clone();
         let key = self.insert(Resource::Stream(connection.clone()));
-        // As in `begin`: what was found comes after it.
+        // As in `begin`: this command comes before that with the result of the lookup.
         lock(&self.commands).push(Command::Begin(key, begun));
         self.look_up(key, Waiting::Stream(Arc::downgrade(&connection)), name)
     }
 
-    /// As [`Shared::begin_by_name`]: a socket that has no room until it is known where its peer is.
+    /// As [`Shared::begin_by_name`], for a datagram socket. A send returns `Full` until the peer is
+    /// resolved.
     fn begin_datagrams_by_name(&self, address: &Address, name: (&str, u16), options: &Options) -> io::Result<Key> {
         let found = Found::default();
         let pending = PendingDatagrams::new(found.clone())?;
@@ -325,7 +329,7 @@ impl<S> Shared<S> {
         self.look_up(key, Waiting::Datagrams(Arc::downgrade(&socket)), name)
     }
 
-    /// Has a name looked up for what was put there.
+    /// Starts the lookup of a name for an inserted resource.
     fn look_up(&self, key: Key, waiting: Waiting, name: (&str, u16)) -> io::Result<Key> {
         if let Err(error) = self.lookups.begin(key, waiting, name) {
             self.remove(key);
@@ -335,20 +339,20 @@ impl<S> Shared<S> {
         Ok(key)
     }
 
-    /// Makes what takes messages for a connection before there is any.
+    /// Creates a placeholder connection that queues messages until there is a real one.
     fn pending(&self, address: &Address, options: &Options) -> io::Result<Box<Begun>> {
         let (_, scheme) = self.transport(address).map_err(io::Error::other)?;
         let scheme = scheme.told_by(options, &self.limits)?;
         let connection = self.make(Box::new(Pending::new()?), scheme, Side::Client, options.half_open);
         connection.set_returns(options.reconnect.is_some());
-        // Another decoder will read what comes.
+        // This decoder is never used: the real connection has its own.
         let decoder = scheme.decoder(Side::Client, Opening::Request, &self.limits);
         let (address, options) = (address.clone(), options.clone());
         let how = How::Connecting(Box::new(Connecting { address, others: Vec::new(), options }));
         Ok(Box::new(Begun { connection, decoder, how }))
     }
 
-    /// Connects to the first of `to`, in the place of a connection that did not come about.
+    /// Starts a new attempt, in the place of a connection that could not connect or was lost.
     pub(crate) fn begin_instead(
         &self,
         (key, before): (Key, &Connection),
@@ -363,7 +367,8 @@ impl<S> Shared<S> {
         Ok(begun)
     }
 
-    /// Takes messages in the place of a connection that was lost, until it is made again. How many bytes were not written.
+    /// Puts a placeholder in the place of a lost connection until it reconnects. Returns how many
+    /// accepted bytes were not written.
     pub(crate) fn wait_instead(
         &self,
         (key, before): (Key, &Connection),
@@ -375,11 +380,12 @@ impl<S> Shared<S> {
         Ok((begun, unwritten))
     }
 
-    /// Puts a connection in the place of another. How many bytes of that one's were not written.
+    /// Puts one connection in the place of another. Returns how many accepted bytes of the old one
+    /// were not written.
     fn replace(&self, key: Key, before: &Connection, connection: &Arc<Connection>) -> usize {
         let mut resources = self.resources.write().unwrap_or_else(PoisonError::into_inner);
         resources.replace(key, Resource::Stream(connection.clone()));
-        // Who finds that it has moved finds the other in its place.
+        // A sender that finds the old one replaced finds the new one under its key.
         before.hand_over(connection)
     }
 

@@ -1,4 +1,4 @@
-//! How the sending half of a connection ends, and what becomes of what it has not sent.
+//! How the sending half of a connection ends, and what happens to unsent data.
 
 use std::io;
 use std::mem;
@@ -8,7 +8,8 @@ use super::{Connection, Outgoing, Phase};
 use crate::codec::websocket::Opcode;
 use crate::event::Outcome;
 
-/// What becomes of a message after the end: where a connection returns, it may be taken then, which is told.
+/// The outcome of a send after the end: `Full` if a successor may accept it later, otherwise
+/// `Closed`.
 pub(super) fn refuse(out: &mut Outgoing) -> Outcome {
     if !out.returns {
         return Outcome::Closed;
@@ -18,7 +19,8 @@ pub(super) fn refuse(out: &mut Outgoing) -> Outcome {
 }
 
 impl Connection {
-    /// Takes nothing more, and writes what it can of what waits; a WebSocket says good-bye with this payload.
+    /// Accepts nothing more, and writes what it can of the queue. A WebSocket sends a closing frame
+    /// with this payload.
     ///
     /// # Errors
     ///
@@ -39,14 +41,14 @@ impl Connection {
                 out.ends = true;
                 Ok(())
             }
-            // The node does so with what took its place.
+            // The node repeats this for the connection that replaced it.
             Phase::Moved => Ok(()),
             Phase::Finishing | Phase::Closing | Phase::Closed => Ok(()),
         }
     }
 
-    /// Takes nothing more, and writes what waits; a WebSocket says good-bye with this payload. Whether there was anything to
-    /// end, which there is once.
+    /// Accepts nothing more, and writes what it can of the queue. A WebSocket sends a closing frame
+    /// with this payload. Returns `false` if the connection was closing already.
     ///
     /// # Errors
     ///
@@ -55,7 +57,7 @@ impl Connection {
         let mut out = self.lock();
         match out.phase {
             Phase::Closing | Phase::Closed | Phase::Moved => return Ok(false),
-            // Who finished has said good-bye.
+            // After `begin_finish` the closing frame has been sent.
             Phase::Opening | Phase::Finishing => {}
             Phase::Open => {
                 self.write_left(&mut out)?;
@@ -67,24 +69,25 @@ impl Connection {
         Ok(true)
     }
 
-    /// Takes no more, though it has not come about yet. Whether anything waits for that.
+    /// Accepts nothing more, though the connection is not open yet. Returns whether messages wait
+    /// for it to open.
     pub(crate) fn ends(&self) -> bool {
         let mut out = self.lock();
         out.ends = true;
         !out.early.is_empty()
     }
 
-    /// What becomes of a message that has met with an error.
+    /// The outcome of a message whose write failed.
     pub(crate) fn refusal(&self) -> Outcome {
         if self.lock().returns { Outcome::Full } else { Outcome::Closed }
     }
 
-    /// Ends it, as it has failed.
+    /// Ends the connection after an error.
     pub(crate) fn cut(&self) {
         self.shut(&mut self.lock());
     }
 
-    /// Ends it for good. How many bytes were not written.
+    /// Ends the connection for good. Returns how many bytes were not written.
     pub(crate) fn close(&self) -> usize {
         let mut out = self.lock();
         out.returns = false;
@@ -92,7 +95,8 @@ impl Connection {
         out.unwritten
     }
 
-    /// Ends it. What waits for it to come about is left to what takes its place.
+    /// Ends the connection. Messages that wait for it to open are kept for a successor, if there
+    /// will be one.
     pub(super) fn shut(&self, out: &mut Outgoing) {
         self.drop_queue(out);
         out.phase = Phase::Closed;
@@ -103,9 +107,9 @@ impl Connection {
         }
     }
 
-    /// Drops what was to be written.
+    /// Discards the queue.
     fn drop_queue(&self, out: &mut Outgoing) {
-        // Before it has come about, that is a request, and no message.
+        // Before the connection is open, the queue holds the handshake request and no message.
         if out.phase != Phase::Opening {
             out.unwritten += out.queue.len() + mem::take(&mut out.left).len();
         }
@@ -113,13 +117,13 @@ impl Connection {
         out.queue.clear();
     }
 
-    /// Says whether another will take its place if it is lost.
+    /// Sets whether a successor replaces this connection if it is lost.
     pub(crate) fn set_returns(&self, returns: bool) {
         self.lock().returns = returns;
     }
 
-    /// Gives what waits for this connection, which did not come about or was lost, to the one that takes its place. How many
-    /// bytes were taken and not written.
+    /// Moves what waits for this connection to open to its successor. Returns how many accepted
+    /// bytes were not written.
     pub(crate) fn hand_over(&self, to: &Connection) -> usize {
         let mut out = self.lock();
         let mut next = to.lock();

@@ -1,4 +1,4 @@
-//! Several threads that send by one connection at the same time. See [`crate::line`].
+//! Several threads that send on one connection at the same time. See [`crate::line`].
 
 use std::io;
 use std::mem;
@@ -9,11 +9,11 @@ use crate::codec::websocket::mask;
 use crate::codec::{Header, Kind, MOST_HEADER};
 use crate::event::Outcome;
 
-/// How many bytes are left to the next in line at the most.
+/// The most bytes that are left to the next thread in line.
 const MOST: usize = 64 << 10;
 
 impl Holdings {
-    /// Memory for what is left.
+    /// Takes the spare buffer.
     fn take(&self) -> Vec<u8> {
         mem::take(&mut *self.spare.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -25,7 +25,8 @@ impl Holdings {
 }
 
 impl Connection {
-    /// Sends a message where another thread is in line, or something was left to this one.
+    /// Sends a message while other threads are in line, or when others have left frames to this
+    /// one.
     #[inline(never)]
     pub(super) fn send_in_line(
         &self,
@@ -37,7 +38,7 @@ impl Connection {
         if out.left.len() + MOST_HEADER + payload.len() > MOST {
             self.write_left(out)?;
         }
-        // Where something waits for the peer, each thread is to hear of it for its own message.
+        // If something is queued for the peer, each thread needs the outcome of its own message.
         let flows = out.phase == Phase::Open && out.queue.is_empty() && !out.ends;
         if !flows || MOST_HEADER + payload.len() > MOST {
             self.write_left(out)?;
@@ -66,7 +67,7 @@ impl Connection {
         sent.map(Some)
     }
 
-    /// Writes what others left. They were told that it is sent, and are not told of room for more.
+    /// Writes what others left. They have returned `Sent`, so no `Drained` follows for them.
     pub(super) fn write_left(&self, out: &mut Outgoing) -> io::Result<()> {
         if out.left.is_empty() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What waits at connections whose peers do not read, and what several threads send at the same time.
+//! Queues of connections whose peers do not read, and threads that send at the same time.
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
-/// A link to a peer that does not read. Where it is never asked for its descriptor, any will do.
+/// A link to a peer that does not read. Its descriptor is never used, so any will do.
 struct Stuck(std::fs::File);
 
 impl Link for Stuck {
@@ -29,7 +29,7 @@ impl Link for Stuck {
 }
 
 #[test]
-fn answers_to_pings_stay_within_the_limits_of_a_connection_and_of_all() {
+fn replies_to_pings_stay_within_the_queue_limits() {
     let limits = Limits { queue: 1_000, queues: 3_000, ..Limits::default() };
     let holdings = Arc::<Holdings>::default();
     let connections: Vec<_> = (0..10)
@@ -41,7 +41,7 @@ fn answers_to_pings_stay_within_the_limits_of_a_connection_and_of_all() {
             connection
         })
         .collect();
-    // A frame has a header of two bytes.
+    // A frame of 50 bytes has a header of 2 bytes.
     let frame = 2 + 50;
     for connection in &connections {
         for _ in 0..100 {
@@ -50,13 +50,13 @@ fn answers_to_pings_stay_within_the_limits_of_a_connection_and_of_all() {
         let waits = connection.lock().queue.len();
         assert!((frame..=limits.queue + frame).contains(&waits), "{waits} bytes wait at one");
     }
-    // Where nothing waits, an answer may leave at once: that is tried.
+    // A reply may be queued while the queue is empty, beyond the total limit.
     let most = limits.queues + frame * (connections.len() + 1);
     let all = holdings.queued.load(Ordering::Relaxed);
     assert!((limits.queues..=most).contains(&all), "{all} bytes wait at all");
 }
 
-/// A link that takes whole writes, until it fails.
+/// A link that accepts whole writes, or fails.
 struct Calls {
     file: std::fs::File,
     writes: Arc<Mutex<Vec<Vec<u8>>>>,
@@ -87,15 +87,15 @@ impl Link for Calls {
     }
 }
 
-/// What came of threads that sent at the same time.
+/// What happened when threads sent at the same time.
 struct Came {
     told: [io::Result<Option<Outcome>>; 3],
     writes: Vec<Vec<u8>>,
-    /// How many bytes were taken and not written.
+    /// How many accepted bytes were not written.
     unwritten: usize,
 }
 
-/// Has three threads send a message of a byte each, all of which come before the first can.
+/// Three threads send one byte each. All of them are in line before the first one gets the lock.
 fn three_at_once(framing: Framing, fails: bool) -> Came {
     let writes = Arc::<Mutex<Vec<Vec<u8>>>>::default();
     let link = Calls { file: std::fs::File::open("/dev/null").unwrap(), writes: writes.clone(), fails };
@@ -123,7 +123,7 @@ fn three_at_once(framing: Framing, fails: bool) -> Came {
 }
 
 #[test]
-fn what_threads_send_at_the_same_time_leaves_by_one_call() {
+fn messages_of_concurrent_threads_leave_in_one_write() {
     let Came { told, writes, unwritten } = three_at_once(Framing::Length, false);
     assert!(told.iter().all(|told| matches!(told, Ok(Some(Outcome::Sent)))), "{told:?}");
     let [write] = writes.as_slice() else { panic!("{writes:?}") };
@@ -133,7 +133,7 @@ fn what_threads_send_at_the_same_time_leaves_by_one_call() {
 }
 
 #[test]
-fn a_client_masks_what_threads_send_at_the_same_time() {
+fn a_client_masks_messages_of_concurrent_threads() {
     let Came { writes, .. } = three_at_once(Framing::WebSocket(Side::Client), false);
     let [write] = writes.as_slice() else { panic!("{writes:?}") };
     let (frames, rest) = write.as_chunks::<7>();
@@ -142,11 +142,11 @@ fn a_client_masks_what_threads_send_at_the_same_time() {
 }
 
 #[test]
-fn who_writes_for_others_hears_of_an_error_and_what_they_left_is_not_written() {
+fn only_the_writing_thread_gets_the_error_and_frames_of_others_count_as_unwritten() {
     let Came { told, writes, unwritten } = three_at_once(Framing::Length, true);
     assert_eq!(writes.len(), 0);
     let sent = told.iter().filter(|told| matches!(told, Ok(Some(Outcome::Sent)))).count();
     let failed = told.iter().filter(|told| told.is_err()).count();
-    // Nobody is behind the last one.
+    // Only the last thread in line writes, and it gets the error.
     assert_eq!((sent, failed, unwritten), (2, 1, 2 * 5));
 }

@@ -1,7 +1,8 @@
-//! The node, driven by tokio.
+//! A [`Node`] driven by tokio.
 //!
-//! What epoll has to tell makes epoll's own descriptor readable, which the runtime watches among all others. It is told once for
-//! whatever comes while nobody looks, so the node looks until nothing is left before it waits for that again.
+//! epoll's own descriptor becomes readable when it has events, and the runtime watches that
+//! descriptor. It is edge-triggered: events that arrive unobserved cause one notification only. So
+//! the node polls until nothing is left before it waits again.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -20,13 +21,13 @@ use super::Node;
 use crate::event::Event;
 use crate::handle::Handle;
 
-/// How many events are told before other tasks of the runtime have their turn.
+/// How many events are delivered before the task yields to others.
 const TURN: u32 = 128;
 
-/// A [`Node`] that is awaited, in a task of a tokio runtime; with the feature `tokio`.
+/// A [`Node`] whose events are awaited in a task of a tokio runtime. Needs the feature `tokio`.
 ///
-/// It is the same node: no thread is started, messages are lent from where they lie, and sending is for the [`Handle`], which
-/// never waits.
+/// It works like [`Node`]: it starts no thread of its own for I/O, messages are borrowed, and the
+/// [`Handle`] sends and never blocks.
 ///
 /// ```
 /// use estafette_net::{AsyncNode, Event, Node};
@@ -49,41 +50,44 @@ const TURN: u32 = 128;
 /// ```
 pub struct AsyncNode<S = ()> {
     node: Node<S>,
-    /// Becomes readable when something does that the node looks after.
+    /// Becomes readable when epoll has events for the node.
     epoll: AsyncFd<OwnedFd>,
-    /// How often the node has gone on since other tasks had their turn.
+    /// How many events were delivered since the task last yielded.
     turns: u32,
 }
 
 impl<S> AsyncNode<S> {
-    /// Has a node driven by the runtime of the calling task. [`Node::spin`] is of no use there, and ends.
+    /// Creates a node that the runtime of the calling task drives. This switches [`Node::spin`]
+    /// off.
     ///
     /// # Errors
     ///
-    /// If the system has no descriptors left.
+    /// If the process has no file descriptors left.
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime, and in one that has no I/O. [`AsyncNode::next`] does where there is no timer.
+    /// Outside of a tokio runtime, or if the runtime has no I/O driver. [`AsyncNode::next`] panics
+    /// if the runtime has no timer.
     pub fn new(node: Node<S>) -> io::Result<AsyncNode<S>> {
-        // What took its place is unsafe, for types whose descriptor may change or be closed: that of an `OwnedFd` does not.
+        // The replacement for `with_interest` is unsafe, for types whose descriptor may change or
+        // be closed. That of an `OwnedFd` cannot.
         #[allow(deprecated, reason = "no unsafe code in this crate")]
         let epoll = AsyncFd::with_interest(node.backend.descriptor()?, Interest::READABLE)?;
-        // What epoll told tokio once, it does not tell again.
+        // epoll does not report again what it has reported to tokio, so spinning is off.
         let mut node = node.spin(Duration::ZERO);
         node.always_waits = true;
         Ok(AsyncNode { node, epoll, turns: 0 })
     }
 
-    /// A way to this node for any thread, and any task.
+    /// Returns a handle, which any thread and any task can use to control this node.
     pub fn handle(&self) -> Handle<S> {
         self.node.handle()
     }
 
-    /// The next event; none after [`Handle::stop`], and events again if it is asked once more.
+    /// Returns the next event, or `None` after [`Handle::stop`]. A later call returns events again.
     ///
-    /// It may be cancelled wherever it waits, as by `tokio::select!`, and nothing is lost: an event is told by the call that
-    /// is ready with it, or by a later one. Other tasks have their turn at least every 128 events.
+    /// This method is cancel safe: if it is dropped, as by `tokio::select!`, a later call returns
+    /// the event. It yields to other tasks at least every 128 events.
     ///
     /// # Errors
     ///
@@ -91,7 +95,7 @@ impl<S> AsyncNode<S> {
     pub async fn next(&mut self) -> io::Result<Option<Event<'_, S>>> {
         let next = loop {
             if self.turns == TURN {
-                // First, so that it is not due again if it is cancelled here.
+                // Reset first, so that a call cancelled here does not yield again.
                 self.turns = 0;
                 stand_back().await;
             }
@@ -105,7 +109,8 @@ impl<S> AsyncNode<S> {
             if !self.node.later.is_empty() || self.node.backend.may_have_more() {
                 continue;
             }
-            // If it is cancelled now, it counts as asleep until it goes on: somebody wakes it once in vain.
+            // If the call is cancelled here, the node counts as asleep until the next call. The
+            // cost is one needless wake-up.
             let due = self.node.falls_asleep();
             if due.is_none_or(|at| at > Instant::now()) {
                 wait(&self.epoll, due).await?;
@@ -117,7 +122,7 @@ impl<S> AsyncNode<S> {
     }
 }
 
-/// Waits until there is something to look at, or it is time.
+/// Waits until epoll has events, or until the deadline.
 async fn wait(epoll: &AsyncFd<OwnedFd>, until: Option<Instant>) -> io::Result<()> {
     let mut ready = match until {
         None => epoll.readable().await?,
@@ -126,12 +131,12 @@ async fn wait(epoll: &AsyncFd<OwnedFd>, until: Option<Instant>) -> io::Result<()
             Err(_) => return Ok(()),
         },
     };
-    // Before the node looks: what comes after this is told anew.
+    // Cleared before the node polls: what arrives afterwards causes a new notification.
     ready.clear_ready();
     Ok(())
 }
 
-/// Lets other tasks have their turn.
+/// Yields to other tasks once.
 async fn stand_back() {
     let mut stood_back = false;
     poll_fn(|context| {

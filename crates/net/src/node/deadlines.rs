@@ -1,4 +1,4 @@
-//! What has to have happened by a certain time.
+//! Timers: handshakes, incomplete messages, idle connections, closes and reconnects.
 
 use std::cmp::Reverse;
 use std::io::ErrorKind;
@@ -10,7 +10,8 @@ use crate::shared::How;
 use crate::slab::Key;
 
 impl<S> Node<S> {
-    /// Notes a connection's next deadline, unless an earlier one is noted, which will look for the next.
+    /// Schedules a connection's next deadline. If an earlier one is scheduled already, that one
+    /// will schedule the next.
     pub(super) fn arm(&mut self, key: Key) {
         let incoming = match self.entries.get_mut(key.index as usize) {
             Some(Some(Entry::Stream(incoming))) if incoming.key == key => incoming,
@@ -23,10 +24,10 @@ impl<S> Node<S> {
         }
     }
 
-    /// Notes that something has to have happened by then.
+    /// Schedules a deadline.
     pub(super) fn note(&mut self, at: Instant, key: Key) {
         self.deadlines.push(Reverse((at, key)));
-        // Those of connections that are gone would stay until they are due.
+        // Deadlines of removed connections would otherwise stay here until they are due.
         if self.deadlines.len() > 1024 + 4 * self.entries.len() {
             let entries = &self.entries;
             self.deadlines.retain(|Reverse((at, key))| match &entries.get(key.index as usize) {
@@ -39,8 +40,8 @@ impl<S> Node<S> {
         }
     }
 
-    /// The earliest deadline that still holds. Those before it, of connections that are gone or have come further since, are
-    /// dropped or put off: they would wake the node for nothing.
+    /// Returns the earliest valid deadline. Drops or reschedules outdated ones before it, because
+    /// they would wake the node for nothing.
     pub(super) fn next_deadline(&mut self) -> Option<Instant> {
         while let Some(Reverse((at, key))) = self.deadlines.peek().copied() {
             match self.entries.get_mut(key.index as usize) {
@@ -62,14 +63,14 @@ impl<S> Node<S> {
         None
     }
 
-    /// A connection's deadline is no more among those that are noted, and was none: the next one is.
+    /// Called after a connection's outdated deadline was dropped: schedules its next one.
     fn put_off(&mut self, key: Key) {
         let Some(incoming) = self.stream(key) else { return };
         (incoming.armed, incoming.spared) = (None, false);
         self.arm(key);
     }
 
-    /// Does what is due.
+    /// Handles the deadlines that have passed.
     pub(super) fn deadlines(&mut self) {
         while let Some(Reverse((at, key))) = self.deadlines.peek().copied()
             && at <= self.clock
@@ -87,7 +88,8 @@ impl<S> Node<S> {
                 Some(Some(Entry::Stream(incoming))) if incoming.key == key && incoming.armed == Some(at) => {
                     incoming.armed = None;
                     match incoming.due(&self.shared.limits) {
-                        // What came while the node was busy elsewhere is looked at first, once.
+                        // Data that arrived while the node was busy elsewhere is read first. This
+                        // extends the deadline once, by 1 ms.
                         Some((due, Some(_))) if due <= self.clock && incoming.ready && !incoming.spared => {
                             incoming.spared = true;
                             let soon = self.clock + Duration::from_millis(1);
@@ -103,7 +105,7 @@ impl<S> Node<S> {
         }
     }
 
-    /// A deadline has passed.
+    /// Handles one missed deadline.
     pub(super) fn too_late(&mut self, key: Key, late: Option<Late>) {
         let Some(incoming) = self.stream(key) else { return };
         let more = matches!(&incoming.opening, Some(How::Connecting(connecting)) if !connecting.others.is_empty());
@@ -127,7 +129,7 @@ mod tests {
     use crate::{Endpoint, Limits};
 
     const PATIENCE: Duration = Duration::from_secs(60);
-    /// What no test takes.
+    /// Longer than any test takes.
     const LONG: Duration = Duration::from_secs(10_000);
 
     fn node(idle: Option<Duration>) -> Node<()> {
@@ -135,7 +137,7 @@ mod tests {
             .unwrap()
     }
 
-    /// Goes on until so many connections have come about.
+    /// Runs the node until `count` connections are open.
     fn until_there(node: &mut Node<()>, mut count: usize) {
         while count > 0 {
             match node.next(Some(PATIENCE)).unwrap() {
@@ -145,7 +147,7 @@ mod tests {
         }
     }
 
-    /// Both ends of a connection of a node to itself. The listener comes first.
+    /// Connects a node to itself. Returns the listener and the connecting end.
     fn to_itself(node: &mut Node<()>, scheme: &str) -> (Endpoint, Endpoint) {
         let handle = node.handle();
         let listener = handle.listen(format!("{scheme}://127.0.0.1:0")).unwrap();
@@ -155,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_came_about_is_not_waited_for() {
+    fn an_open_connection_has_no_handshake_deadline() {
         for scheme in ["tcp", "tcp+msg", "ws"] {
             let mut node = node(None);
             to_itself(&mut node, scheme);
@@ -165,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_gone_is_not_waited_for() {
+    fn a_closed_connection_has_no_deadline() {
         let mut node = node(Some(LONG));
         let (listener, endpoint) = to_itself(&mut node, "ws");
         assert!(node.next_deadline().is_some());
@@ -179,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_may_be_idle_for_so_long_is_waited_for_until_then() {
+    fn an_idle_limit_sets_a_deadline() {
         let begun = Instant::now();
         let mut node = node(Some(LONG));
         to_itself(&mut node, "ws");
@@ -187,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_waited_for_until_it_is_whole() {
+    fn an_incomplete_message_has_a_deadline_until_it_is_complete() {
         let mut node = node(None);
         let handle = node.handle();
         let listener = handle.listen("tcp+msg://127.0.0.1:0").unwrap();

@@ -1,4 +1,4 @@
-//! How connections end, and what is told of it.
+//! How connections end, and what is reported about it.
 
 use std::io::{self, ErrorKind};
 
@@ -10,7 +10,8 @@ use crate::incoming::{Ending, after};
 use crate::slab::Key;
 
 impl<S> Node<S> {
-    /// The system reported an error to a sender. What came before is told before the end.
+    /// Handles a send error from the kernel. Messages received before it are delivered before
+    /// `Closed`.
     pub(super) fn broken(&mut self, key: Key, error: io::Error) {
         let Some(incoming) = self.stream(key) else { return };
         if incoming.opening.is_some() || incoming.ending.is_some() {
@@ -22,13 +23,13 @@ impl<S> Node<S> {
         self.will_read(key.index as usize);
     }
 
-    /// Closes what a key names.
+    /// Closes an endpoint.
     pub(super) fn close(&mut self, key: Key, farewell: &[u8]) {
         match self.entries.get_mut(key.index as usize) {
             Some(Some(Entry::Stream(incoming))) if incoming.key == key => {
                 incoming.connection.set_returns(false);
                 match incoming.again.take().and_then(|again| again.due) {
-                    // Nothing is on its way.
+                    // It waits to reconnect: nothing is in flight.
                     Some(_) => self.forget(key, Reason::Closed),
                     None => self.end(key, Reason::Closed, farewell),
                 }
@@ -40,12 +41,13 @@ impl<S> Node<S> {
         }
     }
 
-    /// Begins to end a connection, or goes on ending it.
+    /// Starts to end a connection, or continues to.
     pub(super) fn end(&mut self, key: Key, reason: Reason, farewell: &[u8]) {
         let until = after(self.clock, self.shared.limits.flush);
         let Some(incoming) = self.stream(key) else { return };
         if let (Reason::Io(_), Some(ending)) = (&reason, &incoming.ending) {
-            // Of what we began, an error says that it was not finished; what the peer had brought about stays.
+            // An error during our own close means that the close failed. If the peer caused the
+            // end, its reason stays.
             return if ending.finished || !matches!(ending.reason, Reason::Closed) {
                 self.give_up(key)
             } else {
@@ -73,7 +75,8 @@ impl<S> Node<S> {
             self.go_on_ending(key);
             return;
         }
-        // A peer that broke the rules is not listened to any more; one that was told good-bye may still answer it.
+        // What a peer sends after a violation is discarded. A peer that got our closing frame may
+        // still reply to it.
         if !matches!(reason, Reason::Closed) {
             incoming.discard();
         }
@@ -81,7 +84,7 @@ impl<S> Node<S> {
         let farewell: Vec<u8> = match &reason {
             Reason::Late(Late::Message | Late::Idle) | Reason::NoRoom => 1008_u16.to_be_bytes().to_vec(),
             Reason::Violation(Violation::Handshake(_)) => {
-                // What a refused handshake is answered with is no frame.
+                // The reply to a refused handshake is HTTP and not a frame.
                 connection.reply(farewell).ok();
                 Vec::new()
             }
@@ -89,7 +92,7 @@ impl<S> Node<S> {
         };
         incoming.ending = Some(Box::new(Ending { reason, until, finished: false, ended }));
         if incoming.paused {
-            // The peer's end is read whatever was asked for.
+            // Even a paused connection is read now, to see the peer's end.
             self.will_read(key.index as usize);
         }
         self.arm(key);
@@ -101,7 +104,7 @@ impl<S> Node<S> {
         }
     }
 
-    /// Ends a connection as far as it can be now. Whether it is still there.
+    /// Continues to end a connection as far as possible now. Returns whether it still exists.
     pub(super) fn go_on_ending(&mut self, key: Key) -> bool {
         let Some(incoming) = self.stream(key) else { return false };
         let connection = incoming.connection.clone();
@@ -111,7 +114,7 @@ impl<S> Node<S> {
             match connection.flush() {
                 Ok(Flushed::Finished) => match connection.link.finish() {
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                    // Any other error is that of a peer that is gone, which reading tells.
+                    // Any other error means that the peer is gone, which a read will report.
                     _ => ending.finished = true,
                 },
                 Ok(_) => {}
@@ -128,13 +131,14 @@ impl<S> Node<S> {
         true
     }
 
-    /// Ends a connection that was being ended, with the reason that it has.
+    /// Finishes the end of a connection, with the reason recorded when it began.
     pub(super) fn give_up(&mut self, key: Key) {
         let Some(ending) = self.stream(key).and_then(|incoming| incoming.ending.take()) else { return };
         self.forget(key, ending.reason);
     }
 
-    /// Drops what a key names, and tells why; of a connection that is to be made again, that it was lost.
+    /// Ends an endpoint at once and reports why: as `Lost` if it will reconnect, otherwise as
+    /// `Closed`.
     pub(super) fn forget(&mut self, key: Key, reason: Reason) {
         if let Err(reason) = self.lose(key, reason) {
             self.remove(key, reason);
@@ -151,13 +155,14 @@ impl<S> Node<S> {
                     reason = Reason::Unwritten(unwritten);
                 }
                 self.shared.registry.remove(incoming.connection.link.source());
-                // A sender may keep the link for a moment longer; the peer is told now.
+                // A sending thread may keep the link alive for a moment, so the peer is notified
+                // explicitly.
                 incoming.connection.link.finish().ok();
             }
             Entry::Datagrams { socket, peer, .. } => {
                 self.shared.registry.remove(socket.datagrams.source());
                 if let Some(peer) = peer {
-                    // A batch may keep the socket for longer.
+                    // A batch may keep the socket alive for longer.
                     peer.found.set(None).ok();
                 }
             }

@@ -1,4 +1,4 @@
-//! Connections of which one direction has ended and the other goes on.
+//! Half-closed connections: one direction has ended and the other continues.
 
 use std::io::ErrorKind;
 
@@ -10,7 +10,7 @@ use crate::incoming::Sending;
 use crate::slab::Key;
 
 impl<S> Node<S> {
-    /// Sends no more at a connection than what waits, once it has come about.
+    /// Ends the sending direction after what is queued has been written.
     pub(super) fn finish(&mut self, key: Key) {
         let Some(incoming) = self.stream(key) else { return };
         if incoming.sending == Sending::Finished {
@@ -21,7 +21,8 @@ impl<S> Node<S> {
             return;
         }
         let (connection, opening) = (incoming.connection.clone(), incoming.opening.is_some());
-        // Once more, as another may have taken the place of the one that was told when it was asked for.
+        // Repeated here, because the connection may have been replaced since the handle finished
+        // it.
         match connection.begin_finish(&usual_farewell().payload()) {
             Ok(()) if opening => {}
             Ok(()) => {
@@ -31,17 +32,19 @@ impl<S> Node<S> {
         }
     }
 
-    /// Nothing waits any more at a connection: if it is being finished, its peer is told. Whether the connection is still there.
+    /// Called when the send queue is empty: if the connection is finishing, ends the sending
+    /// direction. Returns whether the connection still exists.
     pub(super) fn go_on_finishing(&mut self, key: Key) -> bool {
         let Some(incoming) = self.stream(key) else { return false };
-        // A WebSocket's peer was told by a frame, and would take the end of the stream for an accident.
+        // A WebSocket's peer has received a closing frame, and would take the end of the stream for
+        // an error.
         let told = matches!(incoming.decoder, Decoder::WebSocket(_));
         if incoming.sending != Sending::Finishing || incoming.opening.is_some() || incoming.ending.is_some() || told {
             return true;
         }
         match incoming.connection.link.finish() {
             Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
-            // Any other error is that of a peer that is gone, which reading tells.
+            // Any other error means that the peer is gone, which a read will report.
             _ => incoming.sending = Sending::Finished,
         }
         if incoming.peer_finished {
@@ -51,7 +54,8 @@ impl<S> Node<S> {
         true
     }
 
-    /// The peer has ended its side, in order. Whether the connection goes on all the same.
+    /// Handles an orderly end of the peer's direction. Returns whether the connection continues
+    /// half-open.
     pub(super) fn goes_on(&mut self, key: Key) -> bool {
         let Some(incoming) = self.stream(key) else { return false };
         let goes_on = incoming.connection.half_open
@@ -65,7 +69,7 @@ impl<S> Node<S> {
         if goes_on && !std::mem::replace(&mut incoming.peer_finished, true) {
             self.outbox.push_back(Event::Finished(Endpoint::new(key)));
         } else if !goes_on && incoming.peer_finished && incoming.ending.is_none() && incoming.cut == Some(true) {
-            // Reading tells only that the peer has ended, as it did before.
+            // A read reports only that the peer has ended its direction, which is known already.
             incoming.failed.get_or_insert(ErrorKind::ConnectionReset.into());
         }
         goes_on

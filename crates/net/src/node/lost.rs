@@ -1,4 +1,4 @@
-//! Connections that are made again when they are lost.
+//! Reconnecting connections that were lost.
 
 use std::sync::Arc;
 
@@ -9,8 +9,9 @@ use crate::lookup::{Waiting, name, resolve};
 use crate::slab::Key;
 
 impl<S> Node<S> {
-    /// Has a connection that was lost, or did not come about, made again later, where that was asked for. Otherwise it is not
-    /// touched, and the reason given back.
+    /// Schedules a reconnect after a connection was lost or could not connect, if
+    /// [`Options::reconnect`](crate::Options::reconnect) asks for one. Otherwise changes nothing
+    /// and returns the reason.
     pub(super) fn lose(&mut self, key: Key, reason: Reason) -> Result<(), Reason> {
         let clock = self.clock;
         let Some(incoming) = self.stream(key) else { return Err(reason) };
@@ -35,7 +36,7 @@ impl<S> Node<S> {
         Ok(())
     }
 
-    /// The delay is over.
+    /// Reconnects: the delay has passed.
     pub(super) fn try_again(&mut self, key: Key) {
         let clock = self.clock;
         let Some(incoming) = self.stream(key) else { return };
@@ -68,7 +69,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(60);
 
     #[test]
-    fn an_error_of_a_connection_that_was_lost_is_not_that_of_the_next() {
+    fn a_late_send_error_of_a_lost_connection_does_not_affect_its_successor() {
         let mut node = Node::<()>::new().unwrap();
         let handle = node.handle();
         handle.listen("inproc://an-error-that-comes-late").unwrap();
@@ -90,7 +91,7 @@ mod tests {
             }
         }
         handle.shared.command(Command::Broken(endpoint.key, first, io::ErrorKind::BrokenPipe.into()));
-        // It is done before this is told.
+        // That command is handled before this signal is delivered.
         handle.signal_after(Duration::from_millis(1), ());
         while let event = node.next(Some(PATIENCE)).unwrap().unwrap()
             && !matches!(event, Event::Signal(()))
@@ -101,11 +102,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_is_not_counted_among_what_waits() {
+    fn bytes_of_a_lost_connection_no_longer_count_as_queued() {
         let (server, mut node) = (Node::<()>::new().unwrap(), Node::<()>::new().unwrap());
         server.handle().listen("inproc://what-was-lost").unwrap();
         let handle = node.handle();
-        // Chosen by chance, the delay may be less; that it is over before this test is happens once in a million times.
+        // The delay is random between 0 and this bound. The chance that it ends during this test is
+        // one in a million.
         let hours = Duration::from_secs(1_000_000);
         let options = Options::default().reconnect(Reconnect::default().first(hours).most(hours));
         let endpoint = handle.connect_with("inproc://what-was-lost", &options).unwrap();

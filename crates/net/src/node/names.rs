@@ -1,4 +1,4 @@
-//! Connections, and sockets of datagrams, to a host whose name has to be looked up first.
+//! Connections and datagram sockets to a host whose name is resolved first.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use crate::shared::{Client, Connecting, How, Sought};
 use crate::slab::Key;
 
 impl<S> Node<S> {
-    /// Looks after a socket of datagrams whose peer's name is being looked up.
+    /// Adds a datagram socket whose peer's name is being resolved.
     pub(super) fn seek(&mut self, key: Key, sought: Box<Sought>) {
         self.watch(key);
         if let Some(Some(Entry::Datagrams { key: there, peer, .. })) = self.entries.get_mut(key.index as usize)
@@ -25,7 +25,7 @@ impl<S> Node<S> {
         }
     }
 
-    /// The name of a host was looked up.
+    /// Handles the result of a name lookup.
     pub(super) fn found(&mut self, key: Key, of: &Waiting, found: io::Result<Vec<SocketAddr>>) {
         match of {
             Waiting::Stream(connection) => self.host_found(key, connection, found),
@@ -37,7 +37,7 @@ impl<S> Node<S> {
         }
     }
 
-    /// That of a socket's peer: from now on there is room, which who waits for it is told.
+    /// The same for a datagram socket: from now on it can send, and waiting senders get `Drained`.
     fn peer_found(&mut self, key: Key, of: &Weak<Socket>, found: io::Result<Vec<SocketAddr>>) -> io::Result<()> {
         let Some(socket) = of.upgrade() else { return Ok(()) };
         let Some(Some(Entry::Datagrams { socket: there, peer, .. })) = self.entries.get_mut(key.index as usize) else {
@@ -50,14 +50,15 @@ impl<S> Node<S> {
         sought.found.set(Some(datagrams)).ok();
         *peer = None;
         self.shared.registry.add(socket.datagrams.source(), key.index as usize, false)?;
-        // Whoever finds no room after this asks epoll, which knows the socket by now.
+        // A sender that finds the socket full from now on registers with epoll, which knows the
+        // socket by now.
         if socket.take_waiting() {
             self.outbox.push_back(Event::Drained(Endpoint::new(key)));
         }
         Ok(())
     }
 
-    /// That of a connection's host.
+    /// The same for a connection.
     fn host_found(&mut self, key: Key, of: &Weak<Connection>, found: io::Result<Vec<SocketAddr>>) {
         let Some(incoming) = self.stream_of(key, of.as_ptr()) else { return };
         let Some(How::Connecting(connecting)) = incoming.opening.take() else { return };
@@ -83,7 +84,8 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    /// A resolver that answers when it is told to, and how many names it is asked for at a time.
+    /// A resolver that replies when the test says so, and counts how many names are resolved at a
+    /// time.
     struct Slow {
         answers: mpsc::Sender<io::Result<Vec<SocketAddr>>>,
         asked: Arc<AtomicUsize>,
@@ -100,7 +102,7 @@ mod tests {
         let lookups = Arc::get_mut(&mut shared.lookups).expect("no thread was started yet");
         lookups.resolver = Arc::new(move |_, _| {
             most.fetch_max(asked.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-            // A test that has ended without an answer has none.
+            // A test that ended without a reply has dropped the sender.
             let answer = told.lock().unwrap().recv().unwrap_or_else(|_| Err(io::ErrorKind::Interrupted.into()));
             asked.fetch_sub(1, Ordering::SeqCst);
             answer
@@ -118,7 +120,7 @@ mod tests {
         }
     }
 
-    /// What is told next.
+    /// The next event, as text.
     fn told(node: &mut Node<()>) -> String {
         match node.next(Some(PATIENCE)).unwrap() {
             Some(Event::Closed { reason, .. }) => reason.to_string(),
@@ -128,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_during_a_lookup_waits_and_the_next_address_is_tried() {
+    fn sends_during_a_lookup_are_queued_and_the_next_address_is_tried() {
         let (mut node, slow) = slow(Limits::default());
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let there = listener.local_addr().unwrap();
@@ -146,12 +148,12 @@ mod tests {
         stream.read_exact(&mut first).unwrap();
         assert_eq!(&first, b"early");
         drop(stream);
-        // It was asked to close before any address was known.
+        // The close was requested before any address was known.
         while !told(&mut node).starts_with("closed here") {}
     }
 
     #[test]
-    fn a_name_without_address_is_told() {
+    fn a_name_without_address_is_reported_as_closed() {
         let (mut node, slow) = slow(Limits::default());
         let endpoint = node.handle().connect("ws://example.org").unwrap();
         slow.answers.send(Err(io::Error::other("no such name"))).unwrap();
@@ -160,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lookup_ends_by_a_close_and_in_time() {
+    fn a_lookup_ends_on_close_and_at_the_handshake_limit() {
         let limits = Limits { handshake: Duration::from_millis(50), ..Limits::default() };
         let (mut node, slow) = slow(limits);
         let first = node.handle().connect("tcp://example.org:80").unwrap();
@@ -169,14 +171,14 @@ mod tests {
         node.handle().connect("tcp://example.org:80").unwrap();
         assert_eq!(told(&mut node), "no connection in time");
         slow.until_asked(1);
-        // Neither wants to know any more.
+        // Both connections are closed, so these results are ignored.
         slow.answers.send(Ok(Vec::new())).unwrap();
         slow.answers.send(Ok(Vec::new())).unwrap();
         assert!(node.next(Some(Duration::from_millis(20))).unwrap().is_none());
     }
 
     #[test]
-    fn a_node_that_is_dropped_leaves_nothing_to_its_lookups() {
+    fn lookups_do_not_keep_a_dropped_node_alive() {
         let (node, slow) = slow(Limits::default());
         let socket = node.handle().connect("udp://example.org:80").unwrap();
         node.handle().connect("tcp://example.org:80").unwrap();
@@ -198,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_of_datagrams_has_no_room_until_its_peer_is_found() {
+    fn a_datagram_socket_is_full_until_its_peer_is_resolved() {
         let (mut node, slow) = slow(Limits::default());
         let listener = UdpSocket::bind("127.0.0.1:0").unwrap();
         listener.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -230,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_whose_peer_is_not_found_is_closed_and_takes_nothing() {
+    fn a_datagram_socket_whose_peer_is_not_resolved_is_closed() {
         for reason in ["not connected: no such name", "closed here", "no connection in time"] {
             let (late, mut limits) = (reason == "no connection in time", Limits::default());
             limits.handshake = if late { Duration::from_millis(50) } else { PATIENCE };
@@ -248,7 +250,7 @@ mod tests {
             assert_eq!(told(&mut node), reason);
             assert_eq!(handle.send(endpoint, b"late"), Outcome::Closed);
             assert_eq!(batch.flush(), Outcome::Refused(io::ErrorKind::NotConnected));
-            // Nobody wants to know any more.
+            // The socket is closed, so this result is ignored.
             slow.answers.send(Ok(vec!["127.0.0.1:1".parse().unwrap()])).unwrap();
             assert!(node.next(Some(Duration::from_millis(20))).unwrap().is_none());
             assert_eq!(handle.shared.count(), 0);
@@ -256,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn few_names_are_looked_up_at_a_time_and_every_one_in_the_end() {
+    fn few_names_are_resolved_at_a_time_and_all_of_them_in_the_end() {
         let (mut node, slow) = slow(Limits::default());
         let handle = node.handle();
         let mut endpoints: HashSet<Endpoint> =

@@ -1,4 +1,4 @@
-//! How connections come about: those that are made here, and those that a listener accepts.
+//! How connections open: those made here, and those a listener accepts.
 
 use std::io::{self, ErrorKind};
 use std::mem;
@@ -17,22 +17,23 @@ use crate::shared::{Begun, Connecting, How, Resource};
 use crate::slab::Key;
 use crate::transport::{Link, Listener, Options};
 
-/// How long a listener rests after the system had no descriptor for a connection, or too many had come.
+/// How long a listener stops accepting after the system ran out of descriptors, or a limit was
+/// reached.
 const REST: Duration = Duration::from_millis(50);
-/// How many connections a listener accepts before others have their turn.
+/// How many connections a listener accepts before other entries get their turn.
 const ACCEPTED_AT_ONCE: usize = 64;
 
 impl<S> Node<S> {
     pub(super) fn look_after(&mut self, key: Key, begun: Begun) {
         let Begun { connection, decoder, how } = begun;
-        // It may have been closed before the node came to know of it.
+        // It may have been closed before the node handled this command.
         if !self.shared.connection(key).is_some_and(|there| Arc::ptr_eq(&there, &connection)) {
             self.shared.registry.remove(connection.link.source());
             connection.close();
             return;
         }
         let mut incoming = Incoming::new(key, connection, decoder, how, self.clock);
-        // What was asked for while another was in its place.
+        // Take over what was requested while its predecessor was in its place.
         if let Some(before) = self.stream(key) {
             incoming.farewell = before.farewell.take();
             incoming.sending = before.sending;
@@ -66,7 +67,7 @@ impl<S> Node<S> {
         self.set(key.index as usize, entry);
     }
 
-    /// Accepts what waits at a listener, within limits.
+    /// Accepts waiting connections, within the limits.
     pub(super) fn accept(&mut self, index: usize) {
         let free = self.shared.limits.connections.saturating_sub(self.shared.count());
         let Some(Some(Entry::Listener { key, door, second, accepted, ready, .. })) = self.entries.get_mut(index) else {
@@ -88,7 +89,7 @@ impl<S> Node<S> {
         for link in links {
             match self.shared.accept(link, key, &door) {
                 Ok((key, begun)) => self.accepted(key, begun),
-                // Epoll has no room for it, and its peer sees it end.
+                // epoll cannot register it. The connection is dropped, and its peer sees it end.
                 Err(_) => rests = true,
             }
         }
@@ -97,16 +98,17 @@ impl<S> Node<S> {
         }
     }
 
-    /// Looks after a connection that was accepted, and of which nobody knows yet.
+    /// Adds a connection that was just accepted and that nobody refers to yet.
     fn accepted(&mut self, key: Key, Begun { connection, decoder, how }: Begun) {
         let incoming = Incoming::new(key, connection, decoder, how, self.clock);
         self.set(key.index as usize, Entry::Stream(Box::new(incoming)));
         self.link_up(key);
-        // One that is there at once has no deadline, which would be in the way of others.
+        // A connection that is open at once needs no handshake deadline.
         self.arm(key);
     }
 
-    /// Lets a listener rest: epoll does not tell again of what waits there already.
+    /// Stops accepting for a while. A timer resumes it, because epoll does not report connections
+    /// that wait already.
     pub(super) fn rest(&mut self, key: Key) {
         if let Some(Some(Entry::Listener { resting, .. })) = self.entries.get_mut(key.index as usize)
             && mem::replace(resting, true)
@@ -116,18 +118,19 @@ impl<S> Node<S> {
         self.note(self.clock + REST, key);
     }
 
-    /// Goes on to bring a link about. Whether it is there.
+    /// Continues to connect a link. Returns whether it is connected.
     pub(super) fn link_up(&mut self, key: Key) -> bool {
         let Some(incoming) = self.stream(key) else { return false };
         let reads_ahead = !incoming.connection.link.short_read_is_last();
         match incoming.connection.link.connected() {
             Ok(()) => {
                 incoming.linked = true;
-                // A WebSocket is open when its request has been answered.
+                // A WebSocket is open only after its handshake.
                 if !matches!(incoming.decoder, Decoder::WebSocket(_)) {
                     self.open(key);
                 }
-                // What the link itself has read too much of, epoll does not tell of. Of all else it does.
+                // epoll does not report what the link itself has read ahead. Other links need no
+                // read here.
                 if reads_ahead {
                     self.will_read(key.index as usize);
                 }
@@ -141,7 +144,7 @@ impl<S> Node<S> {
         }
     }
 
-    /// A connection has come about.
+    /// Marks a connection as open, reports that, and writes what was queued for it.
     pub(super) fn open(&mut self, key: Key) {
         let clock = self.clock;
         let Some(incoming) = self.stream(key) else { return };
@@ -171,7 +174,7 @@ impl<S> Node<S> {
         }
     }
 
-    /// A connection did not come about. The host's next address is tried, if it has one.
+    /// Handles a failed connection attempt: tries the host's next address, if there is one.
     pub(super) fn not_connected(&mut self, key: Key, error: io::Error) {
         let Some(incoming) = self.stream(key) else { return };
         if let Some(How::Connecting(connecting)) = incoming.opening.take()
@@ -184,7 +187,7 @@ impl<S> Node<S> {
         self.forget(key, Reason::NotConnected(error));
     }
 
-    /// Connects anew, in the place of a connection that did not come about.
+    /// Starts a new connection attempt in the place of one that failed or was lost.
     pub(super) fn connect_instead(
         &mut self,
         key: Key,
@@ -205,18 +208,18 @@ impl<S> Node<S> {
     }
 }
 
-/// What is left at a listener.
+/// Why a batch of accepts ended.
 #[derive(PartialEq, Eq)]
 enum Left {
     Nothing,
-    /// Others have their turn first.
+    /// More may wait; other entries get their turn first.
     More,
-    /// Nothing can be taken now.
+    /// A limit was reached, or the system is out of resources: try again later.
     Later,
 }
 
-/// Takes what waits at a listener, and leaves for later what each connection needs: that call, again and again, takes less than by
-/// turns with others.
+/// Accepts a batch of waiting connections and sets them up afterwards. Repeating one system call is
+/// faster than alternating it with others.
 fn accept(listener: &dyn Listener, room: usize, links: &mut Vec<Box<dyn Link>>) -> Left {
     for _ in 0..ACCEPTED_AT_ONCE {
         if links.len() == room {
@@ -226,9 +229,10 @@ fn accept(listener: &dyn Listener, room: usize, links: &mut Vec<Box<dyn Link>>) 
             Ok(link) => links.push(link),
             Err(error) => match error.kind() {
                 ErrorKind::WouldBlock => return Left::Nothing,
-                // The peer has gone in the meantime.
+                // The peer went away while it waited.
                 ErrorKind::Interrupted | ErrorKind::ConnectionAborted => {}
-                // No descriptors, or no memory: those that are there are served, and it is tried again.
+                // No descriptors, or no memory. Existing connections are served, and accepting is
+                // tried again later.
                 _ => return Left::Later,
             },
         }
@@ -247,7 +251,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    /// A node that listens, and so many peers that wait there.
+    /// A node that listens, and `count` peers that wait to be accepted.
     fn waiting(limits: Limits, count: usize) -> (Node<()>, Endpoint, Vec<TcpStream>) {
         let node = Node::with_limits(limits).unwrap();
         let handle = node.handle();
@@ -265,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn epoll_has_nothing_to_tell_of_who_was_accepted_and_says_nothing() {
+    fn epoll_reports_nothing_for_an_idle_accepted_connection() {
         let count = 2 * ACCEPTED_AT_ONCE + 1;
         let (mut node, listener, _peers) = waiting(Limits::default(), count);
         for _ in 0..count {
@@ -278,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_accepted_is_told_of_room_again_and_again() {
+    fn every_full_queue_of_an_accepted_connection_is_followed_by_drained() {
         let (mut node, _, mut peers) = waiting(Limits::default(), 1);
         let (handle, endpoint, peer) = (node.handle(), accepted(&mut node), &mut peers[0]);
         peer.set_nonblocking(true).unwrap();
@@ -301,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_are_accepted_in_a_second_than_may_be() {
+    fn a_listener_accepts_no_more_in_a_second_than_its_limit() {
         let begun = Instant::now();
         let (mut node, _, _peers) = waiting(Limits { accepts: 3, ..Limits::default() }, 5);
         for _ in 0..4 {
@@ -312,12 +316,12 @@ mod tests {
     }
 
     #[test]
-    fn no_more_are_accepted_than_may_be_there() {
-        // One of them is the listener.
+    fn a_listener_accepts_no_more_connections_than_the_limit() {
+        // The listener counts as one of the three.
         let (mut node, _, _peers) = waiting(Limits { connections: 3, ..Limits::default() }, 5);
         let first = accepted(&mut node);
         accepted(&mut node);
-        // It tries again meanwhile.
+        // The listener retries during this wait.
         assert!(node.next(Some(2 * REST)).unwrap().is_none());
         node.handle().close(first);
         assert!(matches!(node.next(Some(PATIENCE)).unwrap(), Some(Event::Closed { .. })));

@@ -1,5 +1,7 @@
-//! What holds of a node in whatever order it is told what is ready. Nothing here waits: all that two nodes of one thread do is done
-//! when nothing more is told, and then it has to be right; what was told never by then would be told never.
+//! Property tests: a node keeps its guarantees in whatever order readiness is reported.
+//!
+//! Two nodes run in one thread, and nothing waits. When no event is left, everything must have been
+//! delivered: what is missing then would never arrive.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -10,7 +12,7 @@ use super::Node;
 use crate::backend::scrambled;
 use crate::{Endpoint, Event, Handle, Limits, Options, Outcome};
 
-/// What one does to an end of a connection: which of them, at which side.
+/// An action at one end of one connection: which connection, and which side.
 #[derive(Debug, Clone)]
 enum Step {
     Connect,
@@ -35,7 +37,7 @@ enum Step {
         which: usize,
         side: usize,
     },
-    /// Both sides look at what is ready, so often.
+    /// Both sides poll this many times.
     Look {
         times: usize,
     },
@@ -55,20 +57,20 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// An end of a connection, and what is known of it.
+/// One end of a connection, and what is known of it.
 #[derive(Debug, Default)]
 struct End {
     endpoint: Option<Endpoint>,
-    /// What was taken to be sent, and what came.
+    /// The messages that were accepted for sending, and those that were received.
     sent: Vec<Vec<u8>>,
     came: VecDeque<Vec<u8>>,
     there: bool,
-    /// A send was told that something waits, and the end of that was not told yet.
+    /// A send found the connection full or was queued, and `Drained` has not arrived yet.
     waits: bool,
-    /// It was asked to finish, or to close.
+    /// The test called `finish` or `close` on it.
     finished: bool,
     closed_here: bool,
-    /// Why it was told to be closed.
+    /// The reason of its `Closed` event.
     closed: Option<String>,
 }
 
@@ -78,18 +80,19 @@ struct World {
     handles: [Handle<()>; 2],
     address: String,
     options: Options,
-    /// Of each connection both ends. That of the side that listens is known when its first message came, which says which it is.
+    /// Both ends of each connection. The listening side's end is known once its first message, the
+    /// connection's number, has arrived.
     connections: Vec<[End; 2]>,
-    /// Which of the connections an endpoint is an end of.
+    /// Maps an endpoint to its connection, for each side.
     known: [HashMap<Endpoint, usize>; 2],
     listener: Endpoint,
-    /// Accepted, and nothing came yet.
+    /// Accepted connections that have not received their first message yet.
     nameless: HashMap<Endpoint, End>,
 }
 
 impl World {
     fn new(address: String, seed: u64, vain: bool) -> World {
-        // Nothing is to end by a deadline.
+        // Limits so long that no deadline passes.
         let long = Duration::from_secs(1_000_000);
         let limits =
             Limits { queue: 4_000, turn: 500, handshake: long, unfinished_for: long, flush: long, ..Limits::default() };
@@ -109,7 +112,7 @@ impl World {
         }
     }
 
-    /// Connects, and says in a first message which connection it is.
+    /// Connects and sends the connection's number as its first message.
     fn connect(&mut self) {
         let name = self.connections.len();
         let endpoint = self.handles[1].connect_with(self.address.as_str(), &self.options).unwrap();
@@ -134,7 +137,7 @@ impl World {
         }
     }
 
-    /// Whether a connection was asked to end, at any end.
+    /// Whether the test finished or closed either end of a connection.
     fn ends(&self, which: usize) -> bool {
         self.connections[which].iter().any(|end| end.finished || end.closed_here)
     }
@@ -175,7 +178,7 @@ impl World {
         }
     }
 
-    /// Has both nodes tell what one look finds: how much that was.
+    /// Polls both nodes once and records their events. Returns how many there were.
     fn look(&mut self) -> usize {
         let mut told = 0;
         for side in 0..2 {
@@ -220,7 +223,8 @@ impl World {
         }
     }
 
-    /// Looks until nothing more happens. That every second look tells one edge at least, chance does not keep one back for so long.
+    /// Polls until nothing more happens. On average every second poll delivers an edge, so 200
+    /// quiet polls in a row mean that none is held back.
     fn settle(&mut self) {
         let mut quiet = 0;
         while quiet < 200 {
@@ -228,7 +232,7 @@ impl World {
         }
     }
 
-    /// What has to hold when everything was done.
+    /// Checks the guarantees after everything has settled.
     fn check(&self) {
         for (which, ends) in self.connections.iter().enumerate() {
             for (side, end) in ends.iter().enumerate() {
@@ -269,12 +273,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn pipes_keep_their_promises_in_any_order(steps in prop::collection::vec(step(), 1..80), seed: u64, vain: bool) {
+    fn in_process_pipes_keep_their_guarantees_in_any_order(steps in prop::collection::vec(step(), 1..80), seed: u64, vain: bool) {
         holds("inproc+msg", &steps, seed, vain);
     }
 
     #[test]
-    fn sockets_keep_their_promises_in_any_order(steps in prop::collection::vec(step(), 1..80), seed: u64, vain: bool) {
+    fn unix_sockets_keep_their_guarantees_in_any_order(steps in prop::collection::vec(step(), 1..80), seed: u64, vain: bool) {
         holds("unix+msg", &steps, seed, vain);
     }
 }

@@ -1,16 +1,16 @@
-//! Endpoints that are not read from for a while.
+//! Pausing and resuming reads.
 
 use super::{Entry, Node};
 use crate::slab::Key;
 
 impl<S> Node<S> {
-    /// Reads no more from what a key names, or goes on to.
+    /// Stops reading from an endpoint, or starts again.
     pub(super) fn pause(&mut self, key: Key, pauses: bool) {
         let (index, clock) = (key.index as usize, self.clock);
         match self.entries.get_mut(index) {
             Some(Some(Entry::Stream(incoming))) if incoming.key == key => {
                 if incoming.is_paused() && !pauses {
-                    // What could not come is not late.
+                    // Time spent paused does not count towards a deadline.
                     incoming.since = clock;
                     incoming.unfinished_since = incoming.unfinished_since.map(|_| clock);
                 }
@@ -27,7 +27,7 @@ impl<S> Node<S> {
         if pauses {
             self.last = self.last.filter(|(last, _)| *last != index);
         } else {
-            // What epoll told of meanwhile, it does not tell again.
+            // epoll is edge-triggered: what arrived while paused is not reported again.
             self.will_read(index);
         }
     }

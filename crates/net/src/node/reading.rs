@@ -1,4 +1,4 @@
-//! Reading what became ready, message by message.
+//! Reading what became ready, one message at a time.
 
 use std::io::ErrorKind;
 use std::mem;
@@ -11,7 +11,7 @@ use crate::run::{Rule, Run};
 use crate::transport::Received;
 
 impl<S> Node<S> {
-    /// Takes up an entry that is to be read.
+    /// Starts to read an entry, or to accept at it.
     pub(super) fn begin(&mut self, index: usize) {
         if self.left.as_ref().is_none_or(|(of, _)| *of != index) {
             self.make_room();
@@ -43,7 +43,7 @@ impl<S> Node<S> {
         }
     }
 
-    /// Gives what was left of a message in the buffer to its connection.
+    /// Moves an incomplete message from the shared buffer to its connection's own buffer.
     fn make_room(&mut self) {
         if let Some((index, left)) = self.left.take()
             && let Some(Some(Entry::Stream(incoming))) = self.entries.get_mut(index)
@@ -52,7 +52,7 @@ impl<S> Node<S> {
         }
     }
 
-    /// Reads on where reading was interrupted by something to tell.
+    /// Continues a read that paused to deliver a message.
     pub(super) fn read_on(&mut self, index: usize, mut window: Window) -> Option<Next<S>> {
         match self.entries.get_mut(index) {
             Some(Some(Entry::Stream(incoming))) => {
@@ -68,7 +68,7 @@ impl<S> Node<S> {
         let Some(Some(Entry::Stream(incoming))) = self.entries.get_mut(index) else { return None };
         let key = incoming.key;
         if incoming.since == self.clock {
-            // Something came, be it a part of a message only: the node spins on.
+            // Something arrived, perhaps only a part of a message: keep spinning.
             (self.last, self.came) = (Some((index, self.clock)), true);
         }
         if matches!(progress, Progress::Idle | Progress::Yield) {
@@ -82,7 +82,7 @@ impl<S> Node<S> {
                     self.run = rule.map(|rule| Run::new(Endpoint::new(key), rule, window.rest()));
                 }
                 if incoming.ending.is_some() {
-                    // Nobody wants it any more.
+                    // The connection is closing: discard the message.
                     self.current = Some((index, window));
                     incoming.release_told(&place);
                     return None;
@@ -114,7 +114,7 @@ impl<S> Node<S> {
                     (reason, Some(_)) => self.forget(key, reason),
                     (reason, None) => self.end(key, reason, &reply),
                 }
-                // More may be there, of which epoll does not tell again.
+                // There may be more to read, which epoll does not report again.
                 if let Some(Some(Entry::Stream(incoming))) = self.entries.get_mut(index)
                     && incoming.key == key
                     && incoming.ending.as_ref().is_some_and(|ending| !ending.ended)
@@ -127,7 +127,7 @@ impl<S> Node<S> {
         None
     }
 
-    /// Receives a datagram, or several at once.
+    /// Receives one datagram, or a run of several of one sender.
     pub(super) fn receive(&mut self, index: usize, mut window: Window) -> Option<Next<S>> {
         let Some(Some(Entry::Datagrams { key, socket, ready, .. })) = self.entries.get_mut(index) else { return None };
         if window.is_spent() {
@@ -137,7 +137,7 @@ impl<S> Node<S> {
         }
         match socket.datagrams.receive(&mut self.buffer) {
             Ok(Received { len, each, from }) => {
-                // As much as there is room for, whatever a transport of somebody's own says.
+                // A custom transport may report more than the buffer holds.
                 let len = len.min(self.buffer.len());
                 window.spend(len.max(64));
                 (self.last, self.came) = (Some((index, self.clock)), true);
@@ -149,7 +149,8 @@ impl<S> Node<S> {
                 Some(Next::Message(endpoint, Place::Shared(0..first), Kind::Binary))
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => None,
-            // What an earlier datagram of ours met with. The error is gone with this, and the next may be a datagram.
+            // An error of an earlier send. Receiving it clears it, so the next call may find a
+            // datagram.
             Err(_) => {
                 window.spend(4096);
                 self.current = Some((index, window));

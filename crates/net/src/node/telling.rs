@@ -1,4 +1,4 @@
-//! What is told next, and when it is waited for.
+//! Delivering events: which one is next, and when to wait for one.
 
 use std::io;
 use std::mem;
@@ -14,9 +14,12 @@ use crate::handle::Handle;
 use crate::incoming::{Place, after};
 
 impl<S> Node<S> {
-    /// Tells what is there now, at least one event if one comes in time, and how many it were. For a loop of one's own: a
-    /// timeout of zero never waits, `None` waits for as long as it takes, or until [`Handle::stop`]. However much peers send, it
-    /// tells what one look at them found, and returns.
+    /// Delivers the events that are there now and returns their number; waits for the first one if
+    /// there is none. For custom loops.
+    ///
+    /// A timeout of zero never waits. `None` waits without limit, until an event or
+    /// [`Handle::stop`]. The call delivers what one poll of the connections found and then returns,
+    /// however much peers send.
     ///
     /// # Errors
     ///
@@ -28,7 +31,8 @@ impl<S> Node<S> {
         })
     }
 
-    /// As [`Node::poll`], until `tell` has had enough: it is told what is left the next time.
+    /// As [`Node::poll`], but `tell` can stop early by returning `Break`. The next call delivers
+    /// the remaining events.
     ///
     /// # Errors
     ///
@@ -69,12 +73,13 @@ impl<S> Node<S> {
         Ok(count)
     }
 
-    /// The next event, or none if none comes in time. `None` waits for as long as it takes, or until [`Handle::stop`].
+    /// Returns the next event, or `None` if none arrives before the timeout. A timeout of `None`
+    /// waits without limit, until [`Handle::stop`].
     ///
     /// # Errors
     ///
     /// As [`Node::run`].
-    // The message that is found first need not be moved to memory then, only to be read from there.
+    // Inlined, so that a message at hand is returned in registers instead of through memory.
     #[inline(always)]
     pub fn next(&mut self, timeout: Option<Duration>) -> io::Result<Option<Event<'_, S>>> {
         if let Some(run) = &mut self.run
@@ -86,14 +91,14 @@ impl<S> Node<S> {
         self.next_of_all(timeout)
     }
 
-    /// As [`Node::next`], of whatever it is.
+    /// The slow path of [`Node::next`]: anything but the next message of a run.
     #[inline(never)]
     fn next_of_all(&mut self, timeout: Option<Duration>) -> io::Result<Option<Event<'_, S>>> {
         let next = self.advance(timeout)?;
         Ok(next.map(|next| self.told(next)))
     }
 
-    /// Tells the messages that lie whole behind the last one, and counts them.
+    /// Delivers the complete messages behind the last one, and counts them.
     #[inline]
     fn tell_run(
         &mut self,
@@ -135,7 +140,7 @@ impl<S> Node<S> {
         Message { bytes: Bytes::Lent(&self.buffer[at]), kind }
     }
 
-    /// Goes on until there is something to tell, or the time is over.
+    /// Runs turns until there is an event to deliver or the timeout passes.
     pub(super) fn advance(&mut self, timeout: Option<Duration>) -> io::Result<Option<Next<S>>> {
         let mut until = None;
         let mut waited = false;
@@ -165,7 +170,7 @@ impl<S> Node<S> {
         }
     }
 
-    /// What is to be told before another look at what has become ready.
+    /// Returns the next event that needs no further poll of the descriptors.
     fn at_hand(&mut self) -> Option<Next<S>> {
         if let Some(mut run) = self.run.take() {
             if let Some(at) = run.next(&mut self.buffer) {
