@@ -1,18 +1,20 @@
-//! Whether the node's thread sleeps, so that who gives it something to do wakes it if it does, and only then: a system call
-//! for each message would be most of what a message costs.
+//! Whether the node's thread is asleep, so that other threads wake it only when necessary. A system
+//! call for each message would be most of a message's cost.
 //!
-//! The thread says that it will sleep, and then looks once more whether there is something to do. The other puts something
-//! there, and then asks whether the thread sleeps. Between the two steps of either is a fence, and fences come one after the
-//! other for all threads: at least one of the two sees what the other did. `models/` has every order of it tried.
+//! The node's thread sets the flag and then checks once more for work. Another thread queues work
+//! and then checks the flag. Each side has a sequentially consistent fence between its two steps.
+//! All threads see such fences in one order, so at least one side sees what the other did. The loom
+//! models in `models/` try every order.
 //!
-//! All changes are swaps: between the two halves of one comes no other change, which loom knows of swaps alone.
+//! All changes are swaps, because loom guarantees only for read-modify-write operations that no
+//! other write comes in between.
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicBool, Ordering, fence};
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
-/// Set by the node's thread before it goes to sleep, cleared by it or by whoever wakes it.
+/// Set by the node's thread before it sleeps; cleared by itself or by the thread that wakes it.
 #[derive(Debug)]
 pub(crate) struct Asleep(AtomicBool);
 
@@ -21,21 +23,22 @@ impl Asleep {
         Asleep(AtomicBool::new(false))
     }
 
-    /// The thread will sleep, unless it finds something to do when it looks after this.
+    /// Announces that the thread will sleep, unless a check for work after this call finds some.
     pub(crate) fn prepare(&self) {
         self.0.swap(true, Ordering::Relaxed);
-        // Pairs with that of `must_wake`.
+        // Pairs with the fence in `must_wake`.
         fence(Ordering::SeqCst);
     }
 
-    /// The thread is awake, and will look again before it sleeps.
+    /// Announces that the thread is awake, and will check for work before it sleeps again.
     pub(crate) fn awake(&self) {
         self.0.swap(false, Ordering::Relaxed);
     }
 
-    /// Whether the thread has to be woken, by the one who asks and by nobody else. What it is to see was put there before.
+    /// Returns whether the caller, and nobody else, has to wake the thread. Call it after the work
+    /// was queued.
     pub(crate) fn must_wake(&self) -> bool {
-        // Pairs with that of `prepare`.
+        // Pairs with the fence in `prepare`.
         fence(Ordering::SeqCst);
         self.0.load(Ordering::Relaxed) && self.0.swap(false, Ordering::Relaxed)
     }

@@ -1,4 +1,5 @@
-//! A socket of datagrams, which any thread may send by. Nothing is queued: what there is no room for is not taken.
+//! A datagram socket that any thread may send on. Nothing is queued: a send that would block is not
+//! accepted.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,14 +14,16 @@ use crate::backend::Room;
 use crate::event::Outcome;
 use crate::transport::Datagrams;
 
-/// A socket of datagrams, and whether a sender waits for room. `models/` has every order tried of that and of there being room.
+/// A datagram socket, and whether a sender waits for writability. The loom models in `models/` try
+/// every order of these two.
 pub(crate) struct Socket {
     pub(crate) datagrams: Box<dyn Datagrams>,
-    /// Whether a sender that found no room waits to hear of some. It stays so until epoll tells.
+    /// Whether a sender whose send would block waits for `Drained`. Cleared when epoll reports
+    /// writability.
     waits: Mutex<bool>,
-    /// Where epoll has to be asked to tell.
+    /// Set if writability has to be requested from epoll.
     room: OnceLock<Room>,
-    /// The longest datagram that is sent.
+    /// The longest datagram that is sent, in bytes.
     most: usize,
 }
 
@@ -29,7 +32,7 @@ impl Socket {
         Socket { datagrams, waits: Mutex::new(false), room: OnceLock::new(), most }
     }
 
-    /// Epoll tells of room where it is asked to, and only there.
+    /// Switches to writability notifications on request.
     pub(crate) fn asks_for(&self, room: Room) {
         self.room.set(room).ok();
     }
@@ -38,24 +41,26 @@ impl Socket {
         self.most
     }
 
-    /// There is room, as epoll told: whether a sender waits to hear of it.
+    /// Called when epoll reports writability. Returns whether a sender waits for it.
     pub(crate) fn take_waiting(&self) -> bool {
         self.set_waits(false)
     }
 
-    /// Notes whether a sender waits, and has epoll tell of room accordingly. Whether one did before.
+    /// Sets whether a sender waits, and requests writability accordingly. Returns the previous
+    /// value.
     fn set_waits(&self, now: bool) -> bool {
         let mut waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut *waits, now);
         if let Some(room) = self.room.get().filter(|_| before != now) {
-            // It fails for a socket alone that is being closed.
+            // It fails only for a socket that is being closed.
             room.ask(self.datagrams.source(), now).ok();
         }
         before
     }
 
-    /// Sends datagrams that lie one behind the other. How many are done with, their bytes, and what became
-    /// of the next, or of the last one that the system did not send.
+    /// Sends datagrams that lie one behind the other. Returns how many datagrams and bytes are
+    /// done, and the outcome: that of the next datagram, or of the last one that the kernel
+    /// refused.
     pub(crate) fn send_many(&self, bytes: &[u8], lengths: &[usize], to: Option<SocketAddr>) -> (usize, usize, Outcome) {
         let (mut sent, mut at, mut last) = (0, 0, Outcome::Sent);
         for run in lengths.chunk_by(|one, other| one == other) {
@@ -69,7 +74,7 @@ impl Socket {
                 let count = match result {
                     Ok(bytes) => bytes.checked_div(each).unwrap_or(1).clamp(1, until - sent),
                     Err(Outcome::Full) => return (sent, at, Outcome::Full),
-                    // One that the system does not send is gone, as a datagram may be; the others are tried.
+                    // A refused datagram is dropped, as the network might; the next ones are tried.
                     Err(outcome) => {
                         last = outcome;
                         1
@@ -92,7 +97,7 @@ impl Socket {
         }
     }
 
-    /// Sends by a call of the transport, or says what became of that.
+    /// Calls the transport to send, and maps its errors to an outcome.
     #[inline]
     fn attempt<T>(&self, mut call: impl FnMut() -> io::Result<T>) -> Result<T, Outcome> {
         let mut refused = false;
@@ -100,13 +105,13 @@ impl Socket {
             match call() {
                 Ok(sent) => return Ok(sent),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    // Once more, unless it was noted before this try that somebody waits: the node's thread may have been told of
-                    // room just before it could know.
+                    // Try once more, unless the flag was set before this attempt: the node's thread
+                    // may have handled the writability just before the flag was set.
                     if self.set_waits(true) {
                         return Err(Outcome::Full);
                     }
                 }
-                // Somebody did not listen to an earlier one, which says nothing of this.
+                // An ICMP error of an earlier datagram, which says nothing about this one.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && !refused => refused = true,
                 Err(error) if error.raw_os_error() == Some(rustix::io::Errno::MSGSIZE.raw_os_error()) => {
                     return Err(Outcome::TooLarge);

@@ -1,8 +1,10 @@
-//! What must hold of everything that reads what peers or users write, whatever they write: one function for each reader, which
-//! panics where it does not hold. The tests call them with some thousand inputs; `fuzz/` looks for worse ones.
+//! Fuzz targets: one function for each parser of untrusted input. It panics if an invariant does
+//! not hold.
 //!
-//! What is cut into pieces is told by the first byte of an input how many sizes of pieces follow it: its value modulo 16, so
-//! that files may begin with a digit.
+//! The tests call them with some thousand inputs; `fuzz/` searches for worse ones.
+//!
+//! Where an input is cut into pieces, its first byte modulo 16 says how many piece sizes follow. So
+//! corpus files may start with a digit.
 
 use crate::Address;
 use crate::codec::length::{LengthDecoder, header};
@@ -10,23 +12,23 @@ use crate::codec::pieces::{Found, read};
 use crate::codec::websocket::{self, Opcode, Opening, Side, Utf8, WebSocketDecoder, mask};
 use crate::codec::{Decoder, Fault, Kind, Violation};
 
-/// Small enough that an input may go over it.
+/// Small enough that inputs exceed it.
 const LIMIT: usize = 1000;
 const PARTS: usize = 20;
 
-/// The request of the RFC's example, and the answer to it.
+/// The request of the RFC's example, and the accept key of its response.
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
                          Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 const ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 
-/// Sizes of pieces, and what is to be cut into them.
+/// Splits an input into piece sizes and the data to be cut.
 fn pieces(input: &[u8]) -> (Vec<usize>, &[u8]) {
     let Some((count, rest)) = input.split_first() else { return (Vec::new(), input) };
     let (sizes, rest) = rest.split_at(rest.len().min(usize::from(count % 16)));
     (sizes.iter().copied().map(usize::from).collect(), rest)
 }
 
-/// Messages behind their lengths are those that a loop of some lines finds.
+/// Length-prefixed messages equal those of a trivial loop.
 pub fn length(input: &[u8]) {
     let (pieces, stream) = pieces(input);
     let decoder = || Decoder::Length(LengthDecoder::new(LIMIT));
@@ -56,7 +58,7 @@ fn websocket_decoder(side: Side) -> Decoder {
     Decoder::WebSocket(Box::new(WebSocketDecoder::new(side, opening, LIMIT, PARTS)))
 }
 
-/// The answer to the RFC's request.
+/// The response to the RFC's request.
 fn answer() -> Vec<u8> {
     match read(websocket_decoder(Side::Server), REQUEST, &[]).0.pop() {
         Some(Found::Open(answer)) => answer,
@@ -64,7 +66,7 @@ fn answer() -> Vec<u8> {
     }
 }
 
-/// What a side finds behind its handshake.
+/// What one side decodes after its handshake.
 fn frames(side: Side, stream: &[u8], pieces: &[usize]) -> (Vec<Found>, Result<(), Fault>) {
     let handshake = if side == Side::Server { REQUEST.to_vec() } else { answer() };
     let pieces = [&[handshake.len()], pieces].concat();
@@ -73,8 +75,8 @@ fn frames(side: Side, stream: &[u8], pieces: &[usize]) -> (Vec<Found>, Result<()
     (found, result)
 }
 
-/// Frames are the same to either side however they are cut, no limit is passed, text is UTF-8, nothing follows a close, and
-/// messages that were found are found again.
+/// Checks frames on both sides: pieces do not matter, limits hold, text is UTF-8, nothing follows a
+/// close, and encoding what was decoded gives the same again.
 pub fn websocket(input: &[u8]) {
     let (pieces, stream) = pieces(input);
     for (side, key) in [(Side::Server, Some([1, 0, 0xff, 0x80])), (Side::Client, None)] {
@@ -106,7 +108,8 @@ pub fn websocket(input: &[u8]) {
     }
 }
 
-/// A handshake comes to the same however it is cut; of one that fails, more bytes may tell another reason.
+/// The result of a handshake does not depend on the pieces. If it fails, more bytes may give
+/// another reason.
 fn handshake(side: Side, input: &[u8]) -> (Vec<Found>, Result<(), Fault>) {
     let (pieces, stream) = pieces(input);
     let whole = read(websocket_decoder(side), stream, &[]);
@@ -119,7 +122,7 @@ fn handshake(side: Side, input: &[u8]) -> (Vec<Found>, Result<(), Fault>) {
     whole
 }
 
-/// A request is answered by what a client takes for an answer, or by what is wrong.
+/// The response to a request is one that a client accepts, or an error.
 pub fn request(input: &[u8]) {
     let (found, result) = handshake(Side::Server, input);
     match (found.first(), result) {
@@ -138,7 +141,7 @@ pub fn request(input: &[u8]) {
     }
 }
 
-/// An answer is the one to the RFC's request, or is refused.
+/// A response is accepted only if it belongs to the RFC's request.
 pub fn response(input: &[u8]) {
     let (found, result) = handshake(Side::Client, input);
     match (found.first(), result) {
@@ -151,7 +154,8 @@ pub fn response(input: &[u8]) {
     }
 }
 
-/// An address is written as it is read, and what is asked for at a WebSocket's is understood there.
+/// An address survives a round trip through text, and a server understands the request for a
+/// WebSocket address.
 pub fn address(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let address: Address = match text.parse() {
@@ -167,7 +171,7 @@ pub fn address(input: &[u8]) {
     }
 }
 
-/// Text is judged as the standard library does, as soon as that is certain.
+/// Validation agrees with the standard library, as soon as the result is certain.
 pub fn utf8(input: &[u8]) {
     let (pieces, text) = pieces(input);
     let (mut checker, mut at) = (Utf8::default(), 0);
@@ -184,7 +188,7 @@ pub fn utf8(input: &[u8]) {
     assert_eq!(checker.finish().is_ok(), std::str::from_utf8(text).is_ok());
 }
 
-/// Masking is the RFC's formula wherever the payload is cut.
+/// Masking follows the RFC however the payload is cut.
 pub fn masking(input: &[u8]) {
     let (pieces, rest) = pieces(input);
     let Some((key, payload)) = rest.split_first_chunk::<4>() else { return };
@@ -209,7 +213,7 @@ mod tests {
 
     type Target = fn(&[u8]);
 
-    /// Bytes that mean something somewhere.
+    /// Bytes with a meaning in one of the formats.
     const TELLING: &[u8] =
         b"\0\x01\x02\x03\x7d\x7e\x7f\x80\x81\x82\x88\x89\x8a\xc0\xe2\xed\xf4\xfe\xff \r\n:/@[]?#%+,0";
 
@@ -228,9 +232,9 @@ mod tests {
         }
     }
 
-    /// The beginning of what `fuzz/` does for as long as one likes, from the same examples.
+    /// A short version of what `fuzz/` does without limit, from the same corpus.
     #[test]
-    fn what_must_hold_holds_of_thousands_of_inputs() {
+    fn invariants_hold_for_thousands_of_mutated_inputs() {
         let targets: [(&str, Target); _] = [
             ("address", address),
             ("length", length),

@@ -1,6 +1,9 @@
-//! The line of threads that send by one connection at the same time: whoever has the connection's lock, and knows of another who is
-//! about to have it, leaves a frame to that one. So many messages leave by one system call, nobody sends for others for ever, and
-//! none waits for a message that has yet to be made. `models/` has the orders tried.
+//! The line of threads that send on one connection at the same time (a bounded form of flat
+//! combining).
+//!
+//! A thread that has the connection's lock, and sees another thread in line, leaves its frame to
+//! that one. So one system call sends many messages. No thread sends for others for ever, and no
+//! message waits for one that does not exist yet. The loom models in `models/` try the orders.
 
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicUsize, Ordering};
 
-/// How many are in line.
+/// How many threads are in line.
 pub(crate) struct Line(AtomicUsize);
 
 impl Line {
@@ -16,14 +19,15 @@ impl Line {
         Line(AtomicUsize::new(0))
     }
 
-    /// The one who calls this takes the lock next.
+    /// Joins the line. The caller takes the lock next.
     #[inline]
     pub(crate) fn join(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The one who calls this has taken it. Whether another is in line, who will have it later: everybody leaves under the lock, which
-    /// orders all that they see, so who is counted now has not had it yet.
+    /// Leaves the line; the caller holds the lock. Returns whether another thread is in line and
+    /// will take the lock later. Every thread leaves under the lock, which orders what they see: a
+    /// thread that is counted now has not had the lock yet.
     #[inline]
     pub(crate) fn leave(&self) -> bool {
         self.0.fetch_sub(1, Ordering::Relaxed) > 1

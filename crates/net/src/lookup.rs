@@ -1,7 +1,8 @@
-//! Names of hosts, and the threads that look them up: the system's resolver keeps its caller waiting.
+//! Resolves host names on background threads, because the system's resolver blocks.
 //!
-//! A thread is started for a name, up to a bound, and ends when no other name waits. It knows the node only while it has
-//! something to say, so a node that is dropped leaves nothing behind but the end of what was begun.
+//! Each lookup may start a thread, up to a bound; a thread ends when no name is left. Threads hold
+//! only a weak reference to the node while they resolve, so dropping a node leaves behind only the
+//! lookups in progress.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -17,19 +18,19 @@ use crate::datagrams::Socket;
 use crate::shared::{Command, lock};
 use crate::slab::Key;
 
-/// How many names of a node are looked up at a time.
+/// How many names of a node are resolved at a time.
 const MOST: usize = 8;
-/// How many names may wait before those that nobody waits for any more are sought among them.
+/// The minimum queue length at which lookups that nobody waits for any more are removed.
 const FEW: usize = 1024;
 
-/// The name of an address' host, and the port, where that has to be looked up.
+/// The host name and port of an address, if the name has to be resolved.
 pub(crate) fn name(address: &Address) -> Option<(&str, u16)> {
     let (host, port) = (address.host()?, address.port()?);
-    // What has a colon is an IPv6 address with a zone, which the system knows without asking anybody.
+    // A host with a colon is an IPv6 address with a zone, which the system resolves locally.
     (literal(host).is_none() && !host.contains(':')).then_some((host, port))
 }
 
-/// The addresses of an address' host; none where it has no host.
+/// Resolves the host of an address. The result is empty if the address has no host.
 pub(crate) fn resolve(address: &Address) -> io::Result<Vec<SocketAddr>> {
     match (address.host(), address.port()) {
         (Some(host), Some(port)) => addresses(host, port),
@@ -37,7 +38,7 @@ pub(crate) fn resolve(address: &Address) -> io::Result<Vec<SocketAddr>> {
     }
 }
 
-/// The addresses of a host: at least one.
+/// Resolves a host to at least one address.
 fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     if let Some(ip) = literal(host) {
         return Ok(vec![SocketAddr::new(ip, port)]);
@@ -50,12 +51,12 @@ fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     Ok(found)
 }
 
-/// The address with a host that needs no resolver.
+/// The address with a numeric host.
 pub(crate) fn numeric(address: &Address, to: SocketAddr) -> io::Result<Address> {
     format!("{}://{to}", address.scheme()).parse().map_err(io::Error::other)
 }
 
-/// Who waits for a name.
+/// Who waits for a lookup.
 pub(crate) enum Waiting {
     Stream(Weak<Connection>),
     Datagrams(Weak<Socket>),
@@ -70,7 +71,7 @@ impl Waiting {
     }
 }
 
-/// A name to be looked up, and who waits for it.
+/// A name to be resolved, and who waits for it.
 struct Lookup {
     key: Key,
     waiting: Waiting,
@@ -82,17 +83,17 @@ struct Lookup {
 struct Queue {
     waiting: VecDeque<Lookup>,
     threads: usize,
-    /// How many have to wait before those that nobody waits for any more are sought among them.
+    /// The queue length at which lookups that nobody waits for are removed next.
     many: usize,
 }
 
-/// How a host's addresses are found.
+/// The function that resolves a host.
 pub(crate) type Resolver = Arc<dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync>;
 
-/// The names that a node looks up.
+/// The lookups of a node.
 pub(crate) struct Lookups {
     pub(crate) resolver: Resolver,
-    /// Where the node is told, and how it is woken.
+    /// Where results go, and how the node is woken.
     commands: Arc<Mutex<Vec<Command>>>,
     registry: Arc<dyn Registry>,
     queue: Mutex<Queue>,
@@ -103,11 +104,11 @@ impl Lookups {
         Lookups { resolver: Arc::new(addresses), commands, registry, queue: Mutex::default() }
     }
 
-    /// Has a name looked up: [`Command::Found`] tells what came of it.
+    /// Starts a lookup. [`Command::Found`] carries the result.
     ///
     /// # Errors
     ///
-    /// If there is no thread to do so, and none can be started.
+    /// If there is no lookup thread, and none can be started.
     pub(crate) fn begin(self: &Arc<Lookups>, key: Key, waiting: Waiting, (host, port): (&str, u16)) -> io::Result<()> {
         let mut queue = lock(&self.queue);
         if queue.waiting.len() >= queue.many {
@@ -126,7 +127,7 @@ impl Lookups {
         Ok(())
     }
 
-    /// The next name that somebody waits for. A thread that is given none ends.
+    /// The next lookup that somebody waits for. A thread that gets none ends.
     fn next(&self) -> Option<Lookup> {
         let mut queue = lock(&self.queue);
         while let Some(lookup) = queue.waiting.pop_front() {
@@ -140,12 +141,12 @@ impl Lookups {
 
     fn tell(&self, lookup: Lookup, found: io::Result<Vec<SocketAddr>>) {
         lock(&self.commands).push(Command::Found(lookup.key, lookup.waiting, found));
-        // Whether it sleeps or not: a wait that begins later ends at once.
+        // Wakes the node whether it sleeps or not: a wait that begins later ends at once.
         self.registry.wake();
     }
 }
 
-/// What a thread does.
+/// The body of a lookup thread.
 fn work(lookups: &Weak<Lookups>) {
     while let Some((lookup, resolver)) = lookups.upgrade().and_then(|all| Some((all.next()?, all.resolver.clone()))) {
         let found = resolver(&lookup.host, lookup.port);

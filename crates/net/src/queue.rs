@@ -1,13 +1,13 @@
-//! Bytes that wait for a connection to become writable.
+//! A byte queue, for data that waits until a connection is writable.
 
-/// A vector that is filled at its end and emptied at its beginning.
+/// A vector that is filled at its end and emptied at its start.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     bytes: Vec<u8>,
     head: usize,
 }
 
-/// What an empty queue keeps of its memory.
+/// How much capacity an empty queue keeps, in bytes.
 const KEPT: usize = 4 << 10;
 
 impl Queue {
@@ -23,9 +23,9 @@ impl Queue {
         &self.bytes[self.head..]
     }
 
-    /// Adds at the end, and lends what was added.
+    /// Appends bytes, and returns the slice of them.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> &mut [u8] {
-        // Moved to the front when that costs less than what was written since.
+        // Move the rest to the front once that costs less than what has been written since.
         if self.head > self.bytes.len() / 2 {
             self.bytes.drain(..self.head);
             self.head = 0;
@@ -35,7 +35,7 @@ impl Queue {
         &mut self.bytes[at..]
     }
 
-    /// Takes away from the beginning.
+    /// Removes bytes from the start.
     pub(crate) fn advance(&mut self, by: usize) {
         self.head += by;
         debug_assert!(self.head <= self.bytes.len());
@@ -61,7 +61,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_queue(steps in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..20), 0_usize..30), 0..100)) {
+        fn it_behaves_like_a_deque(steps in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..20), 0_usize..30), 0..100)) {
             let (mut queue, mut model) = (Queue::default(), VecDeque::new());
             for (bytes, gone) in steps {
                 prop_assert_eq!(queue.push(&bytes), &bytes[..]);

@@ -1,13 +1,14 @@
-//! Messages that lie whole in the buffer, one behind the other: most of what a stream of small ones brings. They are found by a
-//! rule that needs neither the connection nor its decoder, for a fraction of what asking those costs; whatever the rule does not
-//! cover ends the run, and is looked at there.
+//! Runs of complete messages in the buffer, the usual case for a stream of small messages.
+//!
+//! A rule finds the next message without the connection and its decoder, at a fraction of their
+//! cost. Whatever the rule does not cover ends the run and is left to the decoder.
 
 use std::ops::Range;
 
 use crate::codec::{length, websocket};
 use crate::event::Endpoint;
 
-/// What is left of a run.
+/// The rest of a run.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) from: Endpoint,
@@ -18,13 +19,13 @@ pub(crate) struct Run {
 /// How the next message is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// Behind its length, which is not over this.
+    /// Length-prefixed, at most this long.
     Length { most: usize },
-    /// In a WebSocket's frame of its own.
+    /// In an unfragmented WebSocket frame.
     WebSocket { masked: bool, most: usize },
-    /// All have this length.
+    /// Records of equal length.
     Records { length: usize },
-    /// All have this length; the last may have less.
+    /// Datagrams of equal length; the last may be shorter.
     Equal { length: usize },
 }
 
@@ -33,12 +34,12 @@ impl Run {
         Run { from, rule, rest }
     }
 
-    /// Where what was not told begins.
+    /// The start of what was not delivered.
     pub(crate) fn start(&self) -> usize {
         self.rest.start
     }
 
-    /// Where the next message lies, if it does whole.
+    /// Returns the range of the next message, if it is complete.
     #[inline(always)]
     pub(crate) fn next(&mut self, buffer: &mut [u8]) -> Option<Range<usize>> {
         let base = self.rest.start;
@@ -67,7 +68,7 @@ mod tests {
     use crate::scheme::Scheme;
     use crate::slab::Slab;
 
-    /// A frame, or what might be one: its first bytes are likely to be those of some.
+    /// A frame, or random bytes that are likely to start like one.
     fn input() -> impl Strategy<Value = Vec<u8>> {
         let first = prop_oneof![Just(0x82_u8), Just(0), any::<u8>()];
         let second = prop_oneof![0_u8..4, 0x80_u8..0x84, Just(126), Just(254), Just(127), any::<u8>()];
@@ -75,7 +76,7 @@ mod tests {
         (first, second, rest).prop_map(|(first, second, rest)| [vec![first, second], rest].concat())
     }
 
-    /// What a decoder that has had its handshake finds.
+    /// What a decoder finds after its handshake.
     fn found(scheme: Scheme, side: Side, limits: &Limits, input: &mut [u8]) -> Option<(usize, Item)> {
         let mut decoder = scheme.decoder(side, Opening::Request, limits);
         if let Decoder::WebSocket(decoder) = &mut decoder {
@@ -87,7 +88,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(4_000))]
         #[test]
-        fn what_a_rule_finds_the_decoder_finds_too(input in input(), which in 0..3, most in 0_usize..400) {
+        fn the_decoder_finds_what_a_rule_finds(input in input(), which in 0..3, most in 0_usize..400) {
             let limits = Limits { message: most, ..Limits::default() };
             let (scheme, side, rule) = match which {
                 0 => (Scheme::Length, Side::Server, Rule::Length { most }),
@@ -104,7 +105,7 @@ mod tests {
                     prop_assert_eq!(found, Some((run.start(), Item::Message { at: at.clone(), kind: Kind::Binary })));
                     prop_assert_eq!(&ours[at.clone()], &theirs[at]);
                 }
-                // Of messages of bytes that lie there whole it overlooks none.
+                // The rule misses no complete binary message.
                 None => {
                     let message = matches!(found, Some((_, Item::Message { kind: Kind::Binary, .. })));
                     prop_assert!(!message || long(&ours));
@@ -113,7 +114,7 @@ mod tests {
         }
     }
 
-    /// Whether a WebSocket's frame says its length in eight bytes: the rule leaves that to the decoder.
+    /// Whether a WebSocket frame has an eight-byte length, which the rule leaves to the decoder.
     fn long(frame: &[u8]) -> bool {
         frame[1] & 0x7f == 127 || frame.len() < 4
     }

@@ -1,4 +1,4 @@
-//! What the scheme of an address says of the messages, apart from the transport.
+//! Message framing, as chosen by the scheme of an address.
 
 use std::io;
 
@@ -9,18 +9,18 @@ use crate::codec::{Decoder, Framing};
 use crate::limits::Limits;
 use crate::transport::Options;
 
-/// How messages lie in a stream, and the transport beneath.
+/// How messages are framed on top of a transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scheme {
     Raw,
-    /// As raw, told in records of so many bytes.
+    /// As raw, but delivered in records of this many bytes.
     Records(usize),
     Length,
     WebSocket,
 }
 
 impl Scheme {
-    /// The name of the transport beneath, and what lies on it.
+    /// Splits a scheme into the name of its transport and its framing.
     pub(crate) fn of(scheme: &str) -> (&str, Scheme) {
         match scheme {
             "ws" => ("tcp", Scheme::WebSocket),
@@ -32,7 +32,7 @@ impl Scheme {
         }
     }
 
-    /// With what the options say of a stream that has no messages.
+    /// Applies the options for streams without framing.
     pub(crate) fn told_by(self, options: &Options, limits: &Limits) -> io::Result<Scheme> {
         match (self, options.records) {
             (Scheme::Raw, Some(len)) if len == 0 || len > limits.message => {
@@ -52,7 +52,7 @@ impl Scheme {
         }
     }
 
-    /// What reads a connection of this end.
+    /// Creates the decoder of a connection.
     pub(crate) fn decoder(self, side: Side, opening: Opening, limits: &Limits) -> Decoder {
         match self {
             Scheme::Raw => Decoder::Raw,
@@ -64,7 +64,7 @@ impl Scheme {
         }
     }
 
-    /// The address of an endpoint of this scheme, from that of the transport beneath.
+    /// The address of an endpoint with this framing, from the address of the transport.
     pub(crate) fn address(self, beneath: &Address) -> Option<Address> {
         let text = beneath.to_string();
         match (self, text.split_once("://")?) {

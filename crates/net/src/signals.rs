@@ -1,9 +1,9 @@
-//! What a program tells its own node: now, first, or later.
+//! User signals to the node: normal, urgent and delayed.
 
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::{Duration, Instant};
 
-/// Signals that wait.
+/// The signals that wait for delivery.
 pub(crate) struct Signals<S> {
     pub(crate) urgent: VecDeque<S>,
     pub(crate) usual: VecDeque<S>,
@@ -16,16 +16,17 @@ impl<S> Signals<S> {
         Signals { urgent: VecDeque::new(), usual: VecDeque::new(), timed: BinaryHeap::new(), count: 0 }
     }
 
-    /// Keeps a signal until its time has come.
+    /// Keeps a signal until its delay has passed.
     pub(crate) fn push_timed(&mut self, delay: Duration, signal: S) {
         self.count += 1;
-        // Some two hundred years hence are as good as never.
+        // The delay is capped at 2^32 s, about 136 years.
         let at = Instant::now() + delay.min(Duration::from_secs(1 << 32));
         self.timed.push(Timed { at, order: self.count, signal });
     }
 }
 
-/// A signal for later: the earliest is the greatest, and of two at one time the one that was given first.
+/// A delayed signal. The earliest compares as the greatest; of two with the same time, the one
+/// added first does.
 pub(crate) struct Timed<S> {
     pub(crate) at: Instant,
     order: u64,

@@ -1,10 +1,10 @@
-//! Places for things that come and go, and keys that never name what came later in the same place.
+//! A slab whose keys are not reused: a key never identifies a later value in the same slot.
 
-/// Names one thing in a [`Slab`], for as long as it is there and never after.
+/// Identifies one value of a [`Slab`]. It becomes invalid when the value is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) index: u32,
-    /// How many things had been in this place before. It wraps after 2^32 of them.
+    /// How many values the slot held before this one. It wraps around after 2^32.
     generation: u32,
 }
 
@@ -14,7 +14,7 @@ struct Slot<T> {
     value: Option<T>,
 }
 
-/// A vector with holes that are filled again.
+/// A vector whose free slots are filled again.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     slots: Vec<Slot<T>>,
@@ -30,7 +30,7 @@ impl<T> Slab<T> {
         self.slots.len() - self.free.len()
     }
 
-    /// Puts in what `make` returns, which is told its key.
+    /// Inserts the value that `make` returns; `make` gets its key.
     pub(crate) fn insert_with(&mut self, make: impl FnOnce(Key) -> T) -> Key {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { generation: 0, value: None });
@@ -47,7 +47,7 @@ impl<T> Slab<T> {
         slot.value.as_ref().filter(|_| slot.generation == key.generation)
     }
 
-    /// Puts another in the place of what is there.
+    /// Replaces the value of a key, and returns the old one.
     pub(crate) fn replace(&mut self, key: Key, value: T) -> Option<T> {
         let slot = self.slots.get_mut(key.index as usize).filter(|slot| slot.generation == key.generation)?;
         Some(std::mem::replace(slot.value.as_mut()?, value))
@@ -72,7 +72,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_map_whose_keys_are_never_used_again(steps in prop::collection::vec(any::<(bool, u8)>(), 0..200)) {
+        fn a_slab_is_a_map_whose_keys_are_never_reused(steps in prop::collection::vec(any::<(bool, u8)>(), 0..200)) {
             let mut slab = Slab::new();
             let mut model = HashMap::new();
             let mut gone = Vec::new();

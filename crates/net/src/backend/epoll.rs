@@ -1,4 +1,4 @@
-//! Linux's epoll, edge by edge, by mio.
+//! Edge-triggered epoll, through mio.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -10,15 +10,15 @@ use mio::{Events, Interest, Poll, Token, Waker};
 
 use super::{Backend, Ready, Registry, Sides};
 
-/// The token of the waker: no index of a slab is as large.
+/// The token of the waker. No index of a slab is this large.
 const WAKER: Token = Token(usize::MAX);
-/// How many events one wait brings at most.
+/// The most events that one wait returns.
 const BATCH: usize = 1024;
 
 struct Epoll {
     poll: Poll,
     events: Events,
-    /// The last wait brought as many events as it could.
+    /// The last wait returned as many events as possible.
     full: bool,
 }
 
@@ -27,11 +27,11 @@ struct EpollRegistry {
     waker: Waker,
 }
 
-/// Both sides of an epoll.
+/// Creates both sides of an epoll instance.
 ///
 /// # Errors
 ///
-/// If the system has no descriptors left.
+/// If the process has no file descriptors left.
 pub(crate) fn epoll() -> io::Result<Sides> {
     let poll = Poll::new()?;
     let registry = poll.registry().try_clone()?;
@@ -58,7 +58,7 @@ impl Backend for Epoll {
             closed: event.is_read_closed() || event.is_error(),
             cut: (event.is_write_closed() || event.is_error()).then(|| event.is_error()),
         }));
-        // The waker may have been among them.
+        // The waker's event may have been one of them.
         self.full = ready.len() - before >= BATCH - 1;
         Ok(())
     }
@@ -85,12 +85,12 @@ impl Registry for EpollRegistry {
     }
 
     fn remove(&self, source: BorrowedFd<'_>) {
-        // It fails only for what was never added.
+        // It fails only for a descriptor that was never added.
         self.registry.deregister(&mut SourceFd(&source.as_raw_fd())).ok();
     }
 
     fn wake(&self) {
-        // The system fails to only where the count of an eventfd overflows, and then it is awake.
+        // It fails only if the eventfd's counter overflows, and then the thread is awake.
         self.waker.wake().ok();
     }
 }

@@ -1,11 +1,16 @@
-//! Waiting for descriptors to become ready, edge by edge: what a node asks of the system, and who answers.
+//! Waiting for descriptors to become ready, edge-triggered: the traits, and epoll.
 //!
-//! A backend has two sides: one waits, and belongs to the node's thread; any thread adds, removes and wakes by the other. Both are
-//! asked for by way of a table: a wait is a system call, beside which that is nothing.
+//! A backend has two sides. The node's thread owns the one that waits; any thread may use the other
+//! one to add, remove and wake. Both are trait objects: the cost of a dynamic call is negligible
+//! beside a system call.
 //!
-//! What a node may rely on is little, so that other backends fit: an edge is told at least once, by some later wait, after
-//! something came, or there was room again for which it was asked; also of what was there when the descriptor was added. It may
-//! be told in vain, twice, in any order and in parts. None of a descriptor that was removed is told by waits that begin later.
+//! The node relies on few guarantees, so that other backends fit:
+//!
+//! - An edge is reported at least once, by some later wait, after data arrived or after requested
+//!   writability.
+//! - An edge is also reported for what was ready when the descriptor was added.
+//! - Edges may be spurious, repeated, in any order, and split into parts.
+//! - After a descriptor was removed, waits that begin later report nothing for it.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -20,52 +25,54 @@ pub(crate) use self::epoll::epoll;
 #[cfg(test)]
 pub(crate) use self::scrambled::scrambled;
 
-/// What is ready.
+/// One readiness event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ready {
     pub(crate) index: usize,
     pub(crate) readable: bool,
     pub(crate) writable: bool,
-    /// The other side has ended, or failed: reading tells which.
+    /// The peer has ended its direction, or the descriptor failed: a read reports which.
     pub(crate) closed: bool,
-    /// Nothing that is written arrives any more, and whether that is an error.
+    /// Set if writes no longer reach the peer. `true`: because of an error.
     pub(crate) cut: Option<bool>,
 }
 
-/// The waiting side, of one thread.
+/// The waiting side, owned by one thread.
 pub(crate) trait Backend: Send + Sync {
-    /// Waits until something is ready, somebody wakes, or the time is over, and adds what is ready. It may end early.
+    /// Waits until something is ready, a thread calls `wake`, or the timeout passes, and appends
+    /// what is ready. It may return early.
     fn wait(&mut self, timeout: Option<Duration>, ready: &mut Vec<Ready>) -> io::Result<()>;
 
-    /// Whether more is ready than the last wait brought, perhaps.
+    /// Whether more may be ready than the last wait returned.
     #[cfg(feature = "tokio")]
     fn may_have_more(&self) -> bool;
 
-    /// A descriptor that is readable when a wait would bring something.
+    /// A descriptor that is readable while a wait would return something.
     #[cfg(feature = "tokio")]
     fn descriptor(&self) -> io::Result<std::os::fd::OwnedFd>;
 }
 
-/// The side that adds, removes and wakes, of any thread.
+/// The side that adds, removes and wakes, for any thread.
 pub(crate) trait Registry: Send + Sync {
-    /// Tells of every edge of a descriptor from now on, by this index; of room, if that is wanted.
+    /// Starts to report edges of a descriptor under this index; `room`: writability too.
     fn add(&self, source: BorrowedFd<'_>, index: usize, room: bool) -> io::Result<()>;
 
-    /// Tells of room at a descriptor that was added from now on, and at once if there is some already; or not any more.
+    /// Starts or stops to report writability of a descriptor. If it is writable already, this is
+    /// reported at once.
     fn ask(&self, source: BorrowedFd<'_>, index: usize, room: bool) -> io::Result<()>;
 
-    /// Tells no more of it. Another may have its index next: an edge that was told before is then told of that one, which is
-    /// read, or written to, in vain.
+    /// Stops reporting. The index may be reused: an edge reported earlier then applies to its new
+    /// owner, which reads or writes once for nothing.
     fn remove(&self, source: BorrowedFd<'_>);
 
-    /// Ends the wait, or the next one.
+    /// Ends the current wait, or the next one.
     fn wake(&self);
 }
 
-/// Both sides.
+/// Both sides of a backend.
 pub(crate) type Sides = (Box<dyn Backend>, Arc<dyn Registry>);
 
-/// How a backend is asked to tell of room at a descriptor, where it is not to tell of that all the time.
+/// Switches writability reports of one descriptor on and off.
 pub(crate) struct Room {
     registry: Arc<dyn Registry>,
     index: usize,
@@ -76,7 +83,8 @@ impl Room {
         Room { registry, index }
     }
 
-    /// Has it tell from now on, and at once if there is room already; or not any more.
+    /// Starts or stops the reports. If the descriptor is writable already, this is reported at
+    /// once.
     pub(crate) fn ask(&self, source: BorrowedFd<'_>, wanted: bool) -> io::Result<()> {
         self.registry.ask(source, self.index, wanted)
     }

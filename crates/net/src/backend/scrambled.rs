@@ -1,6 +1,8 @@
-//! A backend for tests that tells what epoll tells as no system does, though it might: in any order, one edge or some at a time,
-//! later, in parts, twice and in vain. Chance is that of a seed; what is told depends on nothing else where everything happens in one
-//! thread, as within a process and between UNIX sockets.
+//! A test backend that reports epoll's events as no system does, though any might: reordered, one
+//! or several at a time, delayed, split, repeated and spurious.
+//!
+//! A seed determines its choices. A test is deterministic if everything happens in one thread, as
+//! with `inproc` and UNIX sockets.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,12 +15,12 @@ use fastrand::Rng;
 use super::{Backend, Ready, Registry, Sides, epoll};
 use crate::shared::lock;
 
-/// What is known of the descriptors.
+/// The state that both sides share.
 #[derive(Default)]
 struct Known {
-    /// Their indexes.
+    /// The index of each descriptor.
     added: HashMap<RawFd, usize>,
-    /// What is to be told.
+    /// Edges to be reported.
     held: Vec<Ready>,
 }
 
@@ -26,9 +28,10 @@ struct Scrambled {
     epoll: Box<dyn Backend>,
     known: Arc<Mutex<Known>>,
     chance: Rng,
-    /// It tells in vain, and twice. Not every test wants that, as it makes up for what a node forgets.
+    /// Whether to add spurious and repeated edges. Some tests go without, because such edges hide
+    /// missing reads.
     vain: bool,
-    /// The last wait kept something back.
+    /// The last wait held back some edges.
     more: bool,
 }
 
@@ -37,7 +40,7 @@ struct ScrambledRegistry {
     known: Arc<Mutex<Known>>,
 }
 
-/// Both sides of one, which tells in vain as well or does not.
+/// Creates both sides. `vain` adds spurious and repeated edges.
 pub(crate) fn scrambled(seed: u64, vain: bool) -> io::Result<Sides> {
     let (backend, registry) = epoll()?;
     let known = Arc::<Mutex<Known>>::default();
@@ -46,7 +49,7 @@ pub(crate) fn scrambled(seed: u64, vain: bool) -> io::Result<Sides> {
     Ok((Box::new(scrambled), Arc::new(ScrambledRegistry { epoll: registry, known })))
 }
 
-/// An edge in two parts, where it has two that may come apart: the end of both directions is told at once.
+/// Splits an edge into two where possible. The end of both directions stays one edge.
 fn parts(edge: Ready) -> Vec<Ready> {
     if edge.readable && edge.writable && !edge.closed && edge.cut.is_none() {
         vec![Ready { writable: false, ..edge }, Ready { readable: false, ..edge }]
@@ -68,7 +71,7 @@ impl Backend for Scrambled {
                 known.held.push(edge);
             }
         }
-        // By their indexes, as those of a map come in an order of their own.
+        // Sorted, because a map's order is not deterministic.
         let mut indexes: Vec<_> = known.added.values().copied().collect();
         indexes.sort_unstable();
         if self.vain

@@ -1,5 +1,5 @@
-//! Messages behind their length: four bytes, most significant first, then as many bytes as they say. It is what
-//! `LengthDelimitedCodec` of tokio-util does where nothing else is asked for, and two lines in any language.
+//! Length-prefixed messages: four bytes of length in network byte order, then the message. This is
+//! the default of `LengthDelimitedCodec` of tokio-util, and two lines of code in any language.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ pub(crate) fn bytes(len: u32) -> [u8; HEADER] {
     len.to_be_bytes()
 }
 
-/// Where the message lies with which `input` begins, if it is all there and not over the limit.
+/// The range of the first message in `input`, if it is complete and within the limit.
 #[inline(always)]
 pub(crate) fn whole(input: &[u8], most: usize) -> Option<Range<usize>> {
     let len = u32::from_be_bytes(*input.first_chunk::<HEADER>()?) as usize;
@@ -30,12 +30,12 @@ pub(crate) fn whole(input: &[u8], most: usize) -> Option<Range<usize>> {
     (len <= most && at.end <= input.len()).then_some(at)
 }
 
-/// Finds messages behind their lengths.
+/// Decodes length-prefixed messages.
 #[derive(Debug)]
 pub(crate) struct LengthDecoder {
-    /// The longest message that is taken.
+    /// The longest accepted message, in bytes.
     limit: usize,
-    /// The length of the message whose header was consumed and whose end has not come.
+    /// The length of the current message, after its header was consumed.
     begun: Option<usize>,
 }
 
@@ -48,7 +48,7 @@ impl LengthDecoder {
         self.begun.is_some()
     }
 
-    /// How the messages behind one are found.
+    /// How further messages of a run are found.
     pub(crate) fn rule(&self) -> Rule {
         Rule::Length { most: self.limit }
     }
@@ -87,7 +87,7 @@ mod tests {
     use super::super::pieces::{self, Found};
     use super::*;
 
-    /// All messages of a stream that comes in pieces of these sizes.
+    /// Decodes all messages of a stream that arrives in pieces of these sizes.
     fn read(stream: &[u8], pieces: &[usize]) -> Result<Vec<Vec<u8>>, Fault> {
         let (found, result) = pieces::read(Decoder::Length(LengthDecoder::new(1000)), stream, pieces);
         let message = |found| match found {
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_over_the_limit_is_refused_by_its_header_alone() {
+    fn a_message_over_the_limit_is_rejected_by_its_header_alone() {
         let refused = read(&1001_u32.to_be_bytes(), &[4]).unwrap_err();
         assert_eq!(refused.what, Violation::TooLong { len: 1001, limit: 1000 });
         assert_eq!(
@@ -109,7 +109,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn messages_are_the_same_however_the_stream_is_cut(
+        fn messages_do_not_depend_on_how_the_stream_is_cut(
             messages in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..8),
             pieces in prop::collection::vec(1_usize..50, 2000),
         ) {

@@ -1,8 +1,10 @@
-//! How messages lie in a stream of bytes. State machines that know neither a socket nor a clock: bytes go in, what was
-//! found in them comes out, so that a pair of them is tested by handing bytes from one to the other.
+//! Message framing in a byte stream.
 //!
-//! A decoder is given all bytes that are there, from the first it has not consumed. It answers with a [`Step`]: how many
-//! of them it is done with, and what it found. A message that lies in the input whole is left there, and never copied.
+//! The decoders are sans-IO state machines without a socket or a clock: bytes go in, decoded items
+//! come out. So a pair of them is tested by passing bytes from one to the other.
+//!
+//! A decoder gets all bytes that it has not consumed yet. It returns a [`Step`]: how many of them
+//! it consumed, and what it found. A complete message stays in the input and is not copied.
 
 use std::fmt;
 use std::ops::Range;
@@ -16,21 +18,21 @@ use self::length::LengthDecoder;
 use self::websocket::WebSocketDecoder;
 use crate::run::Rule;
 
-/// What a message is, where the transport tells.
+/// The type of a message, where the protocol has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[allow(clippy::exhaustive_enums, reason = "a message has no third kind, and whoever passes it on has to know both")]
 pub enum Kind {
-    /// Bytes.
+    /// Arbitrary bytes.
     #[default]
     Binary,
-    /// UTF-8, checked. Only WebSockets tell text from bytes.
+    /// Valid UTF-8. Only WebSocket distinguishes text from binary messages.
     Text,
 }
 
-/// What a decoder made of the bytes at hand.
+/// The result of one decoding step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Step {
-    /// How many bytes of the input it is done with, those of a message it found included.
+    /// How many input bytes were consumed, including those of a found message.
     pub(crate) consumed: usize,
     pub(crate) item: Item,
 }
@@ -38,71 +40,72 @@ pub(crate) struct Step {
 /// What a decoder found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Item {
-    /// A part of something. The next call brings at least `need` bytes, those that were not consumed included.
+    /// An incomplete item. The next call needs at least `need` bytes, including those not consumed.
     Partial { need: usize },
-    /// A message, at this place of the input.
+    /// A message, in this range of the input.
     Message { at: Range<usize>, kind: Kind },
-    /// A message that came in parts: [`Decoder::assembled`] has it.
+    /// A fragmented message: [`Decoder::assembled`] has it.
     Assembled { kind: Kind },
-    /// The handshake is over; `reply` is to be sent first.
+    /// The handshake is over; send `reply` first.
     Open { reply: Vec<u8> },
-    /// To be answered with a pong of the same bytes.
+    /// A ping: reply with a pong of the same bytes.
     Ping { at: Range<usize> },
-    /// Nothing to be done.
+    /// A pong: nothing to do.
     Pong,
     /// The peer closes, and waits for our closing frame.
     Close(websocket::Close),
 }
 
-/// Why bytes from a peer were not understood: the connection ends.
+/// A violation that ends the connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) what: Violation,
-    /// What to tell the peer before the connection is closed.
+    /// What to send to the peer before closing.
     pub(crate) reply: Vec<u8>,
 }
 
-/// A rule of the protocol that a peer broke, or a limit it went over.
+/// A protocol rule that a peer broke, or a limit that it exceeded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Violation {
-    /// A message is longer than the node takes.
+    /// A message exceeds the length limit.
     #[error("a message of {len} bytes, where {limit} are the most that is taken")]
     TooLong {
-        /// Its length as announced, or as far as it came.
+        /// Its announced length, or the length received so far.
         len: u64,
-        /// The node's limit.
+        /// The limit, in bytes.
         limit: usize,
     },
-    /// A message in more parts than the node takes.
+    /// A message in more fragments than the limit.
     #[error("a message in more than {0} parts")]
     TooManyParts(usize),
-    /// A rule of RFC 6455.
+    /// A rule of RFC 6455 was broken.
     #[error("WebSocket protocol: {0}")]
     WebSocket(&'static str),
-    /// Text that is no UTF-8.
+    /// A text message that is not valid UTF-8.
     #[error("WebSocket protocol: text that is not UTF-8")]
     NotUtf8,
-    /// No WebSocket could be agreed upon.
+    /// The WebSocket handshake failed.
     #[error("WebSocket handshake: {0}")]
     Handshake(String),
-    /// What a transport of one's own found.
+    /// A violation found by a custom transport.
     #[error("{0}")]
     Other(String),
 }
 
-/// How the bytes that arrive at a connection are read.
+/// Decodes the bytes that arrive at a connection.
 pub(crate) enum Decoder {
-    /// Whatever a read gave is a message.
+    /// Whatever a read returned is a message.
     Raw,
-    /// Every so many bytes are.
+    /// Records of this many bytes.
     Records(usize),
     Length(LengthDecoder),
     WebSocket(Box<WebSocketDecoder>),
 }
 
 impl Decoder {
-    /// Looks at `input`, all bytes that were not consumed yet. It is changed where it lies: WebSocket payloads are unmasked.
+    /// Decodes the start of `input`, which contains all unconsumed bytes. WebSocket payloads are
+    /// unmasked in place.
     #[inline]
     pub(crate) fn decode(&mut self, input: &mut [u8]) -> Result<Step, Fault> {
         match self {
@@ -119,7 +122,7 @@ impl Decoder {
         }
     }
 
-    /// How messages that lie whole behind one that was found are found without it.
+    /// How to find further complete messages of a run without the decoder.
     pub(crate) fn rule(&self) -> Option<Rule> {
         match self {
             Decoder::Raw => None,
@@ -139,7 +142,7 @@ impl Decoder {
         }
     }
 
-    /// How many bytes of an unfinished message it holds itself.
+    /// How many bytes of an incomplete message the decoder buffers itself.
     pub(crate) fn holds(&self) -> usize {
         match self {
             Decoder::WebSocket(decoder) => decoder.holds(),
@@ -147,14 +150,14 @@ impl Decoder {
         }
     }
 
-    /// Lets go of what it holds itself.
+    /// Frees what the decoder buffers itself.
     pub(crate) fn clear(&mut self) {
         if let Decoder::WebSocket(decoder) = self {
             *decoder.assembled() = Vec::new();
         }
     }
 
-    /// Whether a message has begun that is not whole yet, apart from what was not consumed.
+    /// Whether an incomplete message has begun, apart from unconsumed bytes.
     pub(crate) fn midway(&self) -> bool {
         match self {
             Decoder::Raw | Decoder::Records(_) => false,
@@ -175,7 +178,7 @@ impl fmt::Debug for Decoder {
     }
 }
 
-/// How the bytes that leave a connection are framed.
+/// How outgoing messages are framed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framing {
     Raw,
@@ -183,10 +186,10 @@ pub(crate) enum Framing {
     WebSocket(websocket::Side),
 }
 
-/// The longest header of any framing.
+/// The longest header of any framing, in bytes.
 pub(crate) const MOST_HEADER: usize = 14;
 
-/// The header of a frame.
+/// A frame header.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Header {
     bytes: [u8; MOST_HEADER],

@@ -1,9 +1,9 @@
-//! A stream that comes in pieces, as it does from a socket, and what a decoder finds in it: for tests.
+//! Test helper: decodes a stream that arrives in pieces, as it does from a socket.
 
 use super::websocket::Close;
 use super::{Decoder, Fault, Item, Kind};
 
-/// What was found, with its bytes.
+/// A decoded item, with its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Found {
     /// The handshake is over, and this is to be sent.
@@ -14,7 +14,7 @@ pub(crate) enum Found {
     Close(Close),
 }
 
-/// All that is found in a stream that comes in pieces of these sizes, the last of which is whatever is left.
+/// Decodes a stream that arrives in pieces of these sizes; the last piece is the rest.
 pub(crate) fn read(mut decoder: Decoder, stream: &[u8], pieces: &[usize]) -> (Vec<Found>, Result<(), Fault>) {
     let (mut held, mut found, mut rest) = (Vec::new(), Vec::new(), stream);
     for piece in pieces.iter().copied().chain([usize::MAX]) {

@@ -1,8 +1,9 @@
-//! Connections within one process: in each direction a pipe of bytes, in memory.
+//! Connections within one process: one in-memory pipe for each direction.
 //!
-//! A pipe is a bounded queue under a lock that is held for as long as a copy takes. Each end has a bell, an eventfd, which epoll
-//! watches as it would a socket. It is rung when this end may be waiting: something came to an empty pipe, or left one that had
-//! been found full. Nobody ever reads a bell, as every ring is an edge of its own.
+//! A pipe is a bounded queue under a lock, which is held while bytes are copied. Each end has a
+//! bell, an eventfd that epoll watches like a socket. An end's bell rings when the end may be
+//! waiting: data arrived in an empty pipe, or a pipe found full has space again. Nobody reads a
+//! bell, because each write to an eventfd is an edge of its own.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind, IoSlice, Read};
@@ -17,10 +18,10 @@ use crate::Address;
 use crate::address::Place;
 use crate::shared::lock;
 
-/// How many bytes a pipe holds, unless told otherwise.
+/// The default capacity of a pipe, in bytes.
 const USUAL: usize = 256 << 10;
 
-/// Who listens in this process, by name.
+/// The listeners in this process, by name.
 static DOORS: Mutex<BTreeMap<Box<str>, Arc<Door>>> = Mutex::new(BTreeMap::new());
 
 pub(crate) struct Inproc;
@@ -63,7 +64,7 @@ impl Transport for Inproc {
     }
 }
 
-/// What tells epoll that an end has something to do.
+/// An eventfd that reports to epoll that an end has something to do.
 struct Bell(OwnedFd);
 
 impl Bell {
@@ -72,18 +73,18 @@ impl Bell {
     }
 
     fn ring(&self) {
-        // It fails only after 2^64 times.
+        // It fails only after 2^64 rings.
         rustix::io::write(&self.0, &1_u64.to_ne_bytes()).ok();
     }
 }
 
-/// Where connections wait to be accepted.
+/// The queue of connections that wait to be accepted.
 struct Door {
     bell: Bell,
     backlog: usize,
-    /// How many bytes the listener wants a pipe to hold.
+    /// The pipe capacity that the listener asks for.
     buffer: Option<usize>,
-    /// None once nobody listens any more.
+    /// `None` once nobody listens any more.
     waiting: Mutex<Option<VecDeque<End>>>,
 }
 
@@ -126,7 +127,7 @@ impl Listener for InprocListener {
             doors.remove(&self.name);
         }
         drop(doors);
-        // Those that nobody has accepted end with this.
+        // Connections that were not accepted end here.
         drop(lock(&self.door.waiting).take());
     }
 }
@@ -145,11 +146,11 @@ fn named(name: &str) -> Option<Address> {
 struct Pipe {
     bytes: VecDeque<u8>,
     most: usize,
-    /// Its writer has found it full, and waits.
+    /// The writer has found it full and waits.
     full: bool,
-    /// Its writer writes no more.
+    /// The writer writes no more.
     ended: bool,
-    /// Its reader reads no more.
+    /// The reader reads no more.
     deserted: bool,
 }
 
@@ -165,14 +166,14 @@ struct End {
     reads: Arc<Mutex<Pipe>>,
     writes: Arc<Mutex<Pipe>>,
     bell: Arc<Bell>,
-    /// The bell of the other end.
+    /// The other end's bell.
     other: Arc<Bell>,
-    /// Where it came about; whether by listening.
+    /// The listener's name, and whether this end was accepted.
     name: Box<str>,
     accepted: bool,
 }
 
-/// Both ends of a connection: that of who connects, and that of who listens.
+/// Creates both ends of a connection: the connecting one and the accepted one.
 fn pair(most: usize, name: &str) -> io::Result<(End, End)> {
     let (there, back) = (Pipe::new(most), Pipe::new(most));
     let (ours, theirs) = (Arc::new(Bell::new()?), Arc::new(Bell::new()?));
@@ -197,10 +198,10 @@ impl Link for End {
         if pipe.bytes.is_empty() {
             return if pipe.ended { Ok(0) } else { Err(ErrorKind::WouldBlock.into()) };
         }
-        // What lies there may go round the end of its memory.
+        // The bytes may wrap around in the ring buffer.
         let mut read = pipe.bytes.read(buffer)?;
         read += pipe.bytes.read(&mut buffer[read..])?;
-        // Half of it at a time, so that a writer who waits is not woken for each read.
+        // A waiting writer is woken once half of the pipe is free, and not for each read.
         let has_room = pipe.bytes.len() <= pipe.most / 2 && mem::take(&mut pipe.full);
         let was_last = pipe.bytes.is_empty() && pipe.ended;
         drop(pipe);
@@ -208,7 +209,8 @@ impl Link for End {
             self.other.ring();
         }
         if was_last {
-            // We have been told of the end, and do not look for it after a read that leaves nothing.
+            // The end's edge has been consumed already. Ring again, because a short read is not
+            // followed by another read.
             self.bell.ring();
         }
         Ok(read)
@@ -277,7 +279,7 @@ impl Drop for End {
 mod tests {
     use super::*;
 
-    /// How often a bell was rung since it was asked last.
+    /// How many times a bell has rung since the last call.
     fn rung(bell: &Bell) -> u64 {
         let mut count = [0; 8];
         match rustix::io::read(&bell.0, &mut count) {
@@ -298,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bell_is_rung_only_for_who_may_be_waiting() {
+    fn a_bell_rings_only_for_an_end_that_may_be_waiting() {
         let (ours, theirs) = pair(100, "name").unwrap();
         for _ in 0..10 {
             assert_eq!(write(&ours, &[7; 10]), Ok(10));
@@ -315,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_keep_their_order_where_they_go_round() {
+    fn bytes_keep_their_order_when_they_wrap_around() {
         let (ours, theirs) = pair(64, "name").unwrap();
         let (mut next, mut expected) = (0_u8, 0_u8);
         for len in (1..=64).cycle().take(1000) {
@@ -330,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_comes_after_everything_and_is_told() {
+    fn the_end_is_reported_after_all_data() {
         let (ours, theirs) = pair(100, "name").unwrap();
         write(&ours, b"last").unwrap();
         ours.finish().unwrap();
@@ -338,7 +340,7 @@ mod tests {
         assert_eq!(rung(&theirs.bell), 2);
         assert_eq!(write(&ours, b"more"), Err(ErrorKind::BrokenPipe));
         assert_eq!(read(&theirs, 100).unwrap(), b"last");
-        // Told again, as who read less than asked for looks no further.
+        // It rings again: a reader whose read was short does not read further.
         assert_eq!(rung(&theirs.bell), 1);
         assert_eq!(read(&theirs, 100).unwrap(), b"");
         assert!(!theirs.is_deserted());

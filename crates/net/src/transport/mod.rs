@@ -1,8 +1,8 @@
-//! How bytes leave and arrive: what a transport is, and those that come with the crate.
+//! The transport traits, the options, and the transports of this crate.
 //!
-//! A transport of one's own is a type that implements [`Transport`], and is given to
-//! [`Node::add_transport`](crate::Node::add_transport) with the scheme of its addresses. Everything else (queues, frames,
-//! limits, deadlines, events) is the node's.
+//! A custom transport is a type that implements [`Transport`]. Pass it to
+//! [`Node::add_transport`](crate::Node::add_transport) with the scheme of its addresses. The node
+//! itself provides queues, framing, limits, deadlines and events.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -29,197 +29,208 @@ pub(crate) use self::tls::Tls;
 pub(crate) use self::udp::Udp;
 pub(crate) use self::unix::Unix;
 
-/// A way to move bytes between two ends.
+/// Opens connections and listens, for addresses of one scheme.
 ///
-/// None of its functions may block: a node calls them from its only thread.
+/// No method may block: a node calls them from its only thread.
 ///
-/// `examples/own_transport.rs` is one of somebody's own, in one file. Whether a transport does all that is asked of it, the module
-/// `conformance` (feature `conformance`) finds out: a suite to be called from a test, which the transports of this crate pass.
+/// `examples/own_transport.rs` is a custom transport in one file. The module `conformance` (feature
+/// `conformance`) contains a test suite for transports; the transports of this crate pass it.
 pub trait Transport: Send + Sync {
-    /// Begins to connect. The link may come about later: [`Link::connected`] is asked when it becomes writable.
+    /// Starts to connect. The link may finish connecting later: the node calls [`Link::connected`]
+    /// when its descriptor becomes ready.
     ///
     /// # Errors
     ///
-    /// If it is clear at once that it will not.
+    /// If connecting fails at once.
     fn connect(&self, address: &Address, options: &Options) -> io::Result<Opened>;
 
     /// Listens at an address.
     ///
     /// # Errors
     ///
-    /// If that is not possible.
+    /// If listening at this address fails.
     fn listen(&self, address: &Address, options: &Options) -> io::Result<Listening>;
 }
 
-/// What connecting gave.
+/// The result of connecting.
 #[non_exhaustive]
 pub enum Opened {
-    /// A stream of bytes.
+    /// A byte stream.
     Stream(Box<dyn Link>),
-    /// Datagrams to, and from, one peer.
+    /// A datagram socket for one peer.
     Datagrams(Box<dyn Datagrams>),
 }
 
-/// What listening gave.
+/// The result of listening.
 #[non_exhaustive]
 pub enum Listening {
-    /// Every peer has a link of its own.
+    /// Streams: each peer has its own link.
     Streams(Box<dyn Listener>),
-    /// All peers share a socket.
+    /// Datagrams: all peers share one socket.
     Datagrams(Box<dyn Datagrams>),
 }
 
-/// One end of a stream of bytes, that does not block: where nothing can be done now, a function returns
-/// [`io::ErrorKind::WouldBlock`], and the descriptor of [`Link::source`] becomes ready once it can.
+/// One end of a non-blocking byte stream.
+///
+/// An operation that cannot proceed returns [`io::ErrorKind::WouldBlock`]. The descriptor of
+/// [`Link::source`] becomes ready once it can.
 pub trait Link: Send + Sync {
-    /// What epoll waits for, edge by edge.
+    /// The descriptor that epoll watches, edge-triggered.
     fn source(&self) -> BorrowedFd<'_>;
 
-    /// Reads into the beginning of `buffer`, and says how much. 0 means that the peer sends no more.
+    /// Reads into the start of `buffer` and returns the number of bytes. 0 means that the peer
+    /// sends no more.
     ///
     /// # Errors
     ///
-    /// `WouldBlock` where nothing is there; anything else ends the connection.
+    /// `WouldBlock` if there is nothing to read; any other error ends the connection.
     fn read(&self, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// Writes as much of the parts, in order, as there is room for, and says how much. Never called by two threads at once.
+    /// Writes as much as possible of the parts, in order, and returns the number of bytes. Two
+    /// threads never call it at once.
     ///
     /// # Errors
     ///
-    /// `WouldBlock` where there is no room; anything else ends the connection.
+    /// `WouldBlock` if nothing can be written; any other error ends the connection.
     fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize>;
 
-    /// Whether a read that filled less than its buffer has taken everything there was, so that epoll will tell of what comes
-    /// later. True of sockets, and of nothing that reads ahead.
+    /// Whether a read that did not fill its buffer has read everything, so that epoll reports what
+    /// arrives later. True for sockets, false for links that read ahead.
     fn short_read_is_last(&self) -> bool {
         false
     }
 
-    /// When epoll is to tell of room. Only [`TellsOfRoom::Always`] is for links that keep what [`Link::flush`] writes, or have to wait
-    /// to [finish](Link::finish).
+    /// When epoll reports that the link is writable. Return [`TellsOfRoom::Always`] if the link
+    /// buffers data that [`Link::flush`] writes, or if [`Link::finish`] may block.
     fn tells_of_room(&self) -> TellsOfRoom {
         TellsOfRoom::Always
     }
 
-    /// Goes on to connect, or to agree with the peer on what has to be agreed on first. Asked whenever the descriptor
-    /// becomes ready, until it has come about; of one that was accepted also at once.
+    /// Continues to connect, including a handshake of the transport. The node calls it whenever the
+    /// descriptor becomes ready, until it succeeds; for an accepted link also at once.
     ///
     /// # Errors
     ///
-    /// `WouldBlock` where it takes longer; otherwise why it did not come about.
+    /// `WouldBlock` if it takes longer; any other error means that connecting failed.
     fn connected(&self) -> io::Result<()> {
         Ok(())
     }
 
-    /// Writes what a call of [`Link::write`] took and kept, if links of this kind do. Never called by two threads at once, nor
-    /// beside [`Link::write`].
+    /// Writes what [`Link::write`] accepted and buffered, for links that buffer. Two threads never
+    /// call it, or [`Link::write`], at once.
     ///
     /// # Errors
     ///
-    /// `WouldBlock` where something is still kept; anything else ends the connection.
+    /// `WouldBlock` if something is still buffered; any other error ends the connection.
     fn flush(&self) -> io::Result<()> {
         Ok(())
     }
 
-    /// Tells the peer that nothing more will be written. Called again when the descriptor becomes ready, where it would block.
+    /// Ends the sending direction, and notifies the peer of that. If it would block, the node calls
+    /// it again when the descriptor becomes ready.
     ///
     /// # Errors
     ///
-    /// `WouldBlock` where the peer cannot be told yet. Of others the node takes no notice.
+    /// `WouldBlock` if the peer cannot be notified yet. The node ignores any other error.
     fn finish(&self) -> io::Result<()>;
 
-    /// Whether the peer reads no more of what is written, where the descriptor does not tell: asked after it has ended its side.
+    /// Whether the peer no longer reads, for links whose descriptor does not report that. The node
+    /// calls it after the peer has ended its direction.
     fn is_deserted(&self) -> bool {
         false
     }
 
-    /// The address of the peer, where it has one.
+    /// The peer's address, if it has one.
     fn peer(&self) -> Option<Address> {
         None
     }
 
-    /// The address of this end, where it has one.
+    /// The local address, if there is one.
     fn local(&self) -> Option<Address> {
         None
     }
 }
 
-/// When epoll tells of room at a [`Link`].
+/// When epoll reports that a [`Link`] is writable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TellsOfRoom {
-    /// From the beginning on.
+    /// From the beginning.
     Always,
-    /// From the first write on that found none, which spares a node the news that each connection it accepts has room. For
-    /// links that are there as soon as they are accepted, and of which epoll tells only after such a write, as of TCP.
+    /// From the first write that would block. This saves a useless notification for each accepted
+    /// connection. For links that are connected as soon as they are accepted, and that epoll
+    /// reports as writable only after such a write, as with TCP.
     OnceAsked,
-    /// While something waits for it. For descriptors of which epoll tells whenever the peer has read, as of UNIX sockets: a node
-    /// that waits for an answer would be woken for nothing.
+    /// While the node has something to write. For descriptors that epoll reports as writable
+    /// whenever the peer has read, as with UNIX sockets. A node that waits for a reply would
+    /// otherwise be woken for nothing.
     WhileAsked,
 }
 
-/// A place where peers connect.
+/// Accepts connections.
 pub trait Listener: Send + Sync {
-    /// What epoll waits for, edge by edge.
+    /// The descriptor that epoll watches, edge-triggered.
     fn source(&self) -> BorrowedFd<'_>;
 
-    /// Takes the next connection.
+    /// Accepts the next connection.
     ///
     /// # Errors
     ///
-    /// `WouldBlock` where none waits. After any other the node tries again a little later, as after a lack of descriptors.
+    /// `WouldBlock` if none waits. After any other error, such as a lack of descriptors, the node
+    /// tries again a little later.
     fn accept(&self) -> io::Result<Box<dyn Link>>;
 
-    /// Where it listens, with the port that the system chose.
+    /// The local address, with the port that the system chose.
     fn local(&self) -> Option<Address>;
 
-    /// Undoes what listening left behind, such as a socket's file.
+    /// Stops listening and removes what it created, such as a socket's file.
     fn close(&self) {}
 }
 
-/// A socket of datagrams. As for [`Link`], nothing blocks.
+/// A non-blocking datagram socket. `WouldBlock` has the same meaning as for [`Link`].
 pub trait Datagrams: Send + Sync {
-    /// What epoll waits for, edge by edge.
+    /// The descriptor that epoll watches, edge-triggered.
     fn source(&self) -> BorrowedFd<'_>;
 
-    /// Receives a datagram, or several of one sender.
+    /// Receives one datagram, or several of one sender.
     ///
     /// # Errors
     ///
-    /// `WouldBlock` where none is there. Others are the peer's (as a port where nobody listens) and do not end anything.
+    /// `WouldBlock` if there is none. Other errors come from the peer (such as a closed port) and
+    /// do not end the socket.
     fn receive(&self, buffer: &mut [u8]) -> io::Result<Received>;
 
-    /// Sends one datagram; to the one peer where none is named.
+    /// Sends one datagram. Without `to`, it goes to the connected peer.
     ///
     /// # Errors
     ///
-    /// `WouldBlock` where there is no room.
+    /// `WouldBlock` if it cannot be sent now.
     fn send(&self, datagram: &[u8], to: Option<SocketAddr>) -> io::Result<()>;
 
-    /// Sends some of the datagrams that lie one behind the other, the first at least: `each` bytes have all, but for the last,
-    /// which may have less. Says how many bytes it sent. `each` is not 0.
+    /// Sends several datagrams of one slice, at least the first, and returns the number of bytes
+    /// sent. Each has `each` bytes; the last may be shorter. `each` is not 0.
     ///
     /// # Errors
     ///
-    /// As [`Datagrams::send`], of the first.
+    /// As [`Datagrams::send`], for the first datagram.
     fn send_run(&self, datagrams: &[u8], each: usize, to: Option<SocketAddr>) -> io::Result<usize> {
         let first = each.min(datagrams.len());
         self.send(&datagrams[..first], to).map(|()| first)
     }
 
-    /// Whether epoll is to tell of room only while something waits for it, as [`TellsOfRoom::WhileAsked`].
+    /// Whether epoll reports writability only on request, as with [`TellsOfRoom::WhileAsked`].
     fn room_on_request(&self) -> bool {
         false
     }
 
-    /// The longest datagram.
+    /// The longest datagram, in bytes.
     fn most(&self) -> usize;
 
-    /// The address of this end.
+    /// The local address.
     fn local(&self) -> Option<Address>;
 }
 
-/// What [`Datagrams::receive`] brought: one datagram, or several that lie one behind the other.
+/// The result of [`Datagrams::receive`]: one datagram, or several in one buffer.
 ///
 /// ```
 /// use estafette_net::Received;
@@ -232,23 +243,23 @@ pub trait Datagrams: Send + Sync {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Received {
-    /// How many bytes there are.
+    /// The number of bytes received.
     pub len: usize,
-    /// As set by [`Received::each`]; 0 where there is one alone.
+    /// As set by [`Received::each`]; 0 for a single datagram.
     pub each: usize,
     /// As set by [`Received::from`].
     pub from: Option<SocketAddr>,
 }
 
 impl Received {
-    /// One datagram of so many bytes, of the one peer.
+    /// One datagram of `len` bytes from the connected peer.
     #[inline]
     #[must_use]
     pub fn new(len: usize) -> Received {
         Received { len, each: 0, from: None }
     }
 
-    /// Several datagrams, of so many bytes each; the last may have less.
+    /// Sets that there are several datagrams of this length; the last may be shorter.
     #[inline]
     #[must_use]
     pub fn each(mut self, bytes: usize) -> Received {
@@ -256,7 +267,7 @@ impl Received {
         self
     }
 
-    /// Who sent them, where that is not the one peer.
+    /// Sets the sender, if the socket is not connected to one peer.
     #[inline]
     #[must_use]
     pub fn from(mut self, peer: SocketAddr) -> Received {
@@ -265,7 +276,8 @@ impl Received {
     }
 }
 
-/// How a connection is made, or a listener: the same for every transport, which takes no notice of what it has no use for.
+/// Options of a connection or a listener. Every transport accepts them and ignores those it has no
+/// use for.
 ///
 /// ```
 /// use std::time::Duration;
@@ -299,8 +311,8 @@ pub struct Options {
     pub half_open: bool,
     /// As set by [`Options::reconnect`].
     pub reconnect: Option<Reconnect>,
-    /// As set by [`Options::host`]; otherwise the node sets it as it connects, to the host as its address was written, before it
-    /// was looked up.
+    /// As set by [`Options::host`]. If it is unset, the node sets it when it connects: to the host
+    /// of the address as written, before name resolution.
     pub host: Option<String>,
     /// As set by [`Options::tls_client`].
     #[cfg(feature = "tls")]
@@ -334,110 +346,125 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Whether TCP sends small segments at once: it does, unless told otherwise.
+    /// Whether TCP sends small segments at once (`TCP_NODELAY`). Default: true.
     #[must_use]
     pub fn nodelay(mut self, on: bool) -> Options {
         self.nodelay = on;
         self
     }
 
-    /// Asks a silent TCP peer whether it is still there, after this time and then every tenth of it.
+    /// Enables TCP keep-alive: the first probe after this idle time, further ones at a tenth of it.
     #[must_use]
     pub fn keepalive(mut self, after: Duration) -> Options {
         self.keepalive = Some(after);
         self
     }
 
-    /// The address a connection leaves from; port 0 for any.
+    /// Sets the local address that a connection is bound to. Port 0 lets the system choose.
     #[must_use]
     pub fn source(mut self, address: SocketAddr) -> Options {
         self.source = Some(address);
         self
     }
 
-    /// The network device that is used, and no other, as `eth0`. Some systems allow that to root only.
+    /// Binds to one network device, such as `eth0`. Some systems allow this to root only.
     #[must_use]
     pub fn device(mut self, name: impl Into<String>) -> Options {
         self.device = Some(name.into());
         self
     }
 
-    /// Tells a stream that has no messages (`tcp://`, `unix://`, `tls://`, `inproc://`) in records of so many bytes, each where it lies,
-    /// rather than in whatever pieces it comes. At least 1, and [`Limits::message`](crate::Limits) at most. What is sent is not
-    /// changed by it.
+    /// Delivers a stream without framing (`tcp://`, `unix://`, `tls://`, `inproc://`) in records of
+    /// this many bytes, instead of whatever one read returns.
+    ///
+    /// Records are borrowed from the read buffer like any message. The length is at least 1 and at
+    /// most [`Limits::message`](crate::Limits). Sending is not affected.
     #[must_use]
     pub fn records(mut self, bytes: usize) -> Options {
         self.records = Some(bytes);
         self
     }
 
-    /// The system's buffers, in bytes, each way; what the system allows of it. Within a process, how much lies between two
-    /// ends: 256 KiB, or what the listener asked for, or what the one who connects did.
+    /// Sets the size of the kernel's send and receive buffers in bytes, as far as the system
+    /// allows. For `inproc` it is the capacity of each direction: the connecting side's value, else
+    /// the listener's, else 256 KiB.
     #[must_use]
     pub fn buffer(mut self, bytes: usize) -> Options {
         self.buffer = Some(bytes);
         self
     }
 
-    /// How many connections wait to be accepted: 4,096, or what the system allows of it.
+    /// Sets how many connections may wait to be accepted, as far as the system allows. Default:
+    /// 4,096.
     #[must_use]
     pub fn backlog(mut self, connections: u32) -> Options {
         self.backlog = connections;
         self
     }
 
-    /// Whether UDP may send to a broadcast address.
+    /// Whether UDP may send to a broadcast address. Default: false.
     #[must_use]
     pub fn broadcast(mut self, on: bool) -> Options {
         self.broadcast = on;
         self
     }
 
-    /// The address of the interface by which a multicast group is joined, and sent to.
+    /// Sets the interface, by its address, that joins a multicast group and sends to it.
     #[must_use]
     pub fn interface(mut self, address: std::net::Ipv4Addr) -> Options {
         self.interface = Some(address);
         self
     }
 
-    /// Whether a connection goes on when its peer sends no more, as TCP allows: that is told as
-    /// [`Event::Finished`](crate::Event::Finished), and what is sent still arrives, until
-    /// [`Handle::finish`](crate::Handle::finish) or [`Handle::close`](crate::Handle::close). Otherwise, what waits is written
-    /// and the connection closed.
+    /// Whether a connection continues when its peer sends no more (TCP half-close). Default: false,
+    /// which means that the queue is written and the connection closed.
     ///
-    /// A TCP peer that is gone altogether looks the same until something is sent to it; where that can be told, as with UNIX
-    /// sockets and within a process, the connection is closed. So it is where the end came in the middle of a message.
-    /// [`Limits::idle`](crate::Limits) counts on. It is the same for the connections that a listener accepts; a WebSocket, which
-    /// ends in both directions, takes no notice.
+    /// The peer's end is reported as [`Event::Finished`](crate::Event::Finished). Sending continues
+    /// until [`Handle::finish`](crate::Handle::finish) or [`Handle::close`](crate::Handle::close).
+    ///
+    /// A TCP peer that has disappeared looks the same until something is sent to it. UNIX sockets
+    /// and `inproc` can tell the difference, and the connection is then closed. It is also closed
+    /// if the peer's end came in the middle of a message. [`Limits::idle`](crate::Limits) still
+    /// applies.
+    ///
+    /// A listener applies the option to the connections it accepts. A WebSocket ignores it, because
+    /// its close handshake ends both directions.
     #[must_use]
     pub fn half_open(mut self, on: bool) -> Options {
         self.half_open = on;
         self
     }
 
-    /// Has what [`Handle::connect`](crate::Handle::connect) begins made again whenever it ends or does not come about, until
-    /// [`Handle::close`](crate::Handle::close) or, after [`Handle::finish`](crate::Handle::finish), the peer ends it for good.
-    /// It keeps its endpoint; a name is looked up again each time. [`Event::Lost`](crate::Event::Lost) tells of each loss and
-    /// of each try that failed, [`Event::Connected`](crate::Event::Connected) of each success.
+    /// Makes the connection that [`Handle::connect`](crate::Handle::connect) starts reconnect
+    /// whenever it ends or cannot connect. This stops with [`Handle::close`](crate::Handle::close)
+    /// or, after [`Handle::finish`](crate::Handle::finish), when the peer ends the connection.
     ///
-    /// What waits when a connection is lost is lost too: `Lost` tells how much. What is sent while there is none waits for the
-    /// next one, within [`Limits::queue`](crate::Limits), as before the first; just as it is lost, a send may find it
-    /// [`Full`](crate::Outcome::Full), and `Drained` follows when it is there again. What the system refuses at once is an error
-    /// of `connect`, the first time. A listener takes no notice, nor does a socket of datagrams, which nobody can lose.
+    /// The endpoint stays the same, and a host name is resolved again each time.
+    /// [`Event::Lost`](crate::Event::Lost) reports each loss and each failed attempt,
+    /// [`Event::Connected`](crate::Event::Connected) each success.
+    ///
+    /// What is queued when a connection is lost is lost too; `Lost` reports how much. Messages sent
+    /// while there is no connection are queued for the next one, up to
+    /// [`Limits::queue`](crate::Limits). At the moment of a loss a send may return
+    /// [`Full`](crate::Outcome::Full); `Drained` follows when the connection is open again.
+    ///
+    /// If the system refuses the first attempt at once, `connect` returns that error. Listeners and
+    /// datagram sockets ignore this option.
     #[must_use]
     pub fn reconnect(mut self, plan: Reconnect) -> Options {
         self.reconnect = Some(plan);
         self
     }
 
-    /// The name that a TLS peer has to prove to be its own, where that is not the host of its address.
+    /// Sets the name that a TLS peer has to prove, if it differs from the host of the address.
     #[must_use]
     pub fn host(mut self, name: impl Into<String>) -> Options {
         self.host = Some(name.into());
         self
     }
 
-    /// Whom a TLS client trusts, and how it shows who it is. Without it, those whom the system trusts.
+    /// Sets the configuration of a TLS client: trusted roots and client certificate. Default: the
+    /// system's trusted roots.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls_client(mut self, config: std::sync::Arc<rustls::ClientConfig>) -> Options {
@@ -445,7 +472,7 @@ impl Options {
         self
     }
 
-    /// The certificate of a TLS listener, which has none otherwise and cannot listen.
+    /// Sets the configuration of a TLS listener: its certificate. Required for listening with TLS.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls_server(mut self, config: std::sync::Arc<rustls::ServerConfig>) -> Options {

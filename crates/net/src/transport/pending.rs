@@ -1,4 +1,4 @@
-//! What stands in the place of a link, or of a socket of datagrams, until it is known where it leads.
+//! Placeholders for a link or a datagram socket whose destination is not known yet.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::SocketAddr;
@@ -10,17 +10,17 @@ use rustix::event::{EventfdFlags, eventfd};
 use super::{Datagrams, Link, Received};
 use crate::Address;
 
-/// A link that never comes about by itself.
+/// A link that stays unconnected until it is replaced.
 pub(crate) struct Pending {
     source: &'static OwnedFd,
 }
 
 impl Pending {
-    /// One of them.
+    /// Creates a placeholder. All of them share one descriptor, which never becomes ready.
     ///
     /// # Errors
     ///
-    /// If the system has no descriptors left: all of them share one, which never becomes ready.
+    /// If the process has no file descriptors left.
     pub(crate) fn new() -> io::Result<Pending> {
         static SOURCE: OnceLock<OwnedFd> = OnceLock::new();
         if let Some(source) = SOURCE.get() {
@@ -53,17 +53,18 @@ impl Link for Pending {
     }
 }
 
-/// Where it is put what a peer's name led to: nothing, if it led nowhere. It is once.
+/// The result of resolving a peer's name, set once: its socket, or `None` if there is none.
 pub(crate) type Found = Arc<OnceLock<Option<Box<dyn Datagrams>>>>;
 
-/// A socket of datagrams that has no room until it is known where its peer is, and then is the one that was found.
+/// A datagram socket that cannot send until its peer is resolved, and then forwards to the resolved
+/// socket.
 pub(crate) struct PendingDatagrams {
     pending: Pending,
     found: Found,
 }
 
 impl PendingDatagrams {
-    /// One of them.
+    /// Creates a placeholder.
     ///
     /// # Errors
     ///
@@ -98,12 +99,13 @@ impl Datagrams for PendingDatagrams {
         self.there()?.send_run(datagrams, each, to)
     }
 
-    /// Whoever found no room is told of some as soon as the peer was found, whatever the socket says.
+    /// On request, whatever the resolved socket does: the node itself reports `Drained` when the
+    /// peer is resolved.
     fn room_on_request(&self) -> bool {
         true
     }
 
-    /// What is longer, the socket that is found refuses.
+    /// Unlimited until then: the resolved socket rejects what is too long.
     fn most(&self) -> usize {
         self.there().map_or(usize::MAX, Datagrams::most)
     }

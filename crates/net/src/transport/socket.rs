@@ -1,4 +1,4 @@
-//! What stream sockets have in common.
+//! Code that all stream sockets share.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use super::{Link, Options, TellsOfRoom};
 use crate::Address;
 use crate::address::literal;
 
-/// A socket that neither blocks nor is inherited.
+/// Creates a socket that is non-blocking and close-on-exec.
 pub(super) fn socket(domain: Domain, kind: Type, protocol: Option<Protocol>, options: &Options) -> io::Result<Socket> {
     let socket = Socket::new(domain, kind.nonblocking().cloexec(), protocol)?;
     if let Some(device) = &options.device {
@@ -26,35 +26,35 @@ pub(super) fn socket(domain: Domain, kind: Type, protocol: Option<Protocol>, opt
     Ok(socket)
 }
 
-/// The socket address of an [`Address`] whose host has been looked up already.
+/// The socket address of an [`Address`] whose host has been resolved already.
 pub(super) fn socket_address(address: &Address) -> io::Result<SocketAddr> {
     let (Some(host), Some(port)) = (address.host(), address.port()) else {
         return Err(io::Error::new(ErrorKind::InvalidInput, format!("{address} has no host")));
     };
     match literal(host) {
         Some(ip) => Ok(SocketAddr::new(ip, port)),
-        // With a zone, which only the whole says.
+        // An IPv6 address with a zone parses only together with its port.
         None => format!("[{host}]:{port}").parse().map(SocketAddr::V6).map_err(|_| {
             io::Error::new(ErrorKind::InvalidInput, format!("{host} is a name, and this transport takes numbers"))
         }),
     }
 }
 
-/// A connected stream socket.
+/// A stream socket, connecting or connected.
 pub(super) struct SocketLink {
     socket: OwnedFd,
     scheme: &'static str,
-    /// It came connected.
+    /// It was accepted, and is therefore connected.
     accepted: bool,
 }
 
 impl SocketLink {
-    /// One that connects.
+    /// A socket that is connecting.
     pub(super) fn connecting(socket: Socket, scheme: &'static str) -> SocketLink {
         SocketLink { socket: socket.into(), scheme, accepted: false }
     }
 
-    /// One that was accepted.
+    /// A socket that was accepted.
     pub(super) fn accepted(socket: impl Into<OwnedFd>, scheme: &'static str) -> SocketLink {
         SocketLink { socket: socket.into(), scheme, accepted: true }
     }
@@ -106,7 +106,7 @@ impl Link for SocketLink {
         let socket = socket2::SockRef::from(&self.socket);
         match socket.take_error()? {
             Some(error) => Err(error),
-            // Writable without an error, and yet not connected: it is still on its way.
+            // Writable without an error but not connected: still in progress.
             None => match socket.peer_addr() {
                 Err(error) if error.kind() == ErrorKind::NotConnected => Err(ErrorKind::WouldBlock.into()),
                 _ => Ok(()),
@@ -127,12 +127,12 @@ impl Link for SocketLink {
     }
 }
 
-/// The next connection, which neither blocks nor is inherited.
+/// Accepts the next connection; its socket is non-blocking and close-on-exec.
 pub(super) fn accept(listener: impl AsFd) -> io::Result<OwnedFd> {
     Ok(accept_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?)
 }
 
-/// Whether a connection was begun: one that does not block says that it is in progress.
+/// Treats `EINPROGRESS` as success: a non-blocking connect has started.
 pub(super) fn begun(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => Ok(()),

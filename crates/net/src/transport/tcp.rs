@@ -1,4 +1,4 @@
-//! TCP. Nagle's delay is off unless asked for.
+//! TCP. Nagle's algorithm is off by default.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -35,9 +35,9 @@ impl Transport for Tcp {
     fn listen(&self, address: &Address, options: &Options) -> io::Result<Listening> {
         let at = socket_address(address)?;
         let socket = socket(Domain::for_address(at), Type::STREAM, Some(Protocol::TCP), options)?;
-        // A server that is started again listens at once, though connections of the last one linger.
+        // A restarted server can listen at once, while old connections are in `TIME_WAIT`.
         socket.set_reuse_address(true)?;
-        // What is accepted inherits it, which saves a system call for each.
+        // Accepted sockets inherit these options, which saves a system call for each.
         tune(&socket, options)?;
         socket.bind(&at.into())?;
         socket.listen(options.backlog.min(i32::MAX as u32) as i32)?;
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ends_have_the_options() {
+    fn both_ends_get_the_options() {
         let at = "tcp://127.0.0.1:0".parse().unwrap();
         for (nodelay, keepalive) in [(true, None), (false, Some(Duration::from_secs(77)))] {
             let mut options = Options::default().nodelay(nodelay);

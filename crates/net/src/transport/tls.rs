@@ -1,7 +1,7 @@
-//! TLS over TCP, by rustls: a link around a link.
+//! TLS over TCP with rustls: a link that wraps a link.
 //!
-//! A session is one state machine for both directions, so a lock is held while it is fed or asked: for as long as one system
-//! call takes, and the ciphering of what it moves.
+//! A session is one state machine for both directions, so a lock protects it. The lock is held for
+//! one system call and the encryption of what it moves.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::os::fd::BorrowedFd;
@@ -14,11 +14,12 @@ use rustls::{ClientConfig, ClientConnection, Connection, RootCertStore, ServerCo
 use super::{Link, Listener, Listening, Opened, Options, Tcp, Transport};
 use crate::Address;
 
-/// How much a session keeps of what was written and the socket has no room for.
+/// How many bytes a session buffers when the socket is not writable.
 const KEPT: usize = 64 << 10;
-/// More than a session has of a record that is not whole: those of rustls are no longer than 18 KiB and a header.
+/// More than a session buffers of an incomplete record: records of rustls have at most 18 KiB and a
+/// header.
 const BEFORE: usize = 20 << 10;
-/// Where there is room for so much, what comes is read at once.
+/// With at least this much space, several records are read in one call.
 const MUCH: usize = 64 << 10;
 
 pub(crate) struct Tls;
@@ -49,7 +50,7 @@ impl Transport for Tls {
     }
 }
 
-/// A client that trusts whom the system trusts.
+/// A client configuration with the system's trusted roots.
 fn trusting_the_system() -> io::Result<Arc<ClientConfig>> {
     static CONFIG: OnceLock<Arc<ClientConfig>> = OnceLock::new();
     if let Some(config) = CONFIG.get() {
@@ -63,7 +64,7 @@ fn trusting_the_system() -> io::Result<Arc<ClientConfig>> {
             "the system trusts nobody: install its certificates (Debian: ca-certificates), or give Options::tls_client",
         ));
     }
-    // Named, as a program that has another besides has no usual one.
+    // Names the provider, because a program with several providers has no default one.
     let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(io::Error::other)?
@@ -100,11 +101,11 @@ fn as_tls(address: Option<Address>) -> Option<Address> {
 struct TlsLink {
     link: Box<dyn Link>,
     session: Mutex<Connection>,
-    /// The farewell is among what is to be written.
+    /// The close alert is among the data to be written.
     finished: AtomicBool,
 }
 
-/// The link as rustls reads from it and writes to it.
+/// The inner link, as rustls reads and writes it.
 struct Wire<'a>(&'a dyn Link);
 
 impl Read for Wire<'_> {
@@ -145,26 +146,26 @@ impl TlsLink {
         Ok(())
     }
 
-    /// Reads from the link, and has the session look at it. 0 where the peer has ended.
+    /// Reads from the link and processes it. Returns 0 if the peer has ended.
     fn read_in(&self, session: &mut Connection) -> io::Result<usize> {
         let read = session.read_tls(&mut Wire(&*self.link))?;
         self.process(session).map(|()| read)
     }
 
-    /// Has the session look at what it was fed with.
+    /// Processes what the session has read.
     fn process(&self, session: &mut Connection) -> io::Result<()> {
         session.process_new_packets().map(drop).map_err(|error| {
-            // The peer is told, if it still listens.
+            // The peer gets an alert, if it still reads.
             self.write_out(session).ok();
             io::Error::new(ErrorKind::InvalidData, error)
         })
     }
 
-    /// Reads as much as there is room for, where the session would read a record at the most by each call, and deciphers it in the
-    /// same place: what comes out is shorter than what went in, but for what the session had of a record before, for which there is
-    /// [`BEFORE`].
+    /// Fills the buffer with one read and decrypts in place; the session alone would read at most
+    /// one record per call. The plaintext is shorter than the ciphertext, except for the part of a
+    /// record that the session has buffered before. [`BEFORE`] reserves space for that part.
     fn read_much(&self, session: &mut Connection, buffer: &mut [u8]) -> io::Result<usize> {
-        // What it found before, behind something that was read first.
+        // Reports an error that the session found earlier, behind data that was read first.
         self.process(session)?;
         let end = BEFORE + self.link.read(&mut buffer[BEFORE..])?;
         let (mut out, mut fed) = (0, BEFORE);
@@ -179,13 +180,13 @@ impl TlsLink {
             }
             match processed {
                 Ok(()) => {}
-                // It says so again once what came before has been read.
+                // The session reports the error again after this data has been read.
                 Err(_) if out > 0 => return Ok(out),
                 Err(error) => return Err(error),
             }
         }
         if end == BEFORE {
-            // The peer has ended: the session is to know.
+            // The peer has ended: let the session know.
             session.read_tls(&mut io::empty())?;
             self.process(session)?;
         }
@@ -209,9 +210,10 @@ impl Link for TlsLink {
                 0..MUCH => self.read_in(&mut session).map(|_| 0)?,
                 _ => self.read_much(&mut session, buffer)?,
             };
-            // An answer to what came, as to a request for new keys. What there is no room for is written later.
+            // A response to what was read, such as a key update. What cannot be written now is
+            // written later.
             match self.write_out(&mut session) {
-                // Where nothing more may be written, an answer is not missed.
+                // After our own end, a response that cannot be written is not needed.
                 Err(error) if error.kind() != ErrorKind::WouldBlock && !self.finished.load(Ordering::Relaxed) => {
                     return Err(error);
                 }
@@ -223,7 +225,7 @@ impl Link for TlsLink {
 
     fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut session = self.lock();
-        // What was kept goes first, so that no more than one buffer is ever kept.
+        // Buffered data goes first, so that at most one buffer is kept.
         self.write_out(&mut session)?;
         let taken = session.writer().write_vectored(parts)?;
         match self.write_out(&mut session) {
@@ -258,7 +260,8 @@ impl Link for TlsLink {
             session.send_close_notify();
         }
         match self.write_out(&mut session) {
-            // The peer would take it for an attack if the end came before the farewell.
+            // The close alert has to come before the end of the stream, otherwise the peer takes it
+            // for a truncation attack.
             Err(error) if error.kind() == ErrorKind::WouldBlock => Err(error),
             _ => self.link.finish(),
         }

@@ -1,8 +1,9 @@
-//! UDP: unicast, broadcast and multicast. Listening at the address of a group joins it.
+//! UDP: unicast, broadcast and multicast. Listening at a group's address joins the group.
 //!
-//! Linux takes a run of datagrams of one length by one call, and carries it as one packet as far as it can (`UDP_SEGMENT`, generic
-//! segmentation offload); it gives a run of one sender by one call (`UDP_GRO`). See `udp(7)`. The second takes a longer call, so
-//! it is asked for once datagrams have queued up.
+//! Linux accepts a run of datagrams of one length in one call, and carries it as one packet as far
+//! as possible (`UDP_SEGMENT`, generic segmentation offload). With `UDP_GRO` it returns a run of
+//! one sender in one call. See `udp(7)`. Such a receive call takes longer, so it is used only once
+//! datagrams have queued up.
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -24,9 +25,9 @@ use crate::Address;
 
 /// The longest datagram: 65,535 bytes less the headers of IP and UDP.
 const MOST: usize = 65_507;
-/// The most datagrams that Linux takes by one call.
+/// The most datagrams that Linux accepts in one call.
 const TOGETHER: usize = 64;
-/// After so many received it is looked whether more wait.
+/// How many datagrams are received between two checks whether more are waiting.
 const LOOKS: u32 = 64;
 
 pub(crate) struct Udp;
@@ -38,7 +39,8 @@ impl Transport for Udp {
         if let Some(source) = options.source {
             socket.bind(&source.into())?;
         }
-        // Many may answer to what was sent to a group or to all, and none of them from that address.
+        // Many peers may reply to a multicast or broadcast datagram, each from its own address. So
+        // the socket stays unconnected.
         let many = to.ip().is_multicast() || options.broadcast;
         if !many {
             socket.connect(&to.into())?;
@@ -50,7 +52,7 @@ impl Transport for Udp {
         let at = socket_address(address)?;
         let socket = new(at, options)?;
         if at.ip().is_multicast() {
-            // Every process of a machine that joins hears what is sent to the group.
+            // Every process on this machine that joins the group receives its datagrams.
             socket.set_reuse_address(true)?;
         }
         socket.bind(&at.into())?;
@@ -81,18 +83,20 @@ fn new(address: SocketAddr, options: &Options) -> io::Result<Socket> {
 
 struct UdpSocket {
     socket: Socket,
-    /// Where datagrams go that are not an answer to somebody; of a socket that is not connected.
+    /// The default destination of an unconnected socket, for datagrams that are not a reply.
     to: Option<SocketAddr>,
     names_sender: bool,
-    /// The least length of which the system did not take a run: such datagrams are sent one by one.
+    /// The shortest length whose run the kernel rejected. Datagrams of this length and above are
+    /// sent one by one.
     alone_from: AtomicUsize,
-    /// Whether runs are received; never turned off, as those that wait would come as one datagram each.
+    /// Whether runs are received (`UDP_GRO`). Never switched off, because runs that wait already
+    /// would arrive as one long datagram each.
     runs: AtomicBool,
-    /// How many were received since it was looked last whether more wait, until then.
+    /// How many datagrams were received since the last check whether more are waiting.
     received: AtomicU32,
 }
 
-/// Where it is put what comes with a run: how long each datagram is.
+/// The control message buffer of a received run. It contains the length of each datagram.
 #[repr(align(8))]
 struct Control([u8; 64]);
 
@@ -120,7 +124,7 @@ impl UdpSocket {
         let before = self.received.load(Ordering::Relaxed);
         self.received.store((before + 1) % LOOKS, Ordering::Relaxed);
         if before + 1 == LOOKS && ioctl_fionread(&self.socket).is_ok_and(|waits| waits > 0) {
-            // An older system goes on to give them one by one.
+            // An older kernel does not know the option: continue one by one.
             self.runs.store(setsockopt(&self.socket, UdpGroSegment, &true).is_ok(), Ordering::Relaxed);
         }
         Ok(Received { len, each: 0, from })
@@ -170,14 +174,14 @@ impl Datagrams for UdpSocket {
             let (parts, length) = ([IoSlice::new(&datagrams[..run])], each as u16);
             let lengths = [ControlMessage::UdpGsoSegments(&length)];
             match sendmsg(self.socket.as_raw_fd(), &parts, &lengths, MsgFlags::MSG_NOSIGNAL, to.as_ref()) {
-                // Longer than the network's packets, which IP would break up; or the peer's address is wrong, which the first
-                // one alone meets with too.
+                // The datagrams exceed the MTU, and IP would have to fragment them. Or the peer's
+                // address is invalid, and then the first datagram alone fails too.
                 Err(Errno::EINVAL | Errno::EMSGSIZE) => {
                     self.send(&datagrams[..first], given)?;
                     self.alone_from.fetch_min(each, Ordering::Relaxed);
                     return Ok(first);
                 }
-                // The device does not know how.
+                // The device does not support it.
                 Err(Errno::EIO | Errno::EOPNOTSUPP) => {
                     self.alone_from.store(0, Ordering::Relaxed);
                 }

@@ -13,7 +13,7 @@ use super::{Link, Listener, Listening, Opened, Options, Transport};
 use crate::Address;
 use crate::address::Place;
 
-/// What its addresses begin with.
+/// The scheme of their addresses.
 pub(super) const SCHEME: &str = "unix";
 
 pub(crate) struct Unix;
@@ -21,7 +21,7 @@ pub(crate) struct Unix;
 fn socket_address(address: &Address) -> io::Result<SockAddr> {
     match address.place() {
         Place::Path(path) => SockAddr::unix(path),
-        // The name of an abstract socket begins with a byte of 0.
+        // The name of an abstract socket starts with a zero byte.
         Place::Name(name) => SockAddr::unix(format!("\0{name}")),
         Place::Host(..) => {
             Err(io::Error::new(ErrorKind::InvalidInput, format!("{address} is not the address of a UNIX socket")))
@@ -29,7 +29,7 @@ fn socket_address(address: &Address) -> io::Result<SockAddr> {
     }
 }
 
-/// The address of an end that has one: that of one that only connected has none.
+/// The address of an end, if it has one; the connecting end has none.
 pub(super) fn named(scheme: &str, address: &SockAddr) -> Option<Address> {
     if let Some(path) = address.as_pathname() {
         return format!("{scheme}://{}", path.to_str()?).parse().ok();
@@ -41,7 +41,7 @@ impl Transport for Unix {
     fn connect(&self, address: &Address, options: &Options) -> io::Result<Opened> {
         let socket = socket(Domain::UNIX, Type::STREAM, None, options)?;
         socket.connect(&socket_address(address)?).map_err(|error| match error.kind() {
-            // The backlog is full, which no readiness ever tells of.
+            // The backlog is full. No readiness event will report when it is not.
             ErrorKind::WouldBlock => io::Error::new(ErrorKind::ConnectionRefused, "the listener's backlog is full"),
             _ => error,
         })?;
@@ -67,7 +67,7 @@ impl Transport for Unix {
     }
 }
 
-/// Whether a socket's file was left behind by a process that is gone: nobody listens there.
+/// Whether a socket file was left behind by a dead process: connecting to it is refused.
 fn is_stale(path: &std::path::Path, at: &SockAddr) -> io::Result<bool> {
     if !fs::symlink_metadata(path)?.file_type().is_socket() {
         return Ok(false);
@@ -76,7 +76,7 @@ fn is_stale(path: &std::path::Path, at: &SockAddr) -> io::Result<bool> {
     Ok(probe.connect(at).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused))
 }
 
-/// What tells a file from another that came to lie at its path.
+/// Identifies a file by device and inode, to notice when another one takes its path.
 fn identity(path: &std::path::Path) -> io::Result<(u64, u64)> {
     let file = fs::symlink_metadata(path)?;
     Ok((file.dev(), file.ino()))
@@ -84,7 +84,7 @@ fn identity(path: &std::path::Path) -> io::Result<(u64, u64)> {
 
 struct UnixListener {
     socket: Socket,
-    /// The socket's file, which goes with it.
+    /// The socket's file, removed when the listener closes.
     file: Option<(PathBuf, (u64, u64))>,
 }
 
@@ -105,7 +105,7 @@ impl Listener for UnixListener {
         if let Some((path, ours)) = &self.file
             && identity(path).is_ok_and(|there| there == *ours)
         {
-            // Another may have removed it in between: nothing is left to do then.
+            // It may have been removed in between, which is fine.
             fs::remove_file(path).ok();
         }
     }

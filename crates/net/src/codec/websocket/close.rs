@@ -1,17 +1,18 @@
-//! Why a WebSocket is closed: RFC 6455, section 7.4.
+//! The code and reason of a WebSocket close: RFC 6455, section 7.4.
 
-/// A code and a text, as a closing frame carries them.
+/// The code and reason that a closing frame carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "the RFC's frame has these two, and whoever closes writes both")]
 pub struct Close {
-    /// 1000 for a normal end; none where the frame was empty.
+    /// 1000 for a normal close; `None` for an empty frame.
     pub code: Option<u16>,
-    /// For people; at most 123 bytes.
+    /// A text for humans, at most 123 bytes.
     pub reason: String,
 }
 
 impl Close {
-    /// The payload of a closing frame: what is too long is cut at a character.
+    /// The payload of a closing frame. A reason that is too long is truncated at a character
+    /// boundary.
     pub(crate) fn payload(&self) -> Vec<u8> {
         let Some(code) = self.code else { return Vec::new() };
         let mut payload = code.to_be_bytes().to_vec();
@@ -19,7 +20,7 @@ impl Close {
         payload
     }
 
-    /// Reads the payload of a closing frame.
+    /// Parses the payload of a closing frame.
     pub(super) fn parse(payload: &[u8]) -> Result<Close, Bad> {
         let Some((code, reason)) = payload.split_first_chunk::<2>() else {
             let none = Close { code: None, reason: String::new() };
@@ -34,14 +35,14 @@ impl Close {
     }
 }
 
-/// What is wrong with a closing frame.
+/// What is invalid in a closing frame.
 pub(super) enum Bad {
     Code,
     Reason,
 }
 
-/// Whether a frame may carry the code: those that the RFC or its registry defines for frames, and those for libraries and
-/// applications.
+/// Whether a frame may carry the code: those that the RFC or its registry defines for frames, and
+/// those for libraries and applications.
 fn may_be_sent(code: u16) -> bool {
     matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999)
 }

@@ -1,4 +1,4 @@
-//! The handshake of a WebSocket, both sides: RFC 6455, section 4. HTTP is read by `httparse`.
+//! The WebSocket handshake of both sides: RFC 6455, section 4. `httparse` parses the HTTP.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -6,10 +6,10 @@ use sha1::{Digest, Sha1};
 
 use super::super::{Fault, Item, Step, Violation};
 
-/// The longest head of a request or an answer, and the most lines in it.
+/// The longest head of a request or response in bytes, and the most header lines.
 const MOST_HEAD: usize = 16 << 10;
 const MOST_LINES: usize = 100;
-/// What a server adds to a client's key: section 1.3.
+/// The suffix that a server adds to a client's key: section 1.3.
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// What one side waits for.
@@ -17,16 +17,16 @@ const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 pub(crate) enum Opening {
     /// A client's request.
     Request,
-    /// A server's answer, which must have this `Sec-WebSocket-Accept`.
+    /// A server's response, which must have this `Sec-WebSocket-Accept`.
     Answer { accept: String },
 }
 
 impl Opening {
-    /// A client's part: what it sends, and what it waits for.
+    /// Creates a client's request, and the state that waits for the response.
     ///
     /// # Errors
     ///
-    /// If the system has no random bytes to give.
+    /// If the system cannot provide random bytes.
     pub(crate) fn request(authority: &str, target: &str) -> std::io::Result<(Opening, Vec<u8>)> {
         let mut nonce = [0; 16];
         getrandom::fill(&mut nonce).map_err(std::io::Error::other)?;
@@ -38,7 +38,7 @@ impl Opening {
         Ok((Opening::Answer { accept: accept(&key) }, request.into_bytes()))
     }
 
-    /// Looks for the end of the head, and at what it says.
+    /// Decodes the head, and checks it once it is complete.
     pub(super) fn read(&self, input: &[u8]) -> Result<Step, Fault> {
         let mut lines = [httparse::EMPTY_HEADER; MOST_LINES];
         let read = match self {
@@ -82,7 +82,7 @@ impl Opening {
 
 type Refusal = (&'static str, String);
 
-/// A server's answer to a request: section 4.2.
+/// A server's response to a request: section 4.2.
 fn request_reply(request: &httparse::Request<'_, '_>) -> Result<Vec<u8>, Refusal> {
     let bad = |why: &str| ("400 Bad Request", why.to_owned());
     if request.method != Some("GET") {
@@ -133,14 +133,14 @@ fn check_answer(answer: &httparse::Response<'_, '_>, accept: &str) -> Result<(),
     Ok(())
 }
 
-/// The value of a line that stands once.
+/// The value of a header that occurs exactly once.
 fn one<'a>(lines: &[httparse::Header<'a>], name: &str) -> Option<&'a str> {
     let mut found = lines.iter().filter(|line| line.name.eq_ignore_ascii_case(name));
     let value = std::str::from_utf8(found.next()?.value).ok()?;
     found.next().is_none().then_some(value.trim())
 }
 
-/// Whether a list, over all lines of this name, has this word.
+/// Whether a comma-separated list, over all headers of this name, contains this word.
 fn has(lines: &[httparse::Header<'_>], name: &str, word: &str) -> bool {
     lines
         .iter()
@@ -150,7 +150,7 @@ fn has(lines: &[httparse::Header<'_>], name: &str, word: &str) -> bool {
         .any(|item| item.trim().eq_ignore_ascii_case(word))
 }
 
-/// `Sec-WebSocket-Accept` for a key: section 4.2.2.
+/// The `Sec-WebSocket-Accept` of a key: section 4.2.2.
 fn accept(key: &str) -> String {
     STANDARD.encode(Sha1::new().chain_update(key).chain_update(GUID).finalize())
 }
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn both_sides_agree_at_whatever_byte_the_stream_is_cut() {
+    fn both_sides_agree_however_the_stream_is_cut() {
         let (client, request) = Opening::request("h:1", "/a?b").unwrap();
         for cut in 0..request.len() {
             let step = Opening::Request.read(&request[..cut]).unwrap();
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_is_none_is_answered_with_what_was_missing() {
+    fn an_invalid_request_gets_a_response_that_says_what_is_missing() {
         let (_, request) = Opening::request("h:1", "/").unwrap();
         let request = String::from_utf8(request).unwrap();
         let refused = |from: &str, to: &str| server(&request.replace(from, to)).unwrap_err();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_belongs_to_another_request_is_refused() {
+    fn a_response_to_another_request_is_rejected() {
         let (_, request) = Opening::request("h:1", "/").unwrap();
         let (other, _) = Opening::request("h:1", "/").unwrap();
         let Item::Open { reply } = Opening::Request.read(&request).unwrap().item else { panic!() };

@@ -1,14 +1,15 @@
-//! The mask of RFC 6455, section 5.3: byte `i` of a payload is combined with byte `i mod 4` of a key.
+//! WebSocket masking: RFC 6455, section 5.3. Byte `i` of a payload is XORed with byte `i mod 4` of
+//! the key.
 
 use std::io;
 
-/// Masks, or unmasks, `bytes`, the first of which is byte `offset` of the payload.
+/// Masks or unmasks `bytes`; the first of them is byte `offset` of the payload.
 #[inline]
 pub(crate) fn apply(bytes: &mut [u8], key: [u8; 4], offset: usize) {
-    // The key as the first of `bytes` meets it, twice.
+    // The key, rotated to start at the first of `bytes`, twice.
     let turned = u32::from_le_bytes(key).rotate_right(8 * (offset % 4) as u32);
     let wide = u64::from(turned) << 32 | u64::from(turned);
-    // Eight bytes at a time, which the compiler makes sixteen or more.
+    // Eight bytes at a time; the compiler vectorizes this to sixteen or more.
     let (chunks, rest) = bytes.as_chunks_mut::<8>();
     for chunk in chunks {
         *chunk = (u64::from_le_bytes(*chunk) ^ wide).to_le_bytes();
@@ -18,11 +19,11 @@ pub(crate) fn apply(bytes: &mut [u8], key: [u8; 4], offset: usize) {
     }
 }
 
-/// How many bytes of keys are asked for at once: by a connection, and by who sends many.
+/// How many bytes of keys are requested at once: for a connection, and for a batch.
 const FEW: usize = 256;
 const MANY: usize = 4096;
 
-/// Keys that a peer cannot guess, as the RFC asks, for a small part of a system call each.
+/// Unpredictable keys, as the RFC requires. One system call provides many of them.
 pub(crate) struct Keys {
     pool: Box<[u8]>,
     next: usize,
@@ -37,9 +38,11 @@ impl Keys {
         Keys { pool: vec![0; MANY].into(), next: MANY }
     }
 
+    /// Returns the next key, and requests new random bytes if there is none.
+    ///
     /// # Errors
     ///
-    /// If the system has no random bytes to give.
+    /// If the system cannot provide random bytes.
     #[inline]
     pub(crate) fn next(&mut self) -> io::Result<[u8; 4]> {
         loop {
@@ -50,7 +53,7 @@ impl Keys {
         }
     }
 
-    /// The next of those that are there.
+    /// Returns the next key that needs no system call.
     #[inline(always)]
     pub(crate) fn at_hand(&mut self) -> Option<[u8; 4]> {
         let key = self.pool.get(self.next..)?.first_chunk()?;
@@ -58,7 +61,7 @@ impl Keys {
         Some(*key)
     }
 
-    /// Asks the system for more where there are none.
+    /// Requests new random bytes if none are left.
     ///
     /// # Errors
     ///
@@ -81,7 +84,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_the_rfcs_formula_wherever_the_payload_is_cut(
+        fn masking_follows_the_rfc_however_the_payload_is_cut(
             payload in prop::collection::vec(any::<u8>(), 0..100), key: [u8; 4], cut in 0_usize..100,
         ) {
             let expected: Vec<u8> = payload.iter().enumerate().map(|(i, byte)| byte ^ key[i % 4]).collect();

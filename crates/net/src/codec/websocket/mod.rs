@@ -21,7 +21,7 @@ pub(crate) enum Side {
     Server,
 }
 
-/// What a frame carries: section 5.2.
+/// The opcode of a frame: section 5.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Opcode {
     Continuation = 0,
@@ -59,7 +59,7 @@ impl From<Kind> for Opcode {
     }
 }
 
-/// The header of a frame that is a message, or a control frame, of its own.
+/// The header of a control frame or of an unfragmented message.
 #[inline]
 pub(crate) fn header(opcode: Opcode, len: usize, key: Option<[u8; 4]>) -> Header {
     let mut header = Header::NONE;
@@ -82,12 +82,12 @@ pub(crate) fn header(opcode: Opcode, len: usize, key: Option<[u8; 4]>) -> Header
     header
 }
 
-/// Writes to the beginning of `room` what is before a message of bytes of this length, and returns it. At its end there is a place
-/// for the key of a mask, if there is to be one.
+/// Writes the header of an unfragmented binary message of `len` bytes to the start of `room`, and
+/// returns it. If `masked`, its last four bytes are left for the masking key.
 #[inline(always)]
 pub(crate) fn binary(room: &mut [u8], len: usize, masked: bool) -> Option<&mut [u8]> {
     let (key, mask) = if masked { (4, 0x80) } else { (0, 0) };
-    // Lengths that the compiler knows: what is copied is small.
+    // The header lengths are constants here, so the compiler copies few bytes directly.
     let (second, head) = match len {
         0..=125 => (len as u8, room.get_mut(..2 + key)?),
         126..=0xffff => {
@@ -105,7 +105,7 @@ pub(crate) fn binary(room: &mut [u8], len: usize, masked: bool) -> Option<&mut [
     Some(head)
 }
 
-/// A whole control frame.
+/// A complete control frame.
 pub(crate) fn control(opcode: Opcode, payload: &[u8], key: Option<[u8; 4]>) -> Vec<u8> {
     debug_assert!(opcode.is_control() && payload.len() <= MOST_CONTROL);
     let header = header(opcode, payload.len(), key);
@@ -116,13 +116,13 @@ pub(crate) fn control(opcode: Opcode, payload: &[u8], key: Option<[u8; 4]>) -> V
     frame
 }
 
-/// The first byte of a message of bytes in one frame.
+/// The first byte of an unfragmented binary message.
 const BINARY: u8 = 0x82;
 /// The longest payload of a control frame.
 const MOST_CONTROL: usize = 125;
 
-/// Where the message lies with which `input` begins, if that is one of bytes in a frame of its own, all there, and nothing
-/// stands against it. It is unmasked.
+/// Returns the range of the first message in `input`, unmasked, if it is an unfragmented binary
+/// message that is complete and valid. Otherwise returns `None`, and the decoder has to look.
 #[inline]
 pub(crate) fn whole(input: &mut [u8], masked: bool, most: usize) -> Option<Range<usize>> {
     let mask = u8::from(masked) << 7;
@@ -131,7 +131,7 @@ pub(crate) fn whole(input: &mut [u8], masked: bool, most: usize) -> Option<Range
         [BINARY, second, high, low] if second ^ mask == 126 => (4, usize::from(u16::from_be_bytes([high, low]))),
         _ => return None,
     };
-    // What is longer, or says so in more bytes than that takes, is looked at elsewhere.
+    // Longer messages and non-minimal length encodings are left to the decoder.
     if (start == 4 && len < 126) || len > most {
         return None;
     }
@@ -143,33 +143,33 @@ pub(crate) fn whole(input: &mut [u8], masked: bool, most: usize) -> Option<Range
     Some(start + 4..start + 4 + len)
 }
 
-/// A header that was read.
+/// A decoded frame header.
 #[derive(Debug)]
 struct Frame {
     opcode: Opcode,
     last: bool,
     key: Option<[u8; 4]>,
     len: usize,
-    /// How much of the payload was unmasked and checked.
+    /// How many payload bytes were unmasked and checked.
     done: usize,
 }
 
-/// A message of which a part has come.
+/// A fragmented message that is not complete.
 #[derive(Debug)]
 struct Parts {
     kind: Kind,
     count: usize,
 }
 
-/// Finds messages and control frames in what a peer sends, its handshake first.
+/// Decodes the handshake of a peer, then its messages and control frames.
 #[derive(Debug)]
 pub(crate) struct WebSocketDecoder {
     side: Side,
-    /// The longest message that is taken, and the most frames it may come in.
+    /// The longest accepted message in bytes, and the most frames it may have.
     limit: usize,
     most_parts: usize,
     opening: Option<Opening>,
-    /// The frame whose header was consumed and whose payload has not been.
+    /// The frame whose header was consumed and whose payload was not.
     frame: Option<Frame>,
     parts: Option<Parts>,
     assembled: Vec<u8>,
@@ -192,7 +192,7 @@ impl WebSocketDecoder {
         }
     }
 
-    /// Takes the handshake for over.
+    /// Skips the handshake.
     #[cfg(test)]
     pub(crate) fn skip_opening(&mut self) {
         self.opening = None;
@@ -217,7 +217,7 @@ impl WebSocketDecoder {
     /// As [`Decoder::decode`](super::Decoder::decode).
     pub(crate) fn decode(&mut self, input: &mut [u8]) -> Result<Step, Fault> {
         if self.closed {
-            // Section 5.5.1: what follows a closing frame is not looked at.
+            // Section 5.5.1: data after a closing frame is ignored.
             return Ok(Step { consumed: input.len(), item: Item::Partial { need: 1 } });
         }
         if let Some(opening) = &self.opening {
@@ -246,7 +246,8 @@ impl WebSocketDecoder {
         Ok(step)
     }
 
-    /// Reads a frame's header: it and its length, or how many bytes that takes.
+    /// Decodes a frame header. Returns it with its length, or `Err` with the number of bytes
+    /// needed.
     fn header(&mut self, input: &[u8]) -> Result<Result<(Frame, usize), usize>, Violation> {
         let wrong = |what| Err(Violation::WebSocket(what));
         let &[first, second, ..] = input else { return Ok(Err(2)) };
@@ -295,7 +296,7 @@ impl WebSocketDecoder {
         if len > i64::MAX as u64 {
             return wrong("a length of more than 63 bits");
         }
-        // What of a message is there already counts; a control frame between two parts does not.
+        // For a continuation, the fragments received so far count too.
         let before = if opcode == Opcode::Continuation { self.assembled.len() } else { 0 };
         let total = len.saturating_add(before as u64);
         if total > self.limit as u64 && !opcode.is_control() {
@@ -319,7 +320,7 @@ impl WebSocketDecoder {
         Ok(Ok((Frame { opcode, last, key, len: len as usize, done: 0 }, whole)))
     }
 
-    /// Reads as much of a frame's payload as is there.
+    /// Decodes as much of a frame's payload as is there.
     fn payload(&mut self, input: &mut [u8]) -> Result<Step, Violation> {
         let frame = self.frame.as_mut().expect("a header was read");
         let there = input.len().min(frame.len);
@@ -337,7 +338,7 @@ impl WebSocketDecoder {
         }
         frame.done = there;
         if in_parts {
-            // Kept once only: in the message, and no longer in the input.
+            // A fragment is moved from the input to the message, so it is stored once.
             self.assembled.extend_from_slice(&input[..there]);
             frame.len -= there;
             frame.done = 0;
@@ -378,7 +379,7 @@ impl WebSocketDecoder {
 }
 
 impl Violation {
-    /// The closing code that tells a peer of it: section 7.4.1.
+    /// The closing code that reports this violation: section 7.4.1.
     pub(crate) fn code(&self) -> u16 {
         match self {
             Violation::TooLong { .. } | Violation::TooManyParts(_) => 1009,

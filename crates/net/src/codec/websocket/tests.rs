@@ -6,20 +6,20 @@ use super::*;
 
 const LIMIT: usize = 100_000;
 
-/// A decoder that is past its handshake.
+/// A decoder that has completed its handshake.
 fn decoder(side: Side) -> WebSocketDecoder {
     let mut decoder = WebSocketDecoder::new(side, Opening::Request, LIMIT, 20);
     decoder.opening = None;
     decoder
 }
 
-/// What is found in a stream that comes in pieces of these sizes, after the handshake.
+/// Decodes a stream that arrives in pieces of these sizes, after the handshake.
 fn read(side: Side, stream: &[u8], pieces: &[usize]) -> (Vec<Found>, Result<(), Violation>) {
     let (found, result) = pieces::read(Decoder::WebSocket(Box::new(decoder(side))), stream, pieces);
     (found, result.map_err(|fault| fault.what))
 }
 
-/// A frame with everything of one's own choice.
+/// A frame with an arbitrary first byte.
 fn frame(first: u8, payload: &[u8], key: Option<[u8; 4]>) -> Vec<u8> {
     let mut bytes = header(Opcode::Binary, payload.len(), key).bytes().to_vec();
     bytes[0] = first;
@@ -48,7 +48,7 @@ fn the_rfcs_examples() {
 }
 
 #[test]
-fn what_the_rfc_forbids_is_refused_with_its_code() {
+fn protocol_violations_are_rejected_with_their_code() {
     let key = Some([1, 2, 3, 4]);
     for (stream, code) in [
         (frame(0xc2, b"", None), 1002),                                    // a reserved bit
@@ -79,7 +79,7 @@ fn what_the_rfc_forbids_is_refused_with_its_code() {
 }
 
 #[test]
-fn text_is_refused_at_the_first_byte_that_is_wrong_and_not_when_the_frame_is_whole() {
+fn invalid_text_is_rejected_at_its_first_wrong_byte_before_the_frame_is_complete() {
     let mut decoder = decoder(Side::Client);
     let mut begun = b"\x81\x0a\xce\xba\xff".to_vec();
     assert_eq!(decoder.decode(&mut begun[..4]).unwrap().consumed, 2);
@@ -87,7 +87,7 @@ fn text_is_refused_at_the_first_byte_that_is_wrong_and_not_when_the_frame_is_who
 }
 
 #[test]
-fn closing_codes_are_those_of_the_registry() {
+fn valid_closing_codes_are_those_of_the_registry() {
     for code in 0..=5000_u16 {
         let valid = matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999);
         assert_eq!(Close::parse(&code.to_be_bytes()).is_ok(), valid, "{code}");
@@ -99,7 +99,7 @@ fn closing_codes_are_those_of_the_registry() {
 }
 
 #[test]
-fn nothing_is_looked_at_behind_a_closing_frame() {
+fn data_after_a_closing_frame_is_ignored() {
     let stream = [frame(0x88, b"\x03\xe8bye", None), frame(0x82, b"late", None), vec![0xff; 9]].concat();
     assert_eq!(
         read(Side::Client, &stream, &[]),
@@ -107,7 +107,7 @@ fn nothing_is_looked_at_behind_a_closing_frame() {
     );
 }
 
-/// A message in parts, with control frames between them.
+/// Fragmented messages, with control frames between the fragments.
 fn messages() -> impl Strategy<Value = Vec<(Kind, Vec<Vec<u8>>, bool)>> {
     let parts = prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 1..6);
     let text = prop::collection::vec("\\PC{0,30}", 1..6)
@@ -118,7 +118,7 @@ fn messages() -> impl Strategy<Value = Vec<(Kind, Vec<Vec<u8>>, bool)>> {
 
 proptest! {
     #[test]
-    fn messages_are_the_same_however_the_stream_is_cut(
+    fn messages_do_not_depend_on_how_the_stream_is_cut(
         messages in messages(), server: bool, key: [u8; 4], pieces in prop::collection::vec(1_usize..40, 0..200),
     ) {
         let (side, key) = if server { (Side::Server, Some(key)) } else { (Side::Client, None) };
@@ -139,7 +139,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_messages_or_a_violation_however_they_are_cut(
+    fn arbitrary_bytes_give_the_same_result_however_they_are_cut(
         bytes in prop::collection::vec(any::<u8>(), 0..100), server: bool, pieces in prop::collection::vec(1_usize..5, 0..60),
     ) {
         let side = if server { Side::Server } else { Side::Client };

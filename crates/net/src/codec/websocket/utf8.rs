@@ -1,18 +1,18 @@
-//! Whether bytes that come in pieces are UTF-8, told as soon as it is clear that they are not.
+//! Incremental UTF-8 validation, which fails at the first byte that makes the text invalid.
 
-/// The state between two pieces: the beginning of a character whose rest has not come.
+/// The state between two pieces: the start of an incomplete character.
 #[derive(Debug, Default)]
 pub(crate) struct Utf8 {
     begun: [u8; 4],
     len: usize,
 }
 
-/// The bytes are no UTF-8.
+/// The bytes are not valid UTF-8.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Invalid;
 
 impl Utf8 {
-    /// Looks at the next piece.
+    /// Validates the next piece.
     pub(crate) fn feed(&mut self, mut piece: &[u8]) -> Result<(), Invalid> {
         while self.len > 0 {
             let Some((first, rest)) = piece.split_first() else { return Ok(()) };
@@ -36,7 +36,7 @@ impl Utf8 {
         Ok(())
     }
 
-    /// Ends the text, and makes ready for another.
+    /// Ends the text, and resets the state.
     pub(crate) fn finish(&mut self) -> Result<(), Invalid> {
         if std::mem::take(&mut self.len) == 0 { Ok(()) } else { Err(Invalid) }
     }
@@ -48,15 +48,15 @@ mod tests {
 
     use super::*;
 
-    /// Where the first error is told, if pieces are one byte long.
+    /// The index of the byte at which validation fails, if each piece has one byte.
     fn fails_at(bytes: &[u8]) -> Option<usize> {
         let mut state = Utf8::default();
         bytes.iter().position(|byte| state.feed(&[*byte]).is_err())
     }
 
     #[test]
-    fn an_error_is_told_at_the_first_byte_that_makes_it_certain() {
-        // A surrogate, more than U+10FFFF, an overlong form, a lone continuation.
+    fn validation_fails_at_the_first_byte_that_makes_the_text_invalid() {
+        // A surrogate, more than U+10FFFF, an overlong encoding, a lone continuation byte.
         assert_eq!(fails_at(&[0xed, 0xa0, 0x80]), Some(1));
         assert_eq!(fails_at(&[0xf4, 0x90, 0x80, 0x80]), Some(1));
         assert_eq!(fails_at(&[b'a', 0xc0, 0xaf]), Some(1));
@@ -65,7 +65,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pieces_are_judged_as_the_whole(
+        fn pieces_are_validated_like_the_whole_text(
             text in "\\PC{0,20}", noise in prop::collection::vec(any::<u8>(), 0..3), cuts in prop::collection::vec(0_usize..60, 0..5),
         ) {
             let mut bytes = text.into_bytes();
