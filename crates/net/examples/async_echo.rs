@@ -1,4 +1,4 @@
-//! Sends every message back, and counts them in a task of the same runtime.
+//! An echo server in a tokio task, which counts messages.
 //!
 //!     cargo run -p estafette-net --features tokio --example async_echo -- tcp+msg://127.0.0.1:4000
 
@@ -20,7 +20,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut count = 0_u64;
     loop {
         tokio::select! {
-            // Nothing is lost when the other comes first.
+            // `next` is cancel safe: no event is lost if the other branch wins.
             event = node.next() => match event? {
                 Some(Event::Message(from, message)) => {
                     count += 1;

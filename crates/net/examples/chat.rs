@@ -1,4 +1,4 @@
-//! A chat: what one says all others hear. Clients may come by several transports at once.
+//! A chat: each message goes to all other clients, which may use several transports at once.
 //!
 //!     cargo run -p estafette-net --example chat -- host tcp+msg://127.0.0.1:4000 ws://127.0.0.1:4001
 //!     cargo run -p estafette-net --example chat -- join tcp+msg://127.0.0.1:4000
@@ -44,7 +44,7 @@ fn host(urls: &[&str]) -> Result<(), Box<dyn Error>> {
         }
         Event::Message(from, message) => {
             for guest in guests.iter().filter(|guest| **guest != from) {
-                // Who reads too slowly misses something, and holds up nobody.
+                // A guest that reads too slowly misses messages and delays nobody.
                 if !handle.send(*guest, &message).taken() {
                     eprintln!("{guest:?} reads too slowly");
                 }
@@ -58,7 +58,7 @@ fn host(urls: &[&str]) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What the thread that reads has for the node's.
+/// What the input thread passes to the node's thread.
 enum Typed {
     Line(Vec<u8>),
     End,
@@ -73,7 +73,7 @@ fn join(url: &str) -> Result<(), Box<dyn Error>> {
         for line in std::io::stdin().lock().split(b'\n').map_while(Result::ok) {
             typing.signal(Typed::Line(line));
         }
-        // A close here would overtake the lines that the node has not come to yet.
+        // A close from this thread would overtake lines that the node has not handled yet.
         typing.signal(Typed::End);
     });
     let (mut waiting, mut ends) = (VecDeque::new(), false);
@@ -93,7 +93,7 @@ fn join(url: &str) -> Result<(), Box<dyn Error>> {
                 }
                 return handle.stop();
             }
-            // `Drained`: there is room again.
+            // `Drained`: the queue has space again.
             _ => {}
         }
         while let Some(line) = waiting.front() {

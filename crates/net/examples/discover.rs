@@ -1,4 +1,4 @@
-//! Finds others of its kind on the local network, by multicast.
+//! Finds other instances on the local network, by multicast.
 //!
 //!     cargo run -p estafette-net --example discover -- NAME
 
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use estafette_net::{Event, Node};
 
-/// A group for use within an organisation: RFC 2365.
+/// A group of the organization-local scope: RFC 2365.
 const GROUP: &str = "udp://239.255.77.77:47777";
 
 fn main() -> ExitCode {
@@ -36,8 +36,8 @@ fn run() -> Result<(), Box<dyn Error>> {
             handle.signal_after(Duration::from_secs(2), ());
         }
         Event::Message(from, message) if *message != *name.as_bytes() => {
-            let whence = from.remote().map_or_else(String::new, |remote| remote.to_string());
-            println!("{} at {whence}", String::from_utf8_lossy(&message));
+            let sender = from.remote().map_or_else(String::new, |remote| remote.to_string());
+            println!("{} at {sender}", String::from_utf8_lossy(&message));
         }
         _ => {}
     })?;

@@ -1,4 +1,4 @@
-//! Sends every message back, by whatever transport the URL names.
+//! An echo server and client, over whatever transport the URL names.
 //!
 //!     cargo run -p estafette-net --example echo -- ws://127.0.0.1:4000
 //!     cargo run -p estafette-net --example echo -- ws://127.0.0.1:4000 hello
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use estafette_net::{Event, Kind, Node, Outcome, Reason};
 
-/// How long a client waits for the answer.
+/// How long a client waits for the reply.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
@@ -35,11 +35,11 @@ fn ask(url: &str, text: &str) -> Result<(), Box<dyn Error>> {
     let mut node = Node::<()>::new()?;
     let handle = node.handle();
     let server = handle.connect(url)?;
-    // A message waits for its connection to come about. A socket of datagrams has nothing to wait in while a name is looked up:
-    // it says that it is full, and `Drained` later.
+    // A message sent before its connection is open is queued. A datagram socket has no queue while
+    // a name is resolved: the send returns `Full`, and `Drained` follows.
     let mut asked = handle.send_text(server, text);
     if !(asked.taken() || asked == Outcome::Full) {
-        return Err(format!("the message was not taken: {asked:?}").into());
+        return Err(format!("the message was not accepted: {asked:?}").into());
     }
     handle.signal_after(PATIENCE, ());
     let mut result = Ok(());
@@ -50,7 +50,7 @@ fn ask(url: &str, text: &str) -> Result<(), Box<dyn Error>> {
             handle.stop();
         }
         Event::Signal(()) => {
-            result = Err(format!("no answer within {} seconds", PATIENCE.as_secs()));
+            result = Err(format!("no reply within {} seconds", PATIENCE.as_secs()));
             handle.stop();
         }
         Event::Closed { reason, .. } => {
@@ -75,7 +75,7 @@ fn serve(url: &str) -> Result<(), Box<dyn Error>> {
                 (Kind::Text, Ok(text)) => handle.send_text(from, text),
                 _ => handle.send(from, &message),
             };
-            // Who does not read goes. Of datagrams nothing was promised.
+            // Disconnect a peer that does not read. For datagrams nothing is guaranteed.
             if !outcome.taken() && from.remote().is_none() {
                 eprintln!("not sent back: {outcome:?}");
                 handle.close(from);

@@ -1,4 +1,4 @@
-//! Sends a file over any transport that keeps messages whole, and verifies it.
+//! Sends a file over any transport with message framing, and verifies the copy.
 //!
 //!     cargo run --release -p estafette-net --example file -- receive tcp+msg://127.0.0.1:4000 COPY
 //!     cargo run --release -p estafette-net --example file -- send FILE tcp+msg://127.0.0.1:4000
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use estafette_net::{Endpoint, Event, Node, Outcome, Reason};
 use sha1::{Digest, Sha1};
 
-/// How much of the file a message has.
+/// The bytes of the file in one message.
 const CHUNK: usize = 256 << 10;
 
 fn main() -> ExitCode {
@@ -34,7 +34,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// How far it has come, on a line that is written again.
+/// Progress, on a line that is overwritten.
 struct Progress {
     begun: Instant,
     told: Instant,
@@ -58,7 +58,7 @@ impl Progress {
     }
 }
 
-/// First the length, then the file, then its digest; the receiver answers with the digest of what it got.
+/// Sends the length, then the file. The receiver replies with the digest of what it received.
 fn send(path: &str, url: &str) -> Result<(), Box<dyn Error>> {
     let mut file = File::open(path).map_err(|error| format!("{path}: {error}"))?;
     let all = file.metadata()?.len();
@@ -68,13 +68,13 @@ fn send(path: &str, url: &str) -> Result<(), Box<dyn Error>> {
     let (mut digest, mut progress, mut sent) = (Sha1::new(), Progress::new(), 0);
     let mut next = all.to_be_bytes().to_vec();
     let mut result = Err("the connection ended before the answer".to_owned());
-    // Whatever was read and not taken is sent when there is room.
+    // Sends until the queue is full; `next` is what was read and not accepted yet.
     let mut go_on = |digest: &mut Sha1| -> Result<(), Box<dyn Error>> {
         while !next.is_empty() {
             match handle.send(to, &next) {
                 Outcome::Sent | Outcome::Queued => {}
                 Outcome::Full => break,
-                other => return Err(format!("the message was not taken: {other:?}").into()),
+                other => return Err(format!("the message was not accepted: {other:?}").into()),
             }
             next.resize(CHUNK, 0);
             let read = file.read(&mut next)?;
@@ -83,9 +83,7 @@ fn send(path: &str, url: &str) -> Result<(), Box<dyn Error>> {
             sent += read as u64;
             if sent > all || (read == 0 && sent < all) {
                 let has = if sent > all { "more" } else { "less" };
-                return Err(
-                    format!("{path} has {has} than the {all} bytes it was said to have: does it change?").into()
-                );
+                return Err(format!("{path} has {has} than the {all} bytes of its metadata: does it change?").into());
             }
             progress.at(sent, all);
         }
@@ -120,7 +118,7 @@ fn send(path: &str, url: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A file as it arrives, from whoever announced one first.
+/// A file that is being received, from the first endpoint that announced one.
 struct Arriving {
     from: Endpoint,
     file: File,
@@ -144,7 +142,7 @@ fn receive(url: &str, path: &str) -> Result<(), Box<dyn Error>> {
                     progress = Progress::new();
                     Arriving::new(path, from, &message).map(|new| arriving.insert(new).got)
                 }
-                // Somebody else.
+                // Another endpoint.
                 _ => return handle.close(from),
             };
             let Some(arriving) = &arriving else {
@@ -156,7 +154,7 @@ fn receive(url: &str, path: &str) -> Result<(), Box<dyn Error>> {
                 result = Err(error);
                 handle.stop();
             } else if arriving.got == arriving.all && !handle.send(from, &arriving.digest.clone().finalize()).taken() {
-                result = Err("the sender was not told that all has come".into());
+                result = Err("the digest could not be sent to the sender".into());
                 handle.stop();
             }
         }
@@ -176,18 +174,18 @@ fn receive(url: &str, path: &str) -> Result<(), Box<dyn Error>> {
 }
 
 impl Arriving {
-    /// Begins the file, whose length comes first.
+    /// Creates the file, after its length was received.
     fn new(path: &str, from: Endpoint, length: &[u8]) -> Result<Arriving, Box<dyn Error>> {
         let all = u64::from_be_bytes(length.try_into()?);
         let file = File::create(path).map_err(|error| format!("{path}: {error}"))?;
         Ok(Arriving { from, file, digest: Sha1::new(), got: 0, all })
     }
 
-    /// Adds what came. How much there is.
+    /// Appends a chunk. Returns how many bytes were received so far.
     fn take(&mut self, bytes: &[u8]) -> Result<u64, Box<dyn Error>> {
         self.got += bytes.len() as u64;
         if self.got > self.all {
-            return Err(format!("more came than the {} bytes that were announced", self.all).into());
+            return Err(format!("received more than the {} bytes that were announced", self.all).into());
         }
         self.file.write_all(bytes)?;
         self.digest.update(bytes);

@@ -1,12 +1,19 @@
-//! What connections that say nothing cost a node: how fast they are accepted, beside a loop that does nothing but accept, and
-//! one that has epoll look after them too; how much memory each takes; how much time and how many wake-ups all of them take
-//! while they are idle; and whether they still answer after that.
+//! Measures what idle connections cost a node:
+//!
+//! - how fast it accepts them, compared with a loop that only accepts, and with one that also adds
+//!   each to epoll;
+//! - the memory of each connection;
+//! - the CPU time and the wake-ups of all of them while they are idle;
+//! - whether they still reply afterwards.
+//!
+//! Run it with:
 //!
 //!     cargo run --release -p estafette-net --example idle -- 10000
 //!
-//! A second process connects, a batch at a time. A batch waits in the listener's backlog, whole, before its acceptance is
-//! timed: how fast a peer connects is no part of it. The node and the loops have their batches by turns, and are compared batch by
-//! batch, by the processor time that each took: what else the machine does is none of their doing.
+//! A second process connects, in batches. A whole batch waits in the listener's backlog before its
+//! acceptance is timed, so the speed of connecting is not measured. The node and the loops get
+//! their batches in turn. They are compared batch by batch, by CPU time, which other load on the
+//! machine affects little.
 
 use std::error::Error;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -29,13 +36,13 @@ mod memory;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// How many connections wait to be accepted at a time: less than any usual backlog.
+/// How many connections wait to be accepted at a time; less than any usual backlog.
 const BATCH: usize = 500;
 const ROUNDS: usize = 10;
 const IDLE: Duration = Duration::from_secs(5);
-/// One in so many connections is asked whether it still answers.
+/// One in this many connections is tested for a reply.
 const SAMPLE: usize = 100;
-/// Descriptors that are needed besides those of the connections.
+/// Descriptors needed besides those of the connections.
 const BESIDES: u64 = 64;
 
 fn main() -> Result<()> {
@@ -50,7 +57,7 @@ fn main() -> Result<()> {
     }
 }
 
-/// Raises the limit of descriptors as far as may be.
+/// Raises the limit of open descriptors as far as allowed.
 fn make_room(count: usize) -> Result<()> {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     let needed = count as u64 + BESIDES;
@@ -92,7 +99,7 @@ impl Client {
         if line == "done\n" { Ok(()) } else { Err("the process that connects has failed".into()) }
     }
 
-    /// Has it connect, and returns when all connections are there.
+    /// Makes the process connect, and returns when all connections are open.
     fn connect(&mut self, port: u16, count: usize) -> Result<()> {
         self.ask(&format!("connect {port} {count}"))?;
         self.done()
@@ -101,13 +108,13 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // It fails only for one that has ended.
+        // It fails only if the process has ended.
         self.child.kill().ok();
         self.child.wait().ok();
     }
 }
 
-/// What the second process does, until its input ends.
+/// The second process: handles requests until its input ends.
 fn connect() -> Result<()> {
     let mut streams = Vec::new();
     for line in io::stdin().lines() {
@@ -125,12 +132,12 @@ fn connect() -> Result<()> {
                     let mut answer = [0; 4];
                     stream.read_exact(&mut answer)?;
                     if &answer != b"ping" {
-                        return Err("an answer that is none".into());
+                        return Err("wrong reply".into());
                     }
                 }
             }
             ["close"] => streams.clear(),
-            _ => return Err(format!("not understood: {line}").into()),
+            _ => return Err(format!("unknown request: {line}").into()),
         }
         println!("done");
     }
@@ -141,12 +148,12 @@ fn batches(count: usize) -> impl Iterator<Item = usize> {
     (0..count).step_by(BATCH).map(move |at| BATCH.min(count - at))
 }
 
-/// Processor time of this thread.
+/// CPU time of this thread.
 fn spent() -> Result<Duration> {
     Ok(Usage::of_this_thread()?.cpu)
 }
 
-/// A loop that accepts connections, and nothing else; or that adds each to epoll as well.
+/// A loop that accepts connections, and adds them to epoll if `poll` is set.
 struct Loop {
     listener: OwnedFd,
     port: u16,
@@ -165,7 +172,7 @@ impl Loop {
         Ok(Loop { listener, port, poll, held: Vec::with_capacity(count) })
     }
 
-    /// What it takes for so many.
+    /// Accepts `count` connections, and returns the CPU time of that.
     fn accept(&mut self, client: &mut Client, count: usize) -> Result<Duration> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let interest = epoll::EventFlags::IN | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
@@ -200,7 +207,7 @@ impl Server {
         Ok(Server { node, port })
     }
 
-    /// What the node takes for so many.
+    /// Accepts `count` connections, and returns the CPU time of that.
     fn accept(&mut self, client: &mut Client, count: usize) -> Result<Duration> {
         client.connect(self.port, count)?;
         let (before, mut accepted) = (spent()?, 0);
@@ -210,15 +217,15 @@ impl Server {
         Ok(spent()? - before)
     }
 
-    /// What it spends while nothing happens.
+    /// The usage while nothing happens.
     fn idle(&mut self) -> Result<Usage> {
         let before = Usage::of_this_thread()?;
         let told = self.node.poll(Some(IDLE), |_| {})?;
         let spent = Usage::of_this_thread()? - before;
-        if told == 0 { Ok(spent) } else { Err(format!("{told} events where nothing happens").into()) }
+        if told == 0 { Ok(spent) } else { Err(format!("{told} events while idle").into()) }
     }
 
-    /// Answers to those of the connections that say something.
+    /// Replies to `count` messages.
     fn answer(&mut self, client: &mut Client, count: usize) -> Result<()> {
         client.ask("talk")?;
         let handle = self.node.handle();
@@ -236,7 +243,7 @@ impl Server {
                 _ => {}
             })?;
             if let Some((endpoint, outcome)) = refused {
-                return Err(format!("{endpoint:?} got no answer: {outcome:?}").into());
+                return Err(format!("{endpoint:?} got no reply: {outcome:?}").into());
             }
         }
         client.done()
@@ -249,15 +256,15 @@ impl Server {
     }
 }
 
-/// The median, and the quarters below and above which the others lie.
+/// The median, the first and the third quartile.
 fn quartiles(values: impl Iterator<Item = f64>) -> [f64; 3] {
     let mut values: Vec<_> = values.collect();
     values.sort_by(f64::total_cmp);
     [2, 1, 3].map(|quarters| values[values.len() * quarters / 4])
 }
 
-/// What the node, the loop that accepts, and the one that adds to epoll as well took for a connection, batch by batch. Each has a third of
-/// the connections.
+/// The CPU time per connection of the node, of the accepting loop, and of the loop that also adds
+/// to epoll, batch by batch. Each gets a third of the connections.
 fn by_turns(client: &mut Client, count: usize) -> Result<Vec<[f64; 3]>> {
     let count = count.div_ceil(3);
     let mut times = Vec::new();
@@ -267,7 +274,7 @@ fn by_turns(client: &mut Client, count: usize) -> Result<Vec<[f64; 3]>> {
         for batch in batches(count) {
             let mut took = [Duration::ZERO; 3];
             for turn in 0..3 {
-                // Whoever is first in one batch is last in the next.
+                // The order rotates from batch to batch.
                 let which = (turn + times.len()) % 3;
                 took[which] = match which {
                     0 => server.accept(client, batch)?,
@@ -287,7 +294,7 @@ fn compare(count: usize) -> Result<()> {
     make_room(count)?;
     let mut client = Client::start()?;
 
-    // The memory of the first node of the process: later ones use again what this one gave back.
+    // Measured with the first node of the process: later ones reuse memory that this one freed.
     let mut server = Server::new(count)?;
     let before = resident()?;
     for batch in batches(count) {
@@ -309,6 +316,6 @@ fn compare(count: usize) -> Result<()> {
     }
     println!("memory          {} bytes each (of the process, resident; not the system's)", memory / count);
     println!("idle for {IDLE:?}    {:?} of processor time, asleep {} times", idle.cpu, idle.sleeps);
-    println!("answers         {sample} of {sample} that were asked");
+    println!("replies         {sample} of {sample} connections tested");
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! A transport of one's own: TCP that counts its bytes. All that a node needs of it stands here, and its test is one call.
+//! A custom transport: TCP that counts its bytes. This file contains all that a node needs of it;
+//! its test is one call.
 //!
 //!     cargo run -p estafette-net --example own_transport
 
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use estafette_net::{Address, Event, Link, Listener, Listening, Node, Opened, Options, Place, Transport};
 use socket2::{Domain, Socket, Type};
 
-/// What all connections have read and written.
+/// The bytes read and written by all connections.
 #[derive(Debug, Default)]
 struct Counts {
     read: AtomicU64,
@@ -20,7 +21,7 @@ struct Counts {
 
 struct Counted(Arc<Counts>);
 
-/// To a node, what follows a scheme that it does not know is a name.
+/// A node parses the rest of an address with an unknown scheme as a name.
 fn socket_address(address: &Address) -> io::Result<SocketAddr> {
     let Place::Name(name) = address.place() else { return Err(ErrorKind::InvalidInput.into()) };
     name.parse().map_err(|_| io::Error::new(ErrorKind::InvalidInput, format!("{name} is not like 127.0.0.1:4000")))
@@ -31,7 +32,7 @@ impl Transport for Counted {
         let to = socket_address(address)?;
         let socket = Socket::new(Domain::for_address(to), Type::STREAM.nonblocking().cloexec(), None)?;
         match socket.connect(&to.into()) {
-            // It goes on by itself, and the socket becomes writable when that is done.
+            // Connecting is in progress; the socket becomes writable when it is done.
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => {}
             other => other?,
         }

@@ -29,17 +29,17 @@ fn node<S>() -> AsyncNode<S> {
     AsyncNode::new(Node::new().unwrap()).unwrap()
 }
 
-/// The next event, which comes in time.
+/// The next event, which has to come in time.
 async fn soon<S>(node: &mut AsyncNode<S>) -> Event<'_, S> {
     timeout(PATIENCE, node.next()).await.expect("it comes in time").unwrap().expect("nobody stops it")
 }
 
-/// Messages of many lengths.
+/// A message; the lengths vary widely.
 fn message(i: usize) -> Vec<u8> {
     (0..i * 37 % 9000 + 4).map(|at| (at ^ i) as u8).collect()
 }
 
-/// Sends everything back, until somebody stops it.
+/// Echoes every message until the node is stopped.
 async fn echo(mut node: AsyncNode<()>) {
     let handle = node.handle();
     while let Some(event) = node.next().await.unwrap() {
@@ -49,7 +49,7 @@ async fn echo(mut node: AsyncNode<()>) {
     }
 }
 
-/// Sends messages up to this one, as far as there is room for them.
+/// Sends messages up to number `until`, as far as the queue accepts them.
 fn send(handle: &Handle<()>, to: Endpoint, sent: &mut usize, until: usize) {
     while *sent < until.min(MESSAGES) && handle.send(to, &message(*sent)).taken() {
         *sent += 1;
@@ -57,7 +57,7 @@ fn send(handle: &Handle<()>, to: Endpoint, sent: &mut usize, until: usize) {
 }
 
 #[test]
-fn messages_go_to_and_fro_in_any_runtime() {
+fn messages_are_echoed_in_any_runtime() {
     for scheme in ["tcp+msg", "unix+msg", "inproc+msg", "ws"] {
         for runtime in runtimes() {
             let folder = tempfile::tempdir().unwrap();
@@ -72,7 +72,7 @@ fn messages_go_to_and_fro_in_any_runtime() {
                 let endpoint = handle.connect(&at).unwrap();
                 let (mut sent, mut seen) = (0, 0);
                 while seen < MESSAGES {
-                    // No more than there is room for on the way back.
+                    // No more than the reverse direction can hold.
                     send(&handle, endpoint, &mut sent, seen + 50);
                     if let Event::Message(from, answer) = soon(&mut client).await {
                         assert_eq!(from, endpoint);
@@ -88,7 +88,7 @@ fn messages_go_to_and_fro_in_any_runtime() {
 }
 
 #[test]
-fn a_wait_that_is_cancelled_loses_nothing() {
+fn a_cancelled_wait_loses_nothing() {
     for runtime in runtimes() {
         runtime.block_on(async {
             let (mut receiver, mut sender) = (node::<()>(), node::<()>());
@@ -103,7 +103,7 @@ fn a_wait_that_is_cancelled_loses_nothing() {
                     if sent < MESSAGES {
                         soon(&mut sender).await;
                     }
-                    // So that the receiver finds nothing, now and then.
+                    // Pauses, so that the receiver finds nothing now and then.
                     tokio::time::sleep(Duration::from_micros(100)).await;
                 }
                 handle.close(endpoint);
@@ -113,7 +113,7 @@ fn a_wait_that_is_cancelled_loses_nothing() {
             let reason = loop {
                 assert!(begun.elapsed() < PATIENCE, "{seen} of {MESSAGES}");
                 let mut ended = None;
-                // Asked once, and dropped whatever it says.
+                // Polled once and dropped, whatever it returns.
                 let waits = {
                     let mut next = pin!(receiver.next());
                     match poll_fn(|context| Poll::Ready(next.as_mut().poll(context))).await {
@@ -147,7 +147,7 @@ fn a_wait_that_is_cancelled_loses_nothing() {
 }
 
 #[test]
-fn it_may_be_one_of_several_that_are_waited_for() {
+fn next_can_be_one_branch_of_select() {
     let [runtime, _] = runtimes();
     runtime.block_on(async {
         let mut node = node::<usize>();
@@ -180,7 +180,7 @@ fn it_may_be_one_of_several_that_are_waited_for() {
 }
 
 #[test]
-fn what_is_due_is_told_though_nothing_else_happens() {
+fn deadlines_and_delayed_signals_work_without_other_events() {
     for runtime in runtimes() {
         runtime.block_on(async {
             let mut limits = Limits::default();
@@ -207,7 +207,7 @@ fn what_is_due_is_told_though_nothing_else_happens() {
 }
 
 #[test]
-fn it_is_stopped_from_anywhere_and_goes_on_when_asked_again() {
+fn a_node_can_be_stopped_from_any_thread_and_continues_when_awaited_again() {
     let [_, runtime] = runtimes();
     runtime.block_on(async {
         let mut node = node::<u32>();
@@ -224,7 +224,7 @@ fn it_is_stopped_from_anywhere_and_goes_on_when_asked_again() {
 }
 
 #[test]
-fn a_node_that_always_has_something_to_tell_lets_others_have_their_turn() {
+fn a_busy_node_yields_to_other_tasks() {
     let [runtime, _] = runtimes();
     runtime.block_on(async {
         let mut node = node::<()>();
@@ -244,7 +244,7 @@ fn a_node_that_always_has_something_to_tell_lets_others_have_their_turn() {
 }
 
 #[test]
-fn waiting_takes_no_time_of_the_processor() {
+fn waiting_uses_no_cpu_time() {
     let [runtime, _] = runtimes();
     runtime.block_on(async {
         let mut node = node::<()>();
@@ -253,19 +253,19 @@ fn waiting_takes_no_time_of_the_processor() {
         let endpoint = handle.connect("inproc+msg://quiet").unwrap();
         assert_eq!(handle.send(endpoint, b"first"), Outcome::Queued);
         while !matches!(soon(&mut node).await, Event::Message(..)) {}
-        // What is left to tell of the beginning.
+        // The remaining events of the start.
         while timeout(Duration::from_millis(50), node.next()).await.is_ok() {}
         let spent = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap();
         let before = spent();
         assert!(timeout(Duration::from_millis(500), node.next()).await.is_err());
-        // Who looks again and again has spent half a second, or what others leave of it.
+        // A busy-waiting node would spend half a second.
         assert!(spent() - before < Duration::from_millis(50), "{:?}", spent() - before);
     });
 }
 
 #[test]
-fn many_connections_that_become_ready_at_once_are_all_told() {
-    // More than one look at epoll brings.
+fn events_of_many_connections_that_become_ready_at_once_all_arrive() {
+    // More than one poll of epoll returns.
     const MANY: usize = 1500;
     let [runtime, _] = runtimes();
     runtime.block_on(async {
@@ -294,11 +294,11 @@ fn many_connections_that_become_ready_at_once_are_all_told() {
 }
 
 #[test]
-fn a_task_that_awaits_it_may_move_to_another_thread() {
+fn a_task_that_awaits_a_node_may_move_to_another_thread() {
     fn may_move<T: Future + Send>(_: &T) {}
     let [runtime, _] = runtimes();
     let _inside = runtime.enter();
-    // What a program signals need not be shared between threads.
+    // The signal type need not be `Sync`.
     let mut node = node::<std::cell::Cell<u32>>();
     let next = node.next();
     may_move(&next);

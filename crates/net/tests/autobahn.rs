@@ -1,6 +1,6 @@
-//! The cases of the Autobahn test suite for WebSockets, those without compression, written from its published descriptions.
-//! Each is played against both ends: a peer that is nothing but a socket sends the case's frames, and the node echoes every
-//! message.
+//! The cases of the Autobahn test suite for WebSockets, except those with compression, written from
+//! its published descriptions. Each case runs against a server and a client: a raw socket sends its
+//! frames, and the node echoes every message.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -19,7 +19,7 @@ const CLOSE: u8 = 8;
 const PING: u8 = 9;
 const PONG: u8 = 10;
 
-/// A frame that the peer sends, or that it expects.
+/// A frame that the peer sends or expects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Frame {
     last: bool,
@@ -66,7 +66,7 @@ impl Frame {
         bytes
     }
 
-    /// All frames of a stream.
+    /// Parses all frames of a stream.
     fn parse(mut bytes: &[u8]) -> Vec<Frame> {
         let mut frames = Vec::new();
         while let [first, second, rest @ ..] = bytes {
@@ -80,19 +80,19 @@ impl Frame {
             frames.push(Frame { last: first & 0x80 != 0, reserved: first >> 4 & 7, opcode: first & 15, payload });
             bytes = &rest[len..];
         }
-        assert!(bytes.is_empty(), "a frame that was cut short: {bytes:?}");
+        assert!(bytes.is_empty(), "truncated frame: {bytes:?}");
         frames
     }
 }
 
-/// How the peer's frames are cut.
+/// How the peer's frames are split into writes.
 #[derive(Debug, Clone, Copy)]
 enum Cut {
-    /// Each is written by itself.
+    /// One write for each frame.
     Frames,
-    /// All are written at once.
+    /// One write for all of them.
     Together,
-    /// So many bytes at a time.
+    /// Writes of this many bytes.
     Every(usize),
 }
 
@@ -103,20 +103,20 @@ struct Case {
     expects: Vec<Frame>,
 }
 
-/// A case after which the peer closes, and is answered.
+/// A case at whose end the peer closes and gets an answer.
 fn good(id: impl Into<String>, cut: Cut, mut sends: Vec<Frame>, mut expects: Vec<Frame>) -> Case {
     sends.push(close(1000, ""));
     expects.push(close(1000, ""));
     Case { id: id.into(), cut, sends, expects }
 }
 
-/// A case that the node ends by this code, after it has answered to what was right.
+/// A case that the node ends with this code, after it has replied to the valid frames.
 fn bad(id: impl Into<String>, cut: Cut, sends: Vec<Frame>, mut expects: Vec<Frame>, code: u16) -> Case {
     expects.push(close(code, ""));
     Case { id: id.into(), cut, sends, expects }
 }
 
-/// A message in parts of this length.
+/// A message in fragments of this length.
 fn parts(opcode: u8, payload: &[u8], len: usize) -> Vec<Frame> {
     let count = payload.len().div_ceil(len).max(1);
     (0..count)
@@ -136,7 +136,7 @@ fn hex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
 }
 
-/// 1: echoes of one frame.
+/// Case 1: echoes of one frame.
 fn framing() -> Vec<Case> {
     let mut cases = Vec::new();
     for (group, opcode, byte) in [(1, TEXT, b'*'), (2, BINARY, 0xfe)] {
@@ -149,7 +149,7 @@ fn framing() -> Vec<Case> {
     cases
 }
 
-/// 2: pings and pongs.
+/// Case 2: pings and pongs.
 fn pings() -> Vec<Case> {
     let hello = "Hello, world!";
     let odd = b"\x00\xff\xfe\xfd\xfc\xfb\x00\xff";
@@ -171,7 +171,7 @@ fn pings() -> Vec<Case> {
     ]
 }
 
-/// 3 and 4: reserved bits and opcodes.
+/// Cases 3 and 4: reserved bits and opcodes.
 fn reserved() -> Vec<Case> {
     let hello = frame(TEXT, "Hello, world!");
     let with = |reserved, frame: Frame| Frame { reserved, ..frame };
@@ -199,7 +199,7 @@ fn reserved() -> Vec<Case> {
     cases
 }
 
-/// 5: messages in parts.
+/// Case 5: fragmented messages.
 fn fragments() -> Vec<Case> {
     let two = || vec![part(TEXT, "fragment1"), frame(CONTINUATION, "fragment2")];
     let whole = || frame(TEXT, "fragment1fragment2");
@@ -244,14 +244,14 @@ fn fragments() -> Vec<Case> {
     cases
 }
 
-/// 6: text.
+/// Case 6: text.
 fn texts() -> Vec<Case> {
     let echoed = |id: &str, sends: Vec<Frame>| {
         let whole: Vec<u8> = sends.iter().flat_map(|frame| frame.payload.clone()).collect();
         good(id, Cut::Frames, sends, vec![frame(TEXT, whole)])
     };
     let text = "Hello-µ@ßöäüàá-UTF-8!!".as_bytes();
-    // The accented letter is U+1F79, of three bytes, as in the suite.
+    // The accented letter is U+1F79, with three bytes, as in the suite.
     let kosme = "κ\u{1f79}σμε".as_bytes();
     let surrogate = [kosme, b"\xed\xa0\x80edited"].concat();
     let mut cases = vec![
@@ -265,7 +265,7 @@ fn texts() -> Vec<Case> {
         bad("6.3.1", Cut::Frames, vec![frame(TEXT, &surrogate)], vec![], 1007),
         bad("6.3.2", Cut::Frames, parts(TEXT, &surrogate, 1), vec![], 1007),
     ];
-    // The second part cannot begin or go on any character: refused before the third.
+    // The second fragment cannot continue or start a character, so it is rejected before the third.
     let high = b"\xf4\x90\x80\x80";
     for (id, cut, at) in
         [("6.4.1", Cut::Frames, 0), ("6.4.2", Cut::Frames, 1), ("6.4.3", Cut::Every(1), 0), ("6.4.4", Cut::Every(1), 1)]
@@ -337,7 +337,7 @@ fn texts() -> Vec<Case> {
     cases
 }
 
-/// 7: closing.
+/// Case 7: closing.
 fn closing() -> Vec<Case> {
     let hello = frame(TEXT, "Hello World!");
     let end = close(1000, "");
@@ -383,7 +383,7 @@ fn closing() -> Vec<Case> {
     cases
 }
 
-/// 9 and 10: long messages, many parts, many messages.
+/// Cases 9 and 10: long messages, many fragments, many messages.
 fn bulk() -> Vec<Case> {
     let mut cases = Vec::new();
     for (i, opcode) in [TEXT, BINARY].into_iter().enumerate() {
@@ -413,7 +413,7 @@ fn all() -> Vec<Case> {
     [framing(), pings(), reserved(), fragments(), texts(), closing(), bulk()].into_iter().flatten().collect()
 }
 
-/// Echoes every message until it is stopped.
+/// Echoes every message until the node is stopped.
 fn echo(mut node: Node<()>) {
     let handle = node.handle();
     node.run(|event| {
@@ -428,7 +428,7 @@ fn echo(mut node: Node<()>) {
     .unwrap();
 }
 
-/// Reads a head, up to the empty line.
+/// Reads an HTTP head, up to the empty line.
 fn head(stream: &mut TcpStream) -> String {
     let (mut head, mut byte) = (Vec::new(), [0]);
     while !head.ends_with(b"\r\n\r\n") {
@@ -438,7 +438,7 @@ fn head(stream: &mut TcpStream) -> String {
     String::from_utf8(head).unwrap()
 }
 
-/// Plays a case on a stream that is past its handshake.
+/// Plays a case on a stream whose handshake is over.
 fn play(case: &Case, mut stream: TcpStream, masked: bool) {
     let mut reading = stream.try_clone().unwrap();
     reading.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -469,7 +469,7 @@ fn play(case: &Case, mut stream: TcpStream, masked: bool) {
     }
 }
 
-/// A node that echoes on a thread of its own.
+/// An echoing node in a thread of its own.
 struct Echoing {
     handle: Handle,
     thread: Option<thread::JoinHandle<()>>,
@@ -478,7 +478,7 @@ struct Echoing {
 impl Echoing {
     fn new() -> Echoing {
         let mut limits = Limits::default();
-        // A peer that reads late does not lose an echo.
+        // A queue so large that a peer that reads late loses no echo.
         limits.queue = 64 << 20;
         let node = Node::with_limits(limits).unwrap();
         Echoing { handle: node.handle(), thread: Some(thread::spawn(move || echo(node))) }
@@ -494,7 +494,7 @@ impl Drop for Echoing {
 }
 
 #[test]
-fn there_are_as_many_cases_as_in_the_suite() {
+fn the_number_of_cases_is_that_of_the_suite() {
     let cases = all();
     assert_eq!(cases.len(), 301);
     let mut ids: Vec<_> = cases.iter().map(|case| &case.id).collect();

@@ -1,4 +1,4 @@
-//! What every transport does alike, by the suite that one of somebody's own can run.
+//! Runs the conformance suite on every transport of this crate.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Sockets of datagrams.
+//! Datagram sockets.
 
 mod common;
 
@@ -7,7 +7,7 @@ use estafette_net::conformance::pattern;
 use estafette_net::{Options, Outcome};
 
 #[test]
-fn datagrams_are_answered_where_they_came_from() {
+fn a_reply_goes_to_the_sender_of_a_datagram() {
     let (mut server, mut client) = (Side::new(), Side::new());
     let listener = server.handle.listen("udp://127.0.0.1:0").unwrap();
     let endpoint = client.handle.connect(server.handle.local_address(listener).unwrap()).unwrap();
@@ -31,12 +31,12 @@ fn datagrams_are_answered_where_they_came_from() {
 }
 
 #[test]
-fn datagrams_of_a_batch_keep_their_bounds_whatever_their_lengths() {
+fn datagrams_of_a_batch_keep_their_boundaries_whatever_their_lengths() {
     let (mut server, client) = (Side::new(), Side::new());
     let listener = server.handle.listen("udp://127.0.0.1:0").unwrap();
     let address = server.handle.local_address(listener).unwrap();
-    // Runs of one length, longer than what the system takes at once, a shorter one behind, none alike, and nothing at all.
-    // All of it fits into the receiver's buffer.
+    // A run longer than one system call sends, a shorter datagram behind it, all different lengths,
+    // and empty datagrams. All of it fits into the receiver's buffer.
     let lengths = [vec![40; 70], vec![7], (1..20).collect(), vec![0, 0], vec![1400; 3], vec![20_000], vec![3]].concat();
     let sent: Vec<_> = (0..).zip(&lengths).map(|(seed, len)| pattern(seed, *len)).collect();
     for connected in [true, false] {

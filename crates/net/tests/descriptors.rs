@@ -1,4 +1,5 @@
-//! A node whose process has no descriptors left. A second process is that node: the limit is one of processes.
+//! A node whose process runs out of file descriptors. The limit applies to a process, so the node
+//! runs in a second one.
 
 mod common;
 
@@ -16,24 +17,25 @@ use estafette_net::conformance::Usage;
 use estafette_net::{Event, Node, Outcome};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Set for the process that is the node.
+/// Set for the process that runs the node.
 const NODE: &str = "ESTAFETTE_TEST_NODE";
-const TEST: &str = "without_descriptors_a_node_serves_those_it_has_and_goes_on_when_there_are_some";
+const TEST: &str = "without_descriptors_a_node_serves_existing_connections_and_resumes_accepting_later";
 
-/// How many descriptors may be opened after this, and no more.
+/// Limits the descriptors of this process. Returns how many can still be opened.
 fn limit_descriptors() -> usize {
     let open: Vec<usize> = fs::read_dir("/proc/self/fd")
         .unwrap()
         .map(|entry| entry.unwrap().file_name().to_str().unwrap().parse().unwrap())
         .collect();
-    // The limit is one of numbers, of which the lowest that is free is taken; one of those was for reading the folder.
+    // The limit applies to descriptor numbers, and the lowest free one is used. One open descriptor
+    // was for reading the folder.
     let limit = open.iter().max().unwrap() + 1 + 20;
     let maximum = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: Some(limit as u64), maximum }).unwrap();
     limit - (open.len() - 1)
 }
 
-/// Sends everything back, and answers what the test asks.
+/// The second process: echoes messages, and replies to the test's requests.
 fn be_the_node() {
     let mut node = Node::<String>::new().unwrap();
     let handle = node.handle();
@@ -92,7 +94,7 @@ fn answers(peer: &mut TcpStream) -> Result<(), ErrorKind> {
 }
 
 #[test]
-fn without_descriptors_a_node_serves_those_it_has_and_goes_on_when_there_are_some() {
+fn without_descriptors_a_node_serves_existing_connections_and_resumes_accepting_later() {
     if env::var_os(NODE).is_some() {
         return be_the_node();
     }
@@ -111,14 +113,14 @@ fn without_descriptors_a_node_serves_those_it_has_and_goes_on_when_there_are_som
     let refused = ask(&mut process, "connect");
     assert!(refused.starts_with("Err") && refused.contains("code: 24"), "{refused}");
 
-    // It tries again and again, and sleeps in between.
+    // It retries, and sleeps in between.
     let (cpu, sleeps) = two(&ask(&mut process, "usage"));
     thread::sleep(Duration::from_secs(2));
     let (cpu_then, sleeps_then) = two(&ask(&mut process, "usage"));
     let (cpu, sleeps) = (Duration::from_micros(cpu_then - cpu), sleeps_then - sleeps);
     assert!(cpu < Duration::from_millis(200) && (1..200).contains(&sleeps), "{cpu:?}, asleep {sleeps} times");
 
-    // Nobody tells it that there are some again.
+    // No event reports that descriptors are free again.
     peers.drain(..10);
     until_accepted(&mut process, fits + 10);
     peers.drain(..10);

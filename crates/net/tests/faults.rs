@@ -1,5 +1,5 @@
-//! The suite finds what is wrong with a transport: faults are planted into one that has none, and the promise that each breaks is
-//! the one that is named.
+//! Tests of the conformance suite itself: each planted fault fails a check, and the check names the
+//! broken guarantee.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::Shutdown;
@@ -17,23 +17,23 @@ use estafette_net::{Address, Link, Listener, Listening, Opened, Options, Place, 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Fault {
     None,
-    /// The byte at this place of every stream is another one.
+    /// The byte at this position of every stream is altered.
     Damage(usize),
-    /// What there is no room for is dropped, and said to be written.
+    /// A write that would block drops the data and reports success.
     Loss,
-    /// It reads less than there is, and says that was all.
+    /// A read returns less than there is, while `short_read_is_last` is true.
     Short,
-    /// The peer is never told the end.
+    /// The peer never sees the end.
     NoEnd,
     /// Both directions end at once.
     BothEnd,
-    /// It says that it has come about where nobody listens.
+    /// A link counts as connected where nobody listens.
     Blind,
-    /// An error where the peer has ended.
+    /// A read returns an error at the peer's end.
     Error,
 }
 
-/// Abstract UNIX sockets, with a fault.
+/// Abstract UNIX sockets with a fault.
 struct Faulty(Fault);
 
 fn at(address: &Address) -> io::Result<SocketAddr> {
@@ -80,7 +80,7 @@ impl Listener for FaultyListener {
 struct FaultyLink {
     socket: UnixStream,
     fault: Fault,
-    /// How much was read.
+    /// How many bytes were read.
     read: AtomicUsize,
 }
 
@@ -130,10 +130,10 @@ impl Link for FaultyLink {
     }
 }
 
-/// A fault, a check that finds it, and what that says among other things.
+/// A fault, a check that finds it, and words in its message.
 type Found = (Fault, fn(&Subject), &'static [&'static str]);
 
-/// What a check says of a transport with this fault.
+/// The message of a check that fails with this fault, or `None` if it passes.
 fn said(fault: Fault, check: fn(&Subject), patience: Duration) -> Option<String> {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let name = |scheme: &str| {
@@ -146,7 +146,7 @@ fn said(fault: Fault, check: fn(&Subject), patience: Duration) -> Option<String>
 }
 
 #[test]
-fn each_fault_breaks_a_promise_that_is_named() {
+fn each_fault_fails_a_check_that_names_the_guarantee() {
     let faults: [Found; _] = [
         (Fault::Damage(100_000), conformance::streams_keep_every_byte, &["every byte arrives", "from byte 100000 on"]),
         (Fault::Damage(2_000), conformance::messages_are_whole_and_in_order, &["messages arrive whole", "message 5 "]),
@@ -157,7 +157,7 @@ fn each_fault_breaks_a_promise_that_is_named() {
         (Fault::Loss, conformance::paused_connections_lose_nothing, &["a paused connection", "it takes everything"]),
         (Fault::Loss, conformance::what_waits_is_written_before_closing, &["what waits is written", "none waits"]),
         (Fault::NoEnd, conformance::answers_may_be_longer_than_questions, &["other direction", "never "]),
-        // By then the answer may have been refused, or not.
+        // By then the reply may have been rejected, or not.
         (Fault::BothEnd, conformance::answers_may_be_longer_than_questions, &["other direction"]),
         (Fault::BothEnd, conformance::ends_without_half_open_write_what_waits, &["after the peer has ended"]),
         (Fault::Blind, conformance::nobody_listening_is_told, &["nobody listens"]),
@@ -165,7 +165,8 @@ fn each_fault_breaks_a_promise_that_is_named() {
     ];
     for (fault, check, words) in faults {
         assert_eq!(said(Fault::None, check, conformance::PATIENCE), None, "{words:?}");
-        // What never happens need not be waited for so long: nothing else would be said of what is slow here.
+        // These checks wait for something that never happens. A shorter patience gives the same
+        // message.
         let in_vain = words.contains(&"never ") || fault == Fault::BothEnd;
         let patience = if in_vain { Duration::from_secs(1) } else { conformance::PATIENCE };
         let said = said(fault, check, patience).unwrap_or_else(|| panic!("{fault:?} is not found: {words:?}"));

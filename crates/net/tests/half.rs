@@ -1,4 +1,4 @@
-//! Connections of which one direction ends before the other: what not every transport has to do.
+//! Half-closed connections, as far as the conformance suite does not cover them.
 
 mod common;
 
@@ -14,16 +14,16 @@ fn finished(side: &Side, endpoint: Endpoint) -> bool {
     side.seen.contains(&Seen::Finished(endpoint))
 }
 
-/// A listener that is half open, and a client that is not.
+/// A half-open listener, and a client that is not half-open.
 fn half_open() -> (Options, Options) {
     let (ours, theirs) = options();
     (ours.half_open(true), theirs)
 }
 
 #[test]
-fn what_is_closed_after_it_was_finished_waits_for_nobody() {
+fn a_close_after_finish_does_not_wait_for_the_peer() {
     let mut limits = Limits::default();
-    // The peer never ends its side.
+    // The peer never ends its direction.
     limits.flush = Duration::from_millis(100);
     let (mut server, mut client) = (Side::new(), Side::with(limits));
     let folder = tempfile::tempdir().unwrap();
@@ -34,7 +34,7 @@ fn what_is_closed_after_it_was_finished_waits_for_nobody() {
     assert_eq!(client.until_closed(endpoint), "closed here");
 }
 
-/// A listener that is half open, and a socket of a peer that has said "all" and sends no more.
+/// A half-open listener, and the socket of a peer that has sent "all" and ended its direction.
 fn told_all() -> (Side, Endpoint, TcpStream) {
     let mut server = Side::new();
     let listener = server.handle.listen_with("tcp://127.0.0.1:0", &Options::default().half_open(true)).unwrap();
@@ -51,7 +51,7 @@ fn told_all() -> (Side, Endpoint, TcpStream) {
 }
 
 #[test]
-fn a_socket_is_told_the_end_and_read_on() {
+fn a_finished_peer_still_receives() {
     let (mut server, accepted, mut peer) = told_all();
     assert_eq!(server.handle.send(accepted, b"answer"), Outcome::Sent);
     server.handle.finish(accepted);
@@ -62,9 +62,9 @@ fn a_socket_is_told_the_end_and_read_on() {
 }
 
 #[test]
-fn a_reset_is_told_after_the_peers_end() {
+fn a_reset_after_the_peers_end_is_reported() {
     let (mut server, accepted, peer) = told_all();
-    // With a time of 0 to linger, closing resets.
+    // With `SO_LINGER` of 0, closing sends a reset.
     socket2::SockRef::from(&peer).set_linger(Some(Duration::ZERO)).unwrap();
     drop(peer);
     let reason = server.until_closed(accepted);
@@ -72,7 +72,7 @@ fn a_reset_is_told_after_the_peers_end() {
 }
 
 #[test]
-fn a_peer_that_is_gone_altogether_is_told_where_the_system_tells() {
+fn a_closed_unix_peer_is_distinguished_from_a_finished_one() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = Side::new();
     let address = address("unix", &folder);
@@ -89,7 +89,7 @@ fn a_peer_that_is_gone_altogether_is_told_where_the_system_tells() {
 }
 
 #[test]
-fn a_peer_within_the_process_that_is_gone_altogether_is_told() {
+fn a_closed_inproc_peer_is_distinguished_from_a_finished_one() {
     let (mut server, mut client) = (Side::new(), Side::new());
     let (accepted, endpoint, _) = connected_with(&mut server, &mut client, "inproc://gone", &half_open());
     client.handle.finish(endpoint);
@@ -99,7 +99,7 @@ fn a_peer_within_the_process_that_is_gone_altogether_is_told() {
 }
 
 #[test]
-fn what_has_nothing_to_finish_is_left_alone() {
+fn finishing_a_listener_or_datagram_socket_does_nothing() {
     let mut side = Side::new();
     let listener = side.handle.listen("tcp://127.0.0.1:0").unwrap();
     let socket = side.handle.listen("udp://127.0.0.1:0").unwrap();

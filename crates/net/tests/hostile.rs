@@ -1,4 +1,4 @@
-//! Peers that break rules, and what becomes of the others.
+//! Peers that violate rules or limits. The other connections must not suffer.
 
 mod common;
 
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use common::{Seen, Side, address, connected, until};
 use estafette_net::{Endpoint, Limits, Outcome};
 
-/// A listener of this scheme, with a well-behaved connection, and a socket of a peer that is not.
+/// A listener with a well-behaved connection, and the raw socket of a misbehaving peer.
 struct Scene {
     server: Side,
     good: (Side, Endpoint, Endpoint),
@@ -18,7 +18,7 @@ struct Scene {
 
 impl Scene {
     fn new(scheme: &str, mut limits: Limits) -> Scene {
-        // A peer that never ends its side holds up no test for longer.
+        // A peer that never ends its direction does not delay a test for longer.
         limits.flush = Duration::from_secs(1);
         let folder = tempfile::tempdir().unwrap();
         let (mut server, mut client) = (Side::with(limits), Side::new());
@@ -33,7 +33,7 @@ impl Scene {
         self.peer.write_all(bytes).unwrap();
     }
 
-    /// The connection of the peer: the one that is not the good one.
+    /// The server's end of the misbehaving peer's connection.
     fn bad(&self) -> Option<Endpoint> {
         self.server.seen.iter().find_map(|seen| match seen {
             Seen::Accepted(endpoint, _) | Seen::Closed(endpoint, _) if *endpoint != self.good.2 => Some(*endpoint),
@@ -41,7 +41,7 @@ impl Scene {
         })
     }
 
-    /// Why the peer's connection ended.
+    /// The reason why the peer's connection ended.
     fn reason(&mut self) -> String {
         let good = self.good.2;
         self.server.until("closed", |seen| match seen {
@@ -50,7 +50,7 @@ impl Scene {
         })
     }
 
-    /// What the peer is told before the end.
+    /// Everything that the peer receives until the end.
     fn answer(&mut self) -> Vec<u8> {
         self.peer.shutdown(Shutdown::Write).unwrap();
         self.peer.set_nonblocking(true).unwrap();
@@ -66,7 +66,7 @@ impl Scene {
         }
     }
 
-    /// The good connection is none the worse for it.
+    /// Checks that the good connection still works.
     fn others_are_unharmed(mut self) {
         let (client, endpoint, accepted) = &mut self.good;
         assert_eq!(client.handle.send(*endpoint, b"still here"), Outcome::Sent);
@@ -78,7 +78,7 @@ const UPGRADE: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\nConn
                          Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 
 #[test]
-fn a_frame_over_the_limit_is_refused_before_it_is_sent() {
+fn a_frame_over_the_limit_is_rejected_by_its_header() {
     let mut scene = Scene::new("tcp+msg", Limits::default());
     scene.say(&u32::MAX.to_be_bytes());
     assert!(scene.reason().starts_with("a message of 4294967295 bytes, where 16777216 are the most"));
@@ -86,7 +86,7 @@ fn a_frame_over_the_limit_is_refused_before_it_is_sent() {
 }
 
 #[test]
-fn a_message_cut_short_is_told_as_such() {
+fn a_truncated_message_is_reported_as_such() {
     let mut scene = Scene::new("tcp+msg", Limits::default());
     scene.say(b"\0\0\0\x09half");
     scene.peer.shutdown(Shutdown::Both).unwrap();
@@ -95,14 +95,14 @@ fn a_message_cut_short_is_told_as_such() {
 }
 
 #[test]
-fn a_reset_is_told_in_every_state() {
+fn a_reset_is_reported_in_every_state() {
     for before in [&b""[..], b"\0\0\0\x09half", b"\0\0\0\x04full"] {
         let mut scene = Scene::new("tcp+msg", Limits::default());
         scene.say(before);
         while scene.bad().is_none() {
             scene.server.step();
         }
-        // With a time of 0 to linger, closing resets.
+        // With `SO_LINGER` of 0, closing sends a reset.
         socket2::SockRef::from(&scene.peer).set_linger(Some(Duration::ZERO)).unwrap();
         let another = TcpStream::connect(("127.0.0.1", port(&scene))).unwrap();
         drop(std::mem::replace(&mut scene.peer, another));
@@ -121,7 +121,7 @@ fn port(scene: &Scene) -> u16 {
 }
 
 #[test]
-fn who_speaks_no_websocket_is_told_what_this_is() {
+fn a_peer_without_a_websocket_handshake_gets_an_explanation() {
     let mut scene = Scene::new("ws", Limits::default());
     scene.say(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n");
     let answer = String::from_utf8(scene.answer()).unwrap();
@@ -131,7 +131,7 @@ fn who_speaks_no_websocket_is_told_what_this_is() {
 }
 
 #[test]
-fn a_frame_that_breaks_the_rules_is_answered_with_its_code() {
+fn an_invalid_frame_is_answered_with_its_close_code() {
     for (frame, code, reason) in [
         (&b"\x82\x01x"[..], 1002_u16, "WebSocket protocol: a client must mask its frames"),
         (b"\x81\x81\0\0\0\0\xff", 1007, "WebSocket protocol: text that is not UTF-8"),
@@ -148,7 +148,7 @@ fn a_frame_that_breaks_the_rules_is_answered_with_its_code() {
 }
 
 #[test]
-fn a_closing_frame_is_answered_and_the_code_told() {
+fn a_closing_frame_is_answered_and_its_code_reported() {
     let mut scene = Scene::new("ws", Limits::default());
     scene.say(&[UPGRADE, b"\x88\x85\0\0\0\0\x0b\xb8bye"].concat());
     assert!(scene.answer().ends_with(&[0x88, 2, 0x0b, 0xb8]));
@@ -157,7 +157,7 @@ fn a_closing_frame_is_answered_and_the_code_told() {
 }
 
 #[test]
-fn pings_are_answered_and_a_flood_of_them_costs_no_more_than_a_queue() {
+fn pings_are_answered_and_a_flood_of_them_costs_one_queue_at_most() {
     let mut limits = Limits::default();
     limits.queue = 10_000;
     let mut scene = Scene::new("ws", limits);
@@ -179,9 +179,9 @@ fn pings_are_answered_and_a_flood_of_them_costs_no_more_than_a_queue() {
 }
 
 #[test]
-fn of_many_pings_at_once_the_last_is_answered() {
+fn of_many_pings_at_once_the_first_64_and_the_last_are_answered() {
     let mut scene = Scene::new("ws", Limits::default());
-    // All of them are there before the node looks.
+    // All of them have arrived before the node reads.
     let ping = |number| [0x89, 0x81, 0, 0, 0, 0, number];
     let message = [0x82, 0x80, 0, 0, 0, 0];
     let pings: Vec<u8> = (0..200_u8).flat_map(|number| ping(number).into_iter().chain(message)).collect();
@@ -194,7 +194,7 @@ fn of_many_pings_at_once_the_last_is_answered() {
 }
 
 #[test]
-fn who_takes_too_long_is_let_go() {
+fn a_peer_that_misses_a_deadline_is_disconnected() {
     let mut limits = Limits::default();
     limits.handshake = Duration::from_secs(1);
     limits.unfinished_for = Duration::from_secs(1);
@@ -210,7 +210,7 @@ fn who_takes_too_long_is_let_go() {
 }
 
 #[test]
-fn who_is_silent_is_let_go_where_that_was_asked_for() {
+fn an_idle_peer_is_disconnected_if_the_limit_is_set() {
     let mut limits = Limits::default();
     limits.idle = Some(Duration::from_millis(500));
     let folder = tempfile::tempdir().unwrap();
@@ -221,7 +221,7 @@ fn who_is_silent_is_let_go_where_that_was_asked_for() {
 }
 
 #[test]
-fn unfinished_messages_of_all_peers_together_are_bounded() {
+fn incomplete_messages_of_all_peers_together_are_bounded() {
     let mut limits = Limits::default();
     limits.unfinished = 1 << 20;
     let mut scene = Scene::new("tcp+msg", limits);
@@ -244,7 +244,7 @@ fn unfinished_messages_of_all_peers_together_are_bounded() {
 #[test]
 fn connections_over_the_limit_wait_until_another_ends() {
     let mut limits = Limits::default();
-    // The listener, the good connection, and that of the scene's peer.
+    // The listener, the good connection, and the connection of the scene's peer.
     limits.connections = 3;
     let mut scene = Scene::new("tcp+msg", limits);
     while scene.bad().is_none() {

@@ -1,4 +1,4 @@
-//! Connections that say nothing: what they cost. `examples/idle.rs` tells it of many more.
+//! The cost of idle connections. `examples/idle.rs` measures many more.
 
 mod common;
 
@@ -15,14 +15,15 @@ const CONNECTIONS: usize = 500;
 /// More than enough for anything.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What opens a WebSocket: RFC 6455, section 1.2.
+/// A WebSocket handshake request: RFC 6455, section 1.2.
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
 
-/// A node that has accepted them all, the other ends, which say this first, and how much memory that took.
+/// A node that has accepted all connections, its peers, which have sent `first`, and how much
+/// memory that took.
 fn accepted(scheme: &str, first: &[u8]) -> (Node, Vec<TcpStream>, usize) {
     let mut limits = Limits::default();
-    // While the node is watched, this passes.
+    // This deadline passes while the node is being watched.
     limits.handshake = Duration::from_secs(1);
     let mut node = Node::with_limits(limits).unwrap();
     let handle = node.handle();
@@ -36,14 +37,14 @@ fn accepted(scheme: &str, first: &[u8]) -> (Node, Vec<TcpStream>, usize) {
         let tell = |event: Event<'_, ()>| accepted += usize::from(matches!(event, Event::Accepted { .. }));
         assert!(node.poll(Some(PATIENCE), tell).unwrap() > 0, "{accepted} were accepted");
     }
-    // What epoll tells of each, once.
+    // No edge remains for any connection.
     assert_eq!(node.poll(Some(Duration::ZERO), |_| {}).unwrap(), 0);
     (node, peers, resident().unwrap().saturating_sub(before))
 }
 
-/// As [`accepted`], of a node that nothing has woken since.
+/// As [`accepted`], with a node that did not wake up for three seconds.
 fn undisturbed(scheme: &str, first: &[u8]) -> (Node, Vec<TcpStream>) {
-    // Each has two ends here.
+    // Both ends of each connection are in this process.
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
 
@@ -55,7 +56,8 @@ fn undisturbed(scheme: &str, first: &[u8]) -> (Node, Vec<TcpStream>) {
         assert_eq!(node.poll(Some(Duration::from_secs(3)), |event| panic!("{event:?}")).unwrap(), 0);
         let spent = Usage::of_this_thread().unwrap() - before;
         slept.push(spent.sleeps);
-        // Once, for all of the time; the system itself may have made it wait for something, but not every time.
+        // One sleep for the whole time. The kernel itself may add a context switch, but not every
+        // time.
         if spent.sleeps == 1 {
             return (node, peers);
         }
@@ -64,7 +66,7 @@ fn undisturbed(scheme: &str, first: &[u8]) -> (Node, Vec<TcpStream>) {
 }
 
 #[test]
-fn many_connections_take_little_memory_and_wake_nobody_and_answer() {
+fn many_idle_connections_take_little_memory_cause_no_wakeups_and_still_work() {
     let (mut node, mut peers) = undisturbed("tcp", b"");
     let handle = node.handle();
     peers.iter_mut().for_each(|peer| peer.write_all(b"ping").unwrap());
@@ -85,7 +87,8 @@ fn many_connections_take_little_memory_and_wake_nobody_and_answer() {
     }
     drop(node);
 
-    // Nor do WebSockets, when the time for their handshakes is over. Afterwards, as they use the same memory again.
+    // WebSockets cause no wake-up either when their handshake deadline passes. They come second,
+    // because they reuse the memory.
     for mut peer in undisturbed("ws", REQUEST).1 {
         let mut answer = [0; 12];
         peer.read_exact(&mut answer).unwrap();

@@ -1,4 +1,4 @@
-//! Connections within one process: what other transports do not have.
+//! What only connections within one process can do.
 
 mod common;
 
@@ -8,7 +8,7 @@ use common::{Seen, Side, connected_with, until};
 use estafette_net::{Event, Node, Options, Outcome};
 
 #[test]
-fn a_node_may_talk_to_itself() {
+fn a_node_can_connect_to_itself() {
     let mut side = Side::new();
     let listener = side.handle.listen("inproc+msg://itself").unwrap();
     assert_eq!(side.handle.local_address(listener).unwrap().to_string(), "inproc+msg://itself");
@@ -24,7 +24,7 @@ fn a_node_may_talk_to_itself() {
 }
 
 #[test]
-fn a_name_has_one_listener_and_is_free_when_that_ends() {
+fn a_name_has_one_listener_and_is_free_again_when_that_ends() {
     let (mut first, second) = (Side::new(), Side::new());
     let listener = first.handle.listen("inproc://one").unwrap();
     let error = second.handle.listen("inproc+msg://one").unwrap_err().to_string();
@@ -39,7 +39,7 @@ fn a_name_has_one_listener_and_is_free_when_that_ends() {
 }
 
 #[test]
-fn who_is_never_accepted_is_told_the_end_and_who_comes_too_many_at_once() {
+fn connections_in_the_backlog_end_with_the_listener_and_a_full_backlog_refuses() {
     let (server, mut client) = (Side::new(), Side::new());
     server.handle.listen_with("inproc://backlog", &Options::default().backlog(1)).unwrap();
     let endpoint = client.handle.connect("inproc://backlog").unwrap();
@@ -50,7 +50,7 @@ fn who_is_never_accepted_is_told_the_end_and_who_comes_too_many_at_once() {
 }
 
 #[test]
-fn the_room_between_two_ends_is_what_was_asked_for() {
+fn the_capacity_of_a_pipe_is_an_option() {
     let (mut server, mut client) = (Side::new(), Side::new());
     let options = (Options::default().buffer(10), Options::default());
     let (accepted, endpoint, _) = connected_with(&mut server, &mut client, "inproc://room", &options);
@@ -62,7 +62,7 @@ fn the_room_between_two_ends_is_what_was_asked_for() {
 }
 
 #[test]
-fn nodes_of_two_threads_lose_nothing_whatever_waits_for_whom() {
+fn nodes_of_two_threads_lose_nothing_whichever_one_waits() {
     const MESSAGES: u32 = 20_000;
     let mut server = Node::<()>::new().unwrap();
     let answering = server.handle();

@@ -1,4 +1,4 @@
-//! Connecting to hosts by their names.
+//! Connecting to hosts by name.
 
 mod common;
 
@@ -11,7 +11,7 @@ const SCHEMES: &[&str] =
     if cfg!(feature = "tls") { &["tcp", "tcp+msg", "ws", "tls+msg", "wss"] } else { &["tcp", "tcp+msg", "ws"] };
 
 #[test]
-fn a_name_is_as_good_as_a_number() {
+fn a_name_works_like_a_numeric_address() {
     for scheme in SCHEMES.iter().copied() {
         let folder = tempfile::tempdir().unwrap();
         let (mut server, mut client) = (Side::new(), Side::new());
@@ -31,9 +31,9 @@ fn a_name_is_as_good_as_a_number() {
 }
 
 #[test]
-fn a_udp_peer_has_room_once_its_name_was_looked_up() {
+fn a_udp_socket_can_send_once_its_peers_name_is_resolved() {
     let (mut server, mut client) = (Side::new(), Side::new());
-    // Of the name's addresses, both sides take the first.
+    // Both sides use the first of the name's addresses.
     let listener = server.handle.listen("udp://localhost:0").unwrap();
     let port = server.handle.local_address(listener).unwrap().port().unwrap();
     let endpoint = client.handle.connect(format!("udp://localhost:{port}")).unwrap();
@@ -44,11 +44,11 @@ fn a_udp_peer_has_room_once_its_name_was_looked_up() {
 }
 
 #[test]
-fn a_name_that_nobody_has_is_told_with_the_name() {
+fn the_error_of_an_unknown_name_contains_the_name() {
     let mut limits = Limits::default();
     limits.handshake = Duration::from_secs(600);
     let mut side = Side::with(limits);
-    // Longer than a part of a name may be, so that no server is asked.
+    // Longer than a label may be, so that no DNS server is asked.
     let name = "a".repeat(64);
     let endpoint = side.handle.connect(format!("tcp://{name}:80")).unwrap();
     let reason = side.until_closed(endpoint);

@@ -1,4 +1,4 @@
-//! The node itself: signals, stopping, sockets' files.
+//! The node itself: signals, stopping, socket files, errors.
 
 mod common;
 
@@ -11,7 +11,7 @@ use common::{Seen, Side, address, connected};
 use estafette_net::{Event, Limits, Node, Options, Outcome};
 
 #[test]
-fn signals_come_in_order_the_urgent_first_and_none_early() {
+fn signals_arrive_in_order_urgent_ones_first_and_never_early() {
     let mut side = Side::new();
     let begun = Instant::now();
     side.handle.signal_after(Duration::from_millis(40), 5);
@@ -55,7 +55,7 @@ fn a_sleeping_node_is_woken_by_signals_and_stopped_from_another_thread() {
 }
 
 #[test]
-fn waiting_ends_when_the_time_is_over() {
+fn a_wait_ends_at_its_timeout() {
     let mut node = Node::<()>::new().unwrap();
     assert!(node.next(Some(Duration::ZERO)).unwrap().is_none());
     let begun = Instant::now();
@@ -64,11 +64,11 @@ fn waiting_ends_when_the_time_is_over() {
 }
 
 #[test]
-fn a_sockets_file_goes_with_its_listener_and_one_left_behind_is_no_obstacle() {
+fn a_socket_file_is_removed_with_its_listener_and_a_stale_one_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
     let address = address("unix+msg", &folder);
-    // Left behind: bound, and nobody listens any more.
+    // A stale file: bound, and nobody listens any more.
     drop(UnixListener::bind(&path).unwrap());
     assert!(path.exists());
     let mut side = Side::new();
@@ -78,7 +78,7 @@ fn a_sockets_file_goes_with_its_listener_and_one_left_behind_is_no_obstacle() {
     side.handle.close(listener);
     assert_eq!(side.until_closed(listener), "closed here");
     assert!(!path.exists());
-    // A node that is dropped leaves nothing either; a file that is no socket is left alone.
+    // A dropped node removes its file too. A file that is not a socket is left alone.
     let side = Side::new();
     side.handle.listen(address.as_str()).unwrap();
     drop(side);
@@ -89,7 +89,7 @@ fn a_sockets_file_goes_with_its_listener_and_one_left_behind_is_no_obstacle() {
 }
 
 #[test]
-fn a_node_that_is_gone_takes_nothing_and_its_peers_are_told() {
+fn a_dropped_node_accepts_nothing_and_its_connections_end() {
     let folder = tempfile::tempdir().unwrap();
     let (mut server, mut client) = (Side::new(), Side::new());
     let (accepted, endpoint, _) = connected(&mut server, &mut client, &address("tcp+msg", &folder));
@@ -101,7 +101,7 @@ fn a_node_that_is_gone_takes_nothing_and_its_peers_are_told() {
 }
 
 #[test]
-fn an_endpoint_never_comes_to_name_another() {
+fn endpoints_are_not_reused() {
     let folder = tempfile::tempdir().unwrap();
     let (mut server, mut client) = (Side::new(), Side::new());
     let (_, first, listener) = connected(&mut server, &mut client, &address("tcp+msg", &folder));
@@ -115,7 +115,7 @@ fn an_endpoint_never_comes_to_name_another() {
 }
 
 #[test]
-fn a_listener_that_rests_goes_on_by_itself() {
+fn a_listener_at_its_limit_resumes_by_itself() {
     let mut limits = Limits::default();
     // The listener, and one connection.
     limits.connections = 2;
@@ -141,9 +141,9 @@ fn a_listener_that_rests_goes_on_by_itself() {
     ask(&mut first).unwrap();
     let mut second = TcpStream::connect(("127.0.0.1", port)).unwrap();
     second.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-    assert!(ask(&mut second).is_err(), "there are more connections than may be");
+    assert!(ask(&mut second).is_err(), "more connections than the limit");
     drop(first);
-    // Nothing else wakes the node.
+    // No event wakes the node, only the listener's timer.
     second.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let mut answer = [0; 4];
     second.read_exact(&mut answer).unwrap();
@@ -152,7 +152,7 @@ fn a_listener_that_rests_goes_on_by_itself() {
 }
 
 #[test]
-fn errors_say_what_where_and_what_there_is() {
+fn errors_say_what_failed_where_and_what_is_possible() {
     let node = Node::<()>::new().unwrap();
     let handle = node.handle();
     let error = handle.connect("carrier-pigeon://loft").unwrap_err().to_string();
@@ -168,7 +168,7 @@ fn errors_say_what_where_and_what_there_is() {
 }
 
 #[test]
-fn that_nobody_listens_is_told_in_the_words_of_the_system() {
+fn connecting_where_nobody_listens_reports_the_systems_error() {
     let folder = tempfile::tempdir().unwrap();
     for scheme in ["tcp", "tcp+msg", "ws"] {
         let (mut server, mut client) = (Side::new(), Side::new());

@@ -1,4 +1,4 @@
-//! Endpoints that are not read from for a while: what not every transport has to do.
+//! Pausing, as far as the conformance suite does not cover it.
 
 mod common;
 
@@ -8,7 +8,7 @@ use std::time::Duration;
 use common::{Seen, Side};
 use estafette_net::{Event, Limits, Node, Outcome};
 
-/// Gives both sides many occasions to do what they should not.
+/// Steps both nodes many times, to give them the chance to do something wrong.
 fn turns(a: &mut Side, b: &mut Side) {
     for _ in 0..20 {
         a.step();
@@ -17,7 +17,7 @@ fn turns(a: &mut Side, b: &mut Side) {
 }
 
 #[test]
-fn a_reset_is_told_after_the_pause() {
+fn a_reset_during_a_pause_is_reported_after_it() {
     let mut server = Side::new();
     let listener = server.handle.listen("tcp://127.0.0.1:0").unwrap();
     let port = server.handle.local_address(listener).unwrap().port().unwrap();
@@ -28,7 +28,7 @@ fn a_reset_is_told_after_the_pause() {
     });
     server.handle.pause(accepted);
     turns(&mut server, &mut Side::new());
-    // With a time of 0 to linger, closing resets.
+    // With `SO_LINGER` of 0, closing sends a reset.
     socket2::SockRef::from(&peer).set_linger(Some(Duration::ZERO)).unwrap();
     drop(peer);
     turns(&mut server, &mut Side::new());
@@ -39,7 +39,7 @@ fn a_reset_is_told_after_the_pause() {
 }
 
 #[test]
-fn what_could_not_come_is_not_late() {
+fn time_spent_paused_does_not_count_as_idle() {
     let mut limits = Limits::default();
     limits.idle = Some(Duration::from_millis(50));
     let mut node = Node::<u32>::with_limits(limits).unwrap();
@@ -49,7 +49,7 @@ fn what_could_not_come_is_not_late() {
     let (mut told, mut closed, mut resumed) = (Vec::new(), Vec::new(), false);
     while closed.len() < 2 {
         node.poll(Some(Duration::from_secs(60)), |event| match event {
-            // Before anything can be late: what is asked for is done first.
+            // Commands are handled before deadlines, so the pause takes effect in time.
             Event::Connected(endpoint) | Event::Accepted { endpoint, .. } => {
                 handle.pause(endpoint);
                 told.push(endpoint);
@@ -70,13 +70,13 @@ fn what_could_not_come_is_not_late() {
         })
         .unwrap();
     }
-    // The other may have been told the end of this one first.
+    // The other end may have reported the end of this one first.
     assert!(closed.iter().any(|(_, reason)| reason == "idle for too long"), "{closed:?}");
     assert!(closed.iter().any(|(which, _)| *which == endpoint));
 }
 
 #[test]
-fn a_socket_of_datagrams_that_is_paused_keeps_what_there_is_room_for() {
+fn a_paused_datagram_socket_keeps_what_fits_into_its_buffer() {
     let (mut server, mut client) = (Side::new(), Side::new());
     let socket = server.handle.listen("udp://127.0.0.1:0").unwrap();
     server.handle.pause(socket);

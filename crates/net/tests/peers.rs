@@ -1,12 +1,16 @@
-//! WebSocket libraries of other languages as peers, both ways, in plain and over TLS: npm's `ws` and PyPI's `websockets`, with the
-//! TLS of their languages, which is OpenSSL's.
+//! WebSocket libraries of other languages as peers, in both roles, with and without TLS: npm's `ws`
+//! and PyPI's `websockets`. Their TLS is OpenSSL's.
 //!
-//! Each has a script beside this file. As a client it sends messages of every length of header, text, parts with a ping
-//! between them, and closes; as a server it sends back what it gets, but for three texts: `parts LENGTH SIZE` is answered by
-//! so many bytes in parts of that size, `ping PAYLOAD` by a ping and, once that was answered, by `pong PAYLOAD`, and
-//! `close CODE REASON` by closing. Our server knows the last.
+//! Each has a script beside this file. As a client it sends messages with every length of header,
+//! text, a fragmented message with a ping between its fragments, and closes. As a server it echoes,
+//! except for three texts:
 //!
-//! Where a library is absent its tests are skipped, which they say; with `ESTAFETTE_PEERS=required` they fail.
+//! - `parts LENGTH SIZE`: it sends a message of this length in fragments of this size.
+//! - `ping PAYLOAD`: it sends a ping and, after the pong, the text `pong PAYLOAD`.
+//! - `close CODE REASON`: it closes. Our server supports this one too.
+//!
+//! If a library is unavailable, its tests are skipped with a message; with
+//! `ESTAFETTE_PEERS=required` they fail.
 
 mod common;
 
@@ -21,15 +25,16 @@ use common::{PATIENCE, Seen, Side};
 use estafette_net::{Close, Endpoint, Event, Handle, Kind, Message, Node, Options, Outcome};
 use tempfile::TempDir;
 
-/// A library, and how a script that uses it is run.
+/// A library, and how to run a script that uses it.
 struct Library {
     name: &'static str,
-    /// What has it, as Debian names it.
+    /// Its Debian package.
     package: &'static str,
     script: &'static str,
-    /// One of them finds it: a machine may have several.
+    /// The interpreters to try, because a machine may have several. At least one has to find the
+    /// library.
     programs: &'static [&'static str],
-    /// Succeeds if it was found.
+    /// Arguments that succeed if the interpreter finds the library.
     probe: [&'static str; 2],
 }
 
@@ -49,12 +54,12 @@ const WEBSOCKETS: Library = Library {
     probe: ["-c", "import websockets"],
 };
 
-/// How they talk to each other.
+/// The scheme and the TLS configuration of a test.
 struct Way {
     scheme: &'static str,
-    /// Of our listener, and of our client.
+    /// The options of our listener and of our client.
     options: (Options, Options),
-    /// Where the certificate lies that both have, and trust.
+    /// The folder of the certificate that both sides use and trust.
     folder: Option<TempDir>,
 }
 
@@ -71,13 +76,13 @@ fn over_tls() -> Way {
 impl Library {
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
-        // Where Debian puts what npm would put elsewhere, behind where the user has it.
+        // Debian's folder for Node.js modules, behind the user's own.
         let modules = env::var("NODE_PATH").map_or_else(|_| String::new(), |own| format!("{own}:"));
         command.env("NODE_PATH", format!("{modules}/usr/share/nodejs")).env("PYTHONUTF8", "1");
         command
     }
 
-    /// Starts the script, unless the library is absent.
+    /// Starts the script, unless the library is unavailable.
     fn start(&self, way: &Way, arguments: &[&str]) -> Option<Process> {
         let finds = |program: &&&str| {
             let probe = self.command(program).args(self.probe).stderr(Stdio::null()).status();
@@ -86,7 +91,7 @@ impl Library {
         let Some(program) = self.programs.iter().find(finds) else {
             let absent = format!("{} is not here; it is in Debian's {}", self.name, self.package);
             assert!(env::var("ESTAFETTE_PEERS").as_deref() != Ok("required"), "{absent}");
-            // Not by a macro, whose output is shown of tests that fail only.
+            // Written directly: the test harness shows macro output of failed tests only.
             stderr().write_all(format!("skipped: {absent}\n").as_bytes()).unwrap();
             return None;
         };
@@ -140,7 +145,7 @@ fn talks_to_our_server(library: &Library, way: &Way) {
     assert_eq!(reasons, ["closed by the peer: 4001: grüße", "closed here"]);
 }
 
-/// What a server sends back.
+/// Sends a message, and returns the server's reply.
 fn asked(side: &mut Side, to: Endpoint, kind: Kind, message: &[u8]) -> (Kind, Vec<u8>) {
     side.seen.clear();
     let outcome = match kind {
@@ -178,7 +183,7 @@ fn listens_to_our_client(library: &Library, way: &Way) {
     assert_eq!(asked(&mut side, to, Kind::Text, b"ping hello"), (Kind::Text, b"pong hello".to_vec()));
     assert_eq!(side.handle.send_text(to, "close 3001 grüße"), Outcome::Sent);
     assert_eq!(side.until_closed(to), "closed by the peer: 3001: grüße");
-    // What it was answered with: its own code.
+    // The close frame that answered it carries its own code.
     assert_eq!(peer.line("closed "), "3001");
 
     let to = side.handle.connect_with(at, &way.options.1).unwrap();

@@ -1,4 +1,4 @@
-//! Connections that are made again when they are lost.
+//! Connections that reconnect after a loss.
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::{Seen, Side, address, options, until};
 use estafette_net::{Endpoint, Limits, Options, Outcome, Reconnect};
 
-/// Tries again after 10 ms at most.
+/// A delay of at most 10 ms.
 fn plan() -> Reconnect {
     Reconnect::default().first(Duration::from_millis(10)).factor(1)
 }
@@ -23,7 +23,7 @@ fn connected(side: &Side, endpoint: Endpoint) -> usize {
     count(side, |seen| *seen == Seen::Connected(endpoint))
 }
 
-/// The losses of an endpoint: why, and how many bytes were not written.
+/// The losses of an endpoint: the reason, and how many bytes were not written.
 fn losses(side: &Side, of: Endpoint) -> Vec<(&str, usize)> {
     side.seen
         .iter()
@@ -42,7 +42,7 @@ fn accepted(side: &Side, nth: usize) -> Option<Endpoint> {
     all.nth(nth)
 }
 
-/// A client of a listener that nobody accepts from yet, and is connected to it.
+/// A connected client of a listener that accepts nobody yet.
 fn unread(limits: Limits) -> (tempfile::TempDir, UnixListener, Side, Endpoint) {
     let folder = tempfile::tempdir().unwrap();
     let listener = UnixListener::bind(folder.path().join("socket")).unwrap();
@@ -54,7 +54,7 @@ fn unread(limits: Limits) -> (tempfile::TempDir, UnixListener, Side, Endpoint) {
 }
 
 #[test]
-fn a_connection_that_its_peer_ends_is_made_again_under_the_same_name() {
+fn a_connection_ended_by_its_peer_reconnects_under_the_same_endpoint() {
     let schemes = if cfg!(feature = "tls") {
         &["tcp+msg", "unix+msg", "inproc+msg", "ws", "tls+msg", "wss"][..]
     } else {
@@ -66,7 +66,7 @@ fn a_connection_that_its_peer_ends_is_made_again_under_the_same_name() {
         let (ours, theirs) = options();
         let listener = server.handle.listen_with(address(scheme, &folder).as_str(), &ours).unwrap();
         let mut at = server.handle.local_address(listener).unwrap().to_string();
-        // The name is looked up again each time.
+        // The name is resolved again each time.
         at = at.replace("127.0.0.1", "localhost");
         let endpoint = client.handle.connect_with(at, &theirs.reconnect(plan())).unwrap();
         for round in 0..3 {
@@ -90,9 +90,9 @@ fn a_connection_that_its_peer_ends_is_made_again_under_the_same_name() {
 }
 
 #[test]
-fn what_is_sent_while_nobody_is_there_waits_whatever_fails_meanwhile() {
+fn messages_sent_while_disconnected_are_queued_until_a_reconnect_succeeds() {
     let mut limits = Limits::default();
-    // The peer does not end its side.
+    // The peer does not end its direction.
     limits.flush = Duration::from_millis(100);
     let (folder, listener, mut client, endpoint) = unread(limits);
     let mut batch = client.handle.batch(endpoint);
@@ -115,11 +115,14 @@ fn what_is_sent_while_nobody_is_there_waits_whatever_fails_meanwhile() {
     assert_eq!(there, "early, in a batch, late");
     let losses = losses(&client, endpoint);
     assert!(losses[0].0 != losses[1].0 && losses[1].0.starts_with("not connected: No such file"), "{losses:?}");
-    assert!(losses.iter().all(|(_, unwritten)| *unwritten == 0), "nothing that waits for a connection is lost");
+    assert!(
+        losses.iter().all(|(_, unwritten)| *unwritten == 0),
+        "messages queued for the next connection are not lost"
+    );
 }
 
 #[test]
-fn what_waited_at_a_connection_that_is_lost_is_told_and_a_send_just_then_may_be_tried_later() {
+fn a_loss_reports_the_unwritten_bytes_and_a_send_at_that_moment_gets_full() {
     let mut limits = Limits::default();
     limits.queue = 100_000;
     let (_folder, listener, mut client, endpoint) = unread(limits);
@@ -130,7 +133,7 @@ fn what_waited_at_a_connection_that_is_lost_is_told_and_a_send_just_then_may_be_
     let drained = |client: &Side| count(client, |seen| *seen == Seen::Drained(endpoint));
     let before = drained(&client);
     drop(listener.accept().unwrap());
-    // The node does not know yet.
+    // The node has not noticed the loss yet.
     assert_eq!(client.handle.send(endpoint, b"just then"), Outcome::Full);
     until(&mut Side::new(), &mut client, "told", |_, client| drained(client) > before);
     assert_eq!(connected(&client, endpoint), 2);
@@ -143,7 +146,7 @@ fn what_waited_at_a_connection_that_is_lost_is_told_and_a_send_just_then_may_be_
 }
 
 #[test]
-fn after_as_many_tries_as_were_allowed_it_is_closed() {
+fn after_the_maximum_number_of_attempts_it_is_closed() {
     let folder = tempfile::tempdir().unwrap();
     let listener = UnixListener::bind(folder.path().join("socket")).unwrap();
     let mut client = Side::new();
@@ -158,7 +161,7 @@ fn after_as_many_tries_as_were_allowed_it_is_closed() {
 }
 
 #[test]
-fn what_does_not_come_about_at_first_is_tried_again_too() {
+fn a_failed_first_attempt_is_repeated_too() {
     let mut client = Side::new();
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let options = Options::default().reconnect(plan().tries(1));
@@ -169,7 +172,7 @@ fn what_does_not_come_about_at_first_is_tried_again_too() {
 }
 
 #[test]
-fn a_handshake_that_takes_too_long_is_tried_again() {
+fn a_handshake_that_takes_too_long_is_repeated() {
     let mut limits = Limits::default();
     limits.handshake = Duration::from_millis(100);
     let mut client = Side::with(limits);
@@ -179,19 +182,20 @@ fn a_handshake_that_takes_too_long_is_tried_again() {
     let endpoint = client.handle.connect_with(at, &options).unwrap();
     assert_eq!(client.handle.send(endpoint, b"early"), Outcome::Queued);
     until(&mut Side::new(), &mut client, "lost", |_, client| losses(client, endpoint).len() == 3);
-    // The request was written, or not: it is no message that could be lost.
+    // Written or not, the handshake request is not a message that could be lost.
     assert_eq!(losses(&client, endpoint), [("no connection in time", 0); 3]);
     client.handle.close(endpoint);
     client.until_closed(endpoint);
 }
 
 #[test]
-fn a_close_while_it_waits_ends_it_at_once() {
+fn a_close_during_the_delay_ends_it_at_once() {
     let (mut server, mut client) = (Side::new(), Side::new());
     let folder = tempfile::tempdir().unwrap();
     let at = address("unix", &folder);
     let listener = server.handle.listen(at.as_str()).unwrap();
-    // Chosen by chance, it may be less; that it is over before this test is happens once in a million times.
+    // The delay is random between 0 and this bound. The chance that it ends during this test is one
+    // in a million.
     let hours = Duration::from_secs(1_000_000);
     let options = Options::default().reconnect(plan().first(hours).most(hours));
     let endpoint = client.handle.connect_with(at.as_str(), &options).unwrap();
@@ -208,7 +212,7 @@ fn a_close_while_it_waits_ends_it_at_once() {
 }
 
 #[test]
-fn what_was_finished_is_not_made_again() {
+fn a_finished_connection_does_not_reconnect() {
     let (mut server, mut client) = (Side::new(), Side::new());
     let folder = tempfile::tempdir().unwrap();
     let at = address("unix", &folder);
@@ -222,13 +226,13 @@ fn what_was_finished_is_not_made_again() {
 }
 
 #[test]
-fn what_is_finished_while_it_is_about_to_be_lost_is_not_made_again_either() {
+fn a_connection_finished_just_before_its_loss_does_not_reconnect() {
     let (_folder, listener, mut client, endpoint) = unread(Limits::default());
-    // What waits is not read, and has the end of the connection wait.
+    // The queue is not read, which delays the end of the connection.
     while client.handle.send(endpoint, &[7; 10_000]).taken() {}
     let (peer, _) = listener.accept().unwrap();
     peer.shutdown(Shutdown::Write).unwrap();
-    // Nothing needs no room, until it is too late.
+    // An empty message needs no space, so it is accepted until the node notices the end.
     until(&mut Side::new(), &mut client, "the end", |_, client| client.handle.send(endpoint, b"") == Outcome::Full);
     client.handle.finish(endpoint);
     assert_eq!(client.handle.send(endpoint, b""), Outcome::Closed);

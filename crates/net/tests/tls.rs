@@ -1,4 +1,4 @@
-//! TLS with certificates that are right, and with those that are not.
+//! TLS with valid and invalid certificates, and with misbehaving peers.
 #![cfg(feature = "tls")]
 
 mod common;
@@ -11,7 +11,7 @@ use common::{Seen, Side, tls, until};
 use estafette_net::Options;
 use rcgen::date_time_ymd;
 
-/// Why a client does not come to a listener, and what the listener says of it.
+/// Connects with options that must fail. Returns the reasons that the client and the server report.
 fn refused(server_options: &Options, client_options: &Options, host: &str) -> (String, String) {
     let (mut server, mut client) = (Side::new(), Side::new());
     let listener = server.handle.listen_with("tls+msg://0.0.0.0:0", server_options).unwrap();
@@ -29,7 +29,7 @@ fn refused(server_options: &Options, client_options: &Options, host: &str) -> (S
 }
 
 #[test]
-fn a_certificate_that_is_not_right_is_refused_and_both_sides_know_why() {
+fn an_invalid_certificate_is_rejected_and_both_sides_report_why() {
     let (server, client) = tls::options();
     let (told, server_told) = refused(&server, &tls::with(tls::params()).1, "127.0.0.1");
     assert!(told.starts_with("not connected: invalid peer certificate"), "{told}");
@@ -48,7 +48,7 @@ fn a_certificate_that_is_not_right_is_refused_and_both_sides_know_why() {
 }
 
 #[test]
-fn who_speaks_no_tls_is_let_go() {
+fn a_peer_without_tls_is_disconnected() {
     let mut server = Side::new();
     let listener = server.handle.listen_with("tls://127.0.0.1:0", &tls::options().0).unwrap();
     let port = server.handle.local_address(listener).unwrap().port().unwrap();
@@ -67,7 +67,7 @@ fn a_listener_without_a_certificate_says_what_it_needs() {
     assert!(error.contains("wss://127.0.0.1:0") && error.contains("Options::tls_server"), "{error}");
 }
 
-/// A node that listens, and a peer by rustls alone that has come to it.
+/// A listening node, and a peer that uses rustls directly and has completed the handshake.
 fn by_hand() -> (Side, TcpStream, rustls::ClientConnection) {
     let mut server = Side::new();
     let (config, ours) = tls::client(tls::params());
@@ -95,7 +95,7 @@ fn by_hand() -> (Side, TcpStream, rustls::ClientConnection) {
     (server, stream, session)
 }
 
-/// Why the peer's connection ended.
+/// The reason why the peer's connection ended.
 fn reason(server: &mut Side) -> String {
     server.until("closed", |seen| match seen {
         Seen::Closed(_, reason) => Some(reason.clone()),
@@ -104,7 +104,7 @@ fn reason(server: &mut Side) -> String {
 }
 
 #[test]
-fn a_peer_that_goes_without_saying_so_is_told_from_one_that_ended() {
+fn an_end_without_close_notify_is_distinguished_from_an_orderly_one() {
     let (mut server, mut stream, mut session) = by_hand();
     session.writer().write_all(b"\0\0\0\x04full").unwrap();
     session.write_tls(&mut stream).unwrap();
@@ -115,12 +115,12 @@ fn a_peer_that_goes_without_saying_so_is_told_from_one_that_ended() {
 }
 
 #[test]
-fn what_came_before_a_broken_record_is_told_and_then_the_end() {
+fn data_before_a_corrupt_record_is_delivered_before_the_end() {
     let (mut server, mut stream, mut session) = by_hand();
     let mut records = Vec::new();
     session.writer().write_all(b"\0\0\0\x04full").unwrap();
     session.write_tls(&mut records).unwrap();
-    // Its length is right, and nothing else.
+    // A record whose length is valid and whose content is not.
     records.extend([&[0x17, 3, 3, 0, 30][..], &[7; 30]].concat());
     stream.write_all(&records).unwrap();
     let reason = reason(&mut server);
@@ -129,7 +129,7 @@ fn what_came_before_a_broken_record_is_told_and_then_the_end() {
 }
 
 #[test]
-fn records_come_whole_however_they_are_cut() {
+fn records_are_reassembled_however_they_are_cut() {
     let (mut server, mut stream, mut session) = by_hand();
     stream.set_nodelay(true).unwrap();
     let message: Vec<u8> = (0..200_000_u32).map(|i| (i % 251) as u8).collect();
@@ -140,7 +140,7 @@ fn records_come_whole_however_they_are_cut() {
             session.write_tls(&mut records).unwrap();
         }
     }
-    // Almost a record, almost none, and many at once.
+    // Almost a record, the next byte, and many records at once.
     let mut rest = &records[..];
     for len in [16_405, 1, 20_000, 3, 100_000, usize::MAX] {
         let (now, later) = rest.split_at(len.min(rest.len()));

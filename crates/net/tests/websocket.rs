@@ -1,4 +1,4 @@
-//! WebSockets: what other transports do not have.
+//! What only WebSockets can do.
 
 mod common;
 
@@ -6,7 +6,7 @@ use common::{Seen, Side, address, connected, connected_with, options, until};
 use estafette_net::{Kind, Outcome};
 
 #[test]
-fn a_websocket_tells_text_from_bytes() {
+fn text_and_binary_messages_are_distinguished() {
     let folder = tempfile::tempdir().unwrap();
     let (mut server, mut client) = (Side::new(), Side::new());
     let (accepted, endpoint, _) = connected(&mut server, &mut client, &address("ws", &folder));
@@ -20,11 +20,11 @@ fn a_websocket_tells_text_from_bytes() {
 }
 
 #[test]
-fn a_websocket_that_is_finished_still_takes_what_was_on_its_way() {
+fn a_finished_websocket_still_receives_messages_in_flight() {
     let folder = tempfile::tempdir().unwrap();
     let (mut server, mut client) = (Side::new(), Side::new());
     let (ours, theirs) = options();
-    // Half open or not: it takes no notice.
+    // A WebSocket ignores `half_open`.
     let (accepted, endpoint, _) =
         connected_with(&mut server, &mut client, &address("ws", &folder), &(ours.half_open(true), theirs));
     assert_eq!(server.handle.send(accepted, &vec![1; 8 << 20]), Outcome::Queued);

@@ -1,7 +1,9 @@
-//! Models of what the threads around a node agree upon: loom runs every order of events, and every value each load may see.
-//! Who is never woken, or never told, is a deadlock here. `RUSTFLAGS="--cfg loom" cargo test --release` in this folder runs them.
+//! Loom models of how threads cooperate around a node. Loom runs every order of events, and every
+//! value that each load may return. A missed wake-up or notification shows as a deadlock. Run them
+//! in this folder with `RUSTFLAGS="--cfg loom" cargo test --release`.
 //!
-//! What is modelled is the library's own: three of its files. What they stand on is made up here.
+//! The code under test is three of the library's own files. Their dependencies are replaced by
+//! stubs.
 #![cfg(all(loom, test))]
 
 #[path = "../../src/asleep.rs"]
@@ -16,15 +18,15 @@ mod line_of_senders;
 mod room;
 mod sleep;
 
-/// Tries the orders in which threads that could go on are stopped three times at most: of three threads there are too many for
-/// all to be tried. Loom's authors find two or three enough.
+/// Tries the orders with at most three preemptions. With three threads there are too many orders to
+/// try all. Loom's authors find a bound of two or three sufficient.
 fn most(model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
     builder.check(model);
 }
 
-/// What `datagrams.rs` says of a message.
+/// A stub of what `datagrams.rs` uses.
 mod event {
     use std::io::ErrorKind;
 
@@ -37,7 +39,7 @@ mod event {
     }
 }
 
-/// How `datagrams.rs` asks epoll to tell of room.
+/// A stub of what `datagrams.rs` uses to request writability.
 mod backend {
     use std::io;
 
@@ -55,7 +57,7 @@ mod backend {
     }
 }
 
-/// What `datagrams.rs` sends by.
+/// A stub of the socket that `datagrams.rs` uses.
 mod transport {
     use std::io;
     use std::net::SocketAddr;

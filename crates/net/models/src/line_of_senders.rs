@@ -1,12 +1,14 @@
-//! Threads that send by one connection at the same time: every message that is sent is written once, those of each thread in its order,
-//! and none is left behind when all have returned, also where somebody ends the connection meanwhile.
+//! Threads that send on one connection at the same time. Every accepted message is written once,
+//! those of each thread in order. None is left when all threads have returned, even if the
+//! connection ends meanwhile.
 
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
 use crate::line::Line;
 
-/// What was written: the thread's number and the message's; what was left to a thread in line; whether the connection has ended.
+/// What was written, as pairs of thread and message; what was left to a thread in line; whether the
+/// connection has ended.
 #[derive(Default)]
 struct Outgoing {
     written: Vec<u8>,
@@ -14,11 +16,11 @@ struct Outgoing {
     ended: bool,
 }
 
-/// A connection's sending half, of messages of two bytes.
+/// A connection's sending half, for messages of two bytes.
 struct Connection {
     line: Line,
     outgoing: Mutex<Outgoing>,
-    /// How many bytes are left at the most.
+    /// How many bytes may be left.
     most: usize,
 }
 
@@ -27,7 +29,7 @@ impl Connection {
         Arc::new(Connection { line: Line::new(), outgoing: Mutex::default(), most })
     }
 
-    /// As `connection.rs` sends. Whether it is sent.
+    /// As `Connection::send` of the library. Returns whether the message was accepted.
     fn send(&self, message: [u8; 2]) -> bool {
         self.line.join();
         let mut out = self.outgoing.lock().unwrap();
@@ -45,7 +47,7 @@ impl Connection {
         true
     }
 
-    /// As it writes for other reasons: a batch.
+    /// As the library's other writes, such as a batch.
     fn write_apart(&self, message: [u8; 2]) -> bool {
         let mut out = self.outgoing.lock().unwrap();
         write_left(&mut out);
@@ -55,7 +57,7 @@ impl Connection {
         !out.ended
     }
 
-    /// As it ends.
+    /// As the library ends a connection.
     fn end(&self) {
         let mut out = self.outgoing.lock().unwrap();
         write_left(&mut out);
@@ -78,7 +80,8 @@ fn of_each(connection: &Connection) -> [Vec<u8>; 2] {
     [0, 1].map(|thread| written.iter().filter(|[of, _]| *of == thread).map(|[_, message]| *message).collect())
 }
 
-/// Each thread sends its messages by `send`, the last one of the first thread apart from the others.
+/// Each thread sends its messages by `send`. With `apart`, the last one of the first thread is sent
+/// by `write_apart`.
 fn all_arrive_in_order(most: usize, messages: [u8; 2], apart: bool) {
     crate::most(move || {
         let connection = Connection::new(most);
@@ -101,27 +104,27 @@ fn all_arrive_in_order(most: usize, messages: [u8; 2], apart: bool) {
 }
 
 #[test]
-fn what_is_left_is_written_once_and_in_order() {
+fn left_messages_are_written_once_and_in_order() {
     all_arrive_in_order(4, [2, 2], false);
 }
 
 #[test]
-fn one_that_sends_much_and_one_that_sends_little() {
+fn threads_may_send_different_numbers_of_messages() {
     all_arrive_in_order(4, [3, 1], false);
 }
 
 #[test]
-fn where_there_is_room_for_nothing_more_each_writes_what_was_left() {
+fn without_space_for_more_each_thread_writes_what_was_left() {
     all_arrive_in_order(2, [2, 2], false);
 }
 
 #[test]
-fn what_is_written_apart_comes_behind_what_the_same_thread_left() {
+fn a_separate_write_follows_what_the_same_thread_left() {
     all_arrive_in_order(4, [2, 2], true);
 }
 
 #[test]
-fn what_is_sent_before_the_end_is_written_and_what_comes_later_is_refused() {
+fn messages_before_the_end_are_written_and_later_ones_are_rejected() {
     crate::most(|| {
         let connection = Connection::new(4);
         let threads = [0, 1].map(|thread| {

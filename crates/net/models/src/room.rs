@@ -1,4 +1,4 @@
-//! A sender of datagrams that was told `Full` is told of room, once there is some.
+//! A sender of datagrams that got `Full` is notified once the socket is writable.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use crate::datagrams::Socket;
 use crate::event::Outcome;
 use crate::transport::Datagrams;
 
-/// What the system has room for, and what epoll tells of it.
+/// A socket's free space in the kernel, and what epoll reports of it.
 pub(crate) struct System {
     state: Mutex<State>,
     changed: Condvar,
@@ -20,11 +20,11 @@ pub(crate) struct System {
 #[derive(Default)]
 struct State {
     room: usize,
-    /// Whether epoll is to tell of room.
+    /// Whether epoll reports writability.
     asked: bool,
-    /// There is more room than there was when epoll was asked last.
+    /// The socket became writable since this was requested.
     edge: bool,
-    /// Nobody will send any more.
+    /// Nobody sends any more.
     over: bool,
 }
 
@@ -37,7 +37,7 @@ impl System {
         self.changed.notify_one();
     }
 
-    /// Has epoll tell of room, and at once if there is some; or not any more.
+    /// Starts or stops to report writability; reports it at once if there is space.
     pub(crate) fn ask(&self, wanted: bool) {
         let mut state = self.state.lock().unwrap();
         state.asked = wanted;
@@ -50,7 +50,7 @@ impl System {
         self.changed.notify_one();
     }
 
-    /// Waits as epoll does. Whether there is an edge.
+    /// Waits as epoll does. Returns whether there is an edge.
     fn wait(&self) -> bool {
         let mut state = self.state.lock().unwrap();
         while !state.edge && !state.over {
@@ -71,8 +71,8 @@ impl Datagrams for Arc<System> {
     }
 }
 
-/// A sender finds no room, and another takes what there comes to be, unless the first does: `rivals` of them. Epoll tells of room
-/// all the time, or on request.
+/// A sender finds the socket full. `rivals` other threads may use the space that becomes free.
+/// Epoll reports writability always, or on request.
 fn is_told(rivals: usize, on_request: bool) {
     let state = Mutex::new(State { asked: !on_request, ..State::default() });
     let system = Arc::new(System { state, changed: Condvar::new() });
@@ -110,7 +110,7 @@ fn is_told(rivals: usize, on_request: bool) {
     freed.join().unwrap();
     rivals.into_iter().for_each(|rival| rival.join().unwrap());
     if outcome == Outcome::Sent {
-        // Whether the node says something or not, it is not left waiting.
+        // Whether the node reports something or not, it does not block.
         system.end();
         node.join().unwrap();
     } else {
@@ -120,7 +120,7 @@ fn is_told(rivals: usize, on_request: bool) {
 }
 
 #[test]
-fn who_was_told_that_it_is_full_is_told_of_room() {
+fn a_sender_that_got_full_is_notified() {
     for on_request in [false, true] {
         loom::model(move || is_told(0, on_request));
         crate::most(move || is_told(1, on_request));

@@ -1,4 +1,4 @@
-//! The node's thread sleeps when there is nothing to do, and is woken when there is.
+//! The node's thread sleeps when there is no work, and is woken when there is.
 
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
@@ -6,12 +6,12 @@ use loom::{model, thread};
 
 use crate::asleep::Asleep;
 
-/// What `Shared` has of it.
+/// The part of the library's `Shared` that matters here.
 struct Shared {
     asleep: Asleep,
     stopped: AtomicBool,
     commands: Mutex<Vec<u8>>,
-    /// The waker: it ends one wait, this or the next.
+    /// The waker: it ends one wait, the current or the next.
     woken: Mutex<bool>,
     waker: Condvar,
 }
@@ -59,7 +59,7 @@ impl Shared {
 }
 
 #[test]
-fn a_node_that_sleeps_is_stopped() {
+fn a_sleeping_node_can_be_stopped() {
     model(|| {
         let shared = Shared::new();
         let other = shared.clone();
@@ -89,7 +89,7 @@ fn commands_of_two_threads_are_seen() {
 }
 
 #[test]
-fn one_of_two_wakes_it() {
+fn only_one_of_two_threads_wakes_the_node() {
     model(|| {
         let asleep = Arc::new(Asleep::new());
         asleep.prepare();

@@ -1,4 +1,5 @@
-//! What is sent arrives: every byte, whole messages, in order, whoever sends.
+//! Checks of delivery: every byte arrives, messages are complete and in order, whichever thread
+//! sends.
 
 use std::collections::VecDeque;
 use std::thread;
@@ -8,7 +9,7 @@ use super::Subject;
 use super::scene::{End, Scene, pattern};
 use crate::{Address, Event, Handle, Outcome};
 
-/// All that is sent arrives, and nothing else, in order.
+/// Everything that is sent arrives, in order, and nothing else.
 ///
 /// # Panics
 ///
@@ -24,12 +25,13 @@ pub fn streams_keep_every_byte(subject: &Subject) {
     }
 }
 
-/// A stream is told in records of one length where that is asked for ([`Options::records`](crate::Options::records)), and an end in
-/// the middle of one as such. Nothing is checked where messages keep their bounds anyway.
+/// A stream is delivered in records of one length if [`Options::records`](crate::Options::records)
+/// asks for it; an end in the middle of a record is reported as such. Schemes with message framing
+/// are not checked.
 ///
 /// # Panics
 ///
-/// If it is not.
+/// If this does not hold.
 pub fn streams_are_told_in_records(subject: &Subject) {
     for length in [1, 7, 1000, 150_000] {
         for mut scene in subject.scenes("a stream is told in records").filter(Scene::is_stream) {
@@ -50,7 +52,7 @@ pub fn streams_are_told_in_records(subject: &Subject) {
     }
 }
 
-/// Messages of any length, none and 16 MiB included, arrive whole and in order, in both directions.
+/// Messages of any length, from 0 to 16 MiB, arrive complete and in order, in both directions.
 ///
 /// # Panics
 ///
@@ -71,10 +73,11 @@ pub fn messages_are_whole_and_in_order(subject: &Subject) {
     scene.expects_messages(End::Client, endpoint, &back);
 }
 
-/// Messages that come piece by piece, at two connections by turns, are put together: what is left of one in the memory that both
-/// share is still there when the other has been read.
+/// Messages that arrive in pieces, alternating between two connections, are put together. The start
+/// of an incomplete message in the shared buffer survives a read of the other connection.
 ///
-/// The peer writes the frames itself, by the transport beneath. Of WebSockets nothing is checked.
+/// The client writes the frames itself, over the transport without framing. WebSockets are not
+/// checked.
 ///
 /// # Panics
 ///
@@ -88,7 +91,7 @@ pub fn pieces_of_messages_are_put_together(subject: &Subject) {
     let beneath = beneath(&scene, &at);
     let peers = [scene.begin(&beneath), scene.begin(&beneath)];
     scene.until("two accepted", |server, _| server.accepted(listener).len() == peers.len());
-    // In the shared buffer, and in memory of their own.
+    // Lengths for the shared buffer, and for memory of their own.
     let sent = [1, 40, 5_000, 120_000, 140_000, 400_000].map(|size| pattern(size, size));
     let framed: Vec<u8> = sent.iter().flat_map(|m| [&(m.len() as u32).to_be_bytes()[..], m].concat()).collect();
     for piece in framed.chunks(7_001) {
@@ -106,13 +109,14 @@ pub fn pieces_of_messages_are_put_together(subject: &Subject) {
     }
 }
 
-/// The address by which bytes that are no messages come to a listener of messages.
+/// The address of the same listener without message framing.
 fn beneath(scene: &Scene<'_>, at: &Address) -> Address {
     let address = at.to_string().replacen("+msg://", "://", 1).parse();
     address.unwrap_or_else(|error| scene.broken(format_args!("the listener's address is {at}: {error}")))
 }
 
-/// The messages of threads that send to one endpoint at once never interleave, and those of one thread keep their order.
+/// Messages that several threads send to one endpoint do not interleave, and those of one thread
+/// keep their order.
 ///
 /// # Panics
 ///
@@ -126,7 +130,7 @@ pub fn threads_do_not_interleave(subject: &Subject) {
     let (accepted, endpoint) = scene.connect();
     for thread in 0..THREADS {
         let handle = scene.client.handle.clone();
-        // If the check fails, the node is dropped and the thread ends: nothing is taken any more.
+        // If the check fails, the node is dropped; sends are then rejected and the thread ends.
         thread::spawn(move || {
             for i in 0..EACH {
                 while handle.send(endpoint, &message(thread, i)) == Outcome::Full {
@@ -140,14 +144,14 @@ pub fn threads_do_not_interleave(subject: &Subject) {
     for seen in scene.server.messages(accepted) {
         let thread = seen.first().map_or(THREADS, |thread| usize::from(*thread));
         let Some(next) = next.get_mut(thread) else {
-            scene.broken(format_args!("a message came that nobody sent, of {} bytes", seen.len()))
+            scene.broken(format_args!("a message of {} bytes came that nobody sent", seen.len()))
         };
         scene.expects(*seen == message(thread, *next), format_args!("message {next} of thread {thread} is another"));
         *next += 1;
     }
 }
 
-/// Two nodes that answer every message by itself, in bulk and from their callbacks, never wait for each other forever.
+/// Two nodes that reply to every message in bulk, from their callbacks, do not deadlock.
 ///
 /// # Panics
 ///
@@ -155,7 +159,7 @@ pub fn threads_do_not_interleave(subject: &Subject) {
 pub fn nodes_that_send_from_callbacks_go_on(subject: &Subject) {
     let mut scene = subject.scene("two nodes that send in bulk from their callbacks do not wait for each other");
     let (accepted, endpoint) = scene.connect();
-    // Every message goes round until there have been enough.
+    // Each message circulates until there have been 500 receptions.
     let mut waiting = [VecDeque::new(), VecDeque::from_iter((0..20).map(|i| pattern(i, 300_000)))];
     let (mut rounds, begun) = (0, Instant::now());
     while rounds < 500 {

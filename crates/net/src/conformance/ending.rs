@@ -1,4 +1,4 @@
-//! How connections end, in both directions or in one, and what is told of it.
+//! Checks of how connections end, in one direction or in both, and what is reported about it.
 
 use std::mem;
 
@@ -7,18 +7,18 @@ use super::scene::{End, Scene};
 use super::side::{Seen, Side};
 use crate::{Endpoint, Outcome};
 
-/// How often somebody else may come to listen where nobody does, before it is no accident.
+/// How many times another process may have taken the port where nobody should listen.
 const TRIES: usize = 3;
 
 fn both_closed(server: &Side, accepted: Endpoint, client: &Side, endpoint: Endpoint) -> bool {
     server.closed(accepted).is_some() && client.closed(endpoint).is_some()
 }
 
-/// What was taken is written before a connection is closed, and both sides are told the end.
+/// Accepted messages are written before a connection closes, and both sides report the end.
 ///
 /// # Panics
 ///
-/// If something is lost, or the reasons are not those of [`Reason`](crate::Reason).
+/// If data is lost, or the reported reasons are wrong (see [`Reason`](crate::Reason)).
 pub fn what_waits_is_written_before_closing(subject: &Subject) {
     for mut scene in subject.scenes("what waits is written before a connection is closed") {
         let (accepted, endpoint) = scene.connect();
@@ -38,11 +38,11 @@ fn expects_closed(scene: &Scene<'_>, at: End, endpoint: Endpoint) {
     scene.expects(outcome == Outcome::Closed, format_args!("a send after the end returned {outcome:?}"));
 }
 
-/// The peers of a node that is dropped are told that their connections have ended.
+/// When a node is dropped, its peers report that their connections have ended.
 ///
 /// # Panics
 ///
-/// If they are not.
+/// If they do not.
 pub fn nodes_that_are_gone_end_connections(subject: &Subject) {
     for mut scene in subject.scenes("the peers of a node that is gone are told the end") {
         let (_, endpoint) = scene.connect();
@@ -52,11 +52,12 @@ pub fn nodes_that_are_gone_end_connections(subject: &Subject) {
     }
 }
 
-/// Who connects where nobody listens is told so: by an error of `connect` that names the address, or by `Closed`.
+/// Connecting where nobody listens fails: with an error of `connect` that names the address, or
+/// with `Closed`.
 ///
 /// # Panics
 ///
-/// If it is not so, or somebody else came to listen there every time.
+/// If this does not hold, or if another process listened there every time.
 pub fn nobody_listening_is_told(subject: &Subject) {
     for mut scene in subject.scenes("it is told that nobody listens") {
         let told = (0..TRIES).any(|_| is_told(&mut scene));
@@ -64,7 +65,7 @@ pub fn nobody_listening_is_told(subject: &Subject) {
     }
 }
 
-/// Whether it is told. The system may have given the port to somebody else meanwhile.
+/// Whether the failure is reported. Another process may have got the port meanwhile.
 fn is_told(scene: &mut Scene<'_>) -> bool {
     let (listener, at) = scene.listen();
     scene.server.handle.close(listener);
@@ -81,12 +82,12 @@ fn is_told(scene: &mut Scene<'_>) -> bool {
     let connected = Seen::Connected(endpoint);
     scene.until("told", |_, client| client.closed(endpoint).is_some() || client.seen.contains(&connected));
     if let Some(reason) = scene.client.closed(endpoint) {
-        scene.expects(reason.starts_with("not connected: "), format_args!("the end was told as {reason:?}"));
+        scene.expects(reason.starts_with("not connected: "), format_args!("the reported reason was {reason:?}"));
     }
     !scene.client.seen.contains(&connected)
 }
 
-/// The scenes of connections that have two directions, with a listener that is half open and a client that is not.
+/// Scenes with a half-open listener and a client that is not half-open, without WebSockets.
 fn half_open<'a>(subject: &'a Subject, promise: &'static str) -> impl Iterator<Item = Scene<'a>> {
     let scenes = subject.scenes(promise).filter(|scene| !scene.is_websocket());
     scenes.map(|mut scene| {
@@ -95,8 +96,9 @@ fn half_open<'a>(subject: &'a Subject, promise: &'static str) -> impl Iterator<I
     })
 }
 
-/// A connection that was finished goes on in the other direction, where its peer is [half open](crate::Options::half_open), for as
-/// long and as often as the peer likes. Of WebSockets, which have no such half, nothing is checked.
+/// After one side finishes, the other direction of the connection continues for as long as a
+/// [half-open](crate::Options::half_open) peer likes. WebSockets have no half-close and are not
+/// checked.
 ///
 /// # Panics
 ///
@@ -111,10 +113,10 @@ pub fn answers_may_be_longer_than_questions(subject: &Subject) {
         scene.until("finished", |server, _| server.seen.contains(&finished));
         scene.expects_bytes(End::Server, accepted, &question);
         let drained = scene.client.count(&Seen::Drained(endpoint));
-        scene.expects(drained > 0, format_args!("it was never told that all was written"));
+        scene.expects(drained > 0, format_args!("Drained was never reported"));
         let mut answer = scene.send_until_queued(End::Server, accepted);
         scene.until("an answer", |_, client| client.received(endpoint) >= answer.len());
-        // It is seen to have stayed after that.
+        // Another message shows that the connection has stayed open.
         scene.send(End::Server, accepted, b"another");
         answer.extend(b"another");
         scene.until("another answer", |_, client| client.received(endpoint) >= answer.len());
@@ -128,11 +130,11 @@ pub fn answers_may_be_longer_than_questions(subject: &Subject) {
         scene.expects_end(End::Server, accepted, "ended by the peer");
         scene.expects_end(End::Client, endpoint, "ended by the peer");
         let times = scene.server.count(&finished);
-        scene.expects(times == 1, format_args!("the peer's end was told {times} times"));
+        scene.expects(times == 1, format_args!("the peer's end was reported {times} times"));
     }
 }
 
-/// Where it is not half open, what waits is still written after the peer's end. Of WebSockets nothing is checked.
+/// Without half-open, the queue is still written after the peer's end. WebSockets are not checked.
 ///
 /// # Panics
 ///
@@ -148,11 +150,12 @@ pub fn ends_without_half_open_write_what_waits(subject: &Subject) {
         scene.expects_end(End::Client, endpoint, "ended by the peer");
         scene.expects_end(End::Server, accepted, "ended by the peer");
         let times = scene.server.count(&Seen::Finished(accepted));
-        scene.expects(times == 0, format_args!("Finished was told, though nobody asked for it"));
+        scene.expects(times == 0, format_args!("Finished was reported without half-open"));
     }
 }
 
-/// What is finished before it has come about sends what waits, and nothing else. Of WebSockets nothing is checked.
+/// A connection that is finished before it is open sends its queue, and nothing else. WebSockets
+/// are not checked.
 ///
 /// # Panics
 ///

@@ -1,15 +1,17 @@
-//! Whether a transport does what a node needs to keep its promises: a suite that the transports of this crate pass, for those of
-//! one's own (feature `conformance`).
+//! A test suite for stream transports: whether a transport does what a node needs to keep its
+//! guarantees. The transports of this crate pass it; run it on a custom one. Needs the feature
+//! `conformance`.
 //!
 //! ```no_run
 //! use estafette_net::conformance::Subject;
 //!
-//! // Of a transport of one's own also `.transport(Arc::new(...))`.
+//! // A custom transport also needs `.transport(Arc::new(...))`.
 //! Subject::new("tcp", |scheme| format!("{scheme}://127.0.0.1:0")).conforms();
 //! ```
 //!
-//! That is the whole of a test. Each check is a function too, so that one may be run by itself. It panics with the promise that was
-//! broken and what was seen instead. [`Side`], [`until`] and [`pattern`] are what they are made of, for checks of one's own.
+//! This is a complete test. Each check is also a function of its own, so that it can run alone. A
+//! failed check panics with the guarantee that was broken and what was seen instead. [`Side`],
+//! [`until`] and [`pattern`] are the building blocks, for further checks.
 //! `examples/own_transport.rs` is a transport with its test.
 
 mod delivery;
@@ -65,14 +67,14 @@ const CHECKS: &[fn(&Subject)] = &[
     nodes_that_send_from_callbacks_go_on,
 ];
 
-/// A transport of streams that is to be checked, and what the checks need to know of it.
+/// A stream transport to be checked, and what the checks need to know of it.
 pub struct Subject {
     scheme: String,
     address: Box<dyn Fn(&str) -> String + Send + Sync>,
     transport: Option<Arc<dyn Transport>>,
     options: (Options, Options),
     patience: Duration,
-    /// Makes a node.
+    /// Creates a node.
     side: fn(Limits) -> Side,
 }
 
@@ -83,11 +85,14 @@ impl fmt::Debug for Subject {
 }
 
 impl Subject {
-    /// A transport that has this scheme. `address` makes addresses to listen at of the scheme it is given, the second one with
-    /// `+msg`: one where nobody listens, every time. It may return the same again, as each check has one listener at a time, whose
-    /// node is dropped at its end.
+    /// A transport with this scheme. `address` returns an address to listen at for the scheme it is
+    /// given: `scheme`, or `scheme` with `+msg`.
     ///
-    /// Streams and messages are checked; only messages if the scheme itself has them, as `tcp+msg` and `ws`.
+    /// The address has to be unused at every call. `address` may return the same one again, because
+    /// each check has one listener at a time, and drops its node at the end.
+    ///
+    /// Both streams and messages are checked; only messages if the scheme itself has framing, as
+    /// `tcp+msg` and `ws` have.
     pub fn new(scheme: &str, address: impl Fn(&str) -> String + Send + Sync + 'static) -> Subject {
         Subject {
             scheme: scheme.to_owned(),
@@ -99,37 +104,39 @@ impl Subject {
         }
     }
 
-    /// Has this transport added to every node, for the scheme. Without it, it is one that nodes have already.
+    /// Adds this transport to every node. Without it, the checks use a transport that nodes have
+    /// already.
     #[must_use]
     pub fn transport(mut self, transport: Arc<dyn Transport>) -> Subject {
         self.transport = Some(transport);
         self
     }
 
-    /// What a listener needs, and a client.
+    /// Sets the options of the listener and of the client.
     #[must_use]
     pub fn options(mut self, listener: Options, client: Options) -> Subject {
         self.options = (listener, client);
         self
     }
 
-    /// How long anything may take before a check fails: [`PATIENCE`], unless told otherwise. Checks that pass do not wait for it.
+    /// Sets how long anything may take before a check fails. Default: [`PATIENCE`]. Checks that
+    /// pass do not wait for it.
     #[must_use]
     pub fn patience(mut self, time: Duration) -> Subject {
         self.patience = time;
         self
     }
 
-    /// Runs every check, one after the other: some seconds.
+    /// Runs every check, one after the other. This takes some seconds.
     ///
     /// # Panics
     ///
-    /// At the first promise that is broken, which it names, with the scheme and what was seen.
+    /// At the first broken guarantee. The message names it, the scheme, and what was seen.
     pub fn conforms(&self) {
         CHECKS.iter().for_each(|check| check(self));
     }
 
-    /// A node that has the transport.
+    /// Creates a node that has the transport.
     pub fn side(&self, limits: Limits) -> Side {
         let side = (self.side)(limits);
         if let Some(transport) = &self.transport {
@@ -138,7 +145,8 @@ impl Subject {
         side
     }
 
-    /// The usual limits, but for times: a check fails when the subject's patience is over, and not before.
+    /// The default limits, but with the subject's patience as every deadline, so that no check
+    /// fails earlier.
     fn limits(&self) -> Limits {
         let patience = self.patience;
         Limits { handshake: patience, unfinished_for: patience, flush: patience, ..Limits::default() }
@@ -148,7 +156,7 @@ impl Subject {
         (self.address)(scheme)
     }
 
-    /// The scheme whose messages keep their bounds.
+    /// The scheme with message framing.
     fn messages(&self) -> String {
         match Scheme::of(&self.scheme).1 {
             Scheme::Length | Scheme::WebSocket => self.scheme.clone(),
@@ -161,7 +169,7 @@ impl Subject {
         Scene::new(self, self.messages(), promise)
     }
 
-    /// A scene with each of its schemes.
+    /// A scene for each of the schemes.
     fn scenes(&self, promise: &'static str) -> impl Iterator<Item = Scene<'_>> {
         let mut schemes = vec![self.scheme.clone(), self.messages()];
         schemes.dedup();
@@ -175,7 +183,7 @@ mod tests {
     use crate::Node;
     use crate::backend::scrambled;
 
-    /// Runs every check with nodes that are told what is ready late, in parts and in any order.
+    /// Runs every check with nodes whose readiness events are delayed, split and reordered.
     fn conforms_in_any_order(scheme: &str) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket").display().to_string();
@@ -183,7 +191,7 @@ mod tests {
             "tcp" | "tcp+msg" | "ws" => format!("{scheme}://127.0.0.1:0"),
             _ => format!("{scheme}://{path}"),
         });
-        // Told in vain, no node would sleep, which some of the checks look at.
+        // With spurious events no node would sleep, and some checks test that it does.
         subject.side = |limits| Side::of(Node::by(scrambled(2026, false).unwrap(), limits));
         subject.conforms();
     }

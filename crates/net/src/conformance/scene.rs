@@ -1,4 +1,4 @@
-//! What every check begins with: two nodes, and the promise it is about.
+//! The setup of every check: two nodes, and the guarantee to be tested.
 
 use std::fmt::Arguments;
 
@@ -7,11 +7,12 @@ use super::side::{self, Seen, Side, stepped};
 use crate::scheme::Scheme;
 use crate::{Address, Endpoint, Options, Outcome};
 
-/// How much is sent at a time to find out how much there is room for, and how often before there is no end to it.
+/// The size of a block when filling a queue, and after how many blocks the queue counts as
+/// unbounded.
 const BLOCK: usize = 1 << 20;
 const MOST_BLOCKS: usize = 128;
 
-/// Which of the two.
+/// One of the two nodes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     Server,
@@ -27,26 +28,26 @@ impl End {
     }
 }
 
-/// Two nodes of one thread, for a check of one promise at addresses of one scheme.
+/// Two nodes in one thread, for a check of one guarantee with one scheme.
 pub(super) struct Scene<'a> {
     subject: &'a Subject,
     pub(super) scheme: String,
     promise: &'static str,
     pub(super) server: Side,
     pub(super) client: Side,
-    /// Those of the listener and of the client.
+    /// The options of the listener and of the client.
     pub(super) options: (Options, Options),
 }
 
-/// Bytes that differ from place to place and from message to message.
+/// Returns test data that differs from byte to byte and from seed to seed.
 pub fn pattern(seed: usize, len: usize) -> Vec<u8> {
     (0..len).map(|i| (i.wrapping_mul(31) ^ (i >> 8) ^ seed.wrapping_mul(7)) as u8).collect()
 }
 
-/// Where two that should be alike begin to differ.
+/// Describes where two byte strings start to differ.
 fn differ(seen: &[u8], sent: &[u8]) -> String {
     match seen.iter().zip(sent).position(|(seen, sent)| seen != sent) {
-        Some(at) => format!(", and from byte {at} on they are others"),
+        Some(at) => format!(", and they differ from byte {at} on"),
         None => String::new(),
     }
 }
@@ -65,12 +66,12 @@ impl<'a> Scene<'a> {
         Scheme::of(&self.scheme).1 == Scheme::WebSocket
     }
 
-    /// What is told of a connection that its peer has closed.
+    /// The reason reported for a connection that its peer has closed.
     pub(super) fn ended(&self) -> &'static str {
         if self.is_websocket() { "closed by the peer: 1000" } else { "ended by the peer" }
     }
 
-    /// Fails: this was seen instead.
+    /// Fails, and reports what was seen instead.
     #[track_caller]
     pub(super) fn broken(&self, seen: Arguments<'_>) -> ! {
         panic!("{}:// breaks the promise that {}: {seen}", self.scheme, self.promise)
@@ -83,14 +84,14 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// That this was told as the reason of an end.
+    /// Expects this reason in the `Closed` event.
     #[track_caller]
     pub(super) fn expects_end(&self, of: End, endpoint: Endpoint, reason: &str) {
         let told = self.side(of).closed(endpoint);
-        self.expects(told == Some(reason), format_args!("the end was told as {told:?}, and not as {reason:?}"));
+        self.expects(told == Some(reason), format_args!("the reported reason was {told:?}, expected {reason:?}"));
     }
 
-    /// That these messages came, and no others.
+    /// Expects these messages, and no others.
     #[track_caller]
     pub(super) fn expects_messages(&self, at: End, from: Endpoint, sent: &[Vec<u8>]) {
         let seen = self.side(at).messages(from);
@@ -105,7 +106,7 @@ impl<'a> Scene<'a> {
         self.expects(here == there, format_args!("{here} messages came, and {there} were sent"));
     }
 
-    /// That these bytes came, in whatever messages.
+    /// Expects these bytes, in any number of messages.
     #[track_caller]
     pub(super) fn expects_bytes(&self, at: End, from: Endpoint, sent: &[u8]) {
         let seen = self.side(at).messages(from).concat();
@@ -117,7 +118,7 @@ impl<'a> Scene<'a> {
         end.of(&self.server, &self.client)
     }
 
-    /// Steps both until something holds.
+    /// Steps both nodes until `holds` returns true.
     #[track_caller]
     pub(super) fn until(&mut self, what: &str, holds: impl Fn(&Side, &Side) -> bool) {
         if let Err(never) = stepped(&mut self.server, &mut self.client, self.subject.patience, what, holds) {
@@ -125,7 +126,7 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Gives both many occasions to do what they should not.
+    /// Steps both nodes many times, to give them the chance to do something wrong.
     pub(super) fn turns(&mut self) {
         for _ in 0..20 {
             self.server.step();
@@ -133,7 +134,7 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// A listener, and where it is.
+    /// Starts a listener, and returns its endpoint and address.
     #[track_caller]
     pub(super) fn listen(&self) -> (Endpoint, Address) {
         let address = self.subject.address(&self.scheme);
@@ -143,14 +144,14 @@ impl<'a> Scene<'a> {
         (listener, at.unwrap_or_else(|| self.broken(format_args!("the listener says no address"))))
     }
 
-    /// Begins to connect.
+    /// Starts to connect.
     #[track_caller]
     pub(super) fn begin(&self, to: &Address) -> Endpoint {
         let endpoint = self.client.handle.connect_with(to, &self.options.1);
         endpoint.unwrap_or_else(|error| self.broken(format_args!("{error}")))
     }
 
-    /// A connection: the end that was accepted, and that of who connected.
+    /// Opens a connection. Returns the accepted end and the connecting end.
     #[track_caller]
     pub(super) fn connect(&mut self) -> (Endpoint, Endpoint) {
         let (address, patience) = (self.subject.address(&self.scheme), self.subject.patience);
@@ -161,14 +162,14 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Sends what is taken whenever it comes.
+    /// Sends a message that has to be accepted.
     #[track_caller]
     pub(super) fn send(&self, from: End, to: Endpoint, message: &[u8]) {
         let outcome = self.side(from).handle.send(to, message);
         self.expects(outcome.taken(), format_args!("a send returned {outcome:?}"));
     }
 
-    /// Sends everything, stepping both sides where there is no room.
+    /// Sends all messages, and steps both nodes while the queue is full.
     #[track_caller]
     pub(super) fn send_all(&mut self, from: End, to: Endpoint, messages: &[Vec<u8>]) {
         for message in messages {
@@ -185,7 +186,7 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Sends until something waits at this end, and returns all of it.
+    /// Sends until something is queued at this end, and returns everything sent.
     #[track_caller]
     pub(super) fn send_until_queued(&self, from: End, to: Endpoint) -> Vec<u8> {
         let mut sent = Vec::new();

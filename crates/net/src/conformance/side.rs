@@ -1,22 +1,23 @@
-//! Two nodes of one thread, stepped by turns until something holds: no test waits for a fixed time.
+//! Two nodes in one thread, stepped in turn until a condition holds, so that no test waits for a
+//! fixed time.
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
 use crate::{Endpoint, Event, Handle, Kind, Limits, Node, Options};
 
-/// How long anything may take before a test fails, unless told otherwise.
+/// How long anything may take before a test fails, by default.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 /// How many of the last events an error shows.
 const SHOWN: usize = 20;
 
-/// What a node told: an [`Event`] to keep.
+/// An owned copy of an [`Event`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Seen {
     /// As [`Event::Connected`].
     Connected(Endpoint),
-    /// As [`Event::Accepted`]: the connection, and its listener.
+    /// As [`Event::Accepted`]: the connection and its listener.
     Accepted(Endpoint, Endpoint),
     /// As [`Event::Message`].
     Message(Endpoint, Kind, Vec<u8>),
@@ -24,22 +25,22 @@ pub enum Seen {
     Drained(Endpoint),
     /// As [`Event::Finished`].
     Finished(Endpoint),
-    /// As [`Event::Lost`]: why, and how many bytes were not written.
+    /// As [`Event::Lost`]: the reason, and how many bytes were not written.
     Lost(Endpoint, String, usize),
-    /// As [`Event::Closed`], and why.
+    /// As [`Event::Closed`]: with the reason.
     Closed(Endpoint, String),
     /// As [`Event::Signal`].
     Signal(u32),
 }
 
-/// A node, and all it told.
+/// A node, and all its events so far.
 #[non_exhaustive]
 pub struct Side {
     /// The node.
     pub node: Node<u32>,
-    /// A way to it.
+    /// Its handle.
     pub handle: Handle<u32>,
-    /// What it told, in order. A test may clear it.
+    /// Its events, in order. A test may clear them.
     pub seen: Vec<Seen>,
 }
 
@@ -56,22 +57,22 @@ impl Default for Side {
 }
 
 impl Side {
-    /// With the usual limits.
+    /// Creates a node with the default limits.
     pub fn new() -> Side {
         Side::with(Limits::default())
     }
 
-    /// With limits of one's own.
+    /// Creates a node with custom limits.
     pub fn with(limits: Limits) -> Side {
         Side::of(Node::with_limits(limits).expect("the system has no descriptors left for a node"))
     }
 
-    /// Of a node that has told nothing yet.
+    /// Wraps a node that has reported nothing yet.
     pub(crate) fn of(node: Node<u32>) -> Side {
         Side { handle: node.handle(), node, seen: Vec::new() }
     }
 
-    /// Tells what is there.
+    /// Polls the node for up to 1 ms and records its events.
     pub fn step(&mut self) {
         let seen = &mut self.seen;
         let told = self.node.poll(Some(Duration::from_millis(1)), |event| {
@@ -89,7 +90,7 @@ impl Side {
         told.expect("a node can wait, whatever its peers do");
     }
 
-    /// Steps until something was told that `pick` finds, and returns what it made of it.
+    /// Steps until `pick` finds something in an event, and returns that.
     #[track_caller]
     pub fn until<T>(&mut self, what: &str, pick: impl Fn(&Seen) -> Option<T>) -> T {
         let begun = Instant::now();
@@ -102,7 +103,7 @@ impl Side {
         }
     }
 
-    /// Steps until something holds of all that was told.
+    /// Steps until `holds` returns true for the events.
     #[track_caller]
     pub fn step_until(&mut self, what: &str, holds: impl Fn(&[Seen]) -> bool) {
         let begun = Instant::now();
@@ -112,7 +113,7 @@ impl Side {
         }
     }
 
-    /// Steps until an endpoint is closed, and returns why.
+    /// Steps until an endpoint is closed, and returns the reason.
     #[track_caller]
     pub fn until_closed(&mut self, endpoint: Endpoint) -> String {
         self.until("closed", |seen| match seen {
@@ -126,7 +127,7 @@ impl Side {
         self.messages_of(of).collect()
     }
 
-    /// How many bytes the messages of an endpoint have together.
+    /// The total length of the messages of an endpoint, in bytes.
     pub fn received(&self, of: Endpoint) -> usize {
         self.messages_of(of).map(<[u8]>::len).sum()
     }
@@ -138,12 +139,12 @@ impl Side {
         })
     }
 
-    /// How often this was told.
+    /// How many times this event was reported.
     pub fn count(&self, what: &Seen) -> usize {
         self.seen.iter().filter(|seen| *seen == what).count()
     }
 
-    /// The connections of a listener, in order.
+    /// The connections that a listener accepted, in order.
     pub fn accepted(&self, by: Endpoint) -> Vec<Endpoint> {
         let accepted = self.seen.iter().filter_map(|seen| match seen {
             Seen::Accepted(endpoint, listener) if *listener == by => Some(*endpoint),
@@ -152,7 +153,7 @@ impl Side {
         accepted.collect()
     }
 
-    /// Why an endpoint was closed, once it was.
+    /// The reason why an endpoint was closed, if it was.
     pub fn closed(&self, which: Endpoint) -> Option<&str> {
         self.seen.iter().find_map(|seen| match seen {
             Seen::Closed(endpoint, reason) if *endpoint == which => Some(&reason[..]),
@@ -161,7 +162,7 @@ impl Side {
     }
 }
 
-/// What was told last, without the messages' bytes.
+/// The last events, without the bytes of messages.
 fn summary(seen: &[Seen]) -> Vec<String> {
     seen.iter()
         .skip(seen.len().saturating_sub(SHOWN))
@@ -172,7 +173,7 @@ fn summary(seen: &[Seen]) -> Vec<String> {
         .collect()
 }
 
-/// Steps both until something holds.
+/// Steps both nodes until `holds` returns true.
 #[track_caller]
 pub fn until(a: &mut Side, b: &mut Side, what: &str, holds: impl Fn(&Side, &Side) -> bool) {
     if let Err(never) = stepped(a, b, PATIENCE, what, holds) {
@@ -180,7 +181,8 @@ pub fn until(a: &mut Side, b: &mut Side, what: &str, holds: impl Fn(&Side, &Side
     }
 }
 
-/// Connects `client` to a listener of `server` with their options: their ends, and the listener.
+/// Connects `client` to a listener of `server` with these options. Returns the accepted end, the
+/// connecting end, and the listener.
 #[track_caller]
 pub fn connected(
     server: &mut Side,
@@ -194,7 +196,7 @@ pub fn connected(
     }
 }
 
-/// As [`until`]; or says what was told instead.
+/// As [`until`], but returns an error with the events instead of a panic.
 pub(super) fn stepped(
     a: &mut Side,
     b: &mut Side,
@@ -205,7 +207,7 @@ pub(super) fn stepped(
     let begun = Instant::now();
     while !holds(a, b) {
         if begun.elapsed() >= patience {
-            return Err(format!("never {what}; told were {a:?} and {b:?}"));
+            return Err(format!("never {what}; the events were {a:?} and {b:?}"));
         }
         a.step();
         b.step();
@@ -213,7 +215,7 @@ pub(super) fn stepped(
     Ok(())
 }
 
-/// As [`connected`]; or says why they are not.
+/// As [`connected`], but returns an error instead of a panic.
 pub(super) fn connect(
     server: &mut Side,
     client: &mut Side,
@@ -222,7 +224,7 @@ pub(super) fn connect(
     (ours, theirs): &(Options, Options),
 ) -> Result<(Endpoint, Endpoint, Endpoint), String> {
     let listener = server.handle.listen_with(address, ours).map_err(|error| error.to_string())?;
-    let at = server.handle.local_address(listener).ok_or("the listener says no address")?;
+    let at = server.handle.local_address(listener).ok_or("the listener has no address")?;
     let to = client.handle.connect_with(&at, theirs).map_err(|error| error.to_string())?;
     stepped(server, client, patience, "connected", |server, client| {
         !server.accepted(listener).is_empty() && client.seen.contains(&Seen::Connected(to))

@@ -1,4 +1,4 @@
-//! What a thread spends.
+//! CPU time and context switches of a thread.
 
 use std::io;
 use std::ops::Sub;
@@ -7,22 +7,22 @@ use std::time::Duration;
 use nix::sys::resource::{UsageWho, getrusage};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Processor time of a thread, and how often it went to sleep.
+/// CPU time of a thread, and how many times it slept.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Usage {
-    /// The time that processors have spent on it.
+    /// CPU time, user and system.
     pub cpu: Duration,
-    /// How often it has waited for something.
+    /// The number of voluntary context switches.
     pub sleeps: i64,
 }
 
 impl Usage {
-    /// Of this thread since it began.
+    /// The usage of the calling thread since it started.
     ///
     /// # Errors
     ///
-    /// If the system does not tell.
+    /// If the system call fails.
     pub fn of_this_thread() -> io::Result<Usage> {
         let cpu = clock_gettime(ClockId::ThreadCPUTime);
         let switches = getrusage(UsageWho::RUSAGE_THREAD)?;

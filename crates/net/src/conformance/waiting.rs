@@ -1,4 +1,5 @@
-//! Who waits for whom: sends for a connection, for a slow reader, and for one that is paused.
+//! Checks of queues and back-pressure: sends before the connection is open, slow readers, and
+//! paused endpoints.
 
 use std::time::Duration;
 
@@ -8,18 +9,18 @@ use super::side::{Seen, Side};
 use super::usage::Usage;
 use crate::Outcome;
 
-/// What a thread may spend while nothing happens: one that looks again and again spends all the time there is.
+/// The most CPU time of a node while nothing happens. A node that busy-waits uses all there is.
 const IDLE: Duration = Duration::from_millis(50);
-/// How often it may wake while nothing happens.
+/// The most wake-ups while nothing happens.
 const WAKES: i64 = 20;
-/// After so many sends that were taken, there is no end to it.
+/// After this many accepted sends the queue counts as unbounded.
 const MOST: usize = 10_000;
 
-/// What is sent before the connection has come about waits for it, and `Drained` is told after `Connected`.
+/// Sends before the connection is open are queued, and `Drained` follows `Connected`.
 ///
 /// # Panics
 ///
-/// If it does not.
+/// If this does not hold.
 pub fn early_sends_wait(subject: &Subject) {
     for mut scene in subject.scenes("what is sent before the connection is there waits for it") {
         let (_, at) = scene.listen();
@@ -35,12 +36,12 @@ pub fn early_sends_wait(subject: &Subject) {
     }
 }
 
-/// A peer that reads nothing costs its queue and no more: beyond [`Limits::queue`](crate::Limits) sends are
-/// [`Full`](Outcome::Full), and `Drained` tells when to go on. Meanwhile the node sleeps.
+/// A peer that reads nothing costs one queue. Beyond [`Limits::queue`](crate::Limits) sends return
+/// [`Full`](Outcome::Full), and `Drained` reports when to continue. Meanwhile the node sleeps.
 ///
 /// # Panics
 ///
-/// If more is taken, something is lost, `Drained` never comes, or the node does not sleep.
+/// If more is accepted, data is lost, `Drained` never comes, or the node does not sleep.
 pub fn slow_readers_cost_a_queue(subject: &Subject) {
     for mut scene in subject.scenes("a slow reader costs its queue and no more") {
         let mut limits = subject.limits();
@@ -48,7 +49,7 @@ pub fn slow_readers_cost_a_queue(subject: &Subject) {
         scene.client = subject.side(limits);
         let (accepted, endpoint) = scene.connect();
         let mut sent = Vec::new();
-        // Again and again, as long as the system's own buffers grow.
+        // Repeated, because the kernel's buffers may grow.
         let spent = loop {
             send_until_full(&scene, &mut sent, |message| scene.client.handle.send(endpoint, message));
             let (told, spent) = asleep(&mut scene.client, Duration::from_millis(300));
@@ -66,7 +67,7 @@ pub fn slow_readers_cost_a_queue(subject: &Subject) {
     }
 }
 
-/// Sends until there is no room, and adds what was taken.
+/// Sends until the queue is full, and collects what was accepted.
 fn send_until_full(scene: &Scene<'_>, sent: &mut Vec<Vec<u8>>, send: impl Fn(&[u8]) -> Outcome) {
     let mut queued = 0;
     let full = loop {
@@ -85,7 +86,7 @@ fn send_until_full(scene: &Scene<'_>, sent: &mut Vec<Vec<u8>>, send: impl Fn(&[u
     scene.expects(again == Outcome::Full, format_args!("after one was refused, a send returned {again:?}"));
 }
 
-/// Has a node wait, and says how much it told and what its thread spent.
+/// Waits with a node. Returns the number of events, and what its thread spent.
 fn asleep(side: &mut Side, time: Duration) -> (usize, Usage) {
     let usage = || Usage::of_this_thread().expect("the system tells what a thread has spent");
     let before = usage();
@@ -93,11 +94,12 @@ fn asleep(side: &mut Side, time: Duration) -> (usize, Usage) {
     (told, usage() - before)
 }
 
-/// Nothing is told of a connection that is paused, its peer has to wait, the other direction goes on, and nothing is lost.
+/// A paused connection reports nothing, its peer has to wait, the other direction continues, and no
+/// data is lost.
 ///
 /// # Panics
 ///
-/// If one of these is not so.
+/// If one of these does not hold.
 pub fn paused_connections_lose_nothing(subject: &Subject) {
     const SIZE: usize = 50_000;
     for mut scene in subject.scenes("a paused connection makes its peer wait and loses nothing") {
@@ -105,7 +107,7 @@ pub fn paused_connections_lose_nothing(subject: &Subject) {
         scene.server.handle.pause(accepted);
         scene.turns();
         let mut sent = Vec::new();
-        // Until nothing more is taken, for so many turns of both.
+        // Until nothing more is accepted after several turns of both nodes.
         loop {
             let before = sent.len();
             while scene.client.handle.send(endpoint, &pattern(sent.len(), SIZE)).taken() {
@@ -129,11 +131,11 @@ pub fn paused_connections_lose_nothing(subject: &Subject) {
     }
 }
 
-/// A connection that is paused is closed all the same: what waits is written, and nothing is told but the end.
+/// A paused connection can be closed: its queue is written, and only `Closed` is reported.
 ///
 /// # Panics
 ///
-/// If it is not so.
+/// If this does not hold.
 pub fn paused_connections_are_closed(subject: &Subject) {
     for mut scene in subject.scenes("a connection is closed though it is paused") {
         let (accepted, endpoint) = scene.connect();
@@ -150,11 +152,11 @@ pub fn paused_connections_are_closed(subject: &Subject) {
     }
 }
 
-/// A listener that is paused accepts nobody, and then whoever came meanwhile.
+/// A paused listener accepts nobody, and after it resumes it accepts the peers that have waited.
 ///
 /// # Panics
 ///
-/// If it is not so.
+/// If this does not hold.
 pub fn paused_listeners_accept_nobody(subject: &Subject) {
     for mut scene in subject.scenes("a paused listener accepts nobody, and then who has waited") {
         let (listener, at) = scene.listen();
@@ -168,7 +170,7 @@ pub fn paused_listeners_accept_nobody(subject: &Subject) {
     }
 }
 
-/// A connection that is paused, and has something to read, takes no time of the processor.
+/// A paused connection with unread data uses no CPU time.
 ///
 /// # Panics
 ///
@@ -181,7 +183,7 @@ pub fn pauses_cost_nothing(subject: &Subject) {
         scene.send(End::Client, endpoint, b"unread");
         scene.turns();
         let (told, spent) = asleep(&mut scene.server, Duration::from_millis(500));
-        scene.expects(told == 0, format_args!("{told} events were told"));
+        scene.expects(told == 0, format_args!("{told} events were reported"));
         scene.expects(spent.cpu < IDLE && spent.sleeps < WAKES, format_args!("it spends {spent:?}"));
     }
 }

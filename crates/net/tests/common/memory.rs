@@ -1,9 +1,9 @@
-//! What memory the process has.
+//! The memory of this process.
 
 use std::fs;
 use std::io;
 
-/// How many bytes of this process are in memory: what it touched, in whole pages, not what the system keeps for its sockets.
+/// Resident bytes of this process, in whole pages. Kernel memory of its sockets is not included.
 pub fn resident() -> io::Result<usize> {
     let pages = fs::read_to_string("/proc/self/statm")?;
     let pages = pages.split_ascii_whitespace().nth(1).and_then(|pages| pages.parse::<usize>().ok());

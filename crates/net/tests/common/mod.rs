@@ -1,4 +1,4 @@
-//! What the tests have in common, besides what the library's suite has.
+//! Helpers of several tests, in addition to those of the conformance suite.
 #![allow(dead_code, unreachable_pub, unused_imports, reason = "not every test needs everything")]
 
 pub mod memory;
@@ -7,7 +7,7 @@ pub mod process;
 pub use estafette_net::conformance::{PATIENCE, Seen, Side, connected as connected_with, until};
 use estafette_net::{Endpoint, Options};
 
-/// An address of this scheme that nobody else has.
+/// An unused address of this scheme.
 pub fn address(scheme: &str, folder: &tempfile::TempDir) -> String {
     match scheme {
         "unix" | "unix+msg" => format!("{scheme}://{}", folder.path().join("socket").display()),
@@ -16,7 +16,7 @@ pub fn address(scheme: &str, folder: &tempfile::TempDir) -> String {
     }
 }
 
-/// What a listener of any scheme needs, and a client that trusts it.
+/// Options for a listener of any scheme, and for a client that trusts it.
 pub fn options() -> (Options, Options) {
     #[cfg(feature = "tls")]
     return tls::options();
@@ -24,7 +24,7 @@ pub fn options() -> (Options, Options) {
     (Options::default(), Options::default())
 }
 
-/// Certificates that are made for the tests.
+/// Certificates generated for the tests.
 #[cfg(feature = "tls")]
 pub mod tls {
     use std::fs;
@@ -36,19 +36,20 @@ pub mod tls {
     use rustls::pki_types::PrivateKeyDer;
     use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
-    /// A listener that has this certificate, and a client that trusts it.
+    /// A listener with this certificate, and a client that trusts it.
     pub fn with(params: CertificateParams) -> (Options, Options) {
         let (client, server) = client(params);
         (server, Options::default().tls_client(client))
     }
 
-    /// As [`with`]; of the client what rustls needs.
+    /// As [`with`], but returns the client's rustls configuration.
     pub fn client(params: CertificateParams) -> (Arc<ClientConfig>, Options) {
         let key = KeyPair::generate().unwrap();
         configs(&params.self_signed(&key).unwrap(), &key)
     }
 
-    /// As [`options`], of a certificate that lies in this folder, as `certificate.pem`, with its key, as `key.pem`.
+    /// As [`options`], with a new certificate that is written to `folder` as `certificate.pem`, and
+    /// its key as `key.pem`.
     pub fn in_folder(folder: &Path) -> (Options, Options) {
         let key = KeyPair::generate().unwrap();
         let certificate = params().self_signed(&key).unwrap();
@@ -87,7 +88,8 @@ pub mod tls {
     }
 }
 
-/// Connects `client` to a listener of `server`: their ends, and the listener.
+/// Connects `client` to a listener of `server`. Returns the accepted end, the connecting end, and
+/// the listener.
 #[track_caller]
 pub fn connected(server: &mut Side, client: &mut Side, address: &str) -> (Endpoint, Endpoint, Endpoint) {
     connected_with(server, client, address, &options())

@@ -1,4 +1,4 @@
-//! A second process that a test talks to, by lines.
+//! A second process that a test exchanges lines with.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -7,7 +7,7 @@ use std::thread;
 
 use super::PATIENCE;
 
-/// A process, and what it says. It ends with this, at the latest.
+/// A process and its output lines. Dropping it kills the process.
 pub struct Process {
     pub child: Child,
     lines: Receiver<String>,
@@ -22,7 +22,7 @@ impl Process {
         Process { child, lines }
     }
 
-    /// What follows this word in the next line that begins with it.
+    /// The rest of the next line that starts with this word.
     pub fn line(&self, word: &str) -> String {
         loop {
             let line = self.lines.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("it never says {word:?}"));
@@ -39,7 +39,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It fails only for one that has ended.
+        // It fails only if the process has ended.
         self.child.kill().ok();
         self.child.wait().unwrap();
     }
