@@ -37,17 +37,17 @@ fn run() -> Result<(), Box<dyn Error>> {
 /// Progress, on a line that is overwritten.
 struct Progress {
     begun: Instant,
-    told: Instant,
+    shown: Instant,
 }
 
 impl Progress {
     fn new() -> Progress {
-        Progress { begun: Instant::now(), told: Instant::now() }
+        Progress { begun: Instant::now(), shown: Instant::now() }
     }
 
     fn at(&mut self, bytes: u64, all: u64) {
-        if self.told.elapsed() > Duration::from_millis(100) || bytes == all {
-            self.told = Instant::now();
+        if self.shown.elapsed() > Duration::from_millis(100) || bytes == all {
+            self.shown = Instant::now();
             let rate = bytes as f64 / 1048576.0 / self.begun.elapsed().as_secs_f64();
             let percent = (bytes * 100).checked_div(all).unwrap_or(100);
             eprint!("\r{percent:3} %  {rate:.0} MiB/s ");

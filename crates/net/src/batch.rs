@@ -46,25 +46,25 @@ use crate::shared::{Command, Shared};
 pub struct Batch<S = ()> {
     shared: Arc<Shared<S>>,
     to: Endpoint,
-    way: Option<Way>,
+    route: Option<Route>,
     frames: Frames,
 }
 
 /// How to send to an endpoint.
-pub(crate) enum Way {
+pub(crate) enum Route {
     Stream(Arc<Connection>),
     Datagrams(Arc<Socket>),
 }
 
 impl<S> Batch<S> {
     pub(crate) fn new(handle: &Handle<S>, to: Endpoint) -> Batch<S> {
-        let way = handle.shared.way(to.key);
-        let frames = match &way {
-            Some(Way::Stream(connection)) => connection.frames(),
-            Some(Way::Datagrams(socket)) => Frames::datagrams(socket.most()),
-            None => Frames::gone(),
+        let route = handle.shared.route(to.key);
+        let frames = match &route {
+            Some(Route::Stream(connection)) => connection.frames(),
+            Some(Route::Datagrams(socket)) => Frames::datagrams(socket.most()),
+            None => Frames::closed(),
         };
-        Batch { shared: handle.shared.clone(), to, way, frames }
+        Batch { shared: handle.shared.clone(), to, route, frames }
     }
 
     /// Adds a message. [`Outcome::Queued`]: it was accepted. [`Outcome::Full`]: the batch is full
@@ -79,7 +79,7 @@ impl<S> Batch<S> {
     /// earlier messages.
     #[inline(always)]
     pub fn push_with(&mut self, len: usize, write: impl FnOnce(&mut [u8])) -> Outcome {
-        match self.frames.put(len, write) {
+        match self.frames.push(len, write) {
             Ok(()) => Outcome::Queued,
             Err(write) => self.push_long(len, write),
         }
@@ -88,7 +88,7 @@ impl<S> Batch<S> {
     /// The slow path of [`Batch::push_with`]: makes space, or rejects the message.
     #[inline(never)]
     fn push_long(&mut self, len: usize, write: impl FnOnce(&mut [u8])) -> Outcome {
-        if self.way.is_none() {
+        if self.route.is_none() {
             return Outcome::Closed;
         }
         if len > self.frames.most() {
@@ -100,10 +100,10 @@ impl<S> Batch<S> {
                 return outcome;
             }
         }
-        if let Err(error) = self.frames.make_room(len) {
-            return self.broken(error);
+        if let Err(error) = self.frames.reserve(len) {
+            return self.fail(error);
         }
-        match self.frames.put_long(len, write) {
+        match self.frames.push_reserved(len, write) {
             Ok(()) => Outcome::Queued,
             Err(_) => Outcome::Closed,
         }
@@ -129,12 +129,12 @@ impl<S> Batch<S> {
     /// On [`Outcome::Full`] it stays in the batch, and `Drained` reports when to try again.
     /// Datagrams that the kernel refuses are dropped; the result is that of the last refused one.
     pub fn flush(&mut self) -> Outcome {
-        match &self.way {
+        match &self.route {
             _ if self.is_empty() => Outcome::Sent,
-            Some(Way::Stream(connection)) => match connection.send_frames(self.frames.bytes()) {
+            Some(Route::Stream(connection)) => match connection.send_frames(self.frames.bytes()) {
                 Ok(Some(Outcome::Closed)) => {
                     // Nothing more will be sent there: release the connection.
-                    self.way = None;
+                    self.route = None;
                     self.frames.end();
                     Outcome::Closed
                 }
@@ -145,15 +145,15 @@ impl<S> Batch<S> {
                     outcome
                 }
                 Ok(None) => {
-                    self.way = self.shared.way(self.to.key);
-                    if self.way.is_none() {
+                    self.route = self.shared.route(self.to.key);
+                    if self.route.is_none() {
                         self.frames.end();
                     }
                     self.flush()
                 }
-                Err(error) => self.broken(error),
+                Err(error) => self.fail(error),
             },
-            Some(Way::Datagrams(socket)) => {
+            Some(Route::Datagrams(socket)) => {
                 let lengths = self.frames.lengths().unwrap_or_default();
                 let (sent, bytes, outcome) = socket.send_many(self.frames.bytes(), lengths, self.to.remote);
                 self.frames.drop_first(sent, bytes);
@@ -164,11 +164,11 @@ impl<S> Batch<S> {
     }
 
     #[cold]
-    fn broken(&mut self, error: io::Error) -> Outcome {
-        let Some(Way::Stream(connection)) = &self.way else { return Outcome::Closed };
-        let refusal = connection.refusal();
-        self.shared.command(Command::Broken(self.to.key, connection.clone(), error));
-        refusal
+    fn fail(&mut self, error: io::Error) -> Outcome {
+        let Some(Route::Stream(connection)) = &self.route else { return Outcome::Closed };
+        let refused_outcome = connection.refused_outcome();
+        self.shared.command(Command::SendFailed(self.to.key, connection.clone(), error));
+        refused_outcome
     }
 }
 

@@ -13,10 +13,10 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::backend::Room;
+use crate::backend::WritableSwitch;
 use crate::codec::websocket::mask::{self, Keys};
 use crate::codec::websocket::{self, Opcode, Side};
-use crate::codec::{Framing, Header, Kind, MOST_HEADER, length};
+use crate::codec::{Framing, Header, Kind, MAX_HEADER, length};
 use crate::event::Outcome;
 use crate::frames::Frames;
 use crate::limits::Limits;
@@ -31,7 +31,7 @@ const SMALL: usize = 256;
 
 /// Byte totals over all connections of a node.
 #[derive(Debug, Default)]
-pub(crate) struct Holdings {
+pub(crate) struct BufferTotals {
     pub(crate) queued: AtomicUsize,
     pub(crate) unfinished: AtomicUsize,
     /// A spare buffer for combined frames, for when no connection uses one: see [`crate::line`].
@@ -50,7 +50,7 @@ enum Phase {
     Closing,
     Closed,
     /// Replaced by another connection, after it could not connect or was lost.
-    Moved,
+    Replaced,
 }
 
 struct Outgoing {
@@ -61,27 +61,27 @@ struct Outgoing {
     early: Queue,
     /// Whole frames that other threads left to the next one in line. Empty unless a thread is in
     /// line.
-    left: Vec<u8>,
+    delegated: Vec<u8>,
     /// Whether to report `Drained` when the queue is empty.
     owes_drained: bool,
     /// Close or finish was requested before the connection was open. Nothing more is accepted.
-    ends: bool,
+    end_requested: bool,
     /// Whether a successor replaces this connection if it is lost.
-    returns: bool,
+    will_reconnect: bool,
     /// How many accepted bytes could not be written.
     unwritten: usize,
     /// The masking keys of a WebSocket client.
     keys: Option<Keys>,
     /// Set where writability is reported only on request.
-    room: Option<Asking>,
+    writable: Option<OnDemandWritable>,
 }
 
 /// Writability notifications that are switched on and off.
-struct Asking {
-    room: Room,
-    asked: bool,
+struct OnDemandWritable {
+    switch: WritableSwitch,
+    enabled: bool,
     /// Once switched on, they stay on.
-    stays: bool,
+    permanent: bool,
 }
 
 impl Outgoing {
@@ -97,10 +97,10 @@ pub(crate) struct Connection {
     /// Whether the connection continues when the peer sends no more.
     pub(crate) half_open: bool,
     framing: Framing,
-    most_message: usize,
-    most_queue: usize,
-    most_queues: usize,
-    holdings: Arc<Holdings>,
+    max_message: usize,
+    max_queue: usize,
+    max_total_queued: usize,
+    totals: Arc<BufferTotals>,
     /// The threads that are about to send.
     line: Line,
     outgoing: Mutex<Outgoing>,
@@ -111,8 +111,8 @@ pub(crate) struct Connection {
 pub(crate) enum Flushed {
     /// Something is still queued.
     Waiting,
-    /// The queue is empty. `told`: a sender waits for `Drained`.
-    Empty { told: bool },
+    /// The queue is empty. `notify`: a sender waits for `Drained`.
+    Empty { notify: bool },
     /// The queue is empty, and nothing more will be sent.
     Finished,
 }
@@ -123,57 +123,57 @@ impl Connection {
         framing: Framing,
         half_open: bool,
         limits: &Limits,
-        holdings: Arc<Holdings>,
+        totals: Arc<BufferTotals>,
     ) -> Connection {
         let keys = (framing == Framing::WebSocket(Side::Client)).then(Keys::new);
         let outgoing = Outgoing {
             phase: Phase::Opening,
             queue: Queue::default(),
             early: Queue::default(),
-            left: Vec::new(),
+            delegated: Vec::new(),
             owes_drained: false,
-            ends: false,
-            returns: false,
+            end_requested: false,
+            will_reconnect: false,
             unwritten: 0,
             keys,
-            room: None,
+            writable: None,
         };
         Connection {
             link,
             half_open,
             framing,
-            most_message: match framing {
+            max_message: match framing {
                 Framing::Raw => usize::MAX,
                 Framing::Length => limits.message.min(u32::MAX as usize),
                 Framing::WebSocket(_) => limits.message,
             },
-            most_queue: limits.queue,
-            most_queues: limits.queues,
-            holdings,
+            max_queue: limits.queue,
+            max_total_queued: limits.queues,
+            totals,
             line: Line::new(),
             outgoing: Mutex::new(outgoing),
         }
     }
 
-    /// Switches to writability notifications on request. `asked`: they are on already. `stays`:
+    /// Switches to writability notifications on request. `enabled`: they are on already. `permanent`:
     /// once on, they stay on.
-    pub(crate) fn asks_for(&self, room: Room, asked: bool, stays: bool) {
-        self.lock().room = Some(Asking { room, asked, stays });
+    pub(crate) fn use_writable_switch(&self, switch: WritableSwitch, enabled: bool, permanent: bool) {
+        self.lock().writable = Some(OnDemandWritable { switch, enabled, permanent });
     }
 
     /// Switches writability notifications on or off, where they are on request.
-    fn ask(&self, out: &mut Outgoing, wanted: bool) -> io::Result<()> {
-        match &mut out.room {
-            Some(Asking { room, asked, stays }) if *asked != wanted && (wanted || !*stays) => {
-                *asked = wanted;
-                room.ask(self.link.source(), wanted)
+    fn set_writable_reports(&self, out: &mut Outgoing, wanted: bool) -> io::Result<()> {
+        match &mut out.writable {
+            Some(OnDemandWritable { switch, enabled, permanent }) if *enabled != wanted && (wanted || !*permanent) => {
+                *enabled = wanted;
+                switch.set(self.link.source(), wanted)
             }
             _ => Ok(()),
         }
     }
 
-    pub(crate) fn holdings(&self) -> &Holdings {
-        &self.holdings
+    pub(crate) fn totals(&self) -> &BufferTotals {
+        &self.totals
     }
 
     fn lock(&self) -> MutexGuard<'_, Outgoing> {
@@ -188,33 +188,33 @@ impl Connection {
     /// An error of the operating system; the caller has to end the connection.
     #[inline]
     pub(crate) fn send(&self, kind: Kind, payload: &[u8]) -> io::Result<Option<Outcome>> {
-        if payload.len() > self.most_message {
+        if payload.len() > self.max_message {
             return Ok(Some(Outcome::TooLarge));
         }
         self.line.join();
         let mut out = self.lock();
         let others = self.line.leave();
-        let sent = if others || !out.left.is_empty() {
+        let sent = if others || !out.delegated.is_empty() {
             self.send_in_line(&mut out, kind, payload, others)
         } else {
             self.send_alone(&mut out, kind, payload)
         };
-        self.or_broken(&mut out, sent)
+        self.abort_on_error(&mut out, sent)
     }
 
     #[inline]
     fn send_alone(&self, out: &mut Outgoing, kind: Kind, payload: &[u8]) -> io::Result<Option<Outcome>> {
         let outcome = match out.phase {
-            Phase::Open if out.ends => Outcome::Closed,
+            Phase::Open if out.end_requested => Outcome::Closed,
             Phase::Open if out.queue.is_empty() && !self.masks() => {
                 let header = self.header(kind, payload.len(), None);
                 self.write_through(out, header, payload)?
             }
             Phase::Open => self.put_behind(out, kind, payload)?,
-            Phase::Opening if !out.ends => self.put_behind(out, kind, payload)?,
+            Phase::Opening if !out.end_requested => self.put_behind(out, kind, payload)?,
             Phase::Opening | Phase::Finishing => Outcome::Closed,
             Phase::Closing | Phase::Closed => refuse(out),
-            Phase::Moved => return Ok(None),
+            Phase::Replaced => return Ok(None),
         };
         Ok(Some(outcome))
     }
@@ -226,7 +226,7 @@ impl Connection {
 
     /// Creates a buffer of frames for [`Connection::send_frames`].
     pub(crate) fn frames(&self) -> Frames {
-        Frames::of(self.framing, self.most_message)
+        Frames::of(self.framing, self.max_message)
     }
 
     /// Sends whole frames, all or none of them. Returns `None` as [`Connection::send`] does.
@@ -236,36 +236,36 @@ impl Connection {
     /// As [`Connection::send`].
     pub(crate) fn send_frames(&self, frames: &[u8]) -> io::Result<Option<Outcome>> {
         let mut out = self.lock();
-        let left = self.write_left(&mut out);
-        self.or_broken(&mut out, left)?;
+        let left = self.write_delegated(&mut out);
+        self.abort_on_error(&mut out, left)?;
         match out.phase {
-            Phase::Open if out.queue.is_empty() && !out.ends => {
+            Phase::Open if out.queue.is_empty() && !out.end_requested => {
                 let outcome = self.write_through(&mut out, Header::NONE, frames);
-                self.or_broken(&mut out, outcome).map(Some)
+                self.abort_on_error(&mut out, outcome).map(Some)
             }
-            Phase::Open | Phase::Opening if out.ends => Ok(Some(Outcome::Closed)),
+            Phase::Open | Phase::Opening if out.end_requested => Ok(Some(Outcome::Closed)),
             Phase::Open | Phase::Opening => {
                 if !self.has_room(&mut out, frames.len()) {
                     return Ok(Some(Outcome::Full));
                 }
                 let queue = if out.phase == Phase::Opening { &mut out.early } else { &mut out.queue };
                 queue.push(frames);
-                self.holdings.queued.fetch_add(frames.len(), Ordering::Relaxed);
+                self.totals.queued.fetch_add(frames.len(), Ordering::Relaxed);
                 out.owes_drained = true;
                 Ok(Some(Outcome::Queued))
             }
             Phase::Finishing => Ok(Some(Outcome::Closed)),
             Phase::Closing | Phase::Closed => Ok(Some(refuse(&mut out))),
-            Phase::Moved => Ok(None),
+            Phase::Replaced => Ok(None),
         }
     }
 
     /// After an error nothing more is written, because half a frame may have been.
-    fn or_broken<T>(&self, out: &mut Outgoing, result: io::Result<T>) -> io::Result<T> {
+    fn abort_on_error<T>(&self, out: &mut Outgoing, result: io::Result<T>) -> io::Result<T> {
         if result.is_err() {
             self.shut(out);
             // Where a successor replaces this connection, the sender gets `Drained` from it.
-            out.owes_drained |= out.returns;
+            out.owes_drained |= out.will_reconnect;
         }
         result
     }
@@ -273,12 +273,12 @@ impl Connection {
     /// Whether `len` more bytes may be queued. If not, `Drained` will be reported.
     fn has_room(&self, out: &mut Outgoing, len: usize) -> bool {
         let waits = if out.phase == Phase::Opening { out.early.len() } else { out.queue.len() };
-        let all = self.holdings.queued.load(Ordering::Relaxed);
+        let all = self.totals.queued.load(Ordering::Relaxed);
         let over = |waits: usize, most: usize| waits > 0 && waits.saturating_add(len) > most;
         // With an empty queue no `Drained` could follow a refusal, and most of the message may
         // leave at once. So it is accepted.
         let may_wait = waits > 0 || out.phase == Phase::Opening;
-        let full = over(waits, self.most_queue) || (may_wait && over(all, self.most_queues));
+        let full = over(waits, self.max_queue) || (may_wait && over(all, self.max_total_queued));
         out.owes_drained |= full;
         !full
     }
@@ -297,7 +297,7 @@ impl Connection {
         // Copying a short message costs less than a write of two buffers.
         let mut small;
         if !head.is_empty() && rest.len() <= SMALL {
-            small = [0; MOST_HEADER + SMALL];
+            small = [0; MAX_HEADER + SMALL];
             let (before, behind) = small.split_at_mut(head.len());
             before.copy_from_slice(head);
             behind[..rest.len()].copy_from_slice(rest);
@@ -321,17 +321,17 @@ impl Connection {
                     self.push(out, head);
                     self.push(out, rest);
                     out.owes_drained = true;
-                    self.ask(out, true)?;
+                    self.set_writable_reports(out, true)?;
                     return Ok(Outcome::Queued);
                 }
                 Err(error) => return Err(error),
             }
         }
-        self.left(out)
+        self.after_write(out)
     }
 
     /// The outcome after everything was written: the link may still buffer a part.
-    fn left(&self, out: &mut Outgoing) -> io::Result<Outcome> {
+    fn after_write(&self, out: &mut Outgoing) -> io::Result<Outcome> {
         if self.flush_link()? {
             return Ok(Outcome::Sent);
         }
@@ -354,11 +354,11 @@ impl Connection {
         if let Some(key) = key {
             mask::apply(body, key, 0);
         }
-        self.holdings.queued.fetch_add(header.bytes().len() + payload.len(), Ordering::Relaxed);
+        self.totals.queued.fetch_add(header.bytes().len() + payload.len(), Ordering::Relaxed);
         if !opening && !waits {
             self.drain(out)?;
             if out.queue.is_empty() {
-                return self.left(out);
+                return self.after_write(out);
             }
         }
         out.owes_drained = true;
@@ -368,7 +368,7 @@ impl Connection {
     /// Appends to the queue.
     fn push(&self, out: &mut Outgoing, bytes: &[u8]) {
         out.queue.push(bytes);
-        self.holdings.queued.fetch_add(bytes.len(), Ordering::Relaxed);
+        self.totals.queued.fetch_add(bytes.len(), Ordering::Relaxed);
     }
 
     /// Writes what the link buffers. Returns whether its buffer is empty now.
@@ -390,10 +390,10 @@ impl Connection {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(written) => {
                     out.queue.advance(written);
-                    self.holdings.queued.fetch_sub(written, Ordering::Relaxed);
+                    self.totals.queued.fetch_sub(written, Ordering::Relaxed);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return self.ask(out, true),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return self.set_writable_reports(out, true),
                 Err(error) => return Err(error),
             }
         }
@@ -409,11 +409,11 @@ impl Connection {
         let mut out = self.lock();
         let drained = self.drain(&mut out).and_then(|()| {
             if out.queue.is_empty() && out.phase != Phase::Closed {
-                self.ask(&mut out, false)?;
+                self.set_writable_reports(&mut out, false)?;
             }
             self.flush_link()
         });
-        let kept = !self.or_broken(&mut out, drained)?;
+        let kept = !self.abort_on_error(&mut out, drained)?;
         Ok(if kept || !out.queue.is_empty() {
             Flushed::Waiting
         } else if out.phase == Phase::Closing {
@@ -421,8 +421,8 @@ impl Connection {
         } else {
             // Before the handshake is over, nobody waits for `Drained`.
             let open = matches!(out.phase, Phase::Open | Phase::Finishing);
-            let told = open && std::mem::take(&mut out.owes_drained);
-            Flushed::Empty { told }
+            let notify = open && std::mem::take(&mut out.owes_drained);
+            Flushed::Empty { notify }
         })
     }
 
@@ -454,8 +454,8 @@ impl Connection {
     /// As [`Connection::send`].
     pub(crate) fn pong(&self, payload: &[u8]) -> io::Result<()> {
         let mut out = self.lock();
-        let full = self.holdings.queued.load(Ordering::Relaxed) > self.most_queues && !out.queue.is_empty();
-        if out.phase != Phase::Open || out.queue.len() > self.most_queue || full {
+        let full = self.totals.queued.load(Ordering::Relaxed) > self.max_total_queued && !out.queue.is_empty();
+        if out.phase != Phase::Open || out.queue.len() > self.max_queue || full {
             return Ok(());
         }
         self.control(&mut out, Opcode::Pong, payload)?;

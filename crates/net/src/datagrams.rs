@@ -10,7 +10,7 @@ use std::sync::{OnceLock, PoisonError};
 #[cfg(loom)]
 use loom::sync::Mutex;
 
-use crate::backend::Room;
+use crate::backend::WritableSwitch;
 use crate::event::Outcome;
 use crate::transport::Datagrams;
 
@@ -22,19 +22,19 @@ pub(crate) struct Socket {
     /// writability.
     waits: Mutex<bool>,
     /// Set if writability has to be requested from epoll.
-    room: OnceLock<Room>,
+    switch: OnceLock<WritableSwitch>,
     /// The longest datagram that is sent, in bytes.
     most: usize,
 }
 
 impl Socket {
     pub(crate) fn new(datagrams: Box<dyn Datagrams>, most: usize) -> Socket {
-        Socket { datagrams, waits: Mutex::new(false), room: OnceLock::new(), most }
+        Socket { datagrams, waits: Mutex::new(false), switch: OnceLock::new(), most }
     }
 
     /// Switches to writability notifications on request.
-    pub(crate) fn asks_for(&self, room: Room) {
-        self.room.set(room).ok();
+    pub(crate) fn use_writable_switch(&self, switch: WritableSwitch) {
+        self.switch.set(switch).ok();
     }
 
     pub(crate) fn most(&self) -> usize {
@@ -51,9 +51,9 @@ impl Socket {
     fn set_waits(&self, now: bool) -> bool {
         let mut waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut *waits, now);
-        if let Some(room) = self.room.get().filter(|_| before != now) {
+        if let Some(switch) = self.switch.get().filter(|_| before != now) {
             // It fails only for a socket that is being closed.
-            room.ask(self.datagrams.source(), now).ok();
+            switch.set(self.datagrams.source(), now).ok();
         }
         before
     }

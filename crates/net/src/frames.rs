@@ -4,20 +4,20 @@ use std::io;
 
 use crate::codec::websocket::mask::{self, Keys};
 use crate::codec::websocket::{self, Side};
-use crate::codec::{Framing, MOST_HEADER, length};
+use crate::codec::{Framing, MAX_HEADER, length};
 
 /// How many bytes are collected before they are sent.
-const MOST: usize = 64 << 10;
+const MAX_BYTES: usize = 64 << 10;
 /// The most datagrams, and the most bytes of them, that one system call takes.
-const MOST_DATAGRAMS: usize = 64;
-const MOST_OF_DATAGRAMS: usize = 65_507;
+const MAX_DATAGRAMS: usize = 64;
+const MAX_DATAGRAM_BYTES: usize = 65_507;
 
 /// Collected frames, and initialized space for more. The space is initialized once, and not for
 /// each message.
 pub(crate) struct Frames {
     bytes: Vec<u8>,
     filled: usize,
-    /// The end of the space that is usable without [`Frames::make_room`].
+    /// The end of the space that is usable without [`Frames::reserve`].
     end: usize,
     shape: Shape,
     /// The longest message, in bytes.
@@ -33,7 +33,7 @@ enum Shape {
     /// With the length of each datagram.
     Datagrams(Vec<usize>),
     /// Nothing is accepted any more.
-    Gone,
+    Closed,
 }
 
 impl Frames {
@@ -52,8 +52,8 @@ impl Frames {
         Frames::new(Shape::Datagrams(Vec::new()), most)
     }
 
-    pub(crate) fn gone() -> Frames {
-        Frames::new(Shape::Gone, usize::MAX)
+    pub(crate) fn closed() -> Frames {
+        Frames::new(Shape::Closed, usize::MAX)
     }
 
     fn new(shape: Shape, most: usize) -> Frames {
@@ -64,20 +64,20 @@ impl Frames {
     ///
     /// # Errors
     ///
-    /// Returns `write` if there is no space; [`Frames::make_room`] makes some.
+    /// Returns `write` if there is no space; [`Frames::reserve`] makes some.
     #[inline(always)]
-    pub(crate) fn put<W: FnOnce(&mut [u8])>(&mut self, len: usize, write: W) -> Result<(), W> {
-        self.put_before(self.end, len, write)
+    pub(crate) fn push<W: FnOnce(&mut [u8])>(&mut self, len: usize, write: W) -> Result<(), W> {
+        self.push_within(self.end, len, write)
     }
 
-    /// As [`Frames::put`], after [`Frames::make_room`] was called for this message. Its length is
+    /// As [`Frames::push`], after [`Frames::reserve`] was called for this message. Its length is
     /// not limited.
-    pub(crate) fn put_long<W: FnOnce(&mut [u8])>(&mut self, len: usize, write: W) -> Result<(), W> {
-        self.put_before(self.bytes.len(), len, write)
+    pub(crate) fn push_reserved<W: FnOnce(&mut [u8])>(&mut self, len: usize, write: W) -> Result<(), W> {
+        self.push_within(self.bytes.len(), len, write)
     }
 
     #[inline(always)]
-    fn put_before<W: FnOnce(&mut [u8])>(&mut self, end: usize, len: usize, write: W) -> Result<(), W> {
+    fn push_within<W: FnOnce(&mut [u8])>(&mut self, end: usize, len: usize, write: W) -> Result<(), W> {
         let Frames { bytes, filled, shape, most, .. } = self;
         let Some(room) = bytes.get_mut(*filled..end).filter(|_| len <= *most) else { return Err(write) };
         let mut key = None;
@@ -97,8 +97,8 @@ impl Frames {
                 }
                 head.len()
             }
-            Shape::Datagrams(lengths) if lengths.len() < MOST_DATAGRAMS => 0,
-            Shape::Datagrams(_) | Shape::Gone => return Err(write),
+            Shape::Datagrams(lengths) if lengths.len() < MAX_DATAGRAMS => 0,
+            Shape::Datagrams(_) | Shape::Closed => return Err(write),
         };
         let Some(message) = room.get_mut(head..).and_then(|room| room.get_mut(..len)) else { return Err(write) };
         // The message counts only once it is complete: if `write` panics, it is not sent.
@@ -118,8 +118,8 @@ impl Frames {
     /// # Errors
     ///
     /// If the system cannot provide random bytes for masking keys.
-    pub(crate) fn make_room(&mut self, len: usize) -> io::Result<()> {
-        let end = self.filled + self.around() + len;
+    pub(crate) fn reserve(&mut self, len: usize) -> io::Result<()> {
+        let end = self.filled + self.max_header() + len;
         if end > self.bytes.len() {
             self.bytes.resize(end.max((2 * self.bytes.len()).min(self.limit())), 0);
         }
@@ -132,26 +132,26 @@ impl Frames {
 
     /// Whether the collected frames have to be sent before a message of `len` bytes is added.
     pub(crate) fn is_full_for(&self, len: usize) -> bool {
-        let over = !self.is_empty() && self.filled + self.around() + len > self.limit();
-        over || self.lengths().is_some_and(|lengths| lengths.len() >= MOST_DATAGRAMS)
+        let over = !self.is_empty() && self.filled + self.max_header() + len > self.limit();
+        over || self.lengths().is_some_and(|lengths| lengths.len() >= MAX_DATAGRAMS)
     }
 
     /// The maximum length of a frame header.
-    fn around(&self) -> usize {
+    fn max_header(&self) -> usize {
         match self.shape {
-            Shape::Length | Shape::WebSocket(_) => MOST_HEADER,
-            Shape::Bare | Shape::Datagrams(_) | Shape::Gone => 0,
+            Shape::Length | Shape::WebSocket(_) => MAX_HEADER,
+            Shape::Bare | Shape::Datagrams(_) | Shape::Closed => 0,
         }
     }
 
     /// How many bytes are collected. A single frame may be longer.
     pub(crate) fn limit(&self) -> usize {
-        if let Shape::Datagrams(_) = self.shape { MOST_OF_DATAGRAMS } else { MOST }
+        if let Shape::Datagrams(_) = self.shape { MAX_DATAGRAM_BYTES } else { MAX_BYTES }
     }
 
     /// Accepts nothing any more.
     pub(crate) fn end(&mut self) {
-        self.shape = Shape::Gone;
+        self.shape = Shape::Closed;
     }
 
     /// The longest message that is accepted.
@@ -206,9 +206,9 @@ mod tests {
     /// Adds a message as a batch does. Returns whether it was accepted.
     fn push(frames: &mut Frames, message: &[u8]) -> bool {
         let write = |place: &mut [u8]| place.copy_from_slice(message);
-        frames.put(message.len(), write).is_ok() || {
-            frames.make_room(message.len()).unwrap();
-            frames.put_long(message.len(), write).is_ok()
+        frames.push(message.len(), write).is_ok() || {
+            frames.reserve(message.len()).unwrap();
+            frames.push_reserved(message.len(), write).is_ok()
         }
     }
 
@@ -260,8 +260,8 @@ mod tests {
     fn a_message_whose_writer_panics_is_not_sent() {
         let mut frames = Frames::of(Framing::Length, usize::MAX);
         assert!(push(&mut frames, b"one"));
-        frames.make_room(100).unwrap();
-        let cut = AssertUnwindSafe(|| frames.put_long(100, |_| panic!("as intended")).is_ok());
+        frames.reserve(100).unwrap();
+        let cut = AssertUnwindSafe(|| frames.push_reserved(100, |_| panic!("as intended")).is_ok());
         assert!(catch_unwind(cut).is_err());
         assert!(push(&mut frames, b"two"));
         assert_eq!(frames.bytes(), b"\0\0\0\x03one\0\0\0\x03two");
@@ -269,14 +269,14 @@ mod tests {
 
     #[test]
     fn datagrams_are_limited_to_what_one_call_takes() {
-        let mut frames = Frames::datagrams(MOST_OF_DATAGRAMS);
-        for _ in 0..MOST_DATAGRAMS {
+        let mut frames = Frames::datagrams(MAX_DATAGRAM_BYTES);
+        for _ in 0..MAX_DATAGRAMS {
             assert!(!frames.is_full_for(8) && push(&mut frames, &[1; 8]));
         }
         assert!(frames.is_full_for(8) && !push(&mut frames, &[1; 8]));
         frames.drop_first(60, 480);
         assert_eq!((frames.lengths(), frames.len()), (Some(&[8; 4][..]), 32));
-        assert!(!frames.is_full_for(MOST_OF_DATAGRAMS - 32) && frames.is_full_for(MOST_OF_DATAGRAMS - 31));
+        assert!(!frames.is_full_for(MAX_DATAGRAM_BYTES - 32) && frames.is_full_for(MAX_DATAGRAM_BYTES - 31));
     }
 
     #[test]

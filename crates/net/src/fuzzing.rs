@@ -146,7 +146,7 @@ pub fn response(input: &[u8]) {
     let (found, result) = handshake(Side::Client, input);
     match (found.first(), result) {
         (Some(Found::Open(reply)), _) => {
-            assert!(reply.is_empty() && input.windows(ACCEPT.len()).any(|there| there == ACCEPT.as_bytes()));
+            assert!(reply.is_empty() && input.windows(ACCEPT.len()).any(|window| window == ACCEPT.as_bytes()));
         }
         (Some(other), _) => panic!("{other:?} before the handshake"),
         (None, Err(Fault { what, reply })) => assert!(matches!(what, Violation::Handshake(_)) && reply.is_empty()),

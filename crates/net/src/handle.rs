@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::batch::{Batch, Way};
+use crate::batch::{Batch, Route};
 use crate::codec::Kind;
 use crate::codec::websocket::Close;
 use crate::event::{Endpoint, Outcome};
 #[cfg(doc)]
 use crate::limits::Limits;
 use crate::lookup::{name, numeric, resolve};
-use crate::shared::{Command, Door, Resource, Shared, lock};
+use crate::shared::{BoundListener, Command, Resource, Shared, lock};
 use crate::transport::{Listening, Options};
 use crate::{Address, AddressError};
 
@@ -105,7 +105,7 @@ impl<S> Handle<S> {
         let address: Address = address.try_into()?;
         let (transport, scheme) = self.shared.transport(&address)?;
         let failed = |source| Error::Io { doing: "listening at", address: address.clone(), source };
-        let scheme = scheme.told_by(options, &self.shared.limits).map_err(failed)?;
+        let scheme = scheme.with_options(options, &self.shared.limits).map_err(failed)?;
         let to = resolve(&address).map_err(failed)?;
         let place = match to.first() {
             Some(first) => numeric(&address, *first).map_err(failed)?,
@@ -114,12 +114,12 @@ impl<S> Handle<S> {
         let key = match transport.listen(&place, options).map_err(failed)? {
             Listening::Datagrams(datagrams) => self.shared.begin_datagrams(datagrams).map_err(failed)?,
             Listening::Streams(listener) => {
-                let door = Arc::new(Door { listener, scheme, half_open: options.half_open });
-                let key = self.shared.insert(Resource::Listener(door.clone()));
+                let bound = Arc::new(BoundListener { listener, scheme, half_open: options.half_open });
+                let key = self.shared.insert(Resource::Listener(bound.clone()));
                 lock(&self.shared.commands).push(Command::Watch(key));
-                if let Err(error) = self.shared.watch_listener(&*door.listener, key) {
+                if let Err(error) = self.shared.watch_listener(&*bound.listener, key) {
                     self.shared.remove(key);
-                    door.listener.close();
+                    bound.listener.close();
                     return Err(failed(error));
                 }
                 self.shared.wake();
@@ -189,17 +189,17 @@ impl<S> Handle<S> {
     #[inline]
     fn send_kind(&self, to: Endpoint, kind: Kind, message: &[u8]) -> Outcome {
         loop {
-            return match self.shared.way(to.key) {
-                Some(Way::Stream(connection)) => match connection.send(kind, message) {
+            return match self.shared.route(to.key) {
+                Some(Route::Stream(connection)) => match connection.send(kind, message) {
                     Ok(Some(outcome)) => outcome,
                     Ok(None) => continue,
                     Err(error) => {
-                        let outcome = connection.refusal();
-                        self.shared.command(Command::Broken(to.key, connection, error));
+                        let outcome = connection.refused_outcome();
+                        self.shared.command(Command::SendFailed(to.key, connection, error));
                         outcome
                     }
                 },
-                Some(Way::Datagrams(socket)) => socket.send(message, to.remote),
+                Some(Route::Datagrams(socket)) => socket.send(message, to.remote),
                 None => Outcome::Closed,
             };
         }
@@ -248,7 +248,7 @@ impl<S> Handle<S> {
         let Some(connection) = self.shared.connection(endpoint.key) else { return };
         self.shared.command(match connection.begin_finish(&usual_farewell().payload()) {
             Ok(()) => Command::Finish(endpoint.key),
-            Err(error) => Command::Broken(endpoint.key, connection, error),
+            Err(error) => Command::SendFailed(endpoint.key, connection, error),
         });
     }
 
@@ -283,7 +283,7 @@ impl<S> Handle<S> {
         self.shared.resource(endpoint.key, |resource| match resource {
             Resource::Stream(connection) => connection.link.local(),
             Resource::Datagrams(socket) => socket.datagrams.local(),
-            Resource::Listener(door) => door.scheme.address(&door.listener.local()?),
+            Resource::Listener(bound) => bound.scheme.address(&bound.listener.local()?),
         })
     }
 

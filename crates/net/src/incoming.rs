@@ -14,12 +14,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use crate::backend::WriteClosed;
 use crate::codec::{Decoder, Fault, Item, Kind};
 use crate::connection::Connection;
 use crate::event::{Late, Reason};
 use crate::limits::Limits;
-use crate::reconnect::Again;
-use crate::shared::How;
+use crate::reconnect::ReconnectState;
+use crate::shared::Origin;
 use crate::slab::Key;
 
 /// The length of the shared buffer, in bytes.
@@ -40,7 +41,7 @@ pub(crate) struct Incoming {
     pub(crate) connection: Arc<Connection>,
     pub(crate) decoder: Decoder,
     /// Set while the connection opens: who opened it. `linked`: the transport's link is connected.
-    pub(crate) opening: Option<How>,
+    pub(crate) opening: Option<Origin>,
     pub(crate) linked: bool,
     /// The entry is scheduled to be read.
     pub(crate) ready: bool,
@@ -48,10 +49,9 @@ pub(crate) struct Incoming {
     pub(crate) paused: bool,
     /// epoll has reported that the peer ended its direction or that the link failed. Reads continue
     /// until one reports it too.
-    pub(crate) hung_up: bool,
-    /// Set once epoll has reported that writes no longer reach the peer. `true`: because of an
-    /// error.
-    pub(crate) cut: Option<bool>,
+    pub(crate) read_to_end: bool,
+    /// Set once epoll has reported that writes no longer reach the peer.
+    pub(crate) write_closed: Option<WriteClosed>,
     /// The peer's end was reported as `Finished`, and sending continues.
     pub(crate) peer_finished: bool,
     pub(crate) sending: Sending,
@@ -60,11 +60,11 @@ pub(crate) struct Incoming {
     /// This connection's earliest scheduled deadline.
     pub(crate) armed: Option<Instant>,
     /// The deadline passed with unread data ready; extended once by 1 ms.
-    pub(crate) spared: bool,
+    pub(crate) deadline_extended: bool,
     /// Set if a close was requested while the connection opens: the payload of its closing frame.
     pub(crate) farewell: Option<Vec<u8>>,
     /// How and when it reconnects after a loss.
-    pub(crate) again: Option<Box<Again>>,
+    pub(crate) reconnect: Option<Box<ReconnectState>>,
     /// An error of a send. The connection ends once everything received before it was delivered.
     pub(crate) failed: Option<io::Error>,
     /// The payload of the latest of many pings, answered at the end of the turn.
@@ -76,13 +76,13 @@ pub(crate) struct Incoming {
     /// When the incomplete message began.
     pub(crate) unfinished_since: Option<Instant>,
     /// The start of an incomplete message: the first `filled` bytes.
-    held: Vec<u8>,
+    buffered: Vec<u8>,
     filled: usize,
     /// How many bytes of it are still in the shared buffer.
     left: usize,
     /// How many bytes the decoder needs, including those that are buffered.
     need: usize,
-    /// What this connection has added to `Holdings::unfinished`.
+    /// What this connection has added to `BufferTotals::unfinished`.
     counted: usize,
 }
 
@@ -156,18 +156,18 @@ impl Window {
 
 /// Where a message lies.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum MessageLocation {
     /// In the shared buffer.
     Shared(Range<usize>),
     /// In the connection's own buffer, all of it.
-    Held,
+    Buffered,
     /// In the decoder, all of it.
     Assembled,
 }
 
 /// The result of a decoding step.
 pub(crate) enum Progress {
-    Message(Place, Kind),
+    Message(MessageLocation, Kind),
     /// The handshake is over.
     Open,
     /// There is nothing to read now.
@@ -179,30 +179,36 @@ pub(crate) enum Progress {
 }
 
 impl Incoming {
-    pub(crate) fn new(key: Key, connection: Arc<Connection>, decoder: Decoder, how: How, now: Instant) -> Incoming {
+    pub(crate) fn new(
+        key: Key,
+        connection: Arc<Connection>,
+        decoder: Decoder,
+        origin: Origin,
+        now: Instant,
+    ) -> Incoming {
         Incoming {
             key,
             connection,
             decoder,
             linked: false,
-            opening: Some(how),
+            opening: Some(origin),
             ready: false,
             paused: false,
-            hung_up: false,
-            cut: None,
+            read_to_end: false,
+            write_closed: None,
             peer_finished: false,
             sending: Sending::On,
             discards: false,
             armed: None,
-            spared: false,
+            deadline_extended: false,
             farewell: None,
-            again: None,
+            reconnect: None,
             failed: None,
             unanswered: None,
             ending: None,
             since: now,
             unfinished_since: None,
-            held: Vec::new(),
+            buffered: Vec::new(),
             filled: 0,
             left: 0,
             need: 0,
@@ -212,7 +218,7 @@ impl Incoming {
 
     /// Returns the next deadline, and which limit it enforces.
     pub(crate) fn due(&self, limits: &Limits) -> Option<(Instant, Option<Late>)> {
-        if let Some(at) = self.tried_again_at() {
+        if let Some(at) = self.next_reconnect_at() {
             return Some((at, None));
         }
         if let Some(ending) = &self.ending {
@@ -235,8 +241,8 @@ impl Incoming {
     }
 
     /// When it will reconnect, while it waits for that.
-    pub(crate) fn tried_again_at(&self) -> Option<Instant> {
-        self.again.as_ref()?.due
+    pub(crate) fn next_reconnect_at(&self) -> Option<Instant> {
+        self.reconnect.as_ref()?.next_attempt
     }
 
     /// Begins a turn. A buffered incomplete message is copied to the shared buffer, unless it is
@@ -247,7 +253,7 @@ impl Incoming {
             (window.start, window.end) = (left.start, left.end);
             self.left = 0;
         } else if !window.long && self.filled > 0 {
-            buffer[..self.filled].copy_from_slice(&self.held[..self.filled]);
+            buffer[..self.filled].copy_from_slice(&self.buffered[..self.filled]);
             window.end = self.filled;
             self.release();
         }
@@ -255,30 +261,30 @@ impl Incoming {
     }
 
     /// Frees the memory of a delivered message.
-    pub(crate) fn release_told(&mut self, place: &Place) {
+    pub(crate) fn release_delivered(&mut self, place: &MessageLocation) {
         match place {
-            Place::Shared(_) => {}
-            Place::Held => self.release(),
-            Place::Assembled => *self.decoder.assembled() = Vec::new(),
+            MessageLocation::Shared(_) => {}
+            MessageLocation::Buffered => self.release(),
+            MessageLocation::Assembled => *self.decoder.assembled() = Vec::new(),
         }
     }
 
     /// Buffers the start of an incomplete message, because another connection is read next.
-    pub(crate) fn hold(&mut self, left: &[u8]) {
-        self.held = left.to_vec();
+    pub(crate) fn buffer_partial(&mut self, left: &[u8]) {
+        self.buffered = left.to_vec();
         self.filled = left.len();
         self.left = 0;
     }
 
     /// Frees the buffer of an incomplete message.
     fn release(&mut self) {
-        self.held = Vec::new();
+        self.buffered = Vec::new();
         self.filled = 0;
     }
 
-    pub(crate) fn held(&mut self) -> &mut Vec<u8> {
-        self.held.truncate(self.filled);
-        &mut self.held
+    pub(crate) fn buffered(&mut self) -> &mut Vec<u8> {
+        self.buffered.truncate(self.filled);
+        &mut self.buffered
     }
 
     /// Decodes and reads until there is something to deliver, or nothing more to read. At the end
@@ -304,11 +310,12 @@ impl Incoming {
     /// As [`Incoming::advance`], without that last pong.
     fn go_on(&mut self, buffer: &mut [u8], window: &mut Window, limits: &Limits, now: Instant) -> Progress {
         loop {
-            let there = if window.long { &mut self.held[..self.filled] } else { &mut buffer[window.start..window.end] };
+            let input =
+                if window.long { &mut self.buffered[..self.filled] } else { &mut buffer[window.start..window.end] };
             if self.discards {
                 window.start = window.end;
-            } else if !there.is_empty() {
-                let step = match self.decoder.decode(there) {
+            } else if !input.is_empty() {
+                let step = match self.decoder.decode(input) {
                     Ok(step) => step,
                     Err(Fault { what, reply }) => return Progress::End(Reason::Violation(what), reply),
                 };
@@ -328,14 +335,14 @@ impl Incoming {
                         self.need = 0;
                         if std::mem::take(&mut window.long) {
                             debug_assert_eq!(at, 0..self.filled);
-                            return Progress::Message(Place::Held, kind);
+                            return Progress::Message(MessageLocation::Buffered, kind);
                         }
-                        return Progress::Message(Place::Shared(base + at.start..base + at.end), kind);
+                        return Progress::Message(MessageLocation::Shared(base + at.start..base + at.end), kind);
                     }
                     Item::Assembled { kind } => {
                         self.unfinished_since = None;
                         self.need = 0;
-                        return Progress::Message(Place::Assembled, kind);
+                        return Progress::Message(MessageLocation::Assembled, kind);
                     }
                     Item::Open { reply } => {
                         return match self.connection.reply(&reply) {
@@ -381,20 +388,20 @@ impl Incoming {
         if !window.long && self.need > LONG {
             // The header was consumed, so these bytes belong to the message.
             let begun = &buffer[window.start..window.end];
-            self.held = Vec::with_capacity(FIRST.max(begun.len()));
-            self.held.extend_from_slice(begun);
+            self.buffered = Vec::with_capacity(FIRST.max(begun.len()));
+            self.buffered.extend_from_slice(begun);
             self.filled = begun.len();
             (window.start, window.end) = (0, 0);
             window.long = true;
         }
         let space = if window.long {
-            if self.filled == self.held.len() {
-                let len = self.need.min(self.held.len().max(FIRST / 2) * 2);
-                self.held.resize(len, 0);
+            if self.filled == self.buffered.len() {
+                let len = self.need.min(self.buffered.len().max(FIRST / 2) * 2);
+                self.buffered.resize(len, 0);
                 self.count(limits)?;
             }
-            let end = self.held.len().min(self.filled + window.budget);
-            &mut self.held[self.filled..end]
+            let end = self.buffered.len().min(self.filled + window.budget);
+            &mut self.buffered[self.filled..end]
         } else {
             if window.start == window.end {
                 (window.start, window.end) = (0, 0);
@@ -404,7 +411,7 @@ impl Incoming {
             }
             &mut buffer[window.end..]
         };
-        let room = space.len();
+        let capacity = space.len();
         match self.connection.link.read(space) {
             Ok(0) => {
                 let midway = window.long || window.start < window.end || self.decoder.midway();
@@ -421,7 +428,7 @@ impl Incoming {
                     window.end += read;
                 }
                 window.spend(read);
-                window.more = read == room || self.hung_up || !self.connection.link.short_read_is_last();
+                window.more = read == capacity || self.read_to_end || !self.connection.link.short_read_is_last();
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => window.more = false,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -437,7 +444,7 @@ impl Incoming {
             let left = window.rest();
             self.left = left.len();
             if self.need > LONG {
-                self.hold(&buffer[left]);
+                self.buffer_partial(&buffer[left]);
                 window.start = window.end;
             }
         }
@@ -452,8 +459,8 @@ impl Incoming {
     /// Updates the node's total of buffered incomplete messages. Fails for the connection that
     /// exceeds the limit.
     fn count(&mut self, limits: &Limits) -> Result<(), Reason> {
-        let holds = self.held.len() + self.left + self.decoder.holds();
-        let unfinished = &self.connection.holdings().unfinished;
+        let holds = self.buffered.len() + self.left + self.decoder.holds();
+        let unfinished = &self.connection.totals().unfinished;
         let before = std::mem::replace(&mut self.counted, holds);
         if holds == before {
             return Ok(());
@@ -480,12 +487,12 @@ impl Incoming {
         (self.need, self.left) = (0, 0);
         self.release();
         self.decoder.clear();
-        self.connection.holdings().unfinished.fetch_sub(std::mem::take(&mut self.counted), Ordering::Relaxed);
+        self.connection.totals().unfinished.fetch_sub(std::mem::take(&mut self.counted), Ordering::Relaxed);
     }
 }
 
 impl Drop for Incoming {
     fn drop(&mut self) {
-        self.connection.holdings().unfinished.fetch_sub(self.counted, Ordering::Relaxed);
+        self.connection.totals().unfinished.fetch_sub(self.counted, Ordering::Relaxed);
     }
 }

@@ -19,9 +19,9 @@ use crate::shared::{Command, lock};
 use crate::slab::Key;
 
 /// How many names of a node are resolved at a time.
-const MOST: usize = 8;
+const MAX_THREADS: usize = 8;
 /// The minimum queue length at which lookups that nobody waits for any more are removed.
-const FEW: usize = 1024;
+const MIN_PRUNE_LEN: usize = 1024;
 
 /// The host name and port of an address, if the name has to be resolved.
 pub(crate) fn name(address: &Address) -> Option<(&str, u16)> {
@@ -57,16 +57,16 @@ pub(crate) fn numeric(address: &Address, to: SocketAddr) -> io::Result<Address> 
 }
 
 /// Who waits for a lookup.
-pub(crate) enum Waiting {
+pub(crate) enum LookupOwner {
     Stream(Weak<Connection>),
     Datagrams(Weak<Socket>),
 }
 
-impl Waiting {
-    fn is_there(&self) -> bool {
+impl LookupOwner {
+    fn is_alive(&self) -> bool {
         match self {
-            Waiting::Stream(connection) => connection.strong_count() > 0,
-            Waiting::Datagrams(socket) => socket.strong_count() > 0,
+            LookupOwner::Stream(connection) => connection.strong_count() > 0,
+            LookupOwner::Datagrams(socket) => socket.strong_count() > 0,
         }
     }
 }
@@ -74,7 +74,7 @@ impl Waiting {
 /// A name to be resolved, and who waits for it.
 struct Lookup {
     key: Key,
-    waiting: Waiting,
+    waiting: LookupOwner,
     host: Box<str>,
     port: u16,
 }
@@ -84,7 +84,7 @@ struct Queue {
     waiting: VecDeque<Lookup>,
     threads: usize,
     /// The queue length at which lookups that nobody waits for are removed next.
-    many: usize,
+    prune_at: usize,
 }
 
 /// The function that resolves a host.
@@ -109,13 +109,18 @@ impl Lookups {
     /// # Errors
     ///
     /// If there is no lookup thread, and none can be started.
-    pub(crate) fn begin(self: &Arc<Lookups>, key: Key, waiting: Waiting, (host, port): (&str, u16)) -> io::Result<()> {
+    pub(crate) fn begin(
+        self: &Arc<Lookups>,
+        key: Key,
+        waiting: LookupOwner,
+        (host, port): (&str, u16),
+    ) -> io::Result<()> {
         let mut queue = lock(&self.queue);
-        if queue.waiting.len() >= queue.many {
-            queue.waiting.retain(|lookup| lookup.waiting.is_there());
-            queue.many = FEW.max(queue.waiting.len() * 2);
+        if queue.waiting.len() >= queue.prune_at {
+            queue.waiting.retain(|lookup| lookup.waiting.is_alive());
+            queue.prune_at = MIN_PRUNE_LEN.max(queue.waiting.len() * 2);
         }
-        if queue.threads < MOST {
+        if queue.threads < MAX_THREADS {
             let lookups = Arc::downgrade(self);
             match thread::Builder::new().name("estafette-lookup".to_owned()).spawn(move || work(&lookups)) {
                 Ok(_) => queue.threads += 1,
@@ -131,7 +136,7 @@ impl Lookups {
     fn next(&self) -> Option<Lookup> {
         let mut queue = lock(&self.queue);
         while let Some(lookup) = queue.waiting.pop_front() {
-            if lookup.waiting.is_there() {
+            if lookup.waiting.is_alive() {
                 return Some(lookup);
             }
         }
@@ -139,7 +144,7 @@ impl Lookups {
         None
     }
 
-    fn tell(&self, lookup: Lookup, found: io::Result<Vec<SocketAddr>>) {
+    fn report(&self, lookup: Lookup, found: io::Result<Vec<SocketAddr>>) {
         lock(&self.commands).push(Command::Found(lookup.key, lookup.waiting, found));
         // Wakes the node whether it sleeps or not: a wait that begins later ends at once.
         self.registry.wake();
@@ -151,7 +156,7 @@ fn work(lookups: &Weak<Lookups>) {
     while let Some((lookup, resolver)) = lookups.upgrade().and_then(|all| Some((all.next()?, all.resolver.clone()))) {
         let found = resolver(&lookup.host, lookup.port);
         if let Some(lookups) = lookups.upgrade() {
-            lookups.tell(lookup, found);
+            lookups.report(lookup, found);
         }
     }
 }

@@ -27,24 +27,24 @@ use std::time::{Duration, Instant};
 
 #[cfg(feature = "tokio")]
 pub use self::async_node::AsyncNode;
-use crate::backend::{Backend, Ready, Sides, epoll};
+use crate::backend::{Backend, BackendPair, Ready, epoll};
 use crate::codec::Kind;
 use crate::connection::{Connection, Flushed};
 use crate::datagrams::Socket;
 use crate::event::{Endpoint, Event, Reason};
 use crate::handle::Handle;
-use crate::incoming::{Incoming, Place, SHARED, Window};
+use crate::incoming::{Incoming, MessageLocation, SHARED, Window};
 use crate::limits::Limits;
 use crate::run::Run;
-use crate::shared::{Command, Door, Shared, Sought, lock};
+use crate::shared::{BoundListener, Command, PendingPeer, Shared, lock};
 use crate::slab::Key;
 use crate::transport::{Inproc, Tcp, Transport, Udp, Unix};
 
 /// While the node spins or reads eagerly, it tries only the last active connection. Every 16th
 /// attempt it polls epoll too.
-const LOOKS: u32 = 16;
+const READS_PER_POLL: u32 = 16;
 /// A wait that returns within this time found something ready at once: the thread did not sleep.
-const AT_ONCE: Duration = Duration::from_micros(3);
+const IMMEDIATE: Duration = Duration::from_micros(3);
 
 /// Owns every connection and serves them in the thread that calls [`Node::run`], [`Node::poll`] or
 /// [`Node::next`].
@@ -83,10 +83,10 @@ pub struct Node<S = ()> {
     /// delivered before any other event.
     run: Option<Run>,
     /// Where the last delivered message lies, if outside the shared buffer.
-    told: Option<(usize, Place)>,
+    lent: Option<(usize, MessageLocation)>,
     /// The start of an incomplete message that stays in the shared buffer until another connection
     /// is read: its connection and its range.
-    left: Option<(usize, Range<usize>)>,
+    partial: Option<(usize, Range<usize>)>,
     /// Entries to be read in this turn, and in the next one.
     now: VecDeque<usize>,
     later: VecDeque<usize>,
@@ -97,11 +97,11 @@ pub struct Node<S = ()> {
     spin: Duration,
     /// The connection that last received something, and when.
     last: Option<(usize, Instant)>,
-    /// Whether something was received since `spins_from` was set.
-    came: bool,
+    /// Whether something was received since `spin_start` was set.
+    has_received: bool,
     /// Where spinning started: when the node last asked for work after it had received something.
-    spins_from: Instant,
-    looks: u32,
+    spin_start: Instant,
+    eager_reads: u32,
     /// Set if the last wait returned at once because the last active connection had data. The next
     /// turn then reads that connection before it polls epoll, which saves a system call, until such
     /// a read finds nothing. Holds the time of that wait or read.
@@ -119,15 +119,15 @@ enum Entry {
         ready: bool,
         paused: bool,
         /// Set while the peer's host name is being resolved.
-        peer: Option<Box<Sought>>,
+        peer: Option<Box<PendingPeer>>,
     },
     Listener {
         key: Key,
-        door: Arc<Door>,
+        bound: Arc<BoundListener>,
         ready: bool,
         paused: bool,
-        resting: bool,
-        second: Instant,
+        backing_off: bool,
+        rate_window_start: Instant,
         accepted: u32,
     },
 }
@@ -135,7 +135,7 @@ enum Entry {
 /// The next event to deliver, or where the next message lies.
 enum Next<S> {
     Event(Event<'static, S>),
-    Message(Endpoint, Place, Kind),
+    Message(Endpoint, MessageLocation, Kind),
 }
 
 impl<S> Node<S> {
@@ -154,11 +154,11 @@ impl<S> Node<S> {
     ///
     /// As [`Node::new`].
     pub fn with_limits(limits: Limits) -> io::Result<Node<S>> {
-        Ok(Node::by(epoll()?, limits))
+        Ok(Node::with_backend(epoll()?, limits))
     }
 
     /// As [`Node::with_limits`], with a given backend.
-    pub(crate) fn by((backend, registry): Sides, limits: Limits) -> Node<S> {
+    pub(crate) fn with_backend((backend, registry): BackendPair, limits: Limits) -> Node<S> {
         // With a read budget of 0 no turn would ever end.
         let limits = Limits { turn: limits.turn.max(1), ..limits };
         let transports: [(&str, Arc<dyn Transport>); _] = [
@@ -178,8 +178,8 @@ impl<S> Node<S> {
             buffer: vec![0; SHARED],
             current: None,
             run: None,
-            told: None,
-            left: None,
+            lent: None,
+            partial: None,
             now: VecDeque::new(),
             later: VecDeque::new(),
             outbox: VecDeque::new(),
@@ -187,9 +187,9 @@ impl<S> Node<S> {
             clock: Instant::now(),
             spin: Duration::ZERO,
             last: None,
-            came: false,
-            spins_from: Instant::now(),
-            looks: 0,
+            has_received: false,
+            spin_start: Instant::now(),
+            eager_reads: 0,
             eager: None,
             always_waits: false,
         }
@@ -238,12 +238,12 @@ impl<S> Node<S> {
         let busy = !self.now.is_empty() || !self.outbox.is_empty();
         if busy {
             self.backend.wait(Some(Duration::ZERO), &mut self.ready)?;
-        } else if !self.look()? {
+        } else if !self.try_last()? {
             let since = self.clock;
             self.sleep(timeout)?;
             self.clock = Instant::now();
             let had = |last| self.ready.iter().any(|ready| ready.index == last && ready.readable);
-            let at_once = self.clock.duration_since(since) < AT_ONCE && self.last.is_some_and(|(last, _)| had(last));
+            let at_once = self.clock.duration_since(since) < IMMEDIATE && self.last.is_some_and(|(last, _)| had(last));
             self.eager = (at_once && !self.always_waits).then_some(since);
         }
         // Commands come first: a new connection has to be known before its descriptor's readiness
@@ -260,15 +260,15 @@ impl<S> Node<S> {
 
     /// Schedules a read of the last active connection instead of a wait, while the node spins or
     /// reads eagerly. Every 16th time it polls epoll too. Returns whether it did.
-    fn look(&mut self) -> io::Result<bool> {
+    fn try_last(&mut self) -> io::Result<bool> {
         let Some((index, since)) = self.last else { return Ok(false) };
         let eager = self.eager.is_some_and(|looked| looked <= since);
-        if !eager && (self.spin.is_zero() || self.clock.duration_since(self.spins_from) >= self.spin) {
+        if !eager && (self.spin.is_zero() || self.clock.duration_since(self.spin_start) >= self.spin) {
             return Ok(false);
         }
         self.eager = eager.then_some(self.clock);
-        self.looks = self.looks.wrapping_add(1);
-        if self.looks.is_multiple_of(LOOKS) {
+        self.eager_reads = self.eager_reads.wrapping_add(1);
+        if self.eager_reads.is_multiple_of(READS_PER_POLL) {
             self.backend.wait(Some(Duration::ZERO), &mut self.ready)?;
         }
         self.will_read(index);
@@ -277,7 +277,7 @@ impl<S> Node<S> {
 
     /// Sleeps until a descriptor is ready, the timeout passes, or another thread wakes the node.
     fn sleep(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        let due = self.falls_asleep().map(|at| at.saturating_duration_since(Instant::now()));
+        let due = self.prepare_sleep().map(|at| at.saturating_duration_since(Instant::now()));
         let timeout = timeout.into_iter().chain(due).min();
         // epoll counts in milliseconds. Round up, so that a deadline has passed when the wait ends.
         let timeout = timeout.map(|timeout| match timeout.subsec_nanos() % 1_000_000 {
@@ -291,7 +291,7 @@ impl<S> Node<S> {
 
     /// Marks the node as asleep, so that other threads wake it. Returns until when it may sleep,
     /// which is now if there is work already.
-    fn falls_asleep(&mut self) -> Option<Instant> {
+    fn prepare_sleep(&mut self) -> Option<Instant> {
         let due = self.next_deadline();
         let shared = &self.shared;
         shared.asleep.prepare();
@@ -328,16 +328,16 @@ impl<S> Node<S> {
         let commands = mem::take(&mut *lock(&self.shared.commands));
         for command in commands {
             match command {
-                Command::Begin(key, begun) => self.look_after(key, *begun),
+                Command::Begin(key, begun) => self.add_connection(key, *begun),
                 Command::Found(key, waiting, found) => self.found(key, &waiting, found),
                 Command::Watch(key) => self.watch(key),
-                Command::Seek(key, sought) => self.seek(key, sought),
+                Command::AwaitPeer(key, pending_peer) => self.await_peer(key, pending_peer),
                 Command::Close(key, farewell) => self.close(key, &farewell),
                 Command::Finish(key) => self.finish(key),
                 Command::Pause(key, pauses) => self.pause(key, pauses),
-                Command::Broken(key, connection, error) => {
+                Command::SendFailed(key, connection, error) => {
                     if self.stream_of(key, Arc::as_ptr(&connection)).is_some() {
-                        self.broken(key, error);
+                        self.send_failed(key, error);
                     }
                 }
             }
@@ -345,7 +345,7 @@ impl<S> Node<S> {
     }
 
     fn set(&mut self, index: usize, entry: Entry) {
-        self.left = self.left.take().filter(|(of, _)| *of != index);
+        self.partial = self.partial.take().filter(|(of, _)| *of != index);
         if self.entries.len() <= index {
             self.entries.resize_with(index + 1, || None);
         }
@@ -369,10 +369,10 @@ impl<S> Node<S> {
         let Some(Some(entry)) = self.entries.get_mut(ready.index) else { return };
         match entry {
             Entry::Stream(incoming) => {
-                incoming.hung_up |= ready.closed;
-                incoming.cut = incoming.cut.max(ready.cut);
+                incoming.read_to_end |= ready.read_closed;
+                incoming.write_closed = incoming.write_closed.max(ready.write_closed);
                 let (key, linked) = (incoming.key, incoming.linked);
-                if !linked && !self.link_up(key) {
+                if !linked && !self.poll_connected(key) {
                     return;
                 }
                 if (ready.writable || !linked) && !self.became_writable(key) {
@@ -409,15 +409,15 @@ impl<S> Node<S> {
         let connection = incoming.connection.clone();
         match connection.flush() {
             Ok(Flushed::Waiting) => true,
-            Ok(Flushed::Empty { told }) => {
-                if told {
+            Ok(Flushed::Empty { notify }) => {
+                if notify {
                     self.outbox.push_back(Event::Drained(Endpoint::new(key)));
                 }
-                self.go_on_finishing(key)
+                self.continue_finish(key)
             }
-            Ok(Flushed::Finished) => self.go_on_ending(key),
+            Ok(Flushed::Finished) => self.continue_end(key),
             Err(error) => {
-                self.broken(key, error);
+                self.send_failed(key, error);
                 true
             }
         }
@@ -434,7 +434,7 @@ impl<S> Drop for Node<S> {
                 Some(Entry::Datagrams { key, .. } | Entry::Listener { key, .. }) => *key,
                 None => continue,
             };
-            self.forget(key, Reason::Closed);
+            self.close_or_reconnect(key, Reason::Closed);
         }
     }
 }

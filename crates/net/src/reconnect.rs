@@ -75,35 +75,41 @@ impl Reconnect {
 }
 
 /// The state of a connection that reconnects.
-pub(crate) struct Again {
-    plan: Reconnect,
+pub(crate) struct ReconnectState {
+    policy: Reconnect,
     pub(crate) address: Address,
     pub(crate) options: Options,
     /// Attempts since the connection was last open.
-    tried: u32,
+    attempts: u32,
     /// When the next attempt starts, while one is scheduled.
-    pub(crate) due: Option<Instant>,
+    pub(crate) next_attempt: Option<Instant>,
 }
 
-impl Again {
+impl ReconnectState {
     /// Returns `None` unless the options ask to reconnect.
-    pub(crate) fn new(address: &Address, options: &Options) -> Option<Again> {
-        let plan = options.reconnect.clone()?;
-        Some(Again { plan, address: address.clone(), options: options.clone(), tried: 0, due: None })
+    pub(crate) fn new(address: &Address, options: &Options) -> Option<ReconnectState> {
+        let policy = options.reconnect.clone()?;
+        Some(ReconnectState {
+            policy,
+            address: address.clone(),
+            options: options.clone(),
+            attempts: 0,
+            next_attempt: None,
+        })
     }
 
     /// Resets the attempts: the connection is open.
     pub(crate) fn succeeded(&mut self) {
-        self.tried = 0;
+        self.attempts = 0;
     }
 
     /// Returns the delay before the next attempt, or `None` if the attempts are used up.
     pub(crate) fn next_delay(&mut self) -> Option<Duration> {
-        if self.plan.tries.is_some_and(|tries| self.tried >= tries) {
+        if self.policy.tries.is_some_and(|tries| self.attempts >= tries) {
             return None;
         }
-        let bound = self.plan.bound(self.tried);
-        self.tried = self.tried.saturating_add(1);
+        let bound = self.policy.bound(self.attempts);
+        self.attempts = self.attempts.saturating_add(1);
         // Without random bytes from the system, use the whole bound.
         let chance = getrandom::u64().map_or(1.0, |random| random as f64 / u64::MAX as f64);
         Some(bound.mul_f64(chance).max(Duration::from_millis(1)))
@@ -114,24 +120,24 @@ impl Again {
 mod tests {
     use super::*;
 
-    fn again(plan: Reconnect) -> Again {
-        Again::new(&"tcp://127.0.0.1:1".parse().unwrap(), &Options::default().reconnect(plan)).unwrap()
+    fn state(policy: Reconnect) -> ReconnectState {
+        ReconnectState::new(&"tcp://127.0.0.1:1".parse().unwrap(), &Options::default().reconnect(policy)).unwrap()
     }
 
     #[test]
     fn the_bound_grows_up_to_its_maximum() {
-        let plan = Reconnect::default().most(Duration::from_secs(1));
-        let bounds: Vec<_> = (0..6).map(|failed| plan.bound(failed).as_millis()).collect();
+        let policy = Reconnect::default().most(Duration::from_secs(1));
+        let bounds: Vec<_> = (0..6).map(|failed| policy.bound(failed).as_millis()).collect();
         assert_eq!(bounds, [100, 200, 400, 800, 1000, 1000]);
-        assert_eq!(plan.bound(u32::MAX), plan.most);
+        assert_eq!(policy.bound(u32::MAX), policy.most);
         assert_eq!(Reconnect::default().factor(0).bound(7), Duration::from_millis(100));
         assert_eq!(Reconnect::default().first(Duration::MAX).most(Duration::MAX).bound(1), Duration::MAX);
     }
 
     #[test]
     fn delays_are_spread_over_the_whole_range() {
-        let mut again = again(Reconnect::default().first(Duration::from_secs(1)).factor(1));
-        let delays: Vec<_> = (0..1000).map(|_| again.next_delay().unwrap()).collect();
+        let mut state = state(Reconnect::default().first(Duration::from_secs(1)).factor(1));
+        let delays: Vec<_> = (0..1000).map(|_| state.next_delay().unwrap()).collect();
         assert!(delays.iter().all(|delay| (Duration::from_millis(1)..=Duration::from_secs(1)).contains(delay)));
         // The probability that none of a thousand delays lies in a given tenth is 10^-45.
         for tenth in 0..10 {
@@ -142,12 +148,12 @@ mod tests {
 
     #[test]
     fn attempts_are_counted_from_the_last_success() {
-        let mut again = again(Reconnect::default().tries(2));
+        let mut state = state(Reconnect::default().tries(2));
         for _ in 0..3 {
-            assert!(again.next_delay().is_some() && again.next_delay().is_some());
-            assert_eq!(again.next_delay(), None);
-            again.succeeded();
+            assert!(state.next_delay().is_some() && state.next_delay().is_some());
+            assert_eq!(state.next_delay(), None);
+            state.succeeded();
         }
-        assert!(Again::new(&again.address, &Options::default()).is_none());
+        assert!(ReconnectState::new(&state.address, &Options::default()).is_none());
     }
 }

@@ -20,9 +20,9 @@ pub(crate) struct Run {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rule {
     /// Length-prefixed, at most this long.
-    Length { most: usize },
+    Length { max_len: usize },
     /// In an unfragmented WebSocket frame.
-    WebSocket { masked: bool, most: usize },
+    WebSocket { masked: bool, max_len: usize },
     /// Records of equal length.
     Records { length: usize },
     /// Datagrams of equal length; the last may be shorter.
@@ -45,8 +45,8 @@ impl Run {
         let base = self.rest.start;
         let input = buffer.get_mut(self.rest.clone())?;
         let at = match self.rule {
-            Rule::Length { most } => length::whole(input, most)?,
-            Rule::WebSocket { masked, most } => websocket::whole(input, masked, most)?,
+            Rule::Length { max_len } => length::whole(input, max_len)?,
+            Rule::WebSocket { masked, max_len } => websocket::whole(input, masked, max_len)?,
             Rule::Records { length } if input.len() < length => return None,
             Rule::Records { length } => 0..length,
             Rule::Equal { .. } if input.is_empty() => return None,
@@ -88,12 +88,12 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(4_000))]
         #[test]
-        fn the_decoder_finds_what_a_rule_finds(input in input(), which in 0..3, most in 0_usize..400) {
-            let limits = Limits { message: most, ..Limits::default() };
+        fn the_decoder_finds_what_a_rule_finds(input in input(), which in 0..3, max_len in 0_usize..400) {
+            let limits = Limits { message: max_len, ..Limits::default() };
             let (scheme, side, rule) = match which {
-                0 => (Scheme::Length, Side::Server, Rule::Length { most }),
-                1 => (Scheme::WebSocket, Side::Server, Rule::WebSocket { masked: true, most }),
-                _ => (Scheme::WebSocket, Side::Client, Rule::WebSocket { masked: false, most }),
+                0 => (Scheme::Length, Side::Server, Rule::Length { max_len }),
+                1 => (Scheme::WebSocket, Side::Server, Rule::WebSocket { masked: true, max_len }),
+                _ => (Scheme::WebSocket, Side::Client, Rule::WebSocket { masked: false, max_len }),
             };
             let key = Slab::new().insert_with(|_| ());
             let (mut ours, mut theirs) = (input.clone(), input);

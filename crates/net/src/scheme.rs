@@ -33,7 +33,7 @@ impl Scheme {
     }
 
     /// Applies the options for streams without framing.
-    pub(crate) fn told_by(self, options: &Options, limits: &Limits) -> io::Result<Scheme> {
+    pub(crate) fn with_options(self, options: &Options, limits: &Limits) -> io::Result<Scheme> {
         match (self, options.records) {
             (Scheme::Raw, Some(len)) if len == 0 || len > limits.message => {
                 let what = format!("records of {len} bytes: 1 to {} are possible, see Limits::message", limits.message);

@@ -8,15 +8,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use crate::Address;
 use crate::asleep::Asleep;
-use crate::backend::{Registry, Room};
-use crate::batch::Way;
+use crate::backend::{Registry, WritableSwitch};
+use crate::batch::Route;
 use crate::codec::Decoder;
 use crate::codec::websocket::{Opening, Side};
-use crate::connection::{Connection, Holdings};
+use crate::connection::{BufferTotals, Connection};
 use crate::datagrams::Socket;
 use crate::handle::Error;
 use crate::limits::Limits;
-use crate::lookup::{Lookups, Waiting, numeric};
+use crate::lookup::{LookupOwner, Lookups, numeric};
 use crate::scheme::Scheme;
 use crate::signals::Signals;
 use crate::slab::{Key, Slab};
@@ -28,18 +28,18 @@ use crate::transport::{
 pub(crate) enum Resource {
     Stream(Arc<Connection>),
     Datagrams(Arc<Socket>),
-    Listener(Arc<Door>),
+    Listener(Arc<BoundListener>),
 }
 
 /// A new connection for the node's thread to serve.
-pub(crate) struct Begun {
+pub(crate) struct NewConnection {
     pub(crate) connection: Arc<Connection>,
     pub(crate) decoder: Decoder,
-    pub(crate) how: How,
+    pub(crate) origin: Origin,
 }
 
 /// Which end of a connection this is.
-pub(crate) enum How {
+pub(crate) enum Origin {
     /// This side connects.
     Connecting(Box<Connecting>),
     /// A peer connected to this listener.
@@ -54,14 +54,14 @@ pub(crate) struct Connecting {
 }
 
 /// A listener, and how the connections it accepts are set up.
-pub(crate) struct Door {
+pub(crate) struct BoundListener {
     pub(crate) listener: Box<dyn Listener>,
     pub(crate) scheme: Scheme,
     pub(crate) half_open: bool,
 }
 
 /// The peer of a datagram socket, while its name is being resolved.
-pub(crate) struct Sought {
+pub(crate) struct PendingPeer {
     pub(crate) address: Address,
     pub(crate) options: Options,
     pub(crate) found: Found,
@@ -69,18 +69,18 @@ pub(crate) struct Sought {
 
 /// What connecting created.
 pub(crate) enum Client {
-    Stream(Box<Begun>),
+    Stream(Box<NewConnection>),
     Datagrams(Box<dyn Datagrams>),
 }
 
 /// A request to the node's thread.
 pub(crate) enum Command {
-    Begin(Key, Box<Begun>),
+    Begin(Key, Box<NewConnection>),
     /// The result of a name lookup, and who waits for it.
-    Found(Key, Waiting, io::Result<Vec<SocketAddr>>),
+    Found(Key, LookupOwner, io::Result<Vec<SocketAddr>>),
     Watch(Key),
     /// A datagram socket whose peer's name is being resolved.
-    Seek(Key, Box<Sought>),
+    AwaitPeer(Key, Box<PendingPeer>),
     /// Close: write the queue first, within a time limit. The bytes are the payload of a closing
     /// frame.
     Close(Key, Vec<u8>),
@@ -89,7 +89,7 @@ pub(crate) enum Command {
     /// Pause (`true`) or resume (`false`) reading.
     Pause(Key, bool),
     /// A sender got an error of the operating system from this connection.
-    Broken(Key, Arc<Connection>, io::Error),
+    SendFailed(Key, Arc<Connection>, io::Error),
 }
 
 /// The state that the node's thread shares with all handles.
@@ -97,7 +97,7 @@ pub(crate) struct Shared<S> {
     pub(crate) limits: Limits,
     pub(crate) transports: RwLock<HashMap<String, Arc<dyn Transport>>>,
     pub(crate) resources: RwLock<Slab<Resource>>,
-    pub(crate) holdings: Arc<Holdings>,
+    pub(crate) totals: Arc<BufferTotals>,
     pub(crate) registry: Arc<dyn Registry>,
     pub(crate) commands: Arc<Mutex<Vec<Command>>>,
     pub(crate) lookups: Arc<Lookups>,
@@ -125,7 +125,7 @@ impl<S> Shared<S> {
             limits,
             transports: RwLock::new(transports),
             resources: RwLock::new(Slab::new()),
-            holdings: Arc::default(),
+            totals: Arc::default(),
             registry,
             commands,
             signals: Mutex::new(Signals::new()),
@@ -165,8 +165,8 @@ impl<S> Shared<S> {
         if !self.gone.load(Ordering::SeqCst) {
             return Ok(key);
         }
-        if let Some(Resource::Listener(door)) = self.remove(key) {
-            door.listener.close();
+        if let Some(Resource::Listener(bound)) = self.remove(key) {
+            bound.listener.close();
         }
         // No thread will handle these commands.
         lock(&self.commands).clear();
@@ -186,10 +186,10 @@ impl<S> Shared<S> {
 
     /// How to send to the endpoint with this key.
     #[inline]
-    pub(crate) fn way(&self, key: Key) -> Option<Way> {
+    pub(crate) fn route(&self, key: Key) -> Option<Route> {
         self.resource(key, |resource| match resource {
-            Resource::Stream(connection) => Some(Way::Stream(connection.clone())),
-            Resource::Datagrams(socket) => Some(Way::Datagrams(socket.clone())),
+            Resource::Stream(connection) => Some(Route::Stream(connection.clone())),
+            Resource::Datagrams(socket) => Some(Route::Datagrams(socket.clone())),
             Resource::Listener(_) => None,
         })
     }
@@ -215,7 +215,7 @@ impl<S> Shared<S> {
     }
 
     fn make(&self, link: Box<dyn Link>, scheme: Scheme, side: Side, half_open: bool) -> Arc<Connection> {
-        Arc::new(Connection::new(link, scheme.framing(side), half_open, &self.limits, self.holdings.clone()))
+        Arc::new(Connection::new(link, scheme.framing(side), half_open, &self.limits, self.totals.clone()))
     }
 
     /// Registers a listener with epoll.
@@ -226,22 +226,29 @@ impl<S> Shared<S> {
     /// Registers a connection with epoll. While it connects, epoll reports writability too, which
     /// shows the result.
     pub(crate) fn watch(&self, connection: &Connection, key: Key, connects: bool) -> io::Result<()> {
-        let room = connects || connection.link.tells_of_room() == TellsOfRoom::Always;
+        let writable = connects || connection.link.tells_of_room() == TellsOfRoom::Always;
         match connection.link.tells_of_room() {
-            TellsOfRoom::WhileAsked => connection.asks_for(self.room(key), room, false),
-            TellsOfRoom::OnceAsked if !room => connection.asks_for(self.room(key), room, true),
+            TellsOfRoom::WhileAsked => connection.use_writable_switch(self.writable_switch(key), writable, false),
+            TellsOfRoom::OnceAsked if !writable => {
+                connection.use_writable_switch(self.writable_switch(key), writable, true)
+            }
             _ => {}
         }
-        self.registry.add(connection.link.source(), key.index as usize, room)
+        self.registry.add(connection.link.source(), key.index as usize, writable)
     }
 
-    fn room(&self, key: Key) -> Room {
-        Room::new(self.registry.clone(), key.index as usize)
+    fn writable_switch(&self, key: Key) -> WritableSwitch {
+        WritableSwitch::new(self.registry.clone(), key.index as usize)
     }
 
     /// Creates a connection from an accepted link.
-    pub(crate) fn accept(&self, link: Box<dyn Link>, listener: Key, door: &Door) -> io::Result<(Key, Begun)> {
-        let Door { scheme, half_open, .. } = *door;
+    pub(crate) fn accept(
+        &self,
+        link: Box<dyn Link>,
+        listener: Key,
+        bound: &BoundListener,
+    ) -> io::Result<(Key, NewConnection)> {
+        let BoundListener { scheme, half_open, .. } = *bound;
         let connection = self.make(link, scheme, Side::Server, half_open);
         let key = self.insert(Resource::Stream(connection.clone()));
         if let Err(error) = self.watch(&connection, key, false) {
@@ -249,13 +256,13 @@ impl<S> Shared<S> {
             return Err(error);
         }
         let decoder = scheme.decoder(Side::Server, Opening::Request, &self.limits);
-        Ok((key, Begun { connection, decoder, how: How::Accepted(listener) }))
+        Ok((key, NewConnection { connection, decoder, origin: Origin::Accepted(listener) }))
     }
 
     /// Starts to connect, to the first address of `to` that the system does not refuse at once.
     pub(crate) fn client(&self, address: &Address, to: Vec<SocketAddr>, options: &Options) -> io::Result<Client> {
         let (transport, scheme) = self.transport(address).map_err(io::Error::other)?;
-        let scheme = scheme.told_by(options, &self.limits)?;
+        let scheme = scheme.with_options(options, &self.limits)?;
         let host = options.host.clone().or_else(|| address.host().map(str::to_owned));
         let options = Options { host, ..options.clone() };
         let mut to = to.into_iter();
@@ -279,11 +286,11 @@ impl<S> Shared<S> {
             _ => (Opening::Request, Vec::new()),
         };
         let connection = self.make(link, scheme, Side::Client, options.half_open);
-        connection.set_returns(options.reconnect.is_some());
+        connection.set_will_reconnect(options.reconnect.is_some());
         connection.first(&request);
         let decoder = scheme.decoder(Side::Client, opening, &self.limits);
-        let how = How::Connecting(Box::new(Connecting { address: address.clone(), others, options }));
-        Ok(Client::Stream(Box::new(Begun { connection, decoder, how })))
+        let origin = Origin::Connecting(Box::new(Connecting { address: address.clone(), others, options }));
+        Ok(Client::Stream(Box::new(NewConnection { connection, decoder, origin })))
     }
 
     /// Connects to the first usable address of `to`.
@@ -297,7 +304,7 @@ impl<S> Shared<S> {
         // The node's thread has to know the connection before epoll reports events for it.
         lock(&self.commands).push(Command::Begin(key, begun));
         if let Err(error) = self.watch(&connection, key, true) {
-            self.command(Command::Broken(key, connection, error));
+            self.command(Command::SendFailed(key, connection, error));
         }
         self.wake();
         Ok(key)
@@ -313,7 +320,7 @@ impl<S> Shared<S> {
         let key = self.insert(Resource::Stream(connection.clone()));
         // As in `begin`: this command comes before that with the result of the lookup.
         lock(&self.commands).push(Command::Begin(key, begun));
-        self.look_up(key, Waiting::Stream(Arc::downgrade(&connection)), name)
+        self.look_up(key, LookupOwner::Stream(Arc::downgrade(&connection)), name)
     }
 
     /// As [`Shared::begin_by_name`], for a datagram socket. A send returns `Full` until the peer is
@@ -323,14 +330,14 @@ impl<S> Shared<S> {
         let pending = PendingDatagrams::new(found.clone())?;
         let socket = Arc::new(Socket::new(Box::new(pending), self.limits.message));
         let key = self.insert(Resource::Datagrams(socket.clone()));
-        socket.asks_for(self.room(key));
-        let sought = Sought { address: address.clone(), options: options.clone(), found };
-        lock(&self.commands).push(Command::Seek(key, Box::new(sought)));
-        self.look_up(key, Waiting::Datagrams(Arc::downgrade(&socket)), name)
+        socket.use_writable_switch(self.writable_switch(key));
+        let pending_peer = PendingPeer { address: address.clone(), options: options.clone(), found };
+        lock(&self.commands).push(Command::AwaitPeer(key, Box::new(pending_peer)));
+        self.look_up(key, LookupOwner::Datagrams(Arc::downgrade(&socket)), name)
     }
 
     /// Starts the lookup of a name for an inserted resource.
-    fn look_up(&self, key: Key, waiting: Waiting, name: (&str, u16)) -> io::Result<Key> {
+    fn look_up(&self, key: Key, waiting: LookupOwner, name: (&str, u16)) -> io::Result<Key> {
         if let Err(error) = self.lookups.begin(key, waiting, name) {
             self.remove(key);
             return Err(error);
@@ -340,26 +347,26 @@ impl<S> Shared<S> {
     }
 
     /// Creates a placeholder connection that queues messages until there is a real one.
-    fn pending(&self, address: &Address, options: &Options) -> io::Result<Box<Begun>> {
+    fn pending(&self, address: &Address, options: &Options) -> io::Result<Box<NewConnection>> {
         let (_, scheme) = self.transport(address).map_err(io::Error::other)?;
-        let scheme = scheme.told_by(options, &self.limits)?;
+        let scheme = scheme.with_options(options, &self.limits)?;
         let connection = self.make(Box::new(Pending::new()?), scheme, Side::Client, options.half_open);
-        connection.set_returns(options.reconnect.is_some());
+        connection.set_will_reconnect(options.reconnect.is_some());
         // This decoder is never used: the real connection has its own.
         let decoder = scheme.decoder(Side::Client, Opening::Request, &self.limits);
         let (address, options) = (address.clone(), options.clone());
-        let how = How::Connecting(Box::new(Connecting { address, others: Vec::new(), options }));
-        Ok(Box::new(Begun { connection, decoder, how }))
+        let origin = Origin::Connecting(Box::new(Connecting { address, others: Vec::new(), options }));
+        Ok(Box::new(NewConnection { connection, decoder, origin }))
     }
 
     /// Starts a new attempt, in the place of a connection that could not connect or was lost.
-    pub(crate) fn begin_instead(
+    pub(crate) fn begin_replacement(
         &self,
         (key, before): (Key, &Connection),
         address: &Address,
         to: Vec<SocketAddr>,
         options: &Options,
-    ) -> io::Result<Box<Begun>> {
+    ) -> io::Result<Box<NewConnection>> {
         let Client::Stream(begun) = self.client(address, to, options)? else {
             return Err(io::Error::other("a transport of datagrams has no connection that could be made later"));
         };
@@ -369,12 +376,12 @@ impl<S> Shared<S> {
 
     /// Puts a placeholder in the place of a lost connection until it reconnects. Returns how many
     /// accepted bytes were not written.
-    pub(crate) fn wait_instead(
+    pub(crate) fn begin_placeholder(
         &self,
         (key, before): (Key, &Connection),
         address: &Address,
         options: &Options,
-    ) -> io::Result<(Box<Begun>, usize)> {
+    ) -> io::Result<(Box<NewConnection>, usize)> {
         let begun = self.pending(address, options)?;
         let unwritten = self.replace(key, before, &begun.connection);
         Ok((begun, unwritten))
@@ -386,7 +393,7 @@ impl<S> Shared<S> {
         let mut resources = self.resources.write().unwrap_or_else(PoisonError::into_inner);
         resources.replace(key, Resource::Stream(connection.clone()));
         // A sender that finds the old one replaced finds the new one under its key.
-        before.hand_over(connection)
+        before.move_to_successor(connection)
     }
 
     pub(crate) fn begin_datagrams(&self, datagrams: Box<dyn Datagrams>) -> io::Result<Key> {
@@ -395,7 +402,7 @@ impl<S> Shared<S> {
         let key = self.insert(Resource::Datagrams(socket.clone()));
         let on_request = socket.datagrams.room_on_request();
         if on_request {
-            socket.asks_for(self.room(key));
+            socket.use_writable_switch(self.writable_switch(key));
         }
         lock(&self.commands).push(Command::Watch(key));
         if let Err(error) = self.registry.add(socket.datagrams.source(), key.index as usize, !on_request) {

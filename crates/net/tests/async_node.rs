@@ -232,12 +232,12 @@ fn a_busy_node_yields_to_other_tasks() {
         let others = Arc::new(AtomicBool::new(false));
         let turn = others.clone();
         let other = tokio::spawn(async move { turn.store(true, Ordering::SeqCst) });
-        let mut told = 0;
+        let mut count = 0;
         while !others.load(Ordering::SeqCst) {
             handle.signal(());
             soon(&mut node).await;
-            told += 1;
-            assert!(told < 1_000_000, "nobody else has a turn");
+            count += 1;
+            assert!(count < 1_000_000, "nobody else has a turn");
         }
         other.await.unwrap();
     });

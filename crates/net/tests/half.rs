@@ -35,7 +35,7 @@ fn a_close_after_finish_does_not_wait_for_the_peer() {
 }
 
 /// A half-open listener, and the socket of a peer that has sent "all" and ended its direction.
-fn told_all() -> (Side, Endpoint, TcpStream) {
+fn finished_peer() -> (Side, Endpoint, TcpStream) {
     let mut server = Side::new();
     let listener = server.handle.listen_with("tcp://127.0.0.1:0", &Options::default().half_open(true)).unwrap();
     let port = server.handle.local_address(listener).unwrap().port().unwrap();
@@ -52,7 +52,7 @@ fn told_all() -> (Side, Endpoint, TcpStream) {
 
 #[test]
 fn a_finished_peer_still_receives() {
-    let (mut server, accepted, mut peer) = told_all();
+    let (mut server, accepted, mut peer) = finished_peer();
     assert_eq!(server.handle.send(accepted, b"answer"), Outcome::Sent);
     server.handle.finish(accepted);
     assert_eq!(server.until_closed(accepted), "ended by the peer");
@@ -63,7 +63,7 @@ fn a_finished_peer_still_receives() {
 
 #[test]
 fn a_reset_after_the_peers_end_is_reported() {
-    let (mut server, accepted, peer) = told_all();
+    let (mut server, accepted, peer) = finished_peer();
     // With `SO_LINGER` of 0, closing sends a reset.
     socket2::SockRef::from(&peer).set_linger(Some(Duration::ZERO)).unwrap();
     drop(peer);

@@ -46,21 +46,21 @@ fn time_spent_paused_does_not_count_as_idle() {
     let handle = node.handle();
     handle.listen("inproc://idle").unwrap();
     let endpoint = handle.connect("inproc://idle").unwrap();
-    let (mut told, mut closed, mut resumed) = (Vec::new(), Vec::new(), false);
+    let (mut opened, mut closed, mut resumed) = (Vec::new(), Vec::new(), false);
     while closed.len() < 2 {
         node.poll(Some(Duration::from_secs(60)), |event| match event {
             // Commands are handled before deadlines, so the pause takes effect in time.
             Event::Connected(endpoint) | Event::Accepted { endpoint, .. } => {
                 handle.pause(endpoint);
-                told.push(endpoint);
-                if told.len() == 2 {
+                opened.push(endpoint);
+                if opened.len() == 2 {
                     handle.signal_after(Duration::from_millis(200), 0);
                 }
             }
             Event::Signal(_) => {
                 assert!(closed.is_empty(), "{closed:?}");
                 resumed = true;
-                told.iter().for_each(|endpoint| handle.resume(*endpoint));
+                opened.iter().for_each(|endpoint| handle.resume(*endpoint));
             }
             Event::Closed { endpoint, reason } => {
                 assert!(resumed, "{reason}");

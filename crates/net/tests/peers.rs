@@ -55,7 +55,7 @@ const WEBSOCKETS: Library = Library {
 };
 
 /// The scheme and the TLS configuration of a test.
-struct Way {
+struct Setup {
     scheme: &'static str,
     /// The options of our listener and of our client.
     options: (Options, Options),
@@ -63,14 +63,14 @@ struct Way {
     folder: Option<TempDir>,
 }
 
-fn plain() -> Way {
-    Way { scheme: "ws", options: Default::default(), folder: None }
+fn plain() -> Setup {
+    Setup { scheme: "ws", options: Default::default(), folder: None }
 }
 
 #[cfg(feature = "tls")]
-fn over_tls() -> Way {
+fn over_tls() -> Setup {
     let folder = tempfile::tempdir().unwrap();
-    Way { scheme: "wss", options: common::tls::in_folder(folder.path()), folder: Some(folder) }
+    Setup { scheme: "wss", options: common::tls::in_folder(folder.path()), folder: Some(folder) }
 }
 
 impl Library {
@@ -83,7 +83,7 @@ impl Library {
     }
 
     /// Starts the script, unless the library is unavailable.
-    fn start(&self, way: &Way, arguments: &[&str]) -> Option<Process> {
+    fn start(&self, setup: &Setup, arguments: &[&str]) -> Option<Process> {
         let finds = |program: &&&str| {
             let probe = self.command(program).args(self.probe).stderr(Stdio::null()).status();
             probe.is_ok_and(|status| status.success())
@@ -97,7 +97,7 @@ impl Library {
         };
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers").join(self.script);
         let mut command = self.command(program);
-        command.arg(script).args(arguments).args(way.folder.as_ref().map(TempDir::path));
+        command.arg(script).args(arguments).args(setup.folder.as_ref().map(TempDir::path));
         Some(Process::start(&mut command))
     }
 }
@@ -121,12 +121,12 @@ fn answer(handle: &Handle, to: Endpoint, message: &Message<'_>) {
     assert!(outcome.taken(), "{outcome:?}");
 }
 
-fn talks_to_our_server(library: &Library, way: &Way) {
+fn talks_to_our_server(library: &Library, setup: &Setup) {
     let mut node = Node::<()>::new().unwrap();
     let handle = node.handle();
-    let listener = handle.listen_with(format!("{}://127.0.0.1:0", way.scheme), &way.options.0).unwrap();
+    let listener = handle.listen_with(format!("{}://127.0.0.1:0", setup.scheme), &setup.options.0).unwrap();
     let url = handle.local_address(listener).unwrap().to_string();
-    let Some(mut peer) = library.start(way, &["drive", &url]) else { return };
+    let Some(mut peer) = library.start(setup, &["drive", &url]) else { return };
     let (mut reasons, begun) = (Vec::new(), Instant::now());
     loop {
         node.poll(Some(Duration::from_millis(1)), |event| match event {
@@ -159,11 +159,11 @@ fn asked(side: &mut Side, to: Endpoint, kind: Kind, message: &[u8]) -> (Kind, Ve
     })
 }
 
-fn listens_to_our_client(library: &Library, way: &Way) {
-    let Some(peer) = library.start(way, &["serve"]) else { return };
-    let at = format!("{}://127.0.0.1:{}", way.scheme, peer.line("port "));
+fn listens_to_our_client(library: &Library, setup: &Setup) {
+    let Some(peer) = library.start(setup, &["serve"]) else { return };
+    let at = format!("{}://127.0.0.1:{}", setup.scheme, peer.line("port "));
     let mut side = Side::new();
-    let to = side.handle.connect_with(format!("{at}/a?b=c"), &way.options.1).unwrap();
+    let to = side.handle.connect_with(format!("{at}/a?b=c"), &setup.options.1).unwrap();
     let texts = ["".to_owned(), "grün 漢字 🦀\n".repeat(5000)].map(|text| (Kind::Text, text.into_bytes()));
     let sizes = [0, 1, 125, 126, 65_535, 65_536, 1 << 20, 16 << 20].map(|len| (Kind::Binary, pattern(len)));
     for (kind, message) in sizes.into_iter().chain(texts) {
@@ -186,7 +186,7 @@ fn listens_to_our_client(library: &Library, way: &Way) {
     // The close frame that answered it carries its own code.
     assert_eq!(peer.line("closed "), "3001");
 
-    let to = side.handle.connect_with(at, &way.options.1).unwrap();
+    let to = side.handle.connect_with(at, &setup.options.1).unwrap();
     side.until("connected", |seen| (*seen == Seen::Connected(to)).then_some(()));
     side.handle.close_with(to, &Close { code: Some(4002), reason: "grüße zurück".to_owned() });
     assert_eq!(side.until_closed(to), "closed here");

@@ -11,7 +11,7 @@ use common::{Seen, Side, address, options, until};
 use estafette_net::{Endpoint, Limits, Options, Outcome, Reconnect};
 
 /// A delay of at most 10 ms.
-fn plan() -> Reconnect {
+fn policy() -> Reconnect {
     Reconnect::default().first(Duration::from_millis(10)).factor(1)
 }
 
@@ -47,7 +47,7 @@ fn unread(limits: Limits) -> (tempfile::TempDir, UnixListener, Side, Endpoint) {
     let folder = tempfile::tempdir().unwrap();
     let listener = UnixListener::bind(folder.path().join("socket")).unwrap();
     let mut client = Side::with(limits);
-    let options = Options::default().reconnect(plan());
+    let options = Options::default().reconnect(policy());
     let endpoint = client.handle.connect_with(address("unix", &folder), &options).unwrap();
     client.until("connected", |seen| (*seen == Seen::Connected(endpoint)).then_some(()));
     (folder, listener, client, endpoint)
@@ -68,7 +68,7 @@ fn a_connection_ended_by_its_peer_reconnects_under_the_same_endpoint() {
         let mut at = server.handle.local_address(listener).unwrap().to_string();
         // The name is resolved again each time.
         at = at.replace("127.0.0.1", "localhost");
-        let endpoint = client.handle.connect_with(at, &theirs.reconnect(plan())).unwrap();
+        let endpoint = client.handle.connect_with(at, &theirs.reconnect(policy())).unwrap();
         for round in 0..3 {
             until(&mut server, &mut client, "connected", |server, client| {
                 accepted(server, round).is_some() && connected(client, endpoint) == round + 1
@@ -135,7 +135,7 @@ fn a_loss_reports_the_unwritten_bytes_and_a_send_at_that_moment_gets_full() {
     drop(listener.accept().unwrap());
     // The node has not noticed the loss yet.
     assert_eq!(client.handle.send(endpoint, b"just then"), Outcome::Full);
-    until(&mut Side::new(), &mut client, "told", |_, client| drained(client) > before);
+    until(&mut Side::new(), &mut client, "drained", |_, client| drained(client) > before);
     assert_eq!(connected(&client, endpoint), 2);
     let [(_, unwritten)] = losses(&client, endpoint)[..] else { panic!("{:?}", client.seen) };
     assert!((80_000..taken).contains(&unwritten), "{unwritten} of {taken}");
@@ -150,7 +150,7 @@ fn after_the_maximum_number_of_attempts_it_is_closed() {
     let folder = tempfile::tempdir().unwrap();
     let listener = UnixListener::bind(folder.path().join("socket")).unwrap();
     let mut client = Side::new();
-    let options = Options::default().reconnect(plan().tries(3));
+    let options = Options::default().reconnect(policy().tries(3));
     let endpoint = client.handle.connect_with(address("unix", &folder), &options).unwrap();
     client.until("connected", |seen| (*seen == Seen::Connected(endpoint)).then_some(()));
     drop(listener);
@@ -164,7 +164,7 @@ fn after_the_maximum_number_of_attempts_it_is_closed() {
 fn a_failed_first_attempt_is_repeated_too() {
     let mut client = Side::new();
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let options = Options::default().reconnect(plan().tries(1));
+    let options = Options::default().reconnect(policy().tries(1));
     let endpoint = client.handle.connect_with(format!("tcp://{nobody}"), &options).unwrap();
     assert_eq!(client.handle.send(endpoint, b"early"), Outcome::Queued);
     client.until("lost", |seen| matches!(seen, Seen::Lost(which, _, 0) if *which == endpoint).then_some(()));
@@ -177,7 +177,7 @@ fn a_handshake_that_takes_too_long_is_repeated() {
     limits.handshake = Duration::from_millis(100);
     let mut client = Side::with(limits);
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let options = Options::default().reconnect(plan());
+    let options = Options::default().reconnect(policy());
     let at = format!("ws://{}", silent.local_addr().unwrap());
     let endpoint = client.handle.connect_with(at, &options).unwrap();
     assert_eq!(client.handle.send(endpoint, b"early"), Outcome::Queued);
@@ -197,7 +197,7 @@ fn a_close_during_the_delay_ends_it_at_once() {
     // The delay is random between 0 and this bound. The chance that it ends during this test is one
     // in a million.
     let hours = Duration::from_secs(1_000_000);
-    let options = Options::default().reconnect(plan().first(hours).most(hours));
+    let options = Options::default().reconnect(policy().first(hours).most(hours));
     let endpoint = client.handle.connect_with(at.as_str(), &options).unwrap();
     until(&mut server, &mut client, "connected", |server, client| {
         connected(client, endpoint) == 1 && accepted(server, 0).is_some()
@@ -217,7 +217,7 @@ fn a_finished_connection_does_not_reconnect() {
     let folder = tempfile::tempdir().unwrap();
     let at = address("unix", &folder);
     server.handle.listen(at.as_str()).unwrap();
-    let endpoint = client.handle.connect_with(at.as_str(), &Options::default().reconnect(plan())).unwrap();
+    let endpoint = client.handle.connect_with(at.as_str(), &Options::default().reconnect(policy())).unwrap();
     client.handle.finish(endpoint);
     until(&mut server, &mut client, "closed", |_, client| {
         client.seen.contains(&Seen::Closed(endpoint, "ended by the peer".to_owned()))

@@ -31,20 +31,20 @@ fn refused(server_options: &Options, client_options: &Options, host: &str) -> (S
 #[test]
 fn an_invalid_certificate_is_rejected_and_both_sides_report_why() {
     let (server, client) = tls::options();
-    let (told, server_told) = refused(&server, &tls::with(tls::params()).1, "127.0.0.1");
-    assert!(told.starts_with("not connected: invalid peer certificate"), "{told}");
-    assert!(server_told.starts_with("not connected: received fatal alert"), "{server_told}");
+    let (reason, server_reason) = refused(&server, &tls::with(tls::params()).1, "127.0.0.1");
+    assert!(reason.starts_with("not connected: invalid peer certificate"), "{reason}");
+    assert!(server_reason.starts_with("not connected: received fatal alert"), "{server_reason}");
 
-    let (told, _) = refused(&server, &client, "127.0.0.2");
-    assert!(told.contains("not valid for"), "{told}");
+    let (reason, _) = refused(&server, &client, "127.0.0.2");
+    assert!(reason.contains("not valid for"), "{reason}");
 
     let mut params = tls::params();
     params.not_before = date_time_ymd(2001, 1, 1);
     params.not_after = date_time_ymd(2002, 1, 1);
     let (server, client) = tls::with(params);
-    let (told, server_told) = refused(&server, &client, "127.0.0.1");
-    assert!(told.contains("xpired"), "{told}");
-    assert!(server_told.contains("xpired"), "{server_told}");
+    let (reason, server_reason) = refused(&server, &client, "127.0.0.1");
+    assert!(reason.contains("xpired"), "{reason}");
+    assert!(server_reason.contains("xpired"), "{server_reason}");
 }
 
 #[test]
@@ -148,9 +148,9 @@ fn records_are_reassembled_however_they_are_cut() {
         (0..3).for_each(|_| server.step());
         rest = later;
     }
-    let told = server.until("told", |seen| match seen {
-        Seen::Message(_, _, told) => Some(told.clone()),
+    let received = server.until("a message", |seen| match seen {
+        Seen::Message(_, _, received) => Some(received.clone()),
         _ => None,
     });
-    assert!(told == message);
+    assert!(received == message);
 }

@@ -20,7 +20,7 @@ mod sleep;
 
 /// Tries the orders with at most three preemptions. With three threads there are too many orders to
 /// try all. Loom's authors find a bound of two or three sufficient.
-fn most(model: impl Fn() + Send + Sync + 'static) {
+fn check_bounded(model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
     builder.check(model);
@@ -47,11 +47,11 @@ mod backend {
 
     use crate::room::System;
 
-    pub(crate) struct Room(pub(crate) Arc<System>);
+    pub(crate) struct WritableSwitch(pub(crate) Arc<System>);
 
-    impl Room {
-        pub(crate) fn ask(&self, (): (), wanted: bool) -> io::Result<()> {
-            self.0.ask(wanted);
+    impl WritableSwitch {
+        pub(crate) fn set(&self, (): (), wanted: bool) -> io::Result<()> {
+            self.0.set_writable(wanted);
             Ok(())
         }
     }

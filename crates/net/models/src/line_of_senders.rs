@@ -12,7 +12,7 @@ use crate::line::Line;
 #[derive(Default)]
 struct Outgoing {
     written: Vec<u8>,
-    left: Vec<u8>,
+    delegated: Vec<u8>,
     ended: bool,
 }
 
@@ -21,12 +21,12 @@ struct Connection {
     line: Line,
     outgoing: Mutex<Outgoing>,
     /// How many bytes may be left.
-    most: usize,
+    max: usize,
 }
 
 impl Connection {
-    fn new(most: usize) -> Arc<Connection> {
-        Arc::new(Connection { line: Line::new(), outgoing: Mutex::default(), most })
+    fn new(max: usize) -> Arc<Connection> {
+        Arc::new(Connection { line: Line::new(), outgoing: Mutex::default(), max })
     }
 
     /// As `Connection::send` of the library. Returns whether the message was accepted.
@@ -34,15 +34,15 @@ impl Connection {
         self.line.join();
         let mut out = self.outgoing.lock().unwrap();
         let others = self.line.leave();
-        if out.left.len() + message.len() > self.most || out.ended {
-            write_left(&mut out);
+        if out.delegated.len() + message.len() > self.max || out.ended {
+            write_delegated(&mut out);
         }
         if out.ended {
             return false;
         }
-        out.left.extend(message);
+        out.delegated.extend(message);
         if !others {
-            write_left(&mut out);
+            write_delegated(&mut out);
         }
         true
     }
@@ -50,7 +50,7 @@ impl Connection {
     /// As the library's other writes, such as a batch.
     fn write_apart(&self, message: [u8; 2]) -> bool {
         let mut out = self.outgoing.lock().unwrap();
-        write_left(&mut out);
+        write_delegated(&mut out);
         if !out.ended {
             out.written.extend(message);
         }
@@ -60,13 +60,13 @@ impl Connection {
     /// As the library ends a connection.
     fn end(&self) {
         let mut out = self.outgoing.lock().unwrap();
-        write_left(&mut out);
+        write_delegated(&mut out);
         out.ended = true;
     }
 }
 
-fn write_left(out: &mut Outgoing) {
-    let left = std::mem::take(&mut out.left);
+fn write_delegated(out: &mut Outgoing) {
+    let left = std::mem::take(&mut out.delegated);
     assert!(!out.ended || left.is_empty(), "something was left after the end");
     out.written.extend(left);
 }
@@ -74,7 +74,7 @@ fn write_left(out: &mut Outgoing) {
 /// The messages of each thread, in the order in which they were written.
 fn of_each(connection: &Connection) -> [Vec<u8>; 2] {
     let out = connection.outgoing.lock().unwrap();
-    assert!(out.left.is_empty(), "something was left behind");
+    assert!(out.delegated.is_empty(), "something was left behind");
     let (written, rest) = out.written.as_chunks::<2>();
     assert!(rest.is_empty());
     [0, 1].map(|thread| written.iter().filter(|[of, _]| *of == thread).map(|[_, message]| *message).collect())
@@ -82,9 +82,9 @@ fn of_each(connection: &Connection) -> [Vec<u8>; 2] {
 
 /// Each thread sends its messages by `send`. With `apart`, the last one of the first thread is sent
 /// by `write_apart`.
-fn all_arrive_in_order(most: usize, messages: [u8; 2], apart: bool) {
-    crate::most(move || {
-        let connection = Connection::new(most);
+fn all_arrive_in_order(max: usize, messages: [u8; 2], apart: bool) {
+    crate::check_bounded(move || {
+        let connection = Connection::new(max);
         let threads = [0, 1].map(|thread| {
             let connection = connection.clone();
             thread::spawn(move || {
@@ -125,7 +125,7 @@ fn a_separate_write_follows_what_the_same_thread_left() {
 
 #[test]
 fn messages_before_the_end_are_written_and_later_ones_are_rejected() {
-    crate::most(|| {
+    crate::check_bounded(|| {
         let connection = Connection::new(4);
         let threads = [0, 1].map(|thread| {
             let connection = connection.clone();

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
-use crate::backend::Room;
+use crate::backend::WritableSwitch;
 use crate::datagrams::Socket;
 use crate::event::Outcome;
 use crate::transport::Datagrams;
@@ -19,9 +19,9 @@ pub(crate) struct System {
 
 #[derive(Default)]
 struct State {
-    room: usize,
+    space: usize,
     /// Whether epoll reports writability.
-    asked: bool,
+    enabled: bool,
     /// The socket became writable since this was requested.
     edge: bool,
     /// Nobody sends any more.
@@ -32,16 +32,16 @@ impl System {
     /// A datagram has left.
     fn free(&self) {
         let mut state = self.state.lock().unwrap();
-        state.room += 1;
-        state.edge |= state.asked;
+        state.space += 1;
+        state.edge |= state.enabled;
         self.changed.notify_one();
     }
 
     /// Starts or stops to report writability; reports it at once if there is space.
-    pub(crate) fn ask(&self, wanted: bool) {
+    pub(crate) fn set_writable(&self, wanted: bool) {
         let mut state = self.state.lock().unwrap();
-        state.asked = wanted;
-        state.edge = wanted && state.room > 0;
+        state.enabled = wanted;
+        state.edge = wanted && state.space > 0;
         self.changed.notify_one();
     }
 
@@ -63,22 +63,22 @@ impl System {
 impl Datagrams for Arc<System> {
     fn send(&self, _: &[u8], _: Option<SocketAddr>) -> io::Result<()> {
         let mut state = self.state.lock().unwrap();
-        if state.room == 0 {
+        if state.space == 0 {
             return Err(ErrorKind::WouldBlock.into());
         }
-        state.room -= 1;
+        state.space -= 1;
         Ok(())
     }
 }
 
 /// A sender finds the socket full. `rivals` other threads may use the space that becomes free.
 /// Epoll reports writability always, or on request.
-fn is_told(rivals: usize, on_request: bool) {
-    let state = Mutex::new(State { asked: !on_request, ..State::default() });
+fn is_notified(rivals: usize, on_request: bool) {
+    let state = Mutex::new(State { enabled: !on_request, ..State::default() });
     let system = Arc::new(System { state, changed: Condvar::new() });
     let socket = Socket::new(Box::new(system.clone()), 1);
     if on_request {
-        socket.asks_for(Room(system.clone()));
+        socket.use_writable_switch(WritableSwitch(system.clone()));
     }
     let socket = Arc::new(socket);
     let node = {
@@ -122,7 +122,7 @@ fn is_told(rivals: usize, on_request: bool) {
 #[test]
 fn a_sender_that_got_full_is_notified() {
     for on_request in [false, true] {
-        loom::model(move || is_told(0, on_request));
-        crate::most(move || is_told(1, on_request));
+        loom::model(move || is_notified(0, on_request));
+        crate::check_bounded(move || is_notified(1, on_request));
     }
 }

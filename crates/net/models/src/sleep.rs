@@ -73,7 +73,7 @@ fn a_sleeping_node_can_be_stopped() {
 
 #[test]
 fn commands_of_two_threads_are_seen() {
-    crate::most(|| {
+    crate::check_bounded(|| {
         let shared = Shared::new();
         let others = [1, 2].map(|command| {
             let shared = shared.clone();

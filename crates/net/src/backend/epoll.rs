@@ -8,7 +8,7 @@ use std::time::Duration;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 
-use super::{Backend, Ready, Registry, Sides};
+use super::{Backend, BackendPair, Ready, Registry, WriteClosed};
 
 /// The token of the waker. No index of a slab is this large.
 const WAKER: Token = Token(usize::MAX);
@@ -32,7 +32,7 @@ struct EpollRegistry {
 /// # Errors
 ///
 /// If the process has no file descriptors left.
-pub(crate) fn epoll() -> io::Result<Sides> {
+pub(crate) fn epoll() -> io::Result<BackendPair> {
     let poll = Poll::new()?;
     let registry = poll.registry().try_clone()?;
     let waker = Waker::new(&registry, WAKER)?;
@@ -40,8 +40,8 @@ pub(crate) fn epoll() -> io::Result<Sides> {
     Ok((Box::new(epoll), Arc::new(EpollRegistry { registry, waker })))
 }
 
-fn interest(room: bool) -> Interest {
-    if room { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE }
+fn interest(writable: bool) -> Interest {
+    if writable { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE }
 }
 
 impl Backend for Epoll {
@@ -55,8 +55,12 @@ impl Backend for Epoll {
             index: event.token().0,
             readable: event.is_readable() || event.is_read_closed() || event.is_error(),
             writable: event.is_writable() || event.is_write_closed() || event.is_error(),
-            closed: event.is_read_closed() || event.is_error(),
-            cut: (event.is_write_closed() || event.is_error()).then(|| event.is_error()),
+            read_closed: event.is_read_closed() || event.is_error(),
+            write_closed: if event.is_error() {
+                Some(WriteClosed::Error)
+            } else {
+                event.is_write_closed().then_some(WriteClosed::Shutdown)
+            },
         }));
         // The waker's event may have been one of them.
         self.full = ready.len() - before >= BATCH - 1;
@@ -76,12 +80,12 @@ impl Backend for Epoll {
 }
 
 impl Registry for EpollRegistry {
-    fn add(&self, source: BorrowedFd<'_>, index: usize, room: bool) -> io::Result<()> {
-        self.registry.register(&mut SourceFd(&source.as_raw_fd()), Token(index), interest(room))
+    fn add(&self, source: BorrowedFd<'_>, index: usize, writable: bool) -> io::Result<()> {
+        self.registry.register(&mut SourceFd(&source.as_raw_fd()), Token(index), interest(writable))
     }
 
-    fn ask(&self, source: BorrowedFd<'_>, index: usize, room: bool) -> io::Result<()> {
-        self.registry.reregister(&mut SourceFd(&source.as_raw_fd()), Token(index), interest(room))
+    fn set_writable(&self, source: BorrowedFd<'_>, index: usize, writable: bool) -> io::Result<()> {
+        self.registry.reregister(&mut SourceFd(&source.as_raw_fd()), Token(index), interest(writable))
     }
 
     fn remove(&self, source: BorrowedFd<'_>) {

@@ -32,9 +32,18 @@ pub(crate) struct Ready {
     pub(crate) readable: bool,
     pub(crate) writable: bool,
     /// The peer has ended its direction, or the descriptor failed: a read reports which.
-    pub(crate) closed: bool,
-    /// Set if writes no longer reach the peer. `true`: because of an error.
-    pub(crate) cut: Option<bool>,
+    pub(crate) read_closed: bool,
+    /// Set if writes no longer reach the peer.
+    pub(crate) write_closed: Option<WriteClosed>,
+}
+
+/// Why writes no longer reach a peer. The later variant outranks the earlier one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum WriteClosed {
+    /// The direction was shut down.
+    Shutdown,
+    /// The descriptor has failed.
+    Error,
 }
 
 /// The waiting side, owned by one thread.
@@ -54,12 +63,12 @@ pub(crate) trait Backend: Send + Sync {
 
 /// The side that adds, removes and wakes, for any thread.
 pub(crate) trait Registry: Send + Sync {
-    /// Starts to report edges of a descriptor under this index; `room`: writability too.
-    fn add(&self, source: BorrowedFd<'_>, index: usize, room: bool) -> io::Result<()>;
+    /// Starts to report edges of a descriptor under this index; `writable`: writability too.
+    fn add(&self, source: BorrowedFd<'_>, index: usize, writable: bool) -> io::Result<()>;
 
     /// Starts or stops to report writability of a descriptor. If it is writable already, this is
     /// reported at once.
-    fn ask(&self, source: BorrowedFd<'_>, index: usize, room: bool) -> io::Result<()>;
+    fn set_writable(&self, source: BorrowedFd<'_>, index: usize, writable: bool) -> io::Result<()>;
 
     /// Stops reporting. The index may be reused: an edge reported earlier then applies to its new
     /// owner, which reads or writes once for nothing.
@@ -70,22 +79,22 @@ pub(crate) trait Registry: Send + Sync {
 }
 
 /// Both sides of a backend.
-pub(crate) type Sides = (Box<dyn Backend>, Arc<dyn Registry>);
+pub(crate) type BackendPair = (Box<dyn Backend>, Arc<dyn Registry>);
 
 /// Switches writability reports of one descriptor on and off.
-pub(crate) struct Room {
+pub(crate) struct WritableSwitch {
     registry: Arc<dyn Registry>,
     index: usize,
 }
 
-impl Room {
-    pub(crate) fn new(registry: Arc<dyn Registry>, index: usize) -> Room {
-        Room { registry, index }
+impl WritableSwitch {
+    pub(crate) fn new(registry: Arc<dyn Registry>, index: usize) -> WritableSwitch {
+        WritableSwitch { registry, index }
     }
 
     /// Starts or stops the reports. If the descriptor is writable already, this is reported at
     /// once.
-    pub(crate) fn ask(&self, source: BorrowedFd<'_>, wanted: bool) -> io::Result<()> {
-        self.registry.ask(source, self.index, wanted)
+    pub(crate) fn set(&self, source: BorrowedFd<'_>, wanted: bool) -> io::Result<()> {
+        self.registry.set_writable(source, self.index, wanted)
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::{Backend, Ready, Registry, Sides, epoll};
+use super::{Backend, BackendPair, Ready, Registry, epoll};
 use crate::shared::lock;
 
 /// The state that both sides share.
@@ -21,7 +21,7 @@ struct Known {
     /// The index of each descriptor.
     added: HashMap<RawFd, usize>,
     /// Edges to be reported.
-    held: Vec<Ready>,
+    pending: Vec<Ready>,
 }
 
 struct Scrambled {
@@ -41,7 +41,7 @@ struct ScrambledRegistry {
 }
 
 /// Creates both sides. `vain` adds spurious and repeated edges.
-pub(crate) fn scrambled(seed: u64, vain: bool) -> io::Result<Sides> {
+pub(crate) fn scrambled(seed: u64, vain: bool) -> io::Result<BackendPair> {
     let (backend, registry) = epoll()?;
     let known = Arc::<Mutex<Known>>::default();
     let chance = Rng::with_seed(seed);
@@ -51,7 +51,7 @@ pub(crate) fn scrambled(seed: u64, vain: bool) -> io::Result<Sides> {
 
 /// Splits an edge into two where possible. The end of both directions stays one edge.
 fn parts(edge: Ready) -> Vec<Ready> {
-    if edge.readable && edge.writable && !edge.closed && edge.cut.is_none() {
+    if edge.readable && edge.writable && !edge.read_closed && edge.write_closed.is_none() {
         vec![Ready { writable: false, ..edge }, Ready { readable: false, ..edge }]
     } else {
         vec![edge]
@@ -60,15 +60,15 @@ fn parts(edge: Ready) -> Vec<Ready> {
 
 impl Backend for Scrambled {
     fn wait(&mut self, timeout: Option<Duration>, ready: &mut Vec<Ready>) -> io::Result<()> {
-        let holds = !lock(&self.known).held.is_empty();
+        let holds = !lock(&self.known).pending.is_empty();
         let mut fresh = Vec::new();
         self.epoll.wait(if holds { Some(Duration::ZERO) } else { timeout }, &mut fresh)?;
         let chance = &mut self.chance;
         let mut known = lock(&self.known);
         for edge in fresh {
-            known.held.extend(if chance.bool() { parts(edge) } else { vec![edge] });
+            known.pending.extend(if chance.bool() { parts(edge) } else { vec![edge] });
             if self.vain && chance.u8(..4) == 0 {
-                known.held.push(edge);
+                known.pending.push(edge);
             }
         }
         // Sorted, because a map's order is not deterministic.
@@ -79,12 +79,12 @@ impl Backend for Scrambled {
             && let Some(index) = chance.choice(indexes)
         {
             let (readable, writable) = (chance.bool(), chance.bool());
-            known.held.push(Ready { index, readable, writable, closed: false, cut: None });
+            known.pending.push(Ready { index, readable, writable, read_closed: false, write_closed: None });
         }
-        chance.shuffle(&mut known.held);
-        let told = if chance.bool() { 1 } else { chance.usize(..=known.held.len()) };
-        let left = known.held.len().saturating_sub(told);
-        ready.extend(known.held.drain(left..));
+        chance.shuffle(&mut known.pending);
+        let count = if chance.bool() { 1 } else { chance.usize(..=known.pending.len()) };
+        let left = known.pending.len().saturating_sub(count);
+        ready.extend(known.pending.drain(left..));
         self.more = left > 0;
         Ok(())
     }
@@ -101,19 +101,19 @@ impl Backend for Scrambled {
 }
 
 impl Registry for ScrambledRegistry {
-    fn add(&self, source: BorrowedFd<'_>, index: usize, room: bool) -> io::Result<()> {
+    fn add(&self, source: BorrowedFd<'_>, index: usize, writable: bool) -> io::Result<()> {
         lock(&self.known).added.insert(source.as_raw_fd(), index);
-        self.epoll.add(source, index, room)
+        self.epoll.add(source, index, writable)
     }
 
-    fn ask(&self, source: BorrowedFd<'_>, index: usize, room: bool) -> io::Result<()> {
-        self.epoll.ask(source, index, room)
+    fn set_writable(&self, source: BorrowedFd<'_>, index: usize, writable: bool) -> io::Result<()> {
+        self.epoll.set_writable(source, index, writable)
     }
 
     fn remove(&self, source: BorrowedFd<'_>) {
         let mut known = lock(&self.known);
         if let Some(index) = known.added.remove(&source.as_raw_fd()) {
-            known.held.retain(|edge| edge.index != index);
+            known.pending.retain(|edge| edge.index != index);
         }
         drop(known);
         self.epoll.remove(source);

@@ -24,10 +24,10 @@ pub(crate) fn bytes(len: u32) -> [u8; HEADER] {
 
 /// The range of the first message in `input`, if it is complete and within the limit.
 #[inline(always)]
-pub(crate) fn whole(input: &[u8], most: usize) -> Option<Range<usize>> {
+pub(crate) fn whole(input: &[u8], max_len: usize) -> Option<Range<usize>> {
     let len = u32::from_be_bytes(*input.first_chunk::<HEADER>()?) as usize;
     let at = HEADER..HEADER.checked_add(len)?;
-    (len <= most && at.end <= input.len()).then_some(at)
+    (len <= max_len && at.end <= input.len()).then_some(at)
 }
 
 /// Decodes length-prefixed messages.
@@ -50,7 +50,7 @@ impl LengthDecoder {
 
     /// How further messages of a run are found.
     pub(crate) fn rule(&self) -> Rule {
-        Rule::Length { most: self.limit }
+        Rule::Length { max_len: self.limit }
     }
 
     #[inline]

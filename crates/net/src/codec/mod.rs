@@ -187,17 +187,17 @@ pub(crate) enum Framing {
 }
 
 /// The longest header of any framing, in bytes.
-pub(crate) const MOST_HEADER: usize = 14;
+pub(crate) const MAX_HEADER: usize = 14;
 
 /// A frame header.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Header {
-    bytes: [u8; MOST_HEADER],
+    bytes: [u8; MAX_HEADER],
     len: u8,
 }
 
 impl Header {
-    pub(crate) const NONE: Header = Header { bytes: [0; MOST_HEADER], len: 0 };
+    pub(crate) const NONE: Header = Header { bytes: [0; MAX_HEADER], len: 0 };
 
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {

@@ -34,7 +34,7 @@ pub fn streams_keep_every_byte(subject: &Subject) {
 /// If this does not hold.
 pub fn streams_are_told_in_records(subject: &Subject) {
     for length in [1, 7, 1000, 150_000] {
-        for mut scene in subject.scenes("a stream is told in records").filter(Scene::is_stream) {
+        for mut scene in subject.scenes("a stream is delivered in records").filter(Scene::is_stream) {
             scene.options.0.records = Some(length);
             let (accepted, endpoint) = scene.connect();
             let sent = pattern(length, 20 * length + length / 2);
@@ -63,14 +63,14 @@ pub fn messages_are_whole_and_in_order(subject: &Subject) {
     let sizes =
         [0, 1, 125, 126, 1000, 65_507, 65_535, 65_536, 200_000, 131_072, 131_073, 262_144, 1 << 20, 16 << 20, 3];
     let messages = |seed: usize| sizes.iter().enumerate().map(move |(i, len)| pattern(seed + i, *len));
-    let (there, back): (Vec<_>, Vec<_>) = (messages(0).collect(), messages(100).collect());
-    scene.send_all(End::Client, endpoint, &there);
-    scene.send_all(End::Server, accepted, &back);
+    let (forward, reply): (Vec<_>, Vec<_>) = (messages(0).collect(), messages(100).collect());
+    scene.send_all(End::Client, endpoint, &forward);
+    scene.send_all(End::Server, accepted, &reply);
     scene.until("all there", |server, client| {
-        server.messages(accepted).len() >= there.len() && client.messages(endpoint).len() >= back.len()
+        server.messages(accepted).len() >= forward.len() && client.messages(endpoint).len() >= reply.len()
     });
-    scene.expects_messages(End::Server, accepted, &there);
-    scene.expects_messages(End::Client, endpoint, &back);
+    scene.expects_messages(End::Server, accepted, &forward);
+    scene.expects_messages(End::Client, endpoint, &reply);
 }
 
 /// Messages that arrive in pieces, alternating between two connections, are put together. The start
@@ -173,7 +173,7 @@ pub fn nodes_that_send_from_callbacks_go_on(subject: &Subject) {
                 }
             };
             send(waiting);
-            let told = side.node.poll(Some(Duration::from_millis(1)), |event| {
+            let polled = side.node.poll(Some(Duration::from_millis(1)), |event| {
                 if let Event::Message(from, message) = event
                     && from == to
                 {
@@ -182,7 +182,7 @@ pub fn nodes_that_send_from_callbacks_go_on(subject: &Subject) {
                     send(waiting);
                 }
             });
-            told.expect("a node can wait, whatever its peers do");
+            polled.expect("a node can wait, whatever its peers do");
         }
         scene.expects(begun.elapsed() < subject.patience, format_args!("after {rounds} messages of 500 none came"));
     }

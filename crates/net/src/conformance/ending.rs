@@ -44,7 +44,7 @@ fn expects_closed(scene: &Scene<'_>, at: End, endpoint: Endpoint) {
 ///
 /// If they do not.
 pub fn nodes_that_are_gone_end_connections(subject: &Subject) {
-    for mut scene in subject.scenes("the peers of a node that is gone are told the end") {
+    for mut scene in subject.scenes("the peers of a node that is gone see the end") {
         let (_, endpoint) = scene.connect();
         drop(mem::take(&mut scene.server));
         scene.until("closed", |_, client| client.closed(endpoint).is_some());
@@ -59,14 +59,14 @@ pub fn nodes_that_are_gone_end_connections(subject: &Subject) {
 ///
 /// If this does not hold, or if another process listened there every time.
 pub fn nobody_listening_is_told(subject: &Subject) {
-    for mut scene in subject.scenes("it is told that nobody listens") {
-        let told = (0..TRIES).any(|_| is_told(&mut scene));
-        scene.expects(told, format_args!("it was connected {TRIES} times"));
+    for mut scene in subject.scenes("it is reported that nobody listens") {
+        let reported = (0..TRIES).any(|_| is_reported(&mut scene));
+        scene.expects(reported, format_args!("it was connected {TRIES} times"));
     }
 }
 
 /// Whether the failure is reported. Another process may have got the port meanwhile.
-fn is_told(scene: &mut Scene<'_>) -> bool {
+fn is_reported(scene: &mut Scene<'_>) -> bool {
     let (listener, at) = scene.listen();
     scene.server.handle.close(listener);
     scene.until("the listener closed", |server, _| server.closed(listener).is_some());
@@ -74,13 +74,13 @@ fn is_told(scene: &mut Scene<'_>) -> bool {
     let endpoint = match scene.client.handle.connect_with(&at, &scene.options.1) {
         Ok(endpoint) => endpoint,
         Err(error) => {
-            let told = error.to_string();
-            scene.expects(told.contains(&at.to_string()), format_args!("{told:?} does not name {at}"));
+            let reported = error.to_string();
+            scene.expects(reported.contains(&at.to_string()), format_args!("{reported:?} does not name {at}"));
             return true;
         }
     };
     let connected = Seen::Connected(endpoint);
-    scene.until("told", |_, client| client.closed(endpoint).is_some() || client.seen.contains(&connected));
+    scene.until("reported", |_, client| client.closed(endpoint).is_some() || client.seen.contains(&connected));
     if let Some(reason) = scene.client.closed(endpoint) {
         scene.expects(reason.starts_with("not connected: "), format_args!("the reported reason was {reason:?}"));
     }
@@ -104,7 +104,7 @@ fn half_open<'a>(subject: &'a Subject, promise: &'static str) -> impl Iterator<I
 ///
 /// If it does not.
 pub fn answers_may_be_longer_than_questions(subject: &Subject) {
-    for mut scene in half_open(subject, "a connection that was finished goes on in the other direction") {
+    for mut scene in half_open(subject, "a connection that was finished continues in the other direction") {
         let (accepted, endpoint) = scene.connect();
         let question = scene.send_until_queued(End::Client, endpoint);
         scene.client.handle.finish(endpoint);
@@ -161,7 +161,7 @@ pub fn ends_without_half_open_write_what_waits(subject: &Subject) {
 ///
 /// If it does not.
 pub fn finished_early_sends_what_waits(subject: &Subject) {
-    for mut scene in half_open(subject, "what is finished before it has come about sends what waits") {
+    for mut scene in half_open(subject, "what is finished before it is open sends its queue") {
         let (listener, at) = scene.listen();
         let endpoint = scene.begin(&at);
         scene.send(End::Client, endpoint, b"early");

@@ -192,7 +192,7 @@ mod tests {
             _ => format!("{scheme}://{path}"),
         });
         // With spurious events no node would sleep, and some checks test that it does.
-        subject.side = |limits| Side::of(Node::by(scrambled(2026, false).unwrap(), limits));
+        subject.side = |limits| Side::of(Node::with_backend(scrambled(2026, false).unwrap(), limits));
         subject.conforms();
     }
 

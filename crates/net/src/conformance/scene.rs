@@ -87,8 +87,11 @@ impl<'a> Scene<'a> {
     /// Expects this reason in the `Closed` event.
     #[track_caller]
     pub(super) fn expects_end(&self, of: End, endpoint: Endpoint, reason: &str) {
-        let told = self.side(of).closed(endpoint);
-        self.expects(told == Some(reason), format_args!("the reported reason was {told:?}, expected {reason:?}"));
+        let reported = self.side(of).closed(endpoint);
+        self.expects(
+            reported == Some(reason),
+            format_args!("the reported reason was {reported:?}, expected {reason:?}"),
+        );
     }
 
     /// Expects these messages, and no others.
@@ -96,22 +99,22 @@ impl<'a> Scene<'a> {
     pub(super) fn expects_messages(&self, at: End, from: Endpoint, sent: &[Vec<u8>]) {
         let seen = self.side(at).messages(from);
         for (i, (seen, sent)) in seen.iter().zip(sent).enumerate() {
-            let (here, there) = (seen.len(), sent.len());
+            let (received, expected) = (seen.len(), sent.len());
             self.expects(
                 *seen == sent,
-                format_args!("message {i} came with {here} bytes of {there}{}", differ(seen, sent)),
+                format_args!("message {i} came with {received} bytes of {expected}{}", differ(seen, sent)),
             );
         }
-        let (here, there) = (seen.len(), sent.len());
-        self.expects(here == there, format_args!("{here} messages came, and {there} were sent"));
+        let (received, expected) = (seen.len(), sent.len());
+        self.expects(received == expected, format_args!("{received} messages came, and {expected} were sent"));
     }
 
     /// Expects these bytes, in any number of messages.
     #[track_caller]
     pub(super) fn expects_bytes(&self, at: End, from: Endpoint, sent: &[u8]) {
         let seen = self.side(at).messages(from).concat();
-        let (here, there) = (seen.len(), sent.len());
-        self.expects(seen == sent, format_args!("{here} bytes came of {there}{}", differ(&seen, sent)));
+        let (received, expected) = (seen.len(), sent.len());
+        self.expects(seen == sent, format_args!("{received} bytes came of {expected}{}", differ(&seen, sent)));
     }
 
     fn side(&self, end: End) -> &Side {

@@ -75,7 +75,7 @@ impl Side {
     /// Polls the node for up to 1 ms and records its events.
     pub fn step(&mut self) {
         let seen = &mut self.seen;
-        let told = self.node.poll(Some(Duration::from_millis(1)), |event| {
+        let polled = self.node.poll(Some(Duration::from_millis(1)), |event| {
             seen.push(match event {
                 Event::Connected(endpoint) => Seen::Connected(endpoint),
                 Event::Accepted { endpoint, listener } => Seen::Accepted(endpoint, listener),
@@ -87,7 +87,7 @@ impl Side {
                 Event::Signal(signal) => Seen::Signal(signal),
             });
         });
-        told.expect("a node can wait, whatever its peers do");
+        polled.expect("a node can wait, whatever its peers do");
     }
 
     /// Steps until `pick` finds something in an event, and returns that.

@@ -22,7 +22,7 @@ const MOST: usize = 10_000;
 ///
 /// If this does not hold.
 pub fn early_sends_wait(subject: &Subject) {
-    for mut scene in subject.scenes("what is sent before the connection is there waits for it") {
+    for mut scene in subject.scenes("what is sent before the connection is open is queued") {
         let (_, at) = scene.listen();
         let endpoint = scene.begin(&at);
         let outcome = scene.client.handle.send(endpoint, b"early");
@@ -32,7 +32,7 @@ pub fn early_sends_wait(subject: &Subject) {
                 && client.seen.contains(&Seen::Drained(endpoint))
         });
         let order = [Seen::Connected(endpoint), Seen::Drained(endpoint)];
-        scene.expects(scene.client.seen == order, format_args!("told was {:?}", scene.client.seen));
+        scene.expects(scene.client.seen == order, format_args!("the events were {:?}", scene.client.seen));
     }
 }
 
@@ -52,8 +52,8 @@ pub fn slow_readers_cost_a_queue(subject: &Subject) {
         // Repeated, because the kernel's buffers may grow.
         let spent = loop {
             send_until_full(&scene, &mut sent, |message| scene.client.handle.send(endpoint, message));
-            let (told, spent) = asleep(&mut scene.client, Duration::from_millis(300));
-            if told == 0 {
+            let (events, spent) = measure_wait(&mut scene.client, Duration::from_millis(300));
+            if events == 0 {
                 break spent;
             }
         };
@@ -87,11 +87,11 @@ fn send_until_full(scene: &Scene<'_>, sent: &mut Vec<Vec<u8>>, send: impl Fn(&[u
 }
 
 /// Waits with a node. Returns the number of events, and what its thread spent.
-fn asleep(side: &mut Side, time: Duration) -> (usize, Usage) {
+fn measure_wait(side: &mut Side, time: Duration) -> (usize, Usage) {
     let usage = || Usage::of_this_thread().expect("the system tells what a thread has spent");
     let before = usage();
-    let told = side.node.poll(Some(time), |_| {}).expect("a node can wait, whatever its peers do");
-    (told, usage() - before)
+    let events = side.node.poll(Some(time), |_| {}).expect("a node can wait, whatever its peers do");
+    (events, usage() - before)
 }
 
 /// A paused connection reports nothing, its peer has to wait, the other direction continues, and no
@@ -158,13 +158,13 @@ pub fn paused_connections_are_closed(subject: &Subject) {
 ///
 /// If this does not hold.
 pub fn paused_listeners_accept_nobody(subject: &Subject) {
-    for mut scene in subject.scenes("a paused listener accepts nobody, and then who has waited") {
+    for mut scene in subject.scenes("a paused listener accepts nobody, and after it resumes those who have waited") {
         let (listener, at) = scene.listen();
         scene.server.handle.pause(listener);
         scene.turns();
         scene.begin(&at);
         scene.turns();
-        scene.expects(scene.server.seen.is_empty(), format_args!("told was {:?}", scene.server.seen));
+        scene.expects(scene.server.seen.is_empty(), format_args!("the events were {:?}", scene.server.seen));
         scene.server.handle.resume(listener);
         scene.until("accepted", |server, _| !server.accepted(listener).is_empty());
     }
@@ -176,14 +176,14 @@ pub fn paused_listeners_accept_nobody(subject: &Subject) {
 ///
 /// If it does.
 pub fn pauses_cost_nothing(subject: &Subject) {
-    for mut scene in subject.scenes("a pause takes no time of the processor") {
+    for mut scene in subject.scenes("a pause uses no CPU time") {
         let (accepted, endpoint) = scene.connect();
         scene.server.handle.pause(accepted);
         scene.turns();
         scene.send(End::Client, endpoint, b"unread");
         scene.turns();
-        let (told, spent) = asleep(&mut scene.server, Duration::from_millis(500));
-        scene.expects(told == 0, format_args!("{told} events were reported"));
+        let (events, spent) = measure_wait(&mut scene.server, Duration::from_millis(500));
+        scene.expects(events == 0, format_args!("{events} events were reported"));
         scene.expects(spent.cpu < IDLE && spent.sleeps < WAKES, format_args!("it spends {spent:?}"));
     }
 }

@@ -11,7 +11,7 @@ use crate::event::Outcome;
 /// The outcome of a send after the end: `Full` if a successor may accept it later, otherwise
 /// `Closed`.
 pub(super) fn refuse(out: &mut Outgoing) -> Outcome {
-    if !out.returns {
+    if !out.will_reconnect {
         return Outcome::Closed;
     }
     out.owes_drained = true;
@@ -27,22 +27,22 @@ impl Connection {
     /// As [`Connection::send`].
     pub(crate) fn begin_finish(&self, farewell: &[u8]) -> io::Result<()> {
         let mut out = self.lock();
-        out.returns = false;
+        out.will_reconnect = false;
         match out.phase {
             Phase::Open => {
-                let left = self.write_left(&mut out);
+                let left = self.write_delegated(&mut out);
                 let finished = left.and_then(|()| self.control(&mut out, Opcode::Close, farewell)).and_then(|()| {
                     out.phase = Phase::Finishing;
                     self.drain(&mut out)
                 });
-                self.or_broken(&mut out, finished)
+                self.abort_on_error(&mut out, finished)
             }
             Phase::Opening => {
-                out.ends = true;
+                out.end_requested = true;
                 Ok(())
             }
             // The node repeats this for the connection that replaced it.
-            Phase::Moved => Ok(()),
+            Phase::Replaced => Ok(()),
             Phase::Finishing | Phase::Closing | Phase::Closed => Ok(()),
         }
     }
@@ -56,11 +56,11 @@ impl Connection {
     pub(crate) fn begin_close(&self, farewell: &[u8]) -> io::Result<bool> {
         let mut out = self.lock();
         match out.phase {
-            Phase::Closing | Phase::Closed | Phase::Moved => return Ok(false),
+            Phase::Closing | Phase::Closed | Phase::Replaced => return Ok(false),
             // After `begin_finish` the closing frame has been sent.
             Phase::Opening | Phase::Finishing => {}
             Phase::Open => {
-                self.write_left(&mut out)?;
+                self.write_delegated(&mut out)?;
                 self.control(&mut out, Opcode::Close, farewell)?;
             }
         }
@@ -71,26 +71,26 @@ impl Connection {
 
     /// Accepts nothing more, though the connection is not open yet. Returns whether messages wait
     /// for it to open.
-    pub(crate) fn ends(&self) -> bool {
+    pub(crate) fn request_end(&self) -> bool {
         let mut out = self.lock();
-        out.ends = true;
+        out.end_requested = true;
         !out.early.is_empty()
     }
 
     /// The outcome of a message whose write failed.
-    pub(crate) fn refusal(&self) -> Outcome {
-        if self.lock().returns { Outcome::Full } else { Outcome::Closed }
+    pub(crate) fn refused_outcome(&self) -> Outcome {
+        if self.lock().will_reconnect { Outcome::Full } else { Outcome::Closed }
     }
 
     /// Ends the connection after an error.
-    pub(crate) fn cut(&self) {
+    pub(crate) fn abort(&self) {
         self.shut(&mut self.lock());
     }
 
     /// Ends the connection for good. Returns how many bytes were not written.
     pub(crate) fn close(&self) -> usize {
         let mut out = self.lock();
-        out.returns = false;
+        out.will_reconnect = false;
         self.shut(&mut out);
         out.unwritten
     }
@@ -100,9 +100,9 @@ impl Connection {
     pub(super) fn shut(&self, out: &mut Outgoing) {
         self.drop_queue(out);
         out.phase = Phase::Closed;
-        if !out.returns {
+        if !out.will_reconnect {
             out.unwritten += out.early.len();
-            self.holdings.queued.fetch_sub(out.early.len(), Ordering::Relaxed);
+            self.totals.queued.fetch_sub(out.early.len(), Ordering::Relaxed);
             out.early.clear();
         }
     }
@@ -111,28 +111,28 @@ impl Connection {
     fn drop_queue(&self, out: &mut Outgoing) {
         // Before the connection is open, the queue holds the handshake request and no message.
         if out.phase != Phase::Opening {
-            out.unwritten += out.queue.len() + mem::take(&mut out.left).len();
+            out.unwritten += out.queue.len() + mem::take(&mut out.delegated).len();
         }
-        self.holdings.queued.fetch_sub(out.queue.len(), Ordering::Relaxed);
+        self.totals.queued.fetch_sub(out.queue.len(), Ordering::Relaxed);
         out.queue.clear();
     }
 
     /// Sets whether a successor replaces this connection if it is lost.
-    pub(crate) fn set_returns(&self, returns: bool) {
-        self.lock().returns = returns;
+    pub(crate) fn set_will_reconnect(&self, will_reconnect: bool) {
+        self.lock().will_reconnect = will_reconnect;
     }
 
     /// Moves what waits for this connection to open to its successor. Returns how many accepted
     /// bytes were not written.
-    pub(crate) fn hand_over(&self, to: &Connection) -> usize {
+    pub(crate) fn move_to_successor(&self, to: &Connection) -> usize {
         let mut out = self.lock();
         let mut next = to.lock();
         self.drop_queue(&mut out);
         next.early = mem::take(&mut out.early);
         next.owes_drained = out.owes_drained;
-        next.ends = out.ends;
-        next.returns = out.returns;
-        out.phase = Phase::Moved;
+        next.end_requested = out.end_requested;
+        next.will_reconnect = out.will_reconnect;
+        out.phase = Phase::Replaced;
         out.unwritten
     }
 }

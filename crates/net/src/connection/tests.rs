@@ -31,12 +31,12 @@ impl Link for Stuck {
 #[test]
 fn replies_to_pings_stay_within_the_queue_limits() {
     let limits = Limits { queue: 1_000, queues: 3_000, ..Limits::default() };
-    let holdings = Arc::<Holdings>::default();
+    let totals = Arc::<BufferTotals>::default();
     let connections: Vec<_> = (0..10)
         .map(|_| {
             let link = Box::new(Stuck(std::fs::File::open("/dev/null").unwrap()));
             let framing = Framing::WebSocket(Side::Server);
-            let connection = Connection::new(link, framing, false, &limits, holdings.clone());
+            let connection = Connection::new(link, framing, false, &limits, totals.clone());
             connection.open().unwrap();
             connection
         })
@@ -52,7 +52,7 @@ fn replies_to_pings_stay_within_the_queue_limits() {
     }
     // A reply may be queued while the queue is empty, beyond the total limit.
     let most = limits.queues + frame * (connections.len() + 1);
-    let all = holdings.queued.load(Ordering::Relaxed);
+    let all = totals.queued.load(Ordering::Relaxed);
     assert!((limits.queues..=most).contains(&all), "{all} bytes wait at all");
 }
 
@@ -88,21 +88,21 @@ impl Link for Calls {
 }
 
 /// What happened when threads sent at the same time.
-struct Came {
-    told: [io::Result<Option<Outcome>>; 3],
+struct SendResults {
+    outcomes: [io::Result<Option<Outcome>>; 3],
     writes: Vec<Vec<u8>>,
     /// How many accepted bytes were not written.
     unwritten: usize,
 }
 
 /// Three threads send one byte each. All of them are in line before the first one gets the lock.
-fn three_at_once(framing: Framing, fails: bool) -> Came {
+fn three_at_once(framing: Framing, fails: bool) -> SendResults {
     let writes = Arc::<Mutex<Vec<Vec<u8>>>>::default();
     let link = Calls { file: std::fs::File::open("/dev/null").unwrap(), writes: writes.clone(), fails };
     let connection = Connection::new(Box::new(link), framing, false, &Limits::default(), Arc::default());
     connection.open().unwrap();
     let out = connection.lock();
-    let told = thread::scope(|scope| {
+    let outcomes = thread::scope(|scope| {
         let senders = [7, 8, 9].map(|byte| {
             scope.spawn({
                 let connection = &connection;
@@ -119,13 +119,13 @@ fn three_at_once(framing: Framing, fails: bool) -> Came {
     });
     let unwritten = connection.close();
     let writes = writes.lock().unwrap().clone();
-    Came { told, writes, unwritten }
+    SendResults { outcomes, writes, unwritten }
 }
 
 #[test]
 fn messages_of_concurrent_threads_leave_in_one_write() {
-    let Came { told, writes, unwritten } = three_at_once(Framing::Length, false);
-    assert!(told.iter().all(|told| matches!(told, Ok(Some(Outcome::Sent)))), "{told:?}");
+    let SendResults { outcomes, writes, unwritten } = three_at_once(Framing::Length, false);
+    assert!(outcomes.iter().all(|outcome| matches!(outcome, Ok(Some(Outcome::Sent)))), "{outcomes:?}");
     let [write] = writes.as_slice() else { panic!("{writes:?}") };
     let (frames, rest) = write.as_chunks::<5>();
     let bytes: BTreeSet<u8> = frames.iter().map(|frame| frame[4]).collect();
@@ -134,7 +134,7 @@ fn messages_of_concurrent_threads_leave_in_one_write() {
 
 #[test]
 fn a_client_masks_messages_of_concurrent_threads() {
-    let Came { writes, .. } = three_at_once(Framing::WebSocket(Side::Client), false);
+    let SendResults { writes, .. } = three_at_once(Framing::WebSocket(Side::Client), false);
     let [write] = writes.as_slice() else { panic!("{writes:?}") };
     let (frames, rest) = write.as_chunks::<7>();
     let bytes: BTreeSet<u8> = frames.iter().map(|frame| frame[6] ^ frame[2]).collect();
@@ -143,10 +143,10 @@ fn a_client_masks_messages_of_concurrent_threads() {
 
 #[test]
 fn only_the_writing_thread_gets_the_error_and_frames_of_others_count_as_unwritten() {
-    let Came { told, writes, unwritten } = three_at_once(Framing::Length, true);
+    let SendResults { outcomes, writes, unwritten } = three_at_once(Framing::Length, true);
     assert_eq!(writes.len(), 0);
-    let sent = told.iter().filter(|told| matches!(told, Ok(Some(Outcome::Sent)))).count();
-    let failed = told.iter().filter(|told| told.is_err()).count();
+    let sent = outcomes.iter().filter(|outcome| matches!(outcome, Ok(Some(Outcome::Sent)))).count();
+    let failed = outcomes.iter().filter(|outcome| outcome.is_err()).count();
     // Only the last thread in line writes, and it gets the error.
     assert_eq!((sent, failed, unwritten), (2, 1, 2 * 5));
 }

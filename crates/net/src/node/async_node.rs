@@ -97,7 +97,7 @@ impl<S> AsyncNode<S> {
             if self.turns == TURN {
                 // Reset first, so that a call cancelled here does not yield again.
                 self.turns = 0;
-                stand_back().await;
+                yield_once().await;
             }
             self.turns += 1;
             if let Some(next) = self.node.advance(Some(Duration::ZERO))? {
@@ -111,14 +111,14 @@ impl<S> AsyncNode<S> {
             }
             // If the call is cancelled here, the node counts as asleep until the next call. The
             // cost is one needless wake-up.
-            let due = self.node.falls_asleep();
+            let due = self.node.prepare_sleep();
             if due.is_none_or(|at| at > Instant::now()) {
                 wait(&self.epoll, due).await?;
                 self.turns = 0;
             }
             self.node.shared.asleep.awake();
         };
-        Ok(Some(self.node.told(next)))
+        Ok(Some(self.node.make_event(next)))
     }
 }
 
@@ -137,10 +137,10 @@ async fn wait(epoll: &AsyncFd<OwnedFd>, until: Option<Instant>) -> io::Result<()
 }
 
 /// Yields to other tasks once.
-async fn stand_back() {
-    let mut stood_back = false;
+async fn yield_once() {
+    let mut yielded = false;
     poll_fn(|context| {
-        if mem::replace(&mut stood_back, true) {
+        if mem::replace(&mut yielded, true) {
             return Poll::Ready(());
         }
         context.waker().wake_by_ref();

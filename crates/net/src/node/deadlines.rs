@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::{Entry, Node};
 use crate::event::{Late, Reason};
-use crate::shared::How;
+use crate::shared::Origin;
 use crate::slab::Key;
 
 impl<S> Node<S> {
@@ -20,21 +20,21 @@ impl<S> Node<S> {
         let Some((due, _)) = incoming.due(&self.shared.limits) else { return };
         if incoming.armed.is_none_or(|armed| due < armed) {
             incoming.armed = Some(due);
-            self.note(due, key);
+            self.schedule(due, key);
         }
     }
 
     /// Schedules a deadline.
-    pub(super) fn note(&mut self, at: Instant, key: Key) {
+    pub(super) fn schedule(&mut self, at: Instant, key: Key) {
         self.deadlines.push(Reverse((at, key)));
         // Deadlines of removed connections would otherwise stay here until they are due.
         if self.deadlines.len() > 1024 + 4 * self.entries.len() {
             let entries = &self.entries;
             self.deadlines.retain(|Reverse((at, key))| match &entries.get(key.index as usize) {
                 Some(Some(Entry::Stream(incoming))) => incoming.key == *key && incoming.armed == Some(*at),
-                Some(Some(Entry::Listener { key: there, .. } | Entry::Datagrams { key: there, peer: Some(_), .. })) => {
-                    there == key
-                }
+                Some(Some(
+                    Entry::Listener { key: entry_key, .. } | Entry::Datagrams { key: entry_key, peer: Some(_), .. },
+                )) => entry_key == key,
                 _ => false,
             });
         }
@@ -45,9 +45,9 @@ impl<S> Node<S> {
     pub(super) fn next_deadline(&mut self) -> Option<Instant> {
         while let Some(Reverse((at, key))) = self.deadlines.peek().copied() {
             match self.entries.get_mut(key.index as usize) {
-                Some(Some(Entry::Listener { key: there, .. } | Entry::Datagrams { key: there, peer: Some(_), .. }))
-                    if *there == key =>
-                {
+                Some(Some(
+                    Entry::Listener { key: entry_key, .. } | Entry::Datagrams { key: entry_key, peer: Some(_), .. },
+                )) if *entry_key == key => {
                     return Some(at);
                 }
                 Some(Some(Entry::Stream(incoming))) if incoming.key == key && incoming.armed == Some(at) => {
@@ -55,7 +55,7 @@ impl<S> Node<S> {
                         return Some(at);
                     }
                     self.deadlines.pop();
-                    self.put_off(key);
+                    self.rearm(key);
                 }
                 _ => drop(self.deadlines.pop()),
             }
@@ -64,9 +64,9 @@ impl<S> Node<S> {
     }
 
     /// Called after a connection's outdated deadline was dropped: schedules its next one.
-    fn put_off(&mut self, key: Key) {
+    fn rearm(&mut self, key: Key) {
         let Some(incoming) = self.stream(key) else { return };
-        (incoming.armed, incoming.spared) = (None, false);
+        (incoming.armed, incoming.deadline_extended) = (None, false);
         self.arm(key);
     }
 
@@ -78,26 +78,26 @@ impl<S> Node<S> {
             self.deadlines.pop();
             let index = key.index as usize;
             match self.entries.get_mut(index) {
-                Some(Some(Entry::Listener { key: there, resting, .. })) if *there == key => {
-                    *resting = false;
+                Some(Some(Entry::Listener { key: entry_key, backing_off, .. })) if *entry_key == key => {
+                    *backing_off = false;
                     self.will_read(index);
                 }
-                Some(Some(Entry::Datagrams { key: there, peer: Some(_), .. })) if *there == key => {
-                    self.forget(key, Reason::Late(Late::Handshake));
+                Some(Some(Entry::Datagrams { key: entry_key, peer: Some(_), .. })) if *entry_key == key => {
+                    self.close_or_reconnect(key, Reason::Late(Late::Handshake));
                 }
                 Some(Some(Entry::Stream(incoming))) if incoming.key == key && incoming.armed == Some(at) => {
                     incoming.armed = None;
                     match incoming.due(&self.shared.limits) {
                         // Data that arrived while the node was busy elsewhere is read first. This
                         // extends the deadline once, by 1 ms.
-                        Some((due, Some(_))) if due <= self.clock && incoming.ready && !incoming.spared => {
-                            incoming.spared = true;
+                        Some((due, Some(_))) if due <= self.clock && incoming.ready && !incoming.deadline_extended => {
+                            incoming.deadline_extended = true;
                             let soon = self.clock + Duration::from_millis(1);
                             incoming.armed = Some(soon);
-                            self.note(soon, key);
+                            self.schedule(soon, key);
                         }
-                        Some((due, late)) if due <= self.clock => self.too_late(key, late),
-                        _ => self.put_off(key),
+                        Some((due, late)) if due <= self.clock => self.deadline_missed(key, late),
+                        _ => self.rearm(key),
                     }
                 }
                 _ => {}
@@ -106,14 +106,14 @@ impl<S> Node<S> {
     }
 
     /// Handles one missed deadline.
-    pub(super) fn too_late(&mut self, key: Key, late: Option<Late>) {
+    pub(super) fn deadline_missed(&mut self, key: Key, late: Option<Late>) {
         let Some(incoming) = self.stream(key) else { return };
-        let more = matches!(&incoming.opening, Some(How::Connecting(connecting)) if !connecting.others.is_empty());
+        let more = matches!(&incoming.opening, Some(Origin::Connecting(connecting)) if !connecting.others.is_empty());
         match late {
-            None if incoming.tried_again_at().is_some() => self.try_again(key),
-            None => self.give_up(key),
-            Some(Late::Handshake) if more => self.not_connected(key, ErrorKind::TimedOut.into()),
-            Some(Late::Handshake) => self.forget(key, Reason::Late(Late::Handshake)),
+            None if incoming.next_reconnect_at().is_some() => self.reconnect_now(key),
+            None => self.finish_end(key),
+            Some(Late::Handshake) if more => self.connect_failed(key, ErrorKind::TimedOut.into()),
+            Some(Late::Handshake) => self.close_or_reconnect(key, Reason::Late(Late::Handshake)),
             Some(late) => self.end(key, Reason::Late(late), &[]),
         }
     }

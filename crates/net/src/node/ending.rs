@@ -12,14 +12,14 @@ use crate::slab::Key;
 impl<S> Node<S> {
     /// Handles a send error from the kernel. Messages received before it are delivered before
     /// `Closed`.
-    pub(super) fn broken(&mut self, key: Key, error: io::Error) {
+    pub(super) fn send_failed(&mut self, key: Key, error: io::Error) {
         let Some(incoming) = self.stream(key) else { return };
         if incoming.opening.is_some() || incoming.ending.is_some() {
             return self.end(key, Reason::Io(error), &[]);
         }
-        incoming.connection.cut();
+        incoming.connection.abort();
         incoming.failed.get_or_insert(error);
-        incoming.hung_up = true;
+        incoming.read_to_end = true;
         self.will_read(key.index as usize);
     }
 
@@ -27,15 +27,17 @@ impl<S> Node<S> {
     pub(super) fn close(&mut self, key: Key, farewell: &[u8]) {
         match self.entries.get_mut(key.index as usize) {
             Some(Some(Entry::Stream(incoming))) if incoming.key == key => {
-                incoming.connection.set_returns(false);
-                match incoming.again.take().and_then(|again| again.due) {
+                incoming.connection.set_will_reconnect(false);
+                match incoming.reconnect.take().and_then(|reconnect| reconnect.next_attempt) {
                     // It waits to reconnect: nothing is in flight.
-                    Some(_) => self.forget(key, Reason::Closed),
+                    Some(_) => self.close_or_reconnect(key, Reason::Closed),
                     None => self.end(key, Reason::Closed, farewell),
                 }
             }
-            Some(Some(Entry::Listener { key: there, .. } | Entry::Datagrams { key: there, .. })) if *there == key => {
-                self.forget(key, Reason::Closed);
+            Some(Some(Entry::Listener { key: entry_key, .. } | Entry::Datagrams { key: entry_key, .. }))
+                if *entry_key == key =>
+            {
+                self.close_or_reconnect(key, Reason::Closed);
             }
             _ => {}
         }
@@ -49,22 +51,22 @@ impl<S> Node<S> {
             // An error during our own close means that the close failed. If the peer caused the
             // end, its reason stays.
             return if ending.finished || !matches!(ending.reason, Reason::Closed) {
-                self.give_up(key)
+                self.finish_end(key)
             } else {
-                self.forget(key, reason)
+                self.close_or_reconnect(key, reason)
             };
         }
         if incoming.opening.is_some() {
-            if matches!(reason, Reason::Closed) && incoming.connection.ends() {
+            if matches!(reason, Reason::Closed) && incoming.connection.request_end() {
                 incoming.farewell = Some(farewell.to_vec());
                 return;
             }
             if matches!(reason, Reason::Closed) || !incoming.linked {
-                return self.forget(key, reason);
+                return self.close_or_reconnect(key, reason);
             }
         }
         if matches!(reason, Reason::Io(_)) {
-            return self.forget(key, reason);
+            return self.close_or_reconnect(key, reason);
         }
         let ended = matches!(reason, Reason::Ended | Reason::Truncated);
         if let Some(ending) = &mut incoming.ending {
@@ -72,7 +74,7 @@ impl<S> Node<S> {
             if matches!(reason, Reason::ClosedByPeer(_) | Reason::Violation(_)) {
                 incoming.discard();
             }
-            self.go_on_ending(key);
+            self.continue_end(key);
             return;
         }
         // What a peer sends after a violation is discarded. A peer that got our closing frame may
@@ -98,14 +100,14 @@ impl<S> Node<S> {
         self.arm(key);
         match connection.begin_close(&farewell) {
             Ok(_) => {
-                self.go_on_ending(key);
+                self.continue_end(key);
             }
             Err(error) => self.end(key, Reason::Io(error), &[]),
         }
     }
 
     /// Continues to end a connection as far as possible now. Returns whether it still exists.
-    pub(super) fn go_on_ending(&mut self, key: Key) -> bool {
+    pub(super) fn continue_end(&mut self, key: Key) -> bool {
         let Some(incoming) = self.stream(key) else { return false };
         let connection = incoming.connection.clone();
         let waits_for_answer = matches!(incoming.decoder, Decoder::WebSocket(_)) && !incoming.discards;
@@ -125,22 +127,22 @@ impl<S> Node<S> {
             }
         }
         if ending.finished && ending.ended {
-            self.give_up(key);
+            self.finish_end(key);
             return false;
         }
         true
     }
 
     /// Finishes the end of a connection, with the reason recorded when it began.
-    pub(super) fn give_up(&mut self, key: Key) {
+    pub(super) fn finish_end(&mut self, key: Key) {
         let Some(ending) = self.stream(key).and_then(|incoming| incoming.ending.take()) else { return };
-        self.forget(key, ending.reason);
+        self.close_or_reconnect(key, ending.reason);
     }
 
     /// Ends an endpoint at once and reports why: as `Lost` if it will reconnect, otherwise as
     /// `Closed`.
-    pub(super) fn forget(&mut self, key: Key, reason: Reason) {
-        if let Err(reason) = self.lose(key, reason) {
+    pub(super) fn close_or_reconnect(&mut self, key: Key, reason: Reason) {
+        if let Err(reason) = self.schedule_reconnect(key, reason) {
             self.remove(key, reason);
         }
     }
@@ -166,14 +168,14 @@ impl<S> Node<S> {
                     peer.found.set(None).ok();
                 }
             }
-            Entry::Listener { door, .. } => {
-                self.shared.registry.remove(door.listener.source());
-                door.listener.close();
+            Entry::Listener { bound, .. } => {
+                self.shared.registry.remove(bound.listener.source());
+                bound.listener.close();
             }
         }
         drop(entry);
         self.last = self.last.filter(|(last, _)| *last != index);
-        self.left = self.left.take().filter(|(of, _)| *of != index);
+        self.partial = self.partial.take().filter(|(of, _)| *of != index);
         self.shared.remove(key);
         self.outbox.push_back(Event::Closed { endpoint: Endpoint::new(key), reason });
     }

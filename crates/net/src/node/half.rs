@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 
 use super::Node;
+use crate::backend::WriteClosed;
 use crate::codec::Decoder;
 use crate::event::{Endpoint, Event, Reason};
 use crate::handle::usual_farewell;
@@ -28,18 +29,22 @@ impl<S> Node<S> {
             Ok(()) => {
                 self.became_writable(key);
             }
-            Err(error) => self.broken(key, error),
+            Err(error) => self.send_failed(key, error),
         }
     }
 
     /// Called when the send queue is empty: if the connection is finishing, ends the sending
     /// direction. Returns whether the connection still exists.
-    pub(super) fn go_on_finishing(&mut self, key: Key) -> bool {
+    pub(super) fn continue_finish(&mut self, key: Key) -> bool {
         let Some(incoming) = self.stream(key) else { return false };
         // A WebSocket's peer has received a closing frame, and would take the end of the stream for
         // an error.
-        let told = matches!(incoming.decoder, Decoder::WebSocket(_));
-        if incoming.sending != Sending::Finishing || incoming.opening.is_some() || incoming.ending.is_some() || told {
+        let is_websocket = matches!(incoming.decoder, Decoder::WebSocket(_));
+        if incoming.sending != Sending::Finishing
+            || incoming.opening.is_some()
+            || incoming.ending.is_some()
+            || is_websocket
+        {
             return true;
         }
         match incoming.connection.link.finish() {
@@ -56,22 +61,26 @@ impl<S> Node<S> {
 
     /// Handles an orderly end of the peer's direction. Returns whether the connection continues
     /// half-open.
-    pub(super) fn goes_on(&mut self, key: Key) -> bool {
+    pub(super) fn stays_half_open(&mut self, key: Key) -> bool {
         let Some(incoming) = self.stream(key) else { return false };
-        let goes_on = incoming.connection.half_open
+        let stays_half_open = incoming.connection.half_open
             && !matches!(incoming.decoder, Decoder::WebSocket(_))
             && incoming.sending != Sending::Finished
             && incoming.opening.is_none()
             && incoming.ending.is_none()
             && incoming.failed.is_none()
-            && incoming.cut.is_none()
+            && incoming.write_closed.is_none()
             && !incoming.connection.link.is_deserted();
-        if goes_on && !std::mem::replace(&mut incoming.peer_finished, true) {
+        if stays_half_open && !std::mem::replace(&mut incoming.peer_finished, true) {
             self.outbox.push_back(Event::Finished(Endpoint::new(key)));
-        } else if !goes_on && incoming.peer_finished && incoming.ending.is_none() && incoming.cut == Some(true) {
+        } else if !stays_half_open
+            && incoming.peer_finished
+            && incoming.ending.is_none()
+            && incoming.write_closed == Some(WriteClosed::Error)
+        {
             // A read reports only that the peer has ended its direction, which is known already.
             incoming.failed.get_or_insert(ErrorKind::ConnectionReset.into());
         }
-        goes_on
+        stays_half_open
     }
 }

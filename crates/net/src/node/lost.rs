@@ -5,53 +5,55 @@ use std::sync::Arc;
 use super::Node;
 use crate::event::{Endpoint, Event, Reason};
 use crate::incoming::{Sending, after};
-use crate::lookup::{Waiting, name, resolve};
+use crate::lookup::{LookupOwner, name, resolve};
 use crate::slab::Key;
 
 impl<S> Node<S> {
     /// Schedules a reconnect after a connection was lost or could not connect, if
     /// [`Options::reconnect`](crate::Options::reconnect) asks for one. Otherwise changes nothing
     /// and returns the reason.
-    pub(super) fn lose(&mut self, key: Key, reason: Reason) -> Result<(), Reason> {
+    pub(super) fn schedule_reconnect(&mut self, key: Key, reason: Reason) -> Result<(), Reason> {
         let clock = self.clock;
         let Some(incoming) = self.stream(key) else { return Err(reason) };
         if matches!(reason, Reason::Closed) || incoming.sending != Sending::On {
             return Err(reason);
         }
         let before = incoming.connection.clone();
-        let Some(mut again) = incoming.again.take() else { return Err(reason) };
-        let Some(delay) = again.next_delay() else { return Err(reason) };
-        let Ok((begun, unwritten)) = self.shared.wait_instead((key, &before), &again.address, &again.options) else {
+        let Some(mut reconnect) = incoming.reconnect.take() else { return Err(reason) };
+        let Some(delay) = reconnect.next_delay() else { return Err(reason) };
+        let Ok((begun, unwritten)) =
+            self.shared.begin_placeholder((key, &before), &reconnect.address, &reconnect.options)
+        else {
             return Err(reason);
         };
-        again.due = Some(after(clock, delay));
+        reconnect.next_attempt = Some(after(clock, delay));
         if let Some(incoming) = self.stream(key) {
-            incoming.again = Some(again);
+            incoming.reconnect = Some(reconnect);
         }
         self.shared.registry.remove(before.link.source());
         before.link.finish().ok();
         self.last = self.last.filter(|(last, _)| *last != key.index as usize);
-        self.look_after(key, *begun);
+        self.add_connection(key, *begun);
         self.outbox.push_back(Event::Lost { endpoint: Endpoint::new(key), reason, unwritten, again_in: delay });
         Ok(())
     }
 
     /// Reconnects: the delay has passed.
-    pub(super) fn try_again(&mut self, key: Key) {
+    pub(super) fn reconnect_now(&mut self, key: Key) {
         let clock = self.clock;
         let Some(incoming) = self.stream(key) else { return };
         incoming.since = clock;
         let connection = incoming.connection.clone();
-        let Some(again) = &mut incoming.again else { return };
-        again.due = None;
-        let (address, options) = (again.address.clone(), again.options.clone());
+        let Some(reconnect) = &mut incoming.reconnect else { return };
+        reconnect.next_attempt = None;
+        let (address, options) = (reconnect.address.clone(), reconnect.options.clone());
         self.arm(key);
         let begun = match name(&address) {
-            Some(name) => self.shared.lookups.begin(key, Waiting::Stream(Arc::downgrade(&connection)), name),
-            None => resolve(&address).and_then(|to| self.connect_instead(key, &address, to, &options)),
+            Some(name) => self.shared.lookups.begin(key, LookupOwner::Stream(Arc::downgrade(&connection)), name),
+            None => resolve(&address).and_then(|to| self.connect_replacement(key, &address, to, &options)),
         };
         if let Err(error) = begun {
-            self.forget(key, Reason::NotConnected(error));
+            self.close_or_reconnect(key, Reason::NotConnected(error));
         }
     }
 }
@@ -90,7 +92,7 @@ mod tests {
                 _ => {}
             }
         }
-        handle.shared.command(Command::Broken(endpoint.key, first, io::ErrorKind::BrokenPipe.into()));
+        handle.shared.command(Command::SendFailed(endpoint.key, first, io::ErrorKind::BrokenPipe.into()));
         // That command is handled before this signal is delivered.
         handle.signal_after(Duration::from_millis(1), ());
         while let event = node.next(Some(PATIENCE)).unwrap().unwrap()
@@ -111,7 +113,7 @@ mod tests {
         let hours = Duration::from_secs(1_000_000);
         let options = Options::default().reconnect(Reconnect::default().first(hours).most(hours));
         let endpoint = handle.connect_with("inproc://what-was-lost", &options).unwrap();
-        let queued = || handle.shared.holdings.queued.load(Ordering::SeqCst);
+        let queued = || handle.shared.totals.queued.load(Ordering::SeqCst);
         assert!(matches!(node.next(Some(PATIENCE)).unwrap(), Some(Event::Connected(_))));
         assert_eq!(handle.send(endpoint, &[7; 1_000_000]), Outcome::Queued);
         let waits = queued();

@@ -9,29 +9,29 @@ use crate::connection::Connection;
 use crate::datagrams::Socket;
 use crate::event::{Endpoint, Event, Reason};
 use crate::incoming::after;
-use crate::lookup::Waiting;
-use crate::shared::{Client, Connecting, How, Sought};
+use crate::lookup::LookupOwner;
+use crate::shared::{Client, Connecting, Origin, PendingPeer};
 use crate::slab::Key;
 
 impl<S> Node<S> {
     /// Adds a datagram socket whose peer's name is being resolved.
-    pub(super) fn seek(&mut self, key: Key, sought: Box<Sought>) {
+    pub(super) fn await_peer(&mut self, key: Key, pending_peer: Box<PendingPeer>) {
         self.watch(key);
-        if let Some(Some(Entry::Datagrams { key: there, peer, .. })) = self.entries.get_mut(key.index as usize)
-            && *there == key
+        if let Some(Some(Entry::Datagrams { key: entry_key, peer, .. })) = self.entries.get_mut(key.index as usize)
+            && *entry_key == key
         {
-            *peer = Some(sought);
-            self.note(after(self.clock, self.shared.limits.handshake), key);
+            *peer = Some(pending_peer);
+            self.schedule(after(self.clock, self.shared.limits.handshake), key);
         }
     }
 
     /// Handles the result of a name lookup.
-    pub(super) fn found(&mut self, key: Key, of: &Waiting, found: io::Result<Vec<SocketAddr>>) {
+    pub(super) fn found(&mut self, key: Key, of: &LookupOwner, found: io::Result<Vec<SocketAddr>>) {
         match of {
-            Waiting::Stream(connection) => self.host_found(key, connection, found),
-            Waiting::Datagrams(socket) => {
+            LookupOwner::Stream(connection) => self.host_found(key, connection, found),
+            LookupOwner::Datagrams(socket) => {
                 if let Err(error) = self.peer_found(key, socket, found) {
-                    self.forget(key, Reason::NotConnected(error));
+                    self.close_or_reconnect(key, Reason::NotConnected(error));
                 }
             }
         }
@@ -40,14 +40,16 @@ impl<S> Node<S> {
     /// The same for a datagram socket: from now on it can send, and waiting senders get `Drained`.
     fn peer_found(&mut self, key: Key, of: &Weak<Socket>, found: io::Result<Vec<SocketAddr>>) -> io::Result<()> {
         let Some(socket) = of.upgrade() else { return Ok(()) };
-        let Some(Some(Entry::Datagrams { socket: there, peer, .. })) = self.entries.get_mut(key.index as usize) else {
+        let Some(Some(Entry::Datagrams { socket: entry_socket, peer, .. })) = self.entries.get_mut(key.index as usize)
+        else {
             return Ok(());
         };
-        let Some(sought) = peer.as_ref().filter(|_| Arc::ptr_eq(there, &socket)) else { return Ok(()) };
-        let Client::Datagrams(datagrams) = self.shared.client(&sought.address, found?, &sought.options)? else {
+        let Some(pending_peer) = peer.as_ref().filter(|_| Arc::ptr_eq(entry_socket, &socket)) else { return Ok(()) };
+        let Client::Datagrams(datagrams) = self.shared.client(&pending_peer.address, found?, &pending_peer.options)?
+        else {
             return Err(io::Error::other("a transport of streams cannot take the place of one of datagrams"));
         };
-        sought.found.set(Some(datagrams)).ok();
+        pending_peer.found.set(Some(datagrams)).ok();
         *peer = None;
         self.shared.registry.add(socket.datagrams.source(), key.index as usize, false)?;
         // A sender that finds the socket full from now on registers with epoll, which knows the
@@ -61,11 +63,11 @@ impl<S> Node<S> {
     /// The same for a connection.
     fn host_found(&mut self, key: Key, of: &Weak<Connection>, found: io::Result<Vec<SocketAddr>>) {
         let Some(incoming) = self.stream_of(key, of.as_ptr()) else { return };
-        let Some(How::Connecting(connecting)) = incoming.opening.take() else { return };
+        let Some(Origin::Connecting(connecting)) = incoming.opening.take() else { return };
         let Connecting { address, options, .. } = *connecting;
-        let begun = found.and_then(|to| self.connect_instead(key, &address, to, &options));
+        let begun = found.and_then(|to| self.connect_replacement(key, &address, to, &options));
         if let Err(error) = begun {
-            self.forget(key, Reason::NotConnected(error));
+            self.close_or_reconnect(key, Reason::NotConnected(error));
         }
     }
 }
@@ -94,8 +96,8 @@ mod tests {
 
     fn slow(limits: Limits) -> (Node<()>, Slow) {
         let mut node = Node::with_limits(limits).unwrap();
-        let (answers, told) = mpsc::channel();
-        let told = Mutex::new(told);
+        let (answers, results) = mpsc::channel();
+        let results = Mutex::new(results);
         let (asked, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let slow = Slow { answers, asked: asked.clone(), most: most.clone() };
         let shared = Arc::get_mut(&mut node.shared).expect("nobody has a handle yet");
@@ -103,7 +105,7 @@ mod tests {
         lookups.resolver = Arc::new(move |_, _| {
             most.fetch_max(asked.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             // A test that ended without a reply has dropped the sender.
-            let answer = told.lock().unwrap().recv().unwrap_or_else(|_| Err(io::ErrorKind::Interrupted.into()));
+            let answer = results.lock().unwrap().recv().unwrap_or_else(|_| Err(io::ErrorKind::Interrupted.into()));
             asked.fetch_sub(1, Ordering::SeqCst);
             answer
         });
@@ -121,11 +123,11 @@ mod tests {
     }
 
     /// The next event, as text.
-    fn told(node: &mut Node<()>) -> String {
+    fn next_event(node: &mut Node<()>) -> String {
         match node.next(Some(PATIENCE)).unwrap() {
             Some(Event::Closed { reason, .. }) => reason.to_string(),
             Some(event) => format!("{event:?}").split('(').next().unwrap_or_default().to_owned(),
-            None => panic!("nothing is told"),
+            None => panic!("no event arrives"),
         }
     }
 
@@ -133,7 +135,7 @@ mod tests {
     fn sends_during_a_lookup_are_queued_and_the_next_address_is_tried() {
         let (mut node, slow) = slow(Limits::default());
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let there = listener.local_addr().unwrap();
+        let address = listener.local_addr().unwrap();
         let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let handle = node.handle();
         let endpoint = handle.connect("tcp://example.org:80").unwrap();
@@ -141,15 +143,15 @@ mod tests {
         handle.close(endpoint);
         slow.until_asked(1);
         assert!(node.next(Some(Duration::ZERO)).unwrap().is_none());
-        slow.answers.send(Ok(vec![nobody, there])).unwrap();
-        assert_eq!(told(&mut node), "Connected");
+        slow.answers.send(Ok(vec![nobody, address])).unwrap();
+        assert_eq!(next_event(&mut node), "Connected");
         let (mut stream, _) = listener.accept().unwrap();
         let mut first = [0; 5];
         stream.read_exact(&mut first).unwrap();
         assert_eq!(&first, b"early");
         drop(stream);
         // The close was requested before any address was known.
-        while !told(&mut node).starts_with("closed here") {}
+        while !next_event(&mut node).starts_with("closed here") {}
     }
 
     #[test]
@@ -157,7 +159,7 @@ mod tests {
         let (mut node, slow) = slow(Limits::default());
         let endpoint = node.handle().connect("ws://example.org").unwrap();
         slow.answers.send(Err(io::Error::other("no such name"))).unwrap();
-        assert_eq!(told(&mut node), "not connected: no such name");
+        assert_eq!(next_event(&mut node), "not connected: no such name");
         assert_eq!(node.handle().send(endpoint, b"late"), Outcome::Closed);
     }
 
@@ -167,9 +169,9 @@ mod tests {
         let (mut node, slow) = slow(limits);
         let first = node.handle().connect("tcp://example.org:80").unwrap();
         node.handle().close(first);
-        assert_eq!(told(&mut node), "closed here");
+        assert_eq!(next_event(&mut node), "closed here");
         node.handle().connect("tcp://example.org:80").unwrap();
-        assert_eq!(told(&mut node), "no connection in time");
+        assert_eq!(next_event(&mut node), "no connection in time");
         slow.until_asked(1);
         // Both connections are closed, so these results are ignored.
         slow.answers.send(Ok(Vec::new())).unwrap();
@@ -214,7 +216,7 @@ mod tests {
         assert_eq!((handle.local_address(endpoint), handle.peer_address(endpoint)), (None, None));
         assert!(node.next(Some(Duration::ZERO)).unwrap().is_none());
         slow.answers.send(Ok(vec![listener.local_addr().unwrap()])).unwrap();
-        assert_eq!(told(&mut node), "Drained");
+        assert_eq!(next_event(&mut node), "Drained");
 
         assert_eq!(batch.flush(), Outcome::Sent);
         assert_eq!(handle.send(endpoint, b"late"), Outcome::Sent);
@@ -225,9 +227,9 @@ mod tests {
         assert_eq!(handle.local_address(endpoint).unwrap().port(), Some(from.port()));
         assert_eq!(listener.recv(&mut buffer).unwrap(), 4);
         listener.send_to(b"answer", from).unwrap();
-        assert_eq!(told(&mut node), "Message");
+        assert_eq!(next_event(&mut node), "Message");
         handle.close(endpoint);
-        assert_eq!(told(&mut node), "closed here");
+        assert_eq!(next_event(&mut node), "closed here");
         assert_eq!(node.next_deadline(), None);
     }
 
@@ -247,7 +249,7 @@ mod tests {
                 "no connection in time" => {}
                 _ => slow.answers.send(Err(io::Error::other("no such name"))).unwrap(),
             }
-            assert_eq!(told(&mut node), reason);
+            assert_eq!(next_event(&mut node), reason);
             assert_eq!(handle.send(endpoint, b"late"), Outcome::Closed);
             assert_eq!(batch.flush(), Outcome::Refused(io::ErrorKind::NotConnected));
             // The socket is closed, so this result is ignored.

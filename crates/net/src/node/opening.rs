@@ -12,35 +12,35 @@ use crate::codec::Decoder;
 use crate::connection::Flushed;
 use crate::event::{Endpoint, Event, Reason};
 use crate::incoming::{Incoming, Sending};
-use crate::reconnect::Again;
-use crate::shared::{Begun, Connecting, How, Resource};
+use crate::reconnect::ReconnectState;
+use crate::shared::{Connecting, NewConnection, Origin, Resource};
 use crate::slab::Key;
 use crate::transport::{Link, Listener, Options};
 
 /// How long a listener stops accepting after the system ran out of descriptors, or a limit was
 /// reached.
-const REST: Duration = Duration::from_millis(50);
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
 /// How many connections a listener accepts before other entries get their turn.
 const ACCEPTED_AT_ONCE: usize = 64;
 
 impl<S> Node<S> {
-    pub(super) fn look_after(&mut self, key: Key, begun: Begun) {
-        let Begun { connection, decoder, how } = begun;
+    pub(super) fn add_connection(&mut self, key: Key, begun: NewConnection) {
+        let NewConnection { connection, decoder, origin } = begun;
         // It may have been closed before the node handled this command.
-        if !self.shared.connection(key).is_some_and(|there| Arc::ptr_eq(&there, &connection)) {
+        if !self.shared.connection(key).is_some_and(|current| Arc::ptr_eq(&current, &connection)) {
             self.shared.registry.remove(connection.link.source());
             connection.close();
             return;
         }
-        let mut incoming = Incoming::new(key, connection, decoder, how, self.clock);
+        let mut incoming = Incoming::new(key, connection, decoder, origin, self.clock);
         // Take over what was requested while its predecessor was in its place.
         if let Some(before) = self.stream(key) {
             incoming.farewell = before.farewell.take();
             incoming.sending = before.sending;
             incoming.paused = before.paused;
-            incoming.again = before.again.take();
-        } else if let Some(How::Connecting(connecting)) = &incoming.opening {
-            incoming.again = Again::new(&connecting.address, &connecting.options).map(Box::new);
+            incoming.reconnect = before.reconnect.take();
+        } else if let Some(Origin::Connecting(connecting)) = &incoming.opening {
+            incoming.reconnect = ReconnectState::new(&connecting.address, &connecting.options).map(Box::new);
         }
         self.set(key.index as usize, Entry::Stream(Box::new(incoming)));
         self.arm(key);
@@ -52,13 +52,13 @@ impl<S> Node<S> {
             Some(Resource::Datagrams(socket)) => {
                 Entry::Datagrams { key, socket: socket.clone(), ready: false, paused: false, peer: None }
             }
-            Some(Resource::Listener(door)) => Entry::Listener {
+            Some(Resource::Listener(bound)) => Entry::Listener {
                 key,
-                door: door.clone(),
+                bound: bound.clone(),
                 ready: false,
                 paused: false,
-                resting: false,
-                second: self.clock,
+                backing_off: false,
+                rate_window_start: self.clock,
                 accepted: 0,
             },
             _ => return,
@@ -70,56 +70,58 @@ impl<S> Node<S> {
     /// Accepts waiting connections, within the limits.
     pub(super) fn accept(&mut self, index: usize) {
         let free = self.shared.limits.connections.saturating_sub(self.shared.count());
-        let Some(Some(Entry::Listener { key, door, second, accepted, ready, .. })) = self.entries.get_mut(index) else {
+        let Some(Some(Entry::Listener { key, bound, rate_window_start, accepted, ready, .. })) =
+            self.entries.get_mut(index)
+        else {
             return;
         };
-        if self.clock.duration_since(*second) >= Duration::from_secs(1) {
-            (*second, *accepted) = (self.clock, 0);
+        if self.clock.duration_since(*rate_window_start) >= Duration::from_secs(1) {
+            (*rate_window_start, *accepted) = (self.clock, 0);
         }
-        let room = free.min(self.shared.limits.accepts.saturating_sub(*accepted) as usize);
-        let (key, door) = (*key, door.clone());
-        let mut links = Vec::with_capacity(ACCEPTED_AT_ONCE.min(room));
-        let left = accept(&*door.listener, room, &mut links);
+        let allowed = free.min(self.shared.limits.accepts.saturating_sub(*accepted) as usize);
+        let (key, bound) = (*key, bound.clone());
+        let mut links = Vec::with_capacity(ACCEPTED_AT_ONCE.min(allowed));
+        let end = accept(&*bound.listener, allowed, &mut links);
         *accepted += links.len() as u32;
-        if left == Left::More {
+        if end == AcceptEnd::More {
             *ready = true;
             self.later.push_back(index);
         }
-        let mut rests = left == Left::Later;
+        let mut backs_off = end == AcceptEnd::RetryLater;
         for link in links {
-            match self.shared.accept(link, key, &door) {
+            match self.shared.accept(link, key, &bound) {
                 Ok((key, begun)) => self.accepted(key, begun),
                 // epoll cannot register it. The connection is dropped, and its peer sees it end.
-                Err(_) => rests = true,
+                Err(_) => backs_off = true,
             }
         }
-        if rests {
-            self.rest(key);
+        if backs_off {
+            self.back_off(key);
         }
     }
 
     /// Adds a connection that was just accepted and that nobody refers to yet.
-    fn accepted(&mut self, key: Key, Begun { connection, decoder, how }: Begun) {
-        let incoming = Incoming::new(key, connection, decoder, how, self.clock);
+    fn accepted(&mut self, key: Key, NewConnection { connection, decoder, origin }: NewConnection) {
+        let incoming = Incoming::new(key, connection, decoder, origin, self.clock);
         self.set(key.index as usize, Entry::Stream(Box::new(incoming)));
-        self.link_up(key);
+        self.poll_connected(key);
         // A connection that is open at once needs no handshake deadline.
         self.arm(key);
     }
 
     /// Stops accepting for a while. A timer resumes it, because epoll does not report connections
     /// that wait already.
-    pub(super) fn rest(&mut self, key: Key) {
-        if let Some(Some(Entry::Listener { resting, .. })) = self.entries.get_mut(key.index as usize)
-            && mem::replace(resting, true)
+    pub(super) fn back_off(&mut self, key: Key) {
+        if let Some(Some(Entry::Listener { backing_off, .. })) = self.entries.get_mut(key.index as usize)
+            && mem::replace(backing_off, true)
         {
             return;
         }
-        self.note(self.clock + REST, key);
+        self.schedule(self.clock + ACCEPT_BACKOFF, key);
     }
 
     /// Continues to connect a link. Returns whether it is connected.
-    pub(super) fn link_up(&mut self, key: Key) -> bool {
+    pub(super) fn poll_connected(&mut self, key: Key) -> bool {
         let Some(incoming) = self.stream(key) else { return false };
         let reads_ahead = !incoming.connection.link.short_read_is_last();
         match incoming.connection.link.connected() {
@@ -138,7 +140,7 @@ impl<S> Node<S> {
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => false,
             Err(error) => {
-                self.not_connected(key, error);
+                self.connect_failed(key, error);
                 false
             }
         }
@@ -148,23 +150,23 @@ impl<S> Node<S> {
     pub(super) fn open(&mut self, key: Key) {
         let clock = self.clock;
         let Some(incoming) = self.stream(key) else { return };
-        let Some(how) = incoming.opening.take() else { return };
+        let Some(origin) = incoming.opening.take() else { return };
         incoming.since = clock;
         incoming.unfinished_since = None;
-        if let Some(again) = &mut incoming.again {
-            again.succeeded();
+        if let Some(reconnect) = &mut incoming.reconnect {
+            reconnect.succeeded();
         }
         let opened = incoming.connection.open();
         let endpoint = Endpoint::new(key);
-        self.outbox.push_back(match how {
-            How::Connecting(_) => Event::Connected(endpoint),
-            How::Accepted(listener) => Event::Accepted { endpoint, listener: Endpoint::new(listener) },
+        self.outbox.push_back(match origin {
+            Origin::Connecting(_) => Event::Connected(endpoint),
+            Origin::Accepted(listener) => Event::Accepted { endpoint, listener: Endpoint::new(listener) },
         });
         self.arm(key);
         match opened {
-            Ok(Flushed::Empty { told: true }) => self.outbox.push_back(Event::Drained(endpoint)),
+            Ok(Flushed::Empty { notify: true }) => self.outbox.push_back(Event::Drained(endpoint)),
             Ok(_) => {}
-            Err(error) => return self.broken(key, error),
+            Err(error) => return self.send_failed(key, error),
         }
         let Some(incoming) = self.stream(key) else { return };
         if let Some(farewell) = incoming.farewell.take() {
@@ -175,20 +177,20 @@ impl<S> Node<S> {
     }
 
     /// Handles a failed connection attempt: tries the host's next address, if there is one.
-    pub(super) fn not_connected(&mut self, key: Key, error: io::Error) {
+    pub(super) fn connect_failed(&mut self, key: Key, error: io::Error) {
         let Some(incoming) = self.stream(key) else { return };
-        if let Some(How::Connecting(connecting)) = incoming.opening.take()
+        if let Some(Origin::Connecting(connecting)) = incoming.opening.take()
             && let Connecting { address, others, options } = *connecting
             && !others.is_empty()
-            && self.connect_instead(key, &address, others, &options).is_ok()
+            && self.connect_replacement(key, &address, others, &options).is_ok()
         {
             return;
         }
-        self.forget(key, Reason::NotConnected(error));
+        self.close_or_reconnect(key, Reason::NotConnected(error));
     }
 
     /// Starts a new connection attempt in the place of one that failed or was lost.
-    pub(super) fn connect_instead(
+    pub(super) fn connect_replacement(
         &mut self,
         key: Key,
         address: &Address,
@@ -198,11 +200,11 @@ impl<S> Node<S> {
         let Some(incoming) = self.stream(key) else { return Ok(()) };
         let before = incoming.connection.clone();
         self.shared.registry.remove(before.link.source());
-        let begun = self.shared.begin_instead((key, &before), address, to, options)?;
+        let begun = self.shared.begin_replacement((key, &before), address, to, options)?;
         let connection = begun.connection.clone();
-        self.look_after(key, *begun);
+        self.add_connection(key, *begun);
         if let Err(error) = self.shared.watch(&connection, key, true) {
-            self.broken(key, error);
+            self.send_failed(key, error);
         }
         Ok(())
     }
@@ -210,34 +212,34 @@ impl<S> Node<S> {
 
 /// Why a batch of accepts ended.
 #[derive(PartialEq, Eq)]
-enum Left {
-    Nothing,
+enum AcceptEnd {
+    NoneWaiting,
     /// More may wait; other entries get their turn first.
     More,
     /// A limit was reached, or the system is out of resources: try again later.
-    Later,
+    RetryLater,
 }
 
 /// Accepts a batch of waiting connections and sets them up afterwards. Repeating one system call is
 /// faster than alternating it with others.
-fn accept(listener: &dyn Listener, room: usize, links: &mut Vec<Box<dyn Link>>) -> Left {
+fn accept(listener: &dyn Listener, allowed: usize, links: &mut Vec<Box<dyn Link>>) -> AcceptEnd {
     for _ in 0..ACCEPTED_AT_ONCE {
-        if links.len() == room {
-            return Left::Later;
+        if links.len() == allowed {
+            return AcceptEnd::RetryLater;
         }
         match listener.accept() {
             Ok(link) => links.push(link),
             Err(error) => match error.kind() {
-                ErrorKind::WouldBlock => return Left::Nothing,
+                ErrorKind::WouldBlock => return AcceptEnd::NoneWaiting,
                 // The peer went away while it waited.
                 ErrorKind::Interrupted | ErrorKind::ConnectionAborted => {}
                 // No descriptors, or no memory. Existing connections are served, and accepting is
                 // tried again later.
-                _ => return Left::Later,
+                _ => return AcceptEnd::RetryLater,
             },
         }
     }
-    Left::More
+    AcceptEnd::More
 }
 
 #[cfg(test)]
@@ -322,10 +324,10 @@ mod tests {
         let first = accepted(&mut node);
         accepted(&mut node);
         // The listener retries during this wait.
-        assert!(node.next(Some(2 * REST)).unwrap().is_none());
+        assert!(node.next(Some(2 * ACCEPT_BACKOFF)).unwrap().is_none());
         node.handle().close(first);
         assert!(matches!(node.next(Some(PATIENCE)).unwrap(), Some(Event::Closed { .. })));
         accepted(&mut node);
-        assert!(node.next(Some(2 * REST)).unwrap().is_none());
+        assert!(node.next(Some(2 * ACCEPT_BACKOFF)).unwrap().is_none());
     }
 }

@@ -63,8 +63,8 @@ struct End {
     endpoint: Option<Endpoint>,
     /// The messages that were accepted for sending, and those that were received.
     sent: Vec<Vec<u8>>,
-    came: VecDeque<Vec<u8>>,
-    there: bool,
+    received: VecDeque<Vec<u8>>,
+    open: bool,
     /// A send found the connection full or was queued, and `Drained` has not arrived yet.
     waits: bool,
     /// The test called `finish` or `close` on it.
@@ -96,7 +96,7 @@ impl World {
         let long = Duration::from_secs(1_000_000);
         let limits =
             Limits { queue: 4_000, turn: 500, handshake: long, unfinished_for: long, flush: long, ..Limits::default() };
-        let nodes = [seed, !seed].map(|seed| Node::<()>::by(scrambled(seed, vain).unwrap(), limits.clone()));
+        let nodes = [seed, !seed].map(|seed| Node::<()>::with_backend(scrambled(seed, vain).unwrap(), limits.clone()));
         let handles = [nodes[0].handle(), nodes[1].handle()];
         let options = Options::default().buffer(1_000);
         let listener = handles[0].listen_with(address.as_str(), &options).unwrap();
@@ -180,28 +180,28 @@ impl World {
 
     /// Polls both nodes once and records their events. Returns how many there were.
     fn look(&mut self) -> usize {
-        let mut told = 0;
+        let mut count = 0;
         for side in 0..2 {
             let mut events = Vec::new();
             let look = self.nodes[side].poll(Some(Duration::ZERO), |event| {
                 events.push(match event {
-                    Event::Message(from, message) => (from, Told::Message(message.take())),
-                    Event::Connected(endpoint) | Event::Accepted { endpoint, .. } => (endpoint, Told::There),
-                    Event::Drained(endpoint) => (endpoint, Told::Drained),
-                    Event::Closed { endpoint, reason } => (endpoint, Told::Closed(reason.to_string())),
+                    Event::Message(from, message) => (from, Seen::Message(message.take())),
+                    Event::Connected(endpoint) | Event::Accepted { endpoint, .. } => (endpoint, Seen::Open),
+                    Event::Drained(endpoint) => (endpoint, Seen::Drained),
+                    Event::Closed { endpoint, reason } => (endpoint, Seen::Closed(reason.to_string())),
                     other => panic!("{other:?}"),
                 });
             });
-            told += look.unwrap();
+            count += look.unwrap();
             events.into_iter().for_each(|(endpoint, what)| self.note(side, endpoint, what));
         }
-        told
+        count
     }
 
-    fn note(&mut self, side: usize, endpoint: Endpoint, what: Told) {
+    fn note(&mut self, side: usize, endpoint: Endpoint, what: Seen) {
         assert!(side == 1 || endpoint != self.listener, "{what:?}");
         if side == 0
-            && let Told::Message(name) = &what
+            && let Seen::Message(name) = &what
             && let Some(end) = self.nameless.remove(&endpoint)
         {
             let name = usize::from_be_bytes(name.as_slice().try_into().unwrap());
@@ -214,12 +214,12 @@ impl World {
             None => self.nameless.entry(endpoint).or_default(),
         };
         assert_eq!(end.closed, None, "{what:?} after the end");
-        assert_ne!(end.there, matches!(what, Told::There), "{what:?}");
+        assert_ne!(end.open, matches!(what, Seen::Open), "{what:?}");
         match what {
-            Told::There => end.there = true,
-            Told::Message(message) => end.came.push_back(message),
-            Told::Drained => assert!(std::mem::take(&mut end.waits), "nothing waited at {end:?}"),
-            Told::Closed(reason) => end.closed = Some(reason),
+            Seen::Open => end.open = true,
+            Seen::Message(message) => end.received.push_back(message),
+            Seen::Drained => assert!(std::mem::take(&mut end.waits), "nothing waited at {end:?}"),
+            Seen::Closed(reason) => end.closed = Some(reason),
         }
     }
 
@@ -237,21 +237,25 @@ impl World {
         for (which, ends) in self.connections.iter().enumerate() {
             for (side, end) in ends.iter().enumerate() {
                 let other = &ends[1 - side];
-                let told = |what: &str| format!("connection {which}, side {side}, {what}: {ends:?}");
+                let context = |what: &str| format!("connection {which}, side {side}, {what}: {ends:?}");
                 let whole = !end.closed_here && end.endpoint.is_some();
-                let came = end.came.len();
-                assert!(came <= other.sent.len() && end.came.iter().eq(&other.sent[..came]), "{}", told("messages"));
-                assert!(!whole || came == other.sent.len(), "{}", told("lost some"));
-                assert!(end.closed.is_some() || !end.waits, "{}", told("never drained"));
-                assert!(end.endpoint.is_none() || end.closed.is_some() == self.ends(which), "{}", told("closed"));
+                let received = end.received.len();
+                assert!(
+                    received <= other.sent.len() && end.received.iter().eq(&other.sent[..received]),
+                    "{}",
+                    context("messages")
+                );
+                assert!(!whole || received == other.sent.len(), "{}", context("lost some"));
+                assert!(end.closed.is_some() || !end.waits, "{}", context("never drained"));
+                assert!(end.endpoint.is_none() || end.closed.is_some() == self.ends(which), "{}", context("closed"));
             }
         }
     }
 }
 
 #[derive(Debug)]
-enum Told {
-    There,
+enum Seen {
+    Open,
     Message(Vec<u8>),
     Drained,
     Closed(String),

@@ -17,11 +17,9 @@ impl<S> Node<S> {
                 incoming.paused = pauses;
                 self.arm(key);
             }
-            Some(Some(Entry::Datagrams { key: there, paused, .. } | Entry::Listener { key: there, paused, .. }))
-                if *there == key =>
-            {
-                *paused = pauses
-            }
+            Some(Some(
+                Entry::Datagrams { key: entry_key, paused, .. } | Entry::Listener { key: entry_key, paused, .. },
+            )) if *entry_key == key => *paused = pauses,
             _ => return,
         }
         if pauses {

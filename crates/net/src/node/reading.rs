@@ -6,15 +6,15 @@ use std::mem;
 use super::{Entry, Next, Node};
 use crate::codec::Kind;
 use crate::event::{Endpoint, Reason};
-use crate::incoming::{Place, Progress, Window};
+use crate::incoming::{MessageLocation, Progress, Window};
 use crate::run::{Rule, Run};
 use crate::transport::Received;
 
 impl<S> Node<S> {
     /// Starts to read an entry, or to accept at it.
     pub(super) fn begin(&mut self, index: usize) {
-        if self.left.as_ref().is_none_or(|(of, _)| *of != index) {
-            self.make_room();
+        if self.partial.as_ref().is_none_or(|(of, _)| *of != index) {
+            self.move_partial();
         }
         match self.entries.get_mut(index) {
             Some(Some(Entry::Stream(incoming))) => {
@@ -22,7 +22,7 @@ impl<S> Node<S> {
                 if incoming.is_paused() {
                     return;
                 }
-                let left = self.left.take().map(|(_, left)| left);
+                let left = self.partial.take().map(|(_, left)| left);
                 let window = incoming.begin(&mut self.buffer, left, &self.shared.limits);
                 self.current = Some((index, window));
             }
@@ -33,9 +33,9 @@ impl<S> Node<S> {
                 }
                 self.current = Some((index, Window::of(self.shared.limits.turn)));
             }
-            Some(Some(Entry::Listener { ready, paused, resting, .. })) => {
+            Some(Some(Entry::Listener { ready, paused, backing_off, .. })) => {
                 *ready = false;
-                if !*resting && !*paused {
+                if !*backing_off && !*paused {
                     self.accept(index);
                 }
             }
@@ -44,11 +44,11 @@ impl<S> Node<S> {
     }
 
     /// Moves an incomplete message from the shared buffer to its connection's own buffer.
-    fn make_room(&mut self) {
-        if let Some((index, left)) = self.left.take()
+    fn move_partial(&mut self) {
+        if let Some((index, left)) = self.partial.take()
             && let Some(Some(Entry::Stream(incoming))) = self.entries.get_mut(index)
         {
-            incoming.hold(&self.buffer[left]);
+            incoming.buffer_partial(&self.buffer[left]);
         }
     }
 
@@ -69,25 +69,26 @@ impl<S> Node<S> {
         let key = incoming.key;
         if incoming.since == self.clock {
             // Something arrived, perhaps only a part of a message: keep spinning.
-            (self.last, self.came) = (Some((index, self.clock)), true);
+            (self.last, self.has_received) = (Some((index, self.clock)), true);
         }
         if matches!(progress, Progress::Idle | Progress::Yield) {
             let left = window.rest();
-            self.left = (!left.is_empty()).then_some((index, left));
+            self.partial = (!left.is_empty()).then_some((index, left));
         }
         match progress {
             Progress::Message(place, kind) => {
-                if matches!(place, Place::Shared(_)) && incoming.ending.is_none() {
+                if matches!(place, MessageLocation::Shared(_)) && incoming.ending.is_none() {
                     let rule = incoming.decoder.rule();
                     self.run = rule.map(|rule| Run::new(Endpoint::new(key), rule, window.rest()));
                 }
                 if incoming.ending.is_some() {
                     // The connection is closing: discard the message.
                     self.current = Some((index, window));
-                    incoming.release_told(&place);
+                    incoming.release_delivered(&place);
                     return None;
                 }
-                let done = matches!(place, Place::Shared(_)) && incoming.is_done_with(&window, &self.shared.limits);
+                let done =
+                    matches!(place, MessageLocation::Shared(_)) && incoming.is_done_with(&window, &self.shared.limits);
                 self.current = (!done).then_some((index, window));
                 return Some(Next::Message(Endpoint::new(key), place, kind));
             }
@@ -96,7 +97,7 @@ impl<S> Node<S> {
                 self.open(key);
             }
             Progress::Idle => match incoming.failed.take() {
-                Some(error) => self.forget(key, Reason::Io(error)),
+                Some(error) => self.close_or_reconnect(key, Reason::Io(error)),
                 None => self.arm(key),
             },
             Progress::Yield => {
@@ -104,14 +105,14 @@ impl<S> Node<S> {
                 self.later.push_back(index);
                 self.arm(key);
             }
-            Progress::End(Reason::Ended, _) if self.goes_on(key) => {}
+            Progress::End(Reason::Ended, _) if self.stays_half_open(key) => {}
             Progress::End(reason, reply) => {
                 let failed = self.stream(key).and_then(|incoming| incoming.failed.take());
                 match (reason, failed) {
                     (Reason::Ended | Reason::Truncated | Reason::Io(_), Some(error)) => {
-                        self.forget(key, Reason::Io(error))
+                        self.close_or_reconnect(key, Reason::Io(error))
                     }
-                    (reason, Some(_)) => self.forget(key, reason),
+                    (reason, Some(_)) => self.close_or_reconnect(key, reason),
                     (reason, None) => self.end(key, reason, &reply),
                 }
                 // There may be more to read, which epoll does not report again.
@@ -140,13 +141,13 @@ impl<S> Node<S> {
                 // A custom transport may report more than the buffer holds.
                 let len = len.min(self.buffer.len());
                 window.spend(len.max(64));
-                (self.last, self.came) = (Some((index, self.clock)), true);
+                (self.last, self.has_received) = (Some((index, self.clock)), true);
                 self.current = Some((index, window));
                 let endpoint = Endpoint { key: *key, remote: from };
                 let each = if each == 0 { len } else { each };
                 let first = each.min(len);
                 self.run = (first < len).then(|| Run::new(endpoint, Rule::Equal { length: each }, first..len));
-                Some(Next::Message(endpoint, Place::Shared(0..first), Kind::Binary))
+                Some(Next::Message(endpoint, MessageLocation::Shared(0..first), Kind::Binary))
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => None,
             // An error of an earlier send. Receiving it clears it, so the next call may find a

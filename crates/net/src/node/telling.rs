@@ -11,7 +11,7 @@ use crate::codec::Kind;
 use crate::event::{Bytes, Endpoint, Event, Message};
 #[cfg(doc)]
 use crate::handle::Handle;
-use crate::incoming::{Place, after};
+use crate::incoming::{MessageLocation, after};
 
 impl<S> Node<S> {
     /// Delivers the events that are there now and returns their number; waits for the first one if
@@ -65,7 +65,7 @@ impl<S> Node<S> {
         let mut next = if count == 0 { self.advance(timeout)? } else { self.at_hand() };
         while let Some(found) = next {
             count += 1;
-            if tell(self.told(found)).is_break() || self.tell_run(&mut tell, &mut count).is_break() {
+            if tell(self.make_event(found)).is_break() || self.tell_run(&mut tell, &mut count).is_break() {
                 break;
             }
             next = self.at_hand();
@@ -95,7 +95,7 @@ impl<S> Node<S> {
     #[inline(never)]
     fn next_of_all(&mut self, timeout: Option<Duration>) -> io::Result<Option<Event<'_, S>>> {
         let next = self.advance(timeout)?;
-        Ok(next.map(|next| self.told(next)))
+        Ok(next.map(|next| self.make_event(next)))
     }
 
     /// Delivers the complete messages behind the last one, and counts them.
@@ -113,7 +113,7 @@ impl<S> Node<S> {
         ControlFlow::Continue(())
     }
 
-    pub(super) fn told(&mut self, next: Next<S>) -> Event<'_, S> {
+    pub(super) fn make_event(&mut self, next: Next<S>) -> Event<'_, S> {
         match next {
             Next::Event(event) => event,
             Next::Message(from, place, kind) => Event::Message(from, self.message(from, place, kind)),
@@ -121,17 +121,17 @@ impl<S> Node<S> {
     }
 
     /// Lends a message from where it lies.
-    fn message(&mut self, from: Endpoint, place: Place, kind: Kind) -> Message<'_> {
+    fn message(&mut self, from: Endpoint, place: MessageLocation, kind: Kind) -> Message<'_> {
         let index = from.key.index as usize;
         let at: Range<usize> = match place {
-            Place::Shared(at) => at,
-            Place::Held | Place::Assembled => {
-                self.told = Some((index, place.clone()));
+            MessageLocation::Shared(at) => at,
+            MessageLocation::Buffered | MessageLocation::Assembled => {
+                self.lent = Some((index, place.clone()));
                 let Some(Some(Entry::Stream(incoming))) = self.entries.get_mut(index) else {
                     unreachable!("its message has just been read")
                 };
                 let owner = match place {
-                    Place::Held => incoming.held(),
+                    MessageLocation::Buffered => incoming.buffered(),
                     _ => incoming.decoder.assembled(),
                 };
                 return Message { bytes: Bytes::Whole(owner), kind };
@@ -152,8 +152,8 @@ impl<S> Node<S> {
                 return Ok(None);
             }
             self.clock = Instant::now();
-            if mem::take(&mut self.came) {
-                self.spins_from = self.clock;
+            if mem::take(&mut self.has_received) {
+                self.spin_start = self.clock;
             }
             let left = match timeout {
                 None => None,
@@ -176,16 +176,16 @@ impl<S> Node<S> {
             if let Some(at) = run.next(&mut self.buffer) {
                 let from = run.from;
                 self.run = Some(run);
-                return Some(Next::Message(from, Place::Shared(at), Kind::Binary));
+                return Some(Next::Message(from, MessageLocation::Shared(at), Kind::Binary));
             }
             if let Some((_, window)) = &mut self.current {
                 window.go_on_at(run.start());
             }
         }
-        if let Some((index, place)) = self.told.take()
+        if let Some((index, place)) = self.lent.take()
             && let Some(Some(Entry::Stream(incoming))) = self.entries.get_mut(index)
         {
-            incoming.release_told(&place);
+            incoming.release_delivered(&place);
         }
         loop {
             if let Some(event) = self.outbox.pop_front() {

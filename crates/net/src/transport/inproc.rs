@@ -19,10 +19,10 @@ use crate::address::Place;
 use crate::shared::lock;
 
 /// The default capacity of a pipe, in bytes.
-const USUAL: usize = 256 << 10;
+const DEFAULT_CAPACITY: usize = 256 << 10;
 
 /// The listeners in this process, by name.
-static DOORS: Mutex<BTreeMap<Box<str>, Arc<Door>>> = Mutex::new(BTreeMap::new());
+static LISTENERS: Mutex<BTreeMap<Box<str>, Arc<AcceptQueue>>> = Mutex::new(BTreeMap::new());
 
 pub(crate) struct Inproc;
 
@@ -40,27 +40,29 @@ fn refused(why: &str) -> io::Error {
 impl Transport for Inproc {
     fn connect(&self, address: &Address, options: &Options) -> io::Result<Opened> {
         let name = name(address)?;
-        let door =
-            lock(&DOORS).get(name).cloned().ok_or_else(|| refused("nobody in this process listens at this name"))?;
-        let (ours, theirs) = pair(options.buffer.or(door.buffer).unwrap_or(USUAL), name)?;
-        door.put(theirs)?;
+        let queue = lock(&LISTENERS)
+            .get(name)
+            .cloned()
+            .ok_or_else(|| refused("nobody in this process listens at this name"))?;
+        let (ours, theirs) = pair(options.buffer.or(queue.buffer).unwrap_or(DEFAULT_CAPACITY), name)?;
+        queue.push(theirs)?;
         Ok(Opened::Stream(Box::new(ours)))
     }
 
     fn listen(&self, address: &Address, options: &Options) -> io::Result<Listening> {
         let name: Box<str> = name(address)?.into();
-        let door = Arc::new(Door {
+        let queue = Arc::new(AcceptQueue {
             bell: Bell::new()?,
             backlog: options.backlog.max(1) as usize,
             buffer: options.buffer,
             waiting: Mutex::new(Some(VecDeque::new())),
         });
-        let mut doors = lock(&DOORS);
-        if doors.contains_key(&name) {
+        let mut listeners = lock(&LISTENERS);
+        if listeners.contains_key(&name) {
             return Err(io::Error::new(ErrorKind::AddrInUse, "the name is in use in this process"));
         }
-        doors.insert(name.clone(), door.clone());
-        Ok(Listening::Streams(Box::new(InprocListener { door, name })))
+        listeners.insert(name.clone(), queue.clone());
+        Ok(Listening::Streams(Box::new(InprocListener { queue, name })))
     }
 }
 
@@ -79,7 +81,7 @@ impl Bell {
 }
 
 /// The queue of connections that wait to be accepted.
-struct Door {
+struct AcceptQueue {
     bell: Bell,
     backlog: usize,
     /// The pipe capacity that the listener asks for.
@@ -88,8 +90,8 @@ struct Door {
     waiting: Mutex<Option<VecDeque<End>>>,
 }
 
-impl Door {
-    fn put(&self, end: End) -> io::Result<()> {
+impl AcceptQueue {
+    fn push(&self, end: End) -> io::Result<()> {
         match &mut *lock(&self.waiting) {
             Some(waiting) if waiting.len() < self.backlog => waiting.push_back(end),
             Some(_) => return Err(refused("the listener's backlog is full")),
@@ -101,17 +103,17 @@ impl Door {
 }
 
 struct InprocListener {
-    door: Arc<Door>,
+    queue: Arc<AcceptQueue>,
     name: Box<str>,
 }
 
 impl Listener for InprocListener {
     fn source(&self) -> BorrowedFd<'_> {
-        self.door.bell.0.as_fd()
+        self.queue.bell.0.as_fd()
     }
 
     fn accept(&self) -> io::Result<Box<dyn Link>> {
-        match lock(&self.door.waiting).as_mut().and_then(VecDeque::pop_front) {
+        match lock(&self.queue.waiting).as_mut().and_then(VecDeque::pop_front) {
             Some(end) => Ok(Box::new(end)),
             None => Err(ErrorKind::WouldBlock.into()),
         }
@@ -122,13 +124,13 @@ impl Listener for InprocListener {
     }
 
     fn close(&self) {
-        let mut doors = lock(&DOORS);
-        if doors.get(&self.name).is_some_and(|door| Arc::ptr_eq(door, &self.door)) {
-            doors.remove(&self.name);
+        let mut listeners = lock(&LISTENERS);
+        if listeners.get(&self.name).is_some_and(|queue| Arc::ptr_eq(queue, &self.queue)) {
+            listeners.remove(&self.name);
         }
-        drop(doors);
+        drop(listeners);
         // Connections that were not accepted end here.
-        drop(lock(&self.door.waiting).take());
+        drop(lock(&self.queue.waiting).take());
     }
 }
 
@@ -175,7 +177,7 @@ struct End {
 
 /// Creates both ends of a connection: the connecting one and the accepted one.
 fn pair(most: usize, name: &str) -> io::Result<(End, End)> {
-    let (there, back) = (Pipe::new(most), Pipe::new(most));
+    let (forward, reply) = (Pipe::new(most), Pipe::new(most));
     let (ours, theirs) = (Arc::new(Bell::new()?), Arc::new(Bell::new()?));
     let end = |reads: &Arc<_>, writes: &Arc<_>, bell: &Arc<_>, other: &Arc<_>, accepted| End {
         reads: Arc::clone(reads),
@@ -185,7 +187,7 @@ fn pair(most: usize, name: &str) -> io::Result<(End, End)> {
         name: name.into(),
         accepted,
     };
-    Ok((end(&back, &there, &ours, &theirs, false), end(&there, &back, &theirs, &ours, true)))
+    Ok((end(&reply, &forward, &ours, &theirs, false), end(&forward, &reply, &theirs, &ours, true)))
 }
 
 impl Link for End {

@@ -73,7 +73,7 @@ impl PendingDatagrams {
         Ok(PendingDatagrams { pending: Pending::new()?, found })
     }
 
-    fn there(&self) -> io::Result<&dyn Datagrams> {
+    fn resolved(&self) -> io::Result<&dyn Datagrams> {
         match self.found.get() {
             Some(Some(found)) => Ok(&**found),
             Some(None) => Err(ErrorKind::NotConnected.into()),
@@ -84,19 +84,19 @@ impl PendingDatagrams {
 
 impl Datagrams for PendingDatagrams {
     fn source(&self) -> BorrowedFd<'_> {
-        self.there().map_or_else(|_| self.pending.source(), Datagrams::source)
+        self.resolved().map_or_else(|_| self.pending.source(), Datagrams::source)
     }
 
     fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
-        self.there()?.receive(buffer)
+        self.resolved()?.receive(buffer)
     }
 
     fn send(&self, datagram: &[u8], to: Option<SocketAddr>) -> io::Result<()> {
-        self.there()?.send(datagram, to)
+        self.resolved()?.send(datagram, to)
     }
 
     fn send_run(&self, datagrams: &[u8], each: usize, to: Option<SocketAddr>) -> io::Result<usize> {
-        self.there()?.send_run(datagrams, each, to)
+        self.resolved()?.send_run(datagrams, each, to)
     }
 
     /// On request, whatever the resolved socket does: the node itself reports `Drained` when the
@@ -107,10 +107,10 @@ impl Datagrams for PendingDatagrams {
 
     /// Unlimited until then: the resolved socket rejects what is too long.
     fn most(&self) -> usize {
-        self.there().map_or(usize::MAX, Datagrams::most)
+        self.resolved().map_or(usize::MAX, Datagrams::most)
     }
 
     fn local(&self) -> Option<Address> {
-        self.there().ok()?.local()
+        self.resolved().ok()?.local()
     }
 }

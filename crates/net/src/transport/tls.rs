@@ -15,12 +15,12 @@ use super::{Link, Listener, Listening, Opened, Options, Tcp, Transport};
 use crate::Address;
 
 /// How many bytes a session buffers when the socket is not writable.
-const KEPT: usize = 64 << 10;
+const WRITE_BUFFER: usize = 64 << 10;
 /// More than a session buffers of an incomplete record: records of rustls have at most 18 KiB and a
 /// header.
-const BEFORE: usize = 20 << 10;
+const RESERVED: usize = 20 << 10;
 /// With at least this much space, several records are read in one call.
-const MUCH: usize = 64 << 10;
+const MIN_BATCH_READ: usize = 64 << 10;
 
 pub(crate) struct Tls;
 
@@ -130,7 +130,7 @@ impl Write for Wire<'_> {
 
 impl TlsLink {
     fn new(link: Box<dyn Link>, mut session: Connection) -> TlsLink {
-        session.set_buffer_limit(Some(KEPT));
+        session.set_buffer_limit(Some(WRITE_BUFFER));
         TlsLink { link, session: Mutex::new(session), finished: AtomicBool::new(false) }
     }
 
@@ -163,12 +163,12 @@ impl TlsLink {
 
     /// Fills the buffer with one read and decrypts in place; the session alone would read at most
     /// one record per call. The plaintext is shorter than the ciphertext, except for the part of a
-    /// record that the session has buffered before. [`BEFORE`] reserves space for that part.
-    fn read_much(&self, session: &mut Connection, buffer: &mut [u8]) -> io::Result<usize> {
+    /// record that the session has buffered before. [`RESERVED`] reserves space for that part.
+    fn read_batch(&self, session: &mut Connection, buffer: &mut [u8]) -> io::Result<usize> {
         // Reports an error that the session found earlier, behind data that was read first.
         self.process(session)?;
-        let end = BEFORE + self.link.read(&mut buffer[BEFORE..])?;
-        let (mut out, mut fed) = (0, BEFORE);
+        let end = RESERVED + self.link.read(&mut buffer[RESERVED..])?;
+        let (mut out, mut fed) = (0, RESERVED);
         while fed < end {
             fed += session.read_tls(&mut &buffer[fed..end])?;
             let processed = self.process(session);
@@ -185,7 +185,7 @@ impl TlsLink {
                 Err(error) => return Err(error),
             }
         }
-        if end == BEFORE {
+        if end == RESERVED {
             // The peer has ended: let the session know.
             session.read_tls(&mut io::empty())?;
             self.process(session)?;
@@ -207,8 +207,8 @@ impl Link for TlsLink {
                 other => return other,
             }
             let read = match buffer.len() {
-                0..MUCH => self.read_in(&mut session).map(|_| 0)?,
-                _ => self.read_much(&mut session, buffer)?,
+                0..MIN_BATCH_READ => self.read_in(&mut session).map(|_| 0)?,
+                _ => self.read_batch(&mut session, buffer)?,
             };
             // A response to what was read, such as a key update. What cannot be written now is
             // written later.

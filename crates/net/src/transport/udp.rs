@@ -24,11 +24,11 @@ use super::{Datagrams, Listening, Opened, Options, Received, Transport};
 use crate::Address;
 
 /// The longest datagram: 65,535 bytes less the headers of IP and UDP.
-const MOST: usize = 65_507;
+const MAX_DATAGRAM: usize = 65_507;
 /// The most datagrams that Linux accepts in one call.
-const TOGETHER: usize = 64;
+const MAX_RUN: usize = 64;
 /// How many datagrams are received between two checks whether more are waiting.
-const LOOKS: u32 = 64;
+const CHECK_INTERVAL: u32 = 64;
 
 pub(crate) struct Udp;
 
@@ -117,13 +117,13 @@ impl UdpSocket {
     fn receive_one(&self, buffer: &mut [u8]) -> io::Result<Received> {
         let (len, from) = if self.names_sender {
             let (len, _, from) = recvfrom(&self.socket, buffer, RecvFlags::empty())?;
-            (len, Some(from.and_then(|from| SocketAddr::try_from(from).ok()).ok_or_else(nowhere)?))
+            (len, Some(from.and_then(|from| SocketAddr::try_from(from).ok()).ok_or_else(no_sender)?))
         } else {
             (recv(&self.socket, buffer, RecvFlags::empty())?.0, None)
         };
         let before = self.received.load(Ordering::Relaxed);
-        self.received.store((before + 1) % LOOKS, Ordering::Relaxed);
-        if before + 1 == LOOKS && ioctl_fionread(&self.socket).is_ok_and(|waits| waits > 0) {
+        self.received.store((before + 1) % CHECK_INTERVAL, Ordering::Relaxed);
+        if before + 1 == CHECK_INTERVAL && ioctl_fionread(&self.socket).is_ok_and(|waits| waits > 0) {
             // An older kernel does not know the option: continue one by one.
             self.runs.store(setsockopt(&self.socket, UdpGroSegment, &true).is_ok(), Ordering::Relaxed);
         }
@@ -152,7 +152,7 @@ impl Datagrams for UdpSocket {
         let from = match (self.names_sender, got.address.as_ref().and_then(named)) {
             (false, _) => None,
             (true, Some(from)) => Some(from),
-            (true, None) => return Err(nowhere()),
+            (true, None) => return Err(no_sender()),
         };
         Ok(Received { len: got.bytes, each: each.unwrap_or(0), from })
     }
@@ -168,7 +168,7 @@ impl Datagrams for UdpSocket {
 
     fn send_run(&self, datagrams: &[u8], each: usize, to: Option<SocketAddr>) -> io::Result<usize> {
         let first = each.min(datagrams.len());
-        let run = datagrams.len().min(TOGETHER.min(MOST / each.max(1)) * each);
+        let run = datagrams.len().min(MAX_RUN.min(MAX_DATAGRAM / each.max(1)) * each);
         if run > first && each < self.alone_from.load(Ordering::Relaxed) {
             let (given, to) = (to, to.or(self.to).map(SockaddrStorage::from));
             let (parts, length) = ([IoSlice::new(&datagrams[..run])], each as u16);
@@ -196,7 +196,7 @@ impl Datagrams for UdpSocket {
     }
 
     fn most(&self) -> usize {
-        MOST
+        MAX_DATAGRAM
     }
 
     fn local(&self) -> Option<Address> {
@@ -204,7 +204,7 @@ impl Datagrams for UdpSocket {
     }
 }
 
-fn nowhere() -> io::Error {
+fn no_sender() -> io::Error {
     io::Error::new(ErrorKind::InvalidData, "a datagram from nowhere")
 }
 

@@ -103,7 +103,7 @@ impl Listener for UnixListener {
 
     fn close(&self) {
         if let Some((path, ours)) = &self.file
-            && identity(path).is_ok_and(|there| there == *ours)
+            && identity(path).is_ok_and(|current| current == *ours)
         {
             // It may have been removed in between, which is fine.
             fs::remove_file(path).ok();

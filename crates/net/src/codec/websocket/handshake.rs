@@ -7,8 +7,8 @@ use sha1::{Digest, Sha1};
 use super::super::{Fault, Item, Step, Violation};
 
 /// The longest head of a request or response in bytes, and the most header lines.
-const MOST_HEAD: usize = 16 << 10;
-const MOST_LINES: usize = 100;
+const MAX_HEAD: usize = 16 << 10;
+const MAX_LINES: usize = 100;
 /// The suffix that a server adds to a client's key: section 1.3.
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
@@ -40,7 +40,7 @@ impl Opening {
 
     /// Decodes the head, and checks it once it is complete.
     pub(super) fn read(&self, input: &[u8]) -> Result<Step, Fault> {
-        let mut lines = [httparse::EMPTY_HEADER; MOST_LINES];
+        let mut lines = [httparse::EMPTY_HEADER; MAX_LINES];
         let read = match self {
             Opening::Request => {
                 let mut request = httparse::Request::new(&mut lines);
@@ -56,11 +56,11 @@ impl Opening {
             Err(error) => return Err(self.refuse("400 Bad Request", &format!("no HTTP: {error}"))),
         };
         match status {
-            httparse::Status::Complete(consumed) if consumed <= MOST_HEAD => match verdict {
+            httparse::Status::Complete(consumed) if consumed <= MAX_HEAD => match verdict {
                 Ok(reply) => Ok(Step { consumed, item: Item::Open { reply } }),
                 Err((status, why)) => Err(self.refuse(status, &why)),
             },
-            httparse::Status::Partial if input.len() < MOST_HEAD => {
+            httparse::Status::Partial if input.len() < MAX_HEAD => {
                 Ok(Step { consumed: 0, item: Item::Partial { need: input.len() + 1 } })
             }
             _ => Err(self.refuse("431 Request Header Fields Too Large", "the head is longer than 16 KiB")),
@@ -196,7 +196,7 @@ mod tests {
         assert!(refused("Sec-WebSocket-Key: ", "Sec-WebSocket-Key: a").starts_with("HTTP/1.1 400 "));
         assert!(refused("Host: h:1\r\n", "").contains("no Host"));
         assert!(server("\u{1}\r\n\r\n").unwrap_err().starts_with("HTTP/1.1 400 "));
-        assert!(server(&format!("GET / HTTP/1.1\r\nA: {}", "a".repeat(MOST_HEAD))).unwrap_err().contains("431"));
+        assert!(server(&format!("GET / HTTP/1.1\r\nA: {}", "a".repeat(MAX_HEAD))).unwrap_err().contains("431"));
     }
 
     #[test]

@@ -82,21 +82,21 @@ pub(crate) fn header(opcode: Opcode, len: usize, key: Option<[u8; 4]>) -> Header
     header
 }
 
-/// Writes the header of an unfragmented binary message of `len` bytes to the start of `room`, and
+/// Writes the header of an unfragmented binary message of `len` bytes to the start of `buffer`, and
 /// returns it. If `masked`, its last four bytes are left for the masking key.
 #[inline(always)]
-pub(crate) fn binary(room: &mut [u8], len: usize, masked: bool) -> Option<&mut [u8]> {
+pub(crate) fn binary(buffer: &mut [u8], len: usize, masked: bool) -> Option<&mut [u8]> {
     let (key, mask) = if masked { (4, 0x80) } else { (0, 0) };
     // The header lengths are constants here, so the compiler copies few bytes directly.
     let (second, head) = match len {
-        0..=125 => (len as u8, room.get_mut(..2 + key)?),
+        0..=125 => (len as u8, buffer.get_mut(..2 + key)?),
         126..=0xffff => {
-            let head = room.get_mut(..4 + key)?;
+            let head = buffer.get_mut(..4 + key)?;
             head[2..4].copy_from_slice(&(len as u16).to_be_bytes());
             (126, head)
         }
         _ => {
-            let head = room.get_mut(..10 + key)?;
+            let head = buffer.get_mut(..10 + key)?;
             head[2..10].copy_from_slice(&(len as u64).to_be_bytes());
             (127, head)
         }
@@ -107,7 +107,7 @@ pub(crate) fn binary(room: &mut [u8], len: usize, masked: bool) -> Option<&mut [
 
 /// A complete control frame.
 pub(crate) fn control(opcode: Opcode, payload: &[u8], key: Option<[u8; 4]>) -> Vec<u8> {
-    debug_assert!(opcode.is_control() && payload.len() <= MOST_CONTROL);
+    debug_assert!(opcode.is_control() && payload.len() <= MAX_CONTROL);
     let header = header(opcode, payload.len(), key);
     let mut frame = [header.bytes(), payload].concat();
     if let Some(key) = key {
@@ -119,12 +119,12 @@ pub(crate) fn control(opcode: Opcode, payload: &[u8], key: Option<[u8; 4]>) -> V
 /// The first byte of an unfragmented binary message.
 const BINARY: u8 = 0x82;
 /// The longest payload of a control frame.
-const MOST_CONTROL: usize = 125;
+const MAX_CONTROL: usize = 125;
 
 /// Returns the range of the first message in `input`, unmasked, if it is an unfragmented binary
 /// message that is complete and valid. Otherwise returns `None`, and the decoder has to look.
 #[inline]
-pub(crate) fn whole(input: &mut [u8], masked: bool, most: usize) -> Option<Range<usize>> {
+pub(crate) fn whole(input: &mut [u8], masked: bool, max_len: usize) -> Option<Range<usize>> {
     let mask = u8::from(masked) << 7;
     let (start, len) = match *input.first_chunk::<4>()? {
         [BINARY, second, ..] if second ^ mask < 126 => (2, usize::from(second ^ mask)),
@@ -132,7 +132,7 @@ pub(crate) fn whole(input: &mut [u8], masked: bool, most: usize) -> Option<Range
         _ => return None,
     };
     // Longer messages and non-minimal length encodings are left to the decoder.
-    if (start == 4 && len < 126) || len > most {
+    if (start == 4 && len < 126) || len > max_len {
         return None;
     }
     if !masked {
@@ -167,7 +167,7 @@ pub(crate) struct WebSocketDecoder {
     side: Side,
     /// The longest accepted message in bytes, and the most frames it may have.
     limit: usize,
-    most_parts: usize,
+    max_parts: usize,
     opening: Option<Opening>,
     /// The frame whose header was consumed and whose payload was not.
     frame: Option<Frame>,
@@ -178,11 +178,11 @@ pub(crate) struct WebSocketDecoder {
 }
 
 impl WebSocketDecoder {
-    pub(crate) fn new(side: Side, opening: Opening, limit: usize, most_parts: usize) -> WebSocketDecoder {
+    pub(crate) fn new(side: Side, opening: Opening, limit: usize, max_parts: usize) -> WebSocketDecoder {
         WebSocketDecoder {
             side,
             limit,
-            most_parts,
+            max_parts,
             opening: Some(opening),
             frame: None,
             parts: None,
@@ -207,7 +207,7 @@ impl WebSocketDecoder {
     }
 
     pub(crate) fn rule(&self) -> Rule {
-        Rule::WebSocket { masked: self.side == Side::Server, most: self.limit }
+        Rule::WebSocket { masked: self.side == Side::Server, max_len: self.limit }
     }
 
     pub(crate) fn midway(&self) -> bool {
@@ -262,7 +262,7 @@ impl WebSocketDecoder {
             if !last {
                 return wrong("a control frame in parts");
             }
-            if usize::from(short) > MOST_CONTROL {
+            if usize::from(short) > MAX_CONTROL {
                 return wrong("a control frame of more than 125 bytes");
             }
         } else if (opcode == Opcode::Continuation) != self.parts.is_some() {
@@ -306,8 +306,8 @@ impl WebSocketDecoder {
         match (opcode, &mut self.parts) {
             (Opcode::Continuation, Some(parts)) => {
                 parts.count += 1;
-                if parts.count > self.most_parts {
-                    return Err(Violation::TooManyParts(self.most_parts));
+                if parts.count > self.max_parts {
+                    return Err(Violation::TooManyParts(self.max_parts));
                 }
             }
             (Opcode::Text | Opcode::Binary, parts) if !last => {
@@ -323,8 +323,8 @@ impl WebSocketDecoder {
     /// Decodes as much of a frame's payload as is there.
     fn payload(&mut self, input: &mut [u8]) -> Result<Step, Violation> {
         let frame = self.frame.as_mut().expect("a header was read");
-        let there = input.len().min(frame.len);
-        let fresh = &mut input[frame.done..there];
+        let available = input.len().min(frame.len);
+        let fresh = &mut input[frame.done..available];
         if let Some(key) = frame.key {
             mask::apply(fresh, key, frame.done);
         }
@@ -336,28 +336,28 @@ impl WebSocketDecoder {
         if text {
             self.utf8.feed(fresh).map_err(|_| Violation::NotUtf8)?;
         }
-        frame.done = there;
+        frame.done = available;
         if in_parts {
             // A fragment is moved from the input to the message, so it is stored once.
-            self.assembled.extend_from_slice(&input[..there]);
-            frame.len -= there;
+            self.assembled.extend_from_slice(&input[..available]);
+            frame.len -= available;
             frame.done = 0;
             if let Some(key) = &mut frame.key {
-                key.rotate_left(there % 4);
+                key.rotate_left(available % 4);
             }
             if frame.len > 0 {
-                return Ok(Step { consumed: there, item: Item::Partial { need: 1 } });
+                return Ok(Step { consumed: available, item: Item::Partial { need: 1 } });
             }
-        } else if there < frame.len {
+        } else if available < frame.len {
             return Ok(Step { consumed: 0, item: Item::Partial { need: frame.len } });
         }
         let frame = self.frame.take().expect("it is there");
         let item = match frame.opcode {
-            Opcode::Ping => Item::Ping { at: 0..there },
+            Opcode::Ping => Item::Ping { at: 0..available },
             Opcode::Pong => Item::Pong,
             Opcode::Close => {
                 self.closed = true;
-                Item::Close(Close::parse(&input[..there]).map_err(|bad| match bad {
+                Item::Close(Close::parse(&input[..available]).map_err(|bad| match bad {
                     close::Bad::Code => Violation::WebSocket("a closing code that may not be sent"),
                     close::Bad::Reason => Violation::NotUtf8,
                 })?)
@@ -369,12 +369,12 @@ impl WebSocketDecoder {
                 }
                 match self.parts.take() {
                     Some(Parts { kind, .. }) => Item::Assembled { kind },
-                    None if opcode == Opcode::Text => Item::Message { at: 0..there, kind: Kind::Text },
-                    None => Item::Message { at: 0..there, kind: Kind::Binary },
+                    None if opcode == Opcode::Text => Item::Message { at: 0..available, kind: Kind::Text },
+                    None => Item::Message { at: 0..available, kind: Kind::Binary },
                 }
             }
         };
-        Ok(Step { consumed: there, item })
+        Ok(Step { consumed: available, item })
     }
 }
 
