@@ -220,9 +220,9 @@ impl Server {
     /// The usage while nothing happens.
     fn idle(&mut self) -> Result<Usage> {
         let before = Usage::of_this_thread()?;
-        let told = self.node.poll(Some(IDLE), |_| {})?;
+        let events = self.node.poll(Some(IDLE), |_| {})?;
         let spent = Usage::of_this_thread()? - before;
-        if told == 0 { Ok(spent) } else { Err(format!("{told} events while idle").into()) }
+        if events == 0 { Ok(spent) } else { Err(format!("{events} events while idle").into()) }
     }
 
     /// Replies to `count` messages.

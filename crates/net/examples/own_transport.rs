@@ -109,7 +109,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Event::Message(from, message) => assert!(handle.send(from, &message).taken()),
         _ => {}
     })?;
-    println!("{counts:?} for 5 bytes to and fro");
+    println!("{counts:?} for 5 bytes in each direction");
     Ok(())
 }
 

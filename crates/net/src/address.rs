@@ -60,7 +60,7 @@ pub enum Place {
 
 /// Why a text is not an [`Address`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no address: {why}")]
+#[error("{text:?} is not a valid address: {why}")]
 pub struct AddressError {
     text: String,
     why: Why,
@@ -70,17 +70,17 @@ pub struct AddressError {
 enum Why {
     #[error("it has more than {LONGEST} bytes")]
     TooLong,
-    #[error("it has a space, or a character that cannot be printed, at byte {0}")]
+    #[error("it has a space or a control character at byte {0}")]
     Unprintable(usize),
     #[error("it does not begin with a scheme and ://, as tcp://127.0.0.1:4000 does")]
     NoScheme,
-    #[error("a scheme begins with a letter and has letters, digits, +, - and . only")]
+    #[error("a scheme begins with a letter and contains only letters, digits, +, - and .")]
     BadScheme,
     #[error("no host before the port; 0.0.0.0 or [::] listens on every interface")]
     NoHost,
-    #[error("an IPv6 address stands in brackets: {0}://[::1]:4000")]
+    #[error("an IPv6 address needs brackets: {0}://[::1]:4000")]
     Unbracketed(Box<str>),
-    #[error("what stands in brackets is no IPv6 address")]
+    #[error("the brackets contain no IPv6 address")]
     BadIpv6,
     #[error("{0:?} cannot be part of a host's name")]
     BadHost(char),
@@ -94,7 +94,7 @@ enum Why {
     NoPath(Box<str>),
     #[error("the path is not absolute: {0}:// is followed by a path that begins with /")]
     RelativePath(Box<str>),
-    #[error("{0} bytes are too many for the path of a UNIX socket: 107 is the most")]
+    #[error("{0} bytes are too many for the path of a UNIX socket: the maximum is 107")]
     LongPath(usize),
     #[error("no name")]
     NoName,

@@ -155,8 +155,8 @@ impl Connection {
         }
     }
 
-    /// Switches to writability notifications on request. `enabled`: they are on already. `permanent`:
-    /// once on, they stay on.
+    /// Switches to writability notifications on request. `enabled`: they are on already.
+    /// `permanent`: once on, they stay on.
     pub(crate) fn use_writable_switch(&self, switch: WritableSwitch, enabled: bool, permanent: bool) {
         self.lock().writable = Some(OnDemandWritable { switch, enabled, permanent });
     }

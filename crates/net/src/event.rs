@@ -143,7 +143,7 @@ impl fmt::Debug for Message<'_> {
 /// The result of a send. New variants may be added; [`Outcome::taken`] covers them too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-#[must_use = "a message that was not taken is not sent later"]
+#[must_use = "a message that was not accepted is not sent later"]
 pub enum Outcome {
     /// The kernel has all of it, or another thread that is sending at the same time writes it next.
     Sent,
@@ -202,7 +202,7 @@ pub enum Reason {
     #[error("{0}")]
     Late(Late),
     /// The incomplete messages of all peers together exceed [`Limits::unfinished`](crate::Limits).
-    #[error("the node holds too much of unfinished messages")]
+    #[error("the incomplete messages of all peers exceed Limits::unfinished")]
     NoRoom,
 }
 
@@ -215,10 +215,10 @@ fn with_colon(text: &str) -> String {
 #[non_exhaustive]
 pub enum Late {
     /// The connection was not open within [`Limits::handshake`](crate::Limits).
-    #[error("no connection in time")]
+    #[error("timed out before the connection was open")]
     Handshake,
     /// A message was not complete within [`Limits::unfinished_for`](crate::Limits).
-    #[error("a message that did not end in time")]
+    #[error("a message was not complete in time")]
     Message,
     /// Nothing arrived for [`Limits::idle`](crate::Limits).
     #[error("idle for too long")]

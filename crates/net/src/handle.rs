@@ -26,7 +26,7 @@ pub enum Error {
     #[error(transparent)]
     Address(#[from] AddressError),
     /// No transport has this scheme.
-    #[error("no transport has the scheme of {address}; there are {known}")]
+    #[error("no transport for the scheme of {address}; available: {known}")]
     Scheme {
         /// The requested address.
         address: Address,
@@ -37,7 +37,7 @@ pub enum Error {
     #[error("the node is gone")]
     Gone,
     /// The node has reached [`Limits::connections`].
-    #[error("{0} connections are there, and that is the most: Limits::connections")]
+    #[error("the limit of {0} connections is reached: Limits::connections")]
     TooMany(usize),
     /// The operating system reported an error.
     #[error("{doing} {address}: {source}")]

@@ -26,7 +26,7 @@ impl Scheme {
             "ws" => ("tcp", Scheme::WebSocket),
             "wss" => ("tls", Scheme::WebSocket),
             _ => match scheme.strip_suffix("+msg") {
-                Some(beneath) => (beneath, Scheme::Length),
+                Some(base) => (base, Scheme::Length),
                 None => (scheme, Scheme::Raw),
             },
         }
@@ -36,7 +36,7 @@ impl Scheme {
     pub(crate) fn with_options(self, options: &Options, limits: &Limits) -> io::Result<Scheme> {
         match (self, options.records) {
             (Scheme::Raw, Some(len)) if len == 0 || len > limits.message => {
-                let what = format!("records of {len} bytes: 1 to {} are possible, see Limits::message", limits.message);
+                let what = format!("records of {len} bytes: 1 to {} are allowed, see Limits::message", limits.message);
                 Err(io::Error::new(io::ErrorKind::InvalidInput, what))
             }
             (Scheme::Raw, Some(len)) => Ok(Scheme::Records(len)),
@@ -65,10 +65,10 @@ impl Scheme {
     }
 
     /// The address of an endpoint with this framing, from the address of the transport.
-    pub(crate) fn address(self, beneath: &Address) -> Option<Address> {
-        let text = beneath.to_string();
+    pub(crate) fn address(self, base: &Address) -> Option<Address> {
+        let text = base.to_string();
         match (self, text.split_once("://")?) {
-            (Scheme::Raw | Scheme::Records(_), _) => Some(beneath.clone()),
+            (Scheme::Raw | Scheme::Records(_), _) => Some(base.clone()),
             (Scheme::Length, (scheme, rest)) => format!("{scheme}+msg://{rest}").parse().ok(),
             (Scheme::WebSocket, ("tls", rest)) => format!("wss://{rest}").parse().ok(),
             (Scheme::WebSocket, (_, rest)) => format!("ws://{rest}").parse().ok(),

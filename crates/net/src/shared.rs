@@ -199,16 +199,16 @@ impl<S> Shared<S> {
         if self.gone.load(Ordering::SeqCst) {
             return Err(Error::Gone);
         }
-        let (beneath, scheme) = Scheme::of(address.scheme());
+        let (base, scheme) = Scheme::of(address.scheme());
         let transports = self.transports.read().unwrap_or_else(PoisonError::into_inner);
-        match transports.get(beneath) {
+        match transports.get(base) {
             Some(transport) => Ok((transport.clone(), scheme)),
             None => {
                 let tls = if transports.contains_key("tls") { Some("wss") } else { None };
                 let mut known: Vec<_> = transports.keys().map(String::as_str).chain(["ws"]).chain(tls).collect();
                 known.sort_unstable();
                 let missing = if cfg!(feature = "tls") { "" } else { "; tls and wss with the feature `tls`" };
-                let known = format!("{}; +msg behind tcp, unix and the like{missing}", known.join(", "));
+                let known = format!("{}; +msg after tcp, unix and the like{missing}", known.join(", "));
                 Err(Error::Scheme { address: address.clone(), known })
             }
         }
@@ -368,7 +368,7 @@ impl<S> Shared<S> {
         options: &Options,
     ) -> io::Result<Box<NewConnection>> {
         let Client::Stream(begun) = self.client(address, to, options)? else {
-            return Err(io::Error::other("a transport of datagrams has no connection that could be made later"));
+            return Err(io::Error::other("a datagram transport has no connection to open later"));
         };
         self.replace(key, before, &begun.connection);
         Ok(begun)

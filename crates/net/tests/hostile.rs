@@ -81,7 +81,7 @@ const UPGRADE: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\nConn
 fn a_frame_over_the_limit_is_rejected_by_its_header() {
     let mut scene = Scene::new("tcp+msg", Limits::default());
     scene.say(&u32::MAX.to_be_bytes());
-    assert!(scene.reason().starts_with("a message of 4294967295 bytes, where 16777216 are the most"));
+    assert!(scene.reason().starts_with("a message of 4294967295 bytes exceeds the limit of 16777216 bytes"));
     scene.others_are_unharmed();
 }
 
@@ -200,12 +200,12 @@ fn a_peer_that_misses_a_deadline_is_disconnected() {
     limits.unfinished_for = Duration::from_secs(1);
     let mut scene = Scene::new("ws", limits.clone());
     scene.say(&UPGRADE[..50]);
-    assert_eq!(scene.reason(), "no connection in time");
+    assert_eq!(scene.reason(), "timed out before the connection was open");
     #[cfg(feature = "tls")]
-    assert_eq!(Scene::new("tls", limits.clone()).reason(), "no connection in time");
+    assert_eq!(Scene::new("tls", limits.clone()).reason(), "timed out before the connection was open");
     let mut scene = Scene::new("tcp+msg", limits);
     scene.say(b"\0\0\0\x09half");
-    assert_eq!(scene.reason(), "a message that did not end in time");
+    assert_eq!(scene.reason(), "a message was not complete in time");
     scene.others_are_unharmed();
 }
 
@@ -237,7 +237,7 @@ fn incomplete_messages_of_all_peers_together_are_bounded() {
             break scene.reason();
         }
     };
-    assert_eq!(reason, "the node holds too much of unfinished messages");
+    assert_eq!(reason, "the incomplete messages of all peers exceed Limits::unfinished");
     scene.others_are_unharmed();
 }
 

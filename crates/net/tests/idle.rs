@@ -61,7 +61,7 @@ fn undisturbed(scheme: &str, first: &[u8]) -> (Node, Vec<TcpStream>) {
         if spent.sleeps == 1 {
             return (node, peers);
         }
-        assert!(slept.len() < 5, "it slept so many times: {slept:?}");
+        assert!(slept.len() < 5, "sleeps of each attempt: {slept:?}");
     }
 }
 

@@ -157,7 +157,7 @@ fn errors_say_what_failed_where_and_what_is_possible() {
     let handle = node.handle();
     let error = handle.connect("carrier-pigeon://loft").unwrap_err().to_string();
     assert!(
-        error.starts_with("no transport has the scheme of carrier-pigeon://loft; there are inproc, tcp, "),
+        error.starts_with("no transport for the scheme of carrier-pigeon://loft; available: inproc, tcp, "),
         "{error}"
     );
     let error = handle.listen("tcp://192.0.2.1:0").unwrap_err().to_string();

@@ -183,7 +183,7 @@ fn a_handshake_that_takes_too_long_is_repeated() {
     assert_eq!(client.handle.send(endpoint, b"early"), Outcome::Queued);
     until(&mut Side::new(), &mut client, "lost", |_, client| losses(client, endpoint).len() == 3);
     // Written or not, the handshake request is not a message that could be lost.
-    assert_eq!(losses(&client, endpoint), [("no connection in time", 0); 3]);
+    assert_eq!(losses(&client, endpoint), [("timed out before the connection was open", 0); 3]);
     client.handle.close(endpoint);
     client.until_closed(endpoint);
 }

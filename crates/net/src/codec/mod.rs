@@ -20,7 +20,7 @@ use crate::run::Rule;
 
 /// The type of a message, where the protocol has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[allow(clippy::exhaustive_enums, reason = "a message has no third kind, and whoever passes it on has to know both")]
+#[allow(clippy::exhaustive_enums, reason = "a message has no third kind, and code that forwards it has to know both")]
 pub enum Kind {
     /// Arbitrary bytes.
     #[default]
@@ -69,7 +69,7 @@ pub(crate) struct Fault {
 #[non_exhaustive]
 pub enum Violation {
     /// A message exceeds the length limit.
-    #[error("a message of {len} bytes, where {limit} are the most that is taken")]
+    #[error("a message of {len} bytes exceeds the limit of {limit} bytes: Limits::message")]
     TooLong {
         /// Its announced length, or the length received so far.
         len: u64,
@@ -77,7 +77,7 @@ pub enum Violation {
         limit: usize,
     },
     /// A message in more fragments than the limit.
-    #[error("a message in more than {0} parts")]
+    #[error("a message in more than {0} fragments: Limits::parts")]
     TooManyParts(usize),
     /// A rule of RFC 6455 was broken.
     #[error("WebSocket protocol: {0}")]

@@ -88,8 +88,8 @@ pub fn pieces_of_messages_are_put_together(subject: &Subject) {
         return;
     }
     let (listener, at) = scene.listen();
-    let beneath = beneath(&scene, &at);
-    let peers = [scene.begin(&beneath), scene.begin(&beneath)];
+    let unframed = unframed(&scene, &at);
+    let peers = [scene.begin(&unframed), scene.begin(&unframed)];
     scene.until("two accepted", |server, _| server.accepted(listener).len() == peers.len());
     // Lengths for the shared buffer, and for memory of their own.
     let sent = [1, 40, 5_000, 120_000, 140_000, 400_000].map(|size| pattern(size, size));
@@ -110,7 +110,7 @@ pub fn pieces_of_messages_are_put_together(subject: &Subject) {
 }
 
 /// The address of the same listener without message framing.
-fn beneath(scene: &Scene<'_>, at: &Address) -> Address {
+fn unframed(scene: &Scene<'_>, at: &Address) -> Address {
     let address = at.to_string().replacen("+msg://", "://", 1).parse();
     address.unwrap_or_else(|error| scene.broken(format_args!("the listener's address is {at}: {error}")))
 }

@@ -74,7 +74,7 @@ impl<'a> Scene<'a> {
     /// Fails, and reports what was seen instead.
     #[track_caller]
     pub(super) fn broken(&self, seen: Arguments<'_>) -> ! {
-        panic!("{}:// breaks the promise that {}: {seen}", self.scheme, self.promise)
+        panic!("{}:// breaks the guarantee that {}: {seen}", self.scheme, self.promise)
     }
 
     #[track_caller]

@@ -47,7 +47,7 @@ impl<S> Node<S> {
         let Some(pending_peer) = peer.as_ref().filter(|_| Arc::ptr_eq(entry_socket, &socket)) else { return Ok(()) };
         let Client::Datagrams(datagrams) = self.shared.client(&pending_peer.address, found?, &pending_peer.options)?
         else {
-            return Err(io::Error::other("a transport of streams cannot take the place of one of datagrams"));
+            return Err(io::Error::other("a stream transport cannot replace a datagram transport"));
         };
         pending_peer.found.set(Some(datagrams)).ok();
         *peer = None;
@@ -171,7 +171,7 @@ mod tests {
         node.handle().close(first);
         assert_eq!(next_event(&mut node), "closed here");
         node.handle().connect("tcp://example.org:80").unwrap();
-        assert_eq!(next_event(&mut node), "no connection in time");
+        assert_eq!(next_event(&mut node), "timed out before the connection was open");
         slow.until_asked(1);
         // Both connections are closed, so these results are ignored.
         slow.answers.send(Ok(Vec::new())).unwrap();
@@ -235,8 +235,8 @@ mod tests {
 
     #[test]
     fn a_datagram_socket_whose_peer_is_not_resolved_is_closed() {
-        for reason in ["not connected: no such name", "closed here", "no connection in time"] {
-            let (late, mut limits) = (reason == "no connection in time", Limits::default());
+        for reason in ["not connected: no such name", "closed here", "timed out before the connection was open"] {
+            let (late, mut limits) = (reason == "timed out before the connection was open", Limits::default());
             limits.handshake = if late { Duration::from_millis(50) } else { PATIENCE };
             let (mut node, slow) = slow(limits);
             let handle = node.handle();
@@ -246,7 +246,7 @@ mod tests {
             assert_eq!(batch.flush(), Outcome::Full);
             match reason {
                 "closed here" => handle.close(endpoint),
-                "no connection in time" => {}
+                "timed out before the connection was open" => {}
                 _ => slow.answers.send(Err(io::Error::other("no such name"))).unwrap(),
             }
             assert_eq!(next_event(&mut node), reason);

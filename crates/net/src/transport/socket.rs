@@ -35,7 +35,10 @@ pub(super) fn socket_address(address: &Address) -> io::Result<SocketAddr> {
         Some(ip) => Ok(SocketAddr::new(ip, port)),
         // An IPv6 address with a zone parses only together with its port.
         None => format!("[{host}]:{port}").parse().map(SocketAddr::V6).map_err(|_| {
-            io::Error::new(ErrorKind::InvalidInput, format!("{host} is a name, and this transport takes numbers"))
+            io::Error::new(
+                ErrorKind::InvalidInput,
+                format!("{host} is a host name, and this transport needs an IP address"),
+            )
         }),
     }
 }

@@ -61,7 +61,7 @@ fn trusting_the_system() -> io::Result<Arc<ClientConfig>> {
     if roots.is_empty() {
         return Err(io::Error::new(
             ErrorKind::NotFound,
-            "the system trusts nobody: install its certificates (Debian: ca-certificates), or give Options::tls_client",
+            "the system has no trusted root certificates: install them (Debian: ca-certificates), or set Options::tls_client",
         ));
     }
     // Names the provider, because a program with several providers has no default one.

@@ -205,7 +205,7 @@ impl Datagrams for UdpSocket {
 }
 
 fn no_sender() -> io::Error {
-    io::Error::new(ErrorKind::InvalidData, "a datagram from nowhere")
+    io::Error::new(ErrorKind::InvalidData, "a datagram without a sender address")
 }
 
 fn named(address: &SockaddrStorage) -> Option<SocketAddr> {

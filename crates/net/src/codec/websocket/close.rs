@@ -2,7 +2,7 @@
 
 /// The code and reason that a closing frame carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(clippy::exhaustive_structs, reason = "the RFC's frame has these two, and whoever closes writes both")]
+#[allow(clippy::exhaustive_structs, reason = "the RFC's frame has these two fields, and callers set both")]
 pub struct Close {
     /// 1000 for a normal close; `None` for an empty frame.
     pub code: Option<u16>,

@@ -53,7 +53,7 @@ impl Opening {
         };
         let (status, verdict) = match read {
             Ok(read) => read,
-            Err(error) => return Err(self.refuse("400 Bad Request", &format!("no HTTP: {error}"))),
+            Err(error) => return Err(self.refuse("400 Bad Request", &format!("invalid HTTP: {error}"))),
         };
         match status {
             httparse::Status::Complete(consumed) if consumed <= MAX_HEAD => match verdict {
@@ -86,7 +86,7 @@ type Refusal = (&'static str, String);
 fn request_reply(request: &httparse::Request<'_, '_>) -> Result<Vec<u8>, Refusal> {
     let bad = |why: &str| ("400 Bad Request", why.to_owned());
     if request.method != Some("GET") {
-        return Err(("405 Method Not Allowed", "a WebSocket is asked for by GET".to_owned()));
+        return Err(("405 Method Not Allowed", "a WebSocket request must use GET".to_owned()));
     }
     if request.version != Some(1) {
         return Err(("505 HTTP Version Not Supported", "a WebSocket needs HTTP/1.1".to_owned()));

@@ -254,13 +254,13 @@ impl WebSocketDecoder {
         if first & 0x70 != 0 {
             return wrong("a reserved bit is set, and no extension was agreed upon");
         }
-        let Some(opcode) = Opcode::of(first & 0x0f) else { return wrong("an opcode that is not defined") };
+        let Some(opcode) = Opcode::of(first & 0x0f) else { return wrong("an undefined opcode") };
         let last = first & 0x80 != 0;
         let masked = second & 0x80 != 0;
         let short = second & 0x7f;
         if opcode.is_control() {
             if !last {
-                return wrong("a control frame in parts");
+                return wrong("a fragmented control frame");
             }
             if usize::from(short) > MAX_CONTROL {
                 return wrong("a control frame of more than 125 bytes");
@@ -291,7 +291,7 @@ impl WebSocketDecoder {
             short => u64::from(short),
         };
         if (short == 126 && len < 126) || (short == 127 && len <= 0xffff) {
-            return wrong("a length in more bytes than it takes");
+            return wrong("a length that is not minimally encoded");
         }
         if len > i64::MAX as u64 {
             return wrong("a length of more than 63 bits");
