@@ -401,8 +401,8 @@ mod tests {
         fn any_text_is_a_valid_address_or_an_error(text in "\\PC{0,40}", scheme in "(tcp|udp|ws|unix|x)://") {
             for text in [text.clone(), format!("{scheme}{text}")] {
                 if let Ok(address) = text.parse::<Address>() {
-                    let again: Address = address.to_string().parse().unwrap();
-                    prop_assert_eq!(again, address);
+                    let parsed: Address = address.to_string().parse().unwrap();
+                    prop_assert_eq!(parsed, address);
                 }
             }
         }

@@ -82,26 +82,26 @@ pub fn websocket(input: &[u8]) {
     for (side, key) in [(Side::Server, Some([1, 0, 0xff, 0x80])), (Side::Client, None)] {
         let (found, result) = frames(side, stream, &pieces);
         assert_eq!((found.clone(), result.clone()), frames(side, stream, &[]));
-        let mut again = Vec::new();
+        let mut encoded = Vec::new();
         for (i, one) in found.iter().enumerate() {
             match one {
                 Found::Message(kind, message) => {
                     assert!(message.len() <= LIMIT && (*kind == Kind::Binary || std::str::from_utf8(message).is_ok()));
-                    again.extend_from_slice(websocket::header(Opcode::from(*kind), message.len(), key).bytes());
-                    let at = again.len();
-                    again.extend_from_slice(message);
-                    mask::apply(&mut again[at..], key.unwrap_or_default(), 0);
+                    encoded.extend_from_slice(websocket::header(Opcode::from(*kind), message.len(), key).bytes());
+                    let at = encoded.len();
+                    encoded.extend_from_slice(message);
+                    mask::apply(&mut encoded[at..], key.unwrap_or_default(), 0);
                 }
-                Found::Ping(payload) => again.extend(websocket::control(Opcode::Ping, payload, key)),
-                Found::Pong => again.extend(websocket::control(Opcode::Pong, b"", key)),
+                Found::Ping(payload) => encoded.extend(websocket::control(Opcode::Ping, payload, key)),
+                Found::Pong => encoded.extend(websocket::control(Opcode::Pong, b"", key)),
                 Found::Close(close) => {
                     assert_eq!(i + 1, found.len());
-                    again.extend(websocket::control(Opcode::Close, &close.payload(), key));
+                    encoded.extend(websocket::control(Opcode::Close, &close.payload(), key));
                 }
                 Found::Open(_) => panic!("the handshake was over"),
             }
         }
-        assert_eq!(frames(side, &again, &pieces), (found, Ok(())));
+        assert_eq!(frames(side, &encoded, &pieces), (found, Ok(())));
         if let Err(fault) = result {
             assert_eq!(fault.reply, fault.what.code().to_be_bytes());
         }

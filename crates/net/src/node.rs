@@ -215,16 +215,16 @@ impl<S> Node<S> {
         Handle { shared: self.shared.clone() }
     }
 
-    /// Runs the event loop and calls `tell` with each event, until [`Handle::stop`].
+    /// Runs the event loop and calls `on_event` with each event, until [`Handle::stop`].
     ///
     /// # Errors
     ///
     /// If waiting for events fails in the kernel. No peer can cause this.
-    pub fn run(&mut self, mut tell: impl FnMut(Event<'_, S>)) -> io::Result<()> {
+    pub fn run(&mut self, mut on_event: impl FnMut(Event<'_, S>)) -> io::Result<()> {
         let stopped = &self.shared.clone().stopped;
         while !(stopped.load(Ordering::SeqCst) && stopped.swap(false, Ordering::SeqCst)) {
             if let Some(event) = self.next(None)? {
-                tell(event);
+                on_event(event);
             }
         }
         Ok(())

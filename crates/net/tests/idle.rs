@@ -34,8 +34,8 @@ fn accepted(scheme: &str, first: &[u8]) -> (Node, Vec<TcpStream>, usize) {
     let before = resident().unwrap();
     let mut accepted = 0;
     while accepted < CONNECTIONS {
-        let tell = |event: Event<'_, ()>| accepted += usize::from(matches!(event, Event::Accepted { .. }));
-        assert!(node.poll(Some(PATIENCE), tell).unwrap() > 0, "{accepted} were accepted");
+        let on_event = |event: Event<'_, ()>| accepted += usize::from(matches!(event, Event::Accepted { .. }));
+        assert!(node.poll(Some(PATIENCE), on_event).unwrap() > 0, "{accepted} were accepted");
     }
     // No edge remains for any connection.
     assert_eq!(node.poll(Some(Duration::ZERO), |_| {}).unwrap(), 0);
@@ -72,12 +72,12 @@ fn many_idle_connections_take_little_memory_cause_no_wakeups_and_still_work() {
     peers.iter_mut().for_each(|peer| peer.write_all(b"ping").unwrap());
     let mut answered = 0;
     while answered < CONNECTIONS {
-        let tell = |event: Event<'_, ()>| {
+        let on_event = |event: Event<'_, ()>| {
             let Event::Message(from, message) = event else { panic!("{event:?}") };
             assert_eq!((&message[..], handle.send(from, &message)), (&b"ping"[..], Outcome::Sent));
             answered += 1;
         };
-        assert!(node.poll(Some(PATIENCE), tell).unwrap() > 0, "{answered} were answered");
+        assert!(node.poll(Some(PATIENCE), on_event).unwrap() > 0, "{answered} were answered");
     }
     for mut peer in peers {
         let mut answer = [0; 4];

@@ -82,8 +82,8 @@ fn send_until_full(scene: &Scene<'_>, sent: &mut Vec<Vec<u8>>, send: impl Fn(&[u
     };
     scene.expects(full == Outcome::Full, format_args!("a send returned {full:?}"));
     scene.expects(queued <= 110_000, format_args!("{queued} bytes wait, with a limit of 100000"));
-    let again = send(&pattern(0, 10_000));
-    scene.expects(again == Outcome::Full, format_args!("after one was refused, a send returned {again:?}"));
+    let second = send(&pattern(0, 10_000));
+    scene.expects(second == Outcome::Full, format_args!("after one was refused, a send returned {second:?}"));
 }
 
 /// Waits with a node. Returns the number of events, and what its thread spent.

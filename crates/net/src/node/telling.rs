@@ -24,14 +24,14 @@ impl<S> Node<S> {
     /// # Errors
     ///
     /// As [`Node::run`].
-    pub fn poll(&mut self, timeout: Option<Duration>, mut tell: impl FnMut(Event<'_, S>)) -> io::Result<usize> {
+    pub fn poll(&mut self, timeout: Option<Duration>, mut on_event: impl FnMut(Event<'_, S>)) -> io::Result<usize> {
         self.poll_until(timeout, |event| {
-            tell(event);
+            on_event(event);
             ControlFlow::Continue(())
         })
     }
 
-    /// As [`Node::poll`], but `tell` can stop early by returning `Break`. The next call delivers
+    /// As [`Node::poll`], but `on_event` can stop early by returning `Break`. The next call delivers
     /// the remaining events.
     ///
     /// # Errors
@@ -56,16 +56,16 @@ impl<S> Node<S> {
     pub fn poll_until(
         &mut self,
         timeout: Option<Duration>,
-        mut tell: impl FnMut(Event<'_, S>) -> ControlFlow<()>,
+        mut on_event: impl FnMut(Event<'_, S>) -> ControlFlow<()>,
     ) -> io::Result<usize> {
         let mut count = 0;
-        if self.tell_run(&mut tell, &mut count).is_break() {
+        if self.deliver_run(&mut on_event, &mut count).is_break() {
             return Ok(count);
         }
         let mut next = if count == 0 { self.advance(timeout)? } else { self.at_hand() };
         while let Some(found) = next {
             count += 1;
-            if tell(self.make_event(found)).is_break() || self.tell_run(&mut tell, &mut count).is_break() {
+            if on_event(self.make_event(found)).is_break() || self.deliver_run(&mut on_event, &mut count).is_break() {
                 break;
             }
             next = self.at_hand();
@@ -100,15 +100,15 @@ impl<S> Node<S> {
 
     /// Delivers the complete messages behind the last one, and counts them.
     #[inline]
-    fn tell_run(
+    fn deliver_run(
         &mut self,
-        tell: &mut impl FnMut(Event<'_, S>) -> ControlFlow<()>,
+        on_event: &mut impl FnMut(Event<'_, S>) -> ControlFlow<()>,
         count: &mut usize,
     ) -> ControlFlow<()> {
         let Some(run) = &mut self.run else { return ControlFlow::Continue(()) };
         while let Some(at) = run.next(&mut self.buffer) {
             *count += 1;
-            tell(Event::Message(run.from, Message { bytes: Bytes::Lent(&self.buffer[at]), kind: Kind::Binary }))?;
+            on_event(Event::Message(run.from, Message { bytes: Bytes::Lent(&self.buffer[at]), kind: Kind::Binary }))?;
         }
         ControlFlow::Continue(())
     }
