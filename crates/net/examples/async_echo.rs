@@ -25,7 +25,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 Some(Event::Message(from, message)) => {
                     count += 1;
                     let outcome = handle.send(from, &message);
-                    if !outcome.taken() {
+                    if !outcome.is_accepted() {
                         eprintln!("not sent back: {outcome:?}");
                     }
                 }

@@ -45,7 +45,7 @@ fn host(urls: &[&str]) -> Result<(), Box<dyn Error>> {
         Event::Message(from, message) => {
             for guest in guests.iter().filter(|guest| **guest != from) {
                 // A guest that reads too slowly misses messages and delays nobody.
-                if !handle.send(*guest, &message).taken() {
+                if !handle.send(*guest, &message).is_accepted() {
                     eprintln!("{guest:?} reads too slowly");
                 }
             }
@@ -101,7 +101,7 @@ fn join(url: &str) -> Result<(), Box<dyn Error>> {
                 Outcome::Full => return,
                 Outcome::TooLarge => eprintln!("too long, and not sent: {} bytes", line.len()),
                 Outcome::Closed => return,
-                outcome if !outcome.taken() => eprintln!("not sent: {outcome:?}"),
+                outcome if !outcome.is_accepted() => eprintln!("not sent: {outcome:?}"),
                 _ => {}
             }
             waiting.pop_front();

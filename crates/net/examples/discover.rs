@@ -30,7 +30,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     handle.signal(());
     node.run(|event| match event {
         Event::Signal(()) => {
-            if !handle.send(group, name.as_bytes()).taken() {
+            if !handle.send(group, name.as_bytes()).is_accepted() {
                 eprintln!("not announced: is there a network?");
             }
             handle.signal_after(Duration::from_secs(2), ());

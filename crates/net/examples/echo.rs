@@ -38,7 +38,7 @@ fn ask(url: &str, text: &str) -> Result<(), Box<dyn Error>> {
     // A message sent before its connection is open is queued. A datagram socket has no queue while
     // a name is resolved: the send returns `Full`, and `Drained` follows.
     let mut asked = handle.send_text(server, text);
-    if !(asked.taken() || asked == Outcome::Full) {
+    if !(asked.is_accepted() || asked == Outcome::Full) {
         return Err(format!("the message was not accepted: {asked:?}").into());
     }
     handle.signal_after(PATIENCE, ());
@@ -76,7 +76,7 @@ fn serve(url: &str) -> Result<(), Box<dyn Error>> {
                 _ => handle.send(from, &message),
             };
             // Disconnect a peer that does not read. For datagrams nothing is guaranteed.
-            if !outcome.taken() && from.remote().is_none() {
+            if !outcome.is_accepted() && from.remote().is_none() {
                 eprintln!("not sent back: {outcome:?}");
                 handle.close(from);
             }

@@ -153,7 +153,9 @@ fn receive(url: &str, path: &str) -> Result<(), Box<dyn Error>> {
             if let Err(error) = done {
                 result = Err(error);
                 handle.stop();
-            } else if arriving.got == arriving.all && !handle.send(from, &arriving.digest.clone().finalize()).taken() {
+            } else if arriving.got == arriving.all
+                && !handle.send(from, &arriving.digest.clone().finalize()).is_accepted()
+            {
                 result = Err("the digest could not be sent to the sender".into());
                 handle.stop();
             }

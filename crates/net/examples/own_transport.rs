@@ -103,10 +103,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let handle = node.handle();
     let listener = handle.listen("counted+msg://127.0.0.1:0")?;
     let client = handle.connect(handle.local_address(listener).ok_or("no address")?)?;
-    assert!(handle.send(client, b"hello").taken());
+    assert!(handle.send(client, b"hello").is_accepted());
     node.run(|event| match event {
         Event::Message(from, _) if from == client => handle.stop(),
-        Event::Message(from, message) => assert!(handle.send(from, &message).taken()),
+        Event::Message(from, message) => assert!(handle.send(from, &message).is_accepted()),
         _ => {}
     })?;
     println!("{counts:?} for 5 bytes in each direction");

@@ -29,9 +29,9 @@ use crate::shared::{Command, Shared};
 /// let endpoint = handle.connect(&handle.local_address(listener).unwrap())?;
 /// let mut batch = handle.batch(endpoint);
 /// for i in 0..1000_u32 {
-///     assert!(batch.push(&i.to_be_bytes()).taken());
+///     assert!(batch.push(&i.to_be_bytes()).is_accepted());
 /// }
-/// assert!(batch.flush().taken());
+/// assert!(batch.flush().is_accepted());
 /// let mut seen = 0;
 /// while seen < 1000 {
 ///     node.poll(None, |event| {
@@ -139,7 +139,7 @@ impl<S> Batch<S> {
                     Outcome::Closed
                 }
                 Ok(Some(outcome)) => {
-                    if outcome.taken() {
+                    if outcome.is_accepted() {
                         self.frames.clear();
                     }
                     outcome

@@ -148,7 +148,7 @@ impl Connection {
                 Framing::WebSocket(_) => limits.message,
             },
             max_queue: limits.queue,
-            max_total_queued: limits.queues,
+            max_total_queued: limits.total_queued_bytes,
             totals,
             line: Line::new(),
             outgoing: Mutex::new(outgoing),

@@ -140,7 +140,7 @@ impl fmt::Debug for Message<'_> {
     }
 }
 
-/// The result of a send. New variants may be added; [`Outcome::taken`] covers them too.
+/// The result of a send. New variants may be added; [`Outcome::is_accepted`] covers them too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 #[must_use = "a message that was not accepted is not sent later"]
@@ -165,7 +165,7 @@ pub enum Outcome {
 impl Outcome {
     /// Whether the message was accepted. An accepted message is delivered unless the connection
     /// ends first.
-    pub fn taken(self) -> bool {
+    pub fn is_accepted(self) -> bool {
         matches!(self, Outcome::Sent | Outcome::Queued)
     }
 }
@@ -217,7 +217,7 @@ pub enum Late {
     /// The connection was not open within [`Limits::handshake`](crate::Limits).
     #[error("timed out before the connection was open")]
     Handshake,
-    /// A message was not complete within [`Limits::unfinished_for`](crate::Limits).
+    /// A message was not complete within [`Limits::message_timeout`](crate::Limits).
     #[error("a message was not complete in time")]
     Message,
     /// Nothing arrived for [`Limits::idle`](crate::Limits).

@@ -255,7 +255,7 @@ impl<S> Handle<S> {
     /// Stops reading from a connection or a datagram socket, or stops accepting at a listener.
     ///
     /// Back-pressure then makes a connection's peer wait; for a datagram socket the kernel drops
-    /// what arrives. The pause takes effect after the current read: up to [`Limits::turn`] bytes
+    /// what arrives. The pause takes effect after the current read: up to [`Limits::read_budget`] bytes
     /// may still be delivered after this returns.
     ///
     /// While paused, no read deadline applies, and the peer's end or reset is reported only after

@@ -230,7 +230,7 @@ impl Incoming {
         if self.is_paused() {
             return None;
         }
-        let message = self.unfinished_since.map(|since| (after(since, limits.unfinished_for), Some(Late::Message)));
+        let message = self.unfinished_since.map(|since| (after(since, limits.message_timeout), Some(Late::Message)));
         let idle = limits.idle.map(|idle| (after(self.since, idle), Some(Late::Idle)));
         message.into_iter().chain(idle).min_by_key(|(at, _)| *at)
     }
@@ -248,7 +248,7 @@ impl Incoming {
     /// Begins a turn. A buffered incomplete message is copied to the shared buffer, unless it is
     /// still there or is a long one.
     pub(crate) fn begin(&mut self, buffer: &mut [u8], left: Option<Range<usize>>, limits: &Limits) -> Window {
-        let mut window = Window { budget: limits.turn, more: true, long: self.need > LONG, ..Window::default() };
+        let mut window = Window { budget: limits.read_budget, more: true, long: self.need > LONG, ..Window::default() };
         if let Some(left) = left {
             (window.start, window.end) = (left.start, left.end);
             self.left = 0;

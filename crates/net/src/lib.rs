@@ -9,7 +9,7 @@
 //! handle.listen("tcp+msg://127.0.0.1:4000")?; // or ws://, unix+msg:///tmp/a.sock, inproc://, udp://
 //! node.run(|event| match event {
 //!     Event::Message(from, message) => {
-//!         if !handle.send(from, &message).taken() {
+//!         if !handle.send(from, &message).is_accepted() {
 //!             handle.close(from); // this peer sends faster than it reads
 //!         }
 //!     }
@@ -23,7 +23,7 @@
 //!
 //! - **Order.** Messages that one thread sends to one endpoint arrive in that order. Frames of two
 //!   threads never interleave.
-//! - **Loss.** An accepted message (see [`Outcome::taken`]) is lost only in three cases: its
+//! - **Loss.** An accepted message (see [`Outcome::is_accepted`]) is lost only in three cases: its
 //!   connection ends first ([`Event::Closed`]), its connection is lost and reconnects
 //!   ([`Event::Lost`]), or the node is dropped. For an orderly end, call [`Handle::close`] and keep
 //!   running the node until `Closed` arrives. The network may lose, duplicate and reorder
@@ -87,4 +87,4 @@ pub use limits::Limits;
 pub use node::AsyncNode;
 pub use node::Node;
 pub use reconnect::Reconnect;
-pub use transport::{Datagrams, Link, Listener, Listening, Opened, Options, Received, TellsOfRoom, Transport};
+pub use transport::{Datagrams, Link, Listener, Listening, Opened, Options, Received, Transport, WriteInterest};

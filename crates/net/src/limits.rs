@@ -29,7 +29,7 @@ pub struct Limits {
     /// add up to 128 KiB.
     pub queue: usize,
     /// How many bytes may be queued at all connections of a node together. Default: 256 MiB.
-    pub queues: usize,
+    pub total_queued_bytes: usize,
     /// How many bytes of incomplete messages all connections of a node may buffer together.
     /// Default: 256 MiB. The connection that exceeds this is closed.
     pub unfinished: usize,
@@ -41,14 +41,14 @@ pub struct Limits {
     /// How long a connection may take to open, including a WebSocket's handshake. Default: 10 s.
     pub handshake: Duration,
     /// How long a message may take from its first byte to its last. Default: 60 s.
-    pub unfinished_for: Duration,
+    pub message_timeout: Duration,
     /// A connection that receives nothing for this long is closed. Default: no limit.
     pub idle: Option<Duration>,
     /// How long a connection closed on this side may go on writing its queue. Default: 5 s.
     pub flush: Duration,
     /// How many bytes are read from a connection before other connections get their turn. Default:
     /// 256 KiB.
-    pub turn: usize,
+    pub read_budget: usize,
 }
 
 impl Default for Limits {
@@ -57,15 +57,15 @@ impl Default for Limits {
             message: 16 << 20,
             parts: 100_000,
             queue: 1 << 20,
-            queues: 256 << 20,
+            total_queued_bytes: 256 << 20,
             unfinished: 256 << 20,
             connections: 65_536,
             accepts: 100_000,
             handshake: Duration::from_secs(10),
-            unfinished_for: Duration::from_secs(60),
+            message_timeout: Duration::from_secs(60),
             idle: None,
             flush: Duration::from_secs(5),
-            turn: 256 << 10,
+            read_budget: 256 << 10,
         }
     }
 }

@@ -63,7 +63,7 @@ const IMMEDIATE: Duration = Duration::from_micros(3);
 /// handle.listen("tcp+msg://127.0.0.1:4000")?;
 /// node.run(|event| {
 ///     if let Event::Message(from, message) = event {
-///         if !handle.send(from, &message).taken() {
+///         if !handle.send(from, &message).is_accepted() {
 ///             handle.close(from);
 ///         }
 ///     }
@@ -160,7 +160,7 @@ impl<S> Node<S> {
     /// As [`Node::with_limits`], with a given backend.
     pub(crate) fn with_backend((backend, registry): BackendPair, limits: Limits) -> Node<S> {
         // With a read budget of 0 no turn would ever end.
-        let limits = Limits { turn: limits.turn.max(1), ..limits };
+        let limits = Limits { read_budget: limits.read_budget.max(1), ..limits };
         let transports: [(&str, Arc<dyn Transport>); _] = [
             ("inproc", Arc::new(Inproc)),
             ("tcp", Arc::new(Tcp)),

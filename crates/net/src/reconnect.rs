@@ -16,33 +16,38 @@ use crate::transport::Options;
 /// use std::time::Duration;
 /// use estafette_net::{Options, Reconnect};
 ///
-/// let plan = Reconnect::default().first(Duration::from_millis(50)).most(Duration::from_secs(5)).tries(100);
+/// let plan = Reconnect::default().initial_delay(Duration::from_millis(50)).max_delay(Duration::from_secs(5)).max_attempts(100);
 /// let options = Options::default().reconnect(plan);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reconnect {
-    /// As set by [`Reconnect::first`].
-    pub first: Duration,
+    /// As set by [`Reconnect::initial_delay`].
+    pub initial_delay: Duration,
     /// As set by [`Reconnect::factor`].
     pub factor: u32,
-    /// As set by [`Reconnect::most`].
-    pub most: Duration,
-    /// As set by [`Reconnect::tries`].
-    pub tries: Option<u32>,
+    /// As set by [`Reconnect::max_delay`].
+    pub max_delay: Duration,
+    /// As set by [`Reconnect::max_attempts`].
+    pub max_attempts: Option<u32>,
 }
 
 impl Default for Reconnect {
     fn default() -> Reconnect {
-        Reconnect { first: Duration::from_millis(100), factor: 2, most: Duration::from_secs(30), tries: None }
+        Reconnect {
+            initial_delay: Duration::from_millis(100),
+            factor: 2,
+            max_delay: Duration::from_secs(30),
+            max_attempts: None,
+        }
     }
 }
 
 impl Reconnect {
     /// Sets the bound of the first delay. Default: 100 ms.
     #[must_use]
-    pub fn first(mut self, delay: Duration) -> Reconnect {
-        self.first = delay;
+    pub fn initial_delay(mut self, delay: Duration) -> Reconnect {
+        self.initial_delay = delay;
         self
     }
 
@@ -55,22 +60,22 @@ impl Reconnect {
 
     /// Sets the maximum of the bound. Default: 30 s.
     #[must_use]
-    pub fn most(mut self, delay: Duration) -> Reconnect {
-        self.most = delay;
+    pub fn max_delay(mut self, delay: Duration) -> Reconnect {
+        self.max_delay = delay;
         self
     }
 
     /// Sets how many attempts in a row may fail before the connection is closed for good. Default:
     /// no limit.
     #[must_use]
-    pub fn tries(mut self, tries: u32) -> Reconnect {
-        self.tries = Some(tries);
+    pub fn max_attempts(mut self, attempts: u32) -> Reconnect {
+        self.max_attempts = Some(attempts);
         self
     }
 
     /// The bound of the delay after `failed` failed attempts.
     fn bound(&self, failed: u32) -> Duration {
-        self.first.saturating_mul(self.factor.max(1).saturating_pow(failed)).min(self.most)
+        self.initial_delay.saturating_mul(self.factor.max(1).saturating_pow(failed)).min(self.max_delay)
     }
 }
 
@@ -105,7 +110,7 @@ impl ReconnectState {
 
     /// Returns the delay before the next attempt, or `None` if the attempts are used up.
     pub(crate) fn next_delay(&mut self) -> Option<Duration> {
-        if self.policy.tries.is_some_and(|tries| self.attempts >= tries) {
+        if self.policy.max_attempts.is_some_and(|attempts| self.attempts >= attempts) {
             return None;
         }
         let bound = self.policy.bound(self.attempts);
@@ -126,17 +131,17 @@ mod tests {
 
     #[test]
     fn the_bound_grows_up_to_its_maximum() {
-        let policy = Reconnect::default().most(Duration::from_secs(1));
+        let policy = Reconnect::default().max_delay(Duration::from_secs(1));
         let bounds: Vec<_> = (0..6).map(|failed| policy.bound(failed).as_millis()).collect();
         assert_eq!(bounds, [100, 200, 400, 800, 1000, 1000]);
-        assert_eq!(policy.bound(u32::MAX), policy.most);
+        assert_eq!(policy.bound(u32::MAX), policy.max_delay);
         assert_eq!(Reconnect::default().factor(0).bound(7), Duration::from_millis(100));
-        assert_eq!(Reconnect::default().first(Duration::MAX).most(Duration::MAX).bound(1), Duration::MAX);
+        assert_eq!(Reconnect::default().initial_delay(Duration::MAX).max_delay(Duration::MAX).bound(1), Duration::MAX);
     }
 
     #[test]
     fn delays_are_spread_over_the_whole_range() {
-        let mut state = state(Reconnect::default().first(Duration::from_secs(1)).factor(1));
+        let mut state = state(Reconnect::default().initial_delay(Duration::from_secs(1)).factor(1));
         let delays: Vec<_> = (0..1000).map(|_| state.next_delay().unwrap()).collect();
         assert!(delays.iter().all(|delay| (Duration::from_millis(1)..=Duration::from_secs(1)).contains(delay)));
         // The probability that none of a thousand delays lies in a given tenth is 10^-45.
@@ -148,7 +153,7 @@ mod tests {
 
     #[test]
     fn attempts_are_counted_from_the_last_success() {
-        let mut state = state(Reconnect::default().tries(2));
+        let mut state = state(Reconnect::default().max_attempts(2));
         for _ in 0..3 {
             assert!(state.next_delay().is_some() && state.next_delay().is_some());
             assert_eq!(state.next_delay(), None);

@@ -21,7 +21,7 @@ use crate::scheme::Scheme;
 use crate::signals::Signals;
 use crate::slab::{Key, Slab};
 use crate::transport::{
-    Datagrams, Found, Link, Listener, Opened, Options, Pending, PendingDatagrams, TellsOfRoom, Transport,
+    Datagrams, Found, Link, Listener, Opened, Options, Pending, PendingDatagrams, Transport, WriteInterest,
 };
 
 /// What a key identifies.
@@ -226,10 +226,10 @@ impl<S> Shared<S> {
     /// Registers a connection with epoll. While it connects, epoll reports writability too, which
     /// shows the result.
     pub(crate) fn watch(&self, connection: &Connection, key: Key, connects: bool) -> io::Result<()> {
-        let writable = connects || connection.link.tells_of_room() == TellsOfRoom::Always;
-        match connection.link.tells_of_room() {
-            TellsOfRoom::WhileAsked => connection.use_writable_switch(self.writable_switch(key), writable, false),
-            TellsOfRoom::OnceAsked if !writable => {
+        let writable = connects || connection.link.write_interest() == WriteInterest::Always;
+        match connection.link.write_interest() {
+            WriteInterest::WhilePending => connection.use_writable_switch(self.writable_switch(key), writable, false),
+            WriteInterest::AfterWouldBlock if !writable => {
                 connection.use_writable_switch(self.writable_switch(key), writable, true)
             }
             _ => {}

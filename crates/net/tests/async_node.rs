@@ -44,14 +44,14 @@ async fn echo(mut node: AsyncNode<()>) {
     let handle = node.handle();
     while let Some(event) = node.next().await.unwrap() {
         if let Event::Message(from, message) = event {
-            assert!(handle.send(from, &message).taken());
+            assert!(handle.send(from, &message).is_accepted());
         }
     }
 }
 
 /// Sends messages up to number `until`, as far as the queue accepts them.
 fn send(handle: &Handle<()>, to: Endpoint, sent: &mut usize, until: usize) {
-    while *sent < until.min(MESSAGES) && handle.send(to, &message(*sent)).taken() {
+    while *sent < until.min(MESSAGES) && handle.send(to, &message(*sent)).is_accepted() {
         *sent += 1;
     }
 }

@@ -422,7 +422,7 @@ fn echo(mut node: Node<()>) {
                 Kind::Text => handle.send_text(from, std::str::from_utf8(&message).expect("text is UTF-8")),
                 Kind::Binary => handle.send(from, &message),
             };
-            assert!(outcome.taken(), "{outcome:?}");
+            assert!(outcome.is_accepted(), "{outcome:?}");
         }
     })
     .unwrap();

@@ -43,7 +43,7 @@ fn datagrams_of_a_batch_keep_their_boundaries_whatever_their_lengths() {
         let options = Options::default().broadcast(!connected);
         let to = client.handle.connect_with(&address, &options).unwrap();
         let mut batch = client.handle.batch(to);
-        assert!(sent.iter().all(|datagram| batch.push(datagram).taken()));
+        assert!(sent.iter().all(|datagram| batch.push(datagram).is_accepted()));
         assert_eq!(batch.flush(), Outcome::Sent);
         server.seen.clear();
         let arrived = |seen: &[Seen]| {

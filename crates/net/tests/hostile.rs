@@ -197,7 +197,7 @@ fn of_many_pings_at_once_the_first_64_and_the_last_are_answered() {
 fn a_peer_that_misses_a_deadline_is_disconnected() {
     let mut limits = Limits::default();
     limits.handshake = Duration::from_secs(1);
-    limits.unfinished_for = Duration::from_secs(1);
+    limits.message_timeout = Duration::from_secs(1);
     let mut scene = Scene::new("ws", limits.clone());
     scene.say(&UPGRADE[..50]);
     assert_eq!(scene.reason(), "timed out before the connection was open");

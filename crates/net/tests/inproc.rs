@@ -81,7 +81,7 @@ fn nodes_of_two_threads_lose_nothing_whichever_one_waits() {
                     answering.stop();
                 }
                 while let (Some(peer), Some(message)) = (peer, waiting.front())
-                    && answering.send(peer, message).taken()
+                    && answering.send(peer, message).is_accepted()
                 {
                     waiting.pop_front();
                 }
@@ -107,7 +107,7 @@ fn nodes_of_two_threads_lose_nothing_whichever_one_waits() {
                 Event::Closed { .. } => handle.stop(),
                 _ => {}
             }
-            while sent < MESSAGES && handle.send(endpoint, &message(sent)).taken() {
+            while sent < MESSAGES && handle.send(endpoint, &message(sent)).is_accepted() {
                 sent += 1;
             }
         })

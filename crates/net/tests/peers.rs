@@ -118,7 +118,7 @@ fn answer(handle: &Handle, to: Endpoint, message: &Message<'_>) {
             handle.send_text(to, text)
         }
     };
-    assert!(outcome.taken(), "{outcome:?}");
+    assert!(outcome.is_accepted(), "{outcome:?}");
 }
 
 fn talks_to_our_server(library: &Library, setup: &Setup) {
@@ -152,7 +152,7 @@ fn asked(side: &mut Side, to: Endpoint, kind: Kind, message: &[u8]) -> (Kind, Ve
         Kind::Binary => side.handle.send(to, message),
         Kind::Text => side.handle.send_text(to, std::str::from_utf8(message).unwrap()),
     };
-    assert!(outcome.taken(), "{outcome:?}");
+    assert!(outcome.is_accepted(), "{outcome:?}");
     side.until("answered", |seen| match seen {
         Seen::Message(_, kind, message) => Some((*kind, message.clone())),
         _ => None,
@@ -174,7 +174,7 @@ fn listens_to_our_client(library: &Library, setup: &Setup) {
     side.seen.clear();
     let many: Vec<_> = (0..1000).map(|i| format!("message {i}").into_bytes()).collect();
     for message in &many {
-        assert!(side.handle.send(to, message).taken());
+        assert!(side.handle.send(to, message).is_accepted());
     }
     side.until("all", |seen| matches!(seen, Seen::Message(_, _, last) if *last == many[999]).then_some(()));
     assert_eq!(side.messages(to), many);

@@ -12,7 +12,7 @@ use estafette_net::{Endpoint, Limits, Options, Outcome, Reconnect};
 
 /// A delay of at most 10 ms.
 fn policy() -> Reconnect {
-    Reconnect::default().first(Duration::from_millis(10)).factor(1)
+    Reconnect::default().initial_delay(Duration::from_millis(10)).factor(1)
 }
 
 fn count(side: &Side, is: impl Fn(&Seen) -> bool) -> usize {
@@ -101,13 +101,13 @@ fn messages_sent_while_disconnected_are_queued_until_a_reconnect_succeeds() {
     let begun = |client: &Side| losses(client, endpoint).len() >= 4;
     until(&mut Side::new(), &mut client, "several losses", |_, client| begun(client));
     assert_eq!(client.handle.send(endpoint, b"early, "), Outcome::Queued);
-    assert!(batch.push(b"in a batch, ").taken());
+    assert!(batch.push(b"in a batch, ").is_accepted());
     assert_eq!(batch.flush(), Outcome::Queued);
     let before = losses(&client, endpoint).len();
     until(&mut Side::new(), &mut client, "more losses", |_, client| losses(client, endpoint).len() > before + 1);
     let listener = UnixListener::bind(folder.path().join("socket")).unwrap();
     until(&mut Side::new(), &mut client, "connected", |_, client| connected(client, endpoint) == 2);
-    assert!(batch.push(b"late").taken() && batch.flush().taken());
+    assert!(batch.push(b"late").is_accepted() && batch.flush().is_accepted());
     client.handle.close(endpoint);
     assert_eq!(client.until_closed(endpoint), "closed here");
     let mut there = String::new();
@@ -127,7 +127,7 @@ fn a_loss_reports_the_unwritten_bytes_and_a_send_at_that_moment_gets_full() {
     limits.queue = 100_000;
     let (_folder, listener, mut client, endpoint) = unread(limits);
     let mut taken = 0;
-    while client.handle.send(endpoint, &[7; 10_000]).taken() {
+    while client.handle.send(endpoint, &[7; 10_000]).is_accepted() {
         taken += 10_000;
     }
     let drained = |client: &Side| count(client, |seen| *seen == Seen::Drained(endpoint));
@@ -150,7 +150,7 @@ fn after_the_maximum_number_of_attempts_it_is_closed() {
     let folder = tempfile::tempdir().unwrap();
     let listener = UnixListener::bind(folder.path().join("socket")).unwrap();
     let mut client = Side::new();
-    let options = Options::default().reconnect(policy().tries(3));
+    let options = Options::default().reconnect(policy().max_attempts(3));
     let endpoint = client.handle.connect_with(address("unix", &folder), &options).unwrap();
     client.until("connected", |seen| (*seen == Seen::Connected(endpoint)).then_some(()));
     drop(listener);
@@ -164,7 +164,7 @@ fn after_the_maximum_number_of_attempts_it_is_closed() {
 fn a_failed_first_attempt_is_repeated_too() {
     let mut client = Side::new();
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let options = Options::default().reconnect(policy().tries(1));
+    let options = Options::default().reconnect(policy().max_attempts(1));
     let endpoint = client.handle.connect_with(format!("tcp://{nobody}"), &options).unwrap();
     assert_eq!(client.handle.send(endpoint, b"early"), Outcome::Queued);
     client.until("lost", |seen| matches!(seen, Seen::Lost(which, _, 0) if *which == endpoint).then_some(()));
@@ -197,7 +197,7 @@ fn a_close_during_the_delay_ends_it_at_once() {
     // The delay is random between 0 and this bound. The chance that it ends during this test is one
     // in a million.
     let hours = Duration::from_secs(1_000_000);
-    let options = Options::default().reconnect(policy().first(hours).most(hours));
+    let options = Options::default().reconnect(policy().initial_delay(hours).max_delay(hours));
     let endpoint = client.handle.connect_with(at.as_str(), &options).unwrap();
     until(&mut server, &mut client, "connected", |server, client| {
         connected(client, endpoint) == 1 && accepted(server, 0).is_some()
@@ -229,7 +229,7 @@ fn a_finished_connection_does_not_reconnect() {
 fn a_connection_finished_just_before_its_loss_does_not_reconnect() {
     let (_folder, listener, mut client, endpoint) = unread(Limits::default());
     // The queue is not read, which delays the end of the connection.
-    while client.handle.send(endpoint, &[7; 10_000]).taken() {}
+    while client.handle.send(endpoint, &[7; 10_000]).is_accepted() {}
     let (peer, _) = listener.accept().unwrap();
     peer.shutdown(Shutdown::Write).unwrap();
     // An empty message needs no space, so it is accepted until the node notices the end.

@@ -107,7 +107,7 @@ impl SendEnd {
         let Some(batch) = &mut self.batch else { return Ok(()) };
         let len = self.message.len();
         let pushed = batch.push_with(len, |message| source.fill(message));
-        if !pushed.taken() {
+        if !pushed.is_accepted() {
             check_outcome(pushed)?;
         }
         // The next message must fit.

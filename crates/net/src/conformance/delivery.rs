@@ -168,7 +168,7 @@ pub fn nodes_that_send_from_callbacks_go_on(subject: &Subject) {
         {
             let handle: Handle<u32> = side.handle.clone();
             let send = |waiting: &mut VecDeque<Vec<u8>>| {
-                while waiting.front().is_some_and(|message| handle.send(to, message).taken()) {
+                while waiting.front().is_some_and(|message| handle.send(to, message).is_accepted()) {
                     waiting.pop_front();
                 }
             };

@@ -149,7 +149,7 @@ impl Subject {
     /// fails earlier.
     fn limits(&self) -> Limits {
         let patience = self.patience;
-        Limits { handshake: patience, unfinished_for: patience, flush: patience, ..Limits::default() }
+        Limits { handshake: patience, message_timeout: patience, flush: patience, ..Limits::default() }
     }
 
     fn address(&self, scheme: &str) -> String {

@@ -169,7 +169,7 @@ impl<'a> Scene<'a> {
     #[track_caller]
     pub(super) fn send(&self, from: End, to: Endpoint, message: &[u8]) {
         let outcome = self.side(from).handle.send(to, message);
-        self.expects(outcome.taken(), format_args!("a send returned {outcome:?}"));
+        self.expects(outcome.is_accepted(), format_args!("a send returned {outcome:?}"));
     }
 
     /// Sends all messages, and steps both nodes while the queue is full.

@@ -110,7 +110,7 @@ pub fn paused_connections_lose_nothing(subject: &Subject) {
         // Until nothing more is accepted after several turns of both nodes.
         loop {
             let before = sent.len();
-            while scene.client.handle.send(endpoint, &pattern(sent.len(), SIZE)).taken() {
+            while scene.client.handle.send(endpoint, &pattern(sent.len(), SIZE)).is_accepted() {
                 sent.push(pattern(sent.len(), SIZE));
                 scene.expects(sent.len() < MOST / 5, format_args!("nobody reads, and it takes everything"));
             }

@@ -30,7 +30,7 @@ impl Link for Stuck {
 
 #[test]
 fn replies_to_pings_stay_within_the_queue_limits() {
-    let limits = Limits { queue: 1_000, queues: 3_000, ..Limits::default() };
+    let limits = Limits { queue: 1_000, total_queued_bytes: 3_000, ..Limits::default() };
     let totals = Arc::<BufferTotals>::default();
     let connections: Vec<_> = (0..10)
         .map(|_| {
@@ -51,9 +51,9 @@ fn replies_to_pings_stay_within_the_queue_limits() {
         assert!((frame..=limits.queue + frame).contains(&waits), "{waits} bytes wait at one");
     }
     // A reply may be queued while the queue is empty, beyond the total limit.
-    let most = limits.queues + frame * (connections.len() + 1);
+    let most = limits.total_queued_bytes + frame * (connections.len() + 1);
     let all = totals.queued.load(Ordering::Relaxed);
-    assert!((limits.queues..=most).contains(&all), "{all} bytes wait at all");
+    assert!((limits.total_queued_bytes..=most).contains(&all), "{all} bytes wait at all");
 }
 
 /// A link that accepts whole writes, or fails.

@@ -38,7 +38,7 @@ const TURN: u32 = 128;
 /// let handle = node.handle();
 /// let listener = handle.listen("tcp+msg://127.0.0.1:0")?;
 /// let client = handle.connect(&handle.local_address(listener).unwrap())?;
-/// assert!(handle.send(client, b"hello").taken());
+/// assert!(handle.send(client, b"hello").is_accepted());
 /// while let Some(event) = node.next().await? {
 ///     if let Event::Message(_, message) = event {
 ///         assert_eq!(*message, *b"hello");

@@ -133,7 +133,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(10_000);
 
     fn node(idle: Option<Duration>) -> Node<()> {
-        Node::with_limits(Limits { handshake: LONG / 10, unfinished_for: LONG / 10, idle, ..Limits::default() })
+        Node::with_limits(Limits { handshake: LONG / 10, message_timeout: LONG / 10, idle, ..Limits::default() })
             .unwrap()
     }
 

@@ -75,7 +75,7 @@ mod tests {
         let mut node = Node::<()>::new().unwrap();
         let handle = node.handle();
         handle.listen("inproc://an-error-that-comes-late").unwrap();
-        let options = Options::default().reconnect(Reconnect::default().first(Duration::from_millis(1)));
+        let options = Options::default().reconnect(Reconnect::default().initial_delay(Duration::from_millis(1)));
         let endpoint = handle.connect_with("inproc://an-error-that-comes-late", &options).unwrap();
         let first = handle.shared.connection(endpoint.key).unwrap();
         let (mut connected, mut accepted) = (0, 0);
@@ -100,7 +100,7 @@ mod tests {
         {
             assert!(!matches!(event, Event::Lost { .. }), "{event:?}");
         }
-        assert!(handle.send(endpoint, b"still here").taken());
+        assert!(handle.send(endpoint, b"still here").is_accepted());
     }
 
     #[test]
@@ -111,7 +111,7 @@ mod tests {
         // The delay is random between 0 and this bound. The chance that it ends during this test is
         // one in a million.
         let hours = Duration::from_secs(1_000_000);
-        let options = Options::default().reconnect(Reconnect::default().first(hours).most(hours));
+        let options = Options::default().reconnect(Reconnect::default().initial_delay(hours).max_delay(hours));
         let endpoint = handle.connect_with("inproc://what-was-lost", &options).unwrap();
         let queued = || handle.shared.totals.queued.load(Ordering::SeqCst);
         assert!(matches!(node.next(Some(PATIENCE)).unwrap(), Some(Event::Connected(_))));

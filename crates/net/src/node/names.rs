@@ -188,7 +188,7 @@ mod tests {
         let mut batch = node.handle().batch(socket);
         let (lookups, shared) = (Arc::downgrade(&node.shared.lookups), Arc::downgrade(&node.shared));
         drop(node);
-        assert!(batch.push(b"never").taken());
+        assert!(batch.push(b"never").is_accepted());
         assert_eq!(batch.flush(), Outcome::Refused(io::ErrorKind::NotConnected));
         drop(batch);
         assert!(lookups.upgrade().is_none() && shared.upgrade().is_none());
@@ -210,7 +210,7 @@ mod tests {
         let endpoint = handle.connect("udp://example.org:80").unwrap();
         let mut batch = handle.batch(endpoint);
         assert_eq!(handle.send(endpoint, b"early"), Outcome::Full);
-        assert!(batch.push(b"in a batch").taken());
+        assert!(batch.push(b"in a batch").is_accepted());
         assert_eq!(batch.flush(), Outcome::Full);
         assert_eq!(handle.send(endpoint, &[0; 70_000]), Outcome::Full);
         assert_eq!((handle.local_address(endpoint), handle.peer_address(endpoint)), (None, None));
@@ -242,7 +242,7 @@ mod tests {
             let handle = node.handle();
             let endpoint = handle.connect("udp://example.org:80").unwrap();
             let mut batch = handle.batch(endpoint);
-            assert!(batch.push(b"never").taken());
+            assert!(batch.push(b"never").is_accepted());
             assert_eq!(batch.flush(), Outcome::Full);
             match reason {
                 "closed here" => handle.close(endpoint),

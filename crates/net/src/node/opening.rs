@@ -293,7 +293,7 @@ mod tests {
             loop {
                 match handle.send(endpoint, &block) {
                     Outcome::Full => break,
-                    outcome => assert!(outcome.taken(), "{outcome:?}"),
+                    outcome => assert!(outcome.is_accepted(), "{outcome:?}"),
                 }
                 sent += block.len();
             }

@@ -94,8 +94,14 @@ impl World {
     fn new(address: String, seed: u64, vain: bool) -> World {
         // Limits so long that no deadline passes.
         let long = Duration::from_secs(1_000_000);
-        let limits =
-            Limits { queue: 4_000, turn: 500, handshake: long, unfinished_for: long, flush: long, ..Limits::default() };
+        let limits = Limits {
+            queue: 4_000,
+            read_budget: 500,
+            handshake: long,
+            message_timeout: long,
+            flush: long,
+            ..Limits::default()
+        };
         let nodes = [seed, !seed].map(|seed| Node::<()>::with_backend(scrambled(seed, vain).unwrap(), limits.clone()));
         let handles = [nodes[0].handle(), nodes[1].handle()];
         let options = Options::default().buffer(1_000);

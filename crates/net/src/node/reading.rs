@@ -31,7 +31,7 @@ impl<S> Node<S> {
                 if *paused {
                     return;
                 }
-                self.current = Some((index, Window::of(self.shared.limits.turn)));
+                self.current = Some((index, Window::of(self.shared.limits.read_budget)));
             }
             Some(Some(Entry::Listener { ready, paused, backing_off, .. })) => {
                 *ready = false;

@@ -100,10 +100,10 @@ pub trait Link: Send + Sync {
         false
     }
 
-    /// When epoll reports that the link is writable. Return [`TellsOfRoom::Always`] if the link
+    /// When epoll reports that the link is writable. Return [`WriteInterest::Always`] if the link
     /// buffers data that [`Link::flush`] writes, or if [`Link::finish`] may block.
-    fn tells_of_room(&self) -> TellsOfRoom {
-        TellsOfRoom::Always
+    fn write_interest(&self) -> WriteInterest {
+        WriteInterest::Always
     }
 
     /// Continues to connect, including a handshake of the transport. The node calls it whenever the
@@ -154,17 +154,17 @@ pub trait Link: Send + Sync {
 /// When epoll reports that a [`Link`] is writable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum TellsOfRoom {
+pub enum WriteInterest {
     /// From the beginning.
     Always,
     /// From the first write that would block. This saves a useless notification for each accepted
     /// connection. For links that are connected as soon as they are accepted, and that epoll
     /// reports as writable only after such a write, as with TCP.
-    OnceAsked,
+    AfterWouldBlock,
     /// While the node has something to write. For descriptors that epoll reports as writable
     /// whenever the peer has read, as with UNIX sockets. A node that waits for a reply would
     /// otherwise be woken for nothing.
-    WhileAsked,
+    WhilePending,
 }
 
 /// Accepts connections.
@@ -218,7 +218,7 @@ pub trait Datagrams: Send + Sync {
         self.send(&datagrams[..first], to).map(|()| first)
     }
 
-    /// Whether epoll reports writability only on request, as with [`TellsOfRoom::WhileAsked`].
+    /// Whether epoll reports writability only on request, as with [`WriteInterest::WhilePending`].
     fn room_on_request(&self) -> bool {
         false
     }

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags, accept_with, recv, send, sendmsg};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::{Link, Options, TellsOfRoom};
+use super::{Link, Options, WriteInterest};
 use crate::Address;
 use crate::address::literal;
 
@@ -94,11 +94,11 @@ impl Link for SocketLink {
         true
     }
 
-    fn tells_of_room(&self) -> TellsOfRoom {
+    fn write_interest(&self) -> WriteInterest {
         match (self.scheme, self.accepted) {
-            (super::unix::SCHEME, _) => TellsOfRoom::WhileAsked,
-            (_, true) => TellsOfRoom::OnceAsked,
-            (_, false) => TellsOfRoom::Always,
+            (super::unix::SCHEME, _) => WriteInterest::WhilePending,
+            (_, true) => WriteInterest::AfterWouldBlock,
+            (_, false) => WriteInterest::Always,
         }
     }
 

@@ -259,7 +259,7 @@ impl Shared {
         if state.is_closing {
             return self.handle.stop();
         }
-        let plan = Reconnect::default().first(INITIAL_DELAY).most(MAX_DELAY);
+        let plan = Reconnect::default().initial_delay(INITIAL_DELAY).max_delay(MAX_DELAY);
         let options = Options::default().reconnect(plan).keepalive(KEEPALIVE);
         match self.handle.connect_with(self.address.clone(), &options) {
             Ok(endpoint) => state.endpoint = Some(endpoint),
