@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueHint};
-use estafette_measure::case::{Load, Pattern, Payload, PayloadKind, Place};
+use estafette_measure::case::{Arrivals, Load, Pattern, Payload, PayloadKind, Place};
 use estafette_measure::spec::{Runtime, Wait};
 use estafette_measure::suite::Profile;
 use estafette_measure::units;
@@ -108,6 +108,11 @@ pub(crate) struct Bench {
     /// (up to 2M/s)
     #[arg(long, value_delimiter = ',', value_name = "LOAD", allow_negative_numbers = true)]
     pub(crate) load: Vec<Load>,
+
+    /// When the messages of a rate are due: constant (at equal intervals) or poisson (at random,
+    /// independent times)
+    #[arg(long, value_delimiter = ',', value_name = "ARRIVALS")]
+    pub(crate) arrivals: Vec<Arrivals>,
 
     /// How often each case is measured in a fresh instance (1 to 1000). With 1, nothing is decided
     /// and system calls are not counted

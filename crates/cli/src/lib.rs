@@ -14,6 +14,7 @@ mod args;
 mod columns;
 mod command;
 mod exit;
+mod other_load;
 mod progress;
 mod reference;
 mod summary;

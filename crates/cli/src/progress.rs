@@ -81,7 +81,8 @@ impl Progress {
         Some(each * u32::try_from(of.saturating_sub(done)).ok()?)
     }
 
-    fn say(&self, line: &str) {
+    /// Says something beside the line.
+    pub(crate) fn say(&self, line: &str) {
         match &self.bar {
             Some(bar) => bar.suspend(|| tell(line)),
             None => tell(line),

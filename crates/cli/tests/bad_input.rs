@@ -144,6 +144,7 @@ fn what_no_mechanism_can_do() {
     idle(&["process/pipe", "--payload", "u64", "--size", "64"], &["--size is not for --payload u64"]);
     idle(&["thread/rtrb", "--pattern", "stream", "--producers", "3"], &["--producers", "--pattern fan-in"]);
     idle(&["task/flume", "--pattern", "ping-pong", "--load", "100k/s"], &["--load", "--pattern stream"]);
+    idle(&["task/flume", "--pattern", "stream", "--arrivals", "poisson"], &["--arrivals", "--load 10k/s"]);
     idle(&["pipe"], &["unknown suite `pipe`", "did you mean process/pipe or "]);
     refused(
         &ground,

@@ -160,7 +160,28 @@ fn ping_prints_a_summary() {
     for said in ["process/pipe", "1KiB", "500", "Average round trip", "Round trips"] {
         assert!(text.stdout.contains(said), "`{said}` is not in {}", text.stdout);
     }
-    assert_eq!(text.stderr, "");
+    // It is said where other tests or builds run beside this one.
+    let said: Vec<_> = text.stderr.lines().filter(|line| !line.starts_with("warning: other processes use")).collect();
+    assert_eq!(said, [""; 0]);
+}
+
+#[test]
+fn the_load_of_others_is_told_and_recorded() {
+    let _alone = alone();
+    let ground = Ground::new();
+    let busy = || Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("a shell starts");
+    let mut others = [busy(), busy()];
+    let arguments =
+        ["bench", "process/pipe", "--pattern", "ping-pong", "--size", "64", "--rounds", "1", "--window", "20ms"];
+    let done = ground.run(arguments);
+    let json = ground.run(arguments.iter().chain(&["--json"])).json();
+    for other in &mut others {
+        other.kill().expect("it is ours");
+        other.wait().expect("it ends");
+    }
+    assert!(done.stderr.contains("warning: other processes use "), "{}", done.stderr);
+    assert!(done.stdout.contains("\nOther processes used "), "{}", done.stdout);
+    assert!(json["other_load"].as_f64().is_some_and(|share| share > 0.1), "{}", json["other_load"]);
 }
 
 /// The control of every test of defects: where nothing is wrong, nothing is said to be.
@@ -222,7 +243,10 @@ fn a_run_of_every_healthy_mechanism_is_fine() {
 fn a_run_prints_tables_and_tells_its_progress_apart() {
     let _alone = alone();
     let ground = Ground::new();
-    let done = ground.bench(20, &["process/[lpu]*", "--pattern=ping-pong,stream", "--size=64", "--rounds=6"]);
+    let done = ground.bench(
+        20,
+        &["process/[pu]*", "process/reference-ring", "--pattern=ping-pong,stream", "--size=64", "--rounds=6"],
+    );
     fits(&done.stdout);
     for said in ["unix-stream", "control ", "reference-ring", "bound ", "How noisy it was"] {
         assert!(done.stdout.contains(said), "`{said}` is not in {}", done.stdout);

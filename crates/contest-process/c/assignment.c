@@ -81,5 +81,6 @@ void read_assignment(Assignment *a, const char *mechanism, bool bytes)
     a->capacity = packet_number("assignment.case.cell.capacity", UINT32_MAX);
     a->window = read_window();
     a->seed = packet_number("assignment.seed", MAX_SEED);
+    a->secret = packet_number("assignment.secret", MAX_SEED);
     packet_text("assignment.dir", a->dir, sizeof a->dir);
 }

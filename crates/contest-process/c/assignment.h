@@ -21,6 +21,7 @@ typedef struct {
     uint64_t capacity;
     Window window;
     uint64_t seed;
+    uint64_t secret;
     char dir[PATH_MAX];
 } Assignment;
 

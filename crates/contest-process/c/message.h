@@ -17,7 +17,6 @@
 
 #define MULTIPLIER UINT64_C(0x9E3779B97F4A7C15)
 #define INVERSE UINT64_C(0xF1DE83E19937733D)
-#define STEP UINT64_C(0xD1B54A32D192ED03)
 /* The difference of the tags of consecutive sequence numbers, before the seed is mixed in. */
 #define NEXT (MULTIPLIER << 1)
 #define SEQUENCE_BITS 36
@@ -32,17 +31,28 @@ static inline uint64_t unseeded_tag(uint64_t producer, uint64_t sequence, bool e
     return (producer << (SEQUENCE_BITS + 1) | sequence << 1 | end) * MULTIPLIER;
 }
 
+/* The step from word to word of a message. */
+static inline uint64_t step_of(uint64_t tag, uint64_t key)
+{
+    unsigned __int128 product = (unsigned __int128)(tag ^ key) * ((key << 32 | key >> 32) | 1);
+    return ((uint64_t)(product >> 64) ^ (uint64_t)product) | 1;
+}
+
 /* Writes one producer's messages, in sequence. */
 typedef struct {
     uint64_t next; /* the next tag, before the seed is mixed in */
     uint64_t seed;
+    uint64_t key; /* what bodies are made with */
     uint64_t producer;
     uint64_t made;
 } Generator;
 
-static inline Generator generator(uint64_t seed, uint64_t producer)
+static inline Generator generator(uint64_t seed, uint64_t secret, uint64_t producer)
 {
-    return (Generator){.next = unseeded_tag(producer, 0, false), .seed = seed, .producer = producer};
+    return (Generator){.next = unseeded_tag(producer, 0, false),
+                       .seed = seed,
+                       .key = secret * MULTIPLIER,
+                       .producer = producer};
 }
 
 /* Makes the next message the end mark of the stream. It carries the number of messages before it. */
@@ -54,12 +64,12 @@ static inline void generator_end(Generator *g)
 /* Writes every byte of the next message. */
 static inline void fill(Generator *g, unsigned char *out, size_t len)
 {
-    uint64_t word = g->next ^ g->seed, bytes;
+    uint64_t word = g->next ^ g->seed, step = step_of(word, g->key), bytes;
     size_t words = len / 8;
     for (size_t i = 0; i < words; i++) {
         bytes = htole64(word);
         memcpy(out + 8 * i, &bytes, 8);
-        word += STEP;
+        word += step;
     }
     bytes = htole64(word);
     memcpy(out + 8 * words, &bytes, len % 8);
@@ -81,16 +91,17 @@ static inline bool pulse(Generator *g)
 typedef struct {
     uint64_t expected; /* the tag expected next, before the seed is mixed in */
     uint64_t seed;
+    uint64_t key; /* what bodies are made with */
     uint64_t received;
     uint64_t skipped; /* received + skipped is the sequence number expected next */
     uint64_t duplicated, damaged;
     uint64_t announced;
-    bool ended; /* the end mark has arrived, and `announced` is its count */
+    bool ended; /* the end mark has arrived, and `announced` is its count; or a message was damaged */
 } Verifier;
 
-static inline Verifier verifier(uint64_t seed)
+static inline Verifier verifier(uint64_t seed, uint64_t secret)
 {
-    return (Verifier){.seed = seed};
+    return (Verifier){.seed = seed, .key = secret * MULTIPLIER};
 }
 
 /* Handles everything but the next message: the end mark, damage, and what an ordered stream should
@@ -108,14 +119,17 @@ __attribute__((noinline)) static void unexpected(Verifier *v, const unsigned cha
         sequence = next;
         if (!end) {
             v->damaged++;
-            v->skipped++;
+            v->ended = true;
+            return;
         }
     } else {
         uint64_t raw = (tag ^ v->seed) * INVERSE;
         end = raw & 1;
         sequence = raw >> 1;
         if (!whole || sequence >= MAX_MESSAGES) {
+            /* What damages one message may damage all, the end mark too. */
             v->damaged++;
+            v->ended = true;
             return;
         }
         if (!end && sequence < next) {
@@ -141,11 +155,12 @@ static inline void check(Verifier *v, const unsigned char *message, size_t len)
         memcpy(&bytes, message, 8);
         tag = le64toh(bytes);
     }
+    uint64_t step = step_of(tag, v->key);
     word = tag;
     for (size_t i = 0; i < words; i++) {
         memcpy(&bytes, message + 8 * i, 8);
         wrong |= le64toh(bytes) ^ word;
-        word += STEP;
+        word += step;
     }
     bytes = htole64(word);
     bool whole = wrong == 0 && memcmp(message + 8 * words, &bytes, len % 8) == 0;
@@ -174,7 +189,7 @@ static inline void last_pulse(Verifier *v, uint64_t announced)
 static inline uint64_t lost(const Verifier *v)
 {
     uint64_t sent = v->received + v->skipped;
-    if (v->ended && v->announced > sent)
+    if (v->ended && v->damaged == 0 && v->announced > sent)
         sent = v->announced;
     return sent - v->received;
 }

@@ -89,7 +89,7 @@ static uint64_t receive_all(Party *p, bool replies)
             if (p->verifier.ended) {
                 uint64_t sent = p->source.made;
                 meter_end(&p->meter, *messages);
-                if (replies)
+                if (replies && p->verifier.damaged == 0)
                     send_end_mark(p);
                 return sent;
             }
@@ -121,6 +121,8 @@ static uint64_t ping(Party *p)
         for (uint64_t n = round_trips; n > 0; n--) {
             send_message(&p->ends, &p->source);
             recv_message(&p->ends, &p->verifier);
+            if (p->verifier.damaged > 0)
+                return p->source.made;
         }
         bool was_open = is_open(&p->meter), was_closed = p->meter.closed.is_set;
         uint64_t now = check_clock(p, p->source.made);
@@ -171,7 +173,7 @@ static bool write_report(const Assignment *a, const Party *p, uint64_t sent, uin
                sent);
     if (a->ping_pong || !a->producer) {
         packet_add(",\"received\":[{\"producer\":0,\"received\":%" PRIu64 ",\"announced\":", verifier->received);
-        verifier->ended ? packet_add("%" PRIu64 "}]", verifier->announced) : packet_add("null}]");
+        verifier->ended && verifier->damaged == 0 ? packet_add("%" PRIu64 "}]", verifier->announced) : packet_add("null}]");
         packet_add(",\"faults\":{\"lost\":%" PRIu64 ",\"duplicated\":%" PRIu64
                    ",\"reordered\":0,\"damaged\":%" PRIu64 "}",
                    lost(verifier), verifier->duplicated, verifier->damaged);
@@ -197,15 +199,17 @@ static void play(const Assignment *a)
     packet_add("{\"ready\":{}}");
     packet_send(NULL, 0);
     expect_packet("go", NULL, 0);
-    p.source = generator(a->seed, 0);
-    p.verifier = verifier(a->seed);
+    p.source = generator(a->seed, a->secret, 0);
+    p.verifier = verifier(a->seed, a->secret);
     p.meter = meter(a->window, packet_number("go.start_ns", MAX_TIME_NS));
     p.share = a->window.by_count ? a->window.warmup + a->window.measure : UINT64_MAX;
 
     uint64_t (*const loops[2][2])(Party *) = {{consume, produce}, {pong, ping}};
     uint64_t sent = loops[a->ping_pong][a->producer](&p);
 
-    close_ends(&p.ends);
+    /* To the other side a party that stops at damage has not gone. */
+    if (p.verifier.damaged == 0)
+        close_ends(&p.ends);
     for (uint64_t width = 1; !write_report(a, &p, sent, width); width *= 2)
         continue;
     packet_send(NULL, 0);
@@ -215,9 +219,12 @@ static void play(const Assignment *a)
 /* Prints the first messages of a stream and its end mark in hexadecimal. */
 static int print_vectors(char **arguments)
 {
-    uint64_t count = strtoull(arguments[2], NULL, 10);
-    size_t len = strtoull(arguments[3], NULL, 10);
-    Generator source = generator(strtoull(arguments[0], NULL, 10), strtoull(arguments[1], NULL, 10));
+    uint64_t numbers[5];
+    for (int i = 0; i < 5; i++)
+        numbers[i] = strtoull(arguments[i], NULL, 10);
+    uint64_t count = numbers[3];
+    size_t len = numbers[4];
+    Generator source = generator(numbers[0], numbers[1], numbers[2]);
     unsigned char *message = malloc(len);
     if (!message)
         return 1;
@@ -235,7 +242,7 @@ static int print_vectors(char **arguments)
 
 int main(int argc, char **argv)
 {
-    if (argc == 6 && strcmp(argv[1], "--vectors") == 0)
+    if (argc == 7 && strcmp(argv[1], "--vectors") == 0)
         return print_vectors(argv + 2);
     /* The kernel kills this process when the coordinator is killed. If the coordinator died before
      * this line, the socket is closed. */

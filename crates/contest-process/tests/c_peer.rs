@@ -16,6 +16,7 @@ use estafette_measure::{Generator, Registry};
 
 const PEER: &str = concat!(env!("OUT_DIR"), "/c-peer-pipe");
 const SEED: u64 = 0x001D_2C3B_4A59_6877;
+const SECRET: u64 = 0x0013_5724_68AC_E0BD;
 
 /// An instance ends every process that its coordinator has left, so only one test at a time may
 /// have child processes.
@@ -25,12 +26,19 @@ static CHILDREN: Mutex<()> = Mutex::new(());
 fn messages_equal_those_of_the_rust_generator() {
     let _alone = CHILDREN.lock().unwrap_or_else(PoisonError::into_inner);
     let max = (1 << 53) - 1;
-    let streams = [(0, 0, 3, 8), (1, 0, 200, 1), (SEED, 0, 70_000, 7), (SEED, 5, 10, 9), (max, 2047, 10, 100)];
-    for (seed, producer, count, len) in streams {
-        let numbers = [seed, producer as u64, count, len as u64].map(|number| number.to_string());
+    let streams = [
+        (0, 0, 0, 3, 8),
+        (1, 2, 0, 200, 1),
+        (SEED, SECRET, 0, 70_000, 7),
+        (SEED, SECRET, 5, 10, 9),
+        (SEED, SECRET, 0, 10, 64),
+        (max, max, 2047, 10, 100),
+    ];
+    for (seed, secret, producer, count, len) in streams {
+        let numbers = [seed, secret, producer as u64, count, len as u64].map(|number| number.to_string());
         let printed = Command::new(PEER).arg("--vectors").args(numbers).output().unwrap();
         assert!(printed.status.success(), "{printed:?}");
-        let mut next = Generator::new(seed, producer, len);
+        let mut next = Generator::new(seed, producer, len).with_secret(secret);
         let mut message = vec![0; len];
         let mut lines = 0;
         for (sequence, line) in String::from_utf8(printed.stdout).unwrap().lines().enumerate() {
@@ -54,9 +62,10 @@ fn the_documented_test_vectors_are_right() {
     for row in document.lines().filter(|line| line.starts_with("| `0x")) {
         let mut columns = row.split('|').map(|column| column.trim().trim_matches('`')).skip(1);
         let mut column = || columns.next().unwrap();
-        let seed = u64::from_str_radix(column().trim_start_matches("0x"), 16).unwrap();
+        let mut hexadecimal = || u64::from_str_radix(column().trim_start_matches("0x"), 16).unwrap();
+        let (seed, secret) = (hexadecimal(), hexadecimal());
         let (producer, which, len) = (column().parse().unwrap(), column(), column().parse().unwrap());
-        let mut next = Generator::new(seed, producer, len);
+        let mut next = Generator::new(seed, producer, len).with_secret(secret);
         let (before, ends) = match which.strip_prefix("end after ") {
             Some(count) => (count.parse().unwrap(), true),
             None => (which.parse().unwrap(), false),
@@ -127,6 +136,7 @@ fn setup(name: &str, pattern: Pattern, payload: Payload, window: Window) -> Setu
         case: Case { mechanism: name.to_owned(), cell },
         window,
         seed: SEED,
+        secret: SECRET,
         cpus: available_cpus(),
         timeout: Duration::from_secs(5),
         count_timeout: Duration::from_secs(30),

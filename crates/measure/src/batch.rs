@@ -11,6 +11,7 @@ use std::pin::{Pin, pin};
 use std::task::{self, Poll};
 
 use crate::case::TURN;
+use crate::exchange::EXCHANGE;
 use crate::mechanism::{Rx, Tx};
 use crate::message::{Generator, Verifier};
 use crate::schedule::yield_now;
@@ -119,7 +120,8 @@ async fn poll_once<F: Future>(future: F, salt: u64) -> Poll<F::Output> {
     .await
 }
 
-/// Makes `count` round trips: sends each request after the reply to the one before.
+/// Makes `count` round trips: sends each request after the reply to the one before. Stops at a
+/// damaged reply.
 #[inline(always)]
 pub(crate) async fn round_trip<T: Tx, R: Rx>(
     ends: &mut Duplex<T, R>,
@@ -129,7 +131,12 @@ pub(crate) async fn round_trip<T: Tx, R: Rx>(
 ) -> Ended {
     for _ in 0..count {
         ends.tx.send(source).await.map_err(Stopped::Sending)?;
+        EXCHANGE.asking.set(source.made(), true);
         ends.rx.recv(verifier).await.map_err(Stopped::Receiving)?;
+        EXCHANGE.asking.set(source.made(), false);
+        if verifier.ended() {
+            break;
+        }
     }
     Ok(())
 }
@@ -145,10 +152,12 @@ pub(crate) async fn reply<T: Tx, R: Rx>(
 ) -> Ended {
     for _ in 0..count {
         ends.rx.recv(verifier).await.map_err(Stopped::Receiving)?;
+        EXCHANGE.answering.set(source.made(), true);
         if verifier.ended() {
             break;
         }
         ends.tx.send(source).await.map_err(Stopped::Sending)?;
+        EXCHANGE.answering.set(source.made(), false);
     }
     Ok(())
 }
@@ -162,7 +171,7 @@ pub(crate) mod blocking {
     use std::pin::pin;
     use std::task::{self, Poll, Waker};
 
-    use super::{Duplex, Ended, Generator, Rx, ServerEnds, Stopped, TURN, Turns, Tx, Verifier};
+    use super::{Duplex, EXCHANGE, Ended, Generator, Rx, ServerEnds, Stopped, TURN, Turns, Tx, Verifier};
 
     #[inline(never)]
     pub(crate) fn send<T: Tx>(tx: &mut T, source: &mut Generator, count: u64) -> Ended {
@@ -241,6 +250,10 @@ pub(crate) mod blocking {
         for _ in 0..count {
             let ends_before = verifier.ends();
             block(ends.rx.recv(verifier)).map_err(Stopped::Receiving)?;
+            EXCHANGE.answering.set(verifier.received(), true);
+            if verifier.found_damage() {
+                break;
+            }
             let client = verifier.last().0;
             let source = &mut sources[client];
             if verifier.ends() > ends_before {
@@ -248,6 +261,7 @@ pub(crate) mod blocking {
             }
             let last = ends.txs.len() - 1;
             block(ends.txs[client.min(last)].send(source)).map_err(Stopped::Sending)?;
+            EXCHANGE.answering.set(verifier.received(), false);
             if verifier.ended() {
                 break;
             }

@@ -294,12 +294,45 @@ pub enum Load {
     /// An open loop: this number of messages per second, of all producers together. Each message is
     /// due at a set time. The result is a latency.
     Rate(u64),
+    /// As [`Load::Rate`], but at random times.
+    Poisson(u64),
 }
+
+/// When the messages of an open loop are due.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Arrivals {
+    /// At equal distances.
+    #[default]
+    Constant,
+    /// Independently of each other, as a Poisson process: distances are random, and exponentially distributed.
+    Poisson,
+}
+
+names!(Arrivals, "arrivals", Constant = "constant", Poisson = "poisson");
 
 impl Load {
     /// The highest rate in messages per second. Above it, reading the clock for each message takes
     /// too large a part of the time.
     pub const MAX_RATE: u64 = 2_000_000;
+
+    /// Messages a second, of all producers together, in an open loop.
+    pub fn rate(self) -> Option<u64> {
+        match self {
+            Load::Saturated => None,
+            Load::Rate(rate) | Load::Poisson(rate) => Some(rate),
+        }
+    }
+
+    /// The same rate with other arrivals, where there is one.
+    #[must_use]
+    pub fn with(self, arrivals: Arrivals) -> Load {
+        match (self.rate(), arrivals) {
+            (None, _) => self,
+            (Some(rate), Arrivals::Constant) => Load::Rate(rate),
+            (Some(rate), Arrivals::Poisson) => Load::Poisson(rate),
+        }
+    }
 }
 
 impl fmt::Display for Load {
@@ -307,6 +340,7 @@ impl fmt::Display for Load {
         match self {
             Load::Saturated => f.pad("saturated"),
             Load::Rate(rate) => f.pad(&format!("{rate}/s")),
+            Load::Poisson(rate) => f.pad(&format!("{rate}/s {}", Arrivals::Poisson)),
         }
     }
 }
@@ -319,7 +353,12 @@ impl FromStr for Load {
             return Ok(Load::Saturated);
         }
         let malformed = || format!("load `{text}`: write `saturated`, or a rate up to 2M/s with its unit (10k/s)");
-        let number = text.strip_suffix("/s").ok_or_else(malformed)?;
+        // As it is in records.
+        let (rate, arrivals) = match text.split_once(' ') {
+            Some((rate, arrivals)) => (rate, arrivals.parse().map_err(|_| malformed())?),
+            None => (text, Arrivals::default()),
+        };
+        let number = rate.strip_suffix("/s").ok_or_else(malformed)?;
         let (number, scale) = match number.strip_suffix(['k', 'M']) {
             Some(thousands) if number.ends_with('k') => (thousands, 1_000),
             Some(millions) => (millions, 1_000_000),
@@ -327,7 +366,7 @@ impl FromStr for Load {
         };
         let rate = number.parse::<u64>().ok().and_then(|number| number.checked_mul(scale));
         match rate {
-            Some(rate @ 1..=Load::MAX_RATE) => Ok(Load::Rate(rate)),
+            Some(rate @ 1..=Load::MAX_RATE) => Ok(Load::Rate(rate).with(arrivals)),
             _ => Err(malformed()),
         }
     }
@@ -520,13 +559,29 @@ mod tests {
 
     #[test]
     fn loads_round_trip() {
-        for load in [Load::Saturated, Load::Rate(1), Load::Rate(100_000), Load::Rate(Load::MAX_RATE)] {
+        for load in
+            [Load::Saturated, Load::Rate(1), Load::Rate(100_000), Load::Rate(Load::MAX_RATE), Load::Poisson(7_000)]
+        {
             assert_eq!(load.to_string().parse(), Ok(load));
         }
         for text in ["10k/s", "10000/s"] {
             assert_eq!(text.parse(), Ok(Load::Rate(10_000)));
         }
-        for bad in ["", "0/s", "10k", "3M/s", "k", "-1/s", "fast", "10kk/s", "99999999999999999999M"] {
+        assert_eq!(Load::Poisson(7_000).to_string(), "7000/s poisson");
+        for bad in [
+            "",
+            "0/s",
+            "10k",
+            "10k/s ",
+            "10k/s even",
+            "saturated poisson",
+            "3M/s",
+            "k",
+            "-1/s",
+            "fast",
+            "10kk/s",
+            "99999999999999999999M",
+        ] {
             assert!(bad.parse::<Load>().is_err(), "{bad}");
         }
     }

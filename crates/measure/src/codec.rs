@@ -116,7 +116,10 @@ fn run<C: Codec>(case: &Case, ctx: &mut Ctx) -> Result<Report> {
     let len = case.payload.len();
     let count = (BATCH_BYTES / len).clamp(1, MAX_MESSAGES);
     let mut codec = C::default();
-    let (mut source, mut verifier) = (Generator::new(ctx.seed, 0, len), Verifier::new(ctx.seed, 1, len));
+    let (mut source, mut verifier) = (
+        Generator::new(ctx.seed, 0, len).with_secret(ctx.secret),
+        Verifier::new(ctx.seed, 1, len).with_secret(ctx.secret),
+    );
     let slot = |source: &mut Generator| Slot::<C> { message: C::make(source), encoded: C::Encoded::default() };
     let mut meter = Meter::new(ctx.window, ctx.rendezvous.ready()?, false, ctx.pauses.clone());
     let mut slots: Vec<Slot<C>> = (0..count).map(|_| slot(&mut source)).collect();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use glob::Pattern as Glob;
 
-use crate::case::{BURST, Case, Load, Pattern, Payload, Place, Role};
+use crate::case::{BURST, Case, Pattern, Payload, Place, Role};
 use crate::codec::{Codec, Coding};
 use crate::descriptors;
 use crate::driver::{Ctx, delegate, drive};
@@ -378,7 +378,7 @@ pub fn can_run(entry: &dyn Entry, case: &Case, cores: usize) -> Result<(), Strin
     if case.pattern == Pattern::Cancel && case.runtime == Runtime::Thread {
         return Err(String::from("blocks its thread: a pending receive cannot be dropped"));
     }
-    if let Load::Rate(rate) = case.load {
+    if let Some(rate) = case.load.rate() {
         open_loop(spec, case, rate, cores)?;
     }
     entry.check_available()?;

@@ -39,13 +39,18 @@ pub(crate) fn figures(
     let breach = breach(spec, if excused { Faults { lost: 0, ..measured.faults } } else { measured.faults });
     // A promise may be broken before there was anything to count.
     let counted = |party: &&PartyReport| (party.messages > 0 && party.window_ns > 0) || breach.is_some();
-    let lead = asker.or(consumer).filter(counted);
+    // Of an instance that was broken off, not all have reported.
+    let anybody = || parties().next().filter(|_| breach.is_some());
+    let nobody = PartyReport::new(Role::All);
+    let lead = asker.or(consumer).filter(counted).or_else(anybody);
+    let lead = lead.or(breach.is_some().then_some(&nobody));
     let Some(lead) = lead else {
         let text = String::from("no message arrived within the window: choose a longer --window");
         return Err(Failure { kind: FailureKind::Error, text });
     };
     let open_loop = case.load != Load::Saturated;
     let latency = together(parties().filter_map(|party| party.latency.as_ref()));
+    let latency = latency.filter(|counted| breach.is_none() || !counted.counts.is_empty());
     let latency = latency.map(|counted| latency_of(&counted, open_loop)).transpose()?;
     let producers = || parties().filter(|party| matches!(party.role, Role::Producer(_)));
     let sum = |of: fn(&PartyReport) -> u64| producers().map(of).sum::<u64>();
@@ -231,6 +236,7 @@ fn latency_of(counted: &LatencyCounts, open_loop: bool) -> Result<Latency> {
         times.saturating_record_n(time, count);
     }
     anyhow::ensure!(!times.is_empty(), "no round trip was timed within the window: choose a longer --window");
+    let percentile = |of: f64, fewest: u64| (times.len() >= fewest).then(|| times.value_at_quantile(of));
     let mut bytes = Vec::new();
     V2DeflateSerializer::new()
         .serialize(&times, &mut bytes)
@@ -242,8 +248,8 @@ fn latency_of(counted: &LatencyCounts, open_loop: bool) -> Result<Latency> {
         mean_ns: times.mean(),
         stddev_ns: times.stdev(),
         p50_ns: times.value_at_quantile(0.5),
-        p99_ns: times.value_at_quantile(0.99),
-        p999_ns: times.value_at_quantile(0.999),
+        p99_ns: percentile(0.99, Latency::FEWEST_FOR_P99),
+        p999_ns: percentile(0.999, Latency::FEWEST_FOR_P999),
         max_ns: times.max(),
         histogram: base64::Engine::encode(&base64::engine::general_purpose::STANDARD, bytes),
     })
@@ -317,11 +323,44 @@ mod tests {
     }
 
     #[test]
+    fn a_percentile_is_not_told_from_few_samples() {
+        let told = |samples: u64| {
+            let latency = latency_of(&LatencyCounts { batch: 1, counts: vec![(100, samples)] }, false).unwrap();
+            [latency.p99_ns, latency.p999_ns].map(|ns| ns.is_some())
+        };
+        assert_eq!([999, 1_000, 9_999, 10_000].map(told), [[false; 2], [true, false], [true, false], [true; 2]]);
+    }
+
+    #[test]
+    fn open_loops_are_compared_by_the_99th_percentile_of_however_few() {
+        let measured = |rest: u64| {
+            let counts = vec![(100, 98), (2_000, rest)];
+            let party = PartyReport {
+                messages: 100,
+                window_ns: 1_000,
+                latency: Some(LatencyCounts { batch: 1, counts }),
+                ..PartyReport::new(Role::Consumer(0))
+            };
+            let report = protocol::Report { parties: vec![party], usage: None };
+            Measured { reports: vec![(Role::Consumer(0), report)], faults: Faults::default(), steal: 0.0, calls: None }
+        };
+        let case = r#"{"mechanism": "thread/x", "cell": {"scope": "thread", "pattern": "stream", "payload": "u64",
+            "producers": 1, "capacity": 1, "runtime": "thread", "wait": "spin", "place": "free", "load": "1000/s"}}"#;
+        let case = serde_json::from_str(case).unwrap();
+        let window = Window::Time { warmup_ns: 0, measure_ns: 1_000 };
+        for (rest, ns) in [(0, 100.0), (1, 2_000.0), (2, 2_000.0)] {
+            let figures = figures(&Spec::new("thread/x"), &case, window, &measured(rest), &[]).unwrap();
+            assert_eq!(figures.latency.as_ref().and_then(|latency| latency.p99_ns), None);
+            assert!((figures.metric_ns() / ns - 1.0).abs() < 0.001, "{rest}: {}", figures.metric_ns());
+        }
+    }
+
+    #[test]
     fn percentiles_come_from_the_counts() {
-        let counted = LatencyCounts { batch: 1, counts: vec![(100, 989), (1_000, 10), (5_000, 1)] };
+        let counted = LatencyCounts { batch: 1, counts: vec![(100, 9_890), (1_000, 100), (5_000, 10)] };
         let latency = latency_of(&counted, false).unwrap();
         assert_eq!((latency.min_ns, latency.p50_ns), (100, 100));
-        assert!((999..=1_001).contains(&latency.p999_ns) && latency.max_ns >= 5_000);
+        assert!((999..=1_001).contains(&latency.p999_ns.unwrap()) && latency.max_ns >= 5_000);
         assert!(latency_of(&LatencyCounts::default(), false).is_err());
     }
 }

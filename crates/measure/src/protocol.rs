@@ -28,7 +28,7 @@ use crate::usage::Usage;
 use crate::window::Window;
 
 /// The protocol's version. A child that does not support it must report that and exit.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The maximum length of a packet in bytes.
 pub const MAX_PACKET: usize = 160 * 1024;
 /// The maximum number of descriptors in one packet.
@@ -50,6 +50,8 @@ pub struct Assignment {
     pub window: Window,
     /// The seed of the messages' contents, below 2^53.
     pub seed: u64,
+    /// The secret with which message bodies are made; below 2^53.
+    pub secret: u64,
     /// The instance's private directory. It is removed after the instance.
     pub dir: PathBuf,
     /// The core of each party that the child plays, first the producers, then the consumers. `null`
@@ -96,7 +98,11 @@ pub enum ToCoordinator {
         name: String,
     },
     /// The ends are open.
-    Ready {},
+    Ready {
+        /// The address in its memory where the child notes the step of the current exchange; see [`crate::exchange`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        exchange: Option<u64>,
+    },
     /// The role has been played.
     Report(Report),
     /// The child cannot go on.
@@ -124,6 +130,13 @@ pub struct Report {
     /// Processor time and context switches of the whole child within the window of its lead party.
     /// That is the consumer, if the child plays one.
     pub usage: Option<Usage>,
+}
+
+impl Report {
+    /// Whether a party stopped at a damaged message. Then other parties of the child may not have reported.
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.parties.iter().any(|party| party.faults.damaged > 0)
+    }
 }
 
 /// Whether a field can be omitted from a packet. Omitting fields lets more reports fit in one

@@ -312,8 +312,8 @@ fn row(record: &Record, at: usize) -> Option<Row> {
     let result = middle(&|figures| Some(figures.metric_ns())).map(|metric_ns| RowResult {
         metric_ns,
         p50_ns: middle(&|figures| Some(figures.latency.as_ref()?.p50_ns as f64)),
-        p99_ns: middle(&|figures| Some(figures.latency.as_ref()?.p99_ns as f64)),
-        p999_ns: middle(&|figures| Some(figures.latency.as_ref()?.p999_ns as f64)),
+        p99_ns: middle(&|figures| Some(figures.latency.as_ref()?.p99_ns? as f64)),
+        p999_ns: middle(&|figures| Some(figures.latency.as_ref()?.p999_ns? as f64)),
         batch: figures.iter().filter_map(|figures| Some(figures.latency.as_ref()?.batch)).max().unwrap_or(1),
         cpu_ns: middle(&|figures| figures.cpu_ns_per_message),
         sides_cpu_ns: [

@@ -7,6 +7,8 @@ use std::io::{Read, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::Deserializer;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -110,6 +112,10 @@ pub struct Record {
     pub fingerprint: Fingerprint,
     /// The bounds of the machine.
     pub limits: Option<Limits>,
+    /// The part of the processor time that other processes used before the first round, from 0 to 1.
+    /// `None` if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_load: Option<f64>,
     /// The cost of filling and checking a message, for each payload of the run.
     pub handling: Vec<Handling>,
     /// The descriptions of the mechanisms.
@@ -251,10 +257,10 @@ pub struct Latency {
     pub stddev_ns: f64,
     /// The median.
     pub p50_ns: u64,
-    /// The 99th percentile.
-    pub p99_ns: u64,
-    /// The 99.9th percentile.
-    pub p999_ns: u64,
+    /// The 99th percentile. `None` with fewer than [`Latency::FEWEST_FOR_P99`] times.
+    pub p99_ns: Option<u64>,
+    /// The 99.9th percentile. `None` with fewer than [`Latency::FEWEST_FOR_P999`] times.
+    pub p999_ns: Option<u64>,
     /// The longest time.
     pub max_ns: u64,
     /// All times: HdrHistogram, V2 format, deflated, base64.
@@ -274,6 +280,24 @@ fn unpacked(bytes: Vec<u8>, longest: u64) -> Result<Vec<u8>> {
         bail!("unpacked, it is longer than any record ({} MiB)", longest >> 20);
     }
     Ok(content)
+}
+
+impl Latency {
+    /// The fewest times from which a 99th percentile is reported: ten lie beyond it.
+    pub const FEWEST_FOR_P99: u64 = 1_000;
+    /// The fewest times from which a 99.9th percentile is reported.
+    pub const FEWEST_FOR_P999: u64 = 10_000;
+
+    /// The 99th percentile, of however few times: open loops are compared by it. One instance shows
+    /// little then, all instances together show more.
+    fn p99_or_estimate(&self) -> u64 {
+        let of_histogram = || {
+            let bytes = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, &self.histogram).ok()?;
+            let times: Histogram<u64> = Deserializer::new().deserialize(&mut &bytes[..]).ok()?;
+            Some(times.value_at_quantile(0.99))
+        };
+        self.p99_ns.or_else(of_histogram).unwrap_or(self.max_ns)
+    }
 }
 
 impl Record {
@@ -424,15 +448,15 @@ impl Record {
                     row.push(why.clone());
                 }
                 Outcome::Measured(figures) => {
-                    let time = |of: fn(&Latency) -> u64| {
-                        figures.latency.as_ref().map_or(String::new(), |latency| of(latency).to_string())
+                    let time = |of: fn(&Latency) -> Option<u64>| {
+                        figures.latency.as_ref().and_then(of).map_or(String::new(), |ns| ns.to_string())
                     };
                     let faults = figures.faults;
                     row.extend([
                         figures.messages.to_string(),
                         figures.window_ns.to_string(),
                         figures.per_second().to_string(),
-                        time(|latency| latency.p50_ns),
+                        time(|latency| Some(latency.p50_ns)),
                         time(|latency| latency.p99_ns),
                         time(|latency| latency.p999_ns),
                         optional(figures.cpu_ns_per_message),
@@ -480,7 +504,7 @@ impl Figures {
             return *slices.select_nth_unstable_by(middle, f64::total_cmp).1;
         }
         match (&self.latency, &self.codec) {
-            (Some(latency), _) if latency.open_loop => latency.p99_ns as f64,
+            (Some(latency), _) if latency.open_loop => latency.p99_or_estimate() as f64,
             (Some(latency), _) => latency.p50_ns as f64,
             (None, Some(codec)) => codec.encode_ns + codec.decode_ns,
             (None, None) => self.window_ns as f64 / self.messages as f64,

@@ -104,7 +104,12 @@ impl Rendezvous {
     /// # Errors
     /// When the coordinator has ended.
     pub fn ready(&mut self) -> Result<u64> {
-        protocol::send(&self.socket, &ToCoordinator::Ready {}, &[])?;
+        self.ready_with(None)
+    }
+
+    /// As [`Rendezvous::ready`]. Says where the child notes which step of an exchange it is at, if it does.
+    pub(crate) fn ready_with(&mut self, exchange: Option<u64>) -> Result<u64> {
+        protocol::send(&self.socket, &ToCoordinator::Ready { exchange }, &[])?;
         match protocol::receive(&self.socket)? {
             Some((ToChild::Go { start_ns }, _)) => {
                 self.spent_before = Usage::now();

@@ -79,6 +79,7 @@ pub fn blank(registry: &Registry, plan: &Plan, limits: Option<Limits>) -> Record
         rounds: 0,
         fingerprint: Fingerprint::take(),
         limits,
+        other_load: None,
         handling: payloads.into_iter().map(Handling::measure).collect(),
         mechanisms,
         entrants: plan.entrants.clone(),
@@ -186,7 +187,7 @@ impl Rounds<'_> {
             let (mut sliced, mut alone) = (Vec::new(), Vec::new());
             for &at in cell {
                 if let Some(before) = self.hung.get(&at) {
-                    let why = format!("not started again: it did not end in time in round {}", before + 1);
+                    let why = format!("not started again: it did not come to its end in round {}", before + 1);
                     let outcome = Outcome::Failed { why };
                     self.record.instances.push(InstanceRecord { round, entrant: at, line_ns, heat: None, outcome });
                     left -= 1;
@@ -332,6 +333,10 @@ impl Rounds<'_> {
             }
             Ok(figures) => {
                 if let Some(breach) = &figures.breach {
+                    // Its messages may be waited for, in every round anew.
+                    if figures.messages == 0 {
+                        self.hung.entry(at).or_insert(position.round);
+                    }
                     self.observer.trouble(entrant, breach);
                 }
                 Outcome::Measured(Box::new(figures))
@@ -418,7 +423,11 @@ fn setup(plan: &Plan, case: &Case, seed: u64, registry: &Registry) -> Result<Set
     let Plan { timeout, count_timeout, .. } = *plan;
     let is_paced = entry(registry, case)?.spec().is_paced(case.pattern);
     let window = if is_paced { plan.window.paced(case.consumers()) } else { plan.window };
-    Ok(Setup { case: case.clone(), window, seed, cpus: plan.cpus.clone(), timeout, count_timeout, traced: false })
+    // Each tag shows the messages' seed. Neither their secret nor what both come from follows from that.
+    let mut random = fastrand::Rng::with_seed(seed);
+    let (seed, secret) = (random.u64(..1 << 53), random.u64(..1 << 53));
+    let (case, cpus) = (case.clone(), plan.cpus.clone());
+    Ok(Setup { case, window, seed, secret, cpus, timeout, count_timeout, traced: false })
 }
 
 #[cfg(test)]

@@ -1,33 +1,73 @@
 //! Open loop: messages are due at absolute times, whether the ones before have arrived or not.
 //!
-//! Message `i` of producer `p` is due at `start + (i × producers + p) / rate`, so both ends know when without a word in the
-//! message. Its latency counts from then: time blocked in a send is latency, of that message and of all that it delays.
+//! With constant arrivals, message `i` of producer `p` is due at `start + (i × producers + p) / rate`. With Poisson arrivals, the time
+//! from one message of a producer to its next is exponentially distributed, and drawn from the instance's seed. So both ends know when
+//! without a word in the message. Its latency counts from then: time blocked in a send is latency, of that message and of all that it
+//! delays.
 
 use std::future::poll_fn;
 use std::hint::spin_loop;
 use std::task::Poll;
 
+use fastrand::Rng;
+
+use crate::case::{Case, Load};
 use crate::clock::now_ns;
 
 /// When messages are due.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Schedule {
     start_ns: u64,
-    /// Between two messages, of all producers together.
+    /// Between two messages, of all producers together; the mean of it, where it is random.
     step_ns: f64,
     producers: usize,
+    /// Of each producer, where distances are random.
+    random: Option<Vec<RandomTimes>>,
+}
+
+/// The times of one producer's messages, one after the other.
+#[derive(Debug)]
+struct RandomTimes {
+    random: Rng,
+    /// The message that is due at `due_ns`, from 1: none yet is 0.
+    count: u64,
+    due_ns: f64,
+}
+
+impl RandomTimes {
+    fn new(seed: u64, producer: usize) -> RandomTimes {
+        let mut random = Rng::with_seed(seed);
+        (0..=producer).for_each(|_| random = random.fork());
+        RandomTimes { random, count: 0, due_ns: 0.0 }
+    }
+
+    /// From the start until the message of this number is due. It is asked for in order; of one before, it says what it said last.
+    fn due_ns(&mut self, number: u64, mean_ns: f64) -> f64 {
+        while self.count <= number {
+            self.count += 1;
+            self.due_ns -= mean_ns * (1.0 - self.random.f64()).ln();
+        }
+        self.due_ns
+    }
 }
 
 impl Schedule {
-    /// From `start_ns` on, at so many messages a second of so many producers together.
-    pub(crate) fn new(start_ns: u64, per_second: u64, producers: usize) -> Schedule {
-        Schedule { start_ns, step_ns: 1e9 / per_second as f64, producers }
+    /// That of a case, from `start_ns` on; none where producers send as fast as they can.
+    pub(crate) fn new(case: &Case, start_ns: u64, seed: u64) -> Option<Schedule> {
+        let producers = case.producers;
+        let random = matches!(case.load, Load::Poisson(_))
+            .then(|| (0..producers).map(|producer| RandomTimes::new(seed, producer)).collect());
+        Some(Schedule { start_ns, step_ns: 1e9 / case.load.rate()? as f64, producers, random })
     }
 
     /// When a producer's message of this number is due.
-    pub(crate) fn due_ns(&self, producer: usize, number: u64) -> u64 {
-        let place = number as f64 * self.producers as f64 + producer as f64;
-        self.start_ns + (place * self.step_ns) as u64
+    pub(crate) fn due_ns(&mut self, producer: usize, number: u64) -> u64 {
+        let mean_ns = self.step_ns * self.producers as f64;
+        let since_start_ns = match &mut self.random {
+            Some(all) => all[producer].due_ns(number, mean_ns),
+            None => (number as f64 * self.producers as f64 + producer as f64) * self.step_ns,
+        };
+        self.start_ns + since_start_ns as u64
     }
 
     /// Waits until a time by looking at the clock; between looks others of the runtime may run. Returns when it was ready
@@ -80,9 +120,41 @@ pub(crate) async fn yield_now() {
 mod tests {
     use super::*;
 
+    fn schedule(start_ns: u64, load: Load, producers: usize) -> Schedule {
+        let mut case: Case = serde_json::from_str(
+            r#"{"mechanism": "thread/x", "cell": {"scope": "thread", "pattern": "fan-in", "payload": "u64", "producers": 1,
+                "capacity": 1, "runtime": "thread", "wait": "spin", "place": "free"}}"#,
+        )
+        .unwrap();
+        (case.cell.load, case.cell.producers) = (load, producers);
+        Schedule::new(&case, start_ns, 7).unwrap()
+    }
+
+    #[test]
+    fn poisson_arrivals_have_their_rate_and_no_memory() {
+        const MESSAGES: u64 = 100_000;
+        let [mut sender, mut receiver] = [(); 2].map(|()| schedule(0, Load::Poisson(1_000_000), 2));
+        // The receiver hears the producers in turn, a sender is one of them.
+        let heard: Vec<_> = (0..MESSAGES).map(|n| [0, 1].map(|producer| receiver.due_ns(producer, n))).collect();
+        for (number, [first, second]) in (0..).zip(&heard) {
+            assert_eq!(sender.due_ns(1, number), *second, "both ends know when");
+            assert_ne!(first, second);
+        }
+        let due: Vec<u64> = heard.iter().map(|[first, _]| *first).collect();
+        let gaps: Vec<f64> = due.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
+        let mean = |values: &dyn Fn(f64) -> f64| gaps.iter().map(|gap| values(*gap)).sum::<f64>() / gaps.len() as f64;
+        let (average, square) = (mean(&|gap| gap), mean(&|gap| gap * gap));
+        assert!((average / 2_000.0 - 1.0).abs() < 0.02, "{average}");
+        // The standard deviation of an exponential distribution is its mean, and 1/e of it is longer than that.
+        assert!(((square - average * average).sqrt() / average - 1.0).abs() < 0.03, "{square}");
+        let longer = mean(&|gap| f64::from(gap > average));
+        assert!((longer - 0.368).abs() < 0.01, "{longer}");
+        assert_eq!(sender.due_ns(1, 0), heard[MESSAGES as usize - 1][1], "time does not go back");
+    }
+
     #[test]
     fn producers_take_turns() {
-        let schedule = Schedule::new(1_000, 1_000_000, 2);
+        let mut schedule = schedule(1_000, Load::Rate(1_000_000), 2);
         let due: Vec<u64> = [(0, 0), (1, 0), (0, 1), (1, 1)].map(|(p, n)| schedule.due_ns(p, n)).into();
         assert_eq!(due, [1_000, 2_000, 3_000, 4_000]);
         assert_eq!(schedule.due_ns(0, 500_000), 1_000 + 1_000_000_000, "nothing adds up over a second");
@@ -90,7 +162,7 @@ mod tests {
 
     #[test]
     fn what_is_due_already_is_not_waited_for() {
-        let schedule = Schedule::new(now_ns(), 1_000, 1);
+        let schedule = schedule(now_ns(), Load::Rate(1_000), 1);
         assert_eq!(schedule.spin(0), None);
         let due_ns = now_ns() + 200_000;
         schedule.spin(due_ns);

@@ -1,7 +1,7 @@
 //! Suites: named presets of cells. The mechanisms of a registry take part in every cell that they
 //! can run.
 
-use crate::case::{BURST, Cell, Load, Pattern, Payload, PayloadKind, Place};
+use crate::case::{Arrivals, BURST, Cell, Load, Pattern, Payload, PayloadKind, Place};
 use crate::spec::{Loss, Runtime, Scope, Spec, Standing, Tier, Wait};
 
 /// A named preset of cells.
@@ -110,14 +110,16 @@ pub struct Axes {
     pub places: Vec<Place>,
     /// How fast producers send, for patterns without replies.
     pub loads: Vec<Load>,
+    /// When messages are due, where they are sent at a rate.
+    pub arrivals: Vec<Arrivals>,
 }
 
 impl Axes {
     /// Whether the user has given no value.
     fn is_empty(&self) -> bool {
-        let Axes { patterns, payloads, producers, capacities, runtimes, waits, places, loads } = self;
+        let Axes { patterns, payloads, producers, capacities, runtimes, waits, places, loads, arrivals } = self;
         let given = [patterns.len(), payloads.len(), producers.len(), capacities.len(), runtimes.len(), waits.len()];
-        given.iter().all(|len| *len == 0) && places.is_empty() && loads.is_empty()
+        given.iter().all(|len| *len == 0) && places.is_empty() && loads.is_empty() && arrivals.is_empty()
     }
 }
 
@@ -417,6 +419,7 @@ pub fn replace(cells: Vec<Cell>, axes: &Axes) -> Vec<Cell> {
         pattern if pattern.asks() => cell.clone(),
         _ => Cell { load, ..cell.clone() },
     });
+    expand(&mut cells, &axes.arrivals, |cell, &arrivals| Cell { load: cell.load.with(arrivals), ..cell.clone() });
     expand(&mut cells, &axes.producers, |cell, &producers| match cell.pattern.gathers() {
         true => Cell { producers, ..cell.clone() },
         false => cell.clone(),
@@ -549,6 +552,13 @@ mod tests {
 
     #[test]
     fn the_users_values_replace_the_suites_values() {
+        let arrivals = vec![Arrivals::Constant, Arrivals::Poisson];
+        let axes = Axes { loads: vec![Load::Saturated, Load::Rate(1_000)], arrivals, ..Axes::default() };
+        let loads: Vec<_> = replace(vec![cell(Scope::Task, Pattern::Stream, Payload::U64)], &axes)
+            .into_iter()
+            .map(|cell| cell.load)
+            .collect();
+        assert_eq!(loads, [Load::Saturated, Load::Rate(1_000), Load::Poisson(1_000)]);
         let axes = Axes { payloads: vec![Payload::Bytes(100)], producers: vec![2, 3], ..Axes::default() };
         let cells = replace(overview(Profile::Quick), &axes);
         assert!(cells.iter().all(|cell| cell.payload == Payload::Bytes(100)));

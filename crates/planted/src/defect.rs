@@ -1,5 +1,5 @@
 //! A mechanism with a planted defect: it passes everything to a real mechanism, except one message
-//! in the middle.
+//! in the middle, or all of them.
 
 use std::io;
 use std::path::PathBuf;
@@ -27,10 +27,18 @@ pub(crate) enum Defect {
     Hang,
     Crash,
     Leak,
+    /// Takes a message and sends nothing: in a ping-pong both sides wait.
+    Swallow,
+    /// The same with every message, the end mark too.
+    SwallowAll,
+    /// Changes every message, the end mark too.
+    CorruptAll,
+    /// Sends, and never asks for the bytes to send.
+    Unfilled,
 }
 
 impl Defect {
-    pub(crate) const ALL: [Defect; 8] = [
+    pub(crate) const ALL: [Defect; 12] = [
         Defect::Drop,
         Defect::Duplicate,
         Defect::Reorder,
@@ -39,7 +47,16 @@ impl Defect {
         Defect::Hang,
         Defect::Crash,
         Defect::Leak,
+        Defect::Swallow,
+        Defect::SwallowAll,
+        Defect::CorruptAll,
+        Defect::Unfilled,
     ];
+
+    /// Whether it happens to every message.
+    fn is_lasting(self) -> bool {
+        matches!(self, Defect::SwallowAll | Defect::CorruptAll | Defect::Unfilled)
+    }
 }
 
 /// The sequence number of the faulty message, well into the stream.
@@ -141,10 +158,11 @@ struct Faulty<T> {
 
 impl<T: Tx> Tx for Faulty<T> {
     async fn send(&mut self, source: &mut Generator) -> io::Result<()> {
-        if source.made() != VICTIM {
-            return self.inner.send(source).await;
+        let due = self.defect.filter(|defect| defect.is_lasting() || source.made() == VICTIM);
+        let Some(defect) = due else { return self.inner.send(source).await };
+        if !defect.is_lasting() {
+            self.defect = None;
         }
-        let Some(defect) = self.defect.take() else { return self.inner.send(source).await };
         let mut skipped = vec![0; source.len()];
         match defect {
             Defect::Drop => {
@@ -161,7 +179,12 @@ impl<T: Tx> Tx for Faulty<T> {
                 self.inner.send(source).await?;
                 self.inner.send(&mut earlier).await
             }
-            Defect::Corrupt => {
+            Defect::Swallow | Defect::SwallowAll => {
+                source.fill(&mut skipped);
+                Ok(())
+            }
+            Defect::Unfilled => self.inner.send(&mut Generator::new(!0, 0, source.len())).await,
+            Defect::Corrupt | Defect::CorruptAll => {
                 // A message with another seed: it has the right length and form, but the wrong
                 // content.
                 source.fill(&mut skipped);

@@ -3,8 +3,10 @@
 //! show that each defect is found, with the right exit code and error text.
 #![forbid(unsafe_code)]
 
+mod cheat;
 mod defect;
 mod mixing;
+mod partial;
 mod short;
 
 use std::process::ExitCode;
@@ -13,12 +15,15 @@ use estafette_contest::{network, process, sandbox, task, thread};
 use estafette_measure::Registry;
 use estafette_measure::entry::{bytes, pipelines};
 
+use crate::cheat::Cheat;
 use crate::defect::{Defect, plant, plant_values};
 use crate::mixing::Mixing;
+use crate::partial::Partial;
 use crate::short::Short;
 
 fn main() -> ExitCode {
-    let mut registry = Registry::new().enrol(bytes(Mixing)).enrol(pipelines(Short));
+    let mut registry =
+        Registry::new().enrol(bytes(Mixing)).enrol(bytes(Partial)).enrol(bytes(Cheat)).enrol(pipelines(Short));
     for defect in Defect::ALL {
         registry = registry
             .enrol(plant_values(task::tokio_mpsc(), defect))

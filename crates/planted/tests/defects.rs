@@ -72,8 +72,78 @@ fn a_swapped_message_is_reordered() {
 }
 
 #[test]
-fn a_changed_message_is_damaged_and_missing() {
-    breach("corrupt", "messages 1 lost, 1 damaged");
+fn a_changed_message_is_damaged_and_ends_the_instance() {
+    breach("corrupt", "messages 1 damaged");
+}
+
+#[test]
+fn a_mechanism_that_changes_every_message_is_found_out_at_the_first() {
+    breach("corruptall", "messages 1 damaged");
+}
+
+#[test]
+fn a_mechanism_that_never_asks_for_the_bytes_to_send_damages_them() {
+    let _alone = CORES.lock().unwrap_or_else(PoisonError::into_inner);
+    // The receiver sees it at the first message, or the sender after its first batch.
+    all_catch(
+        "unfilled",
+        4,
+        &[],
+        |caught| matches!(caught, Caught::Breach(words) if words.starts_with("messages ") && words.ends_with(" damaged")),
+    );
+}
+
+#[test]
+fn a_message_that_is_shown_in_part_is_damaged() {
+    let _alone = CORES.lock().unwrap_or_else(PoisonError::into_inner);
+    let run = bench(PROGRAM, &["process/partial", "--pattern", "ping-pong,stream", "--size", "64", "--window", "20ms"]);
+    let cases = run.cases();
+    assert_eq!(cases.len(), 4, "two patterns, and the controls");
+    for outcome in cases.iter().flat_map(|case| &case.outcomes) {
+        assert_eq!(*outcome, Some(Caught::Breach("messages 1 damaged".to_owned())), "{}", run.stderr);
+    }
+    assert_eq!((run.code, run.survivors), (Some(4), Vec::new()), "{}", run.stderr);
+}
+
+#[test]
+fn bodies_that_the_receiver_makes_up_are_damage() {
+    let _alone = CORES.lock().unwrap_or_else(PoisonError::into_inner);
+    // Of messages that are a tag and nothing else, every one can be made up. That the cheat works there shows that the secret of the
+    // bodies is what finds it out elsewhere.
+    for (size, caught) in [("64", Some(Caught::Breach("messages 1 damaged".to_owned()))), ("8", None)] {
+        let run = bench(PROGRAM, &["process/cheat", "--pattern", "stream", "--size", size, "--window", "20ms"]);
+        let cases = run.cases();
+        assert_eq!(cases.len(), 2, "the cheat and its control");
+        for outcome in cases.iter().flat_map(|case| &case.outcomes) {
+            assert_eq!(*outcome, caught, "{}", run.stderr);
+        }
+        assert_eq!(
+            (run.code, run.survivors),
+            (Some(if caught.is_some() { 4 } else { 0 }), Vec::new()),
+            "{}",
+            run.stderr
+        );
+    }
+}
+
+#[test]
+fn a_message_that_both_sides_of_a_ping_pong_wait_for_is_lost() {
+    // Most of the time nothing runs.
+    all_catch("swallow", 4, &[], |caught| *caught == Caught::Breach("messages 1 lost".to_owned()));
+}
+
+#[test]
+fn a_stream_that_ends_without_its_end_mark_has_lost_messages() {
+    let _alone = CORES.lock().unwrap_or_else(PoisonError::into_inner);
+    let run = bench(PROGRAM, &["*/swallowall", "--pattern", "stream", "--window", "20ms"]);
+    let cases = run.cases();
+    assert!(cases.len() >= 8, "{}", run.stderr);
+    for Case { mechanism, outcomes, .. } in &cases {
+        for outcome in outcomes {
+            assert_eq!(*outcome, Some(Caught::Breach("messages 251 lost".to_owned())), "{mechanism}: {}", run.stderr);
+        }
+    }
+    assert_eq!((run.code, run.survivors), (Some(4), Vec::new()), "{}", run.stderr);
 }
 
 #[test]

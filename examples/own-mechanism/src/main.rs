@@ -1,9 +1,12 @@
-//! Enrols a mechanism of one's own and gets the whole command for it: `cargo run --release -- bench`.
+//! Enrols two mechanisms of one's own and gets the whole command for them: `cargo run --release -- bench`.
 
+mod socket_pair;
 mod std_channel;
 
-use estafette_measure::{Registry, entry::values};
+use estafette_measure::Registry;
+use estafette_measure::entry::{bytes, values};
 
 fn main() -> std::process::ExitCode {
-    estafette_cli::main(Registry::new().enrol(values(std_channel::StdChannel)))
+    let registry = Registry::new().enrol(values(std_channel::StdChannel)).enrol(bytes(socket_pair::SocketPair));
+    estafette_cli::main(registry)
 }

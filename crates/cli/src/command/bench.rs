@@ -10,6 +10,7 @@ use estafette_measure::case::{Case, Cell, Pattern, Payload, PayloadKind, Place};
 use estafette_measure::coordinator::{Interrupt, Scratch, calls, capacities};
 use estafette_measure::entry::Entry;
 use estafette_measure::limits::{self, available_cpus};
+use estafette_measure::other_load::OtherLoad;
 use estafette_measure::plan::{COUNT_TIMEOUT, Entrant, Plan, Precision, Refusal, enter};
 use estafette_measure::record::{Outcome, Provenance, Record};
 use estafette_measure::run::{self, End};
@@ -21,7 +22,7 @@ use crate::args::{Bench, Slice};
 use crate::exit::Exit;
 use crate::progress::Progress;
 use crate::table::{self, Detail};
-use crate::{print, print_json, tell, with_peers};
+use crate::{other_load, print, print_json, tell, with_peers};
 
 /// The difference that every table shows in the end of a run with `--until-decided`.
 const SHOWN_DIFFERENCE: f64 = 0.05;
@@ -35,10 +36,13 @@ pub(crate) fn run(registry: &Registry, args: &Bench) -> Result<Exit> {
     let mut scratch = Scratch::new()?;
     let files = Files::open(&args.out)?;
     let mut progress = Progress::new(Some(files.record.clone()));
+    let others = OtherLoad::watch(&plan.cpus);
     let Some(limits) = progress.limits(&plan.cpus, for_limits(plan.window), &mut interrupt)? else {
         tell(NOTHING_RECORDED);
         return Ok(Exit::Interrupted);
     };
+    let other_load = others.and_then(|others| others.share(&plan.cpus));
+    other_load::warning(other_load).iter().for_each(|warning| progress.say(warning));
     progress.stage("preparing", "capacities");
     let capacities = capacities(plan.entrants.iter().map(|entrant| &entrant.case), &mut scratch, &mut interrupt)?;
     for (entrant, capacity) in plan.entrants.iter_mut().zip(capacities) {
@@ -55,6 +59,7 @@ pub(crate) fn run(registry: &Registry, args: &Bench) -> Result<Exit> {
     }
     let mut record = run::blank(registry, &plan, Some(limits));
     record.provenance = Some(provenance());
+    record.other_load = other_load;
     progress.begin();
     let end = run::run(registry, &plan, &mut record, &mut scratch, &mut interrupt, &mut progress);
     progress.finish();
@@ -258,6 +263,9 @@ fn options_apply(args: &Bench, entrants: &[Entrant]) -> Result<()> {
     if !args.load.is_empty() && !any(|cell| !cell.pattern.asks()) {
         bail!("--load is not for ping-pong, which sends one message at a time: add --pattern stream or fan-in");
     }
+    if !args.arrivals.is_empty() && !any(|cell| cell.load.rate().is_some()) {
+        bail!("--arrivals says when the messages of a rate are due: add one, such as --load 10k/s");
+    }
     let has_no_ends = !any(|cell| !cell.pattern.is_pipeline());
     for (option, is_given) in [("--wait", !args.wait.is_empty()), ("--capacity", !args.capacity.is_empty())] {
         if is_given && has_no_ends {
@@ -359,6 +367,7 @@ fn axes(suite: Suite, args: &Bench) -> Axes {
         waits: args.wait.clone(),
         places: args.place.clone(),
         loads: args.load.clone(),
+        arrivals: args.arrivals.clone(),
     }
 }
 

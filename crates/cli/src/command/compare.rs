@@ -72,7 +72,7 @@ fn text(comparison: &Comparison) -> String {
         let table = columns(&headers, &[Left, Right, Right, Right, Left, Left], &rows);
         text.push_str(&format!("{}\n{table}\n", cases[0].cell));
     }
-    let mut lines = vec![drift(&comparison.drift), verdicts(comparison)];
+    let mut lines = vec![drift(comparison.drift.as_ref()), verdicts(comparison)];
     let without = comparison.cases.iter().filter(|case| case.verdict.is_some() && case.floor.is_none()).count();
     if without > 0 {
         lines
@@ -106,12 +106,12 @@ fn between(interval: &Interval) -> String {
     format!("[{} to {}]", percent(interval.low), percent(interval.high))
 }
 
-fn drift(drift: &Drift) -> String {
-    if drift.anchors == 0 {
+fn drift(drift: Option<&Drift>) -> String {
+    let Some(drift) = drift else {
         return String::from(
             "Drift: not known, as no reference ring is in both records; what is shown may be the machine's own change.",
         );
-    }
+    };
     let few = if drift.few() { "; so few may miss an uneven drift" } else { "" };
     // No case can be called equivalent beyond this, and few can be called anything else.
     let restless = drift.interval.half_width() > Margins::default().equivalent.ln_1p();
@@ -164,10 +164,20 @@ mod tests {
     #[test]
     fn without_anchors_it_says_so() {
         let mut a = record();
-        a.entrants.retain(|entrant| !entrant.case.mechanism.contains("limit"));
-        a.instances.retain(|instance| instance.entrant < a.entrants.len());
+        let with = a.clone();
+        let is_anchor = |at: usize| with.entrants[at].case.mechanism.contains("reference");
+        a.entrants.retain(|entrant| !entrant.case.mechanism.contains("reference"));
+        a.instances.retain(|instance| !is_anchor(instance.entrant));
+        for instance in &mut a.instances {
+            instance.entrant -= (0..instance.entrant).filter(|at| is_anchor(*at)).count();
+        }
         let text = told(&a, &record());
         assert!(text.contains("Drift: not known"), "{text}");
+        let comparison = Comparison::of(&a, &record()).unwrap();
+        let json = serde_json::to_value(&comparison).unwrap();
+        assert!(json["drift"].is_null(), "nothing is claimed of it: {}", json["drift"]);
+        let coverage = json["cases"][0]["change"]["coverage"].as_f64().unwrap();
+        assert!((drift::EACH..1.0).contains(&coverage), "that of the change alone: {coverage}");
     }
 
     #[test]
@@ -178,8 +188,8 @@ mod tests {
             "one anchor agrees with itself"
         );
         let interval = |low: f64, high: f64| Interval { estimate: f64::midpoint(low, high), low, high, coverage: 0.98 };
-        assert!(drift(&Drift { anchors: 8, interval: interval(-0.3, 0.1) }).contains(restless));
-        assert!(!drift(&Drift { anchors: 8, interval: interval(0.2, 0.25) }).contains(restless));
+        assert!(drift(Some(&Drift { anchors: 8, interval: interval(-0.3, 0.1) })).contains(restless));
+        assert!(!drift(Some(&Drift { anchors: 8, interval: interval(0.2, 0.25) })).contains(restless));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use estafette_measure::case::{Case, Cell, Load, Pattern, Payload, PayloadKind, P
 use estafette_measure::coordinator::{FailureKind, Interrupt, Scratch, calls};
 use estafette_measure::entry::can_run;
 use estafette_measure::limits::{self, available_cpus};
+use estafette_measure::other_load::OtherLoad;
 use estafette_measure::plan::{Entrant, Plan, TIMEOUT};
 use estafette_measure::record::Figures;
 use estafette_measure::spec::Runtime;
@@ -16,7 +17,7 @@ use serde::Serialize;
 use crate::args::Ping;
 use crate::exit::Exit;
 use crate::progress::Progress;
-use crate::{print, print_json, tell, with_peers};
+use crate::{other_load, print, print_json, tell, with_peers};
 
 /// The number of warm-up round trips: a tenth of the measured ones, within these bounds.
 const WARMUP: std::ops::RangeInclusive<u64> = 100..=10_000;
@@ -36,6 +37,8 @@ struct Summary<'a> {
     /// System calls per round trip, of both ends; `None` if they were not counted.
     system_calls: Option<f64>,
     bound: Option<LeastTime>,
+    /// The part of the processor time that other processes used before, from 0 to 1. `None` if unknown.
+    other_load: Option<f64>,
     figures: &'a Figures,
 }
 
@@ -56,9 +59,12 @@ pub(crate) fn run(registry: &Registry, args: &Ping) -> Result<Exit> {
     let mut interrupt = Interrupt::install().context("cannot listen for Ctrl-C")?;
     let mut scratch = Scratch::new()?;
     let mut progress = Progress::new(None);
+    let others = OtherLoad::watch(&cpus);
     let Some(limits) = progress.limits(&cpus, limits::DEFAULT_BUDGET / 2, &mut interrupt)? else {
         return Ok(Exit::Interrupted);
     };
+    let other_load = others.and_then(|others| others.share(&cpus));
+    other_load::warning(other_load).iter().for_each(|warning| progress.say(warning));
     progress.stage("preparing", "system calls");
     let Ok(calls) = calls(registry, &case, &cpus, &mut scratch, &mut interrupt) else { return Ok(Exit::Interrupted) };
     progress.stage("measuring", "round trips");
@@ -95,6 +101,7 @@ pub(crate) fn run(registry: &Registry, args: &Ping) -> Result<Exit> {
         round_trips_per_second: figures.per_second(),
         system_calls: calls,
         bound,
+        other_load,
         figures: &figures,
     };
     if args.json {
@@ -162,7 +169,10 @@ fn block(summary: &Summary<'_>, cell: &Cell) -> Result<String> {
         (String::from("Standard deviation"), units::duration(latency.stddev_ns)),
         (
             String::from("p50 · p99 · p99.9"),
-            [latency.p50_ns, latency.p99_ns, latency.p999_ns].map(|ns| units::duration(ns as f64)).join(" · "),
+            // Of few round trips the higher ones are not known.
+            [Some(latency.p50_ns), latency.p99_ns, latency.p999_ns]
+                .map(|ns| ns.map_or(String::from("-"), |ns| units::duration(ns as f64)))
+                .join(" · "),
         ),
         (String::from("Round trips"), units::rate(summary.round_trips_per_second)),
     ];

@@ -6,7 +6,7 @@ use estafette_measure::record::Record;
 use estafette_measure::stats::Verdict;
 use estafette_measure::units;
 
-use crate::{reference, summary};
+use crate::{other_load, reference, summary};
 
 mod across;
 mod answer;
@@ -56,6 +56,7 @@ pub(crate) fn report(record: &Record, detail: Detail) -> String {
     text.push_str(&across::system_calls(&rankings));
     text.push_str(&notes::refusals(record));
     text.push_str(&summary::sentences(record, &rankings));
+    text.extend(other_load::sentence(record));
     text
 }
 

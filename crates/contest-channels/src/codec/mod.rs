@@ -103,7 +103,7 @@ mod tests {
         bytes[bit / 8] ^= 1 << (bit % 8);
         let _ = codec.decode(&encoded, &mut verifier);
         // The end mark and other producers' messages differ in more than one bit.
-        assert!(!verifier.ended(), "{}: bit {bit}", C::spec().name);
+        assert!(!verifier.ended() || verifier.found_damage(), "{}: bit {bit}", C::spec().name);
     }
 
     macro_rules! each {

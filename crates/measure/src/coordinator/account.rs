@@ -48,8 +48,12 @@ fn sent_against_received<'a>(
         // One party has sent on all connections. The end mark of each connection has shown that its
         // stream was complete.
         Pattern::Connections => {
-            let announced: u64 = counts.filter_map(|count| count.announced).sum();
-            faults.damaged += u64::from(announced != sent);
+            let counts: Vec<_> = counts.collect();
+            let received: u64 = counts.iter().map(|count| count.received).sum();
+            match counts.iter().map(|count| count.announced).sum::<Option<u64>>() {
+                Some(announced) => faults.damaged += u64::from(announced != sent),
+                None => faults.lost += sent.saturating_sub(received),
+            }
         }
         Pattern::Mpmc => faults.add(faults_of_shared(producer, sent, counts)),
         pattern if pattern.is_pipeline() => faults.add(pipeline::account(sent, counts)),

@@ -55,6 +55,7 @@ pub fn calls(
             case: case.clone(),
             window: Window::Count { warmup: 1, messages },
             seed: 1,
+            secret: 1,
             cpus: cpus.to_vec(),
             timeout: TIMEOUT,
             count_timeout: TIMEOUT,

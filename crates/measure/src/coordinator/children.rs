@@ -139,6 +139,11 @@ impl Running {
         }
     }
 
+    /// The number of the process.
+    pub(super) fn process_id(&self) -> u32 {
+        self.process.id()
+    }
+
     fn pid(&self) -> Pid {
         Pid::from_child(&self.process)
     }

@@ -15,11 +15,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::account::account;
 use super::children::{Children, Running, adopt_strays, calls_path, describe};
+use super::lost_exchange::LostExchange;
 use super::placement::{cores, used};
 use super::{Interrupt, Scratch};
-use crate::case::{Case, Pattern, Role};
+use crate::case::{Case, Role};
 use crate::clock::now_ns;
 use crate::entry::Entry;
+use crate::exchange::Snapshot;
 use crate::message::Faults;
 use crate::pauses::{Turn, TurnWriter};
 use crate::pipeline;
@@ -44,6 +46,8 @@ pub struct Setup {
     pub window: Window,
     /// The seed of the messages' contents, below 2^53.
     pub seed: u64,
+    /// What their bodies are made with, and nothing else shows; below 2^53.
+    pub secret: u64,
     /// The cores that may be used.
     pub cpus: Vec<usize>,
     /// How long the children may take beyond the window.
@@ -116,6 +120,10 @@ pub struct Instance {
     /// The children that wait for an offer, and its name.
     wants: Vec<(usize, String)>,
     ready: Vec<bool>,
+    /// Where a child notes which step of an exchange it is at, if it does.
+    exchanges: Vec<Option<u64>>,
+    /// Messages lost in exchanges whose sides wait for each other; set where that is how the instance ended.
+    lost_in_exchange: Option<u64>,
     reports: Vec<Option<Report>>,
     /// Whether brokers know that all parties have reported.
     are_brokers_notified: bool,
@@ -160,6 +168,8 @@ impl Instance {
         let steal = Steal::now(&used(&roles, &setup.case, &setup.cpus));
         let mut instance = Instance {
             ready: vec![false; roles.len()],
+            exchanges: vec![None; roles.len()],
+            lost_in_exchange: None,
             reports: roles.iter().map(|_| None).collect(),
             roles,
             children: Children::default(),
@@ -183,8 +193,8 @@ impl Instance {
     /// When the instance fails. The clean-up is done before this returns.
     pub(super) fn close(mut self, entry: &dyn Entry, setup: &Setup) -> Result<Measured, Failure> {
         let case = &setup.case;
-        let is_damaged = self.is_damaged(case);
-        if is_damaged {
+        let is_broken_off = self.is_damaged(case) || self.lost_in_exchange.is_some();
+        if is_broken_off {
             self.children.end();
         } else {
             self.release(entry).map_err(|failure| self.cause_of(failure))?;
@@ -193,17 +203,17 @@ impl Instance {
         let steal = self.steal.zip(after).map_or(0.0, |(before, after)| after.since(&before));
         let reports: Vec<_> =
             self.roles.into_iter().zip(self.reports).filter_map(|(role, report)| Some((role, report?))).collect();
-        let faults = account(case, &reports, !is_damaged)?;
+        let mut faults = account(case, &reports, !is_broken_off)?;
+        faults.lost += self.lost_in_exchange.unwrap_or(0);
         let calls_of = |role: &Role| fs::read_to_string(calls_path(*role, self.dir.path())).ok()?.parse::<u64>().ok();
         let calls = reports.iter().map(|(role, _)| calls_of(role)).sum();
         Ok(Measured { reports, faults, steal, calls })
     }
 
-    /// Whether a consumer has stopped at a damaged message. The other parties may then wait for it
-    /// forever, and their reports are not needed.
+    /// Whether a party has stopped at a damaged message. The other parties may then wait for it
+    /// forever, and their reports are not needed. In a pipeline no party stops.
     fn is_damaged(&self, case: &Case) -> bool {
-        let parties = self.reports.iter().flatten().flat_map(|report| &report.parties);
-        case.pattern == Pattern::Writers && parties.map(|party| party.faults.damaged).sum::<u64>() > 0
+        !case.pattern.is_pipeline() && self.reports.iter().flatten().any(Report::is_damaged)
     }
 
     fn start(&mut self, entry: &dyn Entry, setup: &Setup, interrupt: &mut Interrupt) -> Result<(), Failure> {
@@ -225,6 +235,7 @@ impl Instance {
                 role,
                 window: setup.window,
                 seed: setup.seed,
+                secret: setup.secret,
                 dir: dir.to_owned(),
                 cpus: cores(role, case, &setup.cpus),
             };
@@ -259,11 +270,36 @@ impl Instance {
             Window::Time { .. } => Duration::from_nanos(setup.window.length_ns()),
             Window::Count { .. } => setup.count_timeout,
         };
-        let deadline = Instant::now() + window + setup.timeout;
-        match self.serve(&setup.case, deadline, interrupt)? {
-            ControlFlow::Break(()) => Ok(()),
-            ControlFlow::Continue(()) => Err(self.timed_out("did not finish in time", " (--timeout allows more)")),
+        let started = Instant::now();
+        let deadline = started + window + setup.timeout;
+        let mut lost = LostExchange::new(setup, started);
+        loop {
+            let until = if self.has_exchange() { deadline.min(lost.next_look()) } else { deadline };
+            if self.serve(&setup.case, until, interrupt)? == ControlFlow::Break(()) {
+                return Ok(());
+            }
+            self.lost_in_exchange = lost.look(self.exchanges_under_way());
+            if self.lost_in_exchange.is_some() {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                return Err(self.timed_out("did not finish in time", " (--timeout allows more)"));
+            }
         }
+    }
+
+    fn has_exchange(&self) -> bool {
+        self.exchanges.iter().any(Option::is_some)
+    }
+
+    /// The step of the exchange at which each child is that has not reported. `None` if unknown for one of them.
+    fn exchanges_under_way(&self) -> Option<Vec<(Role, Snapshot)>> {
+        let unreported = self.unreported().into_iter().filter(|&index| self.roles[index] != Role::Broker);
+        let snapshot = |index: usize| {
+            let process = self.children.0[index].process_id();
+            Some((self.roles[index], Snapshot::of(process, self.exchanges[index]?).ok()?))
+        };
+        unreported.map(snapshot).collect()
     }
 
     /// Handles the children's packets until the time `until`. Returns `Break` once all have
@@ -295,7 +331,11 @@ impl Instance {
             if senders.is_empty() && Instant::now() >= until {
                 return Ok(ControlFlow::Continue(()));
             }
-            senders.into_iter().try_for_each(|index| self.handle_packet(index))?;
+            let handled: Vec<_> = senders.into_iter().map(|index| self.handle_packet(index)).collect();
+            // One that has failed may have done so because another has stopped.
+            if !self.is_damaged(case) {
+                handled.into_iter().collect::<Result<(), _>>()?;
+            }
             self.notify_brokers()?;
         }
     }
@@ -369,7 +409,10 @@ impl Instance {
                 Some((offer, descriptors)) => self.send_offer(index, offer, descriptors)?,
                 None => self.wants.push((index, name)),
             },
-            Some((ToCoordinator::Ready {}, _)) => self.ready[index] = true,
+            Some((ToCoordinator::Ready { exchange }, _)) => {
+                self.ready[index] = true;
+                self.exchanges[index] = exchange;
+            }
             Some((ToCoordinator::Report(report), _)) => self.reports[index] = Some(report),
             Some((ToCoordinator::EffectiveCapacity { .. }, _)) => {
                 return Err(self.failure(

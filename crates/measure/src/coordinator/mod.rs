@@ -8,6 +8,7 @@ mod children;
 pub(crate) mod heat;
 mod instance;
 mod interrupt;
+mod lost_exchange;
 mod placement;
 mod scratch;
 

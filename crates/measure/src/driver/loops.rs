@@ -17,6 +17,7 @@ use anyhow::{Context, Result, bail};
 use super::party::{Party, producer};
 use crate::batch::{self, Duplex, ServerEnds, Stopped, Turns, blocking};
 use crate::clock::now_ns;
+use crate::exchange::EXCHANGE;
 use crate::mechanism::{Mechanism, Rx, Tx};
 use crate::parts::Holds;
 use crate::protocol::PartyReport;
@@ -53,8 +54,9 @@ impl Party {
     /// Sends until the time is over or this producer's share is sent, then sends the end mark.
     async fn produce<M: Mechanism, T: Tx>(mut self, mut tx: T) -> Result<(PartyReport, Option<Usage>)> {
         loop {
-            let mut count = self.batch_to_send(self.source.made());
-            if let Some(schedule) = self.schedule {
+            let before = self.source.made();
+            let mut count = self.batch_to_send(before);
+            if let Some(schedule) = &mut self.schedule {
                 count = 1;
                 let due_ns = schedule.due_ns(producer(self.role), self.source.made());
                 // Every message that is due in the window is sent, even if the mechanism is late.
@@ -69,6 +71,11 @@ impl Party {
             } else {
                 batch::send(&mut tx, &mut self.source, count).await
             };
+            let missing = (before + count).saturating_sub(self.source.made());
+            if sending.is_ok() && missing > 0 {
+                keep_open(tx);
+                return Ok(self.not_filled(missing));
+            }
             if self.has_sent(sending, self.source.made())? {
                 break;
             }
@@ -175,11 +182,8 @@ impl Party {
                 break;
             }
         }
-        if self.verifier.stopped() {
-            // The verifier stopped at a damaged message. Dropping `rx` would close the channel, and
-            // its senders would report a closed peer instead of the damage. The coordinator kills
-            // this child after its report.
-            std::mem::forget(rx);
+        if self.verifier.found_damage() {
+            keep_open(rx);
         }
         self.heard(state)
     }
@@ -192,7 +196,8 @@ impl Party {
     ) -> Result<(PartyReport, Option<Usage>)> {
         let mut state = Party::asking()?;
         loop {
-            let left = self.share.map_or(u64::MAX, |share| share - self.source.made());
+            let before = self.source.made();
+            let left = self.share.map_or(u64::MAX, |share| share - before);
             let round_trips = state.batch.min(left);
             let began_ns = now_ns();
             let done = if M::BLOCKS {
@@ -200,6 +205,15 @@ impl Party {
             } else {
                 batch::round_trip(&mut ends, &mut self.source, &mut self.verifier, round_trips).await
             };
+            if self.verifier.found_damage() {
+                keep_open(ends);
+                return self.asked(before, state);
+            }
+            let missing = (before + round_trips).saturating_sub(self.source.made());
+            if done.is_ok() && missing > 0 {
+                keep_open(ends);
+                return Ok(self.not_filled(missing));
+            }
             let mut is_replied = done.is_ok();
             done.or_else(|stopped| self.forgive(stopped))?;
             // A reply to an earlier request may arrive late. Receive until the reply to the last
@@ -217,6 +231,7 @@ impl Party {
         let sent = self.source.made();
         self.meter.end(sent);
         self.send_end(&mut ends.tx).await?;
+        EXCHANGE.asking.set(sent + 1, true);
         while !self.verifier.ended() {
             if let Err(error) = ends.rx.recv(&mut self.verifier).await {
                 self.forgive(Stopped::Receiving(error))?;
@@ -247,7 +262,11 @@ impl Party {
         }
         let sent = self.source.made();
         self.meter.end(sent);
-        self.send_end(&mut ends.tx).await?;
+        if self.verifier.found_damage() {
+            keep_open(ends);
+        } else {
+            self.send_end(&mut ends.tx).await?;
+        }
         Ok(self.report(sent, sent, None))
     }
 
@@ -266,11 +285,22 @@ impl Party {
         }
         let served = self.verifier.received();
         self.close(served);
+        if self.verifier.found_damage() {
+            keep_open(ends);
+            return Ok(self.report(served, served, None));
+        }
         for tx in &mut ends.txs {
             tx.flush().await.context("flushing")?;
         }
         Ok(self.report(served, served, None))
     }
+}
+
+/// Leaves the ends of a party open that stops at a damaged message. Dropping them would close the
+/// channel, and the other parties would report a closed peer instead of the damage. The coordinator
+/// kills this child after its report.
+fn keep_open<E>(ends: E) {
+    std::mem::forget(ends);
 }
 
 /// Gives the other end of a burst time to run: sleeps, or yields the task.

@@ -15,6 +15,7 @@ use self::party::{Party, Setting};
 use crate::burst::{Burst, resident};
 use crate::case::{BURST, Case, Pattern, Place, Role};
 use crate::descriptors;
+use crate::exchange::EXCHANGE;
 use crate::executor::{Executor, Job, Work};
 use crate::limits::pin_to;
 use crate::mechanism::{Ends, Mechanism, Transport};
@@ -38,6 +39,8 @@ pub struct Ctx {
     pub window: Window,
     /// The seed of the messages' contents.
     pub seed: u64,
+    /// The secret with which message bodies are made. The ends of the mechanism do not get it.
+    pub secret: u64,
     /// The core of each party that this child plays; see [`crate::protocol::Assignment::cpus`].
     pub cpus: Vec<Option<usize>>,
     /// The pauses of an instance that is measured in slices.
@@ -132,10 +135,12 @@ fn play(
     let paced = lossy && !case.pattern.both_ways();
     let (feedback, pacers) = if paced { feedback(case, role, &mut ctx.rendezvous)? } else { Default::default() };
     let (mut feedback, mut pacers) = (feedback.into_iter(), pacers.into_iter());
-    let start_ns = ctx.rendezvous.ready()?;
+    // Where messages may be lost, nobody waits for one for ever.
+    let exchange = (case.pattern.asks() && !lossy).then(|| EXCHANGE.address());
+    let start_ns = ctx.rendezvous.ready_with(exchange)?;
     let (reports, received) = mpsc::channel();
     let pauses = ctx.pauses.clone();
-    let setting = Setting { case, seed: ctx.seed, window, start_ns, pauses, leader, lossy, burst };
+    let setting = Setting { case, seed: ctx.seed, secret: ctx.secret, window, start_ns, pauses, leader, lossy, burst };
     let jobs = starts.into_iter().map(|Start { role, cpu, run }| {
         let mut party = Party::new(&setting, role);
         match role {
@@ -147,18 +152,25 @@ fn play(
         let reports = reports.clone();
         let running = run(party);
         let work: Work<()> = Box::pin(async move {
-            let _ = reports.send(running.await?);
+            let (party, usage) = running.await?;
+            let is_damaged = party.faults.damaged > 0;
+            let _ = reports.send((party, usage));
+            // The others may wait for this one for ever.
+            ensure!(!is_damaged, "a message was damaged");
             Ok(())
         });
         Job { name, cpu, work }
     });
     let jobs = jobs.collect();
     drop(reports);
-    executor.run(jobs)?;
+    let ended = executor.run(jobs);
     let mut report = Report::default();
     for (party, usage) in received.try_iter() {
         report.usage = report.usage.or(usage);
         report.parties.push(party);
+    }
+    if !report.is_damaged() {
+        ended?;
     }
     report.parties.sort_by_key(|party| party.role);
     Ok(report)

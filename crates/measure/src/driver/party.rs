@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 
 use crate::batch::{Ended, Stopped};
 use crate::burst::{Burst, Held};
-use crate::case::{BURST, Case, Load, Pattern, Payload, Role, TURN};
+use crate::case::{BURST, Case, Pattern, Payload, Role, TURN};
 use crate::clock::cost_ns;
 use crate::mechanism::Tx;
 use crate::message::{Generator, Verifier};
@@ -61,6 +61,7 @@ pub(super) struct Asking {
 pub(super) struct Setting<'a> {
     pub(super) case: &'a Case,
     pub(super) seed: u64,
+    pub(super) secret: u64,
     pub(super) window: Window,
     pub(super) start_ns: u64,
     pub(super) pauses: Pauses,
@@ -101,23 +102,24 @@ pub(super) struct Party {
     pub(super) burst: Option<Burst>,
     /// What it took of memory.
     held: Option<Held>,
+    /// End marks that did not come though every producer has gone.
+    end_marks_lost: u64,
     /// How many streams a server answers, or one sender has.
     streams: usize,
 }
 
 impl Party {
     pub(super) fn new(setting: &Setting, role: Role) -> Party {
-        let Setting { case, seed, window, start_ns, ref pauses, leader, lossy, ref burst } = *setting;
+        let Setting { case, seed, secret, window, start_ns, ref pauses, leader, lossy, ref burst } = *setting;
         let competing = case.pattern == Pattern::Mpmc;
-        let shared = case.pattern == Pattern::Writers;
         let cancels = case.pattern == Pattern::Cancel;
         Party {
             role,
-            source: Generator::new(seed, producer(role), case.payload.len()),
+            source: Generator::new(seed, producer(role), case.payload.len()).with_secret(secret),
             verifier: verifier(seed, case, role)
+                .with_secret(secret)
                 .reading(!matches!(case.payload, Payload::Unread(_)))
-                .competing(competing)
-                .stopping(shared),
+                .competing(competing),
             meter: Meter::new(window_of(window, role, case.sending()), start_ns, Some(role) == leader, pauses.clone()),
             share: window.share(producer(role), case.sending()),
             lossy,
@@ -128,14 +130,12 @@ impl Party {
             missing: [0; 2],
             received: Default::default(),
             dropped: 0,
-            schedule: match case.load {
-                Load::Rate(rate) => Some(Schedule::new(start_ns, rate, case.producers)),
-                Load::Saturated => None,
-            },
+            schedule: Schedule::new(case, start_ns, seed),
             late: 0,
             late_until_ns: 0,
             burst: burst.clone(),
             held: None,
+            end_marks_lost: 0,
             streams: case.producers,
         }
     }
@@ -217,6 +217,11 @@ impl Party {
             ensure!(due, "the stream ended while its producers were still sending");
             return Ok(true);
         }
+        // Every producer has gone, and whether it came to its end it says itself. Its end mark, perhaps with more, was lost.
+        if !self.lossy && matches!(&got, Err(stopped) if stopped.at_the_end()) {
+            self.end_marks_lost = self.verifier.not_ended();
+            return Ok(true);
+        }
         got.or_else(|stopped| self.forgive(stopped))?;
         if self.verifier.ended() {
             return Ok(true);
@@ -229,7 +234,7 @@ impl Party {
             burst.empty_again(held)?;
         }
         let now = self.look_and_note(received);
-        if let (Some(times), Some(schedule), true) = (&mut hearing.times, &self.schedule, received > before) {
+        if let (Some(times), Some(schedule), true) = (&mut hearing.times, &mut self.schedule, received > before) {
             let (producer, number) = self.verifier.last();
             let due_ns = schedule.due_ns(producer, number);
             if self.meter.covers(due_ns) {
@@ -366,6 +371,16 @@ impl Party {
         if self.lossy && passing { Ok(()) } else { Err(error).context("receiving") }
     }
 
+    /// The report of a party whose end sent messages without taking them from their source, so many of them: whatever arrived was
+    /// not what was to be sent.
+    #[cold]
+    pub(super) fn not_filled(self, messages: u64) -> (PartyReport, Option<Usage>) {
+        let sent = self.source.made();
+        let (mut report, usage) = self.report(sent, sent, None);
+        report.faults.damaged += messages;
+        (report, usage)
+    }
+
     fn given_up(&self, now: u64, heard_ns: u64) -> bool {
         self.lossy
             && self.meter.over(now)
@@ -380,7 +395,8 @@ impl Party {
     ) -> (PartyReport, Option<Usage>) {
         let (messages, window_ns, usage) = self.meter.result();
         let receives = self.verifier.received() > 0 || matches!(self.role, Role::Consumer(_)) || latency.is_some();
-        let (received, faults) = if receives { self.verifier.finish() } else { Default::default() };
+        let (received, mut faults) = if receives { self.verifier.finish() } else { Default::default() };
+        faults.lost += self.end_marks_lost;
         debug_assert!(messages <= handled);
         let longest_stall_ns = self.meter.longest_stall_ns();
         let lost = self.missing[1].saturating_sub(self.missing[0]);
@@ -458,5 +474,42 @@ fn verifier(seed: u64, case: &Case, role: Role) -> Verifier {
         (Pattern::RequestReply, Role::Producer(client)) => Verifier::only(seed, client, len),
         (Pattern::Duplex, Role::Consumer(other)) => Verifier::only(seed, other, len),
         _ => Verifier::new(seed, case.senders(), len),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_batch_of_a_ping_pong_follows_from_the_middle_round_trip_of_the_warm_up() {
+        let case: Case = serde_json::from_str(
+            r#"{"mechanism": "thread/x", "cell": {"scope": "thread", "pattern": "ping-pong", "payload": "u64", "producers": 1,
+                "capacity": 1, "runtime": "thread", "wait": "spin", "place": "free"}}"#,
+        )
+        .unwrap();
+        let window = Window::Count { warmup: 5, messages: 10 };
+        let setting = Setting {
+            case: &case,
+            seed: 1,
+            secret: 2,
+            window,
+            start_ns: 0,
+            pauses: Pauses::default(),
+            leader: None,
+            lossy: false,
+            burst: None,
+        };
+        let mut party = Party::new(&setting, Role::Producer(0));
+        let mut asking = Asking { clock_ns: 25.0, ..Party::asking().unwrap() };
+        let mut batches = Vec::new();
+        // One round trip is lucky, and one is not.
+        for (at_ns, took_ns) in (1..).zip([1, 400, 400, 400, 90_000]) {
+            party.source.word();
+            assert!(!party.has_asked(&mut asking, at_ns, Some((took_ns, 1))));
+            batches.push(asking.batch);
+        }
+        assert_eq!(batches, [1, 1, 1, 1, 2], "20 readings of the clock are 500 ns");
+        assert!(asking.times.is_empty(), "the warm-up does not count");
     }
 }

@@ -148,13 +148,13 @@ fn play(pattern: Pattern, producers: usize, senders: Senders, messages: u64) -> 
             let rendezvous = Rendezvous::new(theirs, std::env::temp_dir());
             let window = Window::Count { warmup: messages / 10, messages: messages - messages / 10 };
             let cpus = vec![None; if role == Role::Producer(0) { case.sending() } else { 1 }];
-            let mut ctx = Ctx { rendezvous, window, seed: 7, cpus, pauses: Pauses::default() };
+            let mut ctx = Ctx { rendezvous, window, seed: 7, secret: 8, cpus, pauses: Pauses::default() };
             (ours, scope.spawn(move || drive::<Memory, Raw>(memory, case, role, &mut ctx).unwrap()))
         });
         let all: Vec<&OwnedFd> = children.iter().map(|(socket, _)| socket).collect();
         for socket in &all {
             let packet = protocol::receive::<ToCoordinator>(socket).unwrap();
-            assert!(matches!(packet, Some((ToCoordinator::Ready {}, _))), "{packet:?}");
+            assert!(matches!(packet, Some((ToCoordinator::Ready { .. }, _))), "{packet:?}");
         }
         for socket in &all {
             protocol::send(socket, &ToChild::Go { start_ns: now_ns() }, &[]).unwrap();

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{END_BIT, MAX_MESSAGES, MAX_PRODUCERS, MULTIPLIER, NEXT, STEP, raw};
+use super::{END_BIT, Key, MAX_MESSAGES, MAX_PRODUCERS, MULTIPLIER, NEXT, raw};
 
 /// The messages of one producer, in order. A mechanism asks it for the next one, in whichever shape it sends.
 #[derive(Clone, Debug)]
@@ -10,6 +10,7 @@ pub struct Generator {
     /// The next tag, before the seed is mixed in.
     next: u64,
     seed: u64,
+    key: Key,
     len: usize,
     made: u64,
     producer: usize,
@@ -27,11 +28,18 @@ impl Generator {
         Generator {
             next: raw(producer, 0, false).wrapping_mul(MULTIPLIER),
             seed,
+            key: Key::default(),
             len,
             made: 0,
             producer,
             template: None,
         }
+    }
+
+    /// With a secret that bodies depend on; [`Verifier::with_secret`](super::Verifier::with_secret) has to have the same.
+    #[must_use]
+    pub fn with_secret(self, secret: u64) -> Generator {
+        Generator { key: Key::new(secret), ..self }
     }
 
     /// Whose stream it is. A server of several clients answers each with that client's own, so this says whom.
@@ -65,7 +73,7 @@ impl Generator {
 
     /// The stream of another producer, from its beginning.
     pub(crate) fn of(&self, producer: usize) -> Generator {
-        Generator::new(self.seed, producer, self.len)
+        Generator { key: self.key, ..Generator::new(self.seed, producer, self.len) }
     }
 
     /// Turns the next message into the mark that ends the stream; it carries the number of messages before it.
@@ -106,7 +114,7 @@ impl Generator {
         let word = self.word();
         match out.as_mut_array() {
             Some(out) => *out = word.to_le_bytes(),
-            None => Generator::spread(word, out),
+            None => Generator::spread(word, self.key.step(word), out),
         }
     }
 
@@ -116,16 +124,16 @@ impl Generator {
     pub fn message(&mut self, data: &mut [u8]) -> u32 {
         let tag = self.next ^ self.seed;
         self.fill(data);
-        super::typed::topic(tag)
+        super::typed::topic(tag, self.key)
     }
 
     /// Writes a message of any length that begins with this word.
     #[inline]
-    fn spread(mut word: u64, out: &mut [u8]) {
+    fn spread(mut word: u64, step: u64, out: &mut [u8]) {
         let (words, rest) = out.as_chunks_mut::<8>();
         for place in words {
             *place = word.to_le_bytes();
-            word = word.wrapping_add(STEP);
+            word = word.wrapping_add(step);
         }
         let left = rest.len();
         rest.copy_from_slice(&word.to_le_bytes()[..left]);

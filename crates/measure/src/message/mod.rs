@@ -12,12 +12,23 @@
 //!
 //! The multiplier is odd, so the tag decodes to exactly one raw word. A tag with a flipped bit
 //! decodes to a word whose high bits are not zero, or whose sequence number is not expected. The
-//! words after the tag are `tag + i × 0xD1B54A32D192ED03` (mod 2^64), little-endian, cut off at the
-//! message's length. The body is a function of the tag, so comparing the two finds every flipped
+//! words after the tag are `tag + i × step` (mod 2^64), little-endian, cut off at the
+//! message's length. The body is a function of the tag and the secret, so comparing the two finds every flipped
 //! bit.
 //!
+//! The step depends on the tag and on a *secret* of the instance, which the mechanism's code does not get:
+//!
+//! ```text
+//! key  = secret × 0x9E3779B97F4A7C15 (mod 2^64)
+//! step = the halves of the 128-bit product (tag xor key) × (key rotated by 32 bits, last bit set), combined by xor, last bit set
+//! ```
+//!
+//! So a receiver cannot compute a body from a tag or from other messages, and a mechanism that does
+//! not move the bytes is found out. A message without a body has no such protection: 8 bytes are a
+//! tag, and tags follow from each other.
+//!
 //! If a message has a topic and data, the data is all of this. The topic is the upper half of the
-//! word that would come before the tag: `(tag - 0xD1B54A32D192ED03) >> 32`.
+//! word that would come before the tag: `(tag - step) >> 32`.
 //!
 //! A message shorter than 8 bytes consists of the tag's first bytes. It can only be compared with
 //! the message that is expected next. So it needs one producer and an ordered mechanism.
@@ -36,7 +47,7 @@ pub use verifier::{Faults, StreamCount, Verifier, digest};
 const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
 /// The inverse of [`MULTIPLIER`] modulo 2^64.
 const INVERSE: u64 = inverse(MULTIPLIER);
-/// The step from word to word of a body: another odd constant with well-mixed bits.
+/// The step from word to word of a body that messages share: another odd constant with well-mixed bits.
 const STEP: u64 = 0xD1B5_4A32_D192_ED03;
 
 const INLINE: usize = crate::case::Payload::INLINE;
@@ -67,6 +78,24 @@ const fn inverse(odd: u64) -> u64 {
 
 const fn raw(producer: usize, sequence: u64, end: bool) -> u64 {
     (producer as u64) << PRODUCER_SHIFT | sequence << SEQUENCE_SHIFT | end as u64
+}
+
+/// The key with which the bodies of an instance are made.
+#[derive(Clone, Copy, Debug, Default)]
+struct Key(u64);
+
+impl Key {
+    const fn new(secret: u64) -> Key {
+        Key(secret.wrapping_mul(MULTIPLIER))
+    }
+
+    /// The step from word to word of the message with this tag.
+    #[inline(always)]
+    const fn step(self, tag: u64) -> u64 {
+        // A product folded in half, as in wyhash: it takes one multiplication, and cannot be solved for the key as a sum could.
+        let product = (tag ^ self.0) as u128 * (self.0.rotate_left(32) | 1) as u128;
+        ((product >> 64) as u64 ^ product as u64) | 1
+    }
 }
 
 /// A message as a value. Implemented for `u64`, `Vec<u8>`, [`Inline`], [`Shared`] and [`Message`].
@@ -131,5 +160,23 @@ mod tests {
     #[test]
     fn multiplier_times_inverse_is_one() {
         assert_eq!(MULTIPLIER.wrapping_mul(INVERSE), 1);
+    }
+
+    #[test]
+    fn bodies_depend_on_the_secret_and_tags_do_not() {
+        let message = |secret: u64| {
+            let mut bytes = [0; 24];
+            Generator::new(7, 0, 24).with_secret(secret).fill(&mut bytes);
+            bytes
+        };
+        let [none, one, two] = [0, 1, 2].map(message);
+        assert_eq!(none[..8], one[..8]);
+        assert_eq!(one[..8], two[..8]);
+        assert!(none[8..] != one[8..] && one[8..] != two[8..]);
+        for (made, checked) in [(0, 0), (1, 1), (1, 2), (2, 0)] {
+            let mut verifier = Verifier::new(7, 1, 24).with_secret(checked);
+            verifier.bytes(&message(made));
+            assert_eq!(verifier.found_damage(), made != checked);
+        }
     }
 }

@@ -3,13 +3,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Generator, STEP, Value, Verifier};
+use super::{Generator, Key, Value, Verifier};
 
 /// A topic and some data, as in `ipc-channel-throughput`. For serde the data is a sequence of
 /// numbers and not bytes, as in every program that only derives the two traits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
-    /// The topic: four bytes that are computed from the tag.
+    /// The topic: four bytes that are computed from the tag and the secret.
     pub topic: u32,
     /// The message's bytes.
     pub data: Vec<u8>,
@@ -31,8 +31,8 @@ impl Value for Message {
 
 /// The topic of the message with this tag.
 #[inline]
-pub(super) fn topic(tag: u64) -> u32 {
-    (tag.wrapping_sub(STEP) >> 32) as u32
+pub(super) fn topic(tag: u64, key: Key) -> u32 {
+    (tag.wrapping_sub(key.step(tag)) >> 32) as u32
 }
 
 #[cfg(test)]
@@ -43,10 +43,11 @@ mod tests {
     use super::*;
 
     const SEED: u64 = 0x5EED;
+    const SECRET: u64 = 0x5EC2E7;
 
     /// Three messages and the end mark.
     fn messages(len: usize) -> Vec<Message> {
-        let mut source = Generator::new(SEED, 0, len);
+        let mut source = Generator::new(SEED, 0, len).with_secret(SECRET);
         let mut all: Vec<_> = (0..3).map(|_| Message::make(&mut source)).collect();
         source.end();
         all.push(Message::make(&mut source));
@@ -54,7 +55,7 @@ mod tests {
     }
 
     fn faults(len: usize, messages: &[Message]) -> Faults {
-        let mut verifier = Verifier::new(SEED, 1, len);
+        let mut verifier = Verifier::new(SEED, 1, len).with_secret(SECRET);
         messages.iter().for_each(|message| message.check(&mut verifier));
         assert!(verifier.ended());
         verifier.finish().1

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::shared::is_intact;
 use super::typed::topic;
 use super::{
-    END_BIT, INVERSE, MULTIPLIER, NEXT, PRODUCER_BITS, PRODUCER_SHIFT, SEQUENCE_BITS, SEQUENCE_SHIFT, STEP, raw,
+    END_BIT, INVERSE, Key, MULTIPLIER, NEXT, PRODUCER_BITS, PRODUCER_SHIFT, SEQUENCE_BITS, SEQUENCE_SHIFT, raw,
 };
 
 /// Gaps remembered per producer. In older ones a message that comes late counts as lost and repeated.
@@ -104,6 +104,7 @@ pub struct Verifier {
     /// common case.
     expected: u64,
     seed: u64,
+    key: Key,
     len: usize,
     /// Messages that arrived in order since the last one that took the long way.
     run: u64,
@@ -121,8 +122,6 @@ pub struct Verifier {
     reads: bool,
     /// Whether other consumers receive the rest of the streams.
     competes: bool,
-    /// Whether nothing is heard behind a damaged message.
-    stops: bool,
 }
 
 impl Verifier {
@@ -132,6 +131,7 @@ impl Verifier {
         Verifier {
             expected: 0,
             seed,
+            key: Key::default(),
             len,
             run: 0,
             booked: 0,
@@ -142,7 +142,6 @@ impl Verifier {
             faults: Faults::default(),
             reads: true,
             competes: false,
-            stops: false,
         }
     }
 
@@ -152,6 +151,12 @@ impl Verifier {
         (verifier.first, verifier.ended) = (producer, producer);
         verifier.resume(producer);
         verifier
+    }
+
+    /// With the secret that bodies depend on.
+    #[must_use]
+    pub fn with_secret(self, secret: u64) -> Verifier {
+        Verifier { key: Key::new(secret), ..self }
     }
 
     /// Whether the bodies of messages that share one are read; they are unless this says otherwise.
@@ -167,16 +172,11 @@ impl Verifier {
         Verifier { competes, ..self }
     }
 
-    /// Whether a damaged message is taken for the end of all streams: where they share one run of bytes, a message that another's
-    /// bytes got into may have taken the place where the next begins along, and an end mark may never be found.
-    #[must_use]
-    pub fn stopping(self, stops: bool) -> Verifier {
-        Verifier { stops, ..self }
-    }
-
-    /// Whether it has been so.
-    pub(crate) fn stopped(&self) -> bool {
-        self.stops && self.faults.damaged > 0
+    /// Whether a message was damaged. All streams have ended then: what damages one message may damage all, and the end marks
+    /// among them.
+    #[inline]
+    pub fn found_damage(&self) -> bool {
+        self.faults.damaged > 0
     }
 
     /// The length of every message in bytes.
@@ -215,7 +215,12 @@ impl Verifier {
         self.ended
     }
 
-    /// Whether every producer's end mark has arrived.
+    /// How many producers have not ended.
+    pub(crate) fn not_ended(&self) -> u64 {
+        self.streams.len().saturating_sub(self.ended) as u64
+    }
+
+    /// Whether every producer's end mark has arrived, or a message was damaged.
     #[inline(always)]
     pub fn ended(&self) -> bool {
         self.ended >= self.streams.len()
@@ -235,7 +240,7 @@ impl Verifier {
     #[inline]
     pub fn message(&mut self, of: u32, data: &[u8]) {
         match data.first_chunk() {
-            Some(tag) if topic(u64::from_le_bytes(*tag)) == of => self.bytes(data),
+            Some(tag) if topic(u64::from_le_bytes(*tag), self.key) == of => self.bytes(data),
             // A topic that does not belong to its data is as wrong as data without a tag.
             tag => self.unexpected(tag.map_or(0, |tag| u64::from_le_bytes(*tag)), false),
         }
@@ -305,11 +310,12 @@ impl Verifier {
         let (words, rest) = message.as_chunks::<8>();
         let Some(first) = words.first() else { return self.short(message) };
         let tag = u64::from_le_bytes(*first);
+        let step = self.key.step(tag);
         let mut word = tag;
         let mut wrong = 0;
         for place in words {
             wrong |= u64::from_le_bytes(*place) ^ word;
-            word = word.wrapping_add(STEP);
+            word = word.wrapping_add(step);
         }
         if wrong == 0 && rest == &word.to_le_bytes()[..rest.len()] && message.len() == self.len {
             self.word(tag);
@@ -370,9 +376,7 @@ impl Verifier {
 
     fn damaged(&mut self) {
         self.faults.damaged += 1;
-        if self.stops {
-            self.ended = self.streams.len();
-        }
+        self.ended = self.streams.len();
     }
 
     /// A whole message of a known producer, at its turn or not.

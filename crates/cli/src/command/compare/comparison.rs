@@ -23,7 +23,8 @@ const MAX_ROUNDS: usize = 1_000;
 pub(super) struct Comparison {
     pub(super) a: Side,
     pub(super) b: Side,
-    pub(super) drift: Drift,
+    /// None where no anchor is in both: it is not known, and nothing is taken off.
+    pub(super) drift: Option<Drift>,
     /// The cases that are in both, cell by cell.
     pub(super) cases: Vec<Compared>,
     /// What else differs or is missing.
@@ -51,7 +52,7 @@ pub(super) struct Compared {
     pub(super) b_ns: Option<f64>,
     /// Whether the drift is taken from it, among others; then nothing is said of it.
     pub(super) anchor: bool,
-    /// How much better B is, as a ln ratio, without the drift; positive is better. None with too few instances.
+    /// How much better B is, as a ln ratio, without the drift where that is known; positive is better. None with too few instances.
     pub(super) change: Option<Interval>,
     /// The larger of its cell's noise floors in the two records, as a ln ratio; none where one has none.
     pub(super) floor: Option<f64>,
@@ -95,7 +96,7 @@ impl Comparison {
         let (floors_a, floors_b) = (floors(a), floors(b));
         let cases = shared.iter().map(|(case, ours, theirs, shift)| {
             let floor = floors_a.get(&case.cell).zip(floors_b.get(&case.cell)).map(|(a, b)| a.max(*b));
-            let change = shift.map(|shift| drift.taken_off(&shift));
+            let change = shift.map(|shift| drift.map_or(shift, |drift| drift.taken_off(&shift)));
             let anchor = anchor(ours, theirs);
             Compared {
                 cell: case.cell.clone(),

@@ -37,21 +37,19 @@ const ENOUGH: usize = 7;
 /// How the machine changed from A to B, as a ln ratio: positive where it was faster in B.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Drift {
-    /// How many cases it is taken from. With none it is not known, and taken to be 0.
+    /// How many cases it is taken from.
     pub(super) anchors: usize,
     #[serde(flatten)]
     pub(super) interval: Interval,
 }
 
 impl Drift {
-    /// From the shifts of the anchors.
-    pub(super) fn of(anchors: &[Interval]) -> Drift {
+    /// From the shifts of the anchors; not known without one.
+    pub(super) fn of(anchors: &[Interval]) -> Option<Drift> {
         let mut shifts: Vec<f64> = anchors.iter().map(|anchor| anchor.estimate).collect();
         shifts.sort_by(f64::total_cmp);
         let widths: Vec<f64> = anchors.iter().map(Interval::half_width).collect();
-        let (Some(estimate), Some(width)) = (median(&shifts), median(&widths)) else {
-            return Drift { anchors: 0, interval: Interval { estimate: 0.0, low: 0.0, high: 0.0, coverage: 1.0 } };
-        };
+        let (estimate, width) = (median(&shifts)?, median(&widths)?);
         let count = shifts.len();
         let outermost = count / 20;
         let (low, high) = (shifts[outermost], shifts[count - 1 - outermost]);
@@ -61,7 +59,7 @@ impl Drift {
         } else {
             Interval { estimate, low, high, coverage: EACH }
         };
-        Drift { anchors: count, interval }
+        Some(Drift { anchors: count, interval })
     }
 
     /// Whether so few anchors were there that their spread alone does not reach [`EACH`].
@@ -98,38 +96,40 @@ mod tests {
     }
 
     #[test]
-    fn without_anchors_nothing_is_taken_off() {
-        let drift = Drift::of(&[]);
-        assert_eq!(drift.anchors, 0);
-        assert_eq!(drift.taken_off(&at(0.3, 0.1)), at(0.3, 0.1));
+    fn without_anchors_it_is_not_known() {
+        assert_eq!(Drift::of(&[]), None);
+    }
+
+    fn of(anchors: &[Interval]) -> Drift {
+        Drift::of(anchors).expect("there are anchors")
     }
 
     #[test]
     fn one_anchor_gives_its_own_interval() {
-        let drift = Drift::of(&[at(0.1, 0.04)]).interval;
+        let drift = of(&[at(0.1, 0.04)]).interval;
         assert!(near(drift.low, 0.06) && near(drift.high, 0.14) && near(drift.coverage, 0.98));
     }
 
     #[test]
     fn few_anchors_are_never_surer_than_one_of_them() {
-        let drift = Drift::of(&[at(0.10, 0.04), at(0.11, 0.03), at(0.09, 0.09)]).interval;
+        let drift = of(&[at(0.10, 0.04), at(0.11, 0.03), at(0.09, 0.09)]).interval;
         assert!(near(drift.estimate, 0.10) && near(drift.low, 0.06) && near(drift.high, 0.14));
-        let apart = Drift::of(&[at(-0.5, 0.01), at(0.0, 0.01), at(0.3, 0.01)]).interval;
+        let apart = of(&[at(-0.5, 0.01), at(0.0, 0.01), at(0.3, 0.01)]).interval;
         assert!(near(apart.low, -0.5) && near(apart.high, 0.3), "what they disagree about is kept");
     }
 
     #[test]
     fn many_anchors_span_it_but_for_the_outermost_twentieth() {
         let shifts = |count: u32| (0..count).map(|n| at(f64::from(n), 50.0)).collect::<Vec<_>>();
-        let of = |count| Drift::of(&shifts(count)).interval;
-        assert!(near(of(7).low, 0.0) && near(of(7).high, 6.0));
-        assert!(near(of(19).low, 0.0) && near(of(19).high, 18.0));
-        assert!(near(of(30).low, 1.0) && near(of(30).high, 28.0) && near(of(30).estimate, 14.5));
+        let drift = |count| of(&shifts(count)).interval;
+        assert!(near(drift(7).low, 0.0) && near(drift(7).high, 6.0));
+        assert!(near(drift(19).low, 0.0) && near(drift(19).high, 18.0));
+        assert!(near(drift(30).low, 1.0) && near(drift(30).high, 28.0) && near(drift(30).estimate, 14.5));
     }
 
     #[test]
     fn a_change_is_widened_by_the_whole_of_the_drift() {
-        let change = Drift::of(&[at(0.1, 0.04)]).taken_off(&at(0.5, 0.1));
+        let change = of(&[at(0.1, 0.04)]).taken_off(&at(0.5, 0.1));
         assert!(near(change.estimate, 0.4) && near(change.low, 0.26) && near(change.high, 0.54));
         assert!(near(change.coverage, 0.96));
     }
@@ -152,7 +152,7 @@ mod tests {
                 shift_interval(&record(0.0), &record(moved), EACH).unwrap()
             };
             let shifts: Vec<_> = (0..anchors).map(|_| shift(0.0, rng)).collect();
-            let change = Drift::of(&shifts).taken_off(&shift(effect, rng));
+            let change = of(&shifts).taken_off(&shift(effect, rng));
             let mut floor = || {
                 let selves: Vec<_> = (0..rounds).map(|_| NOISE * (normal(rng) - normal(rng))).collect();
                 noise_floor(&selves).unwrap()
