@@ -329,7 +329,9 @@ impl Record {
             bail!("cannot use {}: it is longer than any record ({} MiB)", path.display(), size >> 20);
         }
         let bytes = fs::read(path).with_context(what)?;
-        let text = unpacked(bytes, MAX_FILE).and_then(|bytes| Ok(String::from_utf8(bytes)?)).with_context(what)?;
+        let text = unpacked(bytes, MAX_FILE)
+            .and_then(|bytes| String::from_utf8(bytes).context("it is not UTF-8 text"))
+            .with_context(what)?;
         Record::parse(&text).with_context(what)
     }
 
