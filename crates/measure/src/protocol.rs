@@ -99,7 +99,7 @@ pub enum ToCoordinator {
     },
     /// The ends are open.
     Ready {
-        /// The address in its memory where the child notes the step of the current exchange; see [`crate::exchange`].
+        /// The address in its memory where the child notes the step of the current exchange; see `exchange.rs`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         exchange: Option<u64>,
     },
