@@ -14,7 +14,7 @@ use estafette_measure::other_load::OtherLoad;
 use estafette_measure::plan::{COUNT_TIMEOUT, Entrant, Plan, Precision, Refusal, enter};
 use estafette_measure::record::{Outcome, Provenance, Record};
 use estafette_measure::run::{self, End};
-use estafette_measure::spec::{Standing, Wait};
+use estafette_measure::spec::{Scope, Standing, Wait};
 use estafette_measure::suite::{self, Axes, Profile, Suite};
 use estafette_measure::window::Window;
 
@@ -172,7 +172,7 @@ fn plan(registry: &Registry, args: &Bench) -> Result<Plan> {
     // Mechanisms that are named without a suite play the first one that has something for them.
     for suite in &selection.suites {
         let axes = axes(*suite, args);
-        let cells = cells(*suite, args, &axes, cpus.len());
+        let cells = cells(*suite, args, &axes, cpus.len(), !selection.names.is_empty());
         let wants = |entry: &dyn Entry, cell: &Cell| selection.wants(*suite, args.profile, entry, cell, &axes);
         let (able, unable) = enter(registry, &cells, wants, cpus.len());
         if !able.is_empty() {
@@ -372,8 +372,18 @@ fn axes(suite: Suite, args: &Bench) -> Axes {
 }
 
 /// The cells of a suite, as the user wants them.
-fn cells(suite: Suite, args: &Bench, axes: &Axes, cores: usize) -> Vec<Cell> {
+fn cells(suite: Suite, args: &Bench, axes: &Axes, cores: usize, is_named: bool) -> Vec<Cell> {
     let mut suite = suite.cells(args.profile);
+    if is_named {
+        // No mechanism of the suites blocks between threads, but one that the user names may.
+        let threads: Vec<Cell> = suite.iter().filter(|cell| cell.scope == Scope::Thread).cloned().collect();
+        let blocking = threads.into_iter().map(|cell| Cell { wait: Wait::Block, ..cell });
+        for cell in blocking {
+            if !suite.contains(&cell) {
+                suite.push(cell);
+            }
+        }
+    }
     if cores < 2 {
         // What has no second core to go to. Spinning there is refused.
         for cell in suite.iter_mut().filter(|cell| cell.place == Place::OtherCore && cell.wait != Wait::Spin) {
