@@ -24,7 +24,7 @@ use estafette_measure::limits::available_cpus;
 use estafette_measure::plan::{COUNT_TIMEOUT, Entrant, Plan, SLICE, TIMEOUT};
 use estafette_measure::ranking::log_ratios;
 use estafette_measure::record::Record;
-use estafette_measure::run::{self, End, Observer};
+use estafette_measure::run::{self, End, Observer, RoundKind};
 use estafette_measure::spec::{Runtime, Scope, Wait};
 use estafette_measure::stats::{
     CONFIDENCE, Margins, Verdict, log_ratio_sd, median, median_interval, noise_floor, verdict,
@@ -191,7 +191,7 @@ impl Observer for Quiet {
     fn trouble(&mut self, entrant: &Entrant, what: &str) {
         eprintln!("warning: {}: {what}", entrant.case.mechanism);
     }
-    fn round(&mut self, _: &Record) -> Result<()> {
+    fn round(&mut self, _: &Record, _: RoundKind) -> Result<()> {
         Ok(())
     }
 }

@@ -8,8 +8,8 @@ use anyhow::Result;
 use estafette_measure::coordinator::Interrupt;
 use estafette_measure::limits::{self, Limits};
 use estafette_measure::plan::Entrant;
-use estafette_measure::record::{InstanceRecord, Record};
-use estafette_measure::run::Observer;
+use estafette_measure::record::Record;
+use estafette_measure::run::{Observer, RoundKind};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::{tell, with_remedy};
@@ -111,29 +111,36 @@ impl Observer for Progress {
         }
     }
 
-    fn round(&mut self, record: &Record) -> Result<()> {
+    fn round(&mut self, record: &Record, kind: RoundKind) -> Result<()> {
         if let Some(path) = &self.keep {
             record.save(path)?;
         }
         if self.bar.is_none() {
-            let made_up = |instance: &&InstanceRecord| instance.round >= record.rounds_planned;
-            let more = record.instances.iter().filter(made_up).count();
-            if more > 0 {
-                tell(&format!("{more} more instances, in place of discarded ones"));
-                return Ok(());
-            }
-            let (done, of) = (record.rounds * record.entrants.len(), record.rounds_planned * record.entrants.len());
-            let repeated = match record.instances.len().saturating_sub(done) {
-                0 => String::new(),
-                repeated => format!(", {repeated} again"),
-            };
-            let left = self.left(done, of).map_or(String::new(), |left| format!(", {} left", seconds(left)));
-            tell(&format!(
-                "round {} of {}: {done} of {of} instances{repeated}{left}",
-                record.rounds, record.rounds_planned
-            ));
+            tell(&match kind {
+                RoundKind::Planned => self.planned_round(record),
+                RoundKind::MakeUp(count) => format!("{count} more instances, in place of discarded ones"),
+                RoundKind::Refinement(1) => {
+                    format!("round {}, of one table that does not show small differences yet", record.rounds)
+                }
+                RoundKind::Refinement(tables) => {
+                    format!("round {}, of {tables} tables that do not show small differences yet", record.rounds)
+                }
+            });
         }
         Ok(())
+    }
+}
+
+impl Progress {
+    /// How far a run has come after a planned round.
+    fn planned_round(&self, record: &Record) -> String {
+        let (done, of) = (record.rounds * record.entrants.len(), record.rounds_planned * record.entrants.len());
+        let repeated = match record.instances.len().saturating_sub(done) {
+            0 => String::new(),
+            repeated => format!(", {repeated} again"),
+        };
+        let left = self.left(done, of).map_or(String::new(), |left| format!(", {} left", seconds(left)));
+        format!("round {} of {}: {done} of {of} instances{repeated}{left}", record.rounds, record.rounds_planned)
     }
 }
 

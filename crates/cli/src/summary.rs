@@ -30,11 +30,11 @@ fn winners(rankings: &[Ranking]) -> String {
     let (mut won, mut open) = (Vec::new(), 0);
     for ranking in rankings.iter().filter(|ranking| ranking.cell.pattern.ranks()) {
         let Some(outcome) = outcome(ranking) else { continue };
-        let names: Vec<&str> = outcome.leaders.iter().map(|row| short(row)).collect();
-        match &*names {
-            [one] => won.push((String::from(*one), ranking)),
-            names if outcome.level => won.push((list(names, "or"), ranking)),
-            _ => open += 1,
+        if outcome.is_decided() {
+            let names: Vec<&str> = outcome.leaders.iter().map(|row| short(row)).collect();
+            won.push((list(&names, "or"), ranking));
+        } else {
+            open += 1;
         }
     }
     let mut sentences: Vec<String> = Vec::new();

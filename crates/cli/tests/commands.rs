@@ -353,6 +353,21 @@ fn the_mechanisms_of_a_table_take_turns_unless_slices_are_off() {
     assert!(instances(&record).all(|instance| instance["heat"].is_null()));
 }
 
+#[test]
+fn until_decided_adds_rounds_while_small_differences_do_not_show() {
+    let _alone = alone();
+    let ground = Ground::new();
+    // Two rounds show no difference at all. The budget ends the run on any machine.
+    let what = ["process/pipe", "process/fifo", "--pattern=ping-pong", "--size=64", "--rounds=2", "--window=20ms"];
+    let done = ground.bench(60, &[&what[..], &["--until-decided=20s", "--json"]].concat());
+    let record = done.json();
+    let rounds = record["rounds"].as_u64().unwrap();
+    assert!(rounds > 2, "{rounds} rounds: {}", done.stderr);
+    assert_eq!(record["rounds_planned"], rounds);
+    assert!(done.stderr.contains("round 3, of one table"), "{}", done.stderr);
+    assert!(ground.run(["report", &ground.record().display().to_string()]).exits(0).stdout.contains("pipe"));
+}
+
 fn instances(record: &Value) -> impl Iterator<Item = &Value> {
     record["instances"].as_array().into_iter().flatten()
 }

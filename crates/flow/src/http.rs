@@ -59,7 +59,7 @@ const ACCEPT_DELAY: Duration = Duration::from_millis(200);
 #[derive(Clone, Debug)]
 pub(crate) struct Stopper(watch::Sender<bool>);
 
-/// Tells a server's tasks that it stops.
+/// Signals the server's tasks to stop.
 #[derive(Clone, Debug)]
 pub(crate) struct Stopped(watch::Receiver<bool>);
 

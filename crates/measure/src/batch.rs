@@ -131,9 +131,9 @@ pub(crate) async fn round_trip<T: Tx, R: Rx>(
 ) -> Ended {
     for _ in 0..count {
         ends.tx.send(source).await.map_err(Stopped::Sending)?;
-        EXCHANGE.asking.set(source.made(), true);
+        EXCHANGE.requester.set(source.made(), true);
         ends.rx.recv(verifier).await.map_err(Stopped::Receiving)?;
-        EXCHANGE.asking.set(source.made(), false);
+        EXCHANGE.requester.set(source.made(), false);
         if verifier.ended() {
             break;
         }
@@ -152,12 +152,12 @@ pub(crate) async fn reply<T: Tx, R: Rx>(
 ) -> Ended {
     for _ in 0..count {
         ends.rx.recv(verifier).await.map_err(Stopped::Receiving)?;
-        EXCHANGE.answering.set(source.made(), true);
+        EXCHANGE.replier.set(source.made(), true);
         if verifier.ended() {
             break;
         }
         ends.tx.send(source).await.map_err(Stopped::Sending)?;
-        EXCHANGE.answering.set(source.made(), false);
+        EXCHANGE.replier.set(source.made(), false);
     }
     Ok(())
 }
@@ -250,7 +250,7 @@ pub(crate) mod blocking {
         for _ in 0..count {
             let ends_before = verifier.ends();
             block(ends.rx.recv(verifier)).map_err(Stopped::Receiving)?;
-            EXCHANGE.answering.set(verifier.received(), true);
+            EXCHANGE.replier.set(verifier.received(), true);
             if verifier.found_damage() {
                 break;
             }
@@ -261,7 +261,7 @@ pub(crate) mod blocking {
             }
             let last = ends.txs.len() - 1;
             block(ends.txs[client.min(last)].send(source)).map_err(Stopped::Sending)?;
-            EXCHANGE.answering.set(verifier.received(), false);
+            EXCHANGE.replier.set(verifier.received(), false);
             if verifier.ended() {
                 break;
             }

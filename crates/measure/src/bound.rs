@@ -64,7 +64,12 @@ impl Handling {
 
     /// Nanoseconds of the slower of filling and checking: what a stream takes at least where each has a core of its own.
     fn slower_ns(&self) -> f64 {
-        self.fill_ns.map_or(self.ns / 2.0, |fill_ns| fill_ns.max(self.ns - fill_ns))
+        self.fill_ns.map_or(self.ns / 2.0, |fill_ns| fill_ns.max(self.check_ns()))
+    }
+
+    /// Nanoseconds to check a message. 0 in records of older versions, which do not have it apart.
+    fn check_ns(&self) -> f64 {
+        self.fill_ns.map_or(0.0, |fill_ns| self.ns - fill_ns)
     }
 }
 
@@ -92,6 +97,8 @@ pub enum Cost {
     FillAndCheck,
     /// The slower of filling and checking, which overlap on two cores.
     FillOrCheck,
+    /// Checking each message: one receiver checks what several senders fill, on any number of cores.
+    Check,
     /// Half of filling and checking: two cores each do both.
     FillAndCheckOnTwoCores,
     /// Moving the message's bytes from one core's cache to the other's.
@@ -113,6 +120,7 @@ impl fmt::Display for Cost {
         f.pad(match self {
             Cost::FillAndCheck => "fill and check",
             Cost::FillOrCheck => "fill or check, which overlap",
+            Cost::Check => "check",
             Cost::FillAndCheckOnTwoCores => "fill and check on two cores",
             Cost::CopyAcrossCores => "copy between cores",
             Cost::CacheLineRoundTrip => "cache-line round trip",
@@ -178,7 +186,7 @@ pub fn bind(cell: &Cell, limits: &Limits, reference_ns: Option<f64>, handling: &
     if cell.pattern.asks() {
         return round_trip(cell, limits, handled);
     }
-    Bound::of([handled.map(|handled| handled_per_message(cell, handled)), copied(cell, limits)])
+    Bound::of([handled.and_then(|handled| handled_per_message(cell, handled)), copied(cell, limits)])
 }
 
 /// The bound of a round trip: a message is filled and checked on each way, one after the other.
@@ -204,15 +212,19 @@ fn wakes(cell: &Cell, limits: &Limits) -> Option<(Cost, f64)> {
     Some((Cost::WakeRoundTrip, fastest.collect::<Option<Vec<f64>>>()?.into_iter().min_by(f64::total_cmp)?))
 }
 
-/// What filling and checking costs a message of a one-way pattern at least.
-fn handled_per_message(cell: &Cell, handled: &Handling) -> (Cost, f64) {
+/// What filling and checking costs a message of a one-way pattern at least. `None` where several senders and several receivers may use
+/// any number of cores.
+fn handled_per_message(cell: &Cell, handled: &Handling) -> Option<(Cost, f64)> {
     let one_core = cell.place == Place::SameCore
         || matches!(cell.runtime, Runtime::TokioCurrent | Runtime::TokioCurrentUnconstrained);
     match cell.pattern {
-        _ if one_core => (Cost::FillAndCheck, handled.ns),
-        // Both ends send and receive; or there may be as many senders and receivers as there are cores.
-        Pattern::Duplex | Pattern::Mpmc | Pattern::PubSub => (Cost::FillAndCheckOnTwoCores, handled.ns / 2.0),
-        _ => (Cost::FillOrCheck, handled.slower_ns()),
+        _ if one_core => Some((Cost::FillAndCheck, handled.ns)),
+        Pattern::Mpmc => None,
+        Pattern::Duplex => Some((Cost::FillAndCheckOnTwoCores, handled.ns / 2.0)),
+        Pattern::FanIn | Pattern::Merge | Pattern::Writers if cell.producers > 1 => {
+            Some((Cost::Check, handled.check_ns()))
+        }
+        _ => Some((Cost::FillOrCheck, handled.slower_ns())),
     }
 }
 
@@ -251,5 +263,22 @@ mod tests {
         assert_eq!((bound.cost(), bound.ns()), (Cost::CopyAcrossCores, 82.0));
         assert_eq!(bound.hidden(), [(Cost::FillOrCheck, 60.0)]);
         assert_eq!(Bound::of([None, Some((Cost::FillOrCheck, f64::NAN))]), None);
+    }
+
+    #[test]
+    fn several_senders_fill_on_several_cores() {
+        let handled = Handling { payload: Payload::U64, ns: 10.0, fill_ns: Some(7.0) };
+        let bound = |pattern, producers, place| {
+            let [cell, ..] = &*crate::suite::Suite::Overview.cells(crate::suite::Profile::Quick) else {
+                panic!("cells")
+            };
+            let cell = Cell { pattern, producers, place, runtime: Runtime::Thread, ..cell.clone() };
+            handled_per_message(&cell, &handled)
+        };
+        assert_eq!(bound(Pattern::Stream, 1, Place::OtherCore), Some((Cost::FillOrCheck, 7.0)));
+        assert_eq!(bound(Pattern::FanIn, 2, Place::OtherCore), Some((Cost::Check, 3.0)));
+        assert_eq!(bound(Pattern::Duplex, 1, Place::OtherCore), Some((Cost::FillAndCheckOnTwoCores, 5.0)));
+        assert_eq!(bound(Pattern::Mpmc, 2, Place::OtherCore), None);
+        assert_eq!(bound(Pattern::FanIn, 2, Place::SameCore), Some((Cost::FillAndCheck, 10.0)));
     }
 }

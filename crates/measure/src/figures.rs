@@ -324,11 +324,11 @@ mod tests {
 
     #[test]
     fn a_percentile_is_not_told_from_few_samples() {
-        let told = |samples: u64| {
+        let percentiles = |samples: u64| {
             let latency = latency_of(&LatencyCounts { batch: 1, counts: vec![(100, samples)] }, false).unwrap();
             [latency.p99_ns, latency.p999_ns].map(|ns| ns.is_some())
         };
-        assert_eq!([999, 1_000, 9_999, 10_000].map(told), [[false; 2], [true, false], [true, false], [true; 2]]);
+        assert_eq!([999, 1_000, 9_999, 10_000].map(percentiles), [[false; 2], [true, false], [true, false], [true; 2]]);
     }
 
     #[test]

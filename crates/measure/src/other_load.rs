@@ -1,13 +1,13 @@
-//! How much of the processor time others use: the load that measurements have to compete with.
+//! The processor time that other processes use, which disturbs a measurement.
 
 use std::fs;
 use std::time::Duration;
 
 use crate::usage::Usage;
 
-/// Others that use more than this part of the processor time disturb what is measured.
+/// Other processes that use more than this part of the processor time disturb a measurement.
 pub const DISTURBING: f64 = 0.1;
-/// The kernel counts in ticks. Of fewer than this nothing can be said.
+/// The kernel counts in ticks. Fewer than this say too little.
 const FEWEST_TICKS: u64 = 20;
 
 /// A reading of the machine's counters, and of our own.
@@ -21,22 +21,22 @@ pub struct OtherLoad {
 /// The time of some cores in the kernel's ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Ticks {
-    /// In which a process ran.
+    /// Ticks in which a process ran.
     busy: u64,
-    /// All of them, without those that the hypervisor took.
+    /// All ticks, without those that the hypervisor took.
     total: u64,
 }
 
 impl OtherLoad {
-    /// Begins to watch these cores; none where `/proc/stat` does not tell. Only processes of this one that run on them may run until
-    /// [`OtherLoad::share`].
+    /// Reads the counters of these cores. `None` if `/proc/stat` does not have them. Until [`OtherLoad::share`], only this process and
+    /// its children on these cores may run, for their time to be taken off.
     pub fn watch(cpus: &[usize]) -> Option<OtherLoad> {
         let ticks = Ticks::parse(&fs::read_to_string("/proc/stat").ok()?, cpus)?;
         let own = Usage::now().and(&Usage::of_children());
         Some(OtherLoad { ticks, own: Duration::from_nanos(own.cpu_ns) })
     }
 
-    /// The part of the cores' time that other processes have used since, from 0 to 1; none where too little time has passed.
+    /// The part of the cores' time that other processes have used since, from 0 to 1. `None` if too little time has passed.
     pub fn share(&self, cpus: &[usize]) -> Option<f64> {
         let now = OtherLoad::watch(cpus)?;
         let tick = Duration::from_secs(1) / u32::try_from(rustix::param::clock_ticks_per_second()).ok()?;
@@ -52,7 +52,7 @@ impl Ticks {
             let cpu = words.next().and_then(|word| word.strip_prefix("cpu")?.parse().ok());
             if cpu.is_some_and(|cpu| cpus.contains(&cpu)) {
                 let ticks: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
-                // user nice system idle iowait irq softirq; interrupts are nobody's.
+                // user nice system idle iowait irq softirq; interrupts belong to no process.
                 let [user, nice, system, idle, iowait, irq, softirq] = *ticks.first_chunk()?;
                 sum.busy += user + nice + system;
                 sum.total += user + nice + system + idle + iowait + irq + softirq;
@@ -81,7 +81,7 @@ mod tests {
     const TICK: Duration = Duration::from_millis(10);
 
     #[test]
-    fn ticks_are_those_of_our_cores() {
+    fn only_the_named_cores_count() {
         let stat =
             "cpu  9 9 9 9 9 9 9 9\ncpu0 100 20 30 400 5 6 7 88 0 0\ncpu1 1 2 3 4 5 6 7 8 0 0\ncpu10 1 1 1 1\nintr 5\n";
         assert_eq!(Ticks::parse(stat, &[0]), Some(Ticks { busy: 150, total: 568 }));
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn others_have_what_is_not_ours() {
+    fn our_own_time_is_taken_off() {
         let half = Ticks { busy: 150, total: 200 };
         assert_eq!(share(half, Duration::from_millis(500), TICK), Some(0.5));
         assert_eq!(share(half, Duration::from_millis(1_500), TICK), Some(0.0));
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_machine_can_be_watched() {
+    fn the_counters_of_this_machine_are_read() {
         let all: Vec<usize> = (0..1_024).collect();
         let watch = OtherLoad::watch(&all).unwrap();
         assert!(watch.share(&all).is_none_or(|share| (0.0..=1.0).contains(&share)));

@@ -40,7 +40,18 @@ pub trait Observer {
     ///
     /// # Errors
     /// When the record cannot be saved. The run then ends.
-    fn round(&mut self, record: &Record) -> Result<()>;
+    fn round(&mut self, record: &Record, kind: RoundKind) -> Result<()>;
+}
+
+/// Why a round was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RoundKind {
+    /// It was planned from the beginning.
+    Planned,
+    /// To replace discarded instances, this many.
+    MakeUp(usize),
+    /// To show smaller differences ([`Plan::precision`]), in this many cells.
+    Refinement(usize),
 }
 
 /// How a run ended.
@@ -131,7 +142,8 @@ pub fn run(
             return Ok(End::Interrupted);
         }
         rounds.record.rounds = (round + 1).min(plan.rounds);
-        rounds.observer.round(rounds.record)?;
+        let kind = if round < plan.rounds { RoundKind::Planned } else { RoundKind::MakeUp(order.len()) };
+        rounds.observer.round(rounds.record, kind)?;
     }
     match plan.precision {
         Some(precision) => rounds.refine(precision, started + precision.budget, &mut random),
@@ -234,7 +246,7 @@ impl Rounds<'_> {
                 return Ok(End::Interrupted);
             }
             self.record.rounds = self.record.rounds_planned;
-            self.observer.round(self.record)?;
+            self.observer.round(self.record, RoundKind::Refinement(wide.len()))?;
         }
         Ok(End::Complete)
     }

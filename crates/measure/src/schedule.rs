@@ -135,12 +135,12 @@ mod tests {
         const MESSAGES: u64 = 100_000;
         let [mut sender, mut receiver] = [(); 2].map(|()| schedule(0, Load::Poisson(1_000_000), 2));
         // The receiver hears the producers in turn, a sender is one of them.
-        let heard: Vec<_> = (0..MESSAGES).map(|n| [0, 1].map(|producer| receiver.due_ns(producer, n))).collect();
-        for (number, [first, second]) in (0..).zip(&heard) {
+        let received: Vec<_> = (0..MESSAGES).map(|n| [0, 1].map(|producer| receiver.due_ns(producer, n))).collect();
+        for (number, [first, second]) in (0..).zip(&received) {
             assert_eq!(sender.due_ns(1, number), *second, "both ends know when");
             assert_ne!(first, second);
         }
-        let due: Vec<u64> = heard.iter().map(|[first, _]| *first).collect();
+        let due: Vec<u64> = received.iter().map(|[first, _]| *first).collect();
         let gaps: Vec<f64> = due.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
         let mean = |values: &dyn Fn(f64) -> f64| gaps.iter().map(|gap| values(*gap)).sum::<f64>() / gaps.len() as f64;
         let (average, square) = (mean(&|gap| gap), mean(&|gap| gap * gap));
@@ -149,7 +149,7 @@ mod tests {
         assert!(((square - average * average).sqrt() / average - 1.0).abs() < 0.03, "{square}");
         let longer = mean(&|gap| f64::from(gap > average));
         assert!((longer - 0.368).abs() < 0.01, "{longer}");
-        assert_eq!(sender.due_ns(1, 0), heard[MESSAGES as usize - 1][1], "time does not go back");
+        assert_eq!(sender.due_ns(1, 0), received[MESSAGES as usize - 1][1], "time does not go back");
     }
 
     #[test]

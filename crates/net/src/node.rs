@@ -3,6 +3,7 @@
 #[cfg(feature = "tokio")]
 mod async_node;
 mod deadlines;
+mod delivery;
 mod ending;
 mod half;
 mod lost;
@@ -12,7 +13,6 @@ mod opening;
 mod orders;
 mod pausing;
 mod reading;
-mod telling;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};

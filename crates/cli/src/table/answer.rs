@@ -57,7 +57,11 @@ pub(super) fn answer(ranking: &Ranking) -> String {
             _ => String::from("Not decided: fewer than 6 valid rounds of the control."),
         };
     };
-    let mut text = leaders(&outcome, ranking.resolution());
+    let mut text = capitalised(&outcome.words());
+    if let (false, Some(ln)) = (outcome.is_decided(), ranking.resolution()) {
+        text.push_str(&format!("; differences from {} show", percent(ln.exp_m1())));
+    }
+    text.push('.');
     if let Some((row, interval)) = &outcome.next {
         text.push_str(&format!(" The next, {}, takes {} times as long.", short(row), ratio(interval)));
     }
@@ -65,24 +69,24 @@ pub(super) fn answer(ranking: &Ranking) -> String {
     text
 }
 
-fn leaders(outcome: &Outcome<'_>, resolution: Option<f64>) -> String {
-    let names: Vec<&str> = outcome.leaders.iter().map(|row| short(row)).collect();
-    match &*names {
-        [one] => format!("Use {one}."),
-        names if outcome.level => format!("Use {}: equal within 5 %.", list(names, "or")),
-        names => {
-            let hidden = if names.len() > MOST_NAMES + 1 { names.len() - MOST_NAMES } else { 0 };
-            let more = format!("{hidden} more");
-            let mut names: Vec<&str> = names[..names.len() - hidden].to_vec();
-            names.extend((hidden > 0).then_some(&*more));
-            let shown =
-                resolution.map_or(String::new(), |ln| format!("; differences from {} show", percent(ln.exp_m1())));
-            format!("Not decided between {}{shown}.", list(&names, "and"))
+impl Outcome<'_> {
+    /// Whether the best is known, or several that are equal.
+    pub(crate) fn is_decided(&self) -> bool {
+        self.leaders.len() == 1 || self.level
+    }
+
+    /// `use a`, `use a or b, equal within 5 %`, `not decided between a, b and 3 more`.
+    pub(super) fn words(&self) -> String {
+        let names: Vec<&str> = self.leaders.iter().map(|row| short(row)).collect();
+        match &*names {
+            [one] => format!("use {one}"),
+            names if self.level => format!("use {}, equal within 5 %", few(names, "or")),
+            names => format!("not decided between {}", few(names, "and")),
         }
     }
 }
 
-/// The best of each other way to hand data over, where the leaders have one way only.
+/// The best of each other way to hand data over, where the leaders have one way only, with what it costs.
 fn other_data(ranking: &Ranking, outcome: &Outcome<'_>) -> String {
     let first = outcome.leaders[0].spec.ownership;
     if outcome.leaders.iter().any(|row| row.spec.ownership != first) {
@@ -90,21 +94,43 @@ fn other_data(ranking: &Ranking, outcome: &Outcome<'_>) -> String {
     }
     let mut text = String::new();
     for (ownership, words) in [
-        (Ownership::Owned, "If the receiver must own the value"),
-        (Ownership::Borrowed, "If bytes must be copied out of your buffer and into it"),
-        (Ownership::Loaned, "If messages can be written in place"),
+        (Ownership::Owned, "Of those that move values"),
+        (Ownership::Borrowed, "Of those that copy bytes"),
+        (Ownership::Loaned, "Of those whose messages are written in place"),
     ] {
-        let is_best = |row: &&Row| {
+        let is_of_class = |at: &usize| {
+            let row = &ranking.rows[*at];
             row.spec.ownership == ownership && row.spec.standing == Standing::Candidate && row.result.is_some()
         };
-        let best = ranking.rows.iter().find(is_best).filter(|_| ownership != first);
-        // Where it is the next anyway, that has been said.
-        let best = best.filter(|row| outcome.next.as_ref().is_none_or(|(next, _)| next.spec.name != row.spec.name));
-        if let Some(row) = best {
-            text.push_str(&format!(" {words}: {}.", short(row)));
+        let class: Vec<usize> = (0..ranking.rows.len()).filter(is_of_class).collect();
+        let Some(&best) = class.first().filter(|_| ownership != first) else { continue };
+        let row = &ranking.rows[best];
+        // If it is the next one anyway, that has been said.
+        if outcome.next.as_ref().is_some_and(|(next, _)| next.spec.name == row.spec.name) {
+            continue;
         }
+        let is_leader = |at: &&usize| **at == best || ranking.comparison(best, **at).verdict != Verdict::Slower;
+        let names: Vec<&str> = class.iter().filter(is_leader).map(|at| short(&ranking.rows[*at])).collect();
+        let times = row.result.as_ref().and_then(|result| result.versus.as_ref());
+        let times =
+            times.map_or(String::new(), |interval| format!(" ({} times)", three_digits((-interval.estimate).exp())));
+        text.push_str(&format!(" {words}: {}{times}.", few(&names, "or")));
     }
     text
+}
+
+/// As [`list`], with at most [`MOST_NAMES`] names and one more: `a, b, c, d and 3 more`.
+fn few(names: &[&str], word: &str) -> String {
+    if names.len() <= MOST_NAMES + 1 {
+        return list(names, word);
+    }
+    format!("{} {word} {} more", names[..MOST_NAMES].join(", "), names.len() - MOST_NAMES)
+}
+
+/// The words with their first letter as at the start of a sentence.
+fn capitalised(words: &str) -> String {
+    let mut letters = words.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// How many times as long: `4.6`, or with what it may be where the interval is wide.
@@ -130,6 +156,9 @@ mod tests {
     fn names_in_a_row() {
         assert_eq!(list(&["a"], "or"), "a");
         assert_eq!(list(&["a", "b", "c"], "or"), "a, b or c");
+        assert_eq!(few(&["a", "b", "c", "d", "e"], "or"), "a, b, c, d or e");
+        assert_eq!(few(&["a", "b", "c", "d", "e", "f"], "and"), "a, b, c, d and 2 more");
+        assert_eq!(capitalised("use a"), "Use a");
     }
 
     #[test]

@@ -46,7 +46,7 @@ impl Axis {
         match self {
             Axis::Size => cell.payload.to_string(),
             Axis::Producers => format!("{}→{}", cell.senders(), cell.consumers()),
-            Axis::Capacity => format!("capacity {}", units::grouped(cell.capacity as u64)),
+            Axis::Capacity => format!("capacity {}", cell.capacity),
             Axis::Load => cell.load.to_string(),
         }
     }
@@ -125,8 +125,12 @@ fn heading(group: &[&Ranking], axis: Axis) -> String {
         (false, Load::Saturated) => "time per message",
         (false, _) => "99 in 100 messages arrive within",
     };
-    let value = axis.value(cell);
-    let text = cell.to_string().replace(&format!(" {value}"), &format!(" by {}", axis.name()));
+    let (cell, value) = (cell.to_string(), format!(" {}", axis.value(cell)));
+    // The heading of a cell leaves out what is as usual.
+    let text = match cell.contains(&value) {
+        true => cell.replacen(&value, &format!(" by {}", axis.name()), 1),
+        false => format!("{cell} · by {}", axis.name()),
+    };
     format!("{text}: {figure}; places in brackets")
 }
 
@@ -166,17 +170,7 @@ fn figures(ranking: &Ranking, row: &Row) -> [String; 2] {
 fn answers(group: &[&Ranking], axis: Axis) -> String {
     let mut answers: Vec<(String, Vec<String>)> = Vec::new();
     for ranking in group {
-        let words = match outcome(ranking) {
-            None => String::from("nothing to compare"),
-            Some(outcome) => {
-                let names: Vec<&str> = outcome.leaders.iter().map(|row| short(row)).collect();
-                match &*names {
-                    [one] => format!("use {one}"),
-                    names if outcome.level => format!("use {}, equal within 5 %", list(names, "or")),
-                    names => format!("not decided between {}", list(names, "and")),
-                }
-            }
-        };
+        let words = outcome(ranking).map_or(String::from("nothing to compare"), |outcome| outcome.words());
         match answers.iter_mut().find(|(known, _)| *known == words) {
             Some((_, values)) => values.push(axis.value(&ranking.cell)),
             None => answers.push((words, vec![axis.value(&ranking.cell)])),

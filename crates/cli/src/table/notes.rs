@@ -23,7 +23,10 @@ pub(super) fn footer(ranking: &Ranking) -> String {
     let batch = ranking.rows.iter().filter_map(|row| Some(row.result.as_ref()?.batch)).max();
     let batch = batch.filter(|batch| *batch > 1);
     let batch = batch.map(|batch| format!("times are means of up to {batch} round trips, too short for the clock"));
-    let discarded = (ranking.discarded > 0).then(|| format!("{} instances discarded", ranking.discarded));
+    let discarded = (ranking.discarded > 0).then(|| match ranking.discarded {
+        1 => String::from("1 instance discarded"),
+        count => format!("{count} instances discarded"),
+    });
     let notes: Vec<String> =
         [bound(ranking), resolution, few, control, batch, discarded].into_iter().flatten().collect();
     if notes.is_empty() { String::new() } else { wrapped("  ", &notes.join(" · ")) }

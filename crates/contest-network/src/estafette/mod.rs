@@ -32,7 +32,7 @@ pub(super) struct Estafette {
 
 pub(super) const TCP: Estafette = Estafette {
     name: "network/tcp-estafette",
-    implementation: "estafette-net: tcp:// on 127.0.0.1, told in records of one length, a batch for a stream",
+    implementation: "estafette-net: tcp:// on 127.0.0.1, received in records of one length, a batch for a stream",
     scheme: "tcp",
     multi_sender: false,
     tier: Tier::Overview,

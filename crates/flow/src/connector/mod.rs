@@ -130,7 +130,7 @@ impl Connectors {
         external.is_some_and(|external| external.watch.holder() == Holder::Present)
     }
 
-    /// Handles the end of a connector. Returns the failure, unless the connector was told to stop.
+    /// Handles the end of a connector. Returns the failure, unless the connector was asked to stop.
     pub(crate) fn on_event(&mut self, event: ConnectorEvent) -> Option<String> {
         let connector = self.all.iter_mut().find(|connector| connector.end == event.end)?;
         connector.is_ended = true;

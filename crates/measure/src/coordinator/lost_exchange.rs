@@ -1,4 +1,4 @@
-//! Finds the exchange of question and answer that no side goes on with, as a message of it was lost.
+//! Finds round trips that cannot go on because a message was lost.
 
 use std::time::{Duration, Instant};
 
@@ -7,28 +7,28 @@ use crate::case::Role;
 use crate::exchange::Snapshot;
 use crate::window::Window;
 
-/// A message that has not arrived after so long was lost, if everybody waits for one. Whatever comes later than a second after the
-/// message before makes the instance fail as late; this is well beyond.
+/// If every party has waited for a message this long, one was lost. A message that arrives more than a second after the one before
+/// makes the instance fail as late; this is well beyond.
 const LOST_AFTER: Duration = Duration::from_secs(2);
-/// A long message takes its time to be received: so many bytes a second at the slowest.
+/// The slowest rate at which a long message is received.
 const SLOWEST_BYTES_PER_SECOND: f64 = 50e6;
-/// Looks in that time.
+/// How many times the children are looked at in that time.
 const LOOKS: u32 = 4;
 
 /// Watches the children of an instance that has not ended when it should have.
 pub(super) struct LostExchange {
     lost_after: Duration,
     next_look: Instant,
-    /// What all children were doing, and since when.
+    /// The steps of all children, and since when they have been the same.
     before: Option<(Vec<(Role, Snapshot)>, Instant)>,
 }
 
 impl LostExchange {
-    /// Of an instance that has just been started, or has gone on.
+    /// Starts with an instance that has just begun its window.
     pub(super) fn new(setup: &Setup, started: Instant) -> LostExchange {
         let receiving = Duration::from_secs_f64(setup.case.payload.len() as f64 / SLOWEST_BYTES_PER_SECOND);
         let lost_after = LOST_AFTER.min(setup.timeout / 2) + receiving;
-        // Not while it measures, where it is known how long.
+        // Not within the window, if its length is known.
         let window = match setup.window {
             Window::Time { .. } => Duration::from_nanos(setup.window.length_ns()),
             Window::Count { .. } => Duration::ZERO,
@@ -36,13 +36,13 @@ impl LostExchange {
         LostExchange { lost_after, next_look: started + window + lost_after / LOOKS, before: None }
     }
 
-    /// When to look next.
+    /// When to look at the children next.
     pub(super) fn next_look(&self) -> Instant {
         self.next_look
     }
 
-    /// How many messages are lost for certain: everybody waits for one, and has done so for long. Takes what the children that
-    /// have not reported are doing, where that is known of all of them.
+    /// The number of messages that are certainly lost, once all parties have waited long enough. Takes the steps of the children
+    /// that have not reported; `None` if one of them is unknown.
     pub(super) fn look(&mut self, now: Option<Vec<(Role, Snapshot)>>) -> Option<u64> {
         self.next_look = Instant::now() + self.lost_after / LOOKS;
         let now = now?;
@@ -57,17 +57,17 @@ impl LostExchange {
     }
 }
 
-/// How many messages must have been lost, if nothing changes any more: one for each side that waits for an answer while the one that
-/// could give it, where it is still there, waits for a question. 0 where somebody does something else.
+/// How many messages must have been lost if nothing changes: one for each requester that waits for a reply while the replier, if it
+/// still runs, waits for a request. 0 if a party does something else.
 fn lost(children: &[(Role, Snapshot)]) -> u64 {
     let all_wait = children.iter().all(|(role, snapshot)| match role {
-        Role::Producer(_) => snapshot.waits_for_answer(),
-        Role::Consumer(_) => snapshot.waits_for_question(),
-        Role::All => snapshot.waits_for_answer() && snapshot.waits_for_question(),
+        Role::Producer(_) => snapshot.waits_for_reply(),
+        Role::Consumer(_) => snapshot.waits_for_request(),
+        Role::All => snapshot.waits_for_reply() && snapshot.waits_for_request(),
         Role::Broker => true,
     });
-    let asking = children.iter().filter(|(role, _)| matches!(role, Role::Producer(_) | Role::All)).count();
-    if all_wait { asking as u64 } else { 0 }
+    let requesters = children.iter().filter(|(role, _)| matches!(role, Role::Producer(_) | Role::All)).count();
+    if all_wait { requesters as u64 } else { 0 }
 }
 
 #[cfg(test)]
@@ -75,28 +75,28 @@ mod tests {
     use super::*;
     use crate::exchange::Snapshot;
 
-    const ASKER: Role = Role::Producer(0);
-    const ANSWERER: Role = Role::Consumer(0);
+    const REQUESTER: Role = Role::Producer(0);
+    const REPLIER: Role = Role::Consumer(0);
 
     #[test]
-    fn a_message_is_lost_where_both_sides_wait_for_one() {
-        let [idle, asked, answering, both] = [(4, 4), (5, 4), (4, 5), (5, 5)].map(Snapshot::new);
-        assert_eq!(lost(&[(ASKER, asked), (ANSWERER, idle)]), 1);
-        assert_eq!(lost(&[(ASKER, asked)]), 1, "the other has come to its end");
-        assert_eq!(lost(&[(Role::All, asked)]), 1, "both in one process");
-        assert_eq!(lost(&[(ASKER, asked), (Role::Producer(1), asked), (ANSWERER, idle)]), 2);
-        assert_eq!(lost(&[(ASKER, idle), (ANSWERER, idle)]), 0, "it hangs as it sends a question");
-        assert_eq!(lost(&[(ASKER, asked), (ANSWERER, answering)]), 0, "it hangs as it sends an answer");
+    fn a_message_is_lost_if_both_sides_wait_for_one() {
+        let [idle, waiting, replying, both] = [(4, 4), (5, 4), (4, 5), (5, 5)].map(Snapshot::new);
+        assert_eq!(lost(&[(REQUESTER, waiting), (REPLIER, idle)]), 1);
+        assert_eq!(lost(&[(REQUESTER, waiting)]), 1, "the replier has ended");
+        assert_eq!(lost(&[(Role::All, waiting)]), 1, "both in one process");
+        assert_eq!(lost(&[(REQUESTER, waiting), (Role::Producer(1), waiting), (REPLIER, idle)]), 2);
+        assert_eq!(lost(&[(REQUESTER, idle), (REPLIER, idle)]), 0, "it hangs in sending a request");
+        assert_eq!(lost(&[(REQUESTER, waiting), (REPLIER, replying)]), 0, "it hangs in sending a reply");
         assert_eq!(lost(&[(Role::All, both)]), 0, "the same in one process");
-        assert_eq!(lost(&[(ANSWERER, idle)]), 0, "nobody has asked");
+        assert_eq!(lost(&[(REPLIER, idle)]), 0, "there is no requester");
     }
 
     #[test]
-    fn what_still_changes_is_not_lost() {
+    fn nothing_is_lost_while_steps_change() {
         let setup = || LostExchange { lost_after: Duration::ZERO, next_look: Instant::now(), before: None };
-        let step = |asking| Some(vec![(Role::All, Snapshot::new((asking, 4)))]);
+        let step = |requesters| Some(vec![(Role::All, Snapshot::new((requesters, 4)))]);
         let mut watch = setup();
-        assert_eq!([5, 7, 9].map(|asking| watch.look(step(asking))), [None; 3]);
+        assert_eq!([5, 7, 9].map(|requesters| watch.look(step(requesters))), [None; 3]);
         assert_eq!(watch.look(step(9)), Some(1));
         assert_eq!([None, None].map(|unknown| setup().look(unknown)), [None; 2]);
     }

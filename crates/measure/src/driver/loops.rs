@@ -166,7 +166,7 @@ impl Party {
                 pause::<M>().await;
             }
         }
-        let mut state = self.hear()?;
+        let mut state = self.consumer_state()?;
         loop {
             let count = self.batch_to_get(&mut state);
             let got = if M::BLOCKS {
@@ -185,7 +185,7 @@ impl Party {
         if self.verifier.found_damage() {
             keep_open(rx);
         }
-        self.heard(state)
+        self.consumer_report(state)
     }
 
     /// The requesting side of a ping-pong: sends a request and waits for the reply, over and over,
@@ -231,7 +231,7 @@ impl Party {
         let sent = self.source.made();
         self.meter.end(sent);
         self.send_end(&mut ends.tx).await?;
-        EXCHANGE.asking.set(sent + 1, true);
+        EXCHANGE.requester.set(sent + 1, true);
         while !self.verifier.ended() {
             if let Err(error) = ends.rx.recv(&mut self.verifier).await {
                 self.forgive(Stopped::Receiving(error))?;

@@ -185,7 +185,7 @@ impl Party {
     }
 
     /// What a consumer begins with; a burst has been sent by then.
-    pub(super) fn hear(&mut self) -> Result<Hearing> {
+    pub(super) fn consumer_state(&mut self) -> Result<Hearing> {
         let mut held = None;
         if let Some(burst) = &self.burst {
             held = Some(burst.full()?);
@@ -249,7 +249,7 @@ impl Party {
     }
 
     /// A consumer's report.
-    pub(super) fn heard(mut self, hearing: Hearing) -> Result<(PartyReport, Option<Usage>)> {
+    pub(super) fn consumer_report(mut self, hearing: Hearing) -> Result<(PartyReport, Option<Usage>)> {
         let received = self.verifier.received();
         self.close(received);
         self.held = hearing.held;

@@ -3,15 +3,15 @@
 use super::sample::{mean, real};
 use super::{CONFIDENCE, median_interval};
 
-/// The confidence of the control's interval. With 6 rounds it is from the second to the fifth: no single pair, however far out,
-/// sets the floor of a cell.
+/// The confidence of the control's interval. With 9 rounds it is from the third to the seventh pair, so that no single pair sets
+/// the floor of a cell.
 const FLOOR_CONFIDENCE: f64 = 0.75;
 
 /// A cell's noise floor, in ln ratio: how far from zero the order-statistic interval (at 75 %) of its control
 /// reaches, on the side where it reaches farther.
 ///
-/// The control is one mechanism's two selves, whose true difference is zero: what this cell takes for a difference
-/// between them, it may take for one between others. A bias between the selves counts as much as their scatter.
+/// The control is two instances of one mechanism, whose true difference is zero. A difference that the cell shows between them, it may
+/// show between others too. A bias between the two counts as much as their scatter.
 /// `None`, an unknown floor, when the control has too few rounds for the interval (fewer than 6) or a value that is not
 /// finite.
 #[must_use]

@@ -1,6 +1,6 @@
 //! The verdict: what an interval, a noise floor and two margins allow to be said.
 //!
-//! The rule is point 5 of the procedure in `docs/method.md`. Equivalence is not the absence of a finding but a finding
+//! The rule is in the section \"Verdicts\" of `docs/method.md`. Equivalence is not the absence of a finding but a finding
 //! of its own, as in D. J. Schuirmann, "A comparison of the two one-sided tests procedure and the power approach for
 //! assessing the equivalence of average bioavailability", Journal of Pharmacokinetics and Biopharmaceutics 15 (1987).
 
