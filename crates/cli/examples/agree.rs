@@ -78,7 +78,7 @@ fn times(interval: &Interval) -> String {
 /// What a record says of every two candidates that are compared in it.
 fn verdicts(record: &Record) -> Vec<(Pair, Said)> {
     let mut verdicts = Vec::new();
-    for ranking in rank(record).iter().filter(|ranking| ranking.cell.pattern.ranks()) {
+    for ranking in rank(record).iter().filter(|ranking| ranking.cell.pattern.is_ranked()) {
         let candidate = |at: usize| {
             let entrant = &record.entrants[at];
             let spec = record.spec(&entrant.case.mechanism)?;

@@ -18,7 +18,7 @@ use estafette_contest::task::tokio_mpsc;
 use estafette_measure::case::{Case, Cell, Load, Pattern, Payload, Place, Role};
 use estafette_measure::clock::{cost_ns, now_ns};
 use estafette_measure::coordinator::{Interrupt, Scratch};
-use estafette_measure::entry::{bytes, values};
+use estafette_measure::entry::{async_values, bytes};
 use estafette_measure::executor::Executor;
 use estafette_measure::limits::available_cpus;
 use estafette_measure::plan::{COUNT_TIMEOUT, Entrant, Plan, SLICE, TIMEOUT};
@@ -31,13 +31,12 @@ use estafette_measure::stats::{
 };
 use estafette_measure::window::Window;
 use estafette_measure::{
-    Ends, Generator, Mechanism, PartyEnds, Registry, Rendezvous, Rx, Spec, Transport, Tx, Verifier,
+    AsyncMechanism, AsyncRx, AsyncTransport, AsyncTx, Ends, Generator, Mechanism, PartyEnds, Registry, Rendezvous, Rx,
+    Spec, Transport, Tx, Verifier,
 };
 
 /// How many comparisons are judged in each setting.
 const COMPARISONS: usize = 100;
-/// A message that takes longer by itself was interrupted: the process was stopped, or another one ran.
-const LONGEST_NS: f64 = 500_000.0;
 /// Messages of a stream that are delayed together, as a reading of the clock takes as long as a message of a channel.
 const BATCH: u32 = 64;
 
@@ -71,7 +70,7 @@ fn main() -> ExitCode {
     let mut registry = estafette_contest::registry();
     for percent in DELAYS {
         registry = registry.enrol(bytes(Delayed { inner: UnixStream, percent }));
-        registry = registry.enrol(values(Delayed { inner: tokio_mpsc(), percent }));
+        registry = registry.enrol(async_values(Delayed { inner: tokio_mpsc(), percent }));
     }
     if std::env::args().nth(1).as_deref() == Some(estafette_measure::child::ARGUMENT) {
         estafette_measure::child::serve(&registry);
@@ -211,8 +210,6 @@ fn delayed(mechanism: &str, percent: u32) -> String {
 }
 
 impl<M: Mechanism> Mechanism for Delayed<M> {
-    const BLOCKS: bool = M::BLOCKS;
-
     fn spec(&self) -> Spec {
         let spec = self.inner.spec();
         Spec { name: delayed(&spec.name, self.percent), ..spec }
@@ -221,7 +218,9 @@ impl<M: Mechanism> Mechanism for Delayed<M> {
     fn roles(&self, case: &Case) -> Vec<Role> {
         self.inner.roles(case)
     }
+}
 
+impl<M: AsyncMechanism> AsyncMechanism for Delayed<M> {
     fn executor(&self, case: &Case) -> Result<Box<dyn Executor>> {
         self.inner.executor(case)
     }
@@ -232,10 +231,25 @@ impl<P, M: Transport<P>> Transport<P> for Delayed<M> {
     type Rx = Slow<M::Rx>;
 
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
-        let Ends(parties) = self.inner.open(case, role, rendezvous)?;
+        Ok(self.slow(case, self.inner.open(case, role, rendezvous)?))
+    }
+}
+
+impl<P, M: AsyncTransport<P>> AsyncTransport<P> for Delayed<M> {
+    type Tx = Slow<M::Tx>;
+    type Rx = Slow<M::Rx>;
+
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
+        Ok(self.slow(case, self.inner.open(case, role, rendezvous)?))
+    }
+}
+
+impl<M> Delayed<M> {
+    /// The same ends, slower.
+    fn slow<T, R>(&self, case: &Case, Ends(parties): Ends<T, R>) -> Ends<Slow<T>, Slow<R>> {
         let (part, batch) = (f64::from(self.percent) / 100.0, if case.pattern == Pattern::Stream { BATCH } else { 1 });
         let on_two_cores = case.pattern == Pattern::Stream && case.place != Place::SameCore;
-        let slow = |party: PartyEnds<M::Tx, M::Rx>| {
+        let slow = |party: PartyEnds<T, R>| {
             let is_consumer = matches!(party.role, Role::Consumer(_));
             PartyEnds {
                 role: party.role,
@@ -243,7 +257,7 @@ impl<P, M: Transport<P>> Transport<P> for Delayed<M> {
                 rx: party.rx.map(|end| Slow::new(end, if is_consumer { part } else { 0.0 }, batch)),
             }
         };
-        Ok(Ends(parties.into_iter().map(slow).collect()))
+        Ends(parties.into_iter().map(slow).collect())
     }
 }
 
@@ -258,7 +272,7 @@ struct Slow<E> {
     clock_ns: f64,
     /// When the last delay ended.
     resumed_ns: u64,
-    /// The usual time of a batch, as a running mean.
+    /// The usual time of a batch, as a running median.
     usual_ns: f64,
 }
 
@@ -275,10 +289,11 @@ impl<E> Slow<E> {
         self.messages = 0;
         let ended_ns = now_ns();
         let took_ns = (ended_ns - self.resumed_ns) as f64 - self.clock_ns;
-        // A pause between two slices is no message's time.
-        if took_ns < LONGEST_NS {
-            self.usual_ns += (took_ns - self.usual_ns) / 256.0;
-        }
+        // A running median: an interruption moves it by as little as any other batch.
+        self.usual_ns = match self.usual_ns {
+            0.0 => took_ns,
+            usual_ns => usual_ns + usual_ns / 256.0 * (took_ns - usual_ns).signum(),
+        };
         // Half a reading lies before and half a one after the delay; its end is seen half a reading late.
         let until_ns = ended_ns as f64 + self.usual_ns * self.part - 1.5 * self.clock_ns;
         self.resumed_ns = now_ns();
@@ -289,6 +304,26 @@ impl<E> Slow<E> {
 }
 
 impl<E: Tx> Tx for Slow<E> {
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
+        self.end.send(source)?;
+        self.delay();
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.end.flush()
+    }
+}
+
+impl<E: Rx> Rx for Slow<E> {
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        self.end.recv(verifier)?;
+        self.delay();
+        Ok(())
+    }
+}
+
+impl<E: AsyncTx> AsyncTx for Slow<E> {
     async fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         self.end.send(source).await?;
         self.delay();
@@ -300,7 +335,7 @@ impl<E: Tx> Tx for Slow<E> {
     }
 }
 
-impl<E: Rx> Rx for Slow<E> {
+impl<E: AsyncRx> AsyncRx for Slow<E> {
     async fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         self.end.recv(verifier).await?;
         self.delay();

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use estafette_measure::case::Pattern;
 use estafette_measure::limits;
 use estafette_measure::ranking::{Ranking, Row};
 use estafette_measure::record::Record;
@@ -28,7 +27,7 @@ fn best(ranking: &Ranking) -> Option<&Row> {
 /// What was decided, by distance; and how many cells were not.
 fn winners(rankings: &[Ranking]) -> String {
     let (mut won, mut open) = (Vec::new(), 0);
-    for ranking in rankings.iter().filter(|ranking| ranking.cell.pattern.ranks()) {
+    for ranking in rankings.iter().filter(|ranking| ranking.cell.pattern.is_ranked()) {
         let Some(outcome) = outcome(ranking) else { continue };
         if outcome.is_decided() {
             let names: Vec<&str> = outcome.leaders.iter().map(|row| short(row)).collect();
@@ -69,31 +68,11 @@ fn binding(rankings: &[Ranking]) -> String {
         let best = rankings.iter().filter(|ranking| ranking.cell.scope == scope).find_map(|ranking| {
             let bound = ranking.bound.as_ref()?;
             let ratio = best(ranking)?.result.as_ref()?.metric_ns / bound.ns();
-            Some(format!("{scope} {} {} times {}", doing(ranking), three_digits(ratio), bound.cost()))
+            Some(format!("{scope} {} {} times {}", ranking.cell.pattern.result(), three_digits(ratio), bound.cost()))
         });
         parts.extend(best);
     }
     if parts.is_empty() { String::new() } else { format!("The best beside its bound: {}.", parts.join("; ")) }
-}
-
-fn doing(ranking: &Ranking) -> &'static str {
-    match ranking.cell.pattern {
-        Pattern::PingPong => "a round trip takes",
-        Pattern::Stream => "a message of a stream takes",
-        Pattern::FanIn => "a message of a fan-in takes",
-        Pattern::Merge => "a merged message takes",
-        Pattern::Writers => "a message of several writers takes",
-        Pattern::Connections => "a message of several connections takes",
-        Pattern::Mpmc => "a message shared out takes",
-        Pattern::Burst => "a message of a burst takes",
-        Pattern::Duplex => "a message of a duplex takes",
-        Pattern::RequestReply => "a request takes",
-        Pattern::PubSub => "a published message takes",
-        Pattern::Codec => "a message encoded and decoded takes",
-        Pattern::SameThread => "a message sent and received by one thread takes",
-        Pattern::SendReceive | Pattern::SendChecksum | Pattern::SendCompete => "a message of a pipeline takes",
-        Pattern::Cancel => "a message of a stream with dropped receives takes",
-    }
 }
 
 /// How noisy the run was, and how much of it was decided.
@@ -112,7 +91,7 @@ fn noise(record: &Record, rankings: &[Ranking]) -> String {
     let shown = middle(rankings.iter().filter_map(|ranking| Some(ranking.resolution()?.exp_m1())).collect());
     let shown =
         shown.map_or(String::new(), |[middle, most]| format!("; differences show from {middle} (nine in ten: {most})"));
-    let ranked = rankings.iter().filter(|ranking| ranking.cell.pattern.ranks());
+    let ranked = rankings.iter().filter(|ranking| ranking.cell.pattern.is_ranked());
     let verdicts: Vec<Verdict> =
         ranked.flat_map(|ranking| &ranking.rows).filter_map(|row| row.result.as_ref()?.verdict).collect();
     let open = verdicts.iter().filter(|verdict| **verdict == Verdict::Inconclusive).count();

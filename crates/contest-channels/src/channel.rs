@@ -7,19 +7,18 @@ use std::marker::PhantomData;
 
 use anyhow::Result;
 use estafette_measure::case::{Case, Pattern, PayloadKind, Role};
-use estafette_measure::entry::{Entry, values};
 use estafette_measure::executor::Executor;
 use estafette_measure::spec::{Ownership, Runtime, Scope, Tier};
-use estafette_measure::{Ends, Generator, Mechanism, Rendezvous, Rx, Spec, Transport, Tx, Value, Verifier};
+use estafette_measure::{
+    AsyncMechanism, AsyncRx, AsyncTransport, AsyncTx, Ends, Generator, Mechanism, Rendezvous, Rx, Spec, Transport, Tx,
+    Value, Verifier,
+};
 use futures_util::FutureExt;
-use futures_util::future::{Either, ready};
 
 use crate::channel_capacity;
 
-/// A channel. Its functions return futures; those of a blocking channel are ready immediately.
+/// A channel: its description, and how it is opened. [`ThreadChannel`] or [`TaskChannel`] says how messages are sent and received.
 pub(crate) trait Channel: Send + Sync + 'static {
-    /// Whether its functions block.
-    const BLOCKS: bool;
     /// The sending end. A clone is another sender of the same channel.
     type Tx<P: Value>: Clone + Send + 'static;
     /// The receiving end.
@@ -46,7 +45,19 @@ pub(crate) trait Channel: Send + Sync + 'static {
         let _ = rx;
         None
     }
+}
 
+/// A channel whose functions block their thread.
+pub(crate) trait ThreadChannel: Channel {
+    /// Sends one message.
+    fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Outcome<()>;
+
+    /// Receives one message.
+    fn recv<P: Value>(rx: &mut Self::Rx<P>) -> impl Outcome<P>;
+}
+
+/// A channel whose functions are futures.
+pub(crate) trait TaskChannel: Channel {
     /// Sends one message.
     fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send;
 
@@ -113,23 +124,25 @@ pub(crate) fn check_ring_capacity(capacity: usize, senders: usize) -> Result<(),
     Err(format!("each sender's capacity must be a power of two: {capacity} cannot be divided that way among {senders}"))
 }
 
-/// Makes an entry of a channel.
-pub(crate) fn channel<C: Channel>(channel: C) -> impl Entry {
-    values(Between::of(channel))
-}
+/// A channel between threads as a mechanism.
+pub(crate) struct BetweenThreads<C>(PhantomData<C>);
 
-/// Makes a mechanism of a channel.
-pub(crate) struct Between<C>(PhantomData<C>);
-
-impl<C: Channel> Between<C> {
-    pub(crate) fn of(_: C) -> Between<C> {
-        Between(PhantomData)
+impl<C: ThreadChannel> BetweenThreads<C> {
+    pub(crate) fn of(_: C) -> BetweenThreads<C> {
+        BetweenThreads(PhantomData)
     }
 }
 
-impl<C: Channel> Mechanism for Between<C> {
-    const BLOCKS: bool = C::BLOCKS;
+/// A channel between tasks as a mechanism.
+pub(crate) struct BetweenTasks<C>(PhantomData<C>);
 
+impl<C: TaskChannel> BetweenTasks<C> {
+    pub(crate) fn of(_: C) -> BetweenTasks<C> {
+        BetweenTasks(PhantomData)
+    }
+}
+
+impl<C: ThreadChannel> Mechanism for BetweenThreads<C> {
     fn spec(&self) -> Spec {
         C::spec()
     }
@@ -139,53 +152,96 @@ impl<C: Channel> Mechanism for Between<C> {
     }
 
     fn effective_capacity(&self, case: &Case) -> Option<u64> {
-        channel_capacity::probe::<C>(case.capacity, case.producers)
+        channel_capacity::of_threads::<C>(case.capacity, case.producers)
+    }
+}
+
+impl<C: TaskChannel> Mechanism for BetweenTasks<C> {
+    fn spec(&self) -> Spec {
+        C::spec()
     }
 
+    fn supports(&self, case: &Case) -> Result<(), String> {
+        C::supports(case.capacity, case.producers)
+    }
+
+    fn effective_capacity(&self, case: &Case) -> Option<u64> {
+        channel_capacity::of_tasks::<C>(case.capacity, case.producers)
+    }
+}
+
+impl<C: TaskChannel> AsyncMechanism for BetweenTasks<C> {
     fn executor(&self, case: &Case) -> Result<Box<dyn Executor>> {
         crate::runtime::executor(case)
     }
 }
 
-impl<C: Channel, P: Value> Transport<P> for Between<C> {
+/// Opens the ends of all parties of a case.
+fn open<C: Channel, P: Value>(case: &Case) -> Result<Ends<SendEnd<C, P>, RecvEnd<C, P>>> {
+    let open = || {
+        let (tx, rx) = C::open(case.capacity, case.producers);
+        (SendEnd::<C, P>(tx), RecvEnd::<C, P>(rx))
+    };
+    if !case.pattern.has_several_parties() {
+        return Ends::pair(case, || Ok(open()));
+    }
+    let (tx, rx) = open();
+    let mut txs: Vec<_> = (1..case.producers).map(|_| SendEnd(tx.0.clone())).collect();
+    txs.push(tx);
+    let mut rxs: Vec<_> = (1..case.consumers()).filter_map(|_| C::receiver(&rx.0).map(RecvEnd)).collect();
+    rxs.push(rx);
+    anyhow::ensure!(rxs.len() == case.consumers(), "{} has one receiver", case.mechanism);
+    Ok(Ends::many(txs, rxs))
+}
+
+impl<C: ThreadChannel, P: Value> Transport<P> for BetweenThreads<C> {
     type Tx = SendEnd<C, P>;
     type Rx = RecvEnd<C, P>;
 
     fn open(&self, case: &Case, _: Role, _: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
-        let open = || {
-            let (tx, rx) = C::open(case.capacity, case.producers);
-            (SendEnd::<C, P>(tx), RecvEnd::<C, P>(rx))
-        };
-        if !case.pattern.gathers() {
-            return Ends::pair(case, || Ok(open()));
-        }
-        let (tx, rx) = open();
-        let mut txs: Vec<_> = (1..case.producers).map(|_| SendEnd(tx.0.clone())).collect();
-        txs.push(tx);
-        let mut rxs: Vec<_> = (1..case.consumers()).filter_map(|_| C::receiver(&rx.0).map(RecvEnd)).collect();
-        rxs.push(rx);
-        anyhow::ensure!(rxs.len() == case.consumers(), "{} has one receiver", case.mechanism);
-        Ok(Ends::many(txs, rxs))
+        open(case)
     }
 }
 
-// These loops are around the channel's own future, as in a user's program. A wrapper future per
-// message would have to move that future, which costs up to as much as a whole message of the
-// fastest channels. The future of a blocking channel is ready immediately, so its message is made
-// or verified in the call.
+impl<C: TaskChannel, P: Value> AsyncTransport<P> for BetweenTasks<C> {
+    type Tx = SendEnd<C, P>;
+    type Rx = RecvEnd<C, P>;
+
+    fn open(&self, case: &Case, _: Role, _: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
+        open(case)
+    }
+}
 
 /// The sending end.
 pub(crate) struct SendEnd<C: Channel, P: Value>(pub(crate) C::Tx<P>);
 
-impl<C: Channel, P: Value> Tx for SendEnd<C, P> {
+/// The receiving end.
+pub(crate) struct RecvEnd<C: Channel, P: Value>(C::Rx<P>);
+
+impl<C: ThreadChannel, P: Value> Tx for SendEnd<C, P> {
+    #[inline(always)]
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
+        C::send(&mut self.0, P::make(source)).into_option().ok_or_else(|| ErrorKind::BrokenPipe.into())
+    }
+}
+
+impl<C: ThreadChannel, P: Value> Rx for RecvEnd<C, P> {
+    #[inline(always)]
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        C::recv(&mut self.0).into_option().ok_or(ErrorKind::UnexpectedEof)?.check(verifier);
+        Ok(())
+    }
+}
+
+// The loops are around the channel's own future, as in a user's program. A wrapper future per
+// message would have to move that future, which costs up to as much as a whole message of the
+// fastest channels.
+
+impl<C: TaskChannel, P: Value> AsyncTx for SendEnd<C, P> {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
         let send = C::send(&mut self.0, P::make(source));
-        if C::BLOCKS {
-            let sent = send.now_or_never().and_then(Outcome::into_option);
-            return Either::Left(ready(sent.ok_or_else(|| ErrorKind::BrokenPipe.into())));
-        }
-        Either::Right(send.map(|sent| sent.into_option().ok_or_else(|| ErrorKind::BrokenPipe.into())))
+        send.map(|sent| sent.into_option().ok_or_else(|| ErrorKind::BrokenPipe.into()))
     }
 
     #[inline(always)]
@@ -197,25 +253,14 @@ impl<C: Channel, P: Value> Tx for SendEnd<C, P> {
     }
 }
 
-/// The receiving end.
-pub(crate) struct RecvEnd<C: Channel, P: Value>(C::Rx<P>);
-
-impl<C: Channel, P: Value> Rx for RecvEnd<C, P> {
+impl<C: TaskChannel, P: Value> AsyncRx for RecvEnd<C, P> {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        let recv = C::recv(&mut self.0);
-        if C::BLOCKS {
-            let Some(message) = recv.now_or_never().and_then(Outcome::into_option) else {
-                return Either::Left(ready(Err(ErrorKind::UnexpectedEof.into())));
-            };
-            message.check(verifier);
-            return Either::Left(ready(Ok(())));
-        }
-        Either::Right(recv.map(|received| {
+        C::recv(&mut self.0).map(|received| {
             let message: P = received.into_option().ok_or(ErrorKind::UnexpectedEof)?;
             message.check(verifier);
             Ok(())
-        }))
+        })
     }
 
     #[inline(always)]

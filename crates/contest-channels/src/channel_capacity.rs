@@ -9,27 +9,33 @@ use std::task::{Context, Poll, Waker};
 
 use estafette_contest_common::capacity::{self, MOST};
 
-use crate::channel::{Channel, Outcome};
+use crate::channel::{Channel, Outcome, TaskChannel, ThreadChannel};
 
-/// Probes a channel that was opened with the given capacity. Returns `None` if the capacity cannot
-/// be probed.
-pub(crate) fn probe<C: Channel>(capacity: usize, senders: usize) -> Option<u64> {
+/// Probes a channel between threads that was opened with the given capacity. Returns `None` if the capacity cannot be probed.
+pub(crate) fn of_threads<C: ThreadChannel>(capacity: usize, senders: usize) -> Option<u64> {
+    let (txs, rx) = open::<C>(capacity, senders)?;
+    let senders = txs.into_iter().map(|mut tx| move || C::send(&mut tx, 0).into_option().is_some());
+    capacity::blocked(senders.collect(), rx)
+}
+
+/// As [`of_threads`], of a channel between tasks.
+pub(crate) fn of_tasks<C: TaskChannel>(capacity: usize, senders: usize) -> Option<u64> {
+    let (mut txs, _rx) = open::<C>(capacity, senders)?;
+    // False if the send would wait or the receiver has closed.
+    let try_send = |tx: &mut C::Tx<u64>| poll_once(C::send(tx, 0)).and_then(Outcome::into_option).is_some();
+    Some(txs.iter_mut().map(|tx| capacity::times(|| try_send(tx))).sum())
+}
+
+/// Opens a channel and all its senders.
+#[expect(clippy::type_complexity, reason = "the ends of a channel are associated types")]
+fn open<C: Channel>(capacity: usize, senders: usize) -> Option<(Vec<C::Tx<u64>>, C::Rx<u64>)> {
     if capacity > MOST / 4 || C::supports(capacity, senders).is_err() {
         return None;
     }
     let (tx, rx) = C::open::<u64>(capacity, senders);
     let mut txs: Vec<_> = (1..senders).map(|_| tx.clone()).collect();
     txs.push(tx);
-    let mut senders: Vec<_> = txs.into_iter().map(|mut tx| move || try_send::<C>(&mut tx)).collect();
-    if C::BLOCKS {
-        return capacity::blocked(senders, rx);
-    }
-    Some(senders.iter_mut().map(capacity::times).sum())
-}
-
-/// Tries to send one message. Returns false if the send would wait or the receiver has closed.
-fn try_send<C: Channel>(tx: &mut C::Tx<u64>) -> bool {
-    poll_once(C::send(tx, 0)).and_then(Outcome::into_option).is_some()
+    Some((txs, rx))
 }
 
 /// Polls a future once. Returns its output if it is ready.

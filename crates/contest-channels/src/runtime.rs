@@ -1,8 +1,8 @@
 //! Tokio's runtimes as executors of parties.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use estafette_measure::case::Case;
-use estafette_measure::executor::{Executor, Job, Threads};
+use estafette_measure::executor::{Executor, Job};
 use estafette_measure::spec::Runtime as Kind;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 /// Returns the executor for a case whose ends are futures.
 pub(crate) fn executor(case: &Case) -> Result<Box<dyn Executor>> {
     let runtime = match case.runtime {
-        Kind::Thread => return Ok(Box::new(Threads)),
+        Kind::Thread => bail!("{} runs on a runtime, not on threads", case.mechanism),
         // One worker per core, like a program with `#[tokio::main]`.
         Kind::TokioMulti | Kind::TokioMultiUnconstrained => Builder::new_multi_thread().build(),
         Kind::TokioCurrent | Kind::TokioCurrentUnconstrained => Builder::new_current_thread().build(),

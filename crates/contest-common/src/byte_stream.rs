@@ -10,7 +10,6 @@
 //! - [`PipeEnd`] and [`SocketEnd`] replace `read` and `write` of the standard library, which are
 //!   not inlined.
 
-use std::future::{Future, ready};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -136,9 +135,9 @@ impl<W: Write> Writing<W> {
 
 impl<W: Write + Send + 'static> Tx for Writing<W> {
     #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         source.fill(&mut self.buffer);
-        ready(self.write())
+        self.write()
     }
 }
 
@@ -178,7 +177,7 @@ impl<R: Read> Reading<R> {
 
 impl<R: Read + Send + 'static> Rx for Reading<R> {
     #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.read_into(verifier))
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        self.read_into(verifier)
     }
 }

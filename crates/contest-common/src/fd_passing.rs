@@ -75,7 +75,7 @@ pub fn open_several<T, R, const N: usize>(
     tx: impl Fn([OwnedFd; N]) -> Result<T>,
     rx: impl Fn([OwnedFd; N]) -> Result<R>,
 ) -> Result<Ends<T, R>> {
-    let has_reply = case.pattern.both_ways();
+    let has_reply = case.pattern.is_bidirectional();
     if let Role::Producer(index) = role {
         let tx = tx(rendezvous.request_descriptors("forward")?)?;
         return match has_reply {

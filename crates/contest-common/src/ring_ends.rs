@@ -1,6 +1,5 @@
 //! The reference ring's ends as ends of a mechanism. Messages are filled and verified in place.
 
-use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 
@@ -73,8 +72,8 @@ pub fn between_processes<T, R>(
 
 impl Tx for Producer {
     #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(send(self, source).map_err(|_| ErrorKind::BrokenPipe.into()))
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
+        send(self, source).map_err(|_| ErrorKind::BrokenPipe.into())
     }
 }
 
@@ -88,8 +87,8 @@ fn send(producer: &mut Producer, source: &mut Generator) -> Result<(), Closed> {
 
 impl Rx for Consumer {
     #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(recv(self, verifier).map_err(|_| ErrorKind::UnexpectedEof.into()))
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        recv(self, verifier).map_err(|_| ErrorKind::UnexpectedEof.into())
     }
 }
 

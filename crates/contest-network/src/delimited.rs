@@ -1,6 +1,5 @@
 //! Length-prefixed messages with tokio-util's codec, over any tokio reader and writer.
 
-use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
@@ -52,12 +51,12 @@ impl<W: AsyncWrite + Unpin> SendEnd<W> {
 
 impl<W: AsyncWrite + Unpin + Send + 'static> Tx for SendEnd<W> {
     #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.send(source))
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
+        self.send(source)
     }
 
-    fn flush(&mut self) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.flush_frames())
+    fn flush(&mut self) -> io::Result<()> {
+        self.flush_frames()
     }
 }
 
@@ -83,7 +82,7 @@ impl<R: AsyncRead + Unpin> RecvEnd<R> {
 
 impl<R: AsyncRead + Unpin + Send + 'static> Rx for RecvEnd<R> {
     #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.recv_message(verifier))
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        self.recv_message(verifier)
     }
 }

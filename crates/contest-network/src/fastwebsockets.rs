@@ -2,7 +2,6 @@
 //! (The handshake of fastwebsockets requires an HTTP library.)
 
 use std::cell::RefCell;
-use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
 use std::rc::Rc;
 
@@ -72,13 +71,13 @@ pub(super) struct SendEnd {
 
 impl Tx for SendEnd {
     #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         // The library takes ownership of the message and masks it in place.
         let mut message = vec![0; self.len];
         source.fill(&mut message);
         let Connection { runtime, socket } = &mut *self.connection.borrow_mut();
         let frame = Frame::binary(Payload::Owned(message));
-        ready(wait(runtime, socket.write_frame(frame)).map_err(failed))
+        wait(runtime, socket.write_frame(frame)).map_err(failed)
     }
 }
 
@@ -107,7 +106,7 @@ impl RecvEnd {
 
 impl Rx for RecvEnd {
     #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.recv_message(verifier))
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        self.recv_message(verifier)
     }
 }

@@ -8,13 +8,13 @@
 //! [`FrameWriter`] and [`FrameReader`] define the frame format. A [`FrameSink`] and a
 //! [`ByteSource`], such as a [`Socket`], transfer the bytes.
 
-use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use estafette_contest_common::buffer::Buffer;
-use estafette_measure::case::{Case, Load, Pattern, Role, TURN};
+use estafette_measure::case::{Case, Load, Pattern, Role};
+use estafette_measure::pattern::TURN;
 use estafette_measure::spec::Wait;
 use estafette_measure::{Ends, Generator, Rx, Tx, Verifier};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
@@ -217,12 +217,12 @@ impl<W: FrameWriter, O: FrameSink> SendEnd<W, O> {
 
 impl<W: FrameWriter, O: FrameSink> Tx for SendEnd<W, O> {
     #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.add(source))
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
+        self.add(source)
     }
 
-    fn flush(&mut self) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.send())
+    fn flush(&mut self) -> io::Result<()> {
+        self.send()
     }
 }
 
@@ -266,7 +266,7 @@ impl<R: FrameReader, I: ByteSource> RecvEnd<R, I> {
 
 impl<R: FrameReader, I: ByteSource> Rx for RecvEnd<R, I> {
     #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.read_into(verifier))
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        self.read_into(verifier)
     }
 }

@@ -18,7 +18,6 @@
 //!   the first messages were damaged every time.
 
 use std::collections::VecDeque;
-use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -103,7 +102,7 @@ impl Transport<Raw> for MessageIo {
         let lossy = self.is_lossy();
         let credited = credited(case);
         let (mut spend, mut refund) = (None, None);
-        if !lossy && !case.pattern.both_ways() {
+        if !lossy && !case.pattern.is_bidirectional() {
             match role {
                 Role::Consumer(index) => refund = Some(Refund::open(&credited, index, rendezvous)?),
                 _ => spend = Some(Spend::open(&credited, rendezvous)?),
@@ -112,7 +111,7 @@ impl Transport<Raw> for MessageIo {
         let len = case.payload.len();
         let tx = SendEnd { controller, peers, message: Buffer::new(len), credit: spend };
         let pieces = (self.transport == network::Transport::Tcp).then(|| Reassembly::new(len));
-        let batched = case.load == Load::Saturated && !case.pattern.asks();
+        let batched = case.load == Load::Saturated && !case.pattern.is_round_trip();
         let inbox = Inbox { pieces, batched, verified: 0, queued: VecDeque::new(), open_connections: connections };
         let rx = RecvEnd { processor, inbox, timeout: lossy.then_some(RECV_TIMEOUT), credit: refund };
         Ok(Ends::both(role, tx, rx))
@@ -227,8 +226,8 @@ impl SendEnd {
 
 impl Tx for SendEnd {
     #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.send(source))
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
+        self.send(source)
     }
 }
 
@@ -271,8 +270,8 @@ impl RecvEnd {
 
 impl Rx for RecvEnd {
     #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.recv_message(verifier))
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        self.recv_message(verifier)
     }
 }
 

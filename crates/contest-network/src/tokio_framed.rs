@@ -1,6 +1,5 @@
 //! Length-prefixed messages with tokio-util's codec on a TCP connection of tokio.
 
-use std::future::{Future, ready};
 use std::io;
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -102,19 +101,19 @@ pub(super) enum Outgoing {
 
 impl Tx for Outgoing {
     #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(match self {
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
+        match self {
             Outgoing::One(one) => one.send(source),
             Outgoing::Writer(writer) => writer.send(source),
-        })
+        }
     }
 
-    fn flush(&mut self) -> impl Future<Output = io::Result<()>> + Send {
-        ready(match self {
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
             Outgoing::One(one) => one.flush_frames(),
             // The writing task flushes by itself.
             Outgoing::Writer(_) => Ok(()),
-        })
+        }
     }
 }
 
@@ -128,10 +127,10 @@ pub(super) enum Incoming {
 
 impl Rx for Incoming {
     #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(match self {
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        match self {
             Incoming::One(one) => one.recv_message(verifier),
             Incoming::All(all) => all.recv_message(verifier),
-        })
+        }
     }
 }

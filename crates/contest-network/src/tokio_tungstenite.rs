@@ -1,7 +1,6 @@
 //! A WebSocket over a TCP connection of tokio, with tokio-tungstenite.
 
 use std::cell::RefCell;
-use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
 use std::rc::Rc;
 
@@ -76,16 +75,16 @@ pub(super) struct SendEnd {
 
 impl Tx for SendEnd {
     #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         let message = Message::binary(Vec::<u8>::make(source));
         let Connection { runtime, socket } = &mut *self.connection.borrow_mut();
         let sent = if self.batched { wait(runtime, socket.feed(message)) } else { wait(runtime, socket.send(message)) };
-        ready(sent.map_err(failed))
+        sent.map_err(failed)
     }
 
-    fn flush(&mut self) -> impl Future<Output = io::Result<()>> + Send {
+    fn flush(&mut self) -> io::Result<()> {
         let Connection { runtime, socket } = &mut *self.connection.borrow_mut();
-        ready(wait(runtime, socket.flush()).map_err(failed))
+        wait(runtime, socket.flush()).map_err(failed)
     }
 }
 
@@ -96,9 +95,9 @@ pub(super) struct RecvEnd {
 
 impl Rx for RecvEnd {
     #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         let Connection { runtime, socket } = &mut *self.connection.borrow_mut();
-        ready(loop {
+        loop {
             match wait(runtime, socket.next()) {
                 Some(Ok(Message::Binary(message))) => {
                     verifier.bytes(&message);
@@ -108,6 +107,6 @@ impl Rx for RecvEnd {
                 Some(Err(error)) => break Err(failed(error)),
                 None => break Err(ErrorKind::UnexpectedEof.into()),
             }
-        })
+        }
     }
 }

@@ -1,6 +1,5 @@
 //! UDP datagrams on loopback with tokio, one call per message.
 
-use std::future::{Future, ready};
 use std::io;
 use std::sync::Arc;
 
@@ -59,9 +58,9 @@ pub(super) struct SendEnd {
 
 impl Tx for SendEnd {
     #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         source.fill(&mut self.buffer);
-        ready(wait(&self.runtime, self.socket.send(&self.buffer)).map(drop))
+        wait(&self.runtime, self.socket.send(&self.buffer)).map(drop)
     }
 }
 
@@ -85,7 +84,7 @@ impl RecvEnd {
 
 impl Rx for RecvEnd {
     #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.recv_message().map(|len| verifier.bytes(&self.buffer[..len])))
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        self.recv_message().map(|len| verifier.bytes(&self.buffer[..len]))
     }
 }

@@ -1,7 +1,6 @@
 //! The ends of framed messages (see [`super::frames`]) in patterns with several senders: on one
 //! connection that they share, or on one connection each, which one thread reads.
 
-use std::future::Future;
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -41,11 +40,11 @@ pub(super) enum Incoming<R> {
 
 impl<R: FrameReader> Rx for Incoming<R> {
     #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        std::future::ready(match self {
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        match self {
             Incoming::One(one) => one.read_into(verifier),
             Incoming::Many(several) => several.read_into(verifier),
-        })
+        }
     }
 }
 

@@ -64,7 +64,7 @@ pub(super) fn connect_pair(case: &Case, role: Role, rendezvous: &mut Rendezvous)
         if let Role::Consumer(_) = role { ("consumer", "producer") } else { ("producer", "consumer") };
     // A consumer receives from any sender, so it need not connect. A reply needs the sender's
     // address.
-    let has_reply = case.pattern.both_ways();
+    let has_reply = case.pattern.is_bidirectional();
     if has_reply || our_name == "consumer" {
         rendezvous.publish(our_name, &socket.local_addr()?.to_string())?;
     }
@@ -96,7 +96,7 @@ pub struct SendEnd {
 }
 
 impl Tx for SendEnd {
-    async fn send(&mut self, source: &mut Generator) -> io::Result<()> {
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         source.fill(&mut self.buffer);
         self.socket.send(&self.buffer).map(drop)
     }
@@ -110,7 +110,7 @@ pub struct RecvEnd {
 }
 
 impl Rx for RecvEnd {
-    async fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         loop {
             match self.socket.recv(&mut self.buffer) {
                 // With a receive timeout, a receive also ends this way after the process was

@@ -4,7 +4,6 @@
 //! split them where they leave the machine. They are received the same way (`UDP_GRO`). If the case
 //! allows spinning, a receiver reads without blocking for 50 us before it sleeps.
 
-use std::future::{Future, ready};
 use std::io::{self, IoSliceMut};
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
@@ -126,8 +125,8 @@ impl RecvEnd {
 
 impl Rx for RecvEnd {
     #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.read_into(verifier))
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        self.read_into(verifier)
     }
 }
 

@@ -3,7 +3,6 @@
 
 use anyhow::Result;
 use estafette_measure::case::{Case, Role};
-use estafette_measure::executor::Executor;
 use estafette_measure::spec::{Scope, Tier};
 use estafette_measure::usage::Usage;
 use estafette_measure::{Ends, Mechanism, Raw, Rendezvous, Spec, Transport};
@@ -12,8 +11,6 @@ use estafette_measure::{Ends, Mechanism, Raw, Rendezvous, Spec, Transport};
 pub(super) struct Under<M>(pub(super) M, pub(super) Tier);
 
 impl<M: Mechanism> Mechanism for Under<M> {
-    const BLOCKS: bool = M::BLOCKS;
-
     fn spec(&self) -> Spec {
         let spec = self.0.spec();
         let name = spec.name.split_once('/').map_or(&*spec.name, |(_, name)| name);
@@ -27,9 +24,6 @@ impl<M: Mechanism> Mechanism for Under<M> {
     }
     fn roles(&self, case: &Case) -> Vec<Role> {
         self.0.roles(case)
-    }
-    fn executor(&self, case: &Case) -> Result<Box<dyn Executor>> {
-        self.0.executor(case)
     }
     fn broker(&self, case: &Case, rendezvous: &mut Rendezvous) -> Result<Usage> {
         self.0.broker(case, rendezvous)

@@ -2,7 +2,6 @@
 //! message.
 
 use std::cell::RefCell;
-use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
 use std::net::TcpStream;
 use std::rc::Rc;
@@ -82,11 +81,11 @@ pub(super) struct SendEnd {
 }
 
 impl Tx for SendEnd {
-    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         // The library takes ownership of the message and masks it in place.
         let mut message = vec![0; self.len];
         source.fill(&mut message);
-        ready(self.socket.borrow_mut().send(Message::binary(message)).map_err(failed))
+        self.socket.borrow_mut().send(Message::binary(message)).map_err(failed)
     }
 }
 
@@ -96,8 +95,8 @@ pub(super) struct RecvEnd {
 }
 
 impl Rx for RecvEnd {
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(loop {
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        loop {
             match self.socket.borrow_mut().read() {
                 Ok(Message::Binary(message)) => {
                     verifier.bytes(&message);
@@ -106,6 +105,6 @@ impl Rx for RecvEnd {
                 Ok(_) => {}
                 Err(error) => break Err(failed(error)),
             }
-        })
+        }
     }
 }

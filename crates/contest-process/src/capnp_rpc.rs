@@ -6,7 +6,7 @@
 //! Calls, connections and handlers are tasks on the party's own thread, because the library's types
 //! are not `Send`.
 
-use std::future::{Future, ready};
+use std::future::Future;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as Socket;
@@ -63,7 +63,7 @@ impl Transport<Raw> for CapnpRpc {
 
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
         let tasks = Rc::new(Tasks::new()?);
-        let has_reply = case.pattern.both_ways();
+        let has_reply = case.pattern.is_bidirectional();
         let Role::Producer(index) = role else {
             let (tx, rx) = serve(&tasks, case.producers, rendezvous)?;
             return Ok(if has_reply { Ends::both(role, tx, rx) } else { Ends::consumer(0, rx) });
@@ -242,12 +242,12 @@ impl SendEnd {
 
 impl Tx for SendEnd {
     #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.send(source))
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
+        self.send(source)
     }
 
-    fn flush(&mut self) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.finish())
+    fn flush(&mut self) -> io::Result<()> {
+        self.finish()
     }
 }
 
@@ -288,7 +288,7 @@ impl RecvEnd {
 
 impl Rx for RecvEnd {
     #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.recv_message(verifier))
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        self.recv_message(verifier)
     }
 }

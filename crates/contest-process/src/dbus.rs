@@ -10,7 +10,6 @@
 //! With the library's own executor, a second thread takes over when the first is outside, which
 //! causes 16 context switches per round trip instead of 4.
 
-use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -137,7 +136,7 @@ impl Transport<Raw> for Dbus {
         };
         let named = self.daemon && !publishes;
         let destination = if named { exchange_consumer_name(consumer, &connection, rendezvous)? } else { None };
-        let call = case.pattern.both_ways().then(Slot::<Message>::default);
+        let call = case.pattern.is_bidirectional().then(Slot::<Message>::default);
         let sends = match &call {
             Some(call) if consumer => Sends::Replies(call.clone()),
             Some(_) => Sends::Calls { destination, flags: Flags::empty() },
@@ -151,7 +150,7 @@ impl Transport<Raw> for Dbus {
         };
         // Between peers the socket limits the messages in flight. In a ping-pong only one request
         // is in flight.
-        let needs_credit = self.daemon && !case.pattern.both_ways();
+        let needs_credit = self.daemon && !case.pattern.is_bidirectional();
         let (spend, refund) = match role {
             Role::Consumer(index) if needs_credit => (None, Some(Refund::open(case, index, rendezvous)?)),
             Role::Producer(_) if needs_credit => (Some(Spend::open(case, rendezvous)?), None),
@@ -262,8 +261,8 @@ impl SendEnd {
 
 impl Tx for SendEnd {
     #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.send(source))
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
+        self.send(source)
     }
 }
 
@@ -300,7 +299,7 @@ impl RecvEnd {
 
 impl Rx for RecvEnd {
     #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.recv_message(verifier))
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        self.recv_message(verifier)
     }
 }

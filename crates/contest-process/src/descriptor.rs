@@ -5,7 +5,6 @@
 //! and closes it. Several subscribers get the same file. The latency of the shortest message is the
 //! cost of passing a descriptor.
 
-use std::future::{Future, ready};
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -152,9 +151,9 @@ impl SendEnd {
 
 impl Tx for SendEnd {
     #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         source.fill(&mut self.buffer);
-        ready(self.send_buffer())
+        self.send_buffer()
     }
 }
 
@@ -184,7 +183,7 @@ impl RecvEnd {
 
 impl Rx for RecvEnd {
     #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.recv_message().map(|length| verifier.bytes(&self.buffer[..length])))
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        self.recv_message().map(|length| verifier.bytes(&self.buffer[..length]))
     }
 }

@@ -3,7 +3,6 @@
 //!
 //! In one row a message is filled and verified in place, in the other it is copied in and out.
 
-use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 
@@ -114,11 +113,11 @@ pub(super) struct LoanedTx {
 
 impl Tx for LoanedTx {
     #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.sender.loan(self.len).map_err(send_error).map(|mut loan| {
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
+        self.sender.loan(self.len).map_err(send_error).map(|mut loan| {
             source.fill(&mut loan);
             loan.send();
-        }))
+        })
     }
 }
 
@@ -126,11 +125,11 @@ pub(super) struct LoanedRx(Receiver);
 
 impl Rx for LoanedRx {
     #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.0.recv().map_err(recv_error).map(|message| {
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        self.0.recv().map_err(recv_error).map(|message| {
             verifier.bytes(&message);
             message.release();
-        }))
+        })
     }
 }
 
@@ -141,9 +140,9 @@ pub(super) struct CopiedTx {
 
 impl Tx for CopiedTx {
     #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         source.fill(&mut self.buffer);
-        ready(self.sender.send(&self.buffer).map_err(send_error))
+        self.sender.send(&self.buffer).map_err(send_error)
     }
 }
 
@@ -154,12 +153,12 @@ pub(super) struct CopiedRx {
 
 impl Rx for CopiedRx {
     #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.receiver.recv().map_err(recv_error).map(|message| {
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        self.receiver.recv().map_err(recv_error).map(|message| {
             let buffer = &mut self.buffer[..message.len()];
             buffer.copy_from_slice(&message);
             message.release();
             verifier.bytes(buffer);
-        }))
+        })
     }
 }

@@ -39,7 +39,7 @@ impl Transport<Raw> for Fifo {
 
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         let len = case.payload.len();
-        let has_reply = case.pattern.both_ways();
+        let has_reply = case.pattern.is_bidirectional();
         let (forward, reply) = (rendezvous.dir().join("forward"), rendezvous.dir().join("reply"));
         // Each `open` blocks until the other side opens the pipe, so both sides open the pipes in
         // the same order.

@@ -18,7 +18,6 @@
 //! `recv`. They pass received messages to it, and wait for the reply that `send` provides.
 
 use std::convert::Infallible;
-use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
@@ -78,7 +77,7 @@ impl Transport<Raw> for Grpc {
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
         let runtime = Arc::new(Builder::new_current_thread().enable_all().build()?);
         let path = rendezvous.dir().join("socket");
-        let has_reply = case.pattern.both_ways();
+        let has_reply = case.pattern.is_bidirectional();
         let Role::Producer(index) = role else {
             let (tx, rx) = serve(runtime, &path)?;
             rendezvous.publish("server", "listening")?;
@@ -273,12 +272,12 @@ impl SendEnd {
 
 impl Tx for SendEnd {
     #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.send(source))
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
+        self.send(source)
     }
 
-    fn flush(&mut self) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.finish())
+    fn flush(&mut self) -> io::Result<()> {
+        self.finish()
     }
 }
 
@@ -309,7 +308,7 @@ impl RecvEnd {
 
 impl Rx for RecvEnd {
     #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.recv_message(verifier))
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        self.recv_message(verifier)
     }
 }

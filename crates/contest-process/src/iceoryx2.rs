@@ -5,7 +5,6 @@
 //! A sender that finds no free capacity waits as the library does: it yields the processor ten
 //! thousand times, and then sleeps.
 
-use std::future::{Future, ready};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::hint;
 use std::io;
@@ -82,7 +81,7 @@ impl Transport<Raw> for Iceoryx2 {
     type Rx = RecvEnd;
 
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
-        let has_reply = case.pattern.both_ways();
+        let has_reply = case.pattern.is_bidirectional();
         let is_consumer = matches!(role, Role::Consumer(_));
         let config = InstanceConfig::of(rendezvous)?;
         let direction = |name| Direction { config: &config, case, name, waits: self.wait == Wait::Block };
@@ -280,8 +279,8 @@ fn other(error: impl std::fmt::Debug) -> io::Error {
 
 impl Tx for SendEnd {
     #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.send(source))
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
+        self.send(source)
     }
 }
 
@@ -317,7 +316,7 @@ impl RecvEnd {
 
 impl Rx for RecvEnd {
     #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.recv_message(verifier))
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        self.recv_message(verifier)
     }
 }

@@ -1,7 +1,6 @@
 //! A pair of UNIX stream sockets used through io_uring. Each send or receive is an entry in a ring;
 //! one system call submits it and waits for its completion.
 
-use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
 use std::mem;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -148,12 +147,12 @@ pub(super) struct SendEnd(Ring);
 
 impl Tx for SendEnd {
     #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         source.fill(&mut self.0.buffer);
         let send = |from: *mut u8, len| {
             opcode::Send::new(SOCKET, from, len).flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL).build()
         };
-        ready(self.0.transfer_all(send, ErrorKind::WriteZero))
+        self.0.transfer_all(send, ErrorKind::WriteZero)
     }
 }
 
@@ -162,8 +161,8 @@ pub(super) struct RecvEnd(Ring);
 
 impl Rx for RecvEnd {
     #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         let recv = |to, len| opcode::Recv::new(SOCKET, to, len).flags(libc::MSG_WAITALL).build();
-        ready(self.0.transfer_all(recv, ErrorKind::UnexpectedEof).map(|()| verifier.bytes(&self.0.buffer)))
+        self.0.transfer_all(recv, ErrorKind::UnexpectedEof).map(|()| verifier.bytes(&self.0.buffer))
     }
 }

@@ -9,7 +9,6 @@
 //! Since Linux 6.8 the kernel refuses to pass a ring's descriptor through a socket. Each side
 //! copies the other's descriptor with `pidfd_getfd`.
 
-use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
@@ -81,7 +80,7 @@ impl Transport<Raw> for MsgRing {
             _ => ("forward", "reply"),
         };
         let (capacity, polls) = (capacity(case), case.wait == Wait::Spin);
-        let has_reply = case.pattern.both_ways();
+        let has_reply = case.pattern.is_bidirectional();
         // Each side waits for the other's ring, and both have published theirs by then.
         let tx = (has_reply || sends == "forward").then(|| Ring::publish(rendezvous, &format!("{sends}:tx"), capacity));
         let rx = (has_reply || receives == "forward")
@@ -216,8 +215,8 @@ impl SendEnd {
 
 impl Tx for SendEnd {
     #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.send(source.word()))
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
+        self.send(source.word())
     }
 }
 
@@ -245,7 +244,7 @@ impl RecvEnd {
 
 impl Rx for RecvEnd {
     #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.recv_word().map(|message| verifier.word(message)))
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        self.recv_word().map(|message| verifier.word(message))
     }
 }

@@ -7,7 +7,6 @@
 //! loop runs on its party's own thread: `send` polls it until its message is written, `recv` until
 //! one has arrived.
 
-use std::future::{Future, ready};
 use std::io;
 use std::path::Path;
 
@@ -186,12 +185,12 @@ impl SendEnd {
 
 impl Tx for SendEnd {
     #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.send(source))
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
+        self.send(source)
     }
 
-    fn flush(&mut self) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.wait_for_acknowledgements())
+    fn flush(&mut self) -> io::Result<()> {
+        self.wait_for_acknowledgements()
     }
 }
 
@@ -215,7 +214,7 @@ impl RecvEnd {
 
 impl Rx for RecvEnd {
     #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.recv_message(verifier))
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        self.recv_message(verifier)
     }
 }

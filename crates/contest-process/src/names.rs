@@ -31,7 +31,7 @@ pub(super) fn open<N: From<String>, T, R>(
 ) -> Result<Ends<T, R>> {
     let forward = || Names(vec![N::from(String::from(FORWARD))]);
     let reply = |client: usize| format!("reply{client}");
-    let has_reply = case.pattern.both_ways();
+    let has_reply = case.pattern.is_bidirectional();
     match role {
         Role::Producer(client) if has_reply => Ok(Ends::both(role, tx(forward(), None)?, rx(&reply(client), None)?)),
         Role::Producer(index) => Ok(Ends::producer(index, tx(forward(), Some(Spend::open(case, rendezvous)?))?)),

@@ -2,7 +2,6 @@
 //! of a pipeline for several senders.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::future::{Future, ready};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 
@@ -86,7 +85,7 @@ impl Transport<Raw> for Nanomsg {
         socket.set(c::RCVBUF, half)?;
         socket.set(c::RCVMAXSIZE, -1)?;
         socket.join(is_consumer, rendezvous)?;
-        let has_reply = case.pattern.both_ways();
+        let has_reply = case.pattern.is_bidirectional();
         let tx = (has_reply || !is_consumer).then(|| SendEnd { socket, buffer: Buffer::new(len) });
         // One byte longer than a message, to detect a message that is too long.
         let rx = (has_reply || is_consumer).then(|| RecvEnd { socket, buffer: Buffer::new(len + 1) });
@@ -187,9 +186,9 @@ pub(super) struct SendEnd {
 
 impl Tx for SendEnd {
     #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         source.fill(&mut self.buffer);
-        ready(self.socket.send(&self.buffer))
+        self.socket.send(&self.buffer)
     }
 }
 
@@ -201,8 +200,8 @@ pub(super) struct RecvEnd {
 
 impl Rx for RecvEnd {
     #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         let received = self.socket.recv(&mut self.buffer);
-        ready(received.map(|len| verifier.bytes(&self.buffer[..len.min(self.buffer.len())])))
+        received.map(|len| verifier.bytes(&self.buffer[..len.min(self.buffer.len())]))
     }
 }

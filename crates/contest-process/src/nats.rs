@@ -6,7 +6,6 @@
 //! and writes in a background task, which continues while the program does other work. So it has a
 //! runtime with one worker on its party's core, like a program under `#[tokio::main]` on one core.
 
-use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
 
 use anyhow::{Context, Result};
@@ -62,7 +61,7 @@ impl Mechanism for Nats {
 /// Returns the capacity of a subscriber's buffer in messages; the client drops further messages.
 /// Round trips need no credit, but every client may have a request in flight at the same time.
 fn effective_capacity(case: &Case) -> usize {
-    let requests = if case.pattern.asks() { case.producers } else { 0 };
+    let requests = if case.pattern.is_round_trip() { case.producers } else { 0 };
     slots(case).max(requests)
 }
 
@@ -99,14 +98,14 @@ impl SendEnd {
 
 impl Tx for SendEnd {
     #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.send(source))
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
+        self.send(source)
     }
 
     /// Waits until the server has read everything. The client's own `flush` is not enough: when the
     /// socket is full, it returns with bytes still unwritten.
-    fn flush(&mut self) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.connection.round_trip().map_err(io::Error::other))
+    fn flush(&mut self) -> io::Result<()> {
+        self.connection.round_trip().map_err(io::Error::other)
     }
 }
 
@@ -134,7 +133,7 @@ impl RecvEnd {
 
 impl Rx for RecvEnd {
     #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.recv_message(verifier))
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        self.recv_message(verifier)
     }
 }

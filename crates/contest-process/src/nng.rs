@@ -5,7 +5,6 @@
 //! thread has to wake. Messages are allocated by the library, and filled and read in place.
 
 use std::ffi::{CStr, CString};
-use std::future::{Future, ready};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::ptr::{self, NonNull};
@@ -122,7 +121,7 @@ impl Transport<Raw> for Nng {
         let socket = Nng::socket(case, is_consumer)?;
         socket.join(is_consumer, self.lower_transport, rendezvous)?;
         let len = case.payload.len();
-        let has_reply = case.pattern.both_ways();
+        let has_reply = case.pattern.is_bidirectional();
         let tx = (has_reply || !is_consumer).then_some(SendEnd { socket, len });
         let rx = (has_reply || is_consumer).then_some(RecvEnd { socket });
         Ok(Ends(vec![PartyEnds { role, tx, rx }]))
@@ -325,8 +324,8 @@ impl SendEnd {
 
 impl Tx for SendEnd {
     #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.send(source))
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
+        self.send(source)
     }
 }
 
@@ -350,7 +349,7 @@ impl RecvEnd {
 
 impl Rx for RecvEnd {
     #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.recv_message(verifier))
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        self.recv_message(verifier)
     }
 }

@@ -5,7 +5,6 @@
 //! the queue on as a descriptor.
 
 use std::fs;
-use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr;
@@ -87,7 +86,7 @@ fn messages(case: &Case) -> usize {
 fn within_limit(case: &Case) -> Result<(), String> {
     let queues = match case.pattern {
         Pattern::PubSub => case.consumers(),
-        pattern if pattern.both_ways() => 1 + case.producers,
+        pattern if pattern.is_bidirectional() => 1 + case.producers,
         _ => 1,
     };
     let bytes = queues * messages(case) * (case.payload.len() + OVERHEAD);
@@ -193,9 +192,9 @@ impl SendEnd {
 
 impl Tx for SendEnd {
     #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         source.fill(&mut self.buffer);
-        ready(self.send_buffer())
+        self.send_buffer()
     }
 }
 
@@ -207,7 +206,7 @@ pub(super) struct RecvEnd {
 
 impl Rx for RecvEnd {
     #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(recv(&self.queue, &mut self.buffer).map(|length| verifier.bytes(&self.buffer[..length])))
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        recv(&self.queue, &mut self.buffer).map(|length| verifier.bytes(&self.buffer[..length]))
     }
 }

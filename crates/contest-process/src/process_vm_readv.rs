@@ -3,7 +3,6 @@
 //! was copied.
 
 use std::fs;
-use std::future::{Future, ready};
 use std::io::{self, ErrorKind, IoSliceMut, PipeReader, PipeWriter, Read, Write, pipe};
 use std::os::fd::AsFd;
 
@@ -66,7 +65,7 @@ impl Transport<Raw> for ProcessVmReadv {
 
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
         let shape = (case.payload.len(), slots(case));
-        let has_reply = case.pattern.both_ways();
+        let has_reply = case.pattern.is_bidirectional();
         // Each side waits for what the other publishes, and both have published by then.
         match role {
             Role::Producer(index) if !has_reply => {
@@ -144,13 +143,13 @@ fn tokens(pipe: &mut PipeReader) -> io::Result<usize> {
 
 impl Tx for SendEnd {
     #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.send(source))
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
+        self.send(source)
     }
 
     /// Waits until all messages are copied, because the memory is freed with this end.
-    fn flush(&mut self) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.wait_for_all())
+    fn flush(&mut self) -> io::Result<()> {
+        self.wait_for_all()
     }
 }
 
@@ -201,7 +200,7 @@ impl RecvEnd {
 
 impl Rx for RecvEnd {
     #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.recv_message().map(|()| verifier.bytes(&self.buffer)))
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        self.recv_message().map(|()| verifier.bytes(&self.buffer))
     }
 }

@@ -5,7 +5,6 @@
 //! publish-subscribe channel stores nothing: the server writes each message to all current
 //! subscribers. Both are unbounded, so credit limits the messages in flight.
 
-use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
@@ -172,8 +171,8 @@ impl SendEnd {
 
 impl Tx for SendEnd {
     #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.send(source))
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
+        self.send(source)
     }
 }
 
@@ -207,7 +206,7 @@ impl RecvEnd {
 
 impl Rx for RecvEnd {
     #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.recv_message(verifier))
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        self.recv_message(verifier)
     }
 }

@@ -5,7 +5,6 @@
 //! whose messages begin and end in the program's own buffers. It shows the cost of the copies
 //! alone.
 
-use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
 
 use anyhow::Result;
@@ -79,8 +78,8 @@ impl CopiedTx {
 
 impl Tx for CopiedTx {
     #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.send(source).map_err(|_| ErrorKind::BrokenPipe.into()))
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
+        self.send(source).map_err(|_| ErrorKind::BrokenPipe.into())
     }
 }
 
@@ -102,7 +101,7 @@ impl CopiedRx {
 
 impl Rx for CopiedRx {
     #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.recv(verifier).map_err(|_| ErrorKind::UnexpectedEof.into()))
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        self.recv(verifier).map_err(|_| ErrorKind::UnexpectedEof.into())
     }
 }

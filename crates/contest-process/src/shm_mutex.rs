@@ -7,7 +7,6 @@
 //! bug 25847). The producers of a fan-in here may be affected.
 
 use std::cell::UnsafeCell;
-use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
 use std::mem::{self, MaybeUninit};
 use std::os::fd::OwnedFd;
@@ -291,9 +290,9 @@ impl SendEnd {
 
 impl Tx for SendEnd {
     #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         source.fill(&mut self.buffer);
-        ready(self.send_buffer())
+        self.send_buffer()
     }
 }
 
@@ -305,8 +304,8 @@ pub(super) struct RecvEnd {
 
 impl Rx for RecvEnd {
     #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.queue.recv(&mut self.buffer).map(|()| verifier.bytes(&self.buffer)))
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        self.queue.recv(&mut self.buffer).map(|()| verifier.bytes(&self.buffer))
     }
 }
 

@@ -8,7 +8,6 @@
 
 use std::ffi::c_int;
 use std::fs;
-use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -60,7 +59,7 @@ impl Transport<Raw> for Signal {
     type Rx = RecvEnd;
 
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
-        let receives = case.pattern.both_ways() || matches!(role, Role::Consumer(_));
+        let receives = case.pattern.is_bidirectional() || matches!(role, Role::Consumer(_));
         let (mine, theirs) = match role {
             Role::Consumer(_) => ("consumer", "producer"),
             _ => ("producer", "consumer"),
@@ -70,7 +69,7 @@ impl Transport<Raw> for Signal {
         if receives {
             rendezvous.publish(mine, &std::process::id().to_string())?;
         }
-        let sends = case.pattern.both_ways() || matches!(role, Role::Producer(_));
+        let sends = case.pattern.is_bidirectional() || matches!(role, Role::Producer(_));
         let tx = match sends {
             true => Some(SendEnd { process: rendezvous.request(theirs)?.parse().context("the number of a process")? }),
             false => None,
@@ -107,10 +106,10 @@ impl SendEnd {
 
 impl Tx for SendEnd {
     #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         // A signal always carries a word, so it carries the message's number even if the case needs
         // none.
-        ready(self.send_word(source.word()))
+        self.send_word(source.word())
     }
 }
 
@@ -171,7 +170,7 @@ fn queued() -> u64 {
 
 impl Rx for RecvEnd {
     #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.recv_word().map(|word| verifier.word(word)))
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        self.recv_word().map(|word| verifier.word(word))
     }
 }

@@ -6,7 +6,6 @@
 //! limits.
 
 use std::fs::{self, File};
-use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -110,7 +109,7 @@ impl Transport<Raw> for SysvMq {
         let len = case.payload.len();
         let tx = |queues| SendEnd { queues, message: Message::new(len) };
         let rx = |queue| RecvEnd { queue, message: Message::new(len) };
-        let has_reply = case.pattern.both_ways();
+        let has_reply = case.pattern.is_bidirectional();
         match role {
             Role::Consumer(0) => {
                 enter_new_namespace().context("creating an IPC namespace")?;
@@ -231,9 +230,9 @@ impl SendEnd {
 
 impl Tx for SendEnd {
     #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         source.fill(self.message.bytes());
-        ready((0..self.queues.len()).try_for_each(|queue| self.send(queue)))
+        (0..self.queues.len()).try_for_each(|queue| self.send(queue))
     }
 }
 
@@ -262,7 +261,7 @@ impl RecvEnd {
 
 impl Rx for RecvEnd {
     #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.recv_message().map(|length| verifier.bytes(&self.message.bytes()[..length])))
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        self.recv_message().map(|length| verifier.bytes(&self.message.bytes()[..length]))
     }
 }

@@ -1,7 +1,6 @@
 //! A pair of UNIX sockets that preserve message boundaries, blocking, with the kernel's default
 //! buffers: datagrams, which a UNIX socket neither loses nor reorders, and sequenced packets.
 
-use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -117,9 +116,9 @@ pub(super) struct SendEnd {
 
 impl Tx for SendEnd {
     #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         source.fill(&mut self.buffer);
-        ready(self.sockets.iter().try_for_each(|socket| send_whole(socket.as_fd(), &self.buffer)))
+        self.sockets.iter().try_for_each(|socket| send_whole(socket.as_fd(), &self.buffer))
     }
 }
 
@@ -141,8 +140,8 @@ pub(super) struct RecvEnd {
 
 impl Rx for RecvEnd {
     #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(receive(self.socket.as_fd(), &mut self.buffer).map(|length| verifier.bytes(&self.buffer[..length])))
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        receive(self.socket.as_fd(), &mut self.buffer).map(|length| verifier.bytes(&self.buffer[..length]))
     }
 }
 

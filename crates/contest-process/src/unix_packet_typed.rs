@@ -1,7 +1,6 @@
 //! Messages with a topic and data as sequenced packets over a pair of UNIX sockets, laid out by
 //! hand or by postcard. Shows the cost without any library between the program and the kernel.
 
-use std::future::{Future, ready};
 use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, OwnedFd};
@@ -80,8 +79,8 @@ impl<L: Layout> SendEnd<L> {
 
 impl<L: Layout> Tx for SendEnd<L> {
     #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.send(source))
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
+        self.send(source)
     }
 }
 
@@ -94,10 +93,10 @@ pub(super) struct RecvEnd<L> {
 
 impl<L: Layout> Rx for RecvEnd<L> {
     #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(match receive(self.socket.as_fd(), &mut self.buffer) {
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        match receive(self.socket.as_fd(), &mut self.buffer) {
             Ok(length) => L::read(&self.buffer[..length], verifier),
             Err(error) => Err(error),
-        })
+        }
     }
 }

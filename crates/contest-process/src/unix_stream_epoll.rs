@@ -1,7 +1,6 @@
 //! A UNIX stream socket for each producer. The consumer waits for all of them with epoll, like a
 //! typical server.
 
-use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -46,7 +45,7 @@ impl Transport<Raw> for UnixStreamEpoll {
 
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         let len = case.payload.len();
-        let has_reply = case.pattern.both_ways();
+        let has_reply = case.pattern.is_bidirectional();
         if let Role::Producer(index) = role {
             let [socket]: [OwnedFd; 1] = rendezvous.request_descriptors(&format!("socket:{index}"))?;
             let (tx, rx) = SocketEnd::both(socket)?;
@@ -85,11 +84,11 @@ pub(super) enum RecvEnd {
 
 impl Rx for RecvEnd {
     #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(match self {
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        match self {
             RecvEnd::One(one) => one.read_into(verifier),
             RecvEnd::Many(several) => several.read_into(verifier),
-        })
+        }
     }
 }
 

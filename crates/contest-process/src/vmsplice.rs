@@ -7,7 +7,6 @@
 //! pages as there are slots were sent after a message, the message's own pages have left the pipe.
 //! The sender cycles through that many pages plus those of one message.
 
-use std::future::{Future, ready};
 use std::io::{self, ErrorKind, pipe};
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -141,8 +140,8 @@ fn vmsplice_all(pipe: &OwnedFd, message: &[u8]) -> io::Result<()> {
 
 impl Tx for SendEnd {
     #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.send(source))
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
+        self.send(source)
     }
 }
 

@@ -11,7 +11,6 @@
 //! payload's use then, and the sender's watchdog reclaims it (zenoh issue 2628). So losses are
 //! counted, and messages are sent no faster than they arrive.
 
-use std::future::{Future, ready};
 use std::io::{self, Read};
 use std::mem;
 use std::thread;
@@ -94,7 +93,7 @@ impl Transport<Raw> for Zenoh {
     type Rx = RecvEnd;
 
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
-        let has_reply = case.pattern.both_ways();
+        let has_reply = case.pattern.is_bidirectional();
         let is_consumer = matches!(role, Role::Consumer(_));
         // All others connect to the party that listens.
         let listens = is_consumer != (case.pattern == Pattern::PubSub);
@@ -251,8 +250,8 @@ impl SendEnd {
 
 impl Tx for SendEnd {
     #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.send(source))
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
+        self.send(source)
     }
 }
 
@@ -291,7 +290,7 @@ impl RecvEnd {
 
 impl Rx for RecvEnd {
     #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.recv_message(verifier))
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        self.recv_message(verifier)
     }
 }

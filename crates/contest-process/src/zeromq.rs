@@ -4,7 +4,6 @@
 //! Each context has a thread that reads and writes the sockets. So each message changes threads
 //! twice more than with the kernel's own mechanisms.
 
-use std::future::{Future, ready};
 use std::io;
 use std::mem;
 use std::rc::Rc;
@@ -119,7 +118,7 @@ impl Mechanism for Zeromq {
 impl Zeromq {
     /// The socket types of producer and consumer.
     fn sockets(&self, case: &Case) -> [SocketType; 2] {
-        if case.pattern.both_ways() { self.paired_types } else { ONE_WAY }
+        if case.pattern.is_bidirectional() { self.paired_types } else { ONE_WAY }
     }
 
     /// Probes the capacity in messages: one sender sends until a send times out. Each of several
@@ -148,7 +147,7 @@ impl Transport<Raw> for Zeromq {
     type Rx = RecvEnd;
 
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
-        let has_reply = case.pattern.both_ways();
+        let has_reply = case.pattern.is_bidirectional();
         let [producer, consumer] = self.sockets(case);
         let is_consumer = matches!(role, Role::Consumer(_));
         let socket = Context::new().socket(if is_consumer { consumer } else { producer })?;
@@ -184,9 +183,9 @@ pub(crate) struct SendEnd {
 
 impl Tx for SendEnd {
     #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         source.fill(&mut self.buffer);
-        ready(retry_on_eintr(|| self.socket.send(&self.buffer[..], 0)))
+        retry_on_eintr(|| self.socket.send(&self.buffer[..], 0))
     }
 }
 
@@ -198,8 +197,8 @@ pub(crate) struct RecvEnd {
 
 impl Rx for RecvEnd {
     #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(retry_on_eintr(|| self.socket.recv(&mut self.message, 0)).map(|()| verifier.bytes(&self.message)))
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        retry_on_eintr(|| self.socket.recv(&mut self.message, 0)).map(|()| verifier.bytes(&self.message))
     }
 }
 

@@ -10,7 +10,6 @@
 use std::collections::BTreeMap;
 use std::env::current_exe;
 use std::fs;
-use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
 use std::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
@@ -253,9 +252,9 @@ pub(super) struct FlowTx {
 
 impl Tx for FlowTx {
     #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         let sent = self.sender.send_with(self.len, |bytes| source.fill(bytes));
-        ready(sent.map_err(|error| io::Error::new(ErrorKind::BrokenPipe, error)))
+        sent.map_err(|error| io::Error::new(ErrorKind::BrokenPipe, error))
     }
 }
 
@@ -280,12 +279,12 @@ impl FlowRx {
 
 impl Rx for FlowRx {
     #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.recv_batch(verifier, 1).map(|_| ()))
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        self.recv_batch(verifier, 1).map(|_| ())
     }
 
     #[inline(always)]
-    fn recv_all_blocking(&mut self, verifier: &mut Verifier, count: u64) -> io::Result<()> {
+    fn recv_all(&mut self, verifier: &mut Verifier, count: u64) -> io::Result<()> {
         let mut remaining = count;
         // The end mark is the last message of the only producer.
         while remaining > 0 && !verifier.ended() {

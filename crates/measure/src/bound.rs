@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::case::{Cell, Load, Pattern, Payload, PayloadKind, Place};
+use crate::case::{Cell, Load, Payload, PayloadKind, Place};
 use crate::limits::Limits;
 use crate::message::{Generator, Shared, Value as _, Verifier};
 use crate::spec::{Runtime, Scope, Wait};
@@ -144,7 +144,7 @@ pub struct Bound {
 
 impl Bound {
     /// The bound of these costs; none where there is no usable one.
-    fn of(costs: impl IntoIterator<Item = Option<(Cost, f64)>>) -> Option<Bound> {
+    pub(crate) fn of(costs: impl IntoIterator<Item = Option<(Cost, f64)>>) -> Option<Bound> {
         let mut costs: Vec<(Cost, f64)> = costs.into_iter().flatten().filter(|(_, ns)| *ns > 0.0).collect();
         costs.sort_by(|(_, a), (_, b)| b.total_cmp(a));
         (!costs.is_empty()).then_some(Bound { costs })
@@ -166,6 +166,16 @@ impl Bound {
     }
 }
 
+/// The costs of a cell on this machine. The pattern says which of them apply.
+pub(crate) struct Costs<'a> {
+    cell: &'a Cell,
+    limits: &'a Limits,
+    /// The median of the reference that took part in the same cell: the copying codec, or the native pair of a pipeline.
+    reference_ns: Option<f64>,
+    /// What filling and checking the cell's payload cost in the same run.
+    handling: Option<&'a Handling>,
+}
+
 /// The bound of a cell. `reference_ns` is the median of the reference that took part in the same cell: the copying codec, or the
 /// native pair of a pipeline. `handling` is what filling and checking cost in the same run.
 pub fn bind(cell: &Cell, limits: &Limits, reference_ns: Option<f64>, handling: &[Handling]) -> Option<Bound> {
@@ -173,70 +183,88 @@ pub fn bind(cell: &Cell, limits: &Limits, reference_ns: Option<f64>, handling: &
     if cell.load != Load::Saturated {
         return None;
     }
-    if cell.pattern == Pattern::SameThread {
-        return Bound::of([Some((Cost::TwoSystemCalls, 2.0 * limits.kernel.syscall_ns))]);
-    }
-    if cell.pattern == Pattern::Codec {
-        return Bound::of([Some((Cost::CopyAndRead, reference_ns?))]);
-    }
-    if cell.pattern.is_pipeline() {
-        return Bound::of([Some((Cost::NativePair, reference_ns?))]);
-    }
-    let handled = handling.iter().find(|handling| handling.payload == cell.payload);
-    if cell.pattern.asks() {
-        return round_trip(cell, limits, handled);
-    }
-    Bound::of([handled.and_then(|handled| handled_per_message(cell, handled)), copied(cell, limits)])
+    let handling = handling.iter().find(|handling| handling.payload == cell.payload);
+    cell.pattern.rules().bound(&Costs { cell, limits, reference_ns, handling })
 }
 
-/// The bound of a round trip: a message is filled and checked on each way, one after the other.
-fn round_trip(cell: &Cell, limits: &Limits, handled: Option<&Handling>) -> Option<Bound> {
-    let handled = handled.map(|handled| (Cost::FillAndCheck, 2.0 * handled.ns));
-    let crosses = cell.place == Place::OtherCore && cell.scope != Scope::Task;
-    let line = limits.cache_line.as_ref().filter(|_| crosses);
-    let line = line.map(|line| (Cost::CacheLineRoundTrip, line.fastest_round_trip_ns));
-    let sleeps = cell.wait == Wait::Block && cell.scope != Scope::Task;
-    Bound::of([handled, line, sleeps.then(|| wakes(cell, limits)).flatten()])
-}
+impl Costs<'_> {
+    /// Whether all ends run on one core.
+    pub(crate) fn is_one_core(&self) -> bool {
+        let is_current_thread = matches!(self.cell.runtime, Runtime::TokioCurrent | Runtime::TokioCurrentUnconstrained);
+        self.cell.place == Place::SameCore || is_current_thread
+    }
 
-/// The fastest wake there and back that was seen. The median is no bound: a core that has not yet gone to sleep answers sooner.
-fn wakes(cell: &Cell, limits: &Limits) -> Option<(Cost, f64)> {
-    let futex = &limits.futex;
-    let same = Some(&futex.same_core);
-    let candidates = match cell.place {
-        Place::SameCore => [same, None, None],
-        Place::OtherCore => [futex.other_core_idle.as_ref(), futex.other_core_busy.as_ref(), None],
-        Place::Free => [same, futex.other_core_idle.as_ref(), futex.other_core_busy.as_ref()],
-    };
-    let fastest = candidates.into_iter().flatten().map(|wake| wake.fastest_round_trip_ns);
-    Some((Cost::WakeRoundTrip, fastest.collect::<Option<Vec<f64>>>()?.into_iter().min_by(f64::total_cmp)?))
-}
+    /// Filling each message and checking it, one after the other.
+    pub(crate) fn fill_and_check(&self) -> Option<(Cost, f64)> {
+        Some((Cost::FillAndCheck, self.handling?.ns))
+    }
 
-/// What filling and checking costs a message of a one-way pattern at least. `None` where several senders and several receivers may use
-/// any number of cores.
-fn handled_per_message(cell: &Cell, handled: &Handling) -> Option<(Cost, f64)> {
-    let one_core = cell.place == Place::SameCore
-        || matches!(cell.runtime, Runtime::TokioCurrent | Runtime::TokioCurrentUnconstrained);
-    match cell.pattern {
-        _ if one_core => Some((Cost::FillAndCheck, handled.ns)),
-        Pattern::Mpmc => None,
-        Pattern::Duplex => Some((Cost::FillAndCheckOnTwoCores, handled.ns / 2.0)),
-        Pattern::FanIn | Pattern::Merge | Pattern::Writers if cell.producers > 1 => {
-            Some((Cost::Check, handled.check_ns()))
+    /// The slower of filling and checking, which overlap.
+    pub(crate) fn fill_or_check(&self) -> Option<(Cost, f64)> {
+        Some((Cost::FillOrCheck, self.handling?.slower_ns()))
+    }
+
+    /// Half of filling and checking: two cores each do both.
+    pub(crate) fn fill_and_check_on_two_cores(&self) -> Option<(Cost, f64)> {
+        Some((Cost::FillAndCheckOnTwoCores, self.handling?.ns / 2.0))
+    }
+
+    /// What one receiver of several senders does for each message: it checks what they fill on any number of cores.
+    pub(crate) fn of_one_receiver(&self) -> Option<(Cost, f64)> {
+        if self.is_one_core() {
+            self.fill_and_check()
+        } else if self.cell.producers > 1 {
+            Some((Cost::Check, self.handling?.check_ns()))
+        } else {
+            self.fill_or_check()
         }
-        _ => Some((Cost::FillOrCheck, handled.slower_ns())),
     }
-}
 
-/// What moving a message's bytes to the other core costs, where the pattern forces every message to cross.
-fn copied(cell: &Cell, limits: &Limits) -> Option<(Cost, f64)> {
-    let crosses = cell.place == Place::OtherCore && !matches!(cell.scope, Scope::Task | Scope::Sandbox);
-    let is_read = matches!(cell.payload.kind(), PayloadKind::Bytes | PayloadKind::Message | PayloadKind::Inline);
-    if !crosses || !is_read || cell.pattern != Pattern::Stream {
-        return None;
+    /// The time of the reference in the same cell.
+    pub(crate) fn reference(&self, cost: Cost) -> Option<(Cost, f64)> {
+        Some((cost, self.reference_ns?))
     }
-    let len = cell.payload.len();
-    Some((Cost::CopyAcrossCores, len as f64 * 1e9 / cross_core(limits, len)?))
+
+    /// One system call to send and one to receive.
+    pub(crate) fn two_system_calls(&self) -> Option<(Cost, f64)> {
+        Some((Cost::TwoSystemCalls, 2.0 * self.limits.kernel.syscall_ns))
+    }
+
+    /// What moving a message's bytes to the other core costs, where every message crosses.
+    pub(crate) fn copy_across_cores(&self) -> Option<(Cost, f64)> {
+        let cell = self.cell;
+        let crosses = cell.place == Place::OtherCore && !matches!(cell.scope, Scope::Task | Scope::Sandbox);
+        let is_read = matches!(cell.payload.kind(), PayloadKind::Bytes | PayloadKind::Message | PayloadKind::Inline);
+        if !crosses || !is_read {
+            return None;
+        }
+        let len = cell.payload.len();
+        Some((Cost::CopyAcrossCores, len as f64 * 1e9 / cross_core(self.limits, len)?))
+    }
+
+    /// The bound of a round trip: a message is filled and checked on each way, one after the other.
+    pub(crate) fn of_round_trip(&self) -> Option<Bound> {
+        let Costs { cell, limits, handling, .. } = *self;
+        let handled = handling.map(|handling| (Cost::FillAndCheck, 2.0 * handling.ns));
+        let crosses = cell.place == Place::OtherCore && cell.scope != Scope::Task;
+        let line = limits.cache_line.as_ref().filter(|_| crosses);
+        let line = line.map(|line| (Cost::CacheLineRoundTrip, line.fastest_round_trip_ns));
+        let sleeps = cell.wait == Wait::Block && cell.scope != Scope::Task;
+        Bound::of([handled, line, sleeps.then(|| self.wakes()).flatten()])
+    }
+
+    /// The fastest wake there and back that was seen. The median is no bound: a core that has not yet gone to sleep answers sooner.
+    fn wakes(&self) -> Option<(Cost, f64)> {
+        let futex = &self.limits.futex;
+        let same = Some(&futex.same_core);
+        let candidates = match self.cell.place {
+            Place::SameCore => [same, None, None],
+            Place::OtherCore => [futex.other_core_idle.as_ref(), futex.other_core_busy.as_ref(), None],
+            Place::Free => [same, futex.other_core_idle.as_ref(), futex.other_core_busy.as_ref()],
+        };
+        let fastest = candidates.into_iter().flatten().map(|wake| wake.fastest_round_trip_ns);
+        Some((Cost::WakeRoundTrip, fastest.collect::<Option<Vec<f64>>>()?.into_iter().min_by(f64::total_cmp)?))
+    }
 }
 
 /// The bandwidth across cores, in bytes per second, for the message size nearest to `len` that was measured.
@@ -249,6 +277,8 @@ fn cross_core(limits: &Limits, len: usize) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::case::Pattern;
+    use crate::limits;
 
     #[test]
     fn more_bytes_take_longer_to_handle() {
@@ -268,12 +298,13 @@ mod tests {
     #[test]
     fn several_senders_fill_on_several_cores() {
         let handled = Handling { payload: Payload::U64, ns: 10.0, fill_ns: Some(7.0) };
-        let bound = |pattern, producers, place| {
-            let [cell, ..] = &*crate::suite::Suite::Overview.cells(crate::suite::Profile::Quick) else {
-                panic!("cells")
-            };
-            let cell = Cell { pattern, producers, place, runtime: Runtime::Thread, ..cell.clone() };
-            handled_per_message(&cell, &handled)
+        let limits =
+            limits::measure(&limits::available_cpus()[..1], Duration::from_millis(10), &mut |_| Ok(())).unwrap();
+        let cells = crate::suite::Suite::Overview.cells(crate::suite::Profile::Quick);
+        let bound = |pattern: Pattern, producers, place| {
+            let cell = Cell { pattern, producers, place, runtime: Runtime::Thread, ..cells[0].clone() };
+            let costs = Costs { cell: &cell, limits: &limits, reference_ns: None, handling: Some(&handled) };
+            pattern.rules().handling(&costs)
         };
         assert_eq!(bound(Pattern::Stream, 1, Place::OtherCore), Some((Cost::FillOrCheck, 7.0)));
         assert_eq!(bound(Pattern::FanIn, 2, Place::OtherCore), Some((Cost::Check, 3.0)));

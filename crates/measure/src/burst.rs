@@ -8,6 +8,7 @@
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use schemars::JsonSchema;
@@ -34,6 +35,9 @@ pub(crate) struct Burst {
     /// The resident memory before the first message, without the channel, in bytes.
     base: u64,
 }
+
+/// How often an end looks whether the other one has sent or received the whole burst.
+pub(crate) const BURST_POLL: Duration = Duration::from_micros(100);
 
 const SENT: u8 = 1;
 const RECEIVED: u8 = 2;

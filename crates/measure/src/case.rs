@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::spec::{Runtime, Scope, Wait, names};
 use crate::units;
 
-/// Who sends to whom.
+/// Who sends to whom. What follows from it is in [`crate::pattern`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pattern {
@@ -27,7 +27,7 @@ pub enum Pattern {
     /// can. No message may be delayed until a later message exists. Messages that are queued at the
     /// connection may be sent together.
     Writers,
-    /// One thread sends on several connections to one process, as fast as it can. It sends [`TURN`]
+    /// One thread sends on several connections to one process, as fast as it can. It sends [`TURN`](crate::pattern::TURN)
     /// messages on one connection, which may be sent together, then as many on the next. Each
     /// connection carries its own stream of messages. One consumer receives from all connections.
     Connections,
@@ -37,7 +37,7 @@ pub enum Pattern {
     /// One producer sends to one consumer, which drops every receive that is not ready at once and
     /// starts a new one. Shows whether a message is lost when the receive for it is cancelled.
     Cancel,
-    /// One producer sends [`BURST`] messages before the consumer receives the first. Shows how much
+    /// One producer sends [`BURST`](crate::pattern::BURST) messages before the consumer receives the first. Shows how much
     /// memory the channel takes when full, and how much it keeps when it is empty again.
     Burst,
     /// Two ends send to each other as fast as they can, at the same time.
@@ -62,13 +62,6 @@ pub enum Pattern {
     SendCompete,
 }
 
-/// The number of messages in a burst.
-pub const BURST: u64 = 1_000_000;
-
-/// The number of messages sent on one of several connections before the sender switches to the
-/// next.
-pub const TURN: u64 = 16;
-
 names!(
     Pattern,
     "pattern",
@@ -92,44 +85,26 @@ names!(
 );
 
 impl Pattern {
-    /// Whether one side may have several parties.
-    pub fn gathers(self) -> bool {
-        matches!(self, Pattern::FanIn | Pattern::Merge | Pattern::Mpmc | Pattern::RequestReply | Pattern::PubSub)
-            || self.in_one_process()
-    }
-
-    /// Whether messages go in both directions, so that each side has a sending and a receiving end.
-    pub fn both_ways(self) -> bool {
-        matches!(self, Pattern::PingPong | Pattern::Duplex | Pattern::RequestReply | Pattern::SameThread)
-    }
-
-    /// Whether the sender waits for each reply, or for the arrival of its own message, before it
-    /// sends the next. The result is then a latency and not a rate.
-    pub fn asks(self) -> bool {
-        matches!(self, Pattern::PingPong | Pattern::RequestReply | Pattern::SameThread)
-    }
-
-    /// Whether one thread of one process plays every party.
-    pub fn in_one_thread(self) -> bool {
-        matches!(self, Pattern::Codec | Pattern::SameThread)
-    }
-
-    /// Whether one process sends all streams: several threads share a connection, or one thread
-    /// switches between connections.
-    pub fn in_one_process(self) -> bool {
-        matches!(self, Pattern::Writers | Pattern::Connections)
-    }
-
-    /// Whether it is a pipeline: its functions make, check, count and time the messages themselves;
-    /// see [`crate::pipeline`]. They wait in their own way, on cores that the scheduler chooses.
-    pub fn is_pipeline(self) -> bool {
-        matches!(self, Pattern::SendReceive | Pattern::SendChecksum | Pattern::SendCompete)
-    }
-
-    /// Whether mechanisms are ranked by speed in this pattern.
-    pub fn ranks(self) -> bool {
-        !matches!(self, Pattern::Cancel | Pattern::Burst)
-    }
+    /// Every pattern.
+    pub const ALL: [Pattern; 17] = [
+        Pattern::PingPong,
+        Pattern::Stream,
+        Pattern::FanIn,
+        Pattern::Merge,
+        Pattern::Writers,
+        Pattern::Connections,
+        Pattern::Mpmc,
+        Pattern::Cancel,
+        Pattern::Burst,
+        Pattern::Duplex,
+        Pattern::RequestReply,
+        Pattern::PubSub,
+        Pattern::Codec,
+        Pattern::SameThread,
+        Pattern::SendReceive,
+        Pattern::SendChecksum,
+        Pattern::SendCompete,
+    ];
 }
 
 /// The kind of value that a message is.
@@ -416,41 +391,17 @@ pub struct Cell {
 impl Cell {
     /// The default capacity. Headings show the capacity only if it differs.
     pub const CAPACITY: usize = 1024;
-
-    /// The number of message streams.
-    pub fn senders(&self) -> usize {
-        match self.pattern {
-            Pattern::PubSub => 1,
-            Pattern::Duplex => 2,
-            _ => self.producers,
-        }
-    }
-
-    /// The number of sending parties. Each sends one stream, except in `connections`, where one
-    /// party sends all streams.
-    pub fn sending(&self) -> usize {
-        if self.pattern == Pattern::Connections { 1 } else { self.senders() }
-    }
-
-    /// The number of consumers.
-    pub fn consumers(&self) -> usize {
-        match self.pattern {
-            Pattern::Mpmc | Pattern::PubSub => self.producers,
-            Pattern::Duplex | Pattern::SendCompete => 2,
-            _ => 1,
-        }
-    }
 }
 
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} · {}", self.scope, self.pattern)?;
-        if self.pattern.gathers() {
+        if self.pattern.has_several_parties() {
             write!(f, " {}→{}", self.senders(), self.consumers())?;
         }
         write!(f, " · {}", self.payload)?;
         // A single thread never waits, and the processes of a pipeline wait in their own way.
-        if !self.pattern.in_one_thread() && !self.pattern.is_pipeline() {
+        if !self.pattern.is_one_thread() && !self.pattern.is_pipeline() {
             write!(f, " · {}", self.wait)?;
         }
         match (self.runtime, self.place) {

@@ -3,8 +3,6 @@
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-use crate::case::{Case, Pattern, Role};
-
 /// Descriptors of every child besides its connections: inherited ones, the coordinator's socket,
 /// those of libraries.
 const OTHERS: u64 = 64;
@@ -12,37 +10,30 @@ const OTHERS: u64 = 64;
 /// another to receive.
 const EACH: u64 = 2;
 
-/// The number of descriptors of a child that has `each` for each producer.
-fn needed(case: &Case, each: u64) -> u64 {
-    OTHERS + each * case.producers as u64
+/// The number of descriptors of a child that has `each` for each of its connections.
+fn needed(connections: usize, each: u64) -> u64 {
+    OTHERS + each * connections as u64
 }
 
-/// Checks whether the hard limit allows the descriptors that a case needs.
+/// Checks whether the hard limit allows the descriptors that so many connections need.
 ///
 /// # Errors
 /// When it does not, with what to do.
-pub(crate) fn suffice(case: &Case) -> Result<(), String> {
-    let needed = needed(case, 1);
+pub(crate) fn suffice(connections: usize) -> Result<(), String> {
+    let needed = needed(connections, 1);
     match getrlimit(Resource::Nofile).maximum {
-        // In other patterns several producers may share one channel. Only the mechanism knows
-        // whether they do.
-        Some(most) if most < needed && case.pattern == Pattern::Connections => Err(format!(
-            "{} connections need {needed} descriptors, and a process may have {most} here: use fewer --producers, or \
-             raise the hard limit (`ulimit -Hn`, or LimitNOFILE= of systemd)",
-            case.producers
+        Some(most) if most < needed => Err(format!(
+            "{connections} connections need {needed} descriptors, and a process may have {most} here: use fewer \
+             --producers, or raise the hard limit (`ulimit -Hn`, or LimitNOFILE= of systemd)"
         )),
         _ => Ok(()),
     }
 }
 
-/// Raises the soft limit of this child to what its role may need, up to the hard limit. Other roles
-/// keep their limit.
-pub(crate) fn raise(case: &Case, role: Role) {
-    if !matches!((case.pattern, role), (Pattern::Connections, _) | (Pattern::FanIn, Role::Consumer(_))) {
-        return;
-    }
+/// Raises the soft limit of this process to what so many connections may need, up to the hard limit.
+pub(crate) fn raise(connections: usize) {
     let mut limit = getrlimit(Resource::Nofile);
-    let needed = needed(case, EACH);
+    let needed = needed(connections, EACH);
     if limit.current.is_some_and(|current| current < needed) {
         limit.current = Some(limit.maximum.map_or(needed, |most| most.min(needed)));
         // An error is ignored here: opening one descriptor too many reports it.

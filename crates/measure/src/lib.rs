@@ -9,13 +9,14 @@
 //! - Each result stands beside the bound of this machine.
 #![forbid(unsafe_code)]
 
-mod batch;
+pub mod admission;
 pub mod bound;
 pub mod burst;
 pub mod case;
 pub mod child;
 pub mod clock;
 pub mod codec;
+pub mod conformance;
 pub mod coordinator;
 mod descriptors;
 pub mod driver;
@@ -30,6 +31,7 @@ pub mod message;
 pub mod other_load;
 mod pace;
 mod parts;
+pub mod pattern;
 mod pauses;
 pub mod pipeline;
 pub mod plan;
@@ -52,7 +54,9 @@ pub mod window;
 pub use case::{Case, Cell, Pattern, PayloadKind, Place, Role};
 pub use codec::Codec;
 pub use entry::{Entry, Registry};
-pub use mechanism::{Ends, Mechanism, PartyEnds, Raw, Rx, Transport, Tx};
+pub use mechanism::{
+    AsyncMechanism, AsyncRx, AsyncTransport, AsyncTx, Ends, Mechanism, PartyEnds, Raw, Rx, Transport, Tx,
+};
 pub use message::{Generator, Value, Verifier};
 pub use pace::MAX_LOSS;
 pub use pipeline::PipelineEnd;

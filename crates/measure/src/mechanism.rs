@@ -1,24 +1,27 @@
 //! The traits that a way to pass a message implements to be measured.
 //!
-//! A mechanism is opened once in each child process of an instance. From then on the timed loops of
-//! [`crate::driver`] call its ends directly. There is one dynamic call per instance and none per
-//! message.
+//! A mechanism is opened once in each child process of an instance. From then on the timed loops of [`crate::driver`] call its ends, a
+//! batch of messages at a time. There is no dynamic call per message.
+//!
+//! | the ends | implement | the mechanism implements | its entry |
+//! |---|---|---|---|
+//! | block their thread | [`Tx`], [`Rx`] | [`Mechanism`], [`Transport`] | [`bytes`](crate::entry::bytes), [`values`](crate::entry::values), [`messages`](crate::entry::messages) |
+//! | are futures | [`AsyncTx`], [`AsyncRx`] | [`Mechanism`], [`AsyncMechanism`], [`AsyncTransport`] | [`async_values`](crate::entry::async_values) |
 
 use std::future::Future;
 use std::io;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 
-use crate::batch::blocking::block;
 use crate::case::{Case, Pattern, Role};
-use crate::executor::{Executor, Threads};
+use crate::executor::Executor;
 use crate::message::{Generator, Verifier};
 use crate::pipeline::PipelineEnd;
 use crate::rendezvous::Rendezvous;
 use crate::spec::Spec;
 use crate::usage::Usage;
 
-/// The sending end.
+/// A sending end that blocks its thread.
 ///
 /// One method serves every kind of end, because the end chooses the form of the message:
 ///
@@ -26,23 +29,69 @@ use crate::usage::Usage;
 ///   on.
 /// - `source.fill(&mut buffer)` writes bytes into the end's own buffer, or into memory that the
 ///   mechanism lends.
+///
+/// Mark both methods `#[inline]` if a message takes less than about a microsecond.
 pub trait Tx: Send + 'static {
-    /// Sends the next message. Takes exactly one message out of `source`.
+    /// Sends the next message, and blocks until it is sent. Takes exactly one message out of `source`.
     ///
-    /// A blocking end blocks inside the call and returns a future that is ready. An end that takes
-    /// only a few nanoseconds does its work in the call and returns [`std::future::ready`], which
-    /// is always inlined.
+    /// # Errors
+    /// When the message cannot be sent because the peer has closed or died.
+    fn send(&mut self, source: &mut Generator) -> io::Result<()>;
+
+    /// Flushes buffered messages to the transport.
+    ///
+    /// The driver calls it after the last message, outside the measured window. With several
+    /// connections it also calls it each time it switches connections. With a lossy mechanism it
+    /// also calls it before it checks how many messages have arrived.
+    ///
+    /// # Errors
+    /// When the buffered messages cannot be sent.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A receiving end that blocks its thread.
+pub trait Rx: Send + 'static {
+    /// Receives one message and passes all of its bytes to `verifier`. Blocks until there is one.
+    ///
+    /// # Errors
+    /// When no more messages can arrive because the peer has closed or died. A lossy mechanism
+    /// returns [`io::ErrorKind::TimedOut`] after some milliseconds without a message, so that the
+    /// loop can read the clock.
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()>;
+
+    /// Receives `count` messages, or fewer if every producer has sent its end mark
+    /// ([`Verifier::ended`]). The timed loops call this method. An end that receives messages in a callback overrides it.
+    ///
+    /// # Errors
+    /// Those of [`Rx::recv`].
+    #[inline(always)]
+    fn recv_all(&mut self, verifier: &mut Verifier, count: u64) -> io::Result<()> {
+        for _ in 0..count {
+            self.recv(verifier)?;
+            if verifier.ended() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A sending end whose calls are futures of a runtime. As [`Tx`] otherwise.
+pub trait AsyncTx: Send + 'static {
+    /// Sends the next message. Takes exactly one message out of `source`.
     ///
     /// # Errors
     /// When the message cannot be sent because the peer has closed or died.
     fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send;
 
     /// Sends `count` messages, one after the other. The timed loops call this method. An end whose
-    /// [`Tx::send`] wraps another future overrides this method with the same loop around that
+    /// [`AsyncTx::send`] wraps another future overrides this method with the same loop around that
     /// future.
     ///
     /// # Errors
-    /// Those of [`Tx::send`].
+    /// Those of [`AsyncTx::send`].
     #[inline(always)]
     fn send_all(&mut self, source: &mut Generator, count: u64) -> impl Future<Output = io::Result<()>> + Send {
         async move {
@@ -53,11 +102,7 @@ pub trait Tx: Send + 'static {
         }
     }
 
-    /// Flushes buffered messages to the transport.
-    ///
-    /// The driver calls it after the last message, outside the measured window. With several
-    /// connections it also calls it each time it switches connections. With a lossy mechanism it
-    /// also calls it before it checks how many messages have arrived.
+    /// Flushes buffered messages to the transport; see [`Tx::flush`].
     ///
     /// # Errors
     /// When the buffered messages cannot be sent.
@@ -66,22 +111,20 @@ pub trait Tx: Send + 'static {
     }
 }
 
-/// The receiving end.
-pub trait Rx: Send + 'static {
+/// A receiving end whose calls are futures of a runtime. As [`Rx`] otherwise.
+pub trait AsyncRx: Send + 'static {
     /// Receives one message and passes all of its bytes to `verifier`.
     ///
     /// # Errors
-    /// When no more messages can arrive because the peer has closed or died. A lossy mechanism
-    /// returns [`io::ErrorKind::TimedOut`] after some milliseconds without a message, so that the
-    /// loop can read the clock.
+    /// When no more messages can arrive because the peer has closed.
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send;
 
     /// Receives `count` messages, or fewer if every producer has sent its end mark
     /// ([`Verifier::ended`]). The timed loops call this method. It is overridden for the same
-    /// reason as [`Tx::send_all`].
+    /// reason as [`AsyncTx::send_all`].
     ///
     /// # Errors
-    /// Those of [`Rx::recv`].
+    /// Those of [`AsyncRx::recv`].
     #[inline(always)]
     fn recv_all(&mut self, verifier: &mut Verifier, count: u64) -> impl Future<Output = io::Result<()>> + Send {
         async move {
@@ -93,22 +136,6 @@ pub trait Rx: Send + 'static {
             }
             Ok(())
         }
-    }
-
-    /// [`Rx::recv_all`] for a blocking end. An end that receives messages in a callback overrides
-    /// it.
-    ///
-    /// # Errors
-    /// Those of [`Rx::recv`].
-    #[inline(always)]
-    fn recv_all_blocking(&mut self, verifier: &mut Verifier, count: u64) -> io::Result<()> {
-        for _ in 0..count {
-            block(self.recv(verifier))?;
-            if verifier.ended() {
-                break;
-            }
-        }
-        Ok(())
     }
 }
 
@@ -162,15 +189,13 @@ impl<T, R> Ends<T, R> {
     pub fn pair(case: &Case, open: impl Fn() -> Result<(T, R)>) -> Result<Self> {
         let (tx, rx) = open()?;
         let (client, server) = (Role::Producer(0), Role::Consumer(0));
-        match case.pattern {
-            Pattern::PingPong => {
-                let (reply_tx, reply_rx) = open()?;
-                let client_ends = PartyEnds { role: client, tx: Some(tx), rx: Some(reply_rx) };
-                Ok(Ends(vec![client_ends, PartyEnds { role: server, tx: Some(reply_tx), rx: Some(rx) }]))
-            }
-            Pattern::Stream | Pattern::Cancel | Pattern::Burst => Ok(Ends::many([tx], [rx])),
-            pattern => bail!("one sender and one receiver cannot play {pattern}"),
+        ensure!(!case.pattern.has_several_parties(), "one sender and one receiver cannot play {}", case.pattern);
+        if !case.pattern.is_bidirectional() {
+            return Ok(Ends::many([tx], [rx]));
         }
+        let (reply_tx, reply_rx) = open()?;
+        let client_ends = PartyEnds { role: client, tx: Some(tx), rx: Some(reply_rx) };
+        Ok(Ends(vec![client_ends, PartyEnds { role: server, tx: Some(reply_tx), rx: Some(rx) }]))
     }
 
     /// All ends of a case inside one process, for a channel whose sender can be cloned.
@@ -207,10 +232,6 @@ impl<T, R> Ends<T, R> {
 
 /// A way to pass messages: the part that does not depend on the kind of payload.
 pub trait Mechanism: Send + Sync + 'static {
-    /// Whether its ends block the calling thread. If false, the ends are futures of a runtime, and
-    /// [`Mechanism::executor`] must return that runtime.
-    const BLOCKS: bool = true;
-
     /// The description of the mechanism.
     fn spec(&self) -> Spec;
 
@@ -238,25 +259,12 @@ pub trait Mechanism: Send + Sync + 'static {
     /// its own. If the pattern puts all senders in one process, producer 0 is that process and
     /// opens the ends of all senders.
     fn roles(&self, case: &Case) -> Vec<Role> {
-        if case.scope.in_process() || case.pattern.in_one_thread() {
+        if case.scope.in_process() || case.pattern.is_one_thread() {
             return vec![Role::All];
         }
         // Consumers start first, because they wait for the producers.
-        let (producers, consumers) = match case.pattern {
-            Pattern::PubSub => (1, case.producers),
-            pattern if pattern.in_one_process() => (1, 1),
-            _ => (case.producers, 1),
-        };
+        let (producers, consumers) = case.processes();
         (0..consumers).map(Role::Consumer).chain((0..producers).map(Role::Producer)).collect()
-    }
-
-    /// The executor that the parties run on. Threads, unless the mechanism needs a runtime.
-    ///
-    /// # Errors
-    /// When the runtime cannot be started.
-    fn executor(&self, case: &Case) -> Result<Box<dyn Executor>> {
-        let _ = case;
-        Ok(Box::new(Threads))
     }
 
     /// Plays the broker, if [`Mechanism::roles`] has one.
@@ -314,7 +322,16 @@ pub trait Mechanism: Send + Sync + 'static {
     }
 }
 
-/// A mechanism that carries payloads of type `P`: a type that implements [`Value`](crate::Value),
+/// A mechanism whose ends are futures of a runtime.
+pub trait AsyncMechanism: Mechanism {
+    /// The runtime that the parties run on.
+    ///
+    /// # Errors
+    /// When the runtime cannot be started.
+    fn executor(&self, case: &Case) -> Result<Box<dyn Executor>>;
+}
+
+/// A mechanism with blocking ends that carries payloads of type `P`: a type that implements [`Value`](crate::Value),
 /// or [`Raw`] for slices of bytes.
 ///
 /// A mechanism that carries [`Message`](crate::message::Message) chooses its own type for a message
@@ -327,6 +344,20 @@ pub trait Transport<P>: Mechanism {
 
     /// Opens the ends of every party that this child plays. The children of an instance exchange
     /// addresses and descriptors through `rendezvous`.
+    ///
+    /// # Errors
+    /// When an end cannot be opened.
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>>;
+}
+
+/// As [`Transport`], with ends that are futures.
+pub trait AsyncTransport<P>: AsyncMechanism {
+    /// The sending end.
+    type Tx: AsyncTx;
+    /// The receiving end.
+    type Rx: AsyncRx;
+
+    /// Opens the ends of every party that this child plays; see [`Transport::open`].
     ///
     /// # Errors
     /// When an end cannot be opened.

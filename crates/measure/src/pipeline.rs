@@ -71,12 +71,6 @@ pub(crate) fn play<M: Mechanism>(mechanism: &M, case: &Case, role: Role, ctx: &m
     Ok(Report { parties: ends.into_iter().map(PipelineEnd::report).collect(), usage: Some(usage) })
 }
 
-/// The faults of a pipeline: compares the number sent with the counts of all receivers.
-pub(crate) fn account<'a>(sent: u64, received: impl Iterator<Item = &'a StreamCount>) -> Faults {
-    let received: u64 = received.map(|count| count.received).sum();
-    Faults { lost: sent.saturating_sub(received), duplicated: received.saturating_sub(sent), ..Faults::default() }
-}
-
 /// The number of messages of an instance before the last one.
 ///
 /// If the window is a time, it is about the number that two processes without a sandbox pass in
@@ -141,16 +135,6 @@ mod tests {
         let least = Duration::from_secs(300);
         assert_eq!(timeout(&cell(Pattern::SendReceive, 1_000), TIME, least), least);
         assert_eq!(timeout(&cell(Pattern::SendReceive, 100_000), COUNT, least), Duration::from_secs(2_000));
-    }
-
-    #[test]
-    fn the_counts_of_all_receivers_are_compared_with_the_number_sent() {
-        let count = |received| StreamCount { producer: 0, received, announced: None, digest: 0 };
-        let faults = |counts: &[StreamCount]| account(100, counts.iter());
-        assert_eq!(faults(&[count(60), count(40)]), Faults::default());
-        assert_eq!(faults(&[count(60), count(39)]), Faults { lost: 1, ..Faults::default() });
-        assert_eq!(faults(&[count(101)]), Faults { duplicated: 1, ..Faults::default() });
-        assert_eq!(faults(&[]), Faults { lost: 100, ..Faults::default() });
     }
 
     #[test]

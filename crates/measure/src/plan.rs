@@ -5,8 +5,9 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::admission::{Inadmissible, RefusalKind, can_run};
 use crate::case::{Case, Cell};
-use crate::entry::{Entry, Registry, can_run};
+use crate::entry::{Entry, Registry};
 use crate::spec::Standing;
 use crate::window::Window;
 
@@ -40,6 +41,9 @@ impl Entrant {
 pub struct Refusal {
     /// The case that is not measured.
     pub case: Case,
+    /// The kind of reason.
+    #[serde(default)]
+    pub kind: RefusalKind,
     /// The reason.
     pub why: String,
 }
@@ -104,14 +108,14 @@ pub fn enter(
             let case = Case { mechanism: entry.spec().name.clone(), cell: cell.clone() };
             match can_run(entry.as_ref(), &case, cores) {
                 Ok(()) => able.push((entry.spec().standing, case)),
-                Err(why) => refusals.push(Refusal { case, why }),
+                Err(Inadmissible { kind, reason }) => refusals.push(Refusal { case, kind, why: reason }),
             }
         }
         // The control is the cell's first candidate in the order of the registry, so it is the same
         // in every run.
         let control = able.iter().find(|(standing, _)| *standing == Standing::Candidate).or(able.first()).cloned();
         entrants.extend(able.into_iter().map(|(_, case)| Entrant::new(case, false)));
-        let control = control.filter(|_| cell.pattern.ranks());
+        let control = control.filter(|_| cell.pattern.is_ranked());
         entrants.extend(control.map(|(_, case)| Entrant::new(case, true)));
     }
     (entrants, refusals)

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, Result};
 
 use crate::bound::Handling;
-use crate::case::{Case, Cell, Load, Pattern};
+use crate::case::{Case, Cell, Load};
 use crate::coordinator::heat::{self, Runner};
 use crate::coordinator::{Failure, FailureKind, Instance, Interrupt, Scratch, Setup};
 use crate::entry::{Entry, Registry};
@@ -154,8 +154,8 @@ pub fn run(
 /// The cells whose smallest difference that shows is larger than this ln ratio, or not known yet.
 fn too_wide(record: &Record, resolution: f64) -> Vec<Cell> {
     let rankings = rank(record).into_iter();
-    let compared =
-        rankings.filter(|ranking| ranking.cell.pattern.ranks() && ranking.control.is_some() && ranking.rows.len() > 1);
+    let compared = rankings
+        .filter(|ranking| ranking.cell.pattern.is_ranked() && ranking.control.is_some() && ranking.rows.len() > 1);
     compared
         .filter(|ranking| ranking.resolution().is_none_or(|ln| ln > resolution))
         .map(|ranking| ranking.cell)
@@ -259,9 +259,8 @@ impl Rounds<'_> {
     fn is_sliced(&self, entrant: &Entrant) -> Result<bool> {
         let case = &entrant.case;
         let entry = entry(self.registry, case)?;
-        let is_driven = !case.pattern.is_pipeline() && !matches!(case.pattern, Pattern::Burst | Pattern::Codec);
         if self.plan.slice.is_none()
-            || !is_driven
+            || !case.pattern.rules().can_pause()
             || case.load != Load::Saturated
             || entry.spec().is_paced(case.pattern)
         {

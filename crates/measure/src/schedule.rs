@@ -6,13 +6,11 @@
 //! delays.
 
 use std::future::poll_fn;
-use std::hint::spin_loop;
 use std::task::Poll;
 
 use fastrand::Rng;
 
 use crate::case::{Case, Load};
-use crate::clock::now_ns;
 
 /// When messages are due.
 #[derive(Debug)]
@@ -70,36 +68,10 @@ impl Schedule {
         self.start_ns + since_start_ns as u64
     }
 
-    /// Waits until a time by looking at the clock; between looks others of the runtime may run. Returns when it was ready
-    /// where it was late by itself: the time had not yet come as it began, and was over by more than a step as it ended.
-    /// Whatever was due until then is late for the same reason.
-    pub(crate) async fn wait(&self, due_ns: u64) -> Option<u64> {
-        let mut now = now_ns();
-        if now >= due_ns {
-            return None;
-        }
-        while now < due_ns {
-            yield_now().await;
-            now = now_ns();
-        }
-        self.late(now, due_ns)
-    }
-
-    /// As [`Schedule::wait`], on a thread of one's own.
-    pub(crate) fn spin(&self, due_ns: u64) -> Option<u64> {
-        let mut now = now_ns();
-        if now >= due_ns {
-            return None;
-        }
-        while now < due_ns {
-            spin_loop();
-            now = now_ns();
-        }
-        self.late(now, due_ns)
-    }
-
-    fn late(&self, now_ns: u64, due_ns: u64) -> Option<u64> {
-        ((now_ns - due_ns) as f64 > self.step_ns * self.producers as f64).then_some(now_ns)
+    /// Whether a sender that waited for `due_ns`, and was ready at `now_ns`, is late by itself: by more than the time between two of its
+    /// messages. Whatever was due until then is late for the same reason.
+    pub(crate) fn is_late(&self, now_ns: u64, due_ns: u64) -> bool {
+        now_ns.saturating_sub(due_ns) as f64 > self.step_ns * self.producers as f64
     }
 }
 
@@ -134,7 +106,7 @@ mod tests {
     fn poisson_arrivals_have_their_rate_and_no_memory() {
         const MESSAGES: u64 = 100_000;
         let [mut sender, mut receiver] = [(); 2].map(|()| schedule(0, Load::Poisson(1_000_000), 2));
-        // The receiver hears the producers in turn, a sender is one of them.
+        // The receiver receives from the producers in turn. A sender is one of them.
         let received: Vec<_> = (0..MESSAGES).map(|n| [0, 1].map(|producer| receiver.due_ns(producer, n))).collect();
         for (number, [first, second]) in (0..).zip(&received) {
             assert_eq!(sender.due_ns(1, number), *second, "both ends know when");
@@ -161,14 +133,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_already_is_not_waited_for() {
-        let schedule = schedule(now_ns(), Load::Rate(1_000), 1);
-        assert_eq!(schedule.spin(0), None);
-        let due_ns = now_ns() + 200_000;
-        schedule.spin(due_ns);
-        assert!(now_ns() >= due_ns);
-        let due_ns = now_ns() + 200_000;
-        pollster::block_on(schedule.wait(due_ns));
-        assert!(now_ns() >= due_ns);
+    fn a_sender_is_late_after_the_time_between_two_of_its_messages() {
+        let schedule = schedule(0, Load::Rate(1_000_000), 2);
+        assert_eq!([5_000, 7_000, 7_001].map(|now_ns| schedule.is_late(now_ns, 5_000)), [false, false, true]);
+        assert!(!schedule.is_late(0, 5_000));
     }
 }

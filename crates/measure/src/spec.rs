@@ -246,7 +246,7 @@ impl Spec {
     /// Whether its producers search for the highest rate at which it loses few messages. True for a
     /// lossy mechanism in a pattern that sends in one direction.
     pub(crate) fn is_paced(&self, pattern: Pattern) -> bool {
-        self.loss == Loss::BestEffort && !pattern.both_ways()
+        self.loss == Loss::BestEffort && !pattern.is_bidirectional()
     }
 
     /// A description of the mechanism `scope/name` with the most common properties: blocking ends

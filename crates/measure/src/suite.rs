@@ -1,7 +1,7 @@
 //! Suites: named presets of cells. The mechanisms of a registry take part in every cell that they
 //! can run.
 
-use crate::case::{Arrivals, BURST, Cell, Load, Pattern, Payload, PayloadKind, Place};
+use crate::case::{Arrivals, Cell, Load, Pattern, Payload, PayloadKind, Place};
 use crate::spec::{Loss, Runtime, Scope, Spec, Standing, Tier, Wait};
 
 /// A named preset of cells.
@@ -123,34 +123,27 @@ impl Axes {
     }
 }
 
+/// A cell with the default parameters of a mechanism's scope and of a pattern, as far as the mechanism can have them.
+pub(crate) fn usual_cell(spec: &Spec, pattern: Pattern, payload: Payload) -> Cell {
+    let usual = cell(spec.scope, pattern, payload);
+    let or_first =
+        |listed: &[_], usual| if listed.contains(&usual) { usual } else { *listed.first().unwrap_or(&usual) };
+    let runtime = spec.runtimes.first().copied().unwrap_or(usual.runtime);
+    Cell { wait: or_first(&spec.waits, usual.wait), runtime, ..usual }
+}
+
 /// A cell with the default parameters of its scope and pattern.
 fn cell(scope: Scope, pattern: Pattern, payload: Payload) -> Cell {
+    let rules = pattern.rules();
+    let (producers, capacity) = (rules.default_producers(scope), rules.default_capacity());
     let (runtime, wait, place) = match scope {
         Scope::Task => (Runtime::TokioMulti, Wait::Block, Place::Free),
-        // A single thread runs on one core.
-        _ if pattern.in_one_thread() => (Runtime::Thread, Wait::Block, Place::SameCore),
-        // The processes of a pipeline wait in their own way and are not pinned.
-        _ if pattern.is_pipeline() => (Runtime::Thread, Wait::Adaptive, Place::Free),
-        // Pinned writers share a core if there are only two. They would then run one after the
-        // other and hardly contend.
-        _ if pattern == Pattern::Writers => (Runtime::Thread, Wait::Block, Place::Free),
-        Scope::Thread => (Runtime::Thread, Wait::Spin, Place::OtherCore),
-        _ => (Runtime::Thread, Wait::Block, Place::OtherCore),
-    };
-    let producers = match (pattern, scope) {
-        (Pattern::FanIn | Pattern::Merge, Scope::Task) => 8,
-        (Pattern::FanIn | Pattern::Merge, _) => 2,
-        (Pattern::Mpmc | Pattern::Writers, _) => 4,
-        (Pattern::Connections, _) => 100,
-        (Pattern::RequestReply | Pattern::PubSub, _) => 2,
-        _ => 1,
-    };
-    let capacity = match pattern {
-        // With a capacity of one message, both sides wait for each message.
-        Pattern::Cancel => 1,
-        // The whole burst must fit.
-        Pattern::Burst => (BURST as usize).next_power_of_two(),
-        _ => Cell::CAPACITY,
+        // The processes of a pipeline wait in their own way.
+        _ if pattern.is_pipeline() => (Runtime::Thread, Wait::Adaptive, rules.default_place()),
+        Scope::Thread if !pattern.is_one_thread() && !pattern.is_one_sender() => {
+            (Runtime::Thread, Wait::Spin, rules.default_place())
+        }
+        _ => (Runtime::Thread, Wait::Block, rules.default_place()),
     };
     Cell { scope, pattern, payload, producers, capacity, runtime, wait, place, load: Load::Saturated }
 }
@@ -289,7 +282,7 @@ pub fn ipc(profile: Profile) -> Vec<Cell> {
 /// The base cell of a pattern between processes. Other cells of the pattern differ from it in one
 /// parameter.
 fn base_of(pattern: Pattern) -> Cell {
-    let size = if pattern.asks() { 64 } else { 4096 };
+    let size = if pattern.is_round_trip() { 64 } else { 4096 };
     cell(Scope::Process, pattern, Payload::Bytes(size))
 }
 
@@ -416,11 +409,11 @@ pub fn replace(cells: Vec<Cell>, axes: &Axes) -> Vec<Cell> {
     expand(&mut cells, &axes.runtimes, |cell, &runtime| Cell { runtime, ..cell.clone() });
     expand(&mut cells, &axes.places, |cell, &place| Cell { place, ..cell.clone() });
     expand(&mut cells, &axes.loads, |cell, &load| match cell.pattern {
-        pattern if pattern.asks() => cell.clone(),
+        pattern if pattern.is_round_trip() => cell.clone(),
         _ => Cell { load, ..cell.clone() },
     });
     expand(&mut cells, &axes.arrivals, |cell, &arrivals| Cell { load: cell.load.with(arrivals), ..cell.clone() });
-    expand(&mut cells, &axes.producers, |cell, &producers| match cell.pattern.gathers() {
+    expand(&mut cells, &axes.producers, |cell, &producers| match cell.pattern.has_several_parties() {
         true => Cell { producers, ..cell.clone() },
         false => cell.clone(),
     });
@@ -441,7 +434,7 @@ fn with(cell: &Cell, pattern: Pattern) -> Option<Cell> {
     let Cell { runtime, wait, place, .. } = *cell;
     let [before, usual] = [cell.pattern, pattern].map(|pattern| self::cell(cell.scope, pattern, cell.payload));
     // Keep a placement that differs from the default, except between one thread and several.
-    let keeps_place = place != before.place && pattern.in_one_thread() == cell.pattern.in_one_thread();
+    let keeps_place = place != before.place && pattern.is_one_thread() == cell.pattern.is_one_thread();
     let place = if keeps_place { place } else { usual.place };
     Some(Cell { runtime, wait, place, ..usual })
 }
@@ -501,7 +494,7 @@ mod tests {
     fn lossy_mechanisms_send_short_messages_with_a_sequence_number() {
         let cells = net(Profile::Quick);
         let lengths = |spec: &Spec| -> Vec<usize> {
-            let round_trips = cells.iter().filter(|cell| cell.pattern.asks());
+            let round_trips = cells.iter().filter(|cell| cell.pattern.is_round_trip());
             round_trips
                 .filter(|cell| Suite::Net.takes(Profile::Quick, cell, spec, &Axes::default()))
                 .map(|cell| cell.payload.len())

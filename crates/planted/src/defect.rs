@@ -9,12 +9,15 @@ use std::time::Duration;
 use anyhow::Result;
 use estafette_measure::case::{Case, Role};
 use estafette_measure::driver::Ctx;
-use estafette_measure::entry::{Entry, ValueTransport, bytes, values};
+use estafette_measure::entry::{AsyncValueTransport, Entry, ValueTransport, async_values, bytes, values};
 use estafette_measure::executor::Executor;
 use estafette_measure::protocol::Report;
 use estafette_measure::usage::Usage;
 use estafette_measure::window::Window;
-use estafette_measure::{Ends, Generator, Mechanism, PartyEnds, Raw, Rendezvous, Spec, Transport, Tx};
+use estafette_measure::{
+    AsyncMechanism, AsyncTransport, AsyncTx, Ends, Generator, Mechanism, PartyEnds, Raw, Rendezvous, Spec, Transport,
+    Tx,
+};
 
 /// The kinds of defect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +75,10 @@ pub(crate) fn plant_values<M: ValueTransport>(mechanism: M, defect: Defect) -> i
     Counted(values(Planted { mechanism, defect }))
 }
 
+pub(crate) fn plant_tasks<M: AsyncValueTransport>(mechanism: M, defect: Defect) -> impl Entry {
+    Counted(async_values(Planted { mechanism, defect }))
+}
+
 /// An entry whose window is always a number of messages. Every producer sends the faulty message
 /// and as many after it, so the defect occurs even with a slow mechanism on a busy machine.
 struct Counted<E>(E);
@@ -110,8 +117,6 @@ struct Planted<M> {
 }
 
 impl<M: Mechanism> Mechanism for Planted<M> {
-    const BLOCKS: bool = M::BLOCKS;
-
     fn spec(&self) -> Spec {
         let spec = self.mechanism.spec();
         Spec { name: format!("{}/{:?}", spec.scope, self.defect).to_lowercase(), ..spec }
@@ -128,11 +133,14 @@ impl<M: Mechanism> Mechanism for Planted<M> {
     fn roles(&self, case: &Case) -> Vec<Role> {
         self.mechanism.roles(case)
     }
-    fn executor(&self, case: &Case) -> Result<Box<dyn Executor>> {
-        self.mechanism.executor(case)
-    }
     fn broker(&self, case: &Case, rendezvous: &mut Rendezvous) -> Result<Usage> {
         self.mechanism.broker(case, rendezvous)
+    }
+}
+
+impl<M: AsyncMechanism> AsyncMechanism for Planted<M> {
+    fn executor(&self, case: &Case) -> Result<Box<dyn Executor>> {
+        self.mechanism.executor(case)
     }
 }
 
@@ -141,13 +149,27 @@ impl<P, M: Transport<P>> Transport<P> for Planted<M> {
     type Rx = M::Rx;
 
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, M::Rx>> {
-        let Ends(parties) = self.mechanism.open(case, role, rendezvous)?;
+        Ok(self.faulty(self.mechanism.open(case, role, rendezvous)?))
+    }
+}
+
+impl<P, M: AsyncTransport<P>> AsyncTransport<P> for Planted<M> {
+    type Tx = Faulty<M::Tx>;
+    type Rx = M::Rx;
+
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, M::Rx>> {
+        Ok(self.faulty(self.mechanism.open(case, role, rendezvous)?))
+    }
+}
+
+impl<M> Planted<M> {
+    /// The ends with the defect. Only the first producer's end is faulty. In a ping-pong it sends the requests.
+    fn faulty<T, R>(&self, Ends(parties): Ends<T, R>) -> Ends<Faulty<T>, R> {
         let parties = parties.into_iter().map(|PartyEnds { role, tx, rx }| {
-            // Only the first producer's end is faulty. In a ping-pong it sends the requests.
             let defect = (role == Role::Producer(0)).then_some(self.defect);
             PartyEnds { role, tx: tx.map(|inner| Faulty { inner, defect }), rx }
         });
-        Ok(Ends(parties.collect()))
+        Ends(parties.collect())
     }
 }
 
@@ -156,43 +178,56 @@ struct Faulty<T> {
     defect: Option<Defect>,
 }
 
-impl<T: Tx> Tx for Faulty<T> {
-    async fn send(&mut self, source: &mut Generator) -> io::Result<()> {
+/// What is sent in the place of one message: each part that is there, in this order.
+struct Sends {
+    before: Option<Generator>,
+    message: bool,
+    after: Option<Generator>,
+}
+
+impl Sends {
+    /// The message as it is.
+    const MESSAGE: Sends = Sends { before: None, message: true, after: None };
+    const NOTHING: Sends = Sends { before: None, message: false, after: None };
+
+    /// A message with another seed: it has the right length and form, but the wrong content.
+    fn other(len: usize) -> Sends {
+        Sends { before: Some(Generator::new(!0, 0, len)), ..Sends::NOTHING }
+    }
+}
+
+impl<T> Faulty<T> {
+    /// Decides what to send in the place of the next message.
+    fn next(&mut self, source: &mut Generator) -> io::Result<Sends> {
         let due = self.defect.filter(|defect| defect.is_lasting() || source.made() == VICTIM);
-        let Some(defect) = due else { return self.inner.send(source).await };
+        let Some(defect) = due else { return Ok(Sends::MESSAGE) };
         if !defect.is_lasting() {
             self.defect = None;
         }
         let mut skipped = vec![0; source.len()];
-        match defect {
+        Ok(match defect {
             Defect::Drop => {
                 source.fill(&mut skipped);
-                self.inner.send(source).await
+                Sends::MESSAGE
             }
-            Defect::Duplicate => {
-                self.inner.send(&mut source.clone()).await?;
-                self.inner.send(source).await
-            }
+            Defect::Duplicate => Sends { before: Some(source.clone()), ..Sends::MESSAGE },
             Defect::Reorder => {
-                let mut earlier = source.clone();
+                let earlier = source.clone();
                 source.fill(&mut skipped);
-                self.inner.send(source).await?;
-                self.inner.send(&mut earlier).await
+                Sends { after: Some(earlier), ..Sends::MESSAGE }
             }
             Defect::Swallow | Defect::SwallowAll => {
                 source.fill(&mut skipped);
-                Ok(())
+                Sends::NOTHING
             }
-            Defect::Unfilled => self.inner.send(&mut Generator::new(!0, 0, source.len())).await,
+            Defect::Unfilled => Sends::other(source.len()),
             Defect::Corrupt | Defect::CorruptAll => {
-                // A message with another seed: it has the right length and form, but the wrong
-                // content.
                 source.fill(&mut skipped);
-                self.inner.send(&mut Generator::new(!0, 0, source.len())).await
+                Sends::other(source.len())
             }
             Defect::Late => {
                 std::thread::sleep(LATE);
-                self.inner.send(source).await
+                Sends::MESSAGE
             }
             Defect::Hang => loop {
                 std::thread::sleep(LATE);
@@ -203,9 +238,32 @@ impl<T: Tx> Tx for Faulty<T> {
                 let mut command = Command::new("setsid");
                 command.args(["sleep", "1000"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
                 command.spawn()?;
-                self.inner.send(source).await
+                Sends::MESSAGE
             }
+        })
+    }
+}
+
+impl<T: Tx> Tx for Faulty<T> {
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
+        let Sends { mut before, message, mut after } = self.next(source)?;
+        let message = message.then_some(source);
+        before.as_mut().into_iter().chain(message).chain(after.as_mut()).try_for_each(|one| self.inner.send(one))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+impl<T: AsyncTx> AsyncTx for Faulty<T> {
+    async fn send(&mut self, source: &mut Generator) -> io::Result<()> {
+        let Sends { mut before, message, mut after } = self.next(source)?;
+        let message = message.then_some(source);
+        for one in before.as_mut().into_iter().chain(message).chain(after.as_mut()) {
+            self.inner.send(one).await?;
         }
+        Ok(())
     }
 
     async fn flush(&mut self) -> io::Result<()> {

@@ -16,7 +16,7 @@ use estafette_measure::Registry;
 use estafette_measure::entry::{bytes, pipelines};
 
 use crate::cheat::Cheat;
-use crate::defect::{Defect, plant, plant_values};
+use crate::defect::{Defect, plant, plant_tasks, plant_values};
 use crate::mixing::Mixing;
 use crate::partial::Partial;
 use crate::short::Short;
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
         Registry::new().enrol(bytes(Mixing)).enrol(bytes(Partial)).enrol(bytes(Cheat)).enrol(pipelines(Short));
     for defect in Defect::ALL {
         registry = registry
-            .enrol(plant_values(task::tokio_mpsc(), defect))
+            .enrol(plant_tasks(task::tokio_mpsc(), defect))
             .enrol(plant_values(thread::Rtrb, defect))
             .enrol(plant(process::UnixStream, defect))
             .enrol(plant(network::Tcp, defect))

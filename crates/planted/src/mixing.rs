@@ -1,7 +1,6 @@
 //! A connection whose writers do not lock: each writes a message in two calls, so that messages are
 //! interleaved.
 
-use std::future::{Future, ready};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -49,14 +48,14 @@ pub(crate) struct Sending {
 }
 
 impl Tx for Sending {
-    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         source.fill(&mut self.message);
         let (first, second) = self.message.split_at(self.message.len() / 2);
         let written = self.socket.write_all(first);
         if let Some(halfway) = self.halfway.take() {
             halfway.wait();
         }
-        ready(written.and_then(|()| self.socket.write_all(second)))
+        written.and_then(|()| self.socket.write_all(second))
     }
 }
 
@@ -66,7 +65,7 @@ pub(crate) struct Receiving {
 }
 
 impl Rx for Receiving {
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.socket.read_exact(&mut self.message).map(|()| verifier.bytes(&self.message)))
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        self.socket.read_exact(&mut self.message).map(|()| verifier.bytes(&self.message))
     }
 }

@@ -48,7 +48,7 @@ impl Transport<Raw> for SocketPair {
 pub struct Sending(UnixStream, Vec<u8>);
 
 impl Tx for Sending {
-    async fn send(&mut self, source: &mut Generator) -> io::Result<()> {
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         source.fill(&mut self.1);
         self.0.write_all(&self.1)
     }
@@ -57,7 +57,7 @@ impl Tx for Sending {
 pub struct Receiving(UnixStream, Vec<u8>);
 
 impl Rx for Receiving {
-    async fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         self.0.read_exact(&mut self.1)?;
         verifier.bytes(&self.1);
         Ok(())

@@ -37,7 +37,7 @@ impl<P: Value> Transport<P> for StdChannel {
 pub struct Sending<P>(SyncSender<P>);
 
 impl<P: Value> Tx for Sending<P> {
-    async fn send(&mut self, source: &mut Generator) -> io::Result<()> {
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         self.0.send(P::make(source)).map_err(|_| ErrorKind::BrokenPipe.into())
     }
 }
@@ -45,7 +45,7 @@ impl<P: Value> Tx for Sending<P> {
 pub struct Receiving<P>(Receiver<P>);
 
 impl<P: Value> Rx for Receiving<P> {
-    async fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         self.0.recv().map_err(|_| ErrorKind::UnexpectedEof)?.check(verifier);
         Ok(())
     }

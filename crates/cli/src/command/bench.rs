@@ -255,12 +255,12 @@ fn plan(registry: &Registry, args: &Bench) -> Result<Plan> {
 /// Options that change nothing are a mistake, and are not passed over in silence.
 fn options_apply(args: &Bench, entrants: &[Entrant]) -> Result<()> {
     let any = |of: fn(&Cell) -> bool| entrants.is_empty() || entrants.iter().any(|entrant| of(&entrant.case.cell));
-    if !args.producers.is_empty() && !any(|cell| cell.pattern.gathers()) {
+    if !args.producers.is_empty() && !any(|cell| cell.pattern.has_several_parties()) {
         bail!(
             "--producers (or --clients, --subscribers) is for patterns with several: add --pattern fan-in, writers, connections, request-reply, pub-sub, merge or mpmc"
         );
     }
-    if !args.load.is_empty() && !any(|cell| !cell.pattern.asks()) {
+    if !args.load.is_empty() && !any(|cell| !cell.pattern.is_round_trip()) {
         bail!("--load is not for ping-pong, which sends one message at a time: add --pattern stream or fan-in");
     }
     if !args.arrivals.is_empty() && !any(|cell| cell.load.rate().is_some()) {

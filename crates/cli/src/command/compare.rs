@@ -86,7 +86,7 @@ fn text(comparison: &Comparison) -> String {
 fn row(case: &Compared) -> Vec<String> {
     let figure = |ns: Option<f64>| match (ns, case.cell.pattern) {
         (None, _) => String::from("-"),
-        (Some(ns), pattern) if pattern.asks() => units::duration(ns),
+        (Some(ns), pattern) if pattern.is_round_trip() => units::duration(ns),
         (Some(ns), _) => units::rate(1e9 / ns),
     };
     let (change, interval) = case.change.as_ref().map_or((String::from("-"), String::new()), |change| {

@@ -131,15 +131,7 @@ fn channels(listed: &[Listed]) -> String {
 
 /// Returns a row of the first table, as short as possible.
 fn promises(spec: &Spec) -> Vec<String> {
-    let short = |pattern: &Pattern| match pattern {
-        Pattern::PingPong => String::from("ping"),
-        Pattern::FanIn => String::from("fan"),
-        Pattern::Writers => String::from("write"),
-        Pattern::Connections => String::from("conn"),
-        Pattern::RequestReply => String::from("req"),
-        Pattern::PubSub => String::from("pub"),
-        pattern => pattern.to_string(),
-    };
+    let short = |pattern: &Pattern| pattern.abbreviation();
     let order = match spec.ordering {
         Ordering::Strict => "strict",
         Ordering::PerProducer => "producer",

@@ -2,9 +2,9 @@
 //! of ping(8).
 
 use anyhow::{Context, Result, bail};
+use estafette_measure::admission::can_run;
 use estafette_measure::case::{Case, Cell, Load, Pattern, Payload, PayloadKind, Place};
 use estafette_measure::coordinator::{FailureKind, Interrupt, Scratch, calls};
-use estafette_measure::entry::can_run;
 use estafette_measure::limits::{self, available_cpus};
 use estafette_measure::other_load::OtherLoad;
 use estafette_measure::plan::{Entrant, Plan, TIMEOUT};
@@ -86,6 +86,9 @@ pub(crate) fn run(registry: &Registry, args: &Ping) -> Result<Exit> {
     let outcome = run::instance(registry, &plan, &entrant, plan.seed, &mut scratch, &mut interrupt)?;
     progress.finish();
     let figures = match outcome {
+        Ok(figures) if figures.messages == 0 && figures.breach.is_none() => {
+            bail!("{} was not measured: {}", entrant.case.mechanism, figures.discarded.unwrap_or_default())
+        }
         Ok(figures) => figures,
         Err(failure) if failure.kind == FailureKind::Interrupted => return Ok(Exit::Interrupted),
         Err(failure) => bail!("{} failed: {}", entrant.case.mechanism, failure.text),

@@ -147,7 +147,7 @@ fn table(shown: &Shown, rankings: &[Ranking]) -> Vec<String> {
 fn is_of(shown: &Shown, ranking: &Ranking) -> bool {
     let cell = &ranking.cell;
     let usual = cell.wait == Wait::Block && cell.load == Load::Saturated && cell.capacity == Cell::CAPACITY;
-    let place = if shown.pattern.in_one_thread() { Place::SameCore } else { Place::OtherCore };
+    let place = if shown.pattern.is_one_thread() { Place::SameCore } else { Place::OtherCore };
     cell.scope == Scope::Network && cell.pattern == shown.pattern && usual && cell.place == place
 }
 

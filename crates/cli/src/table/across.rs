@@ -12,14 +12,7 @@ use crate::columns::{Left, Right, columns};
 pub(super) fn fairness(rankings: &[Ranking]) -> String {
     let mut text = String::new();
     for scope in Scope::ALL {
-        for pattern in [
-            Pattern::FanIn,
-            Pattern::Merge,
-            Pattern::Writers,
-            Pattern::Connections,
-            Pattern::Mpmc,
-            Pattern::RequestReply,
-        ] {
+        for pattern in Pattern::ALL.into_iter().filter(|pattern| pattern.has_several_parties()) {
             let mut like = rankings
                 .iter()
                 .filter(|ranking| (ranking.cell.scope, ranking.cell.pattern) == (scope, pattern))

@@ -66,7 +66,7 @@ fn columns_of(cell: &Cell) -> Vec<Column> {
     let figure = |header: &str, show| column(header, Right, 0, show);
     let mut columns = Vec::new();
     let is_open_loop = cell.load != Load::Saturated;
-    if cell.pattern.asks() || is_open_loop {
+    if cell.pattern.is_round_trip() || is_open_loop {
         columns.push(figure("p50", |_, _, result| time(result.p50_ns)));
         columns.push(figure("p99", |_, _, result| time(result.p99_ns)));
         if is_open_loop {
@@ -88,7 +88,7 @@ fn columns_of(cell: &Cell) -> Vec<Column> {
     if !is_open_loop {
         columns.push(column("× bound", Right, 1, |ranking, _, result| times_bound(ranking, result)));
     }
-    if !cell.pattern.asks() {
+    if !cell.pattern.is_round_trip() {
         columns.push(column("capacity", Right, 3, |ranking, row, _| capacity(ranking, row)));
     }
     columns.push(column("data", Left, 4, |_, row, _| row.spec.ownership.to_string()));

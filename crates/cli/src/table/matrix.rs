@@ -120,7 +120,7 @@ pub(super) fn table(group: &[&Ranking]) -> String {
 /// The heading of the cells, with the axis in the place of its value.
 fn heading(group: &[&Ranking], axis: Axis) -> String {
     let cell = &group[0].cell;
-    let figure = match (cell.pattern.asks(), cell.load) {
+    let figure = match (cell.pattern.is_round_trip(), cell.load) {
         (true, _) => "median round trip",
         (false, Load::Saturated) => "time per message",
         (false, _) => "99 in 100 messages arrive within",

@@ -51,7 +51,7 @@ pub(crate) fn caveats(ranking: &Ranking) -> String {
     text.push_str(&lesser_orders(&promises.collect::<Vec<_>>()));
     let asked = ranking.cell.capacity as u64;
     // Where each message waits for its answer, one is under way.
-    let counts = !ranking.cell.pattern.asks();
+    let counts = !ranking.cell.pattern.is_round_trip();
     let other =
         ranking.rows.iter().filter(|row| counts && row.effective_capacity.is_some_and(|capacity| capacity != asked));
     let other: Vec<_> =
@@ -86,7 +86,7 @@ pub(crate) fn caveats(ranking: &Ranking) -> String {
 
 /// What was sent and what arrived of a stream of which something was lost.
 fn offered(ranking: &Ranking, result: &RowResult) -> String {
-    if ranking.cell.pattern.asks() || ranking.cell.load != Load::Saturated || result.lost >= 1.0 {
+    if ranking.cell.pattern.is_round_trip() || ranking.cell.load != Load::Saturated || result.lost >= 1.0 {
         return String::new();
     }
     let delivered = 1e9 / result.metric_ns;
@@ -111,7 +111,7 @@ fn lesser_orders(promises: &[(&str, Ordering)]) -> String {
 /// The mechanisms that could not take part in a cell, by reason.
 pub(crate) fn refusals(record: &Record) -> String {
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
-    for Refusal { case, why } in &record.refusals {
+    for Refusal { case, why, .. } in &record.refusals {
         let at = reasons.iter().position(|(known, _)| known == why).unwrap_or_else(|| {
             reasons.push((why, Vec::new()));
             reasons.len() - 1

@@ -1,6 +1,6 @@
 //! Tables of cells that are not ranked by time: receives that are dropped, bursts, codecs.
 
-use estafette_measure::case::BURST;
+use estafette_measure::pattern::BURST;
 use estafette_measure::ranking::Ranking;
 use estafette_measure::units;
 

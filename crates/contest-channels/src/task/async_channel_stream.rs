@@ -9,13 +9,12 @@ use estafette_measure::{Spec, Value};
 use futures_util::StreamExt;
 use std::pin::Pin;
 
-use crate::channel::{Channel, Outcome, spec};
+use crate::channel::{Channel, Outcome, TaskChannel, spec};
 
 /// `task/async-channel-stream`.
 pub(super) struct AsyncChannelStream;
 
 impl Channel for AsyncChannelStream {
-    const BLOCKS: bool = false;
     type Tx<P: Value> = Sender<P>;
     type Rx<P: Value> = Pin<Box<Receiver<P>>>;
 
@@ -34,7 +33,9 @@ impl Channel for AsyncChannelStream {
         let (tx, rx) = bounded(capacity);
         (tx, Box::pin(rx))
     }
+}
 
+impl TaskChannel for AsyncChannelStream {
     fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
         tx.send(message)
     }

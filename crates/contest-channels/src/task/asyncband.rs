@@ -5,13 +5,12 @@ use std::future::Future;
 use asyncband::mpsc::{BoundedReceiver, BoundedSender, bounded};
 use estafette_measure::{Spec, Value};
 
-use crate::channel::{Channel, Outcome, spec};
+use crate::channel::{Channel, Outcome, TaskChannel, spec};
 
 /// `task/asyncband`.
 pub(super) struct Asyncband;
 
 impl Channel for Asyncband {
-    const BLOCKS: bool = false;
     type Tx<P: Value> = BoundedSender<P>;
     type Rx<P: Value> = BoundedReceiver<P>;
 
@@ -22,7 +21,9 @@ impl Channel for Asyncband {
     fn open<P: Value>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
         bounded(capacity)
     }
+}
 
+impl TaskChannel for Asyncband {
     fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
         tx.send(message)
     }

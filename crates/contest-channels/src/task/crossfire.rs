@@ -7,13 +7,12 @@ use crossfire::{AsyncRx, MAsyncTx, detect_backoff_cfg};
 use estafette_measure::spec::{Cancel, Tier};
 use estafette_measure::{Spec, Value};
 
-use crate::channel::{Channel, Outcome, spec};
+use crate::channel::{Channel, Outcome, TaskChannel, spec};
 
 /// `task/crossfire`.
 pub(super) struct Crossfire;
 
 impl Channel for Crossfire {
-    const BLOCKS: bool = false;
     type Tx<P: Value> = MAsyncTx<Array<P>>;
     type Rx<P: Value> = AsyncRx<Array<P>>;
 
@@ -28,7 +27,9 @@ impl Channel for Crossfire {
         detect_backoff_cfg();
         bounded_async(capacity)
     }
+}
 
+impl TaskChannel for Crossfire {
     fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
         tx.send(message)
     }

@@ -8,13 +8,12 @@ use estafette_measure::case::Pattern;
 use estafette_measure::spec::Tier;
 use estafette_measure::{Spec, Value};
 
-use crate::channel::{Channel, Outcome, spec};
+use crate::channel::{Channel, Outcome, TaskChannel, spec};
 
 /// `task/crossfire-mpmc`.
 pub(super) struct CrossfireMpmc;
 
 impl Channel for CrossfireMpmc {
-    const BLOCKS: bool = false;
     type Tx<P: Value> = MAsyncTx<Array<P>>;
     type Rx<P: Value> = MAsyncRx<Array<P>>;
 
@@ -33,7 +32,9 @@ impl Channel for CrossfireMpmc {
     fn receiver<P: Value>(rx: &Self::Rx<P>) -> Option<Self::Rx<P>> {
         Some(rx.clone())
     }
+}
 
+impl TaskChannel for CrossfireMpmc {
     fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
         tx.send(message)
     }

@@ -9,13 +9,12 @@ use estafette_measure::spec::{Cancel, Ordering};
 use estafette_measure::{Spec, Value};
 use fanring::mpsc::{Receiver, Sender, channel};
 
-use crate::channel::{Channel, Outcome, check_ring_capacity, spec};
+use crate::channel::{Channel, Outcome, TaskChannel, check_ring_capacity, spec};
 
 /// `task/fanring`.
 pub(super) struct Fanring;
 
 impl Channel for Fanring {
-    const BLOCKS: bool = false;
     type Tx<P: Value> = Lane<P>;
     type Rx<P: Value> = Receiver<P>;
 
@@ -33,7 +32,9 @@ impl Channel for Fanring {
         let (tx, rx) = channel(capacity / senders);
         (Lane(tx), rx)
     }
+}
 
+impl TaskChannel for Fanring {
     fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
         tx.0.send_async(message)
     }

@@ -6,13 +6,12 @@ use estafette_measure::spec::Tier;
 use estafette_measure::{Spec, Value};
 use flume::{Receiver, Sender, bounded};
 
-use crate::channel::{Channel, Outcome, shared, spec};
+use crate::channel::{Channel, Outcome, TaskChannel, shared, spec};
 
 /// `task/flume`.
 pub(super) struct Flume;
 
 impl Channel for Flume {
-    const BLOCKS: bool = false;
     type Tx<P: Value> = Sender<P>;
     type Rx<P: Value> = Receiver<P>;
 
@@ -29,7 +28,9 @@ impl Channel for Flume {
     fn receiver<P: Value>(rx: &Self::Rx<P>) -> Option<Self::Rx<P>> {
         Some(rx.clone())
     }
+}
 
+impl TaskChannel for Flume {
     fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
         tx.send_async(message)
     }

@@ -9,13 +9,12 @@ use flume::r#async::{RecvStream, SendSink};
 use flume::bounded;
 use futures_util::{SinkExt, StreamExt};
 
-use crate::channel::{Channel, Outcome, spec};
+use crate::channel::{Channel, Outcome, TaskChannel, spec};
 
 /// `task/flume-sink`.
 pub(super) struct FlumeSink;
 
 impl Channel for FlumeSink {
-    const BLOCKS: bool = false;
     type Tx<P: Value> = SendSink<'static, P>;
     type Rx<P: Value> = RecvStream<'static, P>;
 
@@ -30,7 +29,9 @@ impl Channel for FlumeSink {
         let (tx, rx) = bounded(capacity);
         (tx.into_sink(), rx.into_stream())
     }
+}
 
+impl TaskChannel for FlumeSink {
     fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
         tx.send(message)
     }

@@ -10,13 +10,12 @@ use estafette_measure::{Spec, Value};
 use futures_channel::mpsc::{Receiver, Sender, channel};
 use futures_util::{SinkExt, StreamExt};
 
-use crate::channel::{Channel, Outcome, spec};
+use crate::channel::{Channel, Outcome, TaskChannel, spec};
 
 /// `task/futures-channel`.
 pub(super) struct FuturesChannel;
 
 impl Channel for FuturesChannel {
-    const BLOCKS: bool = false;
     type Tx<P: Value> = Sender<P>;
     type Rx<P: Value> = Receiver<P>;
 
@@ -31,7 +30,9 @@ impl Channel for FuturesChannel {
     fn open<P: Value>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
         channel(capacity)
     }
+}
 
+impl TaskChannel for FuturesChannel {
     fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
         tx.send(message)
     }

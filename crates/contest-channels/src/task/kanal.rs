@@ -7,13 +7,12 @@ use estafette_measure::spec::{Cancel, Tier};
 use estafette_measure::{Spec, Value};
 use kanal::{AsyncReceiver, AsyncSender, bounded_async};
 
-use crate::channel::{Channel, Outcome, shared, spec};
+use crate::channel::{Channel, Outcome, TaskChannel, shared, spec};
 
 /// `task/kanal`.
 pub(super) struct Kanal;
 
 impl Channel for Kanal {
-    const BLOCKS: bool = false;
     type Tx<P: Value> = AsyncSender<P>;
     type Rx<P: Value> = AsyncReceiver<P>;
 
@@ -31,7 +30,9 @@ impl Channel for Kanal {
     fn receiver<P: Value>(rx: &Self::Rx<P>) -> Option<Self::Rx<P>> {
         Some(rx.clone())
     }
+}
 
+impl TaskChannel for Kanal {
     fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
         tx.send(message)
     }

@@ -5,13 +5,12 @@ use std::future::Future;
 use estafette_measure::{Spec, Value};
 use loole::{Receiver, Sender, bounded};
 
-use crate::channel::{Channel, Outcome, shared, spec};
+use crate::channel::{Channel, Outcome, TaskChannel, shared, spec};
 
 /// `task/loole`.
 pub(super) struct Loole;
 
 impl Channel for Loole {
-    const BLOCKS: bool = false;
     type Tx<P: Value> = Sender<P>;
     type Rx<P: Value> = Receiver<P>;
 
@@ -26,7 +25,9 @@ impl Channel for Loole {
     fn receiver<P: Value>(rx: &Self::Rx<P>) -> Option<Self::Rx<P>> {
         Some(rx.clone())
     }
+}
 
+impl TaskChannel for Loole {
     fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
         tx.send_async(message)
     }

@@ -1,9 +1,9 @@
 //! Channels between async tasks of one process.
 
 use estafette_measure::Registry;
-use estafette_measure::entry::ValueTransport;
+use estafette_measure::entry::{AsyncValueTransport, Entry, async_values};
 
-use crate::channel::{Between, channel};
+use crate::channel::{BetweenTasks, TaskChannel};
 
 mod async_channel;
 mod async_channel_stream;
@@ -26,8 +26,13 @@ mod tokio_mpsc_sink;
 mod tokio_mpsc_unbounded;
 
 /// `task/tokio-mpsc`.
-pub fn tokio_mpsc() -> impl ValueTransport {
-    Between::of(tokio_mpsc::TokioMpsc)
+pub fn tokio_mpsc() -> impl AsyncValueTransport {
+    BetweenTasks::of(tokio_mpsc::TokioMpsc)
+}
+
+/// Makes an entry of a channel.
+fn channel(channel: impl TaskChannel) -> impl Entry {
+    async_values(BetweenTasks::of(channel))
 }
 
 /// Adds the mechanisms of the scope `task`.

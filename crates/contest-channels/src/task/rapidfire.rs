@@ -7,13 +7,12 @@ use estafette_measure::{Spec, Value};
 use rapidfire::Sender;
 use rapidfire::mpsc::{Receiver, bounded};
 
-use crate::channel::{Channel, Outcome, spec};
+use crate::channel::{Channel, Outcome, TaskChannel, spec};
 
 /// `task/rapidfire`.
 pub(super) struct Rapidfire;
 
 impl Channel for Rapidfire {
-    const BLOCKS: bool = false;
     type Tx<P: Value> = Sender<P>;
     type Rx<P: Value> = Receiver<P>;
 
@@ -26,7 +25,9 @@ impl Channel for Rapidfire {
     fn open<P: Value>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
         bounded(capacity)
     }
+}
 
+impl TaskChannel for Rapidfire {
     fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
         tx.send(message)
     }

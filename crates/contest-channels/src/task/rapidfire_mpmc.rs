@@ -7,13 +7,12 @@ use estafette_measure::spec::Tier;
 use estafette_measure::{Spec, Value};
 use rapidfire::{Receiver, Sender, bounded};
 
-use crate::channel::{Channel, Outcome, spec};
+use crate::channel::{Channel, Outcome, TaskChannel, spec};
 
 /// `task/rapidfire-mpmc`.
 pub(super) struct RapidfireMpmc;
 
 impl Channel for RapidfireMpmc {
-    const BLOCKS: bool = false;
     type Tx<P: Value> = Sender<P>;
     type Rx<P: Value> = Receiver<P>;
 
@@ -30,7 +29,9 @@ impl Channel for RapidfireMpmc {
     fn receiver<P: Value>(rx: &Self::Rx<P>) -> Option<Self::Rx<P>> {
         Some(rx.clone())
     }
+}
 
+impl TaskChannel for RapidfireMpmc {
     fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
         tx.send(message)
     }

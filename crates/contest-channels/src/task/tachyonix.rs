@@ -6,13 +6,12 @@ use std::future::Future;
 use estafette_measure::{Spec, Value};
 use tachyonix::{Receiver, Sender, channel};
 
-use crate::channel::{Channel, Outcome, spec};
+use crate::channel::{Channel, Outcome, TaskChannel, spec};
 
 /// `task/tachyonix`.
 pub(super) struct Tachyonix;
 
 impl Channel for Tachyonix {
-    const BLOCKS: bool = false;
     type Tx<P: Value> = Sender<P>;
     type Rx<P: Value> = Receiver<P>;
 
@@ -23,7 +22,9 @@ impl Channel for Tachyonix {
     fn open<P: Value>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
         channel(capacity)
     }
+}
 
+impl TaskChannel for Tachyonix {
     fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
         tx.send(message)
     }

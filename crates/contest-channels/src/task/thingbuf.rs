@@ -5,13 +5,12 @@ use std::future::Future;
 use estafette_measure::{Spec, Value};
 use thingbuf::mpsc::{Receiver, Sender, channel};
 
-use crate::channel::{Channel, Outcome, spec};
+use crate::channel::{Channel, Outcome, TaskChannel, spec};
 
 /// `task/thingbuf`.
 pub(super) struct Thingbuf;
 
 impl Channel for Thingbuf {
-    const BLOCKS: bool = false;
     type Tx<P: Value> = Sender<P>;
     type Rx<P: Value> = Receiver<P>;
 
@@ -22,7 +21,9 @@ impl Channel for Thingbuf {
     fn open<P: Value>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
         channel(capacity)
     }
+}
 
+impl TaskChannel for Thingbuf {
     fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
         tx.send(message)
     }

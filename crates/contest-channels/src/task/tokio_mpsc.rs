@@ -6,13 +6,12 @@ use estafette_measure::spec::{Cancel, Tier};
 use estafette_measure::{Spec, Value};
 use tokio::sync::mpsc;
 
-use crate::channel::{Channel, Outcome, spec};
+use crate::channel::{Channel, Outcome, TaskChannel, spec};
 
 /// `task/tokio-mpsc`.
 pub(super) struct TokioMpsc;
 
 impl Channel for TokioMpsc {
-    const BLOCKS: bool = false;
     type Tx<P: Value> = mpsc::Sender<P>;
     type Rx<P: Value> = mpsc::Receiver<P>;
 
@@ -25,7 +24,9 @@ impl Channel for TokioMpsc {
     fn open<P: Value>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
         mpsc::channel(capacity)
     }
+}
 
+impl TaskChannel for TokioMpsc {
     fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
         tx.send(message)
     }

@@ -10,13 +10,12 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::PollSender;
 
-use crate::channel::{Channel, Outcome, spec};
+use crate::channel::{Channel, Outcome, TaskChannel, spec};
 
 /// `task/tokio-mpsc-sink`.
 pub(super) struct TokioMpscSink;
 
 impl Channel for TokioMpscSink {
-    const BLOCKS: bool = false;
     type Tx<P: Value> = PollSender<P>;
     type Rx<P: Value> = ReceiverStream<P>;
 
@@ -35,7 +34,9 @@ impl Channel for TokioMpscSink {
         let (tx, rx) = mpsc::channel(capacity);
         (PollSender::new(tx), ReceiverStream::new(rx))
     }
+}
 
+impl TaskChannel for TokioMpscSink {
     fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
         tx.send(message)
     }

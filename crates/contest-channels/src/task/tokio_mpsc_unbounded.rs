@@ -4,14 +4,13 @@ use estafette_measure::spec::Cancel;
 use estafette_measure::{Spec, Value};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::channel::{Channel, Outcome, spec};
+use crate::channel::{Channel, Outcome, TaskChannel, spec};
 use crate::credit::{Refund, Spend, credit};
 
 /// `task/tokio-mpsc-unbounded`.
 pub(super) struct TokioMpscUnbounded;
 
 impl Channel for TokioMpscUnbounded {
-    const BLOCKS: bool = false;
     type Tx<P: Value> = (UnboundedSender<P>, Spend);
     type Rx<P: Value> = (UnboundedReceiver<P>, Refund);
 
@@ -24,7 +23,9 @@ impl Channel for TokioMpscUnbounded {
         let ((tx, rx), (spend, refund)) = (unbounded_channel(), credit(capacity, senders));
         ((tx, spend), (rx, refund))
     }
+}
 
+impl TaskChannel for TokioMpscUnbounded {
     async fn send<P: Value>((tx, spend): &mut Self::Tx<P>, message: P) -> impl Outcome<()> {
         spend.take().await;
         tx.send(message)

@@ -1,19 +1,16 @@
 //! `crossbeam-channel`, bounded: a ring of slots with sequence numbers (Vyukov). Spins for a while
 //! before it parks.
 
-use std::future::{Future, ready};
-
 use crossbeam_channel::{Receiver, Sender, bounded};
 use estafette_measure::spec::{Tier, Wait};
 use estafette_measure::{Spec, Value};
 
-use crate::channel::{Channel, Outcome, shared, spec};
+use crate::channel::{Channel, Outcome, ThreadChannel, shared, spec};
 
 /// `thread/crossbeam`.
 pub(super) struct Crossbeam;
 
 impl Channel for Crossbeam {
-    const BLOCKS: bool = true;
     type Tx<P: Value> = Sender<P>;
     type Rx<P: Value> = Receiver<P>;
 
@@ -31,12 +28,14 @@ impl Channel for Crossbeam {
     fn receiver<P: Value>(rx: &Self::Rx<P>) -> Option<Self::Rx<P>> {
         Some(rx.clone())
     }
+}
 
-    fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
-        ready(tx.send(message))
+impl ThreadChannel for Crossbeam {
+    fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Outcome<()> {
+        tx.send(message)
     }
 
-    fn recv<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
-        ready(rx.recv())
+    fn recv<P: Value>(rx: &mut Self::Rx<P>) -> impl Outcome<P> {
+        rx.recv()
     }
 }

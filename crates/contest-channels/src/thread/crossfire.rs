@@ -1,19 +1,16 @@
 //! `crossfire`, bounded, blocking: a lock-free ring of slots. Spins for a while before it parks.
 
-use std::future::{Future, ready};
-
 use crossfire::mpsc::{Array, bounded_blocking};
 use crossfire::{MTx, Rx, detect_backoff_cfg};
 use estafette_measure::spec::{Tier, Wait};
 use estafette_measure::{Spec, Value};
 
-use crate::channel::{Channel, Outcome, spec};
+use crate::channel::{Channel, Outcome, ThreadChannel, spec};
 
 /// `thread/crossfire`.
 pub(super) struct Crossfire;
 
 impl Channel for Crossfire {
-    const BLOCKS: bool = true;
     type Tx<P: Value> = MTx<Array<P>>;
     type Rx<P: Value> = Rx<Array<P>>;
 
@@ -28,12 +25,14 @@ impl Channel for Crossfire {
         detect_backoff_cfg();
         bounded_blocking(capacity)
     }
+}
 
-    fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
-        ready(tx.send(message))
+impl ThreadChannel for Crossfire {
+    fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Outcome<()> {
+        tx.send(message)
     }
 
-    fn recv<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
-        ready(rx.recv())
+    fn recv<P: Value>(rx: &mut Self::Rx<P>) -> impl Outcome<P> {
+        rx.recv()
     }
 }

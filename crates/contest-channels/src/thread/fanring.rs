@@ -3,19 +3,16 @@
 //! The library's capacity applies to each sender and is rounded up to a power of two. So the case's
 //! capacity is divided among the senders.
 
-use std::future::{Future, ready};
-
 use estafette_measure::spec::{Ordering, Tier, Wait};
 use estafette_measure::{Spec, Value};
 use fanring::mpsc::{Receiver, Sender, channel};
 
-use crate::channel::{Channel, Outcome, check_ring_capacity, spec};
+use crate::channel::{Channel, Outcome, ThreadChannel, check_ring_capacity, spec};
 
 /// `thread/fanring`.
 pub(super) struct Fanring;
 
 impl Channel for Fanring {
-    const BLOCKS: bool = true;
     type Tx<P: Value> = Lane<P>;
     type Rx<P: Value> = Receiver<P>;
 
@@ -34,13 +31,15 @@ impl Channel for Fanring {
         let (tx, rx) = channel(capacity / senders);
         (Lane(tx), rx)
     }
+}
 
-    fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
-        ready(tx.0.send(message))
+impl ThreadChannel for Fanring {
+    fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Outcome<()> {
+        tx.0.send(message)
     }
 
-    fn recv<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
-        ready(rx.recv())
+    fn recv<P: Value>(rx: &mut Self::Rx<P>) -> impl Outcome<P> {
+        rx.recv()
     }
 }
 

@@ -1,20 +1,17 @@
 //! `fanring`, blocking, with several receivers, which steal from each other. It guarantees no
 //! order.
 
-use std::future::{Future, ready};
-
 use estafette_measure::case::Pattern;
 use estafette_measure::spec::{Ordering, Tier, Wait};
 use estafette_measure::{Spec, Value};
 use fanring::mpmc::{Receiver, Sender, channel};
 
-use crate::channel::{Channel, Outcome, check_ring_capacity, spec};
+use crate::channel::{Channel, Outcome, ThreadChannel, check_ring_capacity, spec};
 
 /// `thread/fanring-mpmc`.
 pub(super) struct FanringMpmc;
 
 impl Channel for FanringMpmc {
-    const BLOCKS: bool = true;
     type Tx<P: Value> = Lane<P>;
     type Rx<P: Value> = Receiver<P>;
 
@@ -38,13 +35,15 @@ impl Channel for FanringMpmc {
     fn receiver<P: Value>(rx: &Self::Rx<P>) -> Option<Self::Rx<P>> {
         Some(rx.clone())
     }
+}
 
-    fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
-        ready(tx.0.send(message))
+impl ThreadChannel for FanringMpmc {
+    fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Outcome<()> {
+        tx.0.send(message)
     }
 
-    fn recv<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
-        ready(rx.recv())
+    fn recv<P: Value>(rx: &mut Self::Rx<P>) -> impl Outcome<P> {
+        rx.recv()
     }
 }
 

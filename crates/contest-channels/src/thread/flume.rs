@@ -1,17 +1,14 @@
 //! `flume`, bounded, blocking: a deque with a lock.
 
-use std::future::{Future, ready};
-
 use estafette_measure::{Spec, Value};
 use flume::{Receiver, Sender, bounded};
 
-use crate::channel::{Channel, Outcome, shared, spec};
+use crate::channel::{Channel, Outcome, ThreadChannel, shared, spec};
 
 /// `thread/flume`.
 pub(super) struct Flume;
 
 impl Channel for Flume {
-    const BLOCKS: bool = true;
     type Tx<P: Value> = Sender<P>;
     type Rx<P: Value> = Receiver<P>;
 
@@ -26,12 +23,14 @@ impl Channel for Flume {
     fn receiver<P: Value>(rx: &Self::Rx<P>) -> Option<Self::Rx<P>> {
         Some(rx.clone())
     }
+}
 
-    fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
-        ready(tx.send(message))
+impl ThreadChannel for Flume {
+    fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Outcome<()> {
+        tx.send(message)
     }
 
-    fn recv<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
-        ready(rx.recv())
+    fn recv<P: Value>(rx: &mut Self::Rx<P>) -> impl Outcome<P> {
+        rx.recv()
     }
 }

@@ -1,19 +1,16 @@
 //! `kanal`, bounded, blocking: a deque with a spin lock. If the other side waits, a message is
 //! moved directly from stack to stack.
 
-use std::future::{Future, ready};
-
 use estafette_measure::spec::{Tier, Wait};
 use estafette_measure::{Spec, Value};
 use kanal::{Receiver, Sender, bounded};
 
-use crate::channel::{Channel, Outcome, shared, spec};
+use crate::channel::{Channel, Outcome, ThreadChannel, shared, spec};
 
 /// `thread/kanal`.
 pub(super) struct Kanal;
 
 impl Channel for Kanal {
-    const BLOCKS: bool = true;
     type Tx<P: Value> = Sender<P>;
     type Rx<P: Value> = Receiver<P>;
 
@@ -31,12 +28,14 @@ impl Channel for Kanal {
     fn receiver<P: Value>(rx: &Self::Rx<P>) -> Option<Self::Rx<P>> {
         Some(rx.clone())
     }
+}
 
-    fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
-        ready(tx.send(message))
+impl ThreadChannel for Kanal {
+    fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Outcome<()> {
+        tx.send(message)
     }
 
-    fn recv<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
-        ready(rx.recv())
+    fn recv<P: Value>(rx: &mut Self::Rx<P>) -> impl Outcome<P> {
+        rx.recv()
     }
 }

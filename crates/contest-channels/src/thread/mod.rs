@@ -1,9 +1,9 @@
 //! Channels between threads of one process.
 
 use estafette_measure::Registry;
-use estafette_measure::entry::{bytes, values};
+use estafette_measure::entry::{Entry, bytes, values};
 
-use crate::channel::channel;
+use crate::channel::{BetweenThreads, ThreadChannel};
 
 mod crossbeam;
 mod crossfire;
@@ -18,6 +18,11 @@ mod rtrb_by_hand;
 mod std_mpsc;
 
 pub use self::rtrb::Rtrb;
+
+/// Makes an entry of a channel.
+fn channel(channel: impl ThreadChannel) -> impl Entry {
+    values(BetweenThreads::of(channel))
+}
 
 /// Adds the mechanisms of the scope `thread`.
 pub fn enrol(registry: Registry) -> Registry {

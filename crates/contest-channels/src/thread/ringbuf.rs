@@ -1,6 +1,5 @@
 //! `ringbuf`: a single-producer, single-consumer ring, polled.
 
-use std::future::{Future, ready};
 use std::hint::spin_loop;
 use std::io::{self, ErrorKind};
 
@@ -57,8 +56,8 @@ impl<P: Value> SendEnd<P> {
 
 impl<P: Value> Tx for SendEnd<P> {
     #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.push(P::make(source)))
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
+        self.push(P::make(source))
     }
 }
 
@@ -82,7 +81,7 @@ impl<P: Value> RecvEnd<P> {
 
 impl<P: Value> Rx for RecvEnd<P> {
     #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.pop().map(|message| message.check(verifier)))
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        self.pop().map(|message| message.check(verifier))
     }
 }

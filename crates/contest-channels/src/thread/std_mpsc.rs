@@ -1,19 +1,16 @@
 //! `std::sync::mpsc`, bounded: a ring of slots with sequence numbers. Spins for a while before it
 //! parks.
 
-use std::future::{Future, ready};
-
 use estafette_measure::spec::Wait;
 use estafette_measure::{Spec, Value};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use crate::channel::{Channel, Outcome, spec};
+use crate::channel::{Channel, Outcome, ThreadChannel, spec};
 
 /// `thread/std-mpsc`.
 pub(super) struct StdMpsc;
 
 impl Channel for StdMpsc {
-    const BLOCKS: bool = true;
     type Tx<P: Value> = SyncSender<P>;
     type Rx<P: Value> = Receiver<P>;
 
@@ -26,12 +23,14 @@ impl Channel for StdMpsc {
     fn open<P: Value>(capacity: usize, _: usize) -> (Self::Tx<P>, Self::Rx<P>) {
         sync_channel(capacity)
     }
+}
 
-    fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Future<Output = impl Outcome<()>> + Send {
-        ready(tx.send(message))
+impl ThreadChannel for StdMpsc {
+    fn send<P: Value>(tx: &mut Self::Tx<P>, message: P) -> impl Outcome<()> {
+        tx.send(message)
     }
 
-    fn recv<P: Value>(rx: &mut Self::Rx<P>) -> impl Future<Output = impl Outcome<P>> + Send {
-        ready(rx.recv())
+    fn recv<P: Value>(rx: &mut Self::Rx<P>) -> impl Outcome<P> {
+        rx.recv()
     }
 }

@@ -1,6 +1,5 @@
 //! The ends: send messages one by one or in batches, and receive messages.
 
-use std::future::{Future, ready};
 use std::io::{self, ErrorKind};
 use std::ops::ControlFlow;
 
@@ -135,15 +134,15 @@ impl SendEnd {
 
 impl Tx for SendEnd {
     #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(match self.batched {
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
+        match self.batched {
             Some(max_bytes) => self.add(source, max_bytes),
             None => self.send(source),
-        })
+        }
     }
 
-    fn flush(&mut self) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.flush_batch())
+    fn flush(&mut self) -> io::Result<()> {
+        self.flush_batch()
     }
 }
 
@@ -166,12 +165,12 @@ impl RecvEnd {
 
 impl Rx for RecvEnd {
     #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.recv_all_blocking(verifier, 1))
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        self.recv_all(verifier, 1)
     }
 
     #[inline(always)]
-    fn recv_all_blocking(&mut self, verifier: &mut Verifier, count: u64) -> io::Result<()> {
+    fn recv_all(&mut self, verifier: &mut Verifier, count: u64) -> io::Result<()> {
         let mut left = count;
         self.side.recv_with(|message| {
             verifier.bytes(message);

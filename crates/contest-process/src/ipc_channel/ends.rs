@@ -2,7 +2,6 @@
 //! serializes, and as bytes through its channel of bytes. `super` selects the version of the
 //! library.
 
-use std::future::{Future, ready};
 use std::hint::black_box;
 use std::io;
 use std::marker::PhantomData;
@@ -72,7 +71,7 @@ where
         return Ok((tx, Some(rx)));
     }
     let (tx, forward) = pair()?;
-    let (reply, rx) = match case.pattern.both_ways() {
+    let (reply, rx) = match case.pattern.is_bidirectional() {
         true => pair().map(|(reply, rx)| (Some(reply), Some(rx)))?,
         false => (None, None),
     };
@@ -147,8 +146,8 @@ struct ValueSendEnd<M>(IpcSender<M>);
 
 impl<M: Shape> Tx for ValueSendEnd<M> {
     #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.0.send(M::make(source)).map_err(io::Error::other))
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
+        self.0.send(M::make(source)).map_err(io::Error::other)
     }
 }
 
@@ -156,8 +155,8 @@ struct ValueRecvEnd<M>(IpcReceiver<M>);
 
 impl<M: Shape> Rx for ValueRecvEnd<M> {
     #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.0.recv().map(|message| message.check(verifier)).map_err(fault))
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        self.0.recv().map(|message| message.check(verifier)).map_err(fault)
     }
 }
 
@@ -236,8 +235,8 @@ impl<L: Layout, const CLONES: bool> BytesSendEnd<L, CLONES> {
 
 impl<L: Layout, const CLONES: bool> Tx for BytesSendEnd<L, CLONES> {
     #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.send(source))
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
+        self.send(source)
     }
 }
 
@@ -248,10 +247,10 @@ struct BytesRecvEnd<L> {
 
 impl<L: Layout> Rx for BytesRecvEnd<L> {
     #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
-        ready(match self.receiver.recv() {
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+        match self.receiver.recv() {
             Ok(bytes) => L::read(&bytes, verifier),
             Err(error) => Err(fault(error)),
-        })
+        }
     }
 }

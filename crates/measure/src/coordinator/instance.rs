@@ -94,6 +94,8 @@ pub enum FailureKind {
     Late,
     /// A child left a process running.
     Leak,
+    /// No message arrived within the window.
+    Empty,
     /// A child reported an error, or the instance could not be started.
     Error,
 }

@@ -13,7 +13,7 @@ pub(super) fn cores(role: Role, case: &Case, cpus: &[usize]) -> Vec<Option<usize
     let parties = match role {
         Role::All => producers + consumers,
         // One process plays all producers.
-        Role::Producer(_) if case.pattern.in_one_process() => producers,
+        Role::Producer(_) if case.pattern.is_one_sender() => producers,
         _ => 1,
     };
     let ends = ends(cpus);

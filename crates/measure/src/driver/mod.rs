@@ -1,32 +1,48 @@
 //! The driver of a child: opens a mechanism's ends, waits for the other children and runs the loop
 //! of each party.
 
-mod loops;
+mod asynchronous;
+mod blocking;
+mod end_marks;
+mod latency;
 mod party;
+mod receive;
+mod reply;
+mod request;
+mod send;
+mod serve;
+mod step;
+mod turns;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::sync::mpsc;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
-pub(crate) use self::party::histogram;
-use self::party::{Party, Setting};
+pub(crate) use self::latency::histogram;
+use self::party::{Setting, Start};
+use self::receive::ReceiveLoop;
+use self::reply::ReplyLoop;
+use self::request::RequestLoop;
+use self::send::SendLoop;
+use self::serve::ServeLoop;
+use self::step::Finished;
+use self::turns::TurnsLoop;
 use crate::burst::{Burst, resident};
-use crate::case::{BURST, Case, Pattern, Place, Role};
+use crate::case::{Case, Place, Role};
 use crate::descriptors;
 use crate::exchange::EXCHANGE;
-use crate::executor::{Executor, Job, Work};
+use crate::executor::{Executor, Job, Threads, Work};
 use crate::limits::pin_to;
-use crate::mechanism::{Ends, Mechanism, Transport};
+use crate::mechanism::{AsyncRx, AsyncTransport, AsyncTx, Ends, Mechanism, Rx, Transport, Tx};
 use crate::pace::{Feedback, Pacer};
-use crate::parts::{Part, parts};
+use crate::parts::{LoopEnds, Part, parts};
 use crate::pauses::Pauses;
 use crate::pipeline;
-use crate::protocol::{PartyReport, Report};
+use crate::protocol::Report;
 use crate::rendezvous::Rendezvous;
-use crate::spec::{Loss, Runtime};
-use crate::usage::Usage;
+use crate::spec::Loss;
 use crate::window::Window;
 
 /// The parameters of an instance that a child gets besides the case.
@@ -47,7 +63,7 @@ pub struct Ctx {
     pub pauses: Pauses,
 }
 
-/// Opens a mechanism's ends, waits for the other children and runs the loops of the case's pattern.
+/// Opens the ends of a mechanism, waits for the other children and runs the loops of the case's pattern.
 /// Blocks until all parties of this child have ended.
 ///
 /// # Errors
@@ -57,30 +73,74 @@ pub fn drive<M: Transport<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &m
         return delegate(mechanism, case, role, ctx);
     }
     prepare(case, role, ctx)?;
-    let bursts = case.pattern == Pattern::Burst;
-    let before = if bursts { resident()? } else { 0 };
+    let memory = Memory::before(case)?;
     let Ends(parties) = mechanism.open(case, role, &mut ctx.rendezvous).context("opening")?;
-    let opened = if bursts { resident()? } else { 0 };
-    let executor = mechanism.executor(case)?;
+    let memory = memory.opened()?;
+    let loops = parts(case.pattern, parties, &ctx.cpus)?.into_iter().map(Loop::blocking).collect();
+    let played =
+        Played { case, role, executor: Box::new(Threads), loops, lossy: is_lossy(mechanism), burst: memory.burst()? };
+    play(played, ctx)
+}
+
+/// As [`drive`], for ends that are futures.
+///
+/// # Errors
+/// Those of [`drive`], and when the runtime cannot be started.
+pub fn drive_async<M: AsyncTransport<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &mut Ctx) -> Result<Report> {
     ensure!(
-        M::BLOCKS == (case.runtime == Runtime::Thread),
-        "{} runs on {}, but says that its ends {}: see Mechanism::BLOCKS",
+        role != Role::Broker && !case.pattern.is_pipeline(),
+        "{} has no {role} of a {}",
         case.mechanism,
-        case.runtime,
-        if M::BLOCKS { "block" } else { "do not block" }
+        case.pattern
     );
-    let burst = match bursts {
-        // The runtime's memory is not part of the channel's.
-        true => Some(Burst::new(opened.saturating_sub(before), resident()?)),
-        false => None,
-    };
-    // The types of the ends are erased from here on.
-    let mut starts = Vec::new();
-    for Part { role, cpu, holds } in parts(case.pattern, parties, &ctx.cpus)? {
-        let run: Run = Box::new(move |party| Box::pin(party.run::<M, _, _>(holds)));
-        starts.push(Start { role, cpu, run });
+    prepare(case, role, ctx)?;
+    let memory = Memory::before(case)?;
+    let Ends(parties) = mechanism.open(case, role, &mut ctx.rendezvous).context("opening")?;
+    let memory = memory.opened()?;
+    let executor = mechanism.executor(case)?;
+    let mut loops = Vec::new();
+    for part in parts(case.pattern, parties, &ctx.cpus)? {
+        loops.push(Loop::of_tasks(part)?);
     }
-    play(case, role, ctx, executor, starts, mechanism.spec().loss == Loss::BestEffort, burst)
+    let played = Played { case, role, executor, loops, lossy: is_lossy(mechanism), burst: memory.burst()? };
+    play(played, ctx)
+}
+
+fn is_lossy(mechanism: &impl Mechanism) -> bool {
+    mechanism.spec().loss == Loss::BestEffort
+}
+
+/// The resident memory around the opening of a channel, for a pattern that measures it.
+enum Memory {
+    NotMeasured,
+    Before(u64),
+    /// How much opening the channel took.
+    Opened(u64),
+}
+
+impl Memory {
+    fn before(case: &Case) -> Result<Memory> {
+        Ok(if case.pattern.rules().fills_before_receiving() {
+            Memory::Before(resident()?)
+        } else {
+            Memory::NotMeasured
+        })
+    }
+
+    fn opened(self) -> Result<Memory> {
+        match self {
+            Memory::Before(before) => Ok(Memory::Opened(resident()?.saturating_sub(before))),
+            memory => Ok(memory),
+        }
+    }
+
+    /// The burst, once the runtime has been started: its memory is not part of the channel's.
+    fn burst(self) -> Result<Option<Burst>> {
+        match self {
+            Memory::Opened(taken) => Ok(Some(Burst::new(taken, resident()?))),
+            _ => Ok(None),
+        }
+    }
 }
 
 /// Lets a mechanism play the roles for which the harness has no loop: a broker, or a role of a
@@ -101,7 +161,9 @@ pub(crate) fn delegate<M: Mechanism>(mechanism: &M, case: &Case, role: Role, ctx
 /// core. It runs before anything is opened, so that threads and servers that the mechanism starts
 /// run on that core too.
 fn prepare(case: &Case, role: Role, ctx: &Ctx) -> Result<()> {
-    descriptors::raise(case, role);
+    if case.pattern.rules().opens_end_per_producer(role) {
+        descriptors::raise(case.producers);
+    }
     if let [Some(cpu), others @ ..] = &ctx.cpus[..]
         && others.iter().all(|other| *other == Some(*cpu))
     {
@@ -110,47 +172,84 @@ fn prepare(case: &Case, role: Role, ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// The loop of a party. It is a dynamic call once per instance, and never per message.
-type Run = Box<dyn FnOnce(Party) -> Work<(PartyReport, Option<Usage>)>>;
+/// The types of a mechanism's ends are erased here. It is a dynamic call once per instance, and never per message.
+type Run = Box<dyn FnOnce(Start) -> Work<Finished>>;
 
-/// A party that is ready to start.
-struct Start {
+/// A loop that is ready to start.
+struct Loop {
     role: Role,
     cpu: Option<usize>,
     run: Run,
 }
 
-/// Waits for the other children, then runs all parties of this child to their end.
-fn play(
-    case: &Case,
+impl Loop {
+    /// A loop whose ends block.
+    fn blocking<T: Tx, R: Rx>(part: Part<T, R>) -> Loop {
+        let run: Run = match part.ends {
+            LoopEnds::Sending(tx) => on_thread(move |start| blocking::send(tx, SendLoop::new(start))),
+            LoopEnds::Receiving(rx) => on_thread(move |start| blocking::receive(rx, ReceiveLoop::new(start)?)),
+            LoopEnds::Requesting(ends) => on_thread(move |start| blocking::request(ends, RequestLoop::new(start)?)),
+            LoopEnds::Replying(ends) => on_thread(move |start| blocking::reply(ends, ReplyLoop::new(start))),
+            LoopEnds::Serving(ends) => on_thread(move |start| blocking::serve(ends, ServeLoop::new(start))),
+            LoopEnds::SendingInTurn(txs) => on_thread(move |start| blocking::send_in_turn(txs, TurnsLoop::new(start))),
+        };
+        Loop { role: part.role, cpu: part.cpu, run }
+    }
+
+    /// A loop whose ends are futures.
+    ///
+    /// # Errors
+    /// When there is no such loop: servers, and senders on several connections, are processes.
+    fn of_tasks<T: AsyncTx, R: AsyncRx>(part: Part<T, R>) -> Result<Loop> {
+        let run: Run = match part.ends {
+            LoopEnds::Sending(tx) => Box::new(move |start| Box::pin(asynchronous::send(tx, start))),
+            LoopEnds::Receiving(rx) => Box::new(move |start| Box::pin(asynchronous::receive(rx, start))),
+            LoopEnds::Requesting(ends) => Box::new(move |start| Box::pin(asynchronous::request(ends, start))),
+            LoopEnds::Replying(ends) => Box::new(move |start| Box::pin(asynchronous::reply(ends, start))),
+            LoopEnds::Serving(_) => bail!("a server of several clients needs ends that block"),
+            LoopEnds::SendingInTurn(_) => bail!("a sender on several connections needs ends that block"),
+        };
+        Ok(Loop { role: part.role, cpu: part.cpu, run })
+    }
+}
+
+/// A loop that blocks the thread that polls it.
+fn on_thread(run: impl FnOnce(Start) -> Result<Finished> + Send + 'static) -> Run {
+    Box::new(move |start| Box::pin(async move { run(start) }))
+}
+
+/// What a child plays.
+struct Played<'a> {
+    case: &'a Case,
     role: Role,
-    ctx: &mut Ctx,
     executor: Box<dyn Executor>,
-    starts: Vec<Start>,
+    loops: Vec<Loop>,
     lossy: bool,
     burst: Option<Burst>,
-) -> Result<Report> {
-    let window = window(case, ctx);
-    let leader = starts.iter().map(|start| start.role).max_by_key(|role| matches!(role, Role::Consumer(_)));
-    let paced = lossy && !case.pattern.both_ways();
+}
+
+/// Waits for the other children, then runs all loops of this child to their end.
+fn play(Played { case, role, executor, loops, lossy, burst }: Played<'_>, ctx: &mut Ctx) -> Result<Report> {
+    let window = case.pattern.rules().window(ctx.window);
+    let leader = loops.iter().map(|part| part.role).max_by_key(|role| matches!(role, Role::Consumer(_)));
+    let paced = lossy && !case.pattern.is_bidirectional();
     let (feedback, pacers) = if paced { feedback(case, role, &mut ctx.rendezvous)? } else { Default::default() };
     let (mut feedback, mut pacers) = (feedback.into_iter(), pacers.into_iter());
-    // Where messages may be lost, nobody waits for one for ever.
-    let exchange = (case.pattern.asks() && !lossy).then(|| EXCHANGE.address());
+    // If messages may be lost, no party waits for one without a limit.
+    let exchange = (case.pattern.is_round_trip() && !lossy).then(|| EXCHANGE.address());
     let start_ns = ctx.rendezvous.ready_with(exchange)?;
-    let (reports, received) = mpsc::channel();
     let pauses = ctx.pauses.clone();
     let setting = Setting { case, seed: ctx.seed, secret: ctx.secret, window, start_ns, pauses, leader, lossy, burst };
-    let jobs = starts.into_iter().map(|Start { role, cpu, run }| {
-        let mut party = Party::new(&setting, role);
+    let (reports, received) = mpsc::channel();
+    let mut jobs = Vec::new();
+    for Loop { role, cpu, run } in loops {
+        let mut start = Start::new(&setting, role);
         match role {
-            Role::Consumer(_) => party.feedback = feedback.next(),
-            Role::Producer(_) => party.pacer = pacers.next(),
+            Role::Consumer(_) => start.feedback = feedback.next(),
+            Role::Producer(_) => start.pacer = pacers.next(),
             _ => {}
         }
-        let name = role.to_string();
-        let reports = reports.clone();
-        let running = run(party);
+        let (running, reports) = (run(start), reports.clone());
         let work: Work<()> = Box::pin(async move {
             let (party, usage) = running.await?;
             let is_damaged = party.faults.damaged > 0;
@@ -159,9 +258,8 @@ fn play(
             ensure!(!is_damaged, "a message was damaged");
             Ok(())
         });
-        Job { name, cpu, work }
-    });
-    let jobs = jobs.collect();
+        jobs.push(Job { name: role.to_string(), cpu, work });
+    }
     drop(reports);
     let ended = executor.run(jobs);
     let mut report = Report::default();
@@ -174,14 +272,6 @@ fn play(
     }
     report.parties.sort_by_key(|party| party.role);
     Ok(report)
-}
-
-/// The window to measure. A burst always has the same number of messages.
-fn window(case: &Case, ctx: &Ctx) -> Window {
-    match case.pattern {
-        Pattern::Burst => Window::Count { warmup: 1, messages: BURST - 1 },
-        _ => ctx.window,
-    }
 }
 
 /// Opens the feedback channels of a lossy mechanism. On them its consumers report to its producers

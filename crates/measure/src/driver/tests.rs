@@ -1,7 +1,6 @@
 //! Tests the loops of several senders in one process, with a mechanism that passes bytes in memory.
 
 use std::collections::VecDeque;
-use std::future::{Future, ready};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Barrier, Condvar, Mutex};
@@ -10,12 +9,13 @@ use std::thread;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::*;
-use crate::case::{Cell, Load, Payload, TURN};
+use crate::case::{Cell, Load, Pattern, Payload};
 use crate::clock::now_ns;
 use crate::mechanism::{Mechanism, Raw, Rx, Tx};
 use crate::message::{Generator, Verifier};
+use crate::pattern::TURN;
 use crate::protocol::{self, ToChild, ToCoordinator};
-use crate::spec::{Scope, Spec, Wait};
+use crate::spec::{Runtime, Scope, Spec, Wait};
 
 const LEN: usize = 24;
 
@@ -89,7 +89,7 @@ struct Sending {
 }
 
 impl Tx for Sending {
-    fn send(&mut self, source: &mut Generator) -> impl Future<Output = io::Result<()>> + Send {
+    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         let mut message = [0; LEN];
         self.producers.push(source.producer());
         source.fill(&mut message);
@@ -99,11 +99,11 @@ impl Tx for Sending {
             halfway.wait();
             self.buffered.drain(..LEN / 2);
         }
-        ready(if self.buffers { Ok(()) } else { self.write_buffered() })
+        if self.buffers { Ok(()) } else { self.write_buffered() }
     }
 
-    fn flush(&mut self) -> impl Future<Output = io::Result<()>> + Send {
-        ready(self.write_buffered())
+    fn flush(&mut self) -> io::Result<()> {
+        self.write_buffered()
     }
 }
 
@@ -122,12 +122,12 @@ impl Sending {
 struct Receiving(Arc<ByteQueue>);
 
 impl Rx for Receiving {
-    fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         let bytes = self.0.bytes.lock().unwrap();
         let mut bytes = self.0.written.wait_while(bytes, |bytes| bytes.len() < LEN).unwrap();
         let message: Vec<u8> = bytes.drain(..LEN).collect();
         verifier.bytes(&message);
-        ready(Ok(()))
+        Ok(())
     }
 }
 

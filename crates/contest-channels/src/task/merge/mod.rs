@@ -11,10 +11,12 @@ use std::pin::Pin;
 
 use anyhow::Result;
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::entry::{Entry, values};
+use estafette_measure::entry::{Entry, async_values};
 use estafette_measure::executor::Executor;
 use estafette_measure::spec::{Ordering, Tier};
-use estafette_measure::{Ends, Mechanism, Registry, Rendezvous, Rx, Spec, Transport, Value, Verifier};
+use estafette_measure::{
+    AsyncMechanism, AsyncRx, AsyncTransport, Ends, Mechanism, Registry, Rendezvous, Spec, Value, Verifier,
+};
 use futures_util::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -22,7 +24,7 @@ use super::async_channel::AsyncChannel;
 use super::flume::Flume;
 use super::futures_channel::FuturesChannel;
 use super::tokio_mpsc::TokioMpsc;
-use crate::channel::{Channel, SendEnd, spec};
+use crate::channel::{SendEnd, TaskChannel, spec};
 use crate::channel_capacity;
 
 mod futures_concurrency;
@@ -67,7 +69,7 @@ trait Source: Stream<Item: Send> + Send + Unpin + 'static {}
 impl<S: Stream<Item: Send> + Send + Unpin + 'static> Source for S {}
 
 /// A channel whose receiver is a stream.
-trait Streamed: Channel {
+trait Streamed: TaskChannel {
     /// Its short name, as part of the names of mechanisms that merge it.
     const SHORT: &'static str;
     type Stream<P: Value>: Source + Stream<Item = P>;
@@ -107,14 +109,12 @@ impl Streamed for FuturesChannel {
 }
 
 fn merged<M: Merge, C: Streamed>() -> impl Entry {
-    values(MergedChannels::<M, C>(PhantomData))
+    async_values(MergedChannels::<M, C>(PhantomData))
 }
 
 struct MergedChannels<M, C>(PhantomData<(M, C)>);
 
 impl<M: Merge, C: Streamed> Mechanism for MergedChannels<M, C> {
-    const BLOCKS: bool = false;
-
     fn spec(&self) -> Spec {
         let (name, version) = M::NAME;
         let channel = C::spec().implementation;
@@ -135,16 +135,18 @@ impl<M: Merge, C: Streamed> Mechanism for MergedChannels<M, C> {
     fn effective_capacity(&self, case: &Case) -> Option<u64> {
         // Only the channels are probed. The merged stream takes messages from them only when it is
         // polled.
-        let each = channel_capacity::probe::<C>(case.capacity / case.producers, 1)?;
+        let each = channel_capacity::of_tasks::<C>(case.capacity / case.producers, 1)?;
         Some(each * case.producers as u64)
     }
+}
 
+impl<M: Merge, C: Streamed> AsyncMechanism for MergedChannels<M, C> {
     fn executor(&self, case: &Case) -> Result<Box<dyn Executor>> {
         crate::runtime::executor(case)
     }
 }
 
-impl<M: Merge, C: Streamed, P: Value> Transport<P> for MergedChannels<M, C> {
+impl<M: Merge, C: Streamed, P: Value> AsyncTransport<P> for MergedChannels<M, C> {
     type Tx = SendEnd<C, P>;
     type Rx = RecvEnd<M, C, P>;
 
@@ -162,7 +164,7 @@ impl<M: Merge, C: Streamed, P: Value> Transport<P> for MergedChannels<M, C> {
 
 struct RecvEnd<M: Merge, C: Streamed, P: Value>(M::Merged<C::Stream<P>>);
 
-impl<M: Merge, C: Streamed, P: Value> Rx for RecvEnd<M, C, P> {
+impl<M: Merge, C: Streamed, P: Value> AsyncRx for RecvEnd<M, C, P> {
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send {
         self.recv_all(verifier, 1)
     }

@@ -1,0 +1,201 @@
+//! Whether a mechanism can run a case.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::case::{Case, Pattern, Payload, Place};
+use crate::entry::Entry;
+use crate::message::MAX_PRODUCERS;
+use crate::spec::{Loss, Ordering, Runtime, Spec, Wait};
+
+/// The minimum rate of each producer in an open loop, in messages per second.
+const MIN_PRODUCER_RATE: u64 = 100;
+
+/// The kind of reason for which a case is not run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RefusalKind {
+    /// The mechanism lacks a pattern, a payload, a wait mode, a runtime or a load.
+    Unsupported,
+    /// The messages are too long or too short.
+    Size,
+    /// The capacity is too small or too large.
+    Capacity,
+    /// There are too many producers or consumers.
+    Parties,
+    /// The cores, or the choice of cores, do not allow it.
+    Cores,
+    /// The mechanism promises too little: it may lose messages or change their order.
+    Promise,
+    /// Something is missing on this machine.
+    Machine,
+    /// Another reason of the mechanism; also the kind of every reason in records without kinds.
+    #[default]
+    Mechanism,
+}
+
+impl RefusalKind {
+    /// A refusal of this kind. `reason` says what to do, for the user.
+    pub(crate) fn because(self, reason: impl Into<String>) -> Inadmissible {
+        Inadmissible { kind: self, reason: reason.into() }
+    }
+}
+
+/// Why a mechanism cannot run a case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inadmissible {
+    /// The kind of reason.
+    pub kind: RefusalKind,
+    /// The reason and what to do, for the user.
+    pub reason: String,
+}
+
+impl fmt::Display for Inadmissible {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+impl std::error::Error for Inadmissible {}
+
+/// # Errors
+/// When the case is inside one process.
+pub(crate) fn require_processes(case: &Case) -> Result<(), Inadmissible> {
+    if case.scope.in_process() {
+        return Err(RefusalKind::Unsupported.because(format!(
+            "{} are between processes: use {} or {}",
+            case.pattern,
+            Pattern::FanIn,
+            Pattern::Merge
+        )));
+    }
+    Ok(())
+}
+
+/// # Errors
+/// When the mechanism may lose messages. `why` says why the pattern cannot have that.
+pub(crate) fn require_lossless(spec: &Spec, why: &str) -> Result<(), Inadmissible> {
+    if spec.loss == Loss::BestEffort {
+        return Err(RefusalKind::Promise.because(format!("may lose messages: {why}")));
+    }
+    Ok(())
+}
+
+/// Checks whether an entry can run a case on a machine where `cores` cores may be used.
+///
+/// # Errors
+/// The reason why it cannot.
+pub fn can_run(entry: &dyn Entry, case: &Case, cores: usize) -> Result<(), Inadmissible> {
+    let spec = entry.spec();
+    describes(spec, case)?;
+    fits(spec, case)?;
+    has_cores(spec, case, cores)?;
+    case.pattern.rules().admit(spec, case)?;
+    if let Some(rate) = case.load.rate() {
+        open_loop(spec, case, rate, cores)?;
+    }
+    entry.check_available().map_err(|why| RefusalKind::Machine.because(why))?;
+    entry.supports(case).map_err(|why| RefusalKind::Mechanism.because(why))
+}
+
+/// Checks what the mechanism's description lists.
+fn describes(spec: &Spec, case: &Case) -> Result<(), Inadmissible> {
+    let missing = if !spec.patterns.contains(&case.pattern) {
+        format!("has no {} pattern", case.pattern)
+    } else if !spec.payloads.contains(&case.payload.kind()) {
+        format!("does not carry {}", case.payload)
+    } else if !case.pattern.is_pipeline() && !spec.waits.contains(&case.wait) {
+        format!("has no wait mode {}", case.wait)
+    } else if !spec.runtimes.contains(&case.runtime) {
+        format!("does not run on {}", case.runtime)
+    } else {
+        return Ok(());
+    };
+    Err(RefusalKind::Unsupported.because(missing))
+}
+
+/// Checks lengths and numbers.
+fn fits(spec: &Spec, case: &Case) -> Result<(), Inadmissible> {
+    if matches!(case.payload, Payload::Message(len) if len < 8) {
+        return Err(RefusalKind::Size.because("the first 8 bytes of a message's data identify it: use 8 bytes or more"));
+    }
+    if let Some(max) = spec.max_message.filter(|&max| case.payload.len() > max) {
+        let reason = format!("its longest message is {max} bytes, and {} were requested", case.payload.len());
+        return Err(RefusalKind::Size.because(reason));
+    }
+    if case.capacity < spec.least_capacity {
+        let reason = format!("has no rendezvous: its capacity is at least {}", spec.least_capacity);
+        return Err(RefusalKind::Capacity.because(reason));
+    }
+    let producers = spec.max_producers.unwrap_or(MAX_PRODUCERS).min(MAX_PRODUCERS);
+    if case.pattern.rules().producers_per_receiver(case) > producers {
+        let reason = format!("supports at most {producers} producers, and {} were requested", case.producers);
+        return Err(RefusalKind::Parties.because(reason));
+    }
+    // With a single producer, order per producer is a total order.
+    let is_sequence_known = spec.ordering != Ordering::Unordered && spec.loss == Loss::Never;
+    let has_one_sender = case.pattern.rules().producers_per_receiver(case) == 1;
+    if case.payload.len() < 8 && !(has_one_sender && is_sequence_known) {
+        return Err(RefusalKind::Size.because(
+            "messages under 8 bytes have no space for a sequence number: use 8 bytes or more, or one producer and a \
+             mechanism that is ordered and loses none",
+        ));
+    }
+    Ok(())
+}
+
+/// Checks the cores.
+fn has_cores(spec: &Spec, case: &Case, cores: usize) -> Result<(), Inadmissible> {
+    let refuse = |reason: String| Err(RefusalKind::Cores.because(reason));
+    if case.runtime != Runtime::Thread && case.place != Place::Free {
+        return refuse(format!("tasks move between cores and are not pinned: use --place {}", Place::Free));
+    }
+    if case.wait == Wait::Spin && (case.place == Place::SameCore || cores < 2) {
+        let other = if spec.waits.contains(&Wait::Block) { "use --wait block, or " } else { "use " };
+        return refuse(format!(
+            "spinning on one core measures the scheduler's time slice: {other}two cores with --place other-core"
+        ));
+    }
+    let spinning = case.sending() + case.consumers();
+    if case.wait == Wait::Spin && !case.pattern.is_one_thread() && spinning > cores {
+        return refuse(format!(
+            "{spinning} spinning ends need {spinning} cores, and {cores} may be used: use fewer producers, or --wait block"
+        ));
+    }
+    if case.place == Place::OtherCore && cores < 2 {
+        return refuse(String::from("only one core may be used: use --place same-core"));
+    }
+    Ok(())
+}
+
+/// Checks whether an entry can run a case as an open loop, in which each message is due at a set
+/// time.
+fn open_loop(spec: &Spec, case: &Case, rate: u64, cores: usize) -> Result<(), Inadmissible> {
+    if !case.pattern.rules().has_open_loop() {
+        let reason = format!("{} has no rate: use stream, fan-in or merge", case.pattern);
+        return Err(RefusalKind::Unsupported.because(reason));
+    }
+    if !spec.open_loop {
+        let reason = format!("has no open loop: it sends as fast as it can, not at {rate}/s");
+        return Err(RefusalKind::Unsupported.because(reason));
+    }
+    require_lossless(spec, "the run searches for its highest rate itself")?;
+    if spec.ordering == Ordering::Unordered {
+        return Err(RefusalKind::Promise
+            .because("keeps no order: nobody can say which message has arrived and when it was due"));
+    }
+    let shared = case.runtime == Runtime::Thread && case.place != Place::Free && case.producers >= cores;
+    if case.place == Place::SameCore || shared {
+        return Err(RefusalKind::Cores.because(
+            "a producer of an open loop needs its own core: use --place other-core, and fewer producers than cores",
+        ));
+    }
+    let least = case.producers as u64 * MIN_PRODUCER_RATE;
+    if rate < least {
+        let reason = format!("{} producers at {rate}/s: choose at least {least}/s", case.producers);
+        return Err(RefusalKind::Parties.because(reason));
+    }
+    Ok(())
+}

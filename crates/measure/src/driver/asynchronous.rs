@@ -1,0 +1,220 @@
+//! Runs the loops of ends that are futures.
+
+use std::future::{Future, poll_fn};
+use std::mem::forget;
+use std::pin::{Pin, pin};
+use std::task::{self, Poll};
+
+use anyhow::Result;
+
+use super::party::Start;
+use super::receive::ReceiveLoop;
+use super::reply::ReplyLoop;
+use super::request::RequestLoop;
+use super::send::SendLoop;
+use super::step::{Action, Control as _, Ended, Finished, Step, Stopped, Waiting};
+use crate::clock::now_ns;
+use crate::exchange::EXCHANGE;
+use crate::mechanism::{AsyncRx, AsyncTx};
+use crate::message::{Generator, Verifier};
+use crate::parts::Duplex;
+use crate::schedule::yield_now;
+
+/// Runs a loop to its end, as `run` of [`super::blocking`]. It is a macro because the future of a closure cannot be said to be `Send`.
+macro_rules! run {
+    ($ends:ident, $control:ident, |$action:ident| $act:expr) => {{
+        loop {
+            match $control.next()? {
+                Step::Act($action) => {
+                    let ended = $act;
+                    $control.handle($action, ended)?;
+                }
+                Step::Wait(waiting) => $control.waited(wait(waiting).await),
+                Step::Done => break,
+            }
+        }
+        if $control.keeps_open() {
+            forget($ends);
+        }
+        $control.finish()
+    }};
+}
+
+/// Waits, and lets other tasks run. Returns the time at which it ended.
+async fn wait(waiting: Waiting) -> u64 {
+    let due_ns = match waiting {
+        Waiting::About(_) => {
+            yield_now().await;
+            return now_ns();
+        }
+        Waiting::Until(due_ns) => due_ns,
+    };
+    let mut now = now_ns();
+    while now < due_ns {
+        yield_now().await;
+        now = now_ns();
+    }
+    now
+}
+
+/// Runs the loop of a producer.
+pub(super) async fn send<T: AsyncTx>(mut tx: T, start: Start) -> Result<Finished> {
+    let mut control = SendLoop::new(start);
+    run!(tx, control, |action| match action {
+        Action::Flush => flush(&mut tx).await,
+        Action::Batch(count) => send_batch(&mut tx, &mut control.source, count).await,
+        Action::Send | Action::Receive => send_batch(&mut tx, &mut control.source, 1).await,
+    })
+}
+
+/// Runs the loop of a consumer.
+pub(super) async fn receive<R: AsyncRx>(mut rx: R, start: Start) -> Result<Finished> {
+    let mut control = ReceiveLoop::new(start)?;
+    run!(rx, control, |action| {
+        let count = if let Action::Batch(count) = action { count } else { 1 };
+        if control.drops_receives {
+            let (ended, dropped) = receive_dropping(&mut rx, &mut control.verifier, count).await;
+            control.dropped += dropped;
+            ended
+        } else {
+            receive_batch(&mut rx, &mut control.verifier, count).await
+        }
+    })
+}
+
+/// Runs the requesting loop of a round trip.
+pub(super) async fn request<T: AsyncTx, R: AsyncRx>(mut ends: Duplex<T, R>, start: Start) -> Result<Finished> {
+    let mut control = RequestLoop::new(start)?;
+    run!(ends, control, |action| match action {
+        Action::Batch(count) => round_trips(&mut ends, &mut control.source, &mut control.verifier, count).await,
+        Action::Send => send_batch(&mut ends.tx, &mut control.source, 1).await,
+        Action::Receive => receive_batch(&mut ends.rx, &mut control.verifier, 1).await,
+        Action::Flush => flush(&mut ends.tx).await,
+    })
+}
+
+/// Runs the replying loop of a round trip.
+pub(super) async fn reply<T: AsyncTx, R: AsyncRx>(mut ends: Duplex<T, R>, start: Start) -> Result<Finished> {
+    let mut control = ReplyLoop::new(start);
+    run!(ends, control, |action| match action {
+        Action::Batch(count) => replies(&mut ends, &mut control.source, &mut control.verifier, count).await,
+        Action::Send => send_batch(&mut ends.tx, &mut control.source, 1).await,
+        Action::Receive => receive_batch(&mut ends.rx, &mut control.verifier, 1).await,
+        Action::Flush => flush(&mut ends.tx).await,
+    })
+}
+
+async fn flush<T: AsyncTx>(tx: &mut T) -> Ended {
+    tx.flush().await.map_err(Stopped::Sending)
+}
+
+#[inline(always)]
+async fn send_batch<T: AsyncTx>(tx: &mut T, source: &mut Generator, count: u64) -> Ended {
+    poll_outlined(tx.send_all(source, count)).await.map_err(Stopped::Sending)
+}
+
+#[inline(always)]
+async fn receive_batch<R: AsyncRx>(rx: &mut R, verifier: &mut Verifier, count: u64) -> Ended {
+    poll_outlined(rx.recv_all(verifier, count)).await.map_err(Stopped::Receiving)
+}
+
+/// Polls a future in a separate function, where no other loop competes for registers.
+async fn poll_outlined<F: Future>(future: F) -> F::Output {
+    #[inline(never)]
+    fn poll<F: Future>(future: Pin<&mut F>, context: &mut task::Context<'_>) -> Poll<F::Output> {
+        future.poll(context)
+    }
+    let mut future = pin!(future);
+    poll_fn(|context| poll(future.as_mut(), context)).await
+}
+
+/// As [`receive_batch`], but drops every receive that is not ready at once and starts a new one. Also returns the number of dropped
+/// receives.
+async fn receive_dropping<R: AsyncRx>(rx: &mut R, verifier: &mut Verifier, count: u64) -> (Ended, u64) {
+    let mut dropped = 0;
+    for _ in 0..count {
+        loop {
+            // The future is polled once and dropped at the end of the statement, at a varying
+            // moment of the message's transfer.
+            let polled = poll_once(rx.recv(verifier), dropped).await;
+            match polled {
+                Poll::Ready(Ok(())) => break,
+                Poll::Ready(Err(error)) => return (Err(Stopped::Receiving(error)), dropped),
+                Poll::Pending => dropped += 1,
+            }
+            yield_now().await;
+        }
+        if verifier.ended() {
+            break;
+        }
+    }
+    (Ok(()), dropped)
+}
+
+/// Polls a future once and drops it after a short delay, which differs from call to call.
+async fn poll_once<F: Future>(future: F, salt: u64) -> Poll<F::Output> {
+    let mut future = pin!(future);
+    poll_fn(|context| {
+        let polled = future.as_mut().poll(context);
+        if polled.is_pending() {
+            (0..salt.wrapping_mul(7) % 256).for_each(|_| std::hint::spin_loop());
+        }
+        Poll::Ready(polled)
+    })
+    .await
+}
+
+/// Makes `count` round trips: sends each request after the reply to the one before. Stops at a damaged reply.
+#[inline(always)]
+async fn round_trips<T: AsyncTx, R: AsyncRx>(
+    Duplex { tx, rx }: &mut Duplex<T, R>,
+    source: &mut Generator,
+    verifier: &mut Verifier,
+    count: u64,
+) -> Ended {
+    for _ in 0..count {
+        tx.send(source).await.map_err(Stopped::Sending)?;
+        EXCHANGE.requester.set(source.made(), true);
+        rx.recv(verifier).await.map_err(Stopped::Receiving)?;
+        EXCHANGE.requester.set(source.made(), false);
+        if verifier.ended() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Replies to `count` requests, or to fewer if the end mark comes. It does not reply to the end mark.
+#[inline(always)]
+async fn replies<T: AsyncTx, R: AsyncRx>(
+    Duplex { tx, rx }: &mut Duplex<T, R>,
+    source: &mut Generator,
+    verifier: &mut Verifier,
+    count: u64,
+) -> Ended {
+    for _ in 0..count {
+        rx.recv(verifier).await.map_err(Stopped::Receiving)?;
+        EXCHANGE.replier.set(source.made(), true);
+        if verifier.ended() {
+            break;
+        }
+        tx.send(source).await.map_err(Stopped::Sending)?;
+        EXCHANGE.replier.set(source.made(), false);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn waiting_ends_at_the_time_and_not_before() {
+        let due_ns = now_ns() + 200_000;
+        assert!(pollster::block_on(wait(Waiting::Until(due_ns))) >= due_ns);
+        let began_ns = now_ns();
+        assert!(pollster::block_on(wait(Waiting::About(Duration::from_secs(9)))) >= began_ns);
+    }
+}

@@ -1,0 +1,245 @@
+//! Runs the loops of ends that block their thread.
+//!
+//! Each batch is a function that is not inlined. In the loop's future, which is on the heap, every message would load and store the
+//! state of the ends. That doubles the time per message in the fastest cell. The compiler knows that the `&mut` arguments of a function
+//! do not alias, so it keeps their state in registers.
+
+use std::hint::spin_loop;
+use std::mem::forget;
+
+use anyhow::Result;
+
+use super::receive::ReceiveLoop;
+use super::reply::ReplyLoop;
+use super::request::RequestLoop;
+use super::send::SendLoop;
+use super::serve::ServeLoop;
+use super::step::{Action, Control, Ended, Finished, Step, Stopped, Waiting};
+use super::turns::TurnsLoop;
+use crate::clock::now_ns;
+use crate::exchange::EXCHANGE;
+use crate::mechanism::{Rx, Tx};
+use crate::message::{Generator, Verifier};
+use crate::parts::{Duplex, ServerEnds};
+use crate::pattern::TURN;
+
+/// Runs a loop to its end. `act` calls the ends.
+#[inline(always)]
+fn run<E, C: Control>(mut ends: E, mut control: C, act: impl Fn(&mut E, &mut C, Action) -> Ended) -> Result<Finished> {
+    loop {
+        match control.next()? {
+            Step::Act(action) => {
+                let ended = act(&mut ends, &mut control, action);
+                control.handle(action, ended)?;
+            }
+            Step::Wait(waiting) => control.waited(wait(waiting)),
+            Step::Done => break,
+        }
+    }
+    if control.keeps_open() {
+        forget(ends);
+    }
+    control.finish()
+}
+
+/// Waits. Returns the time at which it ended.
+fn wait(waiting: Waiting) -> u64 {
+    match waiting {
+        Waiting::About(time) => std::thread::sleep(time),
+        Waiting::Until(due_ns) => {
+            let mut now = now_ns();
+            while now < due_ns {
+                spin_loop();
+                now = now_ns();
+            }
+            return now;
+        }
+    }
+    now_ns()
+}
+
+/// Runs the loop of a producer.
+pub(super) fn send<T: Tx>(tx: T, control: SendLoop) -> Result<Finished> {
+    run(tx, control, |tx, control, action| match action {
+        Action::Flush => flush(tx),
+        Action::Batch(count) => send_batch(tx, &mut control.source, count),
+        Action::Send | Action::Receive => send_batch(tx, &mut control.source, 1),
+    })
+}
+
+/// Runs the loop of a consumer.
+pub(super) fn receive<R: Rx>(rx: R, control: ReceiveLoop) -> Result<Finished> {
+    run(rx, control, |rx, control, action| {
+        let count = if let Action::Batch(count) = action { count } else { 1 };
+        receive_batch(rx, &mut control.verifier, count)
+    })
+}
+
+/// Runs the requesting loop of a round trip.
+pub(super) fn request<T: Tx, R: Rx>(ends: Duplex<T, R>, control: RequestLoop) -> Result<Finished> {
+    run(ends, control, |ends, control, action| match action {
+        Action::Batch(count) => round_trips(ends, &mut control.source, &mut control.verifier, count),
+        Action::Send => send_batch(&mut ends.tx, &mut control.source, 1),
+        Action::Receive => receive_batch(&mut ends.rx, &mut control.verifier, 1),
+        Action::Flush => flush(&mut ends.tx),
+    })
+}
+
+/// Runs the replying loop of a round trip.
+pub(super) fn reply<T: Tx, R: Rx>(ends: Duplex<T, R>, control: ReplyLoop) -> Result<Finished> {
+    run(ends, control, |ends, control, action| match action {
+        Action::Batch(count) => replies(ends, &mut control.source, &mut control.verifier, count),
+        Action::Send => send_batch(&mut ends.tx, &mut control.source, 1),
+        Action::Receive => receive_batch(&mut ends.rx, &mut control.verifier, 1),
+        Action::Flush => flush(&mut ends.tx),
+    })
+}
+
+/// Runs the loop of a server of several clients.
+pub(super) fn serve<T: Tx, R: Rx>(ends: ServerEnds<T, R>, control: ServeLoop) -> Result<Finished> {
+    run(ends, control, |ends, control, action| {
+        if let Action::Batch(count) = action {
+            return serve_batch(ends, &mut control.sources, &mut control.verifier, count);
+        }
+        ends.txs.iter_mut().try_for_each(flush)
+    })
+}
+
+/// Runs the loop of a sender on several connections. There is one end for each connection, or one for all.
+pub(super) fn send_in_turn<T: Tx>(txs: Vec<T>, control: TurnsLoop) -> Result<Finished> {
+    run(txs, control, |txs, control, action| {
+        if let Action::Batch(count) = action {
+            return turns(txs, &mut control.sources, &mut control.turn, count);
+        }
+        let last = txs.len() - 1;
+        control.sources.iter_mut().enumerate().try_for_each(|(connection, source)| {
+            let tx = &mut txs[connection.min(last)];
+            send_batch(tx, source, 1)?;
+            flush(tx)
+        })
+    })
+}
+
+fn flush<T: Tx>(tx: &mut T) -> Ended {
+    tx.flush().map_err(Stopped::Sending)
+}
+
+#[inline(never)]
+fn send_batch<T: Tx>(tx: &mut T, source: &mut Generator, count: u64) -> Ended {
+    // A release store of the mechanism forces the compiler to write everything behind a reference to memory first. Such stores limit the
+    // speed of the fastest cell. The state of a local variable stays in registers.
+    let mut messages = source.take();
+    let result = (0..count).try_for_each(|_| tx.send(&mut messages)).map_err(Stopped::Sending);
+    *source = messages;
+    result
+}
+
+#[inline(never)]
+fn receive_batch<R: Rx>(rx: &mut R, verifier: &mut Verifier, count: u64) -> Ended {
+    rx.recv_all(verifier, count).map_err(Stopped::Receiving)
+}
+
+/// Makes `count` round trips: sends each request after the reply to the one before. Stops at a damaged reply.
+#[inline(never)]
+fn round_trips<T: Tx, R: Rx>(
+    Duplex { tx, rx }: &mut Duplex<T, R>,
+    source: &mut Generator,
+    verifier: &mut Verifier,
+    count: u64,
+) -> Ended {
+    for _ in 0..count {
+        tx.send(source).map_err(Stopped::Sending)?;
+        EXCHANGE.requester.set(source.made(), true);
+        rx.recv(verifier).map_err(Stopped::Receiving)?;
+        EXCHANGE.requester.set(source.made(), false);
+        if verifier.ended() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Replies to `count` requests, or to fewer if the end mark comes. It does not reply to the end mark.
+#[inline(never)]
+fn replies<T: Tx, R: Rx>(
+    Duplex { tx, rx }: &mut Duplex<T, R>,
+    source: &mut Generator,
+    verifier: &mut Verifier,
+    count: u64,
+) -> Ended {
+    for _ in 0..count {
+        rx.recv(verifier).map_err(Stopped::Receiving)?;
+        EXCHANGE.replier.set(source.made(), true);
+        if verifier.ended() {
+            break;
+        }
+        tx.send(source).map_err(Stopped::Sending)?;
+        EXCHANGE.replier.set(source.made(), false);
+    }
+    Ok(())
+}
+
+/// Replies to `count` requests, or to fewer if every client has sent its end mark. Each reply is in the sequence of its client and goes
+/// to the end of that client. An end mark is the reply to an end mark.
+#[inline(never)]
+fn serve_batch<T: Tx, R: Rx>(
+    ends: &mut ServerEnds<T, R>,
+    sources: &mut [Generator],
+    verifier: &mut Verifier,
+    count: u64,
+) -> Ended {
+    let last = ends.txs.len() - 1;
+    for _ in 0..count {
+        let ends_before = verifier.ends();
+        ends.rx.recv(verifier).map_err(Stopped::Receiving)?;
+        EXCHANGE.replier.set(verifier.received(), true);
+        if verifier.found_damage() {
+            break;
+        }
+        let client = verifier.last().0;
+        let source = &mut sources[client];
+        if verifier.ends() > ends_before {
+            source.end();
+        }
+        ends.txs[client.min(last)].send(source).map_err(Stopped::Sending)?;
+        EXCHANGE.replier.set(verifier.received(), false);
+        if verifier.ended() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Sends `count` messages: up to [`TURN`] on one connection, then up to as many on the next. `turn` is the connection that sends next.
+#[inline(never)]
+fn turns<T: Tx>(txs: &mut [T], sources: &mut [Generator], turn: &mut usize, count: u64) -> Ended {
+    let last = txs.len() - 1;
+    let mut left = count;
+    while left > 0 {
+        let in_this_turn = left.min(TURN);
+        let tx = &mut txs[(*turn).min(last)];
+        let source = &mut sources[*turn];
+        (0..in_this_turn).try_for_each(|_| tx.send(source)).map_err(Stopped::Sending)?;
+        flush(tx)?;
+        *turn = (*turn + 1) % sources.len();
+        left -= in_this_turn;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn waiting_ends_at_the_time_and_not_before() {
+        let due_ns = now_ns() + 200_000;
+        let ended_ns = wait(Waiting::Until(due_ns));
+        assert!(ended_ns >= due_ns && now_ns() >= ended_ns);
+        let began_ns = now_ns();
+        assert!(wait(Waiting::About(Duration::from_micros(10))) >= began_ns + 10_000);
+        assert!(wait(Waiting::Until(0)) >= began_ns, "what is due already is not waited for");
+    }
+}

@@ -1,0 +1,29 @@
+//! How long messages took, as counts of times.
+
+use anyhow::{Context, Result};
+use hdrhistogram::Histogram;
+
+/// More different times than this are reported with fewer digits: at 20 characters each they fit a packet.
+const MAX_TIMES: usize = 6_000;
+
+/// A histogram for times up to a minute, with three significant digits.
+pub(crate) fn histogram() -> Result<Histogram<u64>> {
+    Histogram::new_with_bounds(1, 60_000_000_000, 3).context("a histogram")
+}
+
+/// A histogram as pairs of a time and its count: with three significant digits, or with two if there are more pairs than a packet can
+/// have.
+pub(super) fn counts(times: &Histogram<u64>) -> Result<Vec<(u64, u64)>> {
+    let pairs = |times: &Histogram<u64>| -> Vec<(u64, u64)> {
+        times.iter_recorded().map(|step| (step.value_iterated_to(), step.count_at_value())).collect()
+    };
+    let fine = pairs(times);
+    if fine.len() <= MAX_TIMES {
+        return Ok(fine);
+    }
+    let mut coarse = Histogram::<u64>::new_with_bounds(1, times.high(), 2).context("a histogram")?;
+    for (time, count) in fine {
+        coarse.saturating_record_n(time, count);
+    }
+    Ok(pairs(&coarse))
+}

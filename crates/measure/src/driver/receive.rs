@@ -1,0 +1,268 @@
+//! The loop of a consumer: receives until every producer has ended.
+
+use anyhow::{Result, ensure};
+use hdrhistogram::Histogram;
+
+use super::latency::{counts, histogram};
+use super::party::{Party, Start};
+use super::step::{Action, Control, Ended, Finished, Step, Waiting};
+use crate::burst::{BURST_POLL, Burst, Held};
+use crate::message::Verifier;
+use crate::pace::Feedback;
+use crate::pattern::{BURST, StreamEnd};
+use crate::protocol::{LatencyCounts, PartyReport};
+use crate::schedule::Schedule;
+
+/// A consumer with feedback reads the clock after this number of messages, because producers wait for the feedback.
+const FEEDBACK_STRIDE: u64 = 4;
+
+/// The state of a consumer.
+pub(super) struct ReceiveLoop {
+    pub(super) verifier: Verifier,
+    /// Whether it drops every receive that is not ready at once.
+    pub(super) drops_receives: bool,
+    /// The number of receives that were dropped.
+    pub(super) dropped: u64,
+    party: Party,
+    stream_end: StreamEnd,
+    phase: Phase,
+    /// The times of an open loop's messages.
+    times: Option<Times>,
+    burst: Option<BurstMemory>,
+    feedback: Option<FeedbackState>,
+    received: ReceivedOfEach,
+    /// The number of messages received before the batch.
+    before: u64,
+    /// The number of messages requested from the end.
+    requested: u64,
+    /// When the last message was received.
+    received_ns: u64,
+    /// End marks that did not arrive although every producer has closed.
+    end_marks_lost: u64,
+}
+
+/// What a consumer is doing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Waits until a burst has been sent.
+    WaitingForBurst,
+    Receiving,
+    Over,
+}
+
+/// How long the messages of an open loop took.
+struct Times {
+    schedule: Schedule,
+    histogram: Histogram<u64>,
+}
+
+/// The memory of a channel during a burst.
+struct BurstMemory {
+    burst: Burst,
+    held: Option<Held>,
+}
+
+/// What a lossy mechanism's consumer tells its producers, and how many messages are missing.
+struct FeedbackState {
+    feedback: Feedback,
+    /// Missing messages when the window opened and when it closed.
+    missing: [u64; 2],
+}
+
+/// The number of messages received from each producer when the window opened and when it closed, if there are several producers.
+#[derive(Default)]
+pub(super) struct ReceivedOfEach([Vec<u64>; 2]);
+
+impl ReceivedOfEach {
+    /// Reads the clock, and notes the numbers when the window opens or closes.
+    pub(super) fn look(&mut self, party: &mut Party, verifier: &Verifier) -> u64 {
+        let before = (party.meter.warming_up(), party.meter.open());
+        let now_ns = party.meter.look(verifier.received());
+        if before != (party.meter.warming_up(), party.meter.open()) {
+            self.note(party, verifier);
+        }
+        now_ns
+    }
+
+    /// Closes a window that is still open.
+    pub(super) fn close(&mut self, party: &mut Party, verifier: &Verifier) {
+        if party.meter.open() {
+            party.meter.end(verifier.received());
+            self.note(party, verifier);
+        }
+    }
+
+    fn note(&mut self, party: &Party, verifier: &Verifier) {
+        let counts: Vec<u64> = verifier.progress().map(|(_, received)| received).collect();
+        if counts.len() > 1 {
+            self.0[usize::from(party.meter.closed())] = counts;
+        }
+    }
+
+    /// The number of messages of each producer within the window.
+    pub(super) fn within(&self) -> Vec<u64> {
+        let [opened, closed] = &self.0;
+        closed.iter().zip(opened).map(|(closed, opened)| closed - opened).collect()
+    }
+}
+
+impl ReceiveLoop {
+    pub(super) fn new(start: Start) -> Result<ReceiveLoop> {
+        let stream_end = start.stream_end();
+        let Start { party, verifier, rules, schedule, burst, feedback, .. } = start;
+        let times = match schedule {
+            Some(schedule) => Some(Times { schedule, histogram: histogram()? }),
+            None => None,
+        };
+        Ok(ReceiveLoop {
+            verifier,
+            drops_receives: rules.drops_receives(),
+            dropped: 0,
+            received_ns: party.meter.now(),
+            party,
+            stream_end,
+            phase: if burst.is_some() { Phase::WaitingForBurst } else { Phase::Receiving },
+            times,
+            burst: burst.map(|burst| BurstMemory { burst, held: None }),
+            feedback: feedback.map(|feedback| FeedbackState { feedback, missing: [0; 2] }),
+            received: ReceivedOfEach::default(),
+            before: 0,
+            requested: 0,
+            end_marks_lost: 0,
+        })
+    }
+
+    /// The number of messages until the next reading of the clock.
+    fn batch(&self) -> u64 {
+        let most = match (&self.times, &self.feedback) {
+            (Some(_), _) => 1,
+            (None, Some(_)) => FEEDBACK_STRIDE,
+            (None, None) => u64::MAX,
+        };
+        self.party.meter.stride(self.before).min(most)
+    }
+
+    /// Takes the end of the stream: every producer has closed.
+    fn end_of_stream(&mut self) -> Result<()> {
+        match self.stream_end {
+            StreamEnd::Close => {
+                // If the window is a number of messages, nobody knows when the end is due.
+                let is_due = self.party.share.is_some() || self.party.meter.over(self.party.meter.now());
+                ensure!(is_due, "the stream ended while its producers were still sending");
+            }
+            // Each producer reports itself whether it came to its end. Its end mark, perhaps with more messages, was lost.
+            StreamEnd::Mark => self.end_marks_lost = self.verifier.not_ended(),
+        }
+        self.phase = Phase::Over;
+        Ok(())
+    }
+
+    /// Takes the result of a batch that did not end the stream.
+    fn received_batch(&mut self, count: u64) -> Result<()> {
+        let received = self.verifier.received();
+        self.requested += count;
+        if let Some(BurstMemory { burst, held: Some(held) }) = &mut self.burst
+            && self.requested >= BURST
+        {
+            burst.empty_again(held)?;
+        }
+        let now_ns = self.received.look(&mut self.party, &self.verifier);
+        let is_progress = received > self.before;
+        if let (Some(times), true) = (&mut self.times, is_progress) {
+            let (producer, number) = self.verifier.last();
+            let due_ns = times.schedule.due_ns(producer, number);
+            if self.party.meter.covers(due_ns) {
+                times.histogram.saturating_record(now_ns.saturating_sub(due_ns));
+            }
+        }
+        if let Some(state) = &mut self.feedback {
+            state.feedback.tell(now_ns, self.verifier.progress());
+            state.note_missing(&self.party, &self.verifier);
+        }
+        if is_progress {
+            self.received_ns = now_ns;
+        } else if self.party.gives_up(now_ns, self.received_ns) {
+            self.phase = Phase::Over;
+        }
+        Ok(())
+    }
+
+    /// Begins after a burst has been sent.
+    fn begin(&mut self) -> Result<()> {
+        if let Some(BurstMemory { burst, held }) = &mut self.burst {
+            *held = Some(burst.full()?);
+            self.party.meter.resume();
+        }
+        self.received_ns = self.party.meter.now();
+        Ok(())
+    }
+}
+
+impl FeedbackState {
+    fn note_missing(&mut self, party: &Party, verifier: &Verifier) {
+        let missing = verifier.progress().map(|(next, received)| next.saturating_sub(received)).sum();
+        if party.meter.warming_up() || party.meter.open() {
+            self.missing[1] = missing;
+        }
+        if party.meter.warming_up() {
+            self.missing[0] = missing;
+        }
+    }
+
+    /// The number of messages lost within the window.
+    fn lost(&self) -> u64 {
+        self.missing[1].saturating_sub(self.missing[0])
+    }
+}
+
+impl Control for ReceiveLoop {
+    fn next(&mut self) -> Result<Step> {
+        if self.phase == Phase::WaitingForBurst {
+            if self.burst.as_ref().is_some_and(|memory| !memory.burst.is_sent()) {
+                return Ok(Step::Wait(Waiting::About(BURST_POLL)));
+            }
+            self.begin()?;
+            self.phase = Phase::Receiving;
+        }
+        if self.phase == Phase::Over {
+            return Ok(Step::Done);
+        }
+        self.before = self.verifier.received();
+        Ok(Step::Act(Action::Batch(self.batch())))
+    }
+
+    fn handle(&mut self, action: Action, ended: Ended) -> Result<()> {
+        if matches!(&ended, Err(stopped) if stopped.is_end_of_stream())
+            && (!self.party.lossy || self.stream_end == StreamEnd::Close)
+        {
+            return self.end_of_stream();
+        }
+        ended.or_else(|stopped| self.party.tolerate(stopped))?;
+        if self.verifier.ended() {
+            self.phase = Phase::Over;
+            return Ok(());
+        }
+        let Action::Batch(count) = action else { return Ok(()) };
+        self.received_batch(count)
+    }
+
+    fn keeps_open(&self) -> bool {
+        self.verifier.found_damage()
+    }
+
+    fn finish(mut self) -> Result<Finished> {
+        let received = self.verifier.received();
+        self.received.close(&mut self.party, &self.verifier);
+        let shares = self.received.within();
+        let (mut report, usage) = self.party.report_received(0, self.verifier);
+        debug_assert!(report.messages <= received);
+        report.faults.lost += self.end_marks_lost;
+        let latency = match &self.times {
+            Some(times) => Some(LatencyCounts { batch: 1, counts: counts(&times.histogram)? }),
+            None => None,
+        };
+        let held = self.burst.and_then(|memory| memory.held);
+        let lost = self.feedback.map_or(0, |state| state.lost());
+        Ok((PartyReport { shares, held, lost, latency, dropped: self.dropped, ..report }, usage))
+    }
+}

@@ -1,0 +1,99 @@
+//! The loop of a server of several clients: replies to every request and every end mark, until all clients have sent their end mark.
+
+use anyhow::{Context, Result};
+
+use super::end_marks::sent;
+use super::party::{Party, Start};
+use super::receive::ReceivedOfEach;
+use super::step::{Action, Control, Ended, Finished, Step};
+use crate::message::{Generator, Verifier};
+use crate::protocol::PartyReport;
+
+/// The state of a server.
+pub(super) struct ServeLoop {
+    /// The replies to each client.
+    pub(super) sources: Vec<Generator>,
+    pub(super) verifier: Verifier,
+    party: Party,
+    phase: Phase,
+    received: ReceivedOfEach,
+    /// When the last request was received.
+    received_ns: u64,
+}
+
+/// What a server is doing.
+#[derive(Clone, Copy)]
+enum Phase {
+    /// Replies. The batch began after `before` requests.
+    Serving {
+        before: u64,
+    },
+    /// Flushes the last replies.
+    Flushing,
+    Over,
+}
+
+impl ServeLoop {
+    pub(super) fn new(start: Start) -> ServeLoop {
+        let sources = start.sources();
+        let Start { party, verifier, .. } = start;
+        let received_ns = party.meter.now();
+        let phase = Phase::Serving { before: 0 };
+        ServeLoop { sources, verifier, party, phase, received: ReceivedOfEach::default(), received_ns }
+    }
+
+    /// Takes the result of a batch of replies.
+    fn served(&mut self, before: u64, ended: Ended) -> Result<()> {
+        ended.or_else(|stopped| self.party.tolerate(stopped))?;
+        if self.verifier.ended() {
+            self.end();
+            return Ok(());
+        }
+        let now_ns = self.received.look(&mut self.party, &self.verifier);
+        if self.verifier.received() > before {
+            self.received_ns = now_ns;
+        } else if self.party.gives_up(now_ns, self.received_ns) {
+            self.end();
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) {
+        self.received.close(&mut self.party, &self.verifier);
+        self.phase = if self.verifier.found_damage() { Phase::Over } else { Phase::Flushing };
+    }
+}
+
+impl Control for ServeLoop {
+    fn next(&mut self) -> Result<Step> {
+        let step = match &mut self.phase {
+            Phase::Serving { before } => {
+                *before = self.verifier.received();
+                Step::Act(Action::Batch(self.party.meter.stride(*before)))
+            }
+            Phase::Flushing => Step::Act(Action::Flush),
+            Phase::Over => Step::Done,
+        };
+        Ok(step)
+    }
+
+    fn handle(&mut self, _: Action, ended: Ended) -> Result<()> {
+        match self.phase {
+            Phase::Serving { before } => self.served(before, ended),
+            Phase::Flushing | Phase::Over => {
+                self.phase = Phase::Over;
+                sent(ended).context("flushing")
+            }
+        }
+    }
+
+    fn keeps_open(&self) -> bool {
+        self.verifier.found_damage()
+    }
+
+    fn finish(self) -> Result<Finished> {
+        let (served, shares) = (self.verifier.received(), self.received.within());
+        let (report, usage) = self.party.report_received(served, self.verifier);
+        Ok((PartyReport { shares, ..report }, usage))
+    }
+}

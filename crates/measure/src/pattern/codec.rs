@@ -1,0 +1,28 @@
+//! One thread serializes each message to bytes and deserializes it again; see [`crate::codec`].
+
+use super::{Layout, Rules};
+use crate::bound::{Bound, Cost, Costs};
+
+pub(super) struct Codec;
+
+impl Rules for Codec {
+    fn result(&self) -> &'static str {
+        "a message encoded and decoded takes"
+    }
+
+    fn abbreviation(&self) -> &'static str {
+        "codec"
+    }
+
+    fn layout(&self) -> Layout {
+        Layout::OneThread
+    }
+
+    fn can_pause(&self) -> bool {
+        false
+    }
+
+    fn bound(&self, costs: &Costs) -> Option<Bound> {
+        Bound::of([costs.reference(Cost::CopyAndRead)])
+    }
+}

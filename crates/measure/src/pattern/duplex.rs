@@ -1,0 +1,91 @@
+//! Two ends send to each other as fast as they can, at the same time.
+
+use anyhow::{Result, bail};
+
+use super::Rules;
+use super::assignment::{Opened, Takes, Task};
+use crate::admission::{Inadmissible, RefusalKind, require_lossless};
+use crate::bound::{Cost, Costs};
+use crate::case::{Case, Cell, Pattern, Role};
+use crate::message::Verifier;
+use crate::spec::{Spec, Wait};
+
+pub(super) struct Duplex;
+
+impl Rules for Duplex {
+    fn result(&self) -> &'static str {
+        "a message of a duplex takes"
+    }
+
+    fn abbreviation(&self) -> &'static str {
+        "duplex"
+    }
+
+    fn is_bidirectional(&self) -> bool {
+        true
+    }
+
+    fn streams(&self, _: &Cell) -> usize {
+        2
+    }
+
+    fn consumers(&self, _: &Cell) -> usize {
+        2
+    }
+
+    fn processes(&self, _: &Cell) -> (usize, usize) {
+        (1, 1)
+    }
+
+    /// The two sides send streams 0 and 1, and each receives the other's stream.
+    fn assign(&self, pattern: Pattern, parties: &[Opened]) -> Result<Vec<Task>> {
+        let mut tasks = Vec::new();
+        for party in parties {
+            let (ours, theirs) = match party.role {
+                Role::Producer(0) => (0, 1),
+                Role::Consumer(0) => (1, 0),
+                role => bail!("{role} of a {pattern}: each side has one party only"),
+            };
+            party.require_sending(pattern)?;
+            party.require_receiving(pattern)?;
+            tasks.push(party.task(Role::Producer(ours), Takes::Sending(party.at)));
+            tasks.push(party.task(Role::Consumer(theirs), Takes::Receiving(party.at)));
+        }
+        Ok(tasks)
+    }
+
+    fn verifier(&self, seed: u64, case: &Case, role: Role) -> Verifier {
+        match role {
+            Role::Consumer(other) => Verifier::only(seed, other, case.payload.len()),
+            _ => Verifier::new(seed, 2, case.payload.len()),
+        }
+    }
+
+    fn admit(&self, spec: &Spec, case: &Case) -> Result<(), Inadmissible> {
+        if case.wait == Wait::Spin {
+            return Err(
+                RefusalKind::Cores.because("both ends of one side would spin on the same core: use --wait block")
+            );
+        }
+        require_lossless(spec, "its highest rate is searched for in one direction only")
+    }
+
+    fn handling(&self, costs: &Costs) -> Option<(Cost, f64)> {
+        if costs.is_one_core() { costs.fill_and_check() } else { costs.fill_and_check_on_two_cores() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_side_sends_its_own_stream_and_receives_the_others() {
+        let roles = |role| {
+            let opened = Opened { at: 0, nth: 0, role, sends: true, receives: true };
+            Duplex.assign(Pattern::Duplex, &[opened]).unwrap().iter().map(|task| task.role).collect::<Vec<_>>()
+        };
+        assert_eq!(roles(Role::Producer(0)), [Role::Producer(0), Role::Consumer(1)]);
+        assert_eq!(roles(Role::Consumer(0)), [Role::Producer(1), Role::Consumer(0)]);
+    }
+}

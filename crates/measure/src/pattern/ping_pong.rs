@@ -1,0 +1,53 @@
+//! Round trips, one at a time: a request and its reply.
+
+use anyhow::Result;
+
+use super::assignment::{Opened, Task, requests_and_replies};
+use super::{Lead, Metric, Rules};
+use crate::bound::{Bound, Costs};
+use crate::case::Pattern;
+
+pub(super) struct PingPong;
+
+impl Rules for PingPong {
+    fn result(&self) -> &'static str {
+        "a round trip takes"
+    }
+
+    fn abbreviation(&self) -> &'static str {
+        "ping"
+    }
+
+    fn is_bidirectional(&self) -> bool {
+        true
+    }
+
+    fn assign(&self, pattern: Pattern, parties: &[Opened]) -> Result<Vec<Task>> {
+        requests_and_replies(pattern, parties)
+    }
+
+    fn metric(&self) -> Metric {
+        Metric::RoundTrip
+    }
+
+    fn lead(&self) -> Lead {
+        Lead::Requester
+    }
+
+    fn bound(&self, costs: &Costs) -> Option<Bound> {
+        costs.of_round_trip()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::case::Role;
+
+    #[test]
+    fn the_error_names_a_missing_end() {
+        let opened = Opened { at: 0, nth: 0, role: Role::Producer(0), sends: true, receives: false };
+        let error = PingPong.assign(Pattern::PingPong, &[opened]).unwrap_err();
+        assert!(error.to_string().contains("no receiving end for producer:0 of a ping-pong"), "{error}");
+    }
+}
