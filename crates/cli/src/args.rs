@@ -38,6 +38,9 @@ pub(crate) enum Command {
     /// Measure one mechanism's round trip and print a summary
     #[command(after_help = EXIT_CODES)]
     Ping(Ping),
+    /// Check that mechanisms keep their promises: every kind of case they can run, for a moment each
+    #[command(after_help = EXIT_CODES)]
+    Verify(Verify),
     /// Measure the machine's own limits
     Limits(Limits),
     /// List the mechanisms and their guarantees
@@ -187,6 +190,22 @@ pub(crate) struct Ping {
     pub(crate) timeout: Duration,
 
     /// Print the summary as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Verify {
+    /// The mechanisms, by name or pattern such as 'process/*'
+    #[arg(value_name = "MECHANISM", required = true)]
+    pub(crate) what: Vec<String>,
+
+    /// How long a case may take beyond its window before the mechanism counts as hung (100ms to 10min)
+    #[arg(long, value_parser = parse_timeout, default_value = "5s", value_name = "TIME")]
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) timeout: Duration,
+
+    /// Print each case and its result as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }

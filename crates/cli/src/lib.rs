@@ -70,6 +70,7 @@ pub fn main(registry: Registry) -> ExitCode {
     let result = match &args.command {
         Command::Bench(bench) => command::bench::run(&registry, bench),
         Command::Ping(ping) => command::ping::run(&registry, ping),
+        Command::Verify(verify) => command::verify::run(&registry, verify),
         Command::Limits(limits) => command::limits::run(limits),
         Command::List(list) => command::list::run(&registry, list),
         Command::Doctor(doctor) => command::doctor::run(&registry, doctor),

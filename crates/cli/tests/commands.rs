@@ -354,11 +354,31 @@ fn the_mechanisms_of_a_table_take_turns_unless_slices_are_off() {
 }
 
 #[test]
+fn verify_runs_every_kind_of_case_that_a_mechanism_has() {
+    let _alone = alone();
+    let (text, json) = both_ways(&["verify", "process/pipe", "thread/std-mpsc", "--timeout=60s"]);
+    for said in ["kept its promises", "process/pipe", "thread/std-mpsc"] {
+        assert!(text.stdout.contains(said), "`{said}` is not in {}", text.stdout);
+    }
+    let results = json.as_array().unwrap();
+    let kept = |mechanism: &str, pattern: &str| {
+        results
+            .iter()
+            .any(|one| one["mechanism"] == mechanism && one["cell"]["pattern"] == pattern && one["result"] == "kept")
+    };
+    for pattern in ["ping-pong", "stream", "duplex", "fan-in", "request-reply", "pub-sub"] {
+        assert!(kept("process/pipe", pattern), "{pattern}: {json}");
+    }
+    assert!(kept("thread/std-mpsc", "burst"), "{json}");
+    assert!(results.iter().all(|one| one["result"] != "broken" && one["result"] != "failed"), "{json}");
+}
+
+#[test]
 fn until_decided_adds_rounds_while_small_differences_do_not_show() {
     let _alone = alone();
     let ground = Ground::new();
     // Two rounds show no difference at all. The budget ends the run on any machine.
-    let what = ["process/pipe", "process/fifo", "--pattern=ping-pong", "--size=64", "--rounds=2", "--window=20ms"];
+    let what = ["process/pipe", "process/fifo", "--pattern=ping-pong", "--size=64", "--rounds=2"];
     let done = ground.bench(60, &[&what[..], &["--until-decided=20s", "--json"]].concat());
     let record = done.json();
     let rounds = record["rounds"].as_u64().unwrap();

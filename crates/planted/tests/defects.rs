@@ -57,6 +57,15 @@ fn failure(caught: &Caught, words: &[&str]) -> bool {
 }
 
 #[test]
+fn verify_finds_a_broken_promise() {
+    let _alone = CORES.lock().unwrap_or_else(PoisonError::into_inner);
+    let done = Command::new(PROGRAM).args(["verify", "process/drop", "--timeout=60s"]).output().unwrap();
+    let stdout = String::from_utf8_lossy(&done.stdout);
+    assert_eq!(done.status.code(), Some(4), "{stdout}");
+    assert!(stdout.contains("messages 1 lost"), "{stdout}");
+}
+
+#[test]
 fn a_dropped_message_is_lost() {
     breach("drop", "messages 1 lost");
 }

@@ -9,3 +9,4 @@ pub(crate) mod limits;
 pub(crate) mod list;
 pub(crate) mod ping;
 pub(crate) mod report;
+pub(crate) mod verify;
