@@ -205,6 +205,10 @@ pub(crate) struct Verify {
     #[arg(allow_hyphen_values = true)]
     pub(crate) timeout: Duration,
 
+    /// The seed of the messages, to repeat a run
+    #[arg(long, value_parser = parse_seed, value_name = "NUMBER", allow_negative_numbers = true)]
+    pub(crate) seed: Option<u64>,
+
     /// Print each case and its result as JSON
     #[arg(long)]
     pub(crate) json: bool,

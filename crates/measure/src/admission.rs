@@ -37,9 +37,9 @@ pub enum RefusalKind {
 }
 
 impl RefusalKind {
-    /// A refusal of this kind. `reason` says what to do, for the user.
-    pub(crate) fn because(self, reason: impl Into<String>) -> Inadmissible {
-        Inadmissible { kind: self, reason: reason.into() }
+    /// A refusal of this kind. `why` says what to do, for the user.
+    pub(crate) fn because(self, why: impl Into<String>) -> Inadmissible {
+        Inadmissible { kind: self, why: why.into() }
     }
 }
 
@@ -49,12 +49,12 @@ pub struct Inadmissible {
     /// The kind of reason.
     pub kind: RefusalKind,
     /// The reason and what to do, for the user.
-    pub reason: String,
+    pub why: String,
 }
 
 impl fmt::Display for Inadmissible {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.reason)
+        f.write_str(&self.why)
     }
 }
 
@@ -122,17 +122,17 @@ fn fits(spec: &Spec, case: &Case) -> Result<(), Inadmissible> {
         return Err(RefusalKind::Size.because("the first 8 bytes of a message's data identify it: use 8 bytes or more"));
     }
     if let Some(max) = spec.max_message.filter(|&max| case.payload.len() > max) {
-        let reason = format!("its longest message is {max} bytes, and {} were requested", case.payload.len());
-        return Err(RefusalKind::Size.because(reason));
+        let why = format!("its longest message is {max} bytes, and {} were requested", case.payload.len());
+        return Err(RefusalKind::Size.because(why));
     }
     if case.capacity < spec.least_capacity {
-        let reason = format!("has no rendezvous: its capacity is at least {}", spec.least_capacity);
-        return Err(RefusalKind::Capacity.because(reason));
+        let why = format!("has no rendezvous: its capacity is at least {}", spec.least_capacity);
+        return Err(RefusalKind::Capacity.because(why));
     }
     let producers = spec.max_producers.unwrap_or(MAX_PRODUCERS).min(MAX_PRODUCERS);
     if case.pattern.rules().producers_per_receiver(case) > producers {
-        let reason = format!("supports at most {producers} producers, and {} were requested", case.producers);
-        return Err(RefusalKind::Parties.because(reason));
+        let why = format!("supports at most {producers} producers, and {} were requested", case.producers);
+        return Err(RefusalKind::Parties.because(why));
     }
     // With a single producer, order per producer is a total order.
     let is_sequence_known = spec.ordering != Ordering::Unordered && spec.loss == Loss::Never;
@@ -148,7 +148,7 @@ fn fits(spec: &Spec, case: &Case) -> Result<(), Inadmissible> {
 
 /// Checks the cores.
 fn has_cores(spec: &Spec, case: &Case, cores: usize) -> Result<(), Inadmissible> {
-    let refuse = |reason: String| Err(RefusalKind::Cores.because(reason));
+    let refuse = |why: String| Err(RefusalKind::Cores.because(why));
     if case.runtime != Runtime::Thread && case.place != Place::Free {
         return refuse(format!("tasks move between cores and are not pinned: use --place {}", Place::Free));
     }
@@ -174,12 +174,12 @@ fn has_cores(spec: &Spec, case: &Case, cores: usize) -> Result<(), Inadmissible>
 /// time.
 fn open_loop(spec: &Spec, case: &Case, rate: u64, cores: usize) -> Result<(), Inadmissible> {
     if !case.pattern.rules().has_open_loop() {
-        let reason = format!("{} has no rate: use stream, fan-in or merge", case.pattern);
-        return Err(RefusalKind::Unsupported.because(reason));
+        let why = format!("{} has no rate: use stream, fan-in or merge", case.pattern);
+        return Err(RefusalKind::Unsupported.because(why));
     }
     if !spec.open_loop {
-        let reason = format!("has no open loop: it sends as fast as it can, not at {rate}/s");
-        return Err(RefusalKind::Unsupported.because(reason));
+        let why = format!("has no open loop: it sends as fast as it can, not at {rate}/s");
+        return Err(RefusalKind::Unsupported.because(why));
     }
     require_lossless(spec, "the run searches for its highest rate itself")?;
     if spec.ordering == Ordering::Unordered {
@@ -194,8 +194,8 @@ fn open_loop(spec: &Spec, case: &Case, rate: u64, cores: usize) -> Result<(), In
     }
     let least = case.producers as u64 * MIN_PRODUCER_RATE;
     if rate < least {
-        let reason = format!("{} producers at {rate}/s: choose at least {least}/s", case.producers);
-        return Err(RefusalKind::Parties.because(reason));
+        let why = format!("{} producers at {rate}/s: choose at least {least}/s", case.producers);
+        return Err(RefusalKind::Unsupported.because(why));
     }
     Ok(())
 }

@@ -84,29 +84,6 @@ names!(
     SendCompete = "send-compete"
 );
 
-impl Pattern {
-    /// Every pattern.
-    pub const ALL: [Pattern; 17] = [
-        Pattern::PingPong,
-        Pattern::Stream,
-        Pattern::FanIn,
-        Pattern::Merge,
-        Pattern::Writers,
-        Pattern::Connections,
-        Pattern::Mpmc,
-        Pattern::Cancel,
-        Pattern::Burst,
-        Pattern::Duplex,
-        Pattern::RequestReply,
-        Pattern::PubSub,
-        Pattern::Codec,
-        Pattern::SameThread,
-        Pattern::SendReceive,
-        Pattern::SendChecksum,
-        Pattern::SendCompete,
-    ];
-}
-
 /// The kind of value that a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

@@ -13,7 +13,7 @@ use crate::driver::{Ctx, delegate, drive, drive_async};
 use crate::mechanism::{AsyncTransport, Mechanism, Raw, Transport};
 use crate::message::{Inline, Message, Shared};
 use crate::protocol::Report;
-use crate::spec::{Runtime, Spec};
+use crate::spec::{Loss, Runtime, Spec};
 
 /// Something that can be measured.
 ///
@@ -102,6 +102,8 @@ impl<M: Mechanism> Enrolled<M> {
         let spec = mechanism.spec();
         let is_task = !spec.runtimes.is_empty() && !spec.runtimes.contains(&Runtime::Thread);
         assert!(is_task, "`{}`: name the runtimes of its ends, which are futures: Spec::runtimes", spec.name);
+        // The search for the highest rate blocks its thread.
+        assert!(spec.loss == Loss::Never, "`{}`: a lossy mechanism has ends that block", spec.name);
         Enrolled { spec: Spec { open_loop: true, ..spec }, run, mechanism }
     }
 }
@@ -187,7 +189,7 @@ pub fn values<M: ValueTransport>(mechanism: M) -> impl Entry {
 /// Makes an entry from a mechanism that carries values and whose ends are futures.
 ///
 /// # Panics
-/// If its description lists no runtime, or threads.
+/// If its description lists no runtime, or threads, or says that it may lose messages.
 pub fn async_values<M: AsyncValueTransport>(mechanism: M) -> impl Entry {
     let run: Run<M> =
         |mechanism, case, role, ctx| by_payload!(case, P => drive_async::<M, P>(mechanism, case, role, ctx));

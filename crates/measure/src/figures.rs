@@ -9,7 +9,7 @@ use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use crate::case::{Case, Load, Pattern, Role};
 use crate::coordinator::{Failure, FailureKind, Measured};
 use crate::message::Faults;
-use crate::pattern::Lead;
+use crate::pattern::ResultParty;
 use crate::protocol::{LatencyCounts, PartyReport};
 use crate::record::{FEWEST_LAPS, Figures, Latency, SliceFigure};
 use crate::run::MAX_STEAL;
@@ -28,12 +28,12 @@ pub(crate) fn figures(
 ) -> Result<Figures, Failure> {
     let parties = || measured.reports.iter().flat_map(|(_, report)| &report.parties);
     let rules = case.pattern.rules();
-    let requester = parties().find(|party| party.latency.is_some() && rules.lead() == Lead::Requester);
+    let requester = parties().find(|party| party.latency.is_some() && rules.lead() == ResultParty::Requester);
     // Of several consumers, the one that received most: another may have received nothing.
     let consumer = parties()
         .filter(|party| matches!(party.role, Role::Consumer(_)))
         .rev()
-        .max_by_key(|party| (rules.lead() == Lead::LastReceiver && party.window_ns > 0, party.messages));
+        .max_by_key(|party| (rules.lead() == ResultParty::LastReceiver && party.window_ns > 0, party.messages));
     let excused = rules.excuses_loss(spec);
     let breach = breach(spec, if excused { Faults { lost: 0, ..measured.faults } } else { measured.faults });
     // A promise may be broken before there was anything to count.

@@ -30,7 +30,7 @@ use crate::usage::Usage;
 /// - `source.fill(&mut buffer)` writes bytes into the end's own buffer, or into memory that the
 ///   mechanism lends.
 ///
-/// Mark both methods `#[inline]` if a message takes less than about a microsecond.
+/// Mark `send`, and `recv` of the other end, `#[inline]` if a message takes less than about a microsecond.
 pub trait Tx: Send + 'static {
     /// Sends the next message, and blocks until it is sent. Takes exactly one message out of `source`.
     ///
@@ -185,11 +185,13 @@ impl<T, R> Ends<T, R> {
     /// All ends of a case inside one process, for a channel with one sender and one receiver.
     ///
     /// # Errors
-    /// Those of `open`, and when the pattern has several producers.
+    /// Those of `open`, and when the pattern needs other ends than one of each for a request and for its reply.
     pub fn pair(case: &Case, open: impl Fn() -> Result<(T, R)>) -> Result<Self> {
+        let pattern = case.pattern;
+        let is_pair = !pattern.has_several_parties() && !pattern.is_one_thread() && !pattern.is_pipeline();
+        ensure!(is_pair && pattern != Pattern::Duplex, "one sender and one receiver cannot play {pattern}");
         let (tx, rx) = open()?;
         let (client, server) = (Role::Producer(0), Role::Consumer(0));
-        ensure!(!case.pattern.has_several_parties(), "one sender and one receiver cannot play {}", case.pattern);
         if !case.pattern.is_bidirectional() {
             return Ok(Ends::many([tx], [rx]));
         }

@@ -4,7 +4,7 @@ use anyhow::{Result, anyhow};
 
 use crate::case::{Pattern, Role};
 use crate::mechanism::PartyEnds;
-use crate::pattern::{Opened, Takes, Task};
+use crate::pattern::{LoopKind, LoopPlan, Opened};
 
 /// The sending and the receiving end of one party.
 #[derive(Debug)]
@@ -61,17 +61,17 @@ pub(crate) fn parts<T, R>(
     for party in &parties {
         opened.push((party.role, party.tx.is_some(), party.rx.is_some()));
     }
-    let tasks = plan(pattern, &opened)?;
-    let mut parts = Vec::with_capacity(tasks.len());
-    for Task { role, core_of, takes } in tasks {
+    let loops = plan(pattern, &opened)?;
+    let mut parts = Vec::with_capacity(loops.len());
+    for LoopPlan { role, core_of, kind } in loops {
         let cpu = cpus.get(core_of).copied().flatten();
-        let ends = match takes {
-            Takes::Sending(at) => LoopEnds::Sending(take(&mut parties[at].tx)?),
-            Takes::Receiving(at) => LoopEnds::Receiving(take(&mut parties[at].rx)?),
-            Takes::Requesting(at) => LoopEnds::Requesting(both(&mut parties[at])?),
-            Takes::Replying(at) => LoopEnds::Replying(both(&mut parties[at])?),
-            Takes::SendingInTurn(txs) => LoopEnds::SendingInTurn(all(&mut parties, &txs)?),
-            Takes::Serving { rx, txs } => {
+        let ends = match kind {
+            LoopKind::Sending(at) => LoopEnds::Sending(take(&mut parties[at].tx)?),
+            LoopKind::Receiving(at) => LoopEnds::Receiving(take(&mut parties[at].rx)?),
+            LoopKind::Requesting(at) => LoopEnds::Requesting(both(&mut parties[at])?),
+            LoopKind::Replying(at) => LoopEnds::Replying(both(&mut parties[at])?),
+            LoopKind::SendingInTurn(txs) => LoopEnds::SendingInTurn(all(&mut parties, &txs)?),
+            LoopKind::Serving { rx, txs } => {
                 LoopEnds::Serving(ServerEnds { rx: take(&mut parties[rx].rx)?, txs: all(&mut parties, &txs)? })
             }
         };
@@ -107,12 +107,12 @@ fn missing() -> anyhow::Error {
 
 /// Decides which loops there are, and which ends each of them uses, for parties with these roles, and with a sending and a receiving end
 /// or not.
-fn plan(pattern: Pattern, parties: &[(Role, bool, bool)]) -> Result<Vec<Task>> {
+fn plan(pattern: Pattern, parties: &[(Role, bool, bool)]) -> Result<Vec<LoopPlan>> {
     let mut order: Vec<usize> = (0..parties.len()).collect();
     order.sort_by_key(|&at| parties[at].0);
-    let opened = order.iter().enumerate().map(|(nth, &at)| {
+    let opened = order.iter().enumerate().map(|(position, &at)| {
         let (role, sends, receives) = parties[at];
-        Opened { at, nth, role, sends, receives }
+        Opened { index: at, order: position, role, sends, receives }
     });
     pattern.rules().assign(pattern, &opened.collect::<Vec<_>>())
 }

@@ -108,7 +108,7 @@ pub fn enter(
             let case = Case { mechanism: entry.spec().name.clone(), cell: cell.clone() };
             match can_run(entry.as_ref(), &case, cores) {
                 Ok(()) => able.push((entry.spec().standing, case)),
-                Err(Inadmissible { kind, reason }) => refusals.push(Refusal { case, kind, why: reason }),
+                Err(Inadmissible { kind, why }) => refusals.push(Refusal { case, kind, why }),
             }
         }
         // The control is the cell's first candidate in the order of the registry, so it is the same

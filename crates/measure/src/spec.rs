@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::case::{Pattern, PayloadKind};
 
-/// The distance a message travels.
+/// The distance a message travels, nearest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scope {
@@ -23,9 +23,6 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Every scope, nearest first.
-    pub const ALL: [Scope; 5] = [Scope::Task, Scope::Thread, Scope::Process, Scope::Network, Scope::Sandbox];
-
     /// Whether both ends run in one child process.
     pub fn in_process(self) -> bool {
         matches!(self, Scope::Task | Scope::Thread)
@@ -145,6 +142,10 @@ pub enum Tier {
 
 macro_rules! names {
     ($type:ident, $what:literal, $($variant:ident = $name:literal),+ $(,)?) => {
+        impl $type {
+            #[doc = concat!("Every ", $what, ".")]
+            pub const ALL: [$type; [$($name),+].len()] = [$($type::$variant),+];
+        }
         impl std::fmt::Display for $type {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.pad(match self { $(Self::$variant => $name),+ })

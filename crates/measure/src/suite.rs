@@ -34,10 +34,6 @@ crate::spec::names!(
 );
 
 impl Suite {
-    /// All suites.
-    pub const ALL: [Suite; 6] =
-        [Suite::Overview, Suite::Channels, Suite::Ipc, Suite::IpcTyped, Suite::Net, Suite::Flow];
-
     /// The cells of the suite in a profile.
     pub fn cells(self, profile: Profile) -> Vec<Cell> {
         match self {
@@ -123,17 +119,8 @@ impl Axes {
     }
 }
 
-/// A cell with the default parameters of a mechanism's scope and of a pattern, as far as the mechanism can have them.
-pub(crate) fn usual_cell(spec: &Spec, pattern: Pattern, payload: Payload) -> Cell {
-    let usual = cell(spec.scope, pattern, payload);
-    let or_first =
-        |listed: &[_], usual| if listed.contains(&usual) { usual } else { *listed.first().unwrap_or(&usual) };
-    let runtime = spec.runtimes.first().copied().unwrap_or(usual.runtime);
-    Cell { wait: or_first(&spec.waits, usual.wait), runtime, ..usual }
-}
-
 /// A cell with the default parameters of its scope and pattern.
-fn cell(scope: Scope, pattern: Pattern, payload: Payload) -> Cell {
+pub(crate) fn usual_cell(scope: Scope, pattern: Pattern, payload: Payload) -> Cell {
     let rules = pattern.rules();
     let (producers, capacity) = (rules.default_producers(scope), rules.default_capacity());
     let (runtime, wait, place) = match scope {
@@ -152,17 +139,17 @@ fn cell(scope: Scope, pattern: Pattern, payload: Payload) -> Cell {
 fn base() -> Vec<Cell> {
     use Pattern::{FanIn, PingPong, Stream};
     use Payload::{Bytes, U64};
-    let thread = |pattern, wait| Cell { wait, ..cell(Scope::Thread, pattern, U64) };
+    let thread = |pattern, wait| Cell { wait, ..usual_cell(Scope::Thread, pattern, U64) };
     let mut cells = vec![
-        cell(Scope::Task, PingPong, U64),
-        cell(Scope::Task, FanIn, U64),
+        usual_cell(Scope::Task, PingPong, U64),
+        usual_cell(Scope::Task, FanIn, U64),
         thread(PingPong, Wait::Adaptive),
         thread(FanIn, Wait::Adaptive),
         thread(Stream, Wait::Spin),
-        Cell { wait: Wait::Spin, ..cell(Scope::Process, PingPong, Bytes(64)) },
+        Cell { wait: Wait::Spin, ..usual_cell(Scope::Process, PingPong, Bytes(64)) },
     ];
     for scope in [Scope::Process, Scope::Network, Scope::Sandbox] {
-        cells.extend([cell(scope, PingPong, Bytes(64)), cell(scope, Stream, Bytes(4096))]);
+        cells.extend([usual_cell(scope, PingPong, Bytes(64)), usual_cell(scope, Stream, Bytes(4096))]);
     }
     cells
 }
@@ -174,8 +161,8 @@ pub fn overview(profile: Profile) -> Vec<Cell> {
         return base;
     }
     let mut base = base;
-    base.push(cell(Scope::Process, Pattern::FanIn, Payload::Bytes(4096)));
-    base.push(Cell { wait: Wait::Block, ..cell(Scope::Thread, Pattern::Stream, Payload::U64) });
+    base.push(usual_cell(Scope::Process, Pattern::FanIn, Payload::Bytes(4096)));
+    base.push(Cell { wait: Wait::Block, ..usual_cell(Scope::Thread, Pattern::Stream, Payload::U64) });
     let mut cells = base.clone();
     for cell in &base {
         // One parameter at a time. A mechanism does not take part in cells that it cannot run.
@@ -205,8 +192,8 @@ const REFERENCE_TASKS: [usize; 9] = [1, 2, 4, 8, 16, 64, 128, 256, 512];
 /// The cells of the suite `channels` in a profile. `Full` is the grid of `async-channels-bench`.
 pub fn channels(profile: Profile) -> Vec<Cell> {
     use Pattern::{Burst, Cancel, FanIn, Merge, Mpmc, PingPong, Stream};
-    let task = |pattern| cell(Scope::Task, pattern, Payload::U64);
-    let thread = |pattern, wait| Cell { wait, ..cell(Scope::Thread, pattern, Payload::U64) };
+    let task = |pattern| usual_cell(Scope::Task, pattern, Payload::U64);
+    let thread = |pattern, wait| Cell { wait, ..usual_cell(Scope::Thread, pattern, Payload::U64) };
     let quick = vec![task(FanIn), task(Merge), thread(FanIn, Wait::Adaptive), thread(Stream, Wait::Spin)];
     match profile {
         Profile::Quick => quick,
@@ -253,7 +240,7 @@ const STREAMS: [usize; 5] = [1024, 10_240, 51_200, 102_400, 1 << 20];
 /// The cells of the suite `ipc` in a profile. `Full` has every length in both patterns.
 pub fn ipc(profile: Profile) -> Vec<Cell> {
     use Pattern::{Duplex, FanIn, PingPong, PubSub, RequestReply, Stream};
-    let process = |pattern, size| cell(Scope::Process, pattern, Payload::Bytes(size));
+    let process = |pattern, size| usual_cell(Scope::Process, pattern, Payload::Bytes(size));
     let mut quick = vec![process(PingPong, 64), process(Stream, 4096)];
     quick.extend([PingPong, Stream].map(|pattern| Cell { wait: Wait::Spin, ..base_of(pattern) }));
     match profile {
@@ -283,7 +270,7 @@ pub fn ipc(profile: Profile) -> Vec<Cell> {
 /// parameter.
 fn base_of(pattern: Pattern) -> Cell {
     let size = if pattern.is_round_trip() { 64 } else { 4096 };
-    cell(Scope::Process, pattern, Payload::Bytes(size))
+    usual_cell(Scope::Process, pattern, Payload::Bytes(size))
 }
 
 /// Whether a cell is the base cell of its pattern, or the corresponding cell of a mechanism that
@@ -308,7 +295,7 @@ const TYPED_SIZES: [usize; 4] = [1024, 10_240, 51_200, 102_400];
 pub fn ipc_typed(profile: Profile) -> Vec<Cell> {
     let messages = |pattern, sizes: &[usize]| -> Vec<Cell> {
         let scope = if pattern == Pattern::Codec { Scope::Thread } else { Scope::Process };
-        sizes.iter().map(|&size| cell(scope, pattern, Payload::Message(size))).collect()
+        sizes.iter().map(|&size| usual_cell(scope, pattern, Payload::Message(size))).collect()
     };
     let [short, .., long] = TYPED_SIZES;
     match profile {
@@ -332,7 +319,7 @@ fn fits_loss(cell: &Cell, spec: &Spec) -> bool {
 }
 
 fn network(pattern: Pattern, size: usize) -> Cell {
-    cell(Scope::Network, pattern, Payload::Bytes(size))
+    usual_cell(Scope::Network, pattern, Payload::Bytes(size))
 }
 
 /// The base cells of the network in which several send.
@@ -369,7 +356,7 @@ const FLOW_SIZES: [usize; 3] = [1_000, 10_000, 100_000];
 /// all lengths.
 pub fn flow(profile: Profile) -> Vec<Cell> {
     use Pattern::{SendChecksum, SendCompete, SendReceive};
-    let sandbox = |pattern, size| cell(Scope::Sandbox, pattern, Payload::Bytes(size));
+    let sandbox = |pattern, size| usual_cell(Scope::Sandbox, pattern, Payload::Bytes(size));
     let [short, middle, _] = FLOW_SIZES;
     let round_trip = sandbox(Pattern::PingPong, 64);
     let mut cells = FLOW_SIZES.map(|size| sandbox(SendReceive, size)).to_vec();
@@ -432,7 +419,7 @@ fn with(cell: &Cell, pattern: Pattern) -> Option<Cell> {
     // Number of producers, capacity and load depend on the pattern, so they are the defaults of the
     // new one.
     let Cell { runtime, wait, place, .. } = *cell;
-    let [before, usual] = [cell.pattern, pattern].map(|pattern| self::cell(cell.scope, pattern, cell.payload));
+    let [before, usual] = [cell.pattern, pattern].map(|pattern| self::usual_cell(cell.scope, pattern, cell.payload));
     // Keep a placement that differs from the default, except between one thread and several.
     let keeps_place = place != before.place && pattern.is_one_thread() == cell.pattern.is_one_thread();
     let place = if keeps_place { place } else { usual.place };
@@ -483,7 +470,7 @@ mod tests {
     fn typed_mechanisms_are_only_in_their_own_suite() {
         let typed = Spec::new("process/typed").payloads(&[PayloadKind::Message]);
         let both = Spec::new("process/both").payloads(&[PayloadKind::Bytes, PayloadKind::Message]);
-        let cell = cell(Scope::Process, Pattern::Stream, Payload::Message(1024));
+        let cell = usual_cell(Scope::Process, Pattern::Stream, Payload::Message(1024));
         let takes = |spec| Suite::ALL.map(|suite| suite.takes(Profile::Quick, &cell, spec, &Axes::default()));
         assert_eq!(takes(&typed), [false, false, false, true, false, false]);
         assert_eq!(takes(&both), [true; 6]);
@@ -507,7 +494,7 @@ mod tests {
     #[test]
     fn mechanisms_of_base_cells_also_take_part_in_cells_that_the_user_gives() {
         let spec = Spec::new("process/other").tier(Tier::Standard);
-        let cell = |size| cell(Scope::Process, Pattern::PingPong, Payload::Bytes(size));
+        let cell = |size| usual_cell(Scope::Process, Pattern::PingPong, Payload::Bytes(size));
         let takes = |size, axes: &Axes| Suite::Ipc.takes(Profile::Standard, &cell(size), &spec, axes);
         assert!(takes(64, &Axes::default()) && !takes(1024, &Axes::default()));
         let fan_in = Cell { pattern: Pattern::FanIn, ..cell(4096) };
@@ -547,7 +534,7 @@ mod tests {
     fn the_users_values_replace_the_suites_values() {
         let arrivals = vec![Arrivals::Constant, Arrivals::Poisson];
         let axes = Axes { loads: vec![Load::Saturated, Load::Rate(1_000)], arrivals, ..Axes::default() };
-        let loads: Vec<_> = replace(vec![cell(Scope::Task, Pattern::Stream, Payload::U64)], &axes)
+        let loads: Vec<_> = replace(vec![usual_cell(Scope::Task, Pattern::Stream, Payload::U64)], &axes)
             .into_iter()
             .map(|cell| cell.load)
             .collect();

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, anyhow, bail};
 use estafette_measure::Registry;
-use estafette_measure::case::{Case, Cell, Pattern, Payload, PayloadKind, Place};
+use estafette_measure::case::{Case, Cell, Payload, PayloadKind, Place};
 use estafette_measure::coordinator::{Interrupt, Scratch, calls, capacities};
 use estafette_measure::entry::Entry;
 use estafette_measure::limits::{self, available_cpus};
@@ -228,9 +228,10 @@ fn plan(registry: &Registry, args: &Bench) -> Result<Plan> {
         );
     }
     let window = args.window.map_or(window, time);
-    if matches!(window, Window::Count { .. }) && entrants.iter().any(|entrant| entrant.case.pattern == Pattern::Mpmc) {
+    if matches!(window, Window::Count { .. }) && entrants.iter().any(|entrant| entrant.case.pattern.consumers_compete())
+    {
         bail!(
-            "mpmc is not measured by count, as no consumer knows its share: choose another --profile, or give a --window"
+            "a pattern whose consumers compete is not measured by count, as no consumer knows its share: choose another --profile, or give a --window"
         );
     }
     // Below 2^53, as JSON numbers are exact up to there.

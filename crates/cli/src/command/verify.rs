@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use estafette_measure::admission::{RefusalKind, can_run};
+use estafette_measure::admission::{Inadmissible, RefusalKind, can_run};
 use estafette_measure::case::{Case, Cell};
 use estafette_measure::coordinator::{FailureKind, Interrupt, Scratch};
-use estafette_measure::entry::Entry;
 use estafette_measure::limits::available_cpus;
 use estafette_measure::plan::{COUNT_TIMEOUT, Entrant, Plan};
+use estafette_measure::record::Figures;
 use estafette_measure::run::{self, Observer as _};
 use estafette_measure::window::Window;
 use estafette_measure::{Registry, conformance};
@@ -18,12 +18,13 @@ use crate::args::Verify;
 use crate::columns::{Left, Right, columns, plain, wrapped};
 use crate::exit::Exit;
 use crate::progress::Progress;
+use crate::table::{by_reason, gathered};
 use crate::{print, print_json, tell, with_peers};
 
 /// The windows of a case: a longer one follows if no message arrives within the first.
 const WINDOWS: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(2)];
 
-/// What came of a case.
+/// The result of a case.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "result", content = "why")]
 enum Verdict {
@@ -31,138 +32,177 @@ enum Verdict {
     Kept,
     /// The case cannot run.
     Refused(String),
+    /// The hypervisor took the time of every attempt.
+    Inconclusive(String),
     /// A promise was broken.
     Broken(String),
     /// The instance failed.
     Failed(String),
 }
 
-/// A case and what came of it.
+/// A case and its result.
 #[derive(Debug, Serialize)]
 struct Verified {
     mechanism: String,
     cell: Cell,
+    /// The seed of the messages.
+    seed: u64,
     #[serde(flatten)]
     verdict: Verdict,
 }
 
 /// Runs `verify`.
 pub(crate) fn run(registry: &Registry, args: &Verify) -> Result<Exit> {
-    let cpus = available_cpus();
-    let mut cases = Vec::new();
-    for what in &args.what {
-        for entry in registry.matching(what).map_err(with_peers)? {
-            let name = &entry.spec().name;
-            let is_new = !cases.iter().any(|(known, _): &(_, Cell)| known == name);
-            let cells = conformance::cells(entry.spec()).into_iter().filter(|_| is_new);
-            cases.extend(cells.map(|cell| (name.clone(), cell)));
-        }
-    }
-    let mut interrupt = Interrupt::install().context("cannot listen for Ctrl-C")?;
-    let mut scratch = Scratch::new()?;
+    let cases = cases(registry, &args.what)?;
+    let seed = args.seed.unwrap_or_else(|| fastrand::u64(..1 << 53));
+    let mut verifier = Verifier {
+        registry,
+        cpus: available_cpus(),
+        seed,
+        timeout: args.timeout,
+        interrupt: Interrupt::install().context("cannot listen for Ctrl-C")?,
+        scratch: Scratch::new()?,
+    };
     let mut progress = Progress::new(None);
     progress.begin();
-    let mut verified = Vec::new();
+    let (mut verified, mut is_interrupted) = (Vec::new(), false);
     let count = cases.len();
-    for (done, (mechanism, cell)) in cases.into_iter().enumerate() {
-        let entry = registry.get(&mechanism).with_context(|| format!("no mechanism `{mechanism}`"))?;
-        let case = Case { mechanism, cell };
+    for (done, case) in cases.into_iter().enumerate() {
         let entrant = Entrant::new(case, false);
         progress.instance(done, count, &entrant);
-        let Some(verdict) =
-            verify(registry, entry.as_ref(), &entrant, &cpus, args.timeout, (&mut scratch, &mut interrupt))?
-        else {
-            progress.finish();
-            return Ok(Exit::Interrupted);
+        let Some(verdict) = verifier.verify(&entrant)? else {
+            is_interrupted = true;
+            break;
         };
         let Case { mechanism, cell } = entrant.case;
-        if let Verdict::Broken(why) | Verdict::Failed(why) = &verdict {
+        if let Verdict::Broken(why) | Verdict::Failed(why) | Verdict::Inconclusive(why) = &verdict {
             progress.say(&format!("{mechanism} in {cell}: {why}"));
         }
-        verified.push(Verified { mechanism, cell, verdict });
+        verified.push(Verified { mechanism, cell, seed, verdict });
     }
     progress.finish();
     if args.json {
         print_json(&verified)?
     } else {
-        print(&report(&verified))?
+        print(&report(&verified, seed))?
     }
-    Ok(exit(&verified))
+    let not_run: Vec<&str> = names(&verified).into_iter().filter(|name| !was_run(&verified, name)).collect();
+    if !not_run.is_empty() && !is_interrupted {
+        tell(&format!("warning: no case was run of {}: nothing is verified of it", gathered(&not_run)));
+    }
+    Ok(exit(&verified, is_interrupted))
 }
 
-/// The exit code: a broken promise outranks a failure.
-fn exit(verified: &[Verified]) -> Exit {
+/// The cases of all mechanisms that these names or patterns select.
+fn cases(registry: &Registry, what: &[String]) -> Result<Vec<Case>> {
+    let mut cases: Vec<Case> = Vec::new();
+    for what in what {
+        for entry in registry.matching(what).map_err(with_peers)? {
+            let mechanism = &entry.spec().name;
+            if cases.iter().any(|case| case.mechanism == *mechanism) {
+                continue;
+            }
+            let cells = conformance::cells(entry.spec());
+            cases.extend(cells.into_iter().map(|cell| Case { mechanism: mechanism.clone(), cell }));
+        }
+    }
+    Ok(cases)
+}
+
+/// The names of the mechanisms, each once.
+fn names(verified: &[Verified]) -> Vec<&str> {
+    let mut names: Vec<&str> = verified.iter().map(|one| &*one.mechanism).collect();
+    names.dedup();
+    names
+}
+
+/// Whether any case of a mechanism was run.
+fn was_run(verified: &[Verified], mechanism: &str) -> bool {
+    verified.iter().any(|one| one.mechanism == mechanism && !matches!(one.verdict, Verdict::Refused(_)))
+}
+
+/// The exit code: a broken promise outranks an interrupt, and both outrank a failure.
+fn exit(verified: &[Verified], is_interrupted: bool) -> Exit {
     let any = |of: fn(&Verdict) -> bool| verified.iter().any(|one| of(&one.verdict));
     if any(|verdict| matches!(verdict, Verdict::Broken(_))) {
         Exit::Breach
-    } else if any(|verdict| matches!(verdict, Verdict::Failed(_))) || !any(|verdict| *verdict == Verdict::Kept) {
-        if !any(|verdict| *verdict == Verdict::Kept) {
-            tell("estafette: no case was run: nothing is verified");
-        }
+    } else if is_interrupted {
+        Exit::Interrupted
+    } else if any(|verdict| matches!(verdict, Verdict::Failed(_) | Verdict::Inconclusive(_)))
+        || !any(|verdict| *verdict == Verdict::Kept)
+    {
         Exit::Usage
     } else {
         Exit::Fine
     }
 }
 
-/// Runs one case. `None` if the user interrupts it.
-fn verify(
-    registry: &Registry,
-    entry: &dyn Entry,
-    entrant: &Entrant,
-    cpus: &[usize],
+/// Runs cases one after the other.
+struct Verifier<'a> {
+    registry: &'a Registry,
+    cpus: Vec<usize>,
+    seed: u64,
     timeout: Duration,
-    (scratch, interrupt): (&mut Scratch, &mut Interrupt),
-) -> Result<Option<Verdict>> {
-    if let Err(inadmissible) = can_run(entry, &entrant.case, cpus.len()) {
-        let is_missing = inadmissible.kind == RefusalKind::Machine;
-        let why = inadmissible.reason;
-        return Ok(Some(Verdict::Refused(if is_missing { format!("not available here: {why}") } else { why })));
+    interrupt: Interrupt,
+    scratch: Scratch,
+}
+
+impl Verifier<'_> {
+    /// Runs one case. `None` if the user interrupts it.
+    fn verify(&mut self, entrant: &Entrant) -> Result<Option<Verdict>> {
+        let mechanism = &entrant.case.mechanism;
+        let entry = self.registry.get(mechanism).with_context(|| format!("no mechanism `{mechanism}`"))?;
+        if let Err(Inadmissible { kind, why }) = can_run(entry.as_ref(), &entrant.case, self.cpus.len()) {
+            let is_missing = kind == RefusalKind::Machine;
+            return Ok(Some(Verdict::Refused(if is_missing { format!("not available here: {why}") } else { why })));
+        }
+        let mut verdict = Verdict::Kept;
+        for window in WINDOWS {
+            let plan = self.plan(entrant, window);
+            let Verifier { registry, seed, scratch, interrupt, .. } = self;
+            verdict = match run::instance(registry, &plan, entrant, *seed, scratch, interrupt)? {
+                Ok(Figures { breach: Some(breach), .. }) => return Ok(Some(Verdict::Broken(breach))),
+                Ok(Figures { messages: 0, discarded, .. }) => Verdict::Inconclusive(discarded.unwrap_or_default()),
+                Ok(_) => return Ok(Some(Verdict::Kept)),
+                Err(failure) if failure.kind == FailureKind::Interrupted => return Ok(None),
+                Err(failure) if failure.kind == FailureKind::Empty => Verdict::Failed(failure.text),
+                Err(failure) => return Ok(Some(Verdict::Failed(failure.text))),
+            };
+        }
+        Ok(Some(verdict))
     }
-    let mut failure = String::new();
-    for window in WINDOWS {
-        let plan = Plan {
+
+    fn plan(&self, entrant: &Entrant, window: Duration) -> Plan {
+        Plan {
             window: Window::Time { warmup_ns: 1_000_000, measure_ns: window.as_nanos() as u64 },
             rounds: 1,
             precision: None,
-            seed: fastrand::u64(..1 << 53),
+            seed: self.seed,
             entrants: vec![entrant.clone()],
             refusals: Vec::new(),
-            cpus: cpus.to_vec(),
+            cpus: self.cpus.clone(),
             slice: None,
-            timeout,
+            timeout: self.timeout,
             count_timeout: COUNT_TIMEOUT,
-        };
-        match run::instance(registry, &plan, entrant, plan.seed, scratch, interrupt)? {
-            Ok(figures) if figures.messages == 0 && figures.breach.is_none() => {
-                failure = figures.discarded.unwrap_or_default();
-            }
-            Ok(figures) => return Ok(Some(figures.breach.map_or(Verdict::Kept, Verdict::Broken))),
-            Err(failure) if failure.kind == FailureKind::Interrupted => return Ok(None),
-            Err(empty) if empty.kind == FailureKind::Empty => failure = empty.text,
-            Err(failure) => return Ok(Some(Verdict::Failed(failure.text))),
         }
     }
-    Ok(Some(Verdict::Failed(failure)))
 }
 
 /// A line for each mechanism, then what did not go well, and why cases were refused.
-fn report(verified: &[Verified]) -> String {
-    let mut names: Vec<&str> = verified.iter().map(|one| &*one.mechanism).collect();
-    names.dedup();
-    let rows: Vec<Vec<String>> = names
-        .iter()
+fn report(verified: &[Verified], seed: u64) -> String {
+    let rows: Vec<Vec<String>> = names(verified)
+        .into_iter()
         .map(|name| {
             let count = |of: fn(&Verdict) -> bool| {
-                verified.iter().filter(|one| one.mechanism == *name && of(&one.verdict)).count()
+                verified.iter().filter(|one| one.mechanism == name && of(&one.verdict)).count().to_string()
             };
-            let kept = count(|verdict| *verdict == Verdict::Kept);
-            let broken = count(|verdict| matches!(verdict, Verdict::Broken(_)));
-            let failed = count(|verdict| matches!(verdict, Verdict::Failed(_)));
-            let refused = count(|verdict| matches!(verdict, Verdict::Refused(_)));
-            let mut row = vec![(*name).to_owned()];
-            row.extend([kept, broken, failed, refused].map(|count| count.to_string()));
-            row
+            vec![
+                name.to_owned(),
+                count(|verdict| *verdict == Verdict::Kept),
+                count(|verdict| matches!(verdict, Verdict::Broken(_))),
+                count(|verdict| matches!(verdict, Verdict::Failed(_) | Verdict::Inconclusive(_))),
+                count(|verdict| matches!(verdict, Verdict::Refused(_))),
+            ]
         })
         .collect();
     let mut text = columns(
@@ -170,23 +210,25 @@ fn report(verified: &[Verified]) -> String {
         &[Left, Right, Right, Right, Right],
         &rows,
     );
+    let mut is_bad = false;
     for one in verified {
-        if let Verdict::Broken(why) | Verdict::Failed(why) = &one.verdict {
+        if let Verdict::Broken(why) | Verdict::Failed(why) | Verdict::Inconclusive(why) = &one.verdict {
             text.push('\n');
             text.push_str(&wrapped("", &format!("{} in {}: {}", one.mechanism, one.cell, plain(why))));
+            is_bad = true;
         }
     }
-    let mut reasons: Vec<&str> = Vec::new();
-    for one in verified {
-        if let Verdict::Refused(why) = &one.verdict
-            && !reasons.contains(&&**why)
-        {
-            reasons.push(why);
-        }
+    if is_bad {
+        text.push_str(&format!("\nThe same messages again: --seed {seed}\n"));
     }
-    if !reasons.is_empty() {
-        text.push_str("\nRefused cases:\n");
-        reasons.iter().for_each(|why| text.push_str(&wrapped("  ", &plain(why))));
+    let refused = verified.iter().filter_map(|one| match &one.verdict {
+        Verdict::Refused(why) => Some((&*one.mechanism, &**why)),
+        _ => None,
+    });
+    let refused = by_reason(refused);
+    if !refused.is_empty() {
+        text.push_str("\nRefused in some cases:\n");
+        text.push_str(&refused);
     }
     text
 }

@@ -16,7 +16,7 @@ mod notes;
 mod special;
 
 pub(crate) use answer::{list, outcome};
-pub(crate) use notes::caveats;
+pub(crate) use notes::{by_reason, caveats, gathered};
 
 /// How much a report shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,6 @@
 //! they promise.
 
 use estafette_measure::case::Load;
-use estafette_measure::plan::Refusal;
 use estafette_measure::ranking::{Ranking, RowResult};
 use estafette_measure::record::Record;
 use estafette_measure::spec::{Loss, Ordering};
@@ -110,26 +109,32 @@ fn lesser_orders(promises: &[(&str, Ordering)]) -> String {
 
 /// The mechanisms that could not take part in a cell, by reason.
 pub(crate) fn refusals(record: &Record) -> String {
+    let refusals = record.refusals.iter().map(|refusal| (&*refusal.case.mechanism, &*refusal.why));
+    match &*by_reason(refusals) {
+        "" => String::new(),
+        rows => format!("Not in every cell of its distance:\n{rows}\n"),
+    }
+}
+
+/// A row for each reason, with the mechanisms to which it applies.
+pub(crate) fn by_reason<'a>(refusals: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
-    for Refusal { case, why, .. } in &record.refusals {
-        let at = reasons.iter().position(|(known, _)| known == why).unwrap_or_else(|| {
+    for (mechanism, why) in refusals {
+        let at = reasons.iter().position(|(known, _)| *known == why).unwrap_or_else(|| {
             reasons.push((why, Vec::new()));
             reasons.len() - 1
         });
         let names = &mut reasons[at].1;
-        if !names.contains(&&*case.mechanism) {
-            names.push(&case.mechanism);
+        if !names.contains(&mechanism) {
+            names.push(mechanism);
         }
     }
-    if reasons.is_empty() {
-        return String::new();
-    }
     let rows: Vec<_> = reasons.into_iter().map(|(why, names)| vec![plain(why), plain(&gathered(&names))]).collect();
-    format!("Not in every cell of its distance:\n{}\n", columns(&[], &[], &rows))
+    if rows.is_empty() { String::new() } else { columns(&[], &[], &rows) }
 }
 
 /// Names in a row; those that differ behind a dot only are written as one, `task/select-all.{tokio,flume}`.
-fn gathered(names: &[&str]) -> String {
+pub(crate) fn gathered(names: &[&str]) -> String {
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
     for name in names {
         match name.split_once('.') {

@@ -7,12 +7,12 @@ use std::task::{self, Poll};
 
 use anyhow::Result;
 
-use super::party::Start;
+use super::party::LoopSetup;
 use super::receive::ReceiveLoop;
 use super::reply::ReplyLoop;
 use super::request::RequestLoop;
 use super::send::SendLoop;
-use super::step::{Action, Control as _, Ended, Finished, Step, Stopped, Waiting};
+use super::step::{Action, ActionResult, Control as _, EndError, PartyResult, Step, Waiting};
 use crate::clock::now_ns;
 use crate::exchange::EXCHANGE;
 use crate::mechanism::{AsyncRx, AsyncTx};
@@ -40,38 +40,42 @@ macro_rules! run {
     }};
 }
 
-/// Waits, and lets other tasks run. Returns the time at which it ended.
-async fn wait(waiting: Waiting) -> u64 {
+/// Waits, and lets other tasks run. Returns the time at which it ended; `None` if the time had come before it began.
+async fn wait(waiting: Waiting) -> Option<u64> {
     let due_ns = match waiting {
         Waiting::About(_) => {
             yield_now().await;
-            return now_ns();
+            return Some(now_ns());
         }
         Waiting::Until(due_ns) => due_ns,
     };
     let mut now = now_ns();
+    if now >= due_ns {
+        return None;
+    }
     while now < due_ns {
         yield_now().await;
         now = now_ns();
     }
-    now
+    Some(now)
 }
 
 /// Runs the loop of a producer.
-pub(super) async fn send<T: AsyncTx>(mut tx: T, start: Start) -> Result<Finished> {
+pub(super) async fn send<T: AsyncTx>(mut tx: T, start: LoopSetup) -> Result<PartyResult> {
     let mut control = SendLoop::new(start);
     run!(tx, control, |action| match action {
         Action::Flush => flush(&mut tx).await,
         Action::Batch(count) => send_batch(&mut tx, &mut control.source, count).await,
-        Action::Send | Action::Receive => send_batch(&mut tx, &mut control.source, 1).await,
+        Action::Send => tx.send(&mut control.source).await.map_err(EndError::Sending),
+        Action::Receive => unreachable!("a producer does not receive"),
     })
 }
 
 /// Runs the loop of a consumer.
-pub(super) async fn receive<R: AsyncRx>(mut rx: R, start: Start) -> Result<Finished> {
+pub(super) async fn receive<R: AsyncRx>(mut rx: R, start: LoopSetup) -> Result<PartyResult> {
     let mut control = ReceiveLoop::new(start)?;
     run!(rx, control, |action| {
-        let count = if let Action::Batch(count) = action { count } else { 1 };
+        let Action::Batch(count) = action else { unreachable!("a consumer only receives") };
         if control.drops_receives {
             let (ended, dropped) = receive_dropping(&mut rx, &mut control.verifier, count).await;
             control.dropped += dropped;
@@ -83,39 +87,39 @@ pub(super) async fn receive<R: AsyncRx>(mut rx: R, start: Start) -> Result<Finis
 }
 
 /// Runs the requesting loop of a round trip.
-pub(super) async fn request<T: AsyncTx, R: AsyncRx>(mut ends: Duplex<T, R>, start: Start) -> Result<Finished> {
+pub(super) async fn request<T: AsyncTx, R: AsyncRx>(mut ends: Duplex<T, R>, start: LoopSetup) -> Result<PartyResult> {
     let mut control = RequestLoop::new(start)?;
     run!(ends, control, |action| match action {
         Action::Batch(count) => round_trips(&mut ends, &mut control.source, &mut control.verifier, count).await,
-        Action::Send => send_batch(&mut ends.tx, &mut control.source, 1).await,
-        Action::Receive => receive_batch(&mut ends.rx, &mut control.verifier, 1).await,
+        Action::Send => ends.tx.send(&mut control.source).await.map_err(EndError::Sending),
+        Action::Receive => ends.rx.recv(&mut control.verifier).await.map_err(EndError::Receiving),
         Action::Flush => flush(&mut ends.tx).await,
     })
 }
 
 /// Runs the replying loop of a round trip.
-pub(super) async fn reply<T: AsyncTx, R: AsyncRx>(mut ends: Duplex<T, R>, start: Start) -> Result<Finished> {
+pub(super) async fn reply<T: AsyncTx, R: AsyncRx>(mut ends: Duplex<T, R>, start: LoopSetup) -> Result<PartyResult> {
     let mut control = ReplyLoop::new(start);
     run!(ends, control, |action| match action {
         Action::Batch(count) => replies(&mut ends, &mut control.source, &mut control.verifier, count).await,
-        Action::Send => send_batch(&mut ends.tx, &mut control.source, 1).await,
-        Action::Receive => receive_batch(&mut ends.rx, &mut control.verifier, 1).await,
+        Action::Send => ends.tx.send(&mut control.source).await.map_err(EndError::Sending),
+        Action::Receive => ends.rx.recv(&mut control.verifier).await.map_err(EndError::Receiving),
         Action::Flush => flush(&mut ends.tx).await,
     })
 }
 
-async fn flush<T: AsyncTx>(tx: &mut T) -> Ended {
-    tx.flush().await.map_err(Stopped::Sending)
+async fn flush<T: AsyncTx>(tx: &mut T) -> ActionResult {
+    tx.flush().await.map_err(EndError::Sending)
 }
 
 #[inline(always)]
-async fn send_batch<T: AsyncTx>(tx: &mut T, source: &mut Generator, count: u64) -> Ended {
-    poll_outlined(tx.send_all(source, count)).await.map_err(Stopped::Sending)
+async fn send_batch<T: AsyncTx>(tx: &mut T, source: &mut Generator, count: u64) -> ActionResult {
+    poll_outlined(tx.send_all(source, count)).await.map_err(EndError::Sending)
 }
 
 #[inline(always)]
-async fn receive_batch<R: AsyncRx>(rx: &mut R, verifier: &mut Verifier, count: u64) -> Ended {
-    poll_outlined(rx.recv_all(verifier, count)).await.map_err(Stopped::Receiving)
+async fn receive_batch<R: AsyncRx>(rx: &mut R, verifier: &mut Verifier, count: u64) -> ActionResult {
+    poll_outlined(rx.recv_all(verifier, count)).await.map_err(EndError::Receiving)
 }
 
 /// Polls a future in a separate function, where no other loop competes for registers.
@@ -130,7 +134,7 @@ async fn poll_outlined<F: Future>(future: F) -> F::Output {
 
 /// As [`receive_batch`], but drops every receive that is not ready at once and starts a new one. Also returns the number of dropped
 /// receives.
-async fn receive_dropping<R: AsyncRx>(rx: &mut R, verifier: &mut Verifier, count: u64) -> (Ended, u64) {
+async fn receive_dropping<R: AsyncRx>(rx: &mut R, verifier: &mut Verifier, count: u64) -> (ActionResult, u64) {
     let mut dropped = 0;
     for _ in 0..count {
         loop {
@@ -139,7 +143,7 @@ async fn receive_dropping<R: AsyncRx>(rx: &mut R, verifier: &mut Verifier, count
             let polled = poll_once(rx.recv(verifier), dropped).await;
             match polled {
                 Poll::Ready(Ok(())) => break,
-                Poll::Ready(Err(error)) => return (Err(Stopped::Receiving(error)), dropped),
+                Poll::Ready(Err(error)) => return (Err(EndError::Receiving(error)), dropped),
                 Poll::Pending => dropped += 1,
             }
             yield_now().await;
@@ -171,11 +175,11 @@ async fn round_trips<T: AsyncTx, R: AsyncRx>(
     source: &mut Generator,
     verifier: &mut Verifier,
     count: u64,
-) -> Ended {
+) -> ActionResult {
     for _ in 0..count {
-        tx.send(source).await.map_err(Stopped::Sending)?;
+        tx.send(source).await.map_err(EndError::Sending)?;
         EXCHANGE.requester.set(source.made(), true);
-        rx.recv(verifier).await.map_err(Stopped::Receiving)?;
+        rx.recv(verifier).await.map_err(EndError::Receiving)?;
         EXCHANGE.requester.set(source.made(), false);
         if verifier.ended() {
             break;
@@ -191,14 +195,14 @@ async fn replies<T: AsyncTx, R: AsyncRx>(
     source: &mut Generator,
     verifier: &mut Verifier,
     count: u64,
-) -> Ended {
+) -> ActionResult {
     for _ in 0..count {
-        rx.recv(verifier).await.map_err(Stopped::Receiving)?;
+        rx.recv(verifier).await.map_err(EndError::Receiving)?;
         EXCHANGE.replier.set(source.made(), true);
         if verifier.ended() {
             break;
         }
-        tx.send(source).await.map_err(Stopped::Sending)?;
+        tx.send(source).await.map_err(EndError::Sending)?;
         EXCHANGE.replier.set(source.made(), false);
     }
     Ok(())
@@ -213,8 +217,9 @@ mod tests {
     #[test]
     fn waiting_ends_at_the_time_and_not_before() {
         let due_ns = now_ns() + 200_000;
-        assert!(pollster::block_on(wait(Waiting::Until(due_ns))) >= due_ns);
+        assert!(pollster::block_on(wait(Waiting::Until(due_ns))).unwrap_or(due_ns) >= due_ns);
         let began_ns = now_ns();
-        assert!(pollster::block_on(wait(Waiting::About(Duration::from_secs(9)))) >= began_ns);
+        assert!(pollster::block_on(wait(Waiting::About(Duration::from_secs(9)))).unwrap() >= began_ns);
+        assert_eq!(pollster::block_on(wait(Waiting::Until(0))), None, "what is due already is not waited for");
     }
 }

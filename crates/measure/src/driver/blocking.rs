@@ -14,7 +14,7 @@ use super::reply::ReplyLoop;
 use super::request::RequestLoop;
 use super::send::SendLoop;
 use super::serve::ServeLoop;
-use super::step::{Action, Control, Ended, Finished, Step, Stopped, Waiting};
+use super::step::{Action, ActionResult, Control, EndError, PartyResult, Step, Waiting};
 use super::turns::TurnsLoop;
 use crate::clock::now_ns;
 use crate::exchange::EXCHANGE;
@@ -25,7 +25,11 @@ use crate::pattern::TURN;
 
 /// Runs a loop to its end. `act` calls the ends.
 #[inline(always)]
-fn run<E, C: Control>(mut ends: E, mut control: C, act: impl Fn(&mut E, &mut C, Action) -> Ended) -> Result<Finished> {
+fn run<E, C: Control>(
+    mut ends: E,
+    mut control: C,
+    act: impl Fn(&mut E, &mut C, Action) -> ActionResult,
+) -> Result<PartyResult> {
     loop {
         match control.next()? {
             Step::Act(action) => {
@@ -42,101 +46,109 @@ fn run<E, C: Control>(mut ends: E, mut control: C, act: impl Fn(&mut E, &mut C, 
     control.finish()
 }
 
-/// Waits. Returns the time at which it ended.
-fn wait(waiting: Waiting) -> u64 {
-    match waiting {
-        Waiting::About(time) => std::thread::sleep(time),
-        Waiting::Until(due_ns) => {
-            let mut now = now_ns();
-            while now < due_ns {
-                spin_loop();
-                now = now_ns();
-            }
-            return now;
+/// Waits. Returns the time at which it ended; `None` if the time had come before it began.
+fn wait(waiting: Waiting) -> Option<u64> {
+    let due_ns = match waiting {
+        Waiting::About(time) => {
+            std::thread::sleep(time);
+            return Some(now_ns());
         }
+        Waiting::Until(due_ns) => due_ns,
+    };
+    let mut now = now_ns();
+    if now >= due_ns {
+        return None;
     }
-    now_ns()
+    while now < due_ns {
+        spin_loop();
+        now = now_ns();
+    }
+    Some(now)
 }
 
 /// Runs the loop of a producer.
-pub(super) fn send<T: Tx>(tx: T, control: SendLoop) -> Result<Finished> {
+pub(super) fn send<T: Tx>(tx: T, control: SendLoop) -> Result<PartyResult> {
     run(tx, control, |tx, control, action| match action {
         Action::Flush => flush(tx),
         Action::Batch(count) => send_batch(tx, &mut control.source, count),
-        Action::Send | Action::Receive => send_batch(tx, &mut control.source, 1),
+        Action::Send => tx.send(&mut control.source).map_err(EndError::Sending),
+        Action::Receive => unreachable!("a producer does not receive"),
     })
 }
 
 /// Runs the loop of a consumer.
-pub(super) fn receive<R: Rx>(rx: R, control: ReceiveLoop) -> Result<Finished> {
-    run(rx, control, |rx, control, action| {
-        let count = if let Action::Batch(count) = action { count } else { 1 };
-        receive_batch(rx, &mut control.verifier, count)
+pub(super) fn receive<R: Rx>(rx: R, control: ReceiveLoop) -> Result<PartyResult> {
+    run(rx, control, |rx, control, action| match action {
+        Action::Batch(count) => receive_batch(rx, &mut control.verifier, count),
+        _ => unreachable!("a consumer only receives"),
     })
 }
 
 /// Runs the requesting loop of a round trip.
-pub(super) fn request<T: Tx, R: Rx>(ends: Duplex<T, R>, control: RequestLoop) -> Result<Finished> {
+pub(super) fn request<T: Tx, R: Rx>(ends: Duplex<T, R>, control: RequestLoop) -> Result<PartyResult> {
     run(ends, control, |ends, control, action| match action {
         Action::Batch(count) => round_trips(ends, &mut control.source, &mut control.verifier, count),
-        Action::Send => send_batch(&mut ends.tx, &mut control.source, 1),
-        Action::Receive => receive_batch(&mut ends.rx, &mut control.verifier, 1),
+        Action::Send => ends.tx.send(&mut control.source).map_err(EndError::Sending),
+        Action::Receive => ends.rx.recv(&mut control.verifier).map_err(EndError::Receiving),
         Action::Flush => flush(&mut ends.tx),
     })
 }
 
 /// Runs the replying loop of a round trip.
-pub(super) fn reply<T: Tx, R: Rx>(ends: Duplex<T, R>, control: ReplyLoop) -> Result<Finished> {
+pub(super) fn reply<T: Tx, R: Rx>(ends: Duplex<T, R>, control: ReplyLoop) -> Result<PartyResult> {
     run(ends, control, |ends, control, action| match action {
         Action::Batch(count) => replies(ends, &mut control.source, &mut control.verifier, count),
-        Action::Send => send_batch(&mut ends.tx, &mut control.source, 1),
-        Action::Receive => receive_batch(&mut ends.rx, &mut control.verifier, 1),
+        Action::Send => ends.tx.send(&mut control.source).map_err(EndError::Sending),
+        Action::Receive => ends.rx.recv(&mut control.verifier).map_err(EndError::Receiving),
         Action::Flush => flush(&mut ends.tx),
     })
 }
 
 /// Runs the loop of a server of several clients.
-pub(super) fn serve<T: Tx, R: Rx>(ends: ServerEnds<T, R>, control: ServeLoop) -> Result<Finished> {
-    run(ends, control, |ends, control, action| {
-        if let Action::Batch(count) = action {
-            return serve_batch(ends, &mut control.sources, &mut control.verifier, count);
-        }
-        ends.txs.iter_mut().try_for_each(flush)
+pub(super) fn serve<T: Tx, R: Rx>(ends: ServerEnds<T, R>, control: ServeLoop) -> Result<PartyResult> {
+    run(ends, control, |ends, control, action| match action {
+        Action::Batch(count) => serve_batch(ends, &mut control.sources, &mut control.verifier, count),
+        Action::Flush => ends.txs.iter_mut().try_for_each(flush),
+        Action::Send | Action::Receive => unreachable!("a server replies in batches"),
     })
 }
 
 /// Runs the loop of a sender on several connections. There is one end for each connection, or one for all.
-pub(super) fn send_in_turn<T: Tx>(txs: Vec<T>, control: TurnsLoop) -> Result<Finished> {
+pub(super) fn send_in_turn<T: Tx>(txs: Vec<T>, control: TurnsLoop) -> Result<PartyResult> {
     run(txs, control, |txs, control, action| {
-        if let Action::Batch(count) = action {
-            return turns(txs, &mut control.sources, &mut control.turn, count);
+        match action {
+            Action::Batch(count) => turns(txs, &mut control.sources, &mut control.turn, count),
+            // The end mark of each connection.
+            Action::Send => {
+                let last = txs.len() - 1;
+                control.sources.iter_mut().enumerate().try_for_each(|(connection, source)| {
+                    let tx = &mut txs[connection.min(last)];
+                    tx.send(source).map_err(EndError::Sending)?;
+                    flush(tx)
+                })
+            }
+            Action::Receive | Action::Flush => unreachable!("a sender on several connections flushes at each turn"),
         }
-        let last = txs.len() - 1;
-        control.sources.iter_mut().enumerate().try_for_each(|(connection, source)| {
-            let tx = &mut txs[connection.min(last)];
-            send_batch(tx, source, 1)?;
-            flush(tx)
-        })
     })
 }
 
-fn flush<T: Tx>(tx: &mut T) -> Ended {
-    tx.flush().map_err(Stopped::Sending)
+fn flush<T: Tx>(tx: &mut T) -> ActionResult {
+    tx.flush().map_err(EndError::Sending)
 }
 
 #[inline(never)]
-fn send_batch<T: Tx>(tx: &mut T, source: &mut Generator, count: u64) -> Ended {
+fn send_batch<T: Tx>(tx: &mut T, source: &mut Generator, count: u64) -> ActionResult {
     // A release store of the mechanism forces the compiler to write everything behind a reference to memory first. Such stores limit the
     // speed of the fastest cell. The state of a local variable stays in registers.
     let mut messages = source.take();
-    let result = (0..count).try_for_each(|_| tx.send(&mut messages)).map_err(Stopped::Sending);
+    let result = (0..count).try_for_each(|_| tx.send(&mut messages)).map_err(EndError::Sending);
     *source = messages;
     result
 }
 
 #[inline(never)]
-fn receive_batch<R: Rx>(rx: &mut R, verifier: &mut Verifier, count: u64) -> Ended {
-    rx.recv_all(verifier, count).map_err(Stopped::Receiving)
+fn receive_batch<R: Rx>(rx: &mut R, verifier: &mut Verifier, count: u64) -> ActionResult {
+    rx.recv_all(verifier, count).map_err(EndError::Receiving)
 }
 
 /// Makes `count` round trips: sends each request after the reply to the one before. Stops at a damaged reply.
@@ -146,11 +158,11 @@ fn round_trips<T: Tx, R: Rx>(
     source: &mut Generator,
     verifier: &mut Verifier,
     count: u64,
-) -> Ended {
+) -> ActionResult {
     for _ in 0..count {
-        tx.send(source).map_err(Stopped::Sending)?;
+        tx.send(source).map_err(EndError::Sending)?;
         EXCHANGE.requester.set(source.made(), true);
-        rx.recv(verifier).map_err(Stopped::Receiving)?;
+        rx.recv(verifier).map_err(EndError::Receiving)?;
         EXCHANGE.requester.set(source.made(), false);
         if verifier.ended() {
             break;
@@ -166,14 +178,14 @@ fn replies<T: Tx, R: Rx>(
     source: &mut Generator,
     verifier: &mut Verifier,
     count: u64,
-) -> Ended {
+) -> ActionResult {
     for _ in 0..count {
-        rx.recv(verifier).map_err(Stopped::Receiving)?;
+        rx.recv(verifier).map_err(EndError::Receiving)?;
         EXCHANGE.replier.set(source.made(), true);
         if verifier.ended() {
             break;
         }
-        tx.send(source).map_err(Stopped::Sending)?;
+        tx.send(source).map_err(EndError::Sending)?;
         EXCHANGE.replier.set(source.made(), false);
     }
     Ok(())
@@ -187,11 +199,11 @@ fn serve_batch<T: Tx, R: Rx>(
     sources: &mut [Generator],
     verifier: &mut Verifier,
     count: u64,
-) -> Ended {
+) -> ActionResult {
     let last = ends.txs.len() - 1;
     for _ in 0..count {
         let ends_before = verifier.ends();
-        ends.rx.recv(verifier).map_err(Stopped::Receiving)?;
+        ends.rx.recv(verifier).map_err(EndError::Receiving)?;
         EXCHANGE.replier.set(verifier.received(), true);
         if verifier.found_damage() {
             break;
@@ -201,7 +213,7 @@ fn serve_batch<T: Tx, R: Rx>(
         if verifier.ends() > ends_before {
             source.end();
         }
-        ends.txs[client.min(last)].send(source).map_err(Stopped::Sending)?;
+        ends.txs[client.min(last)].send(source).map_err(EndError::Sending)?;
         EXCHANGE.replier.set(verifier.received(), false);
         if verifier.ended() {
             break;
@@ -212,14 +224,14 @@ fn serve_batch<T: Tx, R: Rx>(
 
 /// Sends `count` messages: up to [`TURN`] on one connection, then up to as many on the next. `turn` is the connection that sends next.
 #[inline(never)]
-fn turns<T: Tx>(txs: &mut [T], sources: &mut [Generator], turn: &mut usize, count: u64) -> Ended {
+fn turns<T: Tx>(txs: &mut [T], sources: &mut [Generator], turn: &mut usize, count: u64) -> ActionResult {
     let last = txs.len() - 1;
     let mut left = count;
     while left > 0 {
         let in_this_turn = left.min(TURN);
         let tx = &mut txs[(*turn).min(last)];
         let source = &mut sources[*turn];
-        (0..in_this_turn).try_for_each(|_| tx.send(source)).map_err(Stopped::Sending)?;
+        (0..in_this_turn).try_for_each(|_| tx.send(source)).map_err(EndError::Sending)?;
         flush(tx)?;
         *turn = (*turn + 1) % sources.len();
         left -= in_this_turn;
@@ -236,10 +248,10 @@ mod tests {
     #[test]
     fn waiting_ends_at_the_time_and_not_before() {
         let due_ns = now_ns() + 200_000;
-        let ended_ns = wait(Waiting::Until(due_ns));
+        let ended_ns = wait(Waiting::Until(due_ns)).unwrap_or(due_ns);
         assert!(ended_ns >= due_ns && now_ns() >= ended_ns);
         let began_ns = now_ns();
-        assert!(wait(Waiting::About(Duration::from_micros(10))) >= began_ns + 10_000);
-        assert!(wait(Waiting::Until(0)) >= began_ns, "what is due already is not waited for");
+        assert!(wait(Waiting::About(Duration::from_micros(10))).unwrap() >= began_ns + 10_000);
+        assert_eq!(wait(Waiting::Until(0)), None, "what is due already is not waited for");
     }
 }

@@ -3,7 +3,6 @@
 
 mod asynchronous;
 mod blocking;
-mod end_marks;
 mod latency;
 mod party;
 mod receive;
@@ -12,6 +11,7 @@ mod request;
 mod send;
 mod serve;
 mod step;
+mod stream_ending;
 mod turns;
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,13 +21,13 @@ use std::sync::mpsc;
 use anyhow::{Context, Result, bail, ensure};
 
 pub(crate) use self::latency::histogram;
-use self::party::{Setting, Start};
+use self::party::{InstanceSetup, LoopSetup};
 use self::receive::ReceiveLoop;
 use self::reply::ReplyLoop;
 use self::request::RequestLoop;
 use self::send::SendLoop;
 use self::serve::ServeLoop;
-use self::step::Finished;
+use self::step::PartyResult;
 use self::turns::TurnsLoop;
 use crate::burst::{Burst, resident};
 use crate::case::{Case, Place, Role};
@@ -77,8 +77,14 @@ pub fn drive<M: Transport<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &m
     let Ends(parties) = mechanism.open(case, role, &mut ctx.rendezvous).context("opening")?;
     let memory = memory.opened()?;
     let loops = parts(case.pattern, parties, &ctx.cpus)?.into_iter().map(Loop::blocking).collect();
-    let played =
-        Played { case, role, executor: Box::new(Threads), loops, lossy: is_lossy(mechanism), burst: memory.burst()? };
+    let played = ChildLoops {
+        case,
+        role,
+        executor: Box::new(Threads),
+        loops,
+        lossy: is_lossy(mechanism),
+        burst: memory.burst()?,
+    };
     play(played, ctx)
 }
 
@@ -87,12 +93,9 @@ pub fn drive<M: Transport<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &m
 /// # Errors
 /// Those of [`drive`], and when the runtime cannot be started.
 pub fn drive_async<M: AsyncTransport<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &mut Ctx) -> Result<Report> {
-    ensure!(
-        role != Role::Broker && !case.pattern.is_pipeline(),
-        "{} has no {role} of a {}",
-        case.mechanism,
-        case.pattern
-    );
+    if role == Role::Broker || case.pattern.is_pipeline() {
+        return delegate(mechanism, case, role, ctx);
+    }
     prepare(case, role, ctx)?;
     let memory = Memory::before(case)?;
     let Ends(parties) = mechanism.open(case, role, &mut ctx.rendezvous).context("opening")?;
@@ -102,7 +105,7 @@ pub fn drive_async<M: AsyncTransport<P>, P>(mechanism: &M, case: &Case, role: Ro
     for part in parts(case.pattern, parties, &ctx.cpus)? {
         loops.push(Loop::of_tasks(part)?);
     }
-    let played = Played { case, role, executor, loops, lossy: is_lossy(mechanism), burst: memory.burst()? };
+    let played = ChildLoops { case, role, executor, loops, lossy: is_lossy(mechanism), burst: memory.burst()? };
     play(played, ctx)
 }
 
@@ -173,7 +176,7 @@ fn prepare(case: &Case, role: Role, ctx: &Ctx) -> Result<()> {
 }
 
 /// The types of a mechanism's ends are erased here. It is a dynamic call once per instance, and never per message.
-type Run = Box<dyn FnOnce(Start) -> Work<Finished>>;
+type Run = Box<dyn FnOnce(LoopSetup) -> Work<PartyResult>>;
 
 /// A loop that is ready to start.
 struct Loop {
@@ -214,12 +217,12 @@ impl Loop {
 }
 
 /// A loop that blocks the thread that polls it.
-fn on_thread(run: impl FnOnce(Start) -> Result<Finished> + Send + 'static) -> Run {
+fn on_thread(run: impl FnOnce(LoopSetup) -> Result<PartyResult> + Send + 'static) -> Run {
     Box::new(move |start| Box::pin(async move { run(start) }))
 }
 
 /// What a child plays.
-struct Played<'a> {
+struct ChildLoops<'a> {
     case: &'a Case,
     role: Role,
     executor: Box<dyn Executor>,
@@ -229,9 +232,9 @@ struct Played<'a> {
 }
 
 /// Waits for the other children, then runs all loops of this child to their end.
-fn play(Played { case, role, executor, loops, lossy, burst }: Played<'_>, ctx: &mut Ctx) -> Result<Report> {
+fn play(ChildLoops { case, role, executor, loops, lossy, burst }: ChildLoops<'_>, ctx: &mut Ctx) -> Result<Report> {
     let window = case.pattern.rules().window(ctx.window);
-    let leader = loops.iter().map(|part| part.role).max_by_key(|role| matches!(role, Role::Consumer(_)));
+    let usage_party = loops.iter().map(|part| part.role).max_by_key(|role| matches!(role, Role::Consumer(_)));
     let paced = lossy && !case.pattern.is_bidirectional();
     let (feedback, pacers) = if paced { feedback(case, role, &mut ctx.rendezvous)? } else { Default::default() };
     let (mut feedback, mut pacers) = (feedback.into_iter(), pacers.into_iter());
@@ -239,11 +242,12 @@ fn play(Played { case, role, executor, loops, lossy, burst }: Played<'_>, ctx: &
     let exchange = (case.pattern.is_round_trip() && !lossy).then(|| EXCHANGE.address());
     let start_ns = ctx.rendezvous.ready_with(exchange)?;
     let pauses = ctx.pauses.clone();
-    let setting = Setting { case, seed: ctx.seed, secret: ctx.secret, window, start_ns, pauses, leader, lossy, burst };
+    let setting =
+        InstanceSetup { case, seed: ctx.seed, secret: ctx.secret, window, start_ns, pauses, usage_party, lossy, burst };
     let (reports, received) = mpsc::channel();
     let mut jobs = Vec::new();
     for Loop { role, cpu, run } in loops {
-        let mut start = Start::new(&setting, role);
+        let mut start = LoopSetup::new(&setting, role);
         match role {
             Role::Consumer(_) => start.feedback = feedback.next(),
             Role::Producer(_) => start.pacer = pacers.next(),

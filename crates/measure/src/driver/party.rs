@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 
 use anyhow::{Context, Result};
 
-use super::step::{Finished, Stopped};
+use super::step::{EndError, PartyResult};
 use crate::burst::Burst;
 use crate::case::{Case, Payload, Role};
 use crate::message::{Generator, Verifier};
@@ -21,7 +21,7 @@ const QUIET_NS: u64 = 50_000_000;
 const COUNT_QUIET_NS: u64 = 1_000_000_000;
 
 /// The parameters that all parties of a child have in common.
-pub(super) struct Setting<'a> {
+pub(super) struct InstanceSetup<'a> {
     pub(super) case: &'a Case,
     pub(super) seed: u64,
     pub(super) secret: u64,
@@ -29,13 +29,13 @@ pub(super) struct Setting<'a> {
     pub(super) start_ns: u64,
     pub(super) pauses: Pauses,
     /// The party in whose window the processor time is counted.
-    pub(super) leader: Option<Role>,
+    pub(super) usage_party: Option<Role>,
     pub(super) lossy: bool,
     pub(super) burst: Option<Burst>,
 }
 
 /// Everything a loop starts with. Each loop takes the parts that it needs.
-pub(super) struct Start {
+pub(super) struct LoopSetup {
     pub(super) party: Party,
     pub(super) source: Generator,
     pub(super) verifier: Verifier,
@@ -49,14 +49,22 @@ pub(super) struct Start {
     pub(super) pacer: Option<Pacer>,
 }
 
-impl Start {
-    pub(super) fn new(setting: &Setting, role: Role) -> Start {
-        let Setting { case, seed, secret, window, start_ns, ref pauses, leader, lossy, ref burst } = *setting;
+impl LoopSetup {
+    pub(super) fn new(setting: &InstanceSetup, role: Role) -> LoopSetup {
+        let InstanceSetup { case, seed, secret, window, start_ns, ref pauses, usage_party, lossy, ref burst } =
+            *setting;
         let rules = case.pattern.rules();
         let producer = stream(role);
-        let meter = Meter::new(window_of(window, role, case.sending()), start_ns, Some(role) == leader, pauses.clone());
-        Start {
-            party: Party { role, meter, share: window.share(producer, case.sending()), lossy },
+        let meter =
+            Meter::new(window_of(window, role, case.sending()), start_ns, Some(role) == usage_party, pauses.clone());
+        LoopSetup {
+            party: Party {
+                role,
+                received_ns: meter.now(),
+                meter,
+                share: window.share(producer, case.sending()),
+                lossy,
+            },
             source: Generator::new(seed, producer, case.payload.len()).with_secret(secret),
             verifier: rules
                 .verifier(seed, case, role)
@@ -91,6 +99,8 @@ pub(super) struct Party {
     pub(super) share: Option<u64>,
     /// Whether the mechanism may lose messages.
     pub(super) lossy: bool,
+    /// When it last saw that messages had been received; at first, when it began.
+    pub(super) received_ns: u64,
 }
 
 impl Party {
@@ -108,10 +118,10 @@ impl Party {
     ///
     /// # Errors
     /// Any other error.
-    pub(super) fn tolerate(&self, stopped: Stopped) -> Result<()> {
+    pub(super) fn tolerate(&self, stopped: EndError) -> Result<()> {
         let error = match stopped {
-            Stopped::Sending(error) => return Err(error).context("sending"),
-            Stopped::Receiving(error) => error,
+            EndError::Sending(error) => return Err(error).context("sending"),
+            EndError::Receiving(error) => error,
         };
         // ConnectionRefused: a datagram socket, after its peer has received the end mark and closed.
         let is_passing =
@@ -119,14 +129,19 @@ impl Party {
         if self.lossy && is_passing { Ok(()) } else { Err(error).context("receiving") }
     }
 
-    /// Whether a party that received its last message at `received_ns` stops waiting for more, because they may have been lost.
-    pub(super) fn gives_up(&self, now_ns: u64, received_ns: u64) -> bool {
+    /// Whether a party stops waiting for messages, because they may have been lost. `has_received`: whether it has received any since the
+    /// last reading of the clock.
+    pub(super) fn gives_up(&mut self, now_ns: u64, has_received: bool) -> bool {
+        if has_received {
+            self.received_ns = now_ns;
+            return false;
+        }
         let quiet_ns = if self.share.is_some() { COUNT_QUIET_NS } else { QUIET_NS };
-        self.lossy && self.meter.over(now_ns) && now_ns > received_ns + quiet_ns
+        self.lossy && self.meter.over(now_ns) && now_ns > self.received_ns + quiet_ns
     }
 
     /// The report of a party that has sent or answered `sent` messages, without what it has received.
-    pub(super) fn report_sent(self, sent: u64) -> Finished {
+    pub(super) fn report_sent(self, sent: u64) -> PartyResult {
         let (messages, window_ns, usage) = self.meter.result();
         let report = PartyReport {
             sent,
@@ -139,7 +154,7 @@ impl Party {
     }
 
     /// The report of a party that has received messages.
-    pub(super) fn report_received(mut self, sent: u64, verifier: Verifier) -> Finished {
+    pub(super) fn report_received(mut self, sent: u64, verifier: Verifier) -> PartyResult {
         let slices = self.meter.take_slices();
         let (received, faults) = verifier.finish();
         let (report, usage) = self.report_sent(sent);

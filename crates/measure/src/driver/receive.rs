@@ -4,8 +4,8 @@ use anyhow::{Result, ensure};
 use hdrhistogram::Histogram;
 
 use super::latency::{counts, histogram};
-use super::party::{Party, Start};
-use super::step::{Action, Control, Ended, Finished, Step, Waiting};
+use super::party::{LoopSetup, Party};
+use super::step::{Action, ActionResult, Control, PartyResult, Step, Waiting};
 use crate::burst::{BURST_POLL, Burst, Held};
 use crate::message::Verifier;
 use crate::pace::Feedback;
@@ -35,8 +35,6 @@ pub(super) struct ReceiveLoop {
     before: u64,
     /// The number of messages requested from the end.
     requested: u64,
-    /// When the last message was received.
-    received_ns: u64,
     /// End marks that did not arrive although every producer has closed.
     end_marks_lost: u64,
 }
@@ -65,13 +63,20 @@ struct BurstMemory {
 /// What a lossy mechanism's consumer tells its producers, and how many messages are missing.
 struct FeedbackState {
     feedback: Feedback,
-    /// Missing messages when the window opened and when it closed.
-    missing: [u64; 2],
+    /// Missing messages when the window opened.
+    missing_at_opening: u64,
+    /// Missing messages when the window closed.
+    missing_at_closing: u64,
 }
 
-/// The number of messages received from each producer when the window opened and when it closed, if there are several producers.
+/// The number of messages received from each producer, if there are several producers.
 #[derive(Default)]
-pub(super) struct ReceivedOfEach([Vec<u64>; 2]);
+pub(super) struct ReceivedOfEach {
+    /// When the window opened.
+    at_opening: Vec<u64>,
+    /// When it closed.
+    at_closing: Vec<u64>,
+}
 
 impl ReceivedOfEach {
     /// Reads the clock, and notes the numbers when the window opens or closes.
@@ -95,21 +100,21 @@ impl ReceivedOfEach {
     fn note(&mut self, party: &Party, verifier: &Verifier) {
         let counts: Vec<u64> = verifier.progress().map(|(_, received)| received).collect();
         if counts.len() > 1 {
-            self.0[usize::from(party.meter.closed())] = counts;
+            let noted = if party.meter.closed() { &mut self.at_closing } else { &mut self.at_opening };
+            *noted = counts;
         }
     }
 
     /// The number of messages of each producer within the window.
     pub(super) fn within(&self) -> Vec<u64> {
-        let [opened, closed] = &self.0;
-        closed.iter().zip(opened).map(|(closed, opened)| closed - opened).collect()
+        self.at_closing.iter().zip(&self.at_opening).map(|(closing, opening)| closing - opening).collect()
     }
 }
 
 impl ReceiveLoop {
-    pub(super) fn new(start: Start) -> Result<ReceiveLoop> {
+    pub(super) fn new(start: LoopSetup) -> Result<ReceiveLoop> {
         let stream_end = start.stream_end();
-        let Start { party, verifier, rules, schedule, burst, feedback, .. } = start;
+        let LoopSetup { party, verifier, rules, schedule, burst, feedback, .. } = start;
         let times = match schedule {
             Some(schedule) => Some(Times { schedule, histogram: histogram()? }),
             None => None,
@@ -118,13 +123,12 @@ impl ReceiveLoop {
             verifier,
             drops_receives: rules.drops_receives(),
             dropped: 0,
-            received_ns: party.meter.now(),
             party,
             stream_end,
             phase: if burst.is_some() { Phase::WaitingForBurst } else { Phase::Receiving },
             times,
             burst: burst.map(|burst| BurstMemory { burst, held: None }),
-            feedback: feedback.map(|feedback| FeedbackState { feedback, missing: [0; 2] }),
+            feedback: feedback.map(|feedback| FeedbackState { feedback, missing_at_opening: 0, missing_at_closing: 0 }),
             received: ReceivedOfEach::default(),
             before: 0,
             requested: 0,
@@ -179,9 +183,7 @@ impl ReceiveLoop {
             state.feedback.tell(now_ns, self.verifier.progress());
             state.note_missing(&self.party, &self.verifier);
         }
-        if is_progress {
-            self.received_ns = now_ns;
-        } else if self.party.gives_up(now_ns, self.received_ns) {
+        if self.party.gives_up(now_ns, is_progress) {
             self.phase = Phase::Over;
         }
         Ok(())
@@ -193,7 +195,7 @@ impl ReceiveLoop {
             *held = Some(burst.full()?);
             self.party.meter.resume();
         }
-        self.received_ns = self.party.meter.now();
+        self.party.received_ns = self.party.meter.now();
         Ok(())
     }
 }
@@ -202,16 +204,16 @@ impl FeedbackState {
     fn note_missing(&mut self, party: &Party, verifier: &Verifier) {
         let missing = verifier.progress().map(|(next, received)| next.saturating_sub(received)).sum();
         if party.meter.warming_up() || party.meter.open() {
-            self.missing[1] = missing;
+            self.missing_at_closing = missing;
         }
         if party.meter.warming_up() {
-            self.missing[0] = missing;
+            self.missing_at_opening = missing;
         }
     }
 
     /// The number of messages lost within the window.
     fn lost(&self) -> u64 {
-        self.missing[1].saturating_sub(self.missing[0])
+        self.missing_at_closing.saturating_sub(self.missing_at_opening)
     }
 }
 
@@ -231,13 +233,13 @@ impl Control for ReceiveLoop {
         Ok(Step::Act(Action::Batch(self.batch())))
     }
 
-    fn handle(&mut self, action: Action, ended: Ended) -> Result<()> {
-        if matches!(&ended, Err(stopped) if stopped.is_end_of_stream())
+    fn handle(&mut self, action: Action, result: ActionResult) -> Result<()> {
+        if matches!(&result, Err(stopped) if stopped.is_end_of_stream())
             && (!self.party.lossy || self.stream_end == StreamEnd::Close)
         {
             return self.end_of_stream();
         }
-        ended.or_else(|stopped| self.party.tolerate(stopped))?;
+        result.or_else(|error| self.party.tolerate(error))?;
         if self.verifier.ended() {
             self.phase = Phase::Over;
             return Ok(());
@@ -250,7 +252,7 @@ impl Control for ReceiveLoop {
         self.verifier.found_damage()
     }
 
-    fn finish(mut self) -> Result<Finished> {
+    fn finish(mut self) -> Result<PartyResult> {
         let received = self.verifier.received();
         self.received.close(&mut self.party, &self.verifier);
         let shares = self.received.within();

@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 
-use super::end_marks::Ending;
-use super::party::{Party, Start};
-use super::step::{Action, Control, Ended, Finished, Step};
+use super::party::{LoopSetup, Party};
+use super::step::{Action, ActionResult, Control, PartyResult, Step};
+use super::stream_ending::StreamEnding;
 use crate::message::{Generator, Verifier};
 
 /// The state of a replying party.
@@ -15,8 +15,6 @@ pub(super) struct ReplyLoop {
     phase: Phase,
     /// The number of replies, without the end mark.
     sent: u64,
-    /// When the last request was received.
-    received_ns: u64,
 }
 
 /// What a replying party is doing.
@@ -25,30 +23,27 @@ enum Phase {
     Replying {
         before: u64,
     },
-    Ending(Ending),
+    Ending(StreamEnding),
     /// A request was damaged.
     Damaged,
 }
 
 impl ReplyLoop {
-    pub(super) fn new(start: Start) -> ReplyLoop {
-        let Start { party, source, verifier, .. } = start;
-        let received_ns = party.meter.now();
-        ReplyLoop { source, verifier, party, phase: Phase::Replying { before: 0 }, sent: 0, received_ns }
+    pub(super) fn new(start: LoopSetup) -> ReplyLoop {
+        let LoopSetup { party, source, verifier, .. } = start;
+        ReplyLoop { source, verifier, party, phase: Phase::Replying { before: 0 }, sent: 0 }
     }
 
     /// Takes the result of a batch of replies.
-    fn replied(&mut self, before: u64, ended: Ended) -> Result<()> {
-        ended.or_else(|stopped| self.party.tolerate(stopped))?;
+    fn replied(&mut self, before: u64, result: ActionResult) -> Result<()> {
+        result.or_else(|error| self.party.tolerate(error))?;
         let made = self.source.made();
         if self.verifier.ended() {
             self.end(made);
             return Ok(());
         }
         let now_ns = self.party.meter.look(made);
-        if made > before {
-            self.received_ns = now_ns;
-        } else if self.party.gives_up(now_ns, self.received_ns) {
+        if self.party.gives_up(now_ns, made > before) {
             self.end(made);
         }
         Ok(())
@@ -59,7 +54,7 @@ impl ReplyLoop {
         self.party.meter.end(made);
         self.phase = match self.verifier.found_damage() {
             true => Phase::Damaged,
-            false => Phase::Ending(Ending::with_mark(&mut self.source, self.party.lossy)),
+            false => Phase::Ending(StreamEnding::with_mark(&mut self.source, self.party.lossy)),
         };
     }
 }
@@ -77,10 +72,10 @@ impl Control for ReplyLoop {
         Ok(step)
     }
 
-    fn handle(&mut self, _: Action, ended: Ended) -> Result<()> {
+    fn handle(&mut self, _: Action, result: ActionResult) -> Result<()> {
         match &mut self.phase {
-            &mut Phase::Replying { before } => self.replied(before, ended),
-            Phase::Ending(ending) => ending.handle(ended),
+            &mut Phase::Replying { before } => self.replied(before, result),
+            Phase::Ending(ending) => ending.handle(result),
             Phase::Damaged => Ok(()),
         }
     }
@@ -89,7 +84,7 @@ impl Control for ReplyLoop {
         matches!(self.phase, Phase::Damaged)
     }
 
-    fn finish(self) -> Result<Finished> {
+    fn finish(self) -> Result<PartyResult> {
         Ok(self.party.report_received(self.sent, self.verifier))
     }
 }

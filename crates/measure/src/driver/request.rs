@@ -3,10 +3,10 @@
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
 
-use super::end_marks::Ending;
 use super::latency::{counts, histogram};
-use super::party::{Party, Start};
-use super::step::{Action, Control, Ended, Finished, Step};
+use super::party::{LoopSetup, Party};
+use super::step::{Action, ActionResult, Control, PartyResult, Step};
+use super::stream_ending::StreamEnding;
 use crate::clock::{cost_ns, now_ns};
 use crate::exchange::EXCHANGE;
 use crate::message::{Generator, Verifier};
@@ -39,7 +39,6 @@ enum Phase {
     RoundTrips {
         began_ns: u64,
         before: u64,
-        count: u64,
     },
     /// Receives until the reply to the last request has come: replies to earlier ones came late.
     LateReplies {
@@ -47,7 +46,7 @@ enum Phase {
         count: u64,
     },
     /// Ends its stream.
-    Ending(Ending),
+    Ending(StreamEnding),
     /// Waits for the other side's end mark.
     LastReply,
     /// A reply was damaged.
@@ -58,27 +57,34 @@ enum Phase {
 }
 
 impl RequestLoop {
-    pub(super) fn new(start: Start) -> Result<RequestLoop> {
-        let Start { party, source, verifier, .. } = start;
-        let phase = Phase::RoundTrips { began_ns: 0, before: 0, count: 0 };
+    pub(super) fn new(start: LoopSetup) -> Result<RequestLoop> {
+        let LoopSetup { party, source, verifier, .. } = start;
+        let phase = Phase::RoundTrips { began_ns: 0, before: 0 };
         Ok(RequestLoop { source, verifier, party, phase, clock_ns: cost_ns(), times: histogram()?, batch: 1, sent: 0 })
     }
 
     /// Takes the result of a batch of round trips.
-    fn made_round_trips(&mut self, began_ns: u64, before: u64, count: u64, ended: Ended, now_ns: u64) -> Result<()> {
+    fn made_round_trips(
+        &mut self,
+        began_ns: u64,
+        before: u64,
+        count: u64,
+        result: ActionResult,
+        now_ns: u64,
+    ) -> Result<()> {
         if self.verifier.found_damage() {
             self.sent = before;
             self.phase = Phase::Damaged;
             return Ok(());
         }
         let missing = (before + count).saturating_sub(self.source.made());
-        if ended.is_ok() && missing > 0 {
+        if result.is_ok() && missing > 0 {
             self.sent = self.source.made();
             self.phase = Phase::Unfilled(missing);
             return Ok(());
         }
-        let is_replied = ended.is_ok();
-        ended.or_else(|stopped| self.party.tolerate(stopped))?;
+        let is_replied = result.is_ok();
+        result.or_else(|error| self.party.tolerate(error))?;
         if is_replied && self.party.lossy && self.is_reply_late() {
             self.phase = Phase::LateReplies { began_ns, count };
             return Ok(());
@@ -115,9 +121,9 @@ impl RequestLoop {
         if self.party.share.map_or_else(|| self.party.meter.closed(), |share| made >= share) {
             self.sent = made;
             self.party.meter.end(made);
-            self.phase = Phase::Ending(Ending::with_mark(&mut self.source, self.party.lossy));
+            self.phase = Phase::Ending(StreamEnding::with_mark(&mut self.source, self.party.lossy));
         } else {
-            self.phase = Phase::RoundTrips { began_ns: 0, before: made, count: 0 };
+            self.phase = Phase::RoundTrips { began_ns: 0, before: made };
         }
     }
 }
@@ -125,11 +131,11 @@ impl RequestLoop {
 impl Control for RequestLoop {
     fn next(&mut self) -> Result<Step> {
         let step = match &mut self.phase {
-            Phase::RoundTrips { began_ns, before, count } => {
+            Phase::RoundTrips { began_ns, before } => {
                 *before = self.source.made();
-                *count = self.batch.min(self.party.left(*before));
+                let count = self.batch.min(self.party.left(*before));
                 *began_ns = now_ns();
-                Step::Act(Action::Batch(*count))
+                Step::Act(Action::Batch(count))
             }
             Phase::LateReplies { .. } => Step::Act(Action::Receive),
             Phase::Ending(ending) => match ending.next(&mut self.source) {
@@ -147,23 +153,24 @@ impl Control for RequestLoop {
         Ok(step)
     }
 
-    fn handle(&mut self, _: Action, ended: Ended) -> Result<()> {
+    fn handle(&mut self, action: Action, result: ActionResult) -> Result<()> {
         let now_ns = now_ns();
         match &mut self.phase {
-            &mut Phase::RoundTrips { began_ns, before, count } => {
-                self.made_round_trips(began_ns, before, count, ended, now_ns)
+            &mut Phase::RoundTrips { began_ns, before } => {
+                let Action::Batch(count) = action else { return Ok(()) };
+                self.made_round_trips(began_ns, before, count, result, now_ns)
             }
             &mut Phase::LateReplies { began_ns, count } => {
-                let is_replied = ended.is_ok();
-                ended.or_else(|stopped| self.party.tolerate(stopped))?;
+                let is_replied = result.is_ok();
+                result.or_else(|error| self.party.tolerate(error))?;
                 if !is_replied || !self.is_reply_late() {
                     self.note(now_ns, is_replied.then(|| (now_ns - began_ns, count)));
                 }
                 Ok(())
             }
-            Phase::Ending(ending) => ending.handle(ended),
+            Phase::Ending(ending) => ending.handle(result),
             Phase::LastReply => {
-                if let Err(stopped) = ended {
+                if let Err(stopped) = result {
                     self.party.tolerate(stopped).context("waiting for the last reply")?;
                     self.phase = Phase::Over;
                 }
@@ -177,7 +184,7 @@ impl Control for RequestLoop {
         matches!(self.phase, Phase::Damaged | Phase::Unfilled(_))
     }
 
-    fn finish(self) -> Result<Finished> {
+    fn finish(self) -> Result<PartyResult> {
         let latency = LatencyCounts { batch: self.batch, counts: counts(&self.times)? };
         let (mut report, usage) = self.party.report_received(self.sent, self.verifier);
         if let Phase::Unfilled(messages) = self.phase {
@@ -192,7 +199,7 @@ impl Control for RequestLoop {
 mod tests {
     use super::*;
     use crate::case::{Case, Role};
-    use crate::driver::party::Setting;
+    use crate::driver::party::InstanceSetup;
     use crate::pauses::Pauses;
     use crate::window::Window;
 
@@ -204,18 +211,18 @@ mod tests {
         )
         .unwrap();
         let window = Window::Count { warmup: 5, messages: 10 };
-        let setting = Setting {
+        let setting = InstanceSetup {
             case: &case,
             seed: 1,
             secret: 2,
             window,
             start_ns: 0,
             pauses: Pauses::default(),
-            leader: None,
+            usage_party: None,
             lossy: false,
             burst: None,
         };
-        let start = Start::new(&setting, Role::Producer(0));
+        let start = LoopSetup::new(&setting, Role::Producer(0));
         let mut control = RequestLoop { clock_ns: 25.0, ..RequestLoop::new(start).unwrap() };
         let mut batches = Vec::new();
         // One round trip is lucky, and one is not.

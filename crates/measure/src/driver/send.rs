@@ -4,9 +4,9 @@ use std::io::ErrorKind;
 
 use anyhow::{Context, Result};
 
-use super::end_marks::{Ending, sent};
-use super::party::{Party, Start, stream};
-use super::step::{Action, Control, Ended, Finished, Step, Waiting};
+use super::party::{LoopSetup, Party, stream};
+use super::step::{Action, ActionResult, Control, PartyResult, Step, Waiting};
+use super::stream_ending::{StreamEnding, without_side};
 use crate::burst::{BURST_POLL, Burst};
 use crate::message::Generator;
 use crate::pace::Pacer;
@@ -18,7 +18,9 @@ use crate::schedule::Schedule;
 pub(super) struct SendLoop {
     pub(super) source: Generator,
     party: Party,
-    schedule: Option<OpenLoop>,
+    open_loop: Option<OpenLoop>,
+    /// The rate of a lossy mechanism.
+    pacer: Option<Pacer>,
     burst: Option<Burst>,
     stream_end: StreamEnd,
     phase: Phase,
@@ -28,52 +30,35 @@ pub(super) struct SendLoop {
 
 /// What a producer is doing.
 enum Phase {
-    /// Sends as fast as it can, or when messages are due. After the batch, this many messages must have left the source.
-    Sending { expected: u64 },
-    /// Sends at the rate of a pacer. This many messages are left until the next reading of the clock.
-    Paced { pacer: Box<Pacer>, left: u64 },
+    /// Sends as fast as it can, or when messages are due. The batch began after `before` messages.
+    Sending { before: u64 },
+    /// Sends at the rate of the pacer. This many messages are left until the next reading of the clock.
+    Paced { left: u64 },
     /// Flushes before the pacer learns how many messages have arrived. The clock was read at `now_ns`.
-    PacedFlush { pacer: Box<Pacer>, now_ns: u64 },
-    /// Keeps the channel open until the consumer has measured its memory.
-    Full,
+    PacedFlush { now_ns: u64 },
+    /// Keeps the channel open until the consumer has received the burst and measured its memory.
+    WaitingForConsumer,
     /// Ends the stream.
-    Ending(Ending),
+    Ending(StreamEnding),
     /// The end sent messages without taking them from the source, this many.
     Unfilled(u64),
 }
 
 impl SendLoop {
-    pub(super) fn new(mut start: Start) -> SendLoop {
-        let phase = match start.pacer.take() {
-            Some(pacer) => Phase::Paced { pacer: Box::new(pacer), left: 0 },
-            None => Phase::Sending { expected: 0 },
-        };
-        let schedule = start.schedule.take().map(|schedule| OpenLoop::new(schedule, stream(start.party.role)));
-        let stream_end = start.stream_end();
-        let Start { party, source, burst, .. } = start;
-        SendLoop { source, party, schedule, burst, stream_end, phase, sent: 0 }
-    }
-
-    /// The next message of an open loop, or the wait for it. `None` if no more are due in the window.
-    fn next_due(&mut self) -> Option<Step> {
-        let schedule = self.schedule.as_mut()?;
-        if schedule.is_waiting {
-            schedule.is_waiting = false;
-            return Some(Step::Act(Action::Batch(1)));
-        }
-        let due_ns = schedule.due_ns(self.source.made());
-        // Every message that is due in the window is sent, even if the mechanism is late.
-        if self.party.share.is_none() && self.party.meter.over(due_ns) {
-            return None;
-        }
-        schedule.is_waiting = true;
-        Some(Step::Wait(Waiting::Until(due_ns)))
+    pub(super) fn new(setup: LoopSetup) -> SendLoop {
+        let stream_end = setup.stream_end();
+        let LoopSetup { party, source, schedule, burst, pacer, .. } = setup;
+        let open_loop = schedule.map(|schedule| OpenLoop::new(schedule, stream(party.role)));
+        let phase = if pacer.is_some() { Phase::Paced { left: 0 } } else { Phase::Sending { before: 0 } };
+        SendLoop { source, party, open_loop, pacer, burst, stream_end, phase, sent: 0 }
     }
 
     /// Whether all messages are sent, at this time.
     fn is_over(&self, now_ns: u64) -> bool {
         let made = self.source.made();
-        self.party.share.map_or_else(|| self.schedule.is_none() && self.party.meter.over(now_ns), |share| made >= share)
+        self.party
+            .share
+            .map_or_else(|| self.open_loop.is_none() && self.party.meter.over(now_ns), |share| made >= share)
     }
 
     /// Closes the window after the last message.
@@ -83,28 +68,63 @@ impl SendLoop {
         self.phase = match &self.burst {
             Some(burst) => {
                 burst.set_sent();
-                Phase::Full
+                Phase::WaitingForConsumer
             }
             None => Phase::Ending(self.ending()),
         };
     }
 
-    fn ending(&mut self) -> Ending {
+    fn ending(&mut self) -> StreamEnding {
         match self.stream_end {
-            StreamEnd::Close => Ending::Flush,
-            StreamEnd::Mark => Ending::with_mark(&mut self.source, self.party.lossy),
+            StreamEnd::Close => StreamEnding::Flush,
+            StreamEnd::Mark => StreamEnding::with_mark(&mut self.source, self.party.lossy),
+        }
+    }
+
+    /// The next step of a producer that sends as fast as it can, or when messages are due.
+    fn next_batch(&mut self) -> Step {
+        let before = self.source.made();
+        self.phase = Phase::Sending { before };
+        let Some(open_loop) = &mut self.open_loop else {
+            return Step::Act(Action::Batch(self.party.batch(before)));
+        };
+        match open_loop.next(before) {
+            Due::Now => Step::Act(Action::Batch(1)),
+            // Every message that is due in the window is sent, even if the mechanism is late.
+            Due::At(due_ns) if self.party.share.is_some() || !self.party.meter.over(due_ns) => {
+                Step::Wait(Waiting::Until(due_ns))
+            }
+            Due::At(_) => {
+                self.end();
+                self.next_after_last()
+            }
+        }
+    }
+
+    /// The next step of a producer that has sent its last message.
+    fn next_after_last(&mut self) -> Step {
+        if let Phase::WaitingForConsumer = self.phase {
+            if self.burst.as_ref().is_some_and(|burst| !burst.is_received()) {
+                return Step::Wait(Waiting::About(BURST_POLL));
+            }
+            self.phase = Phase::Ending(self.ending());
+        }
+        match &mut self.phase {
+            Phase::Ending(ending) => ending.next(&mut self.source),
+            _ => Step::Done,
         }
     }
 
     /// Takes the result of a batch.
-    fn sent_batch(&mut self, expected: u64, ended: Ended) -> Result<()> {
+    fn sent_batch(&mut self, before: u64, count: u64, result: ActionResult) -> Result<()> {
         let made = self.source.made();
-        if ended.is_ok() && made < expected {
+        let missing = (before + count).saturating_sub(made);
+        if result.is_ok() && missing > 0 {
             self.sent = made;
-            self.phase = Phase::Unfilled(expected - made);
+            self.phase = Phase::Unfilled(missing);
             return Ok(());
         }
-        ended.or_else(|stopped| self.party.tolerate(stopped))?;
+        result.or_else(|error| self.party.tolerate(error))?;
         let now_ns = self.party.meter.look(made);
         if self.is_over(now_ns) {
             self.end();
@@ -112,112 +132,88 @@ impl SendLoop {
         Ok(())
     }
 
-    /// Whether a lossy mechanism's consumer has closed because the time is over. With many producers on few cores, some still send then.
-    fn is_refused(&self, ended: &Ended) -> bool {
-        let is_refused = matches!(ended, Err(stopped) if stopped.error().kind() == ErrorKind::ConnectionRefused);
-        is_refused && self.party.meter.over(self.party.meter.now())
-    }
-
-    /// Takes the result of a message that the pacer allowed.
-    fn sent_paced(&mut self, pacer: Box<Pacer>, left: u64, ended: Ended) -> Result<()> {
-        if self.is_refused(&ended) {
+    /// Takes the result of the last message of a paced batch, or of one that failed.
+    fn sent_paced(&mut self, result: ActionResult) -> Result<()> {
+        if self.is_refused(&result) {
             self.end();
             return Ok(());
         }
-        sent(ended).context("sending")?;
-        if left > 0 {
-            self.phase = Phase::Paced { pacer, left };
-            return Ok(());
-        }
+        without_side(result).context("sending")?;
         let now_ns = self.party.meter.look(self.source.made());
-        if pacer.slice_is_over(now_ns) {
-            self.phase = Phase::PacedFlush { pacer, now_ns };
-            return Ok(());
+        if self.pacer.as_ref().is_some_and(|pacer| pacer.slice_is_over(now_ns)) {
+            self.phase = Phase::PacedFlush { now_ns };
+        } else {
+            self.continue_paced(now_ns);
         }
-        self.continue_paced(pacer, now_ns);
         Ok(())
     }
 
-    fn continue_paced(&mut self, pacer: Box<Pacer>, now_ns: u64) {
-        self.phase = Phase::Paced { pacer, left: 0 };
+    /// Takes the result of the flush at the end of a pacer's slice.
+    fn flushed_paced(&mut self, now_ns: u64, result: ActionResult) -> Result<()> {
+        if self.is_refused(&result) {
+            self.end();
+            return Ok(());
+        }
+        without_side(result).context("sending")?;
+        if let Some(pacer) = &mut self.pacer {
+            pacer.look(now_ns, self.source.made(), self.party.meter.warming_up());
+        }
+        self.continue_paced(now_ns);
+        Ok(())
+    }
+
+    fn continue_paced(&mut self, now_ns: u64) {
+        self.phase = Phase::Paced { left: 0 };
         if self.is_over(now_ns) {
             self.end();
         }
+    }
+
+    /// Whether a lossy mechanism's consumer has closed because the time is over. With many producers on few cores, some still send then.
+    fn is_refused(&self, result: &ActionResult) -> bool {
+        let is_refused = matches!(result, Err(error) if error.error().kind() == ErrorKind::ConnectionRefused);
+        is_refused && self.party.meter.over(self.party.meter.now())
     }
 }
 
 impl Control for SendLoop {
     fn next(&mut self) -> Result<Step> {
-        let step = match &mut self.phase {
-            Phase::Sending { .. } if self.schedule.is_some() => match self.next_due() {
-                Some(step) => {
-                    self.phase = Phase::Sending { expected: self.source.made() + 1 };
-                    step
-                }
-                None => {
-                    self.end();
-                    return self.next();
-                }
-            },
-            Phase::Sending { expected } => {
-                let before = self.source.made();
-                let count = self.party.batch(before);
-                *expected = before + count;
-                Step::Act(Action::Batch(count))
-            }
-            Phase::Paced { pacer, left } => {
+        Ok(match &mut self.phase {
+            Phase::Sending { .. } => self.next_batch(),
+            Phase::Paced { left } => {
                 if *left == 0 {
                     *left = self.party.batch(self.source.made());
                 }
-                pacer.wait();
+                if let Some(pacer) = &mut self.pacer {
+                    pacer.wait();
+                }
                 Step::Act(Action::Send)
             }
             Phase::PacedFlush { .. } => Step::Act(Action::Flush),
-            Phase::Full => {
-                if !self.burst.as_ref().is_none_or(Burst::is_received) {
-                    return Ok(Step::Wait(Waiting::About(BURST_POLL)));
-                }
-                self.phase = Phase::Ending(self.ending());
-                return self.next();
-            }
-            Phase::Ending(ending) => ending.next(&mut self.source),
-            Phase::Unfilled(_) => Step::Done,
-        };
-        Ok(step)
+            Phase::WaitingForConsumer | Phase::Ending(_) | Phase::Unfilled(_) => self.next_after_last(),
+        })
     }
 
-    fn handle(&mut self, _: Action, ended: Ended) -> Result<()> {
-        match std::mem::replace(&mut self.phase, Phase::Full) {
-            Phase::Sending { expected } => {
-                self.phase = Phase::Sending { expected };
-                self.sent_batch(expected, ended)
-            }
-            Phase::Paced { pacer, left } => self.sent_paced(pacer, left.saturating_sub(1), ended),
-            Phase::PacedFlush { mut pacer, now_ns } => {
-                if self.is_refused(&ended) {
-                    self.end();
-                    return Ok(());
-                }
-                sent(ended).context("sending")?;
-                pacer.look(now_ns, self.source.made(), self.party.meter.warming_up());
-                self.continue_paced(pacer, now_ns);
+    fn handle(&mut self, action: Action, result: ActionResult) -> Result<()> {
+        match &mut self.phase {
+            Phase::Paced { left } if *left > 1 && result.is_ok() => {
+                *left -= 1;
                 Ok(())
             }
-            Phase::Ending(mut ending) => {
-                let handled = ending.handle(ended);
-                self.phase = Phase::Ending(ending);
-                handled
+            Phase::Paced { .. } => self.sent_paced(result),
+            &mut Phase::Sending { before } => {
+                let Action::Batch(count) = action else { return Ok(()) };
+                self.sent_batch(before, count, result)
             }
-            phase @ (Phase::Full | Phase::Unfilled(_)) => {
-                self.phase = phase;
-                Ok(())
-            }
+            &mut Phase::PacedFlush { now_ns } => self.flushed_paced(now_ns, result),
+            Phase::Ending(ending) => ending.handle(result),
+            Phase::WaitingForConsumer | Phase::Unfilled(_) => Ok(()),
         }
     }
 
-    fn waited(&mut self, now_ns: u64) {
-        if let Some(schedule) = &mut self.schedule {
-            schedule.waited(now_ns);
+    fn waited(&mut self, now_ns: Option<u64>) {
+        if let (Phase::Sending { .. }, Some(open_loop)) = (&self.phase, &mut self.open_loop) {
+            open_loop.waited(now_ns);
         }
     }
 
@@ -225,13 +221,13 @@ impl Control for SendLoop {
         matches!(self.phase, Phase::Unfilled(_))
     }
 
-    fn finish(self) -> Result<Finished> {
+    fn finish(self) -> Result<PartyResult> {
         let (mut report, usage) = self.party.report_sent(self.sent);
         // Whatever arrived was not what was to be sent.
         if let Phase::Unfilled(messages) = self.phase {
             report.faults.damaged += messages;
         }
-        let late = self.schedule.map_or(0, |schedule| schedule.late);
+        let late = self.open_loop.map_or(0, |open_loop| open_loop.late);
         Ok((PartyReport { late, ..report }, usage))
     }
 }
@@ -240,36 +236,43 @@ impl Control for SendLoop {
 struct OpenLoop {
     schedule: Schedule,
     producer: usize,
-    /// Whether the wait for the next message is over or under way.
-    is_waiting: bool,
-    due_ns: u64,
-    /// When the wait began.
-    began_ns: u64,
+    /// When the next message is due, if the loop waits for it or has waited.
+    next_due_ns: Option<u64>,
     late: u64,
     /// Messages that were due before this time are late.
     late_until_ns: u64,
 }
 
+/// When the next message of an open loop is to be sent.
+enum Due {
+    /// Now: the wait for it is over.
+    Now,
+    /// At this time.
+    At(u64),
+}
+
 impl OpenLoop {
     fn new(schedule: Schedule, producer: usize) -> OpenLoop {
-        OpenLoop { schedule, producer, is_waiting: false, due_ns: 0, began_ns: 0, late: 0, late_until_ns: 0 }
+        OpenLoop { schedule, producer, next_due_ns: None, late: 0, late_until_ns: 0 }
     }
 
-    /// When the next message is due, after `made` messages.
-    fn due_ns(&mut self, made: u64) -> u64 {
-        self.began_ns = crate::clock::now_ns();
-        self.due_ns = self.schedule.due_ns(self.producer, made);
-        self.due_ns
-    }
-
-    /// Notes whether the message is late, and until when the next ones are.
-    fn waited(&mut self, now_ns: u64) {
-        if !self.is_waiting {
-            return;
+    /// When the message after `made` messages is to be sent.
+    fn next(&mut self, made: u64) -> Due {
+        if self.next_due_ns.take().is_some() {
+            return Due::Now;
         }
-        if self.began_ns < self.due_ns && self.schedule.is_late(now_ns, self.due_ns) {
+        let due_ns = self.schedule.due_ns(self.producer, made);
+        self.next_due_ns = Some(due_ns);
+        Due::At(due_ns)
+    }
+
+    /// Notes whether the message is late, and until when the next ones are. `None`: it was due before the wait began, because the
+    /// mechanism took long to send the one before. That is latency, and not this loop's fault.
+    fn waited(&mut self, now_ns: Option<u64>) {
+        let Some(due_ns) = self.next_due_ns else { return };
+        if let Some(now_ns) = now_ns.filter(|now_ns| self.schedule.is_late(*now_ns, due_ns)) {
             self.late_until_ns = now_ns;
         }
-        self.late += u64::from(self.due_ns < self.late_until_ns);
+        self.late += u64::from(due_ns < self.late_until_ns);
     }
 }

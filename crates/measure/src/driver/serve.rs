@@ -2,10 +2,10 @@
 
 use anyhow::{Context, Result};
 
-use super::end_marks::sent;
-use super::party::{Party, Start};
+use super::party::{LoopSetup, Party};
 use super::receive::ReceivedOfEach;
-use super::step::{Action, Control, Ended, Finished, Step};
+use super::step::{Action, ActionResult, Control, PartyResult, Step};
+use super::stream_ending::without_side;
 use crate::message::{Generator, Verifier};
 use crate::protocol::PartyReport;
 
@@ -17,8 +17,6 @@ pub(super) struct ServeLoop {
     party: Party,
     phase: Phase,
     received: ReceivedOfEach,
-    /// When the last request was received.
-    received_ns: u64,
 }
 
 /// What a server is doing.
@@ -34,25 +32,22 @@ enum Phase {
 }
 
 impl ServeLoop {
-    pub(super) fn new(start: Start) -> ServeLoop {
+    pub(super) fn new(start: LoopSetup) -> ServeLoop {
         let sources = start.sources();
-        let Start { party, verifier, .. } = start;
-        let received_ns = party.meter.now();
+        let LoopSetup { party, verifier, .. } = start;
         let phase = Phase::Serving { before: 0 };
-        ServeLoop { sources, verifier, party, phase, received: ReceivedOfEach::default(), received_ns }
+        ServeLoop { sources, verifier, party, phase, received: ReceivedOfEach::default() }
     }
 
     /// Takes the result of a batch of replies.
-    fn served(&mut self, before: u64, ended: Ended) -> Result<()> {
-        ended.or_else(|stopped| self.party.tolerate(stopped))?;
+    fn served(&mut self, before: u64, result: ActionResult) -> Result<()> {
+        result.or_else(|error| self.party.tolerate(error))?;
         if self.verifier.ended() {
             self.end();
             return Ok(());
         }
         let now_ns = self.received.look(&mut self.party, &self.verifier);
-        if self.verifier.received() > before {
-            self.received_ns = now_ns;
-        } else if self.party.gives_up(now_ns, self.received_ns) {
+        if self.party.gives_up(now_ns, self.verifier.received() > before) {
             self.end();
         }
         Ok(())
@@ -77,12 +72,12 @@ impl Control for ServeLoop {
         Ok(step)
     }
 
-    fn handle(&mut self, _: Action, ended: Ended) -> Result<()> {
+    fn handle(&mut self, _: Action, result: ActionResult) -> Result<()> {
         match self.phase {
-            Phase::Serving { before } => self.served(before, ended),
+            Phase::Serving { before } => self.served(before, result),
             Phase::Flushing | Phase::Over => {
                 self.phase = Phase::Over;
-                sent(ended).context("flushing")
+                without_side(result).context("flushing")
             }
         }
     }
@@ -91,7 +86,7 @@ impl Control for ServeLoop {
         self.verifier.found_damage()
     }
 
-    fn finish(self) -> Result<Finished> {
+    fn finish(self) -> Result<PartyResult> {
         let (served, shares) = (self.verifier.received(), self.received.within());
         let (report, usage) = self.party.report_received(served, self.verifier);
         Ok((PartyReport { shares, ..report }, usage))

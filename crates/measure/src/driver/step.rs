@@ -36,10 +36,10 @@ pub(super) enum Action {
     Flush,
 }
 
-/// Waiting for something that the ends do not tell.
+/// Waiting without a call of the ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waiting {
-    /// For about this time. Between tasks, until the others have run once.
+    /// For about this time. A task only lets the others run once.
     About(Duration),
     /// Until this time, by looking at the clock.
     Until(u64),
@@ -47,31 +47,31 @@ pub(super) enum Waiting {
 
 /// The error that stopped an action, and the end where it happened.
 #[derive(Debug)]
-pub(super) enum Stopped {
+pub(super) enum EndError {
     /// The sending end.
     Sending(io::Error),
     /// The receiving end.
     Receiving(io::Error),
 }
 
-impl Stopped {
+impl EndError {
     /// The error.
     pub(super) fn error(&self) -> &io::Error {
-        let (Stopped::Sending(error) | Stopped::Receiving(error)) = self;
+        let (EndError::Sending(error) | EndError::Receiving(error)) = self;
         error
     }
 
     /// Whether the stream has ended: every sender has closed, and nothing is left to receive.
     pub(super) fn is_end_of_stream(&self) -> bool {
-        matches!(self, Stopped::Receiving(error) if error.kind() == io::ErrorKind::UnexpectedEof)
+        matches!(self, EndError::Receiving(error) if error.kind() == io::ErrorKind::UnexpectedEof)
     }
 }
 
 /// The result of an action.
-pub(super) type Ended = Result<(), Stopped>;
+pub(super) type ActionResult = Result<(), EndError>;
 
 /// What a party reports, and the usage of its process if it is the one whose window counts.
-pub(super) type Finished = (PartyReport, Option<Usage>);
+pub(super) type PartyResult = (PartyReport, Option<Usage>);
 
 /// The state of a loop.
 pub(super) trait Control {
@@ -85,10 +85,10 @@ pub(super) trait Control {
     ///
     /// # Errors
     /// When the loop cannot continue.
-    fn handle(&mut self, action: Action, ended: Ended) -> Result<()>;
+    fn handle(&mut self, action: Action, result: ActionResult) -> Result<()>;
 
-    /// Takes the time at which a wait ended.
-    fn waited(&mut self, now_ns: u64) {
+    /// Takes the time at which a wait ended. `None` if what it waited for had come before it began.
+    fn waited(&mut self, now_ns: Option<u64>) {
         let _ = now_ns;
     }
 
@@ -104,5 +104,5 @@ pub(super) trait Control {
     ///
     /// # Errors
     /// When the times cannot be reported.
-    fn finish(self) -> Result<Finished>;
+    fn finish(self) -> Result<PartyResult>;
 }

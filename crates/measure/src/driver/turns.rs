@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 
-use super::party::{Party, Start};
-use super::step::{Action, Control, Ended, Finished, Step};
+use super::party::{LoopSetup, Party};
+use super::step::{Action, ActionResult, Control, PartyResult, Step};
 use crate::message::Generator;
 use crate::pattern::TURN;
 
@@ -22,56 +22,50 @@ pub(super) struct TurnsLoop {
 /// What a sender on several connections is doing.
 #[derive(Clone, Copy)]
 enum Phase {
-    /// Sends a batch of this many messages.
-    Sending {
-        count: u64,
-    },
+    /// Sends messages.
+    Sending,
     /// Sends the end mark on each connection.
     EndMarks,
     Over,
 }
 
 impl TurnsLoop {
-    pub(super) fn new(start: Start) -> TurnsLoop {
+    pub(super) fn new(start: LoopSetup) -> TurnsLoop {
         let sources = start.sources();
-        TurnsLoop { sources, turn: 0, party: start.party, phase: Phase::Sending { count: 0 }, sent: 0 }
+        TurnsLoop { sources, turn: 0, party: start.party, phase: Phase::Sending, sent: 0 }
     }
 }
 
 impl Control for TurnsLoop {
     fn next(&mut self) -> Result<Step> {
-        let step = match &mut self.phase {
-            Phase::Sending { count } => {
+        Ok(match self.phase {
+            Phase::Sending => {
                 // Whole turns, except the last.
-                *count = self.party.meter.stride(self.sent).next_multiple_of(TURN).min(self.party.left(self.sent));
-                Step::Act(Action::Batch(*count))
+                let whole_turns = self.party.meter.stride(self.sent).next_multiple_of(TURN);
+                Step::Act(Action::Batch(whole_turns.min(self.party.left(self.sent))))
             }
             Phase::EndMarks => Step::Act(Action::Send),
             Phase::Over => Step::Done,
-        };
-        Ok(step)
+        })
     }
 
-    fn handle(&mut self, _: Action, ended: Ended) -> Result<()> {
-        ended.or_else(|stopped| self.party.tolerate(stopped))?;
-        match self.phase {
-            Phase::Sending { count } => {
-                self.sent += count;
-                let now_ns = self.party.meter.look(self.sent);
-                let is_over =
-                    self.party.share.map_or_else(|| self.party.meter.over(now_ns), |share| self.sent >= share);
-                if is_over {
-                    self.party.meter.end(self.sent);
-                    self.sources.iter_mut().for_each(Generator::end);
-                    self.phase = Phase::EndMarks;
-                }
-            }
-            Phase::EndMarks | Phase::Over => self.phase = Phase::Over,
+    fn handle(&mut self, action: Action, result: ActionResult) -> Result<()> {
+        result.or_else(|error| self.party.tolerate(error))?;
+        let Action::Batch(count) = action else {
+            self.phase = Phase::Over;
+            return Ok(());
+        };
+        self.sent += count;
+        let now_ns = self.party.meter.look(self.sent);
+        if self.party.share.map_or_else(|| self.party.meter.over(now_ns), |share| self.sent >= share) {
+            self.party.meter.end(self.sent);
+            self.sources.iter_mut().for_each(Generator::end);
+            self.phase = Phase::EndMarks;
         }
         Ok(())
     }
 
-    fn finish(self) -> Result<Finished> {
+    fn finish(self) -> Result<PartyResult> {
         Ok(self.party.report_sent(self.sent))
     }
 }

@@ -8,9 +8,9 @@ use crate::case::{Pattern, Role};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opened {
     /// Its index among the parties that the mechanism opened.
-    pub(crate) at: usize,
+    pub(crate) index: usize,
     /// Its position in the order of the roles, by which cores are assigned.
-    pub(crate) nth: usize,
+    pub(crate) order: usize,
     pub(crate) role: Role,
     /// Whether it has a sending end.
     pub(crate) sends: bool,
@@ -18,17 +18,17 @@ pub(crate) struct Opened {
     pub(crate) receives: bool,
 }
 
-/// One loop: what it does, in which role, and the party whose core it runs on ([`Opened::nth`]).
+/// One loop: what it does, in which role, and the party whose core it runs on ([`Opened::order`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Task {
+pub(crate) struct LoopPlan {
     pub(crate) role: Role,
     pub(crate) core_of: usize,
-    pub(crate) takes: Takes,
+    pub(crate) kind: LoopKind,
 }
 
-/// The kind of a loop, and the parties whose ends it uses ([`Opened::at`]).
+/// The kind of a loop, and the parties whose ends it uses ([`Opened::index`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Takes {
+pub(crate) enum LoopKind {
     Sending(usize),
     SendingInTurn(Vec<usize>),
     Receiving(usize),
@@ -39,8 +39,8 @@ pub(crate) enum Takes {
 
 impl Opened {
     /// A loop on this party's core.
-    pub(super) fn task(&self, role: Role, takes: Takes) -> Task {
-        Task { role, core_of: self.nth, takes }
+    pub(super) fn plan(&self, role: Role, kind: LoopKind) -> LoopPlan {
+        LoopPlan { role, core_of: self.order, kind }
     }
 
     /// # Errors
@@ -62,34 +62,34 @@ impl Opened {
 ///
 /// # Errors
 /// When a party lacks an end.
-pub(super) fn one_way(pattern: Pattern, parties: &[Opened]) -> Result<Vec<Task>> {
-    let task = |party: &Opened| match party.role {
+pub(super) fn one_way(pattern: Pattern, parties: &[Opened]) -> Result<Vec<LoopPlan>> {
+    let plan = |party: &Opened| match party.role {
         Role::Producer(_) => {
             party.require_sending(pattern)?;
-            Ok(party.task(party.role, Takes::Sending(party.at)))
+            Ok(party.plan(party.role, LoopKind::Sending(party.index)))
         }
         Role::Consumer(_) => {
             party.require_receiving(pattern)?;
-            Ok(party.task(party.role, Takes::Receiving(party.at)))
+            Ok(party.plan(party.role, LoopKind::Receiving(party.index)))
         }
         role @ (Role::All | Role::Broker) => bail!("{role} is not a party"),
     };
-    parties.iter().map(task).collect()
+    parties.iter().map(plan).collect()
 }
 
 /// Producers send requests, and consumers reply.
 ///
 /// # Errors
 /// When a party lacks an end.
-pub(super) fn requests_and_replies(pattern: Pattern, parties: &[Opened]) -> Result<Vec<Task>> {
-    let task = |party: &Opened| {
+pub(super) fn requests_and_replies(pattern: Pattern, parties: &[Opened]) -> Result<Vec<LoopPlan>> {
+    let plan = |party: &Opened| {
         party.require_sending(pattern)?;
         party.require_receiving(pattern)?;
         match party.role {
-            Role::Producer(_) => Ok(party.task(party.role, Takes::Requesting(party.at))),
-            Role::Consumer(_) => Ok(party.task(party.role, Takes::Replying(party.at))),
+            Role::Producer(_) => Ok(party.plan(party.role, LoopKind::Requesting(party.index))),
+            Role::Consumer(_) => Ok(party.plan(party.role, LoopKind::Replying(party.index))),
             role @ (Role::All | Role::Broker) => bail!("{role} is not a party"),
         }
     };
-    parties.iter().map(task).collect()
+    parties.iter().map(plan).collect()
 }

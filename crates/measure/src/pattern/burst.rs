@@ -20,10 +20,6 @@ impl Rules for Burst {
         "a message of a burst takes"
     }
 
-    fn abbreviation(&self) -> &'static str {
-        "burst"
-    }
-
     fn default_capacity(&self) -> usize {
         // The whole burst must fit.
         (BURST as usize).next_power_of_two()
@@ -42,7 +38,7 @@ impl Rules for Burst {
     }
 
     fn metric(&self) -> Metric {
-        Metric::Property
+        Metric::NotRanked
     }
 
     fn admit(&self, _: &Spec, case: &Case) -> Result<(), Inadmissible> {

@@ -13,10 +13,6 @@ impl Rules for Cancel {
         "a message of a stream with dropped receives takes"
     }
 
-    fn abbreviation(&self) -> &'static str {
-        "cancel"
-    }
-
     fn default_capacity(&self) -> usize {
         // Both sides wait for each message.
         1
@@ -31,7 +27,7 @@ impl Rules for Cancel {
     }
 
     fn metric(&self) -> Metric {
-        Metric::Property
+        Metric::NotRanked
     }
 
     fn excuses_loss(&self, spec: &Spec) -> bool {

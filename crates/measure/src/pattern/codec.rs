@@ -10,10 +10,6 @@ impl Rules for Codec {
         "a message encoded and decoded takes"
     }
 
-    fn abbreviation(&self) -> &'static str {
-        "codec"
-    }
-
     fn layout(&self) -> Layout {
         Layout::OneThread
     }

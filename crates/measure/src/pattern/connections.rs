@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 
-use super::assignment::{Opened, Takes, Task, one_way};
+use super::assignment::{LoopKind, LoopPlan, Opened, one_way};
 use super::{Layout, Rules};
 use crate::admission::{Inadmissible, RefusalKind, require_lossless, require_processes};
 use crate::case::{Case, Cell, Pattern, Role};
@@ -21,8 +21,8 @@ impl Rules for Connections {
         "a message of several connections takes"
     }
 
-    fn abbreviation(&self) -> &'static str {
-        "conn"
+    fn abbreviation(&self) -> Option<&'static str> {
+        Some("conn")
     }
 
     fn has_several_parties(&self) -> bool {
@@ -42,17 +42,17 @@ impl Rules for Connections {
     }
 
     /// One loop has the sending ends of all connections.
-    fn assign(&self, pattern: Pattern, parties: &[Opened]) -> Result<Vec<Task>> {
+    fn assign(&self, pattern: Pattern, parties: &[Opened]) -> Result<Vec<LoopPlan>> {
         let (senders, others): (Vec<Opened>, Vec<Opened>) =
             parties.iter().partition(|party| matches!(party.role, Role::Producer(_)));
-        let mut tasks = Vec::new();
+        let mut loops = Vec::new();
         if let Some(first) = senders.first() {
             senders.iter().try_for_each(|party| party.require_sending(pattern))?;
-            let txs = senders.iter().map(|party| party.at).collect();
-            tasks.push(first.task(Role::Producer(0), Takes::SendingInTurn(txs)));
+            let txs = senders.iter().map(|party| party.index).collect();
+            loops.push(first.plan(Role::Producer(0), LoopKind::SendingInTurn(txs)));
         }
-        tasks.extend(one_way(pattern, &others)?);
-        Ok(tasks)
+        loops.extend(one_way(pattern, &others)?);
+        Ok(loops)
     }
 
     fn default_producers(&self, _: Scope) -> usize {

@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 
 use super::Rules;
-use super::assignment::{Opened, Takes, Task};
+use super::assignment::{LoopKind, LoopPlan, Opened};
 use crate::admission::{Inadmissible, RefusalKind, require_lossless};
 use crate::bound::{Cost, Costs};
 use crate::case::{Case, Cell, Pattern, Role};
@@ -15,10 +15,6 @@ pub(super) struct Duplex;
 impl Rules for Duplex {
     fn result(&self) -> &'static str {
         "a message of a duplex takes"
-    }
-
-    fn abbreviation(&self) -> &'static str {
-        "duplex"
     }
 
     fn is_bidirectional(&self) -> bool {
@@ -38,8 +34,8 @@ impl Rules for Duplex {
     }
 
     /// The two sides send streams 0 and 1, and each receives the other's stream.
-    fn assign(&self, pattern: Pattern, parties: &[Opened]) -> Result<Vec<Task>> {
-        let mut tasks = Vec::new();
+    fn assign(&self, pattern: Pattern, parties: &[Opened]) -> Result<Vec<LoopPlan>> {
+        let mut loops = Vec::new();
         for party in parties {
             let (ours, theirs) = match party.role {
                 Role::Producer(0) => (0, 1),
@@ -48,10 +44,10 @@ impl Rules for Duplex {
             };
             party.require_sending(pattern)?;
             party.require_receiving(pattern)?;
-            tasks.push(party.task(Role::Producer(ours), Takes::Sending(party.at)));
-            tasks.push(party.task(Role::Consumer(theirs), Takes::Receiving(party.at)));
+            loops.push(party.plan(Role::Producer(ours), LoopKind::Sending(party.index)));
+            loops.push(party.plan(Role::Consumer(theirs), LoopKind::Receiving(party.index)));
         }
-        Ok(tasks)
+        Ok(loops)
     }
 
     fn verifier(&self, seed: u64, case: &Case, role: Role) -> Verifier {
@@ -82,8 +78,8 @@ mod tests {
     #[test]
     fn each_side_sends_its_own_stream_and_receives_the_others() {
         let roles = |role| {
-            let opened = Opened { at: 0, nth: 0, role, sends: true, receives: true };
-            Duplex.assign(Pattern::Duplex, &[opened]).unwrap().iter().map(|task| task.role).collect::<Vec<_>>()
+            let opened = Opened { index: 0, order: 0, role, sends: true, receives: true };
+            Duplex.assign(Pattern::Duplex, &[opened]).unwrap().iter().map(|plan| plan.role).collect::<Vec<_>>()
         };
         assert_eq!(roles(Role::Producer(0)), [Role::Producer(0), Role::Consumer(1)]);
         assert_eq!(roles(Role::Consumer(0)), [Role::Producer(1), Role::Consumer(0)]);

@@ -12,8 +12,8 @@ impl Rules for FanIn {
         "a message of a fan-in takes"
     }
 
-    fn abbreviation(&self) -> &'static str {
-        "fan"
+    fn abbreviation(&self) -> Option<&'static str> {
+        Some("fan")
     }
 
     fn has_several_parties(&self) -> bool {

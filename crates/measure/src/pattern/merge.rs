@@ -12,10 +12,6 @@ impl Rules for Merge {
         "a merged message takes"
     }
 
-    fn abbreviation(&self) -> &'static str {
-        "merge"
-    }
-
     fn has_several_parties(&self) -> bool {
         true
     }

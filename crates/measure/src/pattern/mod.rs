@@ -2,7 +2,7 @@
 //!
 //! Each pattern is one file. It implements [`Rules`], whose default methods describe a stream of one producer to one consumer; a file has
 //! only what differs from that. To add a pattern, add a file here, a variant to [`Pattern`] with its name, and a line to
-//! [`Pattern::rules`].
+//! [`Pattern::rules`]; the compiler asks for each.
 
 mod assignment;
 mod burst;
@@ -23,7 +23,7 @@ mod writers;
 
 use anyhow::Result;
 
-pub(crate) use self::assignment::{Opened, Takes, Task};
+pub(crate) use self::assignment::{LoopKind, LoopPlan, Opened};
 pub use self::burst::BURST;
 pub use self::connections::TURN;
 use crate::admission::Inadmissible;
@@ -40,8 +40,10 @@ pub(crate) trait Rules: Sync {
     /// The subject of a sentence about a result: `a round trip takes 5 us`.
     fn result(&self) -> &'static str;
 
-    /// A few letters for a column of `estafette list`.
-    fn abbreviation(&self) -> &'static str;
+    /// A shorter name for a column of `estafette list`, if the name is long and common.
+    fn abbreviation(&self) -> Option<&'static str> {
+        None
+    }
 
     // Its parties.
 
@@ -89,7 +91,7 @@ pub(crate) trait Rules: Sync {
     ///
     /// # Errors
     /// When a party lacks an end.
-    fn assign(&self, pattern: Pattern, parties: &[Opened]) -> Result<Vec<Task>> {
+    fn assign(&self, pattern: Pattern, parties: &[Opened]) -> Result<Vec<LoopPlan>> {
         assignment::one_way(pattern, parties)
     }
 
@@ -166,8 +168,8 @@ pub(crate) trait Rules: Sync {
     }
 
     /// The party whose window and messages are the result.
-    fn lead(&self) -> Lead {
-        Lead::Consumer
+    fn lead(&self) -> ResultParty {
+        ResultParty::Consumer
     }
 
     /// The number of consumers that each receive every message.
@@ -247,13 +249,13 @@ pub(crate) enum Metric {
     RoundTrip,
     /// The time per message of a stream.
     Throughput,
-    /// A property. Mechanisms are not ranked by it.
-    Property,
+    /// Something other than speed. Mechanisms are not ranked.
+    NotRanked,
 }
 
 /// The party whose window and messages are the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lead {
+pub(crate) enum ResultParty {
     /// The one that records round-trip times.
     Requester,
     /// Of several consumers, the one that received most.
@@ -291,9 +293,14 @@ impl Pattern {
         self.rules().result()
     }
 
-    /// A few letters for a column of `estafette list`.
-    pub fn abbreviation(self) -> &'static str {
-        self.rules().abbreviation()
+    /// The name as a column of `estafette list` shows it: long and common ones are shortened.
+    pub fn abbreviation(self) -> String {
+        self.rules().abbreviation().map_or_else(|| self.to_string(), String::from)
+    }
+
+    /// Whether several consumers compete for the messages of a stream. Then none of them knows how many it will receive.
+    pub fn consumers_compete(self) -> bool {
+        self.rules().consumers_compete()
     }
 
     /// Whether the user chooses a number of parties on one side.
@@ -330,7 +337,7 @@ impl Pattern {
 
     /// Whether mechanisms are ranked by speed in this pattern.
     pub fn is_ranked(self) -> bool {
-        self.rules().metric() != Metric::Property
+        self.rules().metric() != Metric::NotRanked
     }
 }
 
@@ -378,7 +385,7 @@ mod tests {
     fn every_pattern_has_words_and_a_short_name() {
         for pattern in Pattern::ALL {
             assert!(pattern.result().ends_with(" takes"), "{pattern}: {}", pattern.result());
-            assert!((2..=8).contains(&pattern.abbreviation().len()), "{pattern}: {}", pattern.abbreviation());
+            assert!(pattern.abbreviation().len() <= pattern.to_string().len(), "{pattern}: {}", pattern.abbreviation());
         }
     }
 }

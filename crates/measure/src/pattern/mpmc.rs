@@ -17,10 +17,6 @@ impl Rules for Mpmc {
         "a message of several producers and consumers takes"
     }
 
-    fn abbreviation(&self) -> &'static str {
-        "mpmc"
-    }
-
     fn has_several_parties(&self) -> bool {
         true
     }

@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 
-use super::assignment::{Opened, Task, requests_and_replies};
-use super::{Lead, Metric, Rules};
+use super::assignment::{LoopPlan, Opened, requests_and_replies};
+use super::{Metric, ResultParty, Rules};
 use crate::bound::{Bound, Costs};
 use crate::case::Pattern;
 
@@ -14,15 +14,15 @@ impl Rules for PingPong {
         "a round trip takes"
     }
 
-    fn abbreviation(&self) -> &'static str {
-        "ping"
+    fn abbreviation(&self) -> Option<&'static str> {
+        Some("ping")
     }
 
     fn is_bidirectional(&self) -> bool {
         true
     }
 
-    fn assign(&self, pattern: Pattern, parties: &[Opened]) -> Result<Vec<Task>> {
+    fn assign(&self, pattern: Pattern, parties: &[Opened]) -> Result<Vec<LoopPlan>> {
         requests_and_replies(pattern, parties)
     }
 
@@ -30,8 +30,8 @@ impl Rules for PingPong {
         Metric::RoundTrip
     }
 
-    fn lead(&self) -> Lead {
-        Lead::Requester
+    fn lead(&self) -> ResultParty {
+        ResultParty::Requester
     }
 
     fn bound(&self, costs: &Costs) -> Option<Bound> {
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn the_error_names_a_missing_end() {
-        let opened = Opened { at: 0, nth: 0, role: Role::Producer(0), sends: true, receives: false };
+        let opened = Opened { index: 0, order: 0, role: Role::Producer(0), sends: true, receives: false };
         let error = PingPong.assign(Pattern::PingPong, &[opened]).unwrap_err();
         assert!(error.to_string().contains("no receiving end for producer:0 of a ping-pong"), "{error}");
     }

@@ -1,6 +1,6 @@
 //! Pipelines: a sender sends a number of messages through functions to its receivers; see [`crate::pipeline`].
 
-use super::{Layout, Lead, Rules};
+use super::{Layout, ResultParty, Rules};
 use crate::admission::{Inadmissible, RefusalKind};
 use crate::bound::{Bound, Cost, Costs};
 use crate::case::{Case, Cell, Place};
@@ -11,25 +11,20 @@ use crate::spec::Spec;
 const MIN_LEN: usize = 8;
 
 /// One receiver counts the messages.
-pub(super) static SEND_RECEIVE: Pipeline = Pipeline { abbreviation: "pipe", receivers: 1 };
+pub(super) static SEND_RECEIVE: Pipeline = Pipeline { receivers: 1 };
 /// One receiver computes the CRC-32 of each message and compares it with the one in the message.
-pub(super) static SEND_CHECKSUM: Pipeline = Pipeline { abbreviation: "pipe-crc", receivers: 1 };
+pub(super) static SEND_CHECKSUM: Pipeline = Pipeline { receivers: 1 };
 /// Two receivers compete for the messages and count them.
-pub(super) static SEND_COMPETE: Pipeline = Pipeline { abbreviation: "pipe-2", receivers: 2 };
+pub(super) static SEND_COMPETE: Pipeline = Pipeline { receivers: 2 };
 
 /// A pipeline of one sender.
 pub(super) struct Pipeline {
-    abbreviation: &'static str,
     receivers: usize,
 }
 
 impl Rules for Pipeline {
     fn result(&self) -> &'static str {
         "a message of a pipeline takes"
-    }
-
-    fn abbreviation(&self) -> &'static str {
-        self.abbreviation
     }
 
     fn consumers(&self, _: &Cell) -> usize {
@@ -48,8 +43,8 @@ impl Rules for Pipeline {
         false
     }
 
-    fn lead(&self) -> Lead {
-        Lead::LastReceiver
+    fn lead(&self) -> ResultParty {
+        ResultParty::LastReceiver
     }
 
     /// Compares the number sent with the counts of all receivers.

@@ -11,8 +11,8 @@ impl Rules for PubSub {
         "a published message takes"
     }
 
-    fn abbreviation(&self) -> &'static str {
-        "pub"
+    fn abbreviation(&self) -> Option<&'static str> {
+        Some("pub")
     }
 
     fn has_several_parties(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail, ensure};
 
-use super::assignment::{Opened, Takes, Task, requests_and_replies};
+use super::assignment::{LoopKind, LoopPlan, Opened, requests_and_replies};
 use super::{Metric, Rules};
 use crate::bound::{Bound, Costs};
 use crate::case::{Case, Pattern, Role};
@@ -16,8 +16,8 @@ impl Rules for RequestReply {
         "a request takes"
     }
 
-    fn abbreviation(&self) -> &'static str {
-        "req"
+    fn abbreviation(&self) -> Option<&'static str> {
+        Some("req")
     }
 
     fn has_several_parties(&self) -> bool {
@@ -33,18 +33,18 @@ impl Rules for RequestReply {
     }
 
     /// A server has one end to receive from all clients, and one or more for the replies.
-    fn assign(&self, pattern: Pattern, parties: &[Opened]) -> Result<Vec<Task>> {
+    fn assign(&self, pattern: Pattern, parties: &[Opened]) -> Result<Vec<LoopPlan>> {
         let (serving, clients): (Vec<Opened>, Vec<Opened>) =
             parties.iter().partition(|party| matches!(party.role, Role::Consumer(_)));
-        let mut tasks = requests_and_replies(pattern, &clients)?;
-        let Some(first) = serving.first() else { return Ok(tasks) };
-        let rxs: Vec<usize> = serving.iter().filter(|party| party.receives).map(|party| party.at).collect();
-        let txs: Vec<usize> = serving.iter().filter(|party| party.sends).map(|party| party.at).collect();
+        let mut loops = requests_and_replies(pattern, &clients)?;
+        let Some(first) = serving.first() else { return Ok(loops) };
+        let rxs: Vec<usize> = serving.iter().filter(|party| party.receives).map(|party| party.index).collect();
+        let txs: Vec<usize> = serving.iter().filter(|party| party.sends).map(|party| party.index).collect();
         let role = Role::Consumer(0);
         let [rx] = rxs[..] else { bail!("a server receives from its clients on one end, not on {}", rxs.len()) };
         ensure!(!txs.is_empty(), "the mechanism opened no sending end for {role} of a {pattern}");
-        tasks.push(first.task(role, Takes::Serving { rx, txs }));
-        Ok(tasks)
+        loops.push(first.plan(role, LoopKind::Serving { rx, txs }));
+        Ok(loops)
     }
 
     fn verifier(&self, seed: u64, case: &Case, role: Role) -> Verifier {

@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 
-use super::assignment::{Opened, Task, requests_and_replies};
-use super::{Layout, Lead, Metric, Rules};
+use super::assignment::{LoopPlan, Opened, requests_and_replies};
+use super::{Layout, Metric, ResultParty, Rules};
 use crate::admission::{Inadmissible, RefusalKind};
 use crate::bound::{Bound, Costs};
 use crate::case::{Case, Pattern, Place};
@@ -19,10 +19,6 @@ impl Rules for SameThread {
         "a message sent and received by one thread takes"
     }
 
-    fn abbreviation(&self) -> &'static str {
-        "same"
-    }
-
     fn is_bidirectional(&self) -> bool {
         true
     }
@@ -31,7 +27,7 @@ impl Rules for SameThread {
         Layout::OneThread
     }
 
-    fn assign(&self, pattern: Pattern, parties: &[Opened]) -> Result<Vec<Task>> {
+    fn assign(&self, pattern: Pattern, parties: &[Opened]) -> Result<Vec<LoopPlan>> {
         requests_and_replies(pattern, parties)
     }
 
@@ -39,8 +35,8 @@ impl Rules for SameThread {
         Metric::RoundTrip
     }
 
-    fn lead(&self) -> Lead {
-        Lead::Requester
+    fn lead(&self) -> ResultParty {
+        ResultParty::Requester
     }
 
     fn admit(&self, _: &Spec, case: &Case) -> Result<(), Inadmissible> {

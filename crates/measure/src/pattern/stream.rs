@@ -10,10 +10,6 @@ impl Rules for Stream {
         "a message of a stream takes"
     }
 
-    fn abbreviation(&self) -> &'static str {
-        "stream"
-    }
-
     fn has_open_loop(&self) -> bool {
         true
     }

@@ -17,8 +17,8 @@ impl Rules for Writers {
         "a message of several writers takes"
     }
 
-    fn abbreviation(&self) -> &'static str {
-        "write"
+    fn abbreviation(&self) -> Option<&'static str> {
+        Some("write")
     }
 
     fn has_several_parties(&self) -> bool {

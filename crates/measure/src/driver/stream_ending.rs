@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::step::{Action, Ended, Step, Waiting};
+use super::step::{Action, ActionResult, Step, Waiting};
 use crate::message::Generator;
 
 /// How many times the end mark of a lossy mechanism is sent, because one may be lost.
@@ -14,7 +14,7 @@ const LOSSY_PAUSE: Duration = Duration::from_millis(1);
 
 /// What a sender still has to do after its last message.
 #[derive(Debug)]
-pub(super) enum Ending {
+pub(super) enum StreamEnding {
     /// To send the end mark.
     Mark,
     /// To flush.
@@ -33,23 +33,23 @@ pub(super) enum LossyStep {
     Wait,
 }
 
-impl Ending {
+impl StreamEnding {
     /// Ends the stream of `source`.
-    pub(super) fn with_mark(source: &mut Generator, lossy: bool) -> Ending {
+    pub(super) fn with_mark(source: &mut Generator, lossy: bool) -> StreamEnding {
         source.end();
         match lossy {
-            true => Ending::LossyMarks { left: LOSSY_END_MARKS, next: LossyStep::Send, mark: source.clone() },
-            false => Ending::Mark,
+            true => StreamEnding::LossyMarks { left: LOSSY_END_MARKS, next: LossyStep::Send, mark: source.clone() },
+            false => StreamEnding::Mark,
         }
     }
 
     /// The next step. Every copy of a lossy end mark is the same message of `source`.
     pub(super) fn next(&mut self, source: &mut Generator) -> Step {
         match self {
-            Ending::Mark => Step::Act(Action::Send),
-            Ending::Flush => Step::Act(Action::Flush),
-            Ending::LossyMarks { left: 0, .. } | Ending::Over => Step::Done,
-            Ending::LossyMarks { left, next, mark } => match next {
+            StreamEnding::Mark => Step::Act(Action::Send),
+            StreamEnding::Flush => Step::Act(Action::Flush),
+            StreamEnding::LossyMarks { left: 0, .. } | StreamEnding::Over => Step::Done,
+            StreamEnding::LossyMarks { left, next, mark } => match next {
                 LossyStep::Send => {
                     *source = mark.clone();
                     Step::Act(Action::Send)
@@ -69,28 +69,28 @@ impl Ending {
     /// # Errors
     /// When the end mark cannot be sent. Errors of a lossy mechanism are ignored: the receiver may have got one mark and closed before
     /// the others arrive.
-    pub(super) fn handle(&mut self, ended: Ended) -> Result<()> {
+    pub(super) fn handle(&mut self, ended: ActionResult) -> Result<()> {
         match self {
-            Ending::Mark => {
-                sent(ended).context("sending the end mark")?;
-                *self = Ending::Flush;
+            StreamEnding::Mark => {
+                without_side(ended).context("sending the end mark")?;
+                *self = StreamEnding::Flush;
             }
-            Ending::Flush => {
-                sent(ended).context("flushing")?;
-                *self = Ending::Over;
+            StreamEnding::Flush => {
+                without_side(ended).context("flushing")?;
+                *self = StreamEnding::Over;
             }
-            Ending::LossyMarks { next, .. } => {
+            StreamEnding::LossyMarks { next, .. } => {
                 *next = if *next == LossyStep::Send { LossyStep::Flush } else { LossyStep::Wait };
             }
-            Ending::Over => {}
+            StreamEnding::Over => {}
         }
         Ok(())
     }
 }
 
-/// The error of the end, without its side.
-pub(super) fn sent(ended: Ended) -> std::io::Result<()> {
-    use super::step::Stopped::{Receiving, Sending};
+/// The result of an action whose end is known.
+pub(super) fn without_side(ended: ActionResult) -> std::io::Result<()> {
+    use super::step::EndError::{Receiving, Sending};
     ended.map_err(|stopped| match stopped {
         Sending(error) | Receiving(error) => error,
     })
@@ -99,12 +99,12 @@ pub(super) fn sent(ended: Ended) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::step::Stopped;
+    use crate::driver::step::EndError;
 
     #[test]
     fn a_mark_is_sent_and_flushed() {
         let mut source = Generator::new(1, 0, 8);
-        let mut ending = Ending::with_mark(&mut source, false);
+        let mut ending = StreamEnding::with_mark(&mut source, false);
         for action in [Action::Send, Action::Flush] {
             assert_eq!(ending.next(&mut source), Step::Act(action));
             ending.handle(Ok(())).unwrap();
@@ -114,11 +114,11 @@ mod tests {
 
     #[test]
     fn a_mark_that_cannot_be_sent_is_an_error_unless_it_may_be_lost() {
-        let broken = || Err(Stopped::Sending(std::io::ErrorKind::BrokenPipe.into()));
+        let broken = || Err(EndError::Sending(std::io::ErrorKind::BrokenPipe.into()));
         let mut source = Generator::new(1, 0, 8);
-        let error = Ending::with_mark(&mut source, false).handle(broken()).unwrap_err();
+        let error = StreamEnding::with_mark(&mut source, false).handle(broken()).unwrap_err();
         assert!(error.to_string().contains("end mark"), "{error}");
-        let mut ending = Ending::with_mark(&mut source, true);
+        let mut ending = StreamEnding::with_mark(&mut source, true);
         let mut sends = 0;
         loop {
             match ending.next(&mut source) {
