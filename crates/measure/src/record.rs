@@ -267,29 +267,33 @@ pub struct Latency {
     pub histogram: String,
 }
 
-/// The content of a file that is compressed with gzip, or else the file as it is; at most `longest` bytes.
-fn unpacked(bytes: Vec<u8>, longest: u64) -> Result<Vec<u8>> {
+/// Decompresses the contents of a file if they are compressed with gzip. Otherwise returns them as
+/// they are.
+///
+/// # Errors
+/// When the compressed data is damaged, or longer than `max_len` bytes when unpacked.
+fn unpacked(bytes: Vec<u8>, max_len: u64) -> Result<Vec<u8>> {
     const GZIP: [u8; 2] = [0x1f, 0x8b];
     if !bytes.starts_with(&GZIP) {
         return Ok(bytes);
     }
     let mut content = Vec::new();
-    let mut decoder = flate2::read::MultiGzDecoder::new(&*bytes).take(longest + 1);
+    let mut decoder = flate2::read::MultiGzDecoder::new(&*bytes).take(max_len + 1);
     decoder.read_to_end(&mut content).context("it is compressed, and damaged")?;
-    if content.len() as u64 > longest {
-        bail!("unpacked, it is longer than any record ({} MiB)", longest >> 20);
+    if content.len() as u64 > max_len {
+        bail!("unpacked, it is longer than any record ({} MiB)", max_len >> 20);
     }
     Ok(content)
 }
 
 impl Latency {
-    /// The fewest times from which a 99th percentile is reported: ten lie beyond it.
+    /// The minimum number of times for a 99th percentile. Ten of them lie above it.
     pub const FEWEST_FOR_P99: u64 = 1_000;
-    /// The fewest times from which a 99.9th percentile is reported.
+    /// The minimum number of times for a 99.9th percentile.
     pub const FEWEST_FOR_P999: u64 = 10_000;
 
-    /// The 99th percentile, of however few times: open loops are compared by it. One instance shows
-    /// little then, all instances together show more.
+    /// The 99th percentile, even of few times. Open loops are compared by it: it is inexact for a
+    /// single instance, but there are several instances.
     fn p99_or_estimate(&self) -> u64 {
         let of_histogram = || {
             let bytes = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, &self.histogram).ok()?;
@@ -530,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn compressed_files_are_unpacked_and_others_left_alone() {
+    fn compressed_files_are_unpacked_and_others_are_unchanged() {
         assert_eq!(unpacked(b"{}".to_vec(), 9).unwrap(), b"{}");
         assert_eq!(unpacked(packed(b"{}"), 2).unwrap(), b"{}");
         let mut cut = packed(&[b'x'; 1000]);
@@ -539,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_unpacks_to_more_than_any_record_is_refused() {
+    fn a_file_that_unpacks_to_more_than_the_maximum_is_rejected() {
         let bomb = packed(&[0; 1001]);
         assert!(unpacked(bomb, 1000).unwrap_err().to_string().contains("longer than any record"));
     }
