@@ -152,7 +152,7 @@ pub fn run(
 }
 
 /// The cells that cannot yet show a difference as small as `resolution`, a ln ratio.
-fn too_wide(record: &Record, resolution: f64) -> Vec<Cell> {
+fn imprecise_cells(record: &Record, resolution: f64) -> Vec<Cell> {
     let rankings = rank(record).into_iter();
     let compared = rankings
         .filter(|ranking| ranking.cell.pattern.is_ranked() && ranking.control.is_some() && ranking.rows.len() > 1);
@@ -200,7 +200,7 @@ impl Rounds<'_> {
             let (mut sliced, mut alone) = (Vec::new(), Vec::new());
             for &at in cell {
                 if let Some(before) = self.hung.get(&at) {
-                    let why = format!("not started again: it did not come to its end in round {}", before + 1);
+                    let why = format!("not started again: it did not finish in round {}", before + 1);
                     let outcome = Outcome::Failed { why };
                     self.record.instances.push(InstanceRecord { round, entrant: at, line_ns, heat: None, outcome });
                     left -= 1;
@@ -215,13 +215,13 @@ impl Rounds<'_> {
             for heat in heats(&sliced, max_open(&plan.entrants[cell[0]].case.cell)) {
                 self.heats += 1;
                 let position = Position { round, line_ns, heat: Some(self.heats) };
-                if self.in_turns(heat, position, left)? == End::Interrupted {
+                if self.measure_in_slices(heat, position, left)? == End::Interrupted {
                     return Ok(End::Interrupted);
                 }
                 left -= heat.len();
             }
             for at in alone {
-                if self.alone(at, Position { round, line_ns, heat: None }, left)? == End::Interrupted {
+                if self.measure_alone(at, Position { round, line_ns, heat: None }, left)? == End::Interrupted {
                     return Ok(End::Interrupted);
                 }
                 left -= 1;
@@ -235,9 +235,9 @@ impl Rounds<'_> {
     fn refine(&mut self, precision: Precision, end: Instant, random: &mut fastrand::Rng) -> Result<End> {
         let plan = self.plan;
         while Instant::now() < end {
-            let wide = too_wide(self.record, precision.resolution);
+            let imprecise = imprecise_cells(self.record, precision.resolution);
             let mut order = shuffled(&plan.entrants, random);
-            order.retain(|at| wide.contains(&plan.entrants[*at].case.cell) && !self.hung.contains_key(at));
+            order.retain(|at| imprecise.contains(&plan.entrants[*at].case.cell) && !self.hung.contains_key(at));
             if order.is_empty() {
                 break;
             }
@@ -248,7 +248,7 @@ impl Rounds<'_> {
                 return Ok(End::Interrupted);
             }
             self.record.rounds = self.record.rounds_planned;
-            self.observer.round(self.record, RoundKind::Refinement(wide.len()))?;
+            self.observer.round(self.record, RoundKind::Refinement(imprecise.len()))?;
         }
         Ok(End::Complete)
     }
@@ -277,8 +277,8 @@ impl Rounds<'_> {
         Ok(roles.len() <= MAX_CHILDREN)
     }
 
-    /// Measures instances of a cell in slices.
-    fn in_turns(&mut self, heat: &[usize], position: Position, left: usize) -> Result<End> {
+    /// Measures the instances of one heat in slices. They take turns.
+    fn measure_in_slices(&mut self, heat: &[usize], position: Position, left: usize) -> Result<End> {
         let (registry, plan) = (self.registry, self.plan);
         let mut runners = Vec::new();
         for &at in heat {
@@ -312,7 +312,7 @@ impl Rounds<'_> {
 
     /// Measures one instance by itself, and repeats it at once if the hypervisor took too much of
     /// its time.
-    fn alone(&mut self, at: usize, position: Position, left: usize) -> Result<End> {
+    fn measure_alone(&mut self, at: usize, position: Position, left: usize) -> Result<End> {
         let (plan, entrant) = (self.plan, &self.plan.entrants[at]);
         let done = self.record.instances.len();
         self.observer.instance(done, done + left, entrant);

@@ -44,8 +44,8 @@ impl RandomTimes {
         RandomTimes { random, count: 0, due_ns: 0.0 }
     }
 
-    /// The time from the start until message `number` is due, counted from 0. Numbers must not
-    /// decrease. For a lower number, returns the time of the last message again.
+    /// The time from the start until message `number` is due, counted from 0. To be called with
+    /// ascending numbers. With a lower number than before, it returns the last time again.
     fn due_ns(&mut self, number: u64, mean_ns: f64) -> f64 {
         while self.count <= number {
             self.count += 1;
