@@ -76,7 +76,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_panics_and_a_floor_is_never_negative(control in vec(any::<f64>(), 0..30)) {
+        fn arbitrary_values_do_not_panic_and_a_floor_is_never_negative(control in vec(any::<f64>(), 0..30)) {
             prop_assert!(noise_floor(&control).is_none_or(|floor| floor >= 0.0));
             prop_assert!(log_ratio_sd(&control).is_none_or(|sd| sd >= 0.0));
         }

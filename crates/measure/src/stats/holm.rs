@@ -98,7 +98,7 @@ mod tests {
         }
 
         #[test]
-        fn it_lies_between_bonferroni_and_no_correction(p_values in vec(0.0..0.06, 1..12)) {
+        fn holm_finds_at_least_as_much_as_bonferroni_and_at_most_as_much_as_no_correction(p_values in vec(0.0..0.06, 1..12)) {
             for (p, significant) in p_values.iter().zip(holm(&p_values, 0.05)) {
                 prop_assert!(!significant || *p <= 0.05);
                 prop_assert!(significant || *p > 0.05 / real(p_values.len()));
@@ -106,7 +106,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_panics(p_values in vec(any::<f64>(), 0..12), alpha in any::<f64>()) {
+        fn arbitrary_values_do_not_panic(p_values in vec(any::<f64>(), 0..12), alpha in any::<f64>()) {
             prop_assert_eq!(holm(&p_values, alpha).len(), p_values.len());
         }
     }
