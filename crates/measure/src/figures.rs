@@ -18,8 +18,8 @@ use crate::spec::{Loss, Ordering, Spec};
 use crate::usage::Usage;
 use crate::window::Window;
 
-/// Computes the figures of an instance. `stolen_laps` are the laps in which the hypervisor took time;
-/// their slices are left out.
+/// Computes the figures of an instance. `stolen_laps` are the laps in which the hypervisor took
+/// time; their slices are left out.
 ///
 /// # Errors
 /// When no message arrived within the window, or when no round trip was timed.
@@ -147,8 +147,8 @@ fn stolen(steal: f64) -> String {
 
 /// The result of each complete slice: the time per message, or the median round trip.
 ///
-/// If any party has latencies, the parties that have them count, otherwise the consumers. A slice is
-/// complete if each of these parties has counts for its lap.
+/// If any party has latencies, the parties that have them count, otherwise the consumers. A slice
+/// is complete if each of these parties has counts for its lap.
 fn slices<'a>(copies: usize, parties: impl Iterator<Item = &'a PartyReport> + Clone) -> Vec<SliceFigure> {
     let has_latency = |party: &&PartyReport| party.latency.is_some();
     let any_latency = parties.clone().any(|party| has_latency(&party));
@@ -179,8 +179,8 @@ fn slices<'a>(copies: usize, parties: impl Iterator<Item = &'a PartyReport> + Cl
 /// mechanism. Above it an instance is discarded.
 const MAX_LATE: f64 = 0.01;
 
-/// The messages received from the slowest producer, as a part of the mean of all producers. `shares`
-/// yields, for each consumer, the messages from each producer.
+/// The messages received from the slowest producer, as a part of the mean of all producers.
+/// `shares` yields, for each consumer, the messages from each producer.
 ///
 /// `None` if the window is a number of messages, because then every producer sends the same number.
 fn fairness<'a>(by_time: bool, shares: impl Iterator<Item = &'a [u64]>) -> Option<f64> {
@@ -216,8 +216,8 @@ struct Spent {
 /// children differ too much.
 ///
 /// The usage of a child covers its own window and is divided by the messages of that window. The
-/// usage of a broker, and of the children of a pipeline, covers the whole instance and is divided by
-/// all messages.
+/// usage of a broker, and of the children of a pipeline, covers the whole instance and is divided
+/// by all messages.
 fn spent(measured: &Measured, pattern: Pattern, lead: &PartyReport, messages: u64, delivered: u64) -> Option<Spent> {
     let mut spent = Spent::default();
     for (role, report) in &measured.reports {

@@ -32,8 +32,8 @@ struct Ticks {
 impl OtherLoad {
     /// Reads the counters of these cores. `None` if `/proc/stat` does not have them.
     ///
-    /// [`OtherLoad::share`] subtracts the time of this process and of its children. So until then they
-    /// must run on these cores only.
+    /// [`OtherLoad::share`] subtracts the time of this process and of its children. So until then
+    /// they must run on these cores only.
     pub fn watch(cpus: &[usize]) -> Option<OtherLoad> {
         let ticks = Ticks::parse(&fs::read_to_string("/proc/stat").ok()?, cpus)?;
         let own = Usage::now().and(&Usage::of_children());

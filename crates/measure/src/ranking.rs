@@ -17,8 +17,8 @@ use crate::stats::{
 pub struct Ranking {
     /// The cell.
     pub cell: Cell,
-    /// Its mechanisms, best first. Those without a result are last. The others are compared with the
-    /// first.
+    /// Its mechanisms, best first. Those without a result are last. The others are compared with
+    /// the first.
     pub rows: Vec<Row>,
     /// The A/A control: a second entrant with one of the mechanisms. It is compared with the first
     /// entrant of the same mechanism.
@@ -32,8 +32,8 @@ pub struct Ranking {
     pub bound: Option<Bound>,
     /// The number of discarded instances. Only causes that were defined before the run count.
     pub discarded: usize,
-    /// The comparison of each row with each row below it. `pairs[i][j - i - 1]` compares row `j` with
-    /// row `i`.
+    /// The comparison of each row with each row below it. `pairs[i][j - i - 1]` compares row `j`
+    /// with row `i`.
     pairs: Vec<Vec<Comparison>>,
 }
 
@@ -55,9 +55,9 @@ impl Ranking {
         &self.pairs[above][below - above - 1]
     }
 
-    /// The smallest difference that this cell can show, as a ln ratio. If a difference is this large,
-    /// an interval of median width around it lies completely above the decision threshold. `None` if
-    /// the noise floor is unknown, or if no mechanisms are compared.
+    /// The smallest difference that this cell can show, as a ln ratio. If a difference is this
+    /// large, an interval of median width around it lies completely above the decision threshold.
+    /// `None` if the noise floor is unknown, or if no mechanisms are compared.
     pub fn resolution(&self) -> Option<f64> {
         let threshold = Margins::default().decision_threshold(self.floor?)?;
         let compared = self.rows.iter().filter_map(|row| row.result.as_ref()?.versus.as_ref());
@@ -73,7 +73,8 @@ pub struct Row {
     pub spec: Spec,
     /// The number of messages that may be in flight, as probed. `None` if it could not be probed.
     pub effective_capacity: Option<u64>,
-    /// System calls of all its processes per message or round trip. `None` if they were not counted.
+    /// System calls of all its processes per message or round trip. `None` if they were not
+    /// counted.
     pub calls: Option<f64>,
     /// Its results. `None` if every instance failed or was discarded.
     pub result: Option<RowResult>,
@@ -105,11 +106,11 @@ pub struct RowResult {
     pub codec: Option<CodecFigures>,
     /// Context switches per message.
     pub switches: Option<f64>,
-    /// The messages received from the slowest producer, as a part of the mean of all producers. Only
-    /// with several producers.
+    /// The messages received from the slowest producer, as a part of the mean of all producers.
+    /// Only with several producers.
     pub fairness: Option<f64>,
-    /// The memory of the channel in bytes: when it was opened, with the whole burst in it, and after
-    /// all messages were received.
+    /// The memory of the channel in bytes: when it was opened, with the whole burst in it, and
+    /// after all messages were received.
     pub held: Option<[f64; 3]>,
     /// The number of pending receives that were dropped, and of messages that were lost, over all
     /// instances.
@@ -119,8 +120,8 @@ pub struct RowResult {
     /// Its place among the cell's mechanisms. `None` for the control, and if the noise floor is
     /// unknown.
     pub rank: Option<Rank>,
-    /// The comparison with the first row, as a ln ratio. Negative is worse. `None` for the first row
-    /// and with too few rounds.
+    /// The comparison with the first row, as a ln ratio. Negative is worse. `None` for the first
+    /// row and with too few rounds.
     pub versus: Option<Interval>,
     /// The verdict from that comparison. `None` for the first row.
     pub verdict: Option<Verdict>,
@@ -299,8 +300,8 @@ fn best(record: &Record, mut entrants: Vec<(usize, f64)>) -> Option<usize> {
     minimax(&entrants, |a, b| advantage(record, a, b))
 }
 
-/// The entrant with the smallest worst defeat (the minimax method of Simpson and Kramer). That is the
-/// one that no other beats, if there is one. If the comparisons form a cycle, each is beaten by
+/// The entrant with the smallest worst defeat (the minimax method of Simpson and Kramer). That is
+/// the one that no other beats, if there is one. If the comparisons form a cycle, each is beaten by
 /// another. Of equals, the first.
 ///
 /// `advantage(a, b)` says by how much `b` is better than `a`.
@@ -379,8 +380,8 @@ mod tests {
     use crate::message::Faults;
     use crate::record::SliceFigure;
 
-    /// An instance with the given nanoseconds per message: `whole_ns` for the whole window, `laps` in
-    /// laps 1, 2, ...
+    /// An instance with the given nanoseconds per message: `whole_ns` for the whole window, `laps`
+    /// in laps 1, 2, ...
     fn measured(heat: Option<usize>, whole_ns: u64, laps: &[f64]) -> (InstanceRecord, Figures) {
         let slices = (1..).zip(laps).map(|(lap, &ns)| SliceFigure { lap, ns }).collect();
         let figures = Figures {

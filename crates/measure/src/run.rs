@@ -230,8 +230,8 @@ impl Rounds<'_> {
         Ok(End::Complete)
     }
 
-    /// Measures more rounds of the cells that cannot yet show differences as small as requested. Stops
-    /// when all can, or when the time is over.
+    /// Measures more rounds of the cells that cannot yet show differences as small as requested.
+    /// Stops when all can, or when the time is over.
     fn refine(&mut self, precision: Precision, end: Instant, random: &mut fastrand::Rng) -> Result<End> {
         let plan = self.plan;
         while Instant::now() < end {
@@ -436,8 +436,8 @@ fn setup(plan: &Plan, case: &Case, seed: u64, registry: &Registry) -> Result<Set
     let Plan { timeout, count_timeout, .. } = *plan;
     let is_paced = entry(registry, case)?.spec().is_paced(case.pattern);
     let window = if is_paced { plan.window.paced(case.consumers()) } else { plan.window };
-    // A mechanism can derive the messages' seed from a tag. It must not derive the secret from it, so
-    // both are drawn from another generator.
+    // A mechanism can derive the messages' seed from a tag. It must not derive the secret from it,
+    // so both are drawn from another generator.
     let mut random = fastrand::Rng::with_seed(seed);
     let (seed, secret) = (random.u64(..1 << 53), random.u64(..1 << 53));
     let (case, cpus) = (case.clone(), plan.cpus.clone());

@@ -116,8 +116,8 @@ impl Generator {
         self.template.get_or_insert_with(|| super::shared::template(len))
     }
 
-    /// Makes the next message as bytes. Writes every byte of `out`, which must be [`Generator::len`]
-    /// bytes long.
+    /// Makes the next message as bytes. Writes every byte of `out`, which must be
+    /// [`Generator::len`] bytes long.
     #[inline]
     pub fn fill(&mut self, out: &mut [u8]) {
         let word = self.word();
@@ -136,7 +136,8 @@ impl Generator {
         super::typed::topic(tag, self.key)
     }
 
-    /// Writes a message of any length. `word` is its first word, `step` the difference between words.
+    /// Writes a message of any length. `word` is its first word, `step` the difference between
+    /// words.
     #[inline]
     fn spread(mut word: u64, step: u64, out: &mut [u8]) {
         let (words, rest) = out.as_chunks_mut::<8>();

@@ -49,7 +49,8 @@ pub use verifier::{Faults, StreamCount, Verifier, digest};
 const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
 /// The inverse of [`MULTIPLIER`] modulo 2^64.
 const INVERSE: u64 = inverse(MULTIPLIER);
-/// The step from word to word of a body that messages share: another odd constant with well-mixed bits.
+/// The step from word to word of a body that messages share: another odd constant with well-mixed
+/// bits.
 const STEP: u64 = 0xD1B5_4A32_D192_ED03;
 
 const INLINE: usize = crate::case::Payload::INLINE;

@@ -132,8 +132,8 @@ pub struct Verifier {
 }
 
 impl Verifier {
-    /// A verifier for the messages of `producers` producers. Messages have `len` bytes. The seed must
-    /// be the one of their [`Generator`](super::Generator)s.
+    /// A verifier for the messages of `producers` producers. Messages have `len` bytes. The seed
+    /// must be the one of their [`Generator`](super::Generator)s.
     pub fn new(seed: u64, producers: usize, len: usize) -> Verifier {
         let stream = || Stream { next: 0, received: 0, announced: None, digest: 0, gaps: VecDeque::new() };
         Verifier {
@@ -153,8 +153,8 @@ impl Verifier {
         }
     }
 
-    /// A verifier for the messages of a single producer out of several. Messages of the others count
-    /// as damaged.
+    /// A verifier for the messages of a single producer out of several. Messages of the others
+    /// count as damaged.
     pub fn only(seed: u64, producer: usize, len: usize) -> Verifier {
         let mut verifier = Verifier::new(seed, producer + 1, len);
         (verifier.first, verifier.ended) = (producer, producer);

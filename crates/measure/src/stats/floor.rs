@@ -1,5 +1,5 @@
-//! The noise floor of a cell, computed from its A/A control: the same mechanism measured twice in each
-//! round.
+//! The noise floor of a cell, computed from its A/A control: the same mechanism measured twice in
+//! each round.
 
 use super::sample::{mean, real};
 use super::{CONFIDENCE, median_interval};

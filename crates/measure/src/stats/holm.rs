@@ -1,9 +1,9 @@
-//! Holm's step-down correction for multiple tests: the probability that any of the findings is false
-//! is at most `alpha`.
+//! Holm's step-down correction for multiple tests: the probability that any of the findings is
+//! false is at most `alpha`.
 //!
 //! Source: S. Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal
-//! of Statistics 6 (1979). It does not assume that the tests are independent. Cells that are compared
-//! with the same base are not.
+//! of Statistics 6 (1979). It does not assume that the tests are independent. Cells that are
+//! compared with the same base are not.
 
 use super::sample::real;
 
@@ -12,8 +12,8 @@ use super::sample::real;
 ///
 /// The smallest p-value of m is compared with alpha/m, the next one with alpha/(m - 1), and so on.
 /// After the first one that is too large, no other is significant. A p-value that is not between 0
-/// and 1 counts as 1: it is not significant, but it is part of the family. If `alpha` is outside its
-/// range, nothing is significant.
+/// and 1 counts as 1: it is not significant, but it is part of the family. If `alpha` is outside
+/// its range, nothing is significant.
 ///
 /// With n rounds no p-value of [`sign_test_p`](super::sign_test_p) is below 2^(1-n). So a family of
 /// 20 at 5 % needs at least 10 rounds for a significant result.

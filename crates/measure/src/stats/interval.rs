@@ -4,8 +4,9 @@
 //! continuous distribution with probability 1 - 2·P(Bin(n, ½) ≤ k-1). With ties or a discrete
 //! distribution the probability is at least as high.
 //!
-//! Sources: W. R. Thompson, "On confidence ranges for the median", Annals of Mathematical Statistics
-//! 7 (1936); H. A. David and H. N. Nagaraja, *Order Statistics*, 3rd ed. (2003), section 7.1.
+//! Sources: W. R. Thompson, "On confidence ranges for the median", Annals of Mathematical
+//! Statistics 7 (1936); H. A. David and H. N. Nagaraja, *Order Statistics*, 3rd ed. (2003), section
+//! 7.1.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -58,10 +59,11 @@ impl Interval {
 /// symmetric pair of order statistics whose exact coverage is at least `confidence` (above 0, below
 /// 1).
 ///
-/// At 95 %, 6 samples give the 1st to the 6th (96.9 %), and 12 samples the 3rd to the 10th (96.1 %).
+/// At 95 %, 6 samples give the 1st to the 6th (coverage 96.9 %), and 12 samples the 3rd to the 10th
+/// (96.1 %).
 ///
-/// `None` if there are too few samples for the confidence (fewer than 6 at 95 %), if a sample is not
-/// finite, or if the confidence is outside its range.
+/// `None` if there are too few samples for the confidence (fewer than 6 at 95 %), if a sample is
+/// not finite, or if the confidence is outside its range.
 #[must_use]
 pub fn median_interval(samples: &[f64], confidence: f64) -> Option<Interval> {
     let sorted = sample::in_order(samples)?;
@@ -108,8 +110,8 @@ mod tests {
 
     #[test]
     fn the_table_at_95_percent() {
-        // n, k and coverage in percent: the usual table of the sign test's intervals, for example in
-        // David and Nagaraja.
+        // n, k and coverage in percent: the usual table of the sign test's intervals, for example
+        // in David and Nagaraja.
         let table = [
             (6, 1, 96.875),
             (7, 1, 98.437_5),

@@ -1,18 +1,18 @@
-//! The null distribution of the Wilcoxon–Mann–Whitney statistic U. For n values of A and m values of B
-//! from the same distribution, U is the number of the n·m pairs in which B is less than A.
+//! The null distribution of the Wilcoxon–Mann–Whitney statistic U. For n values of A and m values
+//! of B from the same distribution, U is the number of the n·m pairs in which B is less than A.
 //!
 //! Up to [`EXACT_PAIRS`] the distribution is exact. It uses the recurrence of H. B. Mann and D. R.
 //! Whitney, "On a test of whether one of two random variables is stochastically larger than the
 //! other", Annals of Mathematical Statistics 18 (1947), written in probabilities: the greatest of
-//! i + j values is one of the i with probability i / (i + j). All terms are positive, so there is no
-//! overflow and no cancellation. Above that, it is the normal approximation with continuity
+//! i + j values is one of the i with probability i / (i + j). All terms are positive, so there is
+//! no overflow and no cancellation. Above that, it is the normal approximation with continuity
 //! correction.
 
 use super::sample::real;
 
-/// The maximum number of pairs (60 × 60) for which the distribution is exact. At 60 × 60 the error of
-/// the approximation is less than 0.0007, and the 95 % interval is the same. With unequal numbers of
-/// samples the error is larger, and makes the interval wider.
+/// The maximum number of pairs (60 × 60) for which the distribution is exact. At 60 × 60 the error
+/// of the approximation is less than 0.0007, and the 95 % interval is the same. With unequal
+/// numbers of samples the error is larger, and makes the interval wider.
 pub(super) const EXACT_PAIRS: usize = 3_600;
 
 /// P(U ≤ 0), P(U ≤ 1), … for n and m values, up to and including half the number of pairs. The
@@ -31,8 +31,8 @@ fn exact_tails(n: usize, m: usize) -> impl Iterator<Item = f64> {
         for j in 1..=more {
             let total = real(i + j);
             let mut row = vec![0.0; half.min(i * j) + 1];
-            // If the greatest value is one of the i, all j values are below it. If it is one of the j,
-            // it adds nothing to U.
+            // If the greatest value is one of the i, all j values are below it. If it is one of the
+            // j, it adds nothing to U.
             for (slot, p) in row.iter_mut().skip(j).zip(&by_more[j]) {
                 *slot += real(i) / total * p;
             }
@@ -56,7 +56,8 @@ fn normal_tails(n: usize, m: usize) -> impl Iterator<Item = f64> {
 }
 
 /// The standard normal distribution function, with an error of about 1e-15. It uses the series of
-/// G. Marsaglia, "Evaluating the normal distribution", Journal of Statistical Software 11(4) (2004).
+/// G. Marsaglia, "Evaluating the normal distribution", Journal of Statistical Software 11(4)
+/// (2004).
 fn normal_cdf(x: f64) -> f64 {
     if x < -8.0 {
         return 0.0;
@@ -80,7 +81,8 @@ fn normal_cdf(x: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// P(U ≤ u), from an enumeration of all ways to choose the n of the n + m ranks that belong to A.
+    /// P(U ≤ u), from an enumeration of all ways to choose the n of the n + m ranks that belong to
+    /// A.
     fn enumerated(n: u32, m: u32) -> Vec<f64> {
         let mut counts = vec![0_u32; (n * m) as usize + 1];
         for chosen in 0_u32..1 << (n + m) {

@@ -11,8 +11,8 @@ pub fn mean(samples: &[f64]) -> Option<f64> {
     mean.is_finite().then_some(mean)
 }
 
-/// The median, in the unit of the samples. With an even number of samples, the mean of the two middle
-/// ones. `None` if there are no samples or if one is not finite.
+/// The median, in the unit of the samples. With an even number of samples, the mean of the two
+/// middle ones. `None` if there are no samples or if one is not finite.
 #[must_use]
 pub fn median(samples: &[f64]) -> Option<f64> {
     middle(&in_order(samples)?)

@@ -8,16 +8,16 @@
 
 use super::sample::real;
 
-/// An exponent of two. A running sum of coefficients above that power is divided by it, without loss.
+/// An exponent of two. A running sum of coefficients above that power is divided by it, without
+/// loss.
 const SCALE: i32 = 500;
 
 /// The exact two-sided p-value of a sign test. The null hypothesis is that the median lies within
 /// ±`margin`.
 ///
 /// Samples and margin are ln ratios. With margin 0 this is the ordinary sign test. It agrees with
-/// [`median_interval`](super::median_interval): p ≤ 1 - confidence exactly if the whole interval lies
-/// above `margin` or below -`margin`. The one-sided p-value in the direction of the median is half of
-/// this one.
+/// [`median_interval`](super::median_interval): p ≤ 1 - confidence exactly if the whole interval
+/// lies outside ±`margin`. The one-sided p-value in the direction of the median is half of this one.
 ///
 /// A sample exactly at the margin counts as within it, which is conservative. The result is 1 (no
 /// evidence) if there are no samples, if one is not finite, or if the margin is negative or not

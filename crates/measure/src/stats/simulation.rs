@@ -1,9 +1,9 @@
 //! Simulations with a known true effect: they check the coverage and the error rates of the
 //! procedures.
 //!
-//! Seeds are fixed, so the tests are deterministic. If the exact rate is known, the simulated rate may
-//! differ from it by at most [`TOLERANCE`] standard errors in *either* direction.
-//! `cargo test simulation -- --nocapture` prints the figures.
+//! Seeds are fixed, so the tests are deterministic. If the exact rate is known, the simulated rate
+//! may differ from it by at most [`TOLERANCE`] standard errors in *either* direction. To see the figures, run
+//! `cargo test simulation -- --nocapture`.
 
 use std::f64::consts::{PI, TAU};
 
@@ -139,8 +139,9 @@ impl Shares {
     }
 }
 
-/// Simulates a cell `trials` times and returns the shares of its verdicts. `effect` is the true ratio,
-/// `sd` the scale of the noise on the ln ratio. The floor comes from a control with the same noise.
+/// Simulates a cell `trials` times and returns the shares of its verdicts. `effect` is the true
+/// ratio, `sd` the scale of the noise on the ln ratio. The floor comes from a control with the same
+/// noise.
 fn cell(noise: Noise, effect: f64, sd: f64, rounds: usize, trials: usize, seed: u64) -> Shares {
     let mut rng = Rng::with_seed(seed);
     let mut counts = [0.0; 4];
@@ -175,8 +176,8 @@ fn verdicts_by_effect_and_noise() {
                     assert!(shares.decided() <= 0.05, "effect {effect}, noise {sd}, {rounds} rounds: {shares:?}");
                 }
                 assert!(slower <= 1.0, "effect {effect}, noise {sd}, {rounds} rounds: {shares:?}");
-                // A larger effect is found at least as often. The difference of 0.03 is for the random
-                // errors of two independent simulations.
+                // A larger effect is found at least as often. The difference of 0.03 is for the
+                // random errors of two independent simulations.
                 assert!(shares.faster() >= before - 0.03, "effect {effect}, noise {sd}, {rounds} rounds: {shares:?}");
                 before = shares.faster();
             }
@@ -184,8 +185,8 @@ fn verdicts_by_effect_and_noise() {
     }
 }
 
-/// The noise floor prevents almost all false findings in A/A cells. With the interval alone, 3.1 % of
-/// the cells would have one at 6 rounds, if the noise is large compared with the 2 % margin.
+/// The noise floor prevents almost all false findings in A/A cells. With the interval alone, 3.1 %
+/// of the cells would have one at 6 rounds, if the noise is large compared with the 2 % margin.
 #[test]
 fn equal_mechanisms_are_almost_never_decided_under_any_noise() {
     for (seed, noise) in (20_000..).zip(NOISES) {
@@ -210,8 +211,8 @@ fn differences_are_found_with_enough_power() {
     assert!(slower.0[1] >= 0.95, "-10 % under 3 % of noise, 12 rounds: {slower:?}");
 }
 
-/// If the true effect is exactly at a margin, the error rate is known. The verdict is wrong in half of
-/// the cases in which the interval does not contain the true effect.
+/// If the true effect is exactly at a margin, the error rate is known. The verdict is wrong in half
+/// of the cases in which the interval does not contain the true effect.
 #[test]
 fn error_rates_at_the_margins_are_exactly_as_stated() {
     const TRIALS: usize = 10_000;

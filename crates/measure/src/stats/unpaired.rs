@@ -1,8 +1,8 @@
 //! The unpaired comparison of two records that share no rounds: the shift of B relative to A.
 //!
-//! The estimate is the median of all differences b - a. The ends of the interval are the c-th smallest
-//! and the c-th largest difference. They enclose the true shift with probability 1 - 2·P(U ≤ c-1),
-//! where U is the Wilcoxon–Mann–Whitney statistic.
+//! The estimate is the median of all differences b - a. The ends of the interval are the c-th
+//! smallest and the c-th largest difference. They enclose the true shift with probability
+//! 1 - 2·P(U ≤ c-1), where U is the Wilcoxon–Mann–Whitney statistic.
 //!
 //! Sources: J. L. Hodges and E. L. Lehmann, "Estimates of location based on rank tests", Annals of
 //! Mathematical Statistics 34 (1963); M. Hollander and D. A. Wolfe, *Nonparametric Statistical
@@ -11,21 +11,23 @@
 use super::interval::{self, Interval};
 use super::{rank_sum, sample};
 
-/// The Hodges–Lehmann estimate of the shift from `a` to `b`, and its confidence interval. The interval
-/// is the narrowest symmetric one whose coverage is at least `confidence` (above 0, below 1).
+/// The Hodges–Lehmann estimate of the shift from `a` to `b`, and its confidence interval. The
+/// interval is the narrowest symmetric one whose coverage is at least `confidence` (above 0, below
+/// 1).
 ///
 /// `a` and `b` contain one *log value* per instance: ln of the metric, or its negative if less is
 /// better. The shift is then a ln ratio, and positive means "B better than A".
 ///
-/// Assumptions: the distributions of A and B differ only by the shift, and instances are independent.
-/// If the machine drifts between the two records, the drift is part of the shift.
+/// Assumptions: the distributions of A and B differ only by the shift, and instances are
+/// independent. If the machine drifts between the two records, the drift is part of the shift.
 ///
 /// The coverage is exact up to 3,600 pairs (60 and 60 samples). Above that, it is the normal
 /// approximation with continuity correction, which at 95 % makes the interval wider rather than
 /// narrower. Ties can only raise the coverage. Time and memory grow with the number of pairs.
 ///
-/// `None` if there are too few samples for the confidence (at 95 %, 3 and 3 are too few, 4 and 4 are
-/// enough), if a value or a difference is not finite, or if the confidence is outside its range.
+/// `None` if there are too few samples for the confidence (at 95 %, 3 and 3 are too few, 4 and 4
+/// are enough), if a value or a difference is not finite, or if the confidence is outside its
+/// range.
 #[must_use]
 pub fn shift_interval(a: &[f64], b: &[f64], confidence: f64) -> Option<Interval> {
     let differences = sample::in_order(&differences(a, b))?;
@@ -36,8 +38,8 @@ pub fn shift_interval(a: &[f64], b: &[f64], confidence: f64) -> Option<Interval>
 /// lies within ±`margin`.
 ///
 /// `a` and `b` are as in [`shift_interval`], and `margin` is a ln ratio. The test agrees with that
-/// interval: p ≤ 1 - confidence exactly if the whole interval lies above `margin` or below -`margin`.
-/// The one-sided p-value in the direction of the shift is half of this one.
+/// interval: p ≤ 1 - confidence exactly if the whole interval lies outside ±`margin`. The
+/// one-sided p-value in the direction of the shift is half of this one.
 ///
 /// A difference exactly at the margin counts as within it. The result is 1 (no evidence) if a side
 /// has no samples, if a value or a difference is not finite, or if the margin is negative or not

@@ -54,9 +54,9 @@ impl Default for Margins {
 }
 
 impl Margins {
-    /// The decision threshold as a ln ratio. A difference above it, in either direction, is decided.
-    /// It is the greater of ln(1 + `decided`) and the noise floor, which is also a ln ratio. `None` if
-    /// one of them is negative or not finite.
+    /// The decision threshold as a ln ratio. A difference above it, in either direction, is
+    /// decided. It is the greater of ln(1 + `decided`) and the noise floor, which is also a ln
+    /// ratio. `None` if one of them is negative or not finite.
     #[must_use]
     pub fn decision_threshold(&self, floor: f64) -> Option<f64> {
         let usable = |value: f64| value.is_finite() && value >= 0.0;
@@ -64,11 +64,11 @@ impl Margins {
     }
 }
 
-/// The verdict on B. `interval` is the interval of its ln ratio to A, `floor` the cell's noise floor
-/// as a ln ratio.
+/// The verdict on B. `interval` is the interval of its ln ratio to A, `floor` the cell's noise
+/// floor as a ln ratio.
 ///
-/// 1. Faster or slower, if the whole interval lies above [`Margins::decision_threshold`] or below its
-///    negative.
+/// 1. Faster or slower, if the whole interval lies above [`Margins::decision_threshold`] or below
+///    its negative.
 /// 2. Otherwise equivalent, if the whole interval lies within ±ln(1 + `margins.equivalent`), ends
 ///    included.
 /// 3. Otherwise inconclusive.
@@ -80,8 +80,9 @@ impl Margins {
 /// Swapping A and B therefore always swaps the verdict.
 ///
 /// Without an interval or a floor the verdict is inconclusive, even for equivalence. Without a
-/// control, a cell has not shown how well it can measure. The verdict is also inconclusive if a value
-/// is not usable: not finite, a negative floor or decision margin, or ends in the wrong order.
+/// control, a cell has not shown how well it can measure. The verdict is also inconclusive if a
+/// value is not usable: not finite, a negative floor or decision margin, or ends in the wrong
+/// order.
 #[must_use]
 pub fn verdict(interval: Option<&Interval>, floor: Option<f64>, margins: Margins) -> Verdict {
     let threshold = floor.and_then(|floor| margins.decision_threshold(floor));

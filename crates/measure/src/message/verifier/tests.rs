@@ -68,8 +68,8 @@ proptest! {
         let bit = bit % (len * 8);
         all[at][bit / 8] ^= 1 << (bit % 8);
         let (_, faults, _) = verify(len, 1, &all);
-        // A flipped bit may turn a short message into the end mark, or cause a wrong count. There is
-        // always a fault.
+        // A flipped bit may turn a short message into the end mark, or cause a wrong count. There
+        // is always a fault.
         prop_assert!(!faults.none(), "{faults:?}");
         prop_assert!(len < 8 || faults.damaged == 1 && faults.lost == 1, "{faults:?}");
     }
