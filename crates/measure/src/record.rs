@@ -26,7 +26,8 @@ use crate::window::Window;
 pub const VERSION: u32 = 2;
 /// The value of [`Record::format`] in every record.
 pub const FORMAT: &str = "estafette-record";
-/// How many times an instance is repeated at once if the hypervisor took too much of its time.
+/// The maximum number of times that an instance is repeated immediately, because the hypervisor
+/// took too much of its time.
 pub const REPEATS: usize = 2;
 /// The maximum number of additional rounds for cells that still lack an instance. Their numbers
 /// start at [`Record::rounds_planned`].

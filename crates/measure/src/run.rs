@@ -310,7 +310,7 @@ impl Rounds<'_> {
         Ok(End::Complete)
     }
 
-    /// Measures one instance by itself, and repeats it at once if the hypervisor took too much of
+    /// Measures one instance by itself. Repeats it immediately if the hypervisor took too much of
     /// its time.
     fn measure_alone(&mut self, at: usize, position: Position, left: usize) -> Result<End> {
         let (plan, entrant) = (self.plan, &self.plan.entrants[at]);
@@ -346,7 +346,7 @@ impl Rounds<'_> {
             }
             Ok(figures) => {
                 if let Some(breach) = &figures.breach {
-                    // Another instance may time out too while it waits for messages.
+                    // If no message arrives, each further instance may also wait until its timeout.
                     if figures.messages == 0 {
                         self.hung.entry(at).or_insert(position.round);
                     }

@@ -17,7 +17,8 @@ const SCALE: i32 = 500;
 ///
 /// Samples and margin are ln ratios. With margin 0 this is the ordinary sign test. It agrees with
 /// [`median_interval`](super::median_interval): p ≤ 1 - confidence exactly if the whole interval
-/// lies outside ±`margin`. The one-sided p-value in the direction of the median is half of this one.
+/// lies outside ±`margin`. The one-sided p-value in the direction of the median is half of this
+/// one.
 ///
 /// A sample exactly at the margin counts as within it, which is conservative. The result is 1 (no
 /// evidence) if there are no samples, if one is not finite, or if the margin is negative or not

@@ -2,8 +2,8 @@
 //! procedures.
 //!
 //! Seeds are fixed, so the tests are deterministic. If the exact rate is known, the simulated rate
-//! may differ from it by at most [`TOLERANCE`] standard errors in *either* direction. To see the figures, run
-//! `cargo test simulation -- --nocapture`.
+//! may differ from it by at most [`TOLERANCE`] standard errors in *either* direction. To see the
+//! figures, run `cargo test simulation -- --nocapture`.
 
 use std::f64::consts::{PI, TAU};
 
