@@ -280,9 +280,9 @@ fn unpacked(bytes: Vec<u8>, max_len: u64) -> Result<Vec<u8>> {
     }
     let mut content = Vec::new();
     let mut decoder = flate2::read::MultiGzDecoder::new(&*bytes).take(max_len + 1);
-    decoder.read_to_end(&mut content).context("it is compressed, and damaged")?;
+    decoder.read_to_end(&mut content).context("its compressed data is damaged")?;
     if content.len() as u64 > max_len {
-        bail!("unpacked, it is longer than any record ({} MiB)", max_len >> 20);
+        bail!("after decompression it is longer than the maximum of {} MiB", max_len >> 20);
     }
     Ok(content)
 }
@@ -331,7 +331,8 @@ impl Record {
         let what = || format!("cannot use {}", path.display());
         let size = fs::metadata(path).with_context(what)?.len();
         if size > MAX_FILE {
-            bail!("cannot use {}: it is longer than any record ({} MiB)", path.display(), size >> 20);
+            let (path, max) = (path.display(), MAX_FILE >> 20);
+            bail!("cannot use {path}: its length of {} MiB is above the maximum of {max} MiB", size >> 20);
         }
         let bytes = fs::read(path).with_context(what)?;
         let text = unpacked(bytes, MAX_FILE)
@@ -377,27 +378,27 @@ impl Record {
     /// Checks the invariants that readers rely on and the types do not express.
     fn check(&self) -> Result<()> {
         if self.entrants.len() > MAX_ENTRANTS || self.instances.len() > MAX_INSTANCES {
-            bail!("the record is damaged: it has more entrants or instances than any run");
+            bail!("the record is damaged: it has more entrants or instances than the maximum");
         }
         if self.rounds_planned > MAX_ROUNDS {
-            bail!("the record is damaged: {} rounds are more than any run has", self.rounds_planned);
+            bail!("the record is damaged: {} rounds are more than the maximum of {MAX_ROUNDS}", self.rounds_planned);
         }
-        let mut seen = HashMap::new();
+        let mut attempts = HashMap::new();
         for (index, instance) in self.instances.iter().enumerate() {
-            // Only a discarded instance was repeated.
-            let repeats = seen.entry((instance.round, instance.entrant)).or_insert(0);
-            if *repeats > REPEATS {
-                bail!("the record is damaged: instance {index} is there twice");
+            // Only discarded instances are repeated, at most `REPEATS` times.
+            let attempt = attempts.entry((instance.round, instance.entrant)).or_insert(0);
+            if *attempt > REPEATS {
+                bail!("the record is damaged: instance {index} appears twice");
             }
             let discarded = matches!(&instance.outcome, Outcome::Measured(figures) if figures.discarded.is_some());
-            *repeats += if discarded { 1 } else { REPEATS + 1 };
+            *attempt += if discarded { 1 } else { REPEATS + 1 };
             if instance.entrant >= self.entrants.len() || instance.round >= self.rounds_planned + MAKE_UP_ROUNDS {
-                bail!("the record is damaged: instance {index} names an entrant or a round that does not exist");
+                bail!("the record is damaged: instance {index} refers to an entrant or a round that does not exist");
             }
             if let Outcome::Measured(figures) = &instance.outcome
                 && (figures.window_ns == 0 || !(0.0..=1.0).contains(&figures.steal))
             {
-                bail!("the record is damaged: instance {index} has an impossible figure");
+                bail!("the record is damaged: instance {index} has an impossible value");
             }
         }
         for entrant in &self.entrants {
@@ -546,6 +547,6 @@ mod tests {
     #[test]
     fn a_file_that_unpacks_to_more_than_the_maximum_is_rejected() {
         let bomb = packed(&[0; 1001]);
-        assert!(unpacked(bomb, 1000).unwrap_err().to_string().contains("longer than any record"));
+        assert!(unpacked(bomb, 1000).unwrap_err().to_string().contains("longer than the maximum"));
     }
 }
