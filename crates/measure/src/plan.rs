@@ -56,8 +56,8 @@ pub const SLICE: Duration = Duration::from_millis(2);
 /// The default time that a window may take if it is a number of messages.
 pub const COUNT_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// When a run stops that continues beyond its planned rounds. Only precision and time decide, never
-/// significance.
+/// The stopping rule of a run that continues beyond its planned rounds. Only precision and time
+/// decide, never significance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Precision {
     /// A cell gets no more rounds when it can show differences this small, as a ln ratio.
@@ -73,7 +73,7 @@ pub struct Plan {
     pub window: Window,
     /// The number of planned rounds. Each case is measured once in a round.
     pub rounds: usize,
-    /// When to stop the rounds after the planned ones. `None` if there are none.
+    /// The stopping rule for rounds after the planned ones. `None` if there are no such rounds.
     pub precision: Option<Precision>,
     /// The seed of the order and of the messages' contents.
     pub seed: u64,

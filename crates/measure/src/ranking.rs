@@ -302,7 +302,7 @@ fn best(record: &Record, mut entrants: Vec<(usize, f64)>) -> Option<usize> {
 
 /// The entrant with the smallest worst defeat (the minimax method of Simpson and Kramer). That is
 /// the one that no other beats, if there is one. If the comparisons form a cycle, each is beaten by
-/// another. Of equals, the first.
+/// another. The first of equals.
 ///
 /// `advantage(a, b)` says by how much `b` is better than `a`.
 fn minimax(entrants: &[usize], advantage: impl Fn(usize, usize) -> f64) -> Option<usize> {
