@@ -4,15 +4,15 @@
 //! Messages are made before the clock is read. They are in the cache, as in a program that has just
 //! filled them. Making them is not timed, because it is the same for every codec.
 //!
-//! Encoding is timed into buffers that are used over and over. The time of decoding includes
+//! The timed encoding writes to buffers that are reused. The time of decoding includes
 //! reading every byte of the result and dropping it. Otherwise a codec that only borrows from the
 //! encoded bytes would have done no work. `thread/limit-copy` shows the cost of copying and reading
 //! alone.
 //!
-//! Each time is taken for a batch of several different messages. So the cost of reading the clock
-//! is a small part of it, and the branch predictor does not learn one message. The result is the
-//! median batch: a batch lasts some microseconds, and one that was interrupted says nothing about
-//! the codec.
+//! Each timed batch has several different messages. So the cost of reading the clock is a small
+//! part of the time, and the branch predictor cannot learn a single message. The result is the
+//! median batch, because an interrupted batch would distort a mean. A batch lasts some
+//! microseconds.
 
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;

@@ -1,4 +1,4 @@
-//! What an instance's reports come to: its figures.
+//! Computes the figures of an instance from the reports of its parties.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,11 @@ use crate::spec::{Loss, Ordering, Spec};
 use crate::usage::Usage;
 use crate::window::Window;
 
-/// What an instance's reports come to.
+/// Computes the figures of an instance. `stolen_laps` are the laps in which the hypervisor took
+/// time; their slices are left out.
+///
+/// # Errors
+/// When no message arrived within the window, or when no round trip was timed.
 pub(crate) fn figures(
     spec: &Spec,
     case: &Case,
@@ -29,30 +33,31 @@ pub(crate) fn figures(
     let parties = || measured.reports.iter().flat_map(|(_, report)| &report.parties);
     let rules = case.pattern.rules();
     let requester = parties().find(|party| party.latency.is_some() && rules.lead() == ResultParty::Requester);
-    // Of several consumers, the one that received most: another may have received nothing.
+    // Of several consumers, use the one that received most. Another may have received nothing.
     let consumer = parties()
         .filter(|party| matches!(party.role, Role::Consumer(_)))
         .rev()
         .max_by_key(|party| (rules.lead() == ResultParty::LastReceiver && party.window_ns > 0, party.messages));
     let excused = rules.excuses_loss(spec);
     let breach = breach(spec, if excused { Faults { lost: 0, ..measured.faults } } else { measured.faults });
-    // A promise may be broken before there was anything to count.
-    let counted = |party: &&PartyReport| (party.messages > 0 && party.window_ns > 0) || breach.is_some();
-    // Of an instance that was broken off, not all have reported.
-    let anybody = || parties().next().filter(|_| breach.is_some());
-    let nobody = PartyReport::new(Role::All);
-    let lead = requester.or(consumer).filter(counted).or_else(anybody);
-    let lead = lead.or(breach.is_some().then_some(&nobody));
+    // An instance that broke a promise may have no messages.
+    let has_counts = |party: &&PartyReport| (party.messages > 0 && party.window_ns > 0) || breach.is_some();
+    // If such an instance was aborted, some parties have not reported, or all of them.
+    let any_party = || parties().next().filter(|_| breach.is_some());
+    let empty = PartyReport::new(Role::All);
+    let lead = requester.or(consumer).filter(has_counts).or_else(any_party);
+    let lead = lead.or(breach.is_some().then_some(&empty));
     let Some(lead) = lead else {
-        // Whether the hypervisor takes time does not depend on the mechanism: such an instance is repeated.
+        // Stolen time does not depend on the mechanism, so such an instance is discarded and
+        // repeated. It is not a failure.
         if measured.steal > MAX_STEAL {
-            return Ok(without_time(measured));
+            return Ok(empty_figures(measured));
         }
         let text = String::from("no message arrived within the window: choose a longer --window");
         return Err(Failure { kind: FailureKind::Empty, text });
     };
     let open_loop = case.load != Load::Saturated;
-    let latency = together(parties().filter_map(|party| party.latency.as_ref()));
+    let latency = merged(parties().filter_map(|party| party.latency.as_ref()));
     let latency = latency.filter(|counted| breach.is_none() || !counted.counts.is_empty());
     let latency = latency.map(|counted| latency_of(&counted, open_loop)).transpose()?;
     let producers = || parties().filter(|party| matches!(party.role, Role::Producer(_)));
@@ -69,24 +74,25 @@ pub(crate) fn figures(
     } else {
         None
     };
-    // Of several consumers, what each had counts, within windows that are the same but for a look at the clock; where each
-    // has every message, the mean.
+    // The counts of several consumers are added up. Their windows differ only by the time between
+    // two readings of the clock. If each consumer gets every message, this is the mean.
     let consumers = || parties().filter(|party| matches!(party.role, Role::Consumer(_)));
-    let several = consumers().count() > 1;
-    let each = rules.copies(case) as u64;
-    let of_all = |of: &dyn Fn(&PartyReport) -> u64| consumers().map(of).sum::<u64>() / each;
-    let messages = if several { of_all(&|party| party.messages) } else { lead.messages };
+    let has_several = consumers().count() > 1;
+    let copies = rules.copies(case) as u64;
+    let of_all = |of: &dyn Fn(&PartyReport) -> u64| consumers().map(of).sum::<u64>() / copies;
+    let messages = if has_several { of_all(&|party| party.messages) } else { lead.messages };
     let total = |party: &PartyReport| party.received.iter().map(|count| count.received).sum::<u64>();
-    let delivered = if several { of_all(&total) } else { total(lead) };
+    let delivered = if has_several { of_all(&total) } else { total(lead) };
     let by_time = matches!(window, Window::Time { .. });
-    // In an open loop producers spend their time on waiting for it, and so do those that look for the highest rate.
+    // In an open loop, producers spend processor time while they wait until a message is due. Paced
+    // producers do too.
     let spent = match open_loop || spec.is_paced(case.pattern) {
         true => None,
         false => spent(measured, case.pattern, lead, messages, delivered),
     };
     Ok(Figures {
         messages,
-        // None, where the last message of a pipeline was lost.
+        // It is 0 if the last message of a pipeline was lost.
         window_ns: lead.window_ns.max(1),
         latency,
         cpu_ns_per_message: spent.map(|spent| spent.cpu_ns),
@@ -108,8 +114,9 @@ pub(crate) fn figures(
     })
 }
 
-/// The figures of an instance that received nothing because the hypervisor took its time. It is discarded.
-fn without_time(measured: &Measured) -> Figures {
+/// The figures of an instance that received nothing because the hypervisor took time from it. They
+/// are marked as discarded.
+fn empty_figures(measured: &Measured) -> Figures {
     Figures {
         messages: 0,
         window_ns: 1,
@@ -133,17 +140,21 @@ fn without_time(measured: &Measured) -> Figures {
     }
 }
 
-/// The reason to discard an instance of which the hypervisor took this part of the time.
+/// The reason for discarding an instance. `steal` is the part of its time that the hypervisor took.
 fn stolen(steal: f64) -> String {
     format!("steal {:.1} %", steal * 100.0)
 }
 
-/// What a message, or a round trip, took in each turn in which every party that counts has counted something.
+/// The result of each complete slice: the time per message, or the median round trip.
+///
+/// If any party has latencies, the parties that have them count, otherwise the consumers. A slice
+/// is complete if each of these parties has counts for its lap.
 fn slices<'a>(copies: usize, parties: impl Iterator<Item = &'a PartyReport> + Clone) -> Vec<SliceFigure> {
-    let asks = |party: &&PartyReport| party.latency.is_some();
-    let are_asking = parties.clone().any(|party| asks(&party));
-    let count = |party: &&PartyReport| if are_asking { asks(party) } else { matches!(party.role, Role::Consumer(_)) };
-    let counting: Vec<&PartyReport> = parties.filter(count).collect();
+    let has_latency = |party: &&PartyReport| party.latency.is_some();
+    let any_latency = parties.clone().any(|party| has_latency(&party));
+    let counts =
+        |party: &&PartyReport| if any_latency { has_latency(party) } else { matches!(party.role, Role::Consumer(_)) };
+    let counting: Vec<&PartyReport> = parties.filter(counts).collect();
     let mut laps: BTreeMap<u64, Vec<SliceCounts>> = BTreeMap::new();
     for slice in counting.iter().flat_map(|party| &party.slices) {
         laps.entry(slice.lap).or_default().push(*slice);
@@ -151,11 +162,11 @@ fn slices<'a>(copies: usize, parties: impl Iterator<Item = &'a PartyReport> + Cl
     let complete = laps.into_iter().filter(|(_, slices)| slices.len() == counting.len());
     let figure = |(lap, slices): (u64, Vec<SliceCounts>)| {
         let parties = slices.len() as f64;
-        let ns = if are_asking {
+        let ns = if any_latency {
             slices.iter().map(|slice| slice.p50_ns).sum::<Option<f64>>()? / parties
         } else {
             let messages = slices.iter().map(|slice| slice.messages).sum::<u64>() as f64;
-            // Where each has every message, the mean.
+            // If each consumer gets every message, this is the mean.
             let messages = messages / copies as f64;
             slices.iter().map(|slice| slice.ns).sum::<u64>() as f64 / parties / messages
         };
@@ -164,12 +175,14 @@ fn slices<'a>(copies: usize, parties: impl Iterator<Item = &'a PartyReport> + Cl
     complete.filter_map(figure).collect()
 }
 
-/// An instance is discarded where a larger part of an open loop's messages than this was late by itself.
+/// The maximum share of late messages in an open loop, late because of the sender and not of the
+/// mechanism. Above it an instance is discarded.
 const MAX_LATE: f64 = 0.01;
 
-/// What the slowest producer got through, as a part of the mean, from what each consumer had of each producer.
+/// The messages received from the slowest producer, as a part of the mean of all producers.
+/// `shares` yields, for each consumer, the messages from each producer.
 ///
-/// None where the window is a count: then every producer sends the same, sooner or later.
+/// `None` if the window is a number of messages, because then every producer sends the same number.
 fn fairness<'a>(by_time: bool, shares: impl Iterator<Item = &'a [u64]>) -> Option<f64> {
     if !by_time {
         return None;
@@ -184,37 +197,42 @@ fn fairness<'a>(by_time: bool, shares: impl Iterator<Item = &'a [u64]>) -> Optio
     Some(*slowest as f64 * sums.len() as f64 / total as f64)
 }
 
-/// A child's window may be so much longer or shorter than the lead's, as a part of it, for its usage to stand for the same
-/// time. Where there are more parties than cores, one may open and close its window within a single time slice.
-const WINDOWS_APART: f64 = 0.1;
+/// The maximum difference between a child's window and the lead's, as a part of the lead's. With a
+/// larger difference the child's usage is not comparable. If there are more parties than cores, one
+/// may open and close its window within a single time slice of the scheduler.
+const MAX_WINDOW_DIFFERENCE: f64 = 0.1;
 
-/// What children spent on a message.
+/// The cost of one message.
 #[derive(Clone, Copy, Debug, Default)]
 struct Spent {
     cpu_ns: f64,
-    /// The part of those that send, and of those that receive, where they are processes of their own.
+    /// The parts of the sending and of the receiving children, if they are separate processes.
     sender_cpu_ns: Option<f64>,
     receiver_cpu_ns: Option<f64>,
     switches: f64,
 }
 
-/// Processor time and context switches a message, of all children; none where their windows are too far apart. Each
-/// child's are of its own window and held against the messages of that window; those of a broker and of a pipeline are of the
-/// whole instance and held against all messages.
+/// Processor time and context switches of all children per message. `None` if the windows of the
+/// children differ too much.
+///
+/// The usage of a child covers its own window and is divided by the messages of that window. The
+/// usage of a broker, and of the children of a pipeline, covers the whole instance and is divided
+/// by all messages.
 fn spent(measured: &Measured, pattern: Pattern, lead: &PartyReport, messages: u64, delivered: u64) -> Option<Spent> {
     let mut spent = Spent::default();
     for (role, report) in &measured.reports {
         let Usage { cpu_ns, voluntary_switches, involuntary_switches } = report.usage?;
-        // Whose window the usage is of: the driver's rule.
+        // The driver reads the usage in the window of this party.
         let leader = report.parties.iter().max_by_key(|party| matches!(party.role, Role::Consumer(_)));
         let window = leader.map(|party| party.window_ns);
-        // The lead's messages are the unit; a child with a slightly longer window spent proportionally more.
+        // The messages are those of the lead's window. A slightly longer window has proportionally
+        // more.
         let handled = match (role, window) {
             (Role::Broker, _) | (_, None) => delivered as f64,
             _ if pattern.is_pipeline() => delivered as f64,
             (_, Some(window_ns)) => {
                 let part = window_ns as f64 / lead.window_ns as f64;
-                if (part - 1.0).abs() > WINDOWS_APART {
+                if (part - 1.0).abs() > MAX_WINDOW_DIFFERENCE {
                     return None;
                 }
                 messages as f64 * part
@@ -235,7 +253,7 @@ fn spent(measured: &Measured, pattern: Pattern, lead: &PartyReport, messages: u6
     Some(spent)
 }
 
-/// What a mechanism broke of its promises, in words.
+/// Describes the promises that a mechanism broke. `None` if it kept all of them.
 fn breach(spec: &Spec, faults: Faults) -> Option<String> {
     let mut broken = Vec::new();
     let mut add = |count: u64, what: &str| {
@@ -254,8 +272,8 @@ fn breach(spec: &Spec, faults: Faults) -> Option<String> {
     (!broken.is_empty()).then(|| format!("messages {}", broken.join(", ")))
 }
 
-/// The times of several clients in one; none where nobody took any.
-fn together<'a>(counted: impl Iterator<Item = &'a LatencyCounts>) -> Option<LatencyCounts> {
+/// Merges the latencies of several parties. `None` if no party has any.
+fn merged<'a>(counted: impl Iterator<Item = &'a LatencyCounts>) -> Option<LatencyCounts> {
     counted.cloned().reduce(|mut all, one| {
         all.batch = all.batch.max(one.batch);
         all.counts.extend(one.counts);
@@ -294,7 +312,7 @@ mod tests {
     use crate::protocol;
 
     #[test]
-    fn fairness_is_the_slowest_by_the_mean() {
+    fn fairness_is_the_slowest_producer_divided_by_the_mean() {
         let of = |shares: &[&[u64]]| fairness(true, shares.iter().copied());
         assert_eq!(of(&[&[10, 10]]), Some(1.0));
         assert_eq!(of(&[&[10, 30]]), Some(0.5));
@@ -304,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_each_side_spends_is_told_apart() {
+    fn the_cost_of_each_side_is_separate() {
         let child = |role, cpu_ns, window_ns| {
             let usage = Usage { cpu_ns, voluntary_switches: 10, involuntary_switches: 0 };
             let party = PartyReport { messages: 100, window_ns, ..PartyReport::new(role) };
@@ -315,7 +333,7 @@ mod tests {
         let both = measured(vec![child(receiver, 2_000, 1_000), child(sender, 4_200, 1_050)]);
         let lead = |measured: &Measured| measured.reports[0].1.parties[0].clone();
         let spent = super::spent(&both, Pattern::Stream, &lead(&both), 100, 100).unwrap();
-        // The sender's window was a twentieth longer.
+        // The sender's window was 5 % longer.
         assert_eq!((spent.sender_cpu_ns, spent.receiver_cpu_ns), (Some(40.0), Some(20.0)));
         assert_eq!(spent.cpu_ns, 60.0);
         let one = measured(vec![child(Role::All, 6_000, 1_000)]);
@@ -324,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_counts_if_every_party_that_counts_had_it() {
+    fn a_slice_needs_the_counts_of_every_consumer_or_requester() {
         let party = |role, slices: &[(u64, u64, u64, Option<f64>)]| {
             let count =
                 |&(lap, messages, ns, p50_ns): &(u64, u64, u64, Option<f64>)| SliceCounts { lap, messages, ns, p50_ns };
@@ -338,11 +356,12 @@ mod tests {
         let other = party(Role::Consumer(1), &[(2, 300, 2_000, None)]);
         let all = [sender.clone(), one, other];
         assert_eq!(figures(1, &all[..2]), [(1, 10.0), (2, 20.0)]);
-        assert_eq!(figures(1, &all), [(2, 5.0)], "together they had 400");
+        assert_eq!(figures(1, &all), [(2, 5.0)], "together they received 400");
         assert_eq!(figures(2, &all), [(2, 10.0)], "each has every message");
         let latency = Some(LatencyCounts::default());
-        let asking = PartyReport { latency, ..party(Role::Producer(0), &[(1, 9, 900, Some(70.0)), (2, 1, 900, None)]) };
-        assert_eq!(figures(1, &[asking, all[1].clone()]), [(1, 70.0)]);
+        let requester =
+            PartyReport { latency, ..party(Role::Producer(0), &[(1, 9, 900, Some(70.0)), (2, 1, 900, None)]) };
+        assert_eq!(figures(1, &[requester, all[1].clone()]), [(1, 70.0)]);
     }
 
     #[test]
@@ -356,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_percentile_is_not_told_from_few_samples() {
+    fn a_percentile_needs_enough_samples() {
         let percentiles = |samples: u64| {
             let latency = latency_of(&LatencyCounts { batch: 1, counts: vec![(100, samples)] }, false).unwrap();
             [latency.p99_ns, latency.p999_ns].map(|ns| ns.is_some())
@@ -379,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn open_loops_are_compared_by_the_99th_percentile_of_however_few() {
+    fn open_loops_are_compared_by_the_99th_percentile_even_of_few_samples() {
         let measured = |rest: u64| {
             let counts = vec![(100, 98), (2_000, rest)];
             let party = PartyReport {

@@ -5,16 +5,18 @@ use std::time::Duration;
 
 use crate::usage::Usage;
 
-/// Other processes that use more than this part of the processor time disturb a measurement.
+/// The maximum part of the processor time that other processes may use. A larger part disturbs a
+/// measurement.
 pub const DISTURBING: f64 = 0.1;
-/// The kernel counts in ticks. Fewer than this say too little.
+/// The minimum number of the kernel's ticks between two readings. With fewer the result is too
+/// inexact.
 const FEWEST_TICKS: u64 = 20;
 
-/// A reading of the machine's counters, and of our own.
+/// A reading of the processor time of some cores and of our own processes.
 #[derive(Clone, Copy, Debug)]
 pub struct OtherLoad {
     ticks: Ticks,
-    /// This process and those that it has started and waited for.
+    /// The processor time of this process and of its children that have ended and were waited for.
     own: Duration,
 }
 
@@ -28,15 +30,18 @@ struct Ticks {
 }
 
 impl OtherLoad {
-    /// Reads the counters of these cores. `None` if `/proc/stat` does not have them. Until [`OtherLoad::share`], only this process and
-    /// its children on these cores may run, for their time to be taken off.
+    /// Reads the counters of these cores. `None` if `/proc/stat` does not have them.
+    ///
+    /// [`OtherLoad::share`] subtracts the time of this process and of its children. So until then
+    /// they must run on these cores only.
     pub fn watch(cpus: &[usize]) -> Option<OtherLoad> {
         let ticks = Ticks::parse(&fs::read_to_string("/proc/stat").ok()?, cpus)?;
         let own = Usage::now().and(&Usage::of_children());
         Some(OtherLoad { ticks, own: Duration::from_nanos(own.cpu_ns) })
     }
 
-    /// The part of the cores' time that other processes have used since, from 0 to 1. `None` if too little time has passed.
+    /// The part of the cores' time that other processes have used since this reading, from 0 to 1.
+    /// `None` if too little time has passed.
     pub fn share(&self, cpus: &[usize]) -> Option<f64> {
         let now = OtherLoad::watch(cpus)?;
         let tick = Duration::from_secs(1) / u32::try_from(rustix::param::clock_ticks_per_second()).ok()?;
@@ -91,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_time_is_taken_off() {
+    fn our_own_time_is_subtracted() {
         let half = Ticks { busy: 150, total: 200 };
         assert_eq!(share(half, Duration::from_millis(500), TICK), Some(0.5));
         assert_eq!(share(half, Duration::from_millis(1_500), TICK), Some(0.0));

@@ -56,12 +56,13 @@ pub const SLICE: Duration = Duration::from_millis(2);
 /// The default time that a window may take if it is a number of messages.
 pub const COUNT_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// When a run that goes on beyond its planned rounds stops: on precision or budget, never on significance.
+/// The stopping rule of a run that continues beyond its planned rounds. Only precision and time
+/// decide, never significance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Precision {
-    /// A cell gets no more rounds once it shows differences this small, as a ln ratio.
+    /// A cell gets no more rounds when it can show differences this small, as a ln ratio.
     pub resolution: f64,
-    /// No round begins later than this after the start of the run.
+    /// The time from the start of the run after which no new round begins.
     pub budget: Duration,
 }
 
@@ -70,9 +71,9 @@ pub struct Precision {
 pub struct Plan {
     /// The window of each instance.
     pub window: Window,
-    /// How many times each case is measured.
+    /// The number of planned rounds. Each case is measured once in a round.
     pub rounds: usize,
-    /// Whether more rounds follow, and for how long; none where the number of rounds is fixed.
+    /// The stopping rule for rounds after the planned ones. `None` if there are no such rounds.
     pub precision: Option<Precision>,
     /// The seed of the order and of the messages' contents.
     pub seed: u64,

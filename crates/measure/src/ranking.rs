@@ -1,4 +1,4 @@
-//! Rankings: what a record says of each cell.
+//! Rankings: compares and ranks the mechanisms of each cell of a record.
 
 use std::collections::BTreeMap;
 
@@ -12,47 +12,52 @@ use crate::stats::{
     CONFIDENCE, Interval, Margins, Verdict, log_ratio_sd, median, median_interval, noise_floor, verdict,
 };
 
-/// One cell of a record, its mechanisms best first.
+/// The ranking of one cell.
 #[derive(Clone, Debug)]
 pub struct Ranking {
     /// The cell.
     pub cell: Cell,
-    /// Its mechanisms, best first; those without a result last. The first is what the others are compared with.
+    /// Its mechanisms, best first. Those without a result are last. The others are compared with
+    /// the first.
     pub rows: Vec<Row>,
-    /// The A/A control: a second instance of one of the mechanisms, compared with the first instance of the same mechanism.
+    /// The A/A control: a second entrant with one of the mechanisms. It is compared with the first
+    /// entrant of the same mechanism.
     pub control: Option<Row>,
-    /// The noise floor, a ln ratio: no difference below it is decided. None with too few valid rounds.
+    /// The noise floor, as a ln ratio. A difference below it is never decided. `None` with too few
+    /// valid rounds.
     pub floor: Option<f64>,
     /// The standard deviation of the control's ln ratios.
     pub noise: Option<f64>,
-    /// The least time the machine allows.
+    /// The lower bound of the time that the machine allows.
     pub bound: Option<Bound>,
-    /// Instances that were discarded on a signal declared beforehand.
+    /// The number of discarded instances. Only causes that were defined before the run count.
     pub discarded: usize,
-    /// The comparison of each row with each one below it: `pairs[i][j - i - 1]` is row j against row i.
+    /// The comparison of each row with each row below it. `pairs[i][j - i - 1]` compares row `j`
+    /// with row `i`.
     pairs: Vec<Vec<Comparison>>,
 }
 
-/// One mechanism against another, better placed one.
+/// The comparison of a mechanism with one that is ranked above it.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// The ln ratio: positive where it is better than the other. None with too few rounds.
+    /// The ln ratio. Positive if the lower mechanism is better. `None` with too few rounds.
     pub interval: Option<Interval>,
-    /// What follows from the interval and the cell's noise floor.
+    /// The verdict from the interval and the cell's noise floor.
     pub verdict: Verdict,
 }
 
 impl Ranking {
-    /// How the row at `below` compares with the one at `above`, which stands before it.
+    /// The comparison of row `below` with row `above`, which is ranked above it.
     ///
     /// # Panics
-    /// If `above` does not stand before `below`, or one of them is no row.
+    /// If `above` is not less than `below`, or if one of them is not the index of a row.
     pub fn comparison(&self, above: usize, below: usize) -> &Comparison {
         &self.pairs[above][below - above - 1]
     }
 
-    /// The smallest difference that this cell can show, as a ln ratio: a typical interval that is centred on it lies wholly
-    /// beyond what decides. None where nothing is decided, or nothing is compared.
+    /// The smallest difference that this cell can show, as a ln ratio. If a difference is this
+    /// large, an interval of median width around it lies completely above the decision threshold.
+    /// `None` if the noise floor is unknown, or if no mechanisms are compared.
     pub fn resolution(&self) -> Option<f64> {
         let threshold = Margins::default().decision_threshold(self.floor?)?;
         let compared = self.rows.iter().filter_map(|row| row.result.as_ref()?.versus.as_ref());
@@ -66,66 +71,73 @@ impl Ranking {
 pub struct Row {
     /// Its description.
     pub spec: Spec,
-    /// How many messages may be in flight, as probed; none where that could not be probed.
+    /// The number of messages that may be in flight, as probed. `None` if it could not be probed.
     pub effective_capacity: Option<u64>,
-    /// System calls per message or round trip, of all its processes; none where they were not counted.
+    /// System calls of all its processes per message or round trip. `None` if they were not
+    /// counted.
     pub calls: Option<f64>,
-    /// What it measured; none where every instance failed or was discarded.
+    /// Its results. `None` if every instance failed or was discarded.
     pub result: Option<RowResult>,
-    /// The number of instances that failed, and the first one's reason.
+    /// The number of failed instances, and the reason of the first failure.
     pub failed: Option<(usize, String)>,
-    /// The promise it broke.
+    /// The promise that it broke.
     pub breach: Option<String>,
 }
 
-/// What a mechanism measured in a cell: medians over its instances.
+/// The results of a mechanism in a cell: medians over its instances, unless stated otherwise.
 #[derive(Clone, Debug)]
 pub struct RowResult {
-    /// Nanoseconds a message, or the median round trip.
+    /// The metric by which mechanisms are compared: see [`Figures::metric_ns`].
     pub metric_ns: f64,
-    /// The median round trip, or in an open loop the median latency.
+    /// The median round-trip time in nanoseconds, or in an open loop the median latency.
     pub p50_ns: Option<f64>,
-    /// The same that 1 in 100 exceeds.
+    /// The 99th percentile of the same.
     pub p99_ns: Option<f64>,
-    /// The same that 1 in 1,000 exceeds.
+    /// The 99.9th percentile of the same.
     pub p999_ns: Option<f64>,
-    /// Round trips timed together at the most, where one is too short for the clock: the times are means over so many.
+    /// The maximum number of round trips that were timed together, because one is too short for the
+    /// clock. Each time is the mean of such a batch.
     pub batch: u64,
-    /// Processor time a message.
+    /// Processor time per message, in nanoseconds.
     pub cpu_ns: Option<f64>,
-    /// The part of it that the sender spends, and the receiver; where they are processes of their own.
+    /// The parts of the sender and of the receiver, if they are separate processes.
     pub sides_cpu_ns: [Option<f64>; 2],
-    /// What a codec takes to encode and to decode, and the bytes that it makes.
+    /// The time that a codec takes to encode and to decode a message, and the encoded length.
     pub codec: Option<CodecFigures>,
-    /// Context switches a message.
+    /// Context switches per message.
     pub switches: Option<f64>,
-    /// What the slowest producer got through, as a part of the mean, where there are several.
+    /// The messages received from the slowest producer, as a part of the mean of all producers.
+    /// Only with several producers.
     pub fairness: Option<f64>,
-    /// What a burst took of memory, in bytes.
+    /// The memory of the channel in bytes: when it was opened, with the whole burst in it, and
+    /// after all messages were received.
     pub held: Option<[f64; 3]>,
-    /// Receives that were dropped while they waited, and messages that were lost to them, over all instances.
+    /// The number of pending receives that were dropped, and of messages that were lost, over all
+    /// instances.
     pub dropped: (u64, u64),
-    /// The part of the messages that was lost within the windows, from 0 to 1, over all instances.
+    /// The share of messages lost within the windows, from 0 to 1, over all instances.
     pub lost: f64,
-    /// Its place among the cell's mechanisms; none for the control, and where nothing is decided.
+    /// Its place among the cell's mechanisms. `None` for the control, and if the noise floor is
+    /// unknown.
     pub rank: Option<Rank>,
-    /// Against the first row, as a ln ratio: negative is worse. None for the first itself, and with too few rounds.
+    /// The comparison with the first row, as a ln ratio. Negative is worse. `None` for the first
+    /// row and with too few rounds.
     pub versus: Option<Interval>,
-    /// What follows from it; none for the first itself.
+    /// The verdict from that comparison. `None` for the first row.
     pub verdict: Option<Verdict>,
 }
 
 /// A place in a ranking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rank {
-    /// One more than the number of mechanisms that are known to be better.
+    /// The place, from 1: one more than the number of mechanisms with a better place.
     pub place: usize,
-    /// Whether another mechanism has the same place: the two are not told apart.
+    /// Whether another mechanism has the same place, because the difference is not decided.
     pub tied: bool,
 }
 
-/// The pairs of one mechanism's figure and another's in the same round, as ln ratios, positive where `b` is better. Where the two
-/// took turns, a round's pair is the median over the laps of their heat.
+/// The ln ratio of two entrants in each round that has both. Positive if `b` is better. If the two
+/// took turns in one heat, the ratio of the round is the median over the laps of the heat.
 pub fn log_ratios(record: &Record, a: usize, b: usize) -> Vec<f64> {
     let by_round = |entrant| valid(record, entrant).map(|(instance, figures)| (instance.round, (instance, figures)));
     let a: BTreeMap<_, _> = by_round(a).collect();
@@ -145,7 +157,7 @@ fn log_ratio((a, figures_a): (&InstanceRecord, &Figures), (b, figures_b): (&Inst
     (figures_a.metric_ns() / figures_b.metric_ns()).ln()
 }
 
-/// The instances of an entrant whose figures count.
+/// The instances of an entrant that have figures and are not discarded.
 fn valid(record: &Record, entrant: usize) -> impl Iterator<Item = (&InstanceRecord, &Figures)> {
     record.instances.iter().filter(move |instance| instance.entrant == entrant).filter_map(|instance| {
         match &instance.outcome {
@@ -178,7 +190,7 @@ fn rank_cell(record: &Record, cell: &Cell) -> Ranking {
     let floor = noise_floor(&control_pairs);
     let mut rows: Vec<(usize, Row)> = entrants.iter().filter_map(|&at| Some((at, row(record, at)?))).collect();
     sort(record, &mut rows);
-    group(record, &mut rows, floor);
+    assign_places(record, &mut rows, floor);
     let pairs = compare_all(record, &rows, floor);
     compare_with_first(&mut rows, &pairs);
     let is_discarded = |instance: &&InstanceRecord| match &instance.outcome {
@@ -200,7 +212,8 @@ fn rank_cell(record: &Record, cell: &Cell) -> Ranking {
     }
 }
 
-/// The control against its other instance. Only the margins decide: it cannot exceed a noise floor that it sets itself.
+/// The comparison of the control with the other entrant of its mechanism. Only the margins decide
+/// here. The noise floor does not count, because it comes from the same comparison.
 fn control_row(record: &Record, original: usize, control: usize) -> Option<Row> {
     let mut row = row(record, control)?;
     if let Some(result) = &mut row.result {
@@ -210,11 +223,11 @@ fn control_row(record: &Record, original: usize, control: usize) -> Option<Row> 
     Some(row)
 }
 
-/// Sorts rows, best first, by what their pairs say, as verdicts do: on a machine that drifts, medians of different rounds may
-/// say otherwise.
+/// Sorts rows, best first, by their paired ratios, from which the verdicts follow too. The order of
+/// the medians may differ from this on a machine that drifts between rounds.
 fn sort(record: &Record, rows: &mut [(usize, Row)]) {
     let measured = rows.iter().filter(|(_, row)| row.result.is_some()).map(|(at, row)| (*at, row.metric())).collect();
-    if let Some(first) = best_of(record, measured) {
+    if let Some(first) = best(record, measured) {
         let key = |(at, row): &(usize, Row)| (row.result.is_none(), *at != first, -advantage(record, first, *at));
         rows.sort_by(|a, b| {
             let ((a_none, a_other, a_worse), (b_none, b_other, b_worse)) = (key(a), key(b));
@@ -229,15 +242,16 @@ fn compare(record: &Record, above: usize, below: usize, floor: Option<f64>) -> C
     Comparison { interval, verdict }
 }
 
-/// Every row against every one above it.
+/// Compares every row with every row above it.
 fn compare_all(record: &Record, rows: &[(usize, Row)], floor: Option<f64>) -> Vec<Vec<Comparison>> {
     let below = |above: usize| rows[above + 1..].iter().map(move |(at, _)| (rows[above].0, *at));
     (0..rows.len()).map(|above| below(above).map(|(a, b)| compare(record, a, b, floor)).collect()).collect()
 }
 
-/// Gives each sorted row its place. Rows which the same number of others is known to be better than share a place and stand
-/// together: a row that is not told apart from the first is never placed below one that is.
-fn group(record: &Record, rows: &mut [(usize, Row)], floor: Option<f64>) {
+/// Gives each sorted row its place. It depends on how many rows are known to be better. Rows with
+/// the same number share a place and are adjacent. So a row whose difference from the first is not
+/// decided is never placed below one whose difference is.
+fn assign_places(record: &Record, rows: &mut [(usize, Row)], floor: Option<f64>) {
     let pairs = compare_all(record, rows, floor);
     let better =
         |below: usize| (0..below).filter(|above| pairs[*above][below - above - 1].verdict == Verdict::Slower).count();
@@ -251,7 +265,7 @@ fn group(record: &Record, rows: &mut [(usize, Row)], floor: Option<f64>) {
             result.rank = Some(Rank { place: first + 1, tied: group > 1 });
         }
     }
-    // Stable: within a place the best stays first.
+    // The sort is stable, so the best row of a place stays first.
     rows.sort_by_key(|(_, row)| {
         row.result.as_ref().and_then(|result| result.rank).map_or(usize::MAX, |rank| rank.place)
     });
@@ -267,30 +281,34 @@ fn compare_with_first(rows: &mut [(usize, Row)], pairs: &[Vec<Comparison>]) {
     }
 }
 
-/// The median of the row that stands for the least which can be written.
+/// The metric of the cell's reference, the simplest implementation that is possible.
 fn reference_ns(rows: &[(usize, Row)]) -> Option<f64> {
     let reference = rows.iter().find(|(_, row)| row.spec.standing == Standing::Reference);
     reference.and_then(|(_, row)| Some(row.result.as_ref()?.metric_ns))
 }
 
-/// By how much `b` is better than `a`: the median of their pairs' ln ratios. Zero without pairs.
+/// The median ln ratio of `a` and `b`. Positive if `b` is better, 0 without common rounds.
 fn advantage(record: &Record, a: usize, b: usize) -> f64 {
     median(&log_ratios(record, a, b)).unwrap_or(0.0)
 }
 
-/// Of entrants and their median figures, the one that is best by what their pairs say.
-fn best_of(record: &Record, mut entrants: Vec<(usize, f64)>) -> Option<usize> {
+/// The best of some entrants, by their paired ratios. Each is given with its median metric, which
+/// decides between equals.
+fn best(record: &Record, mut entrants: Vec<(usize, f64)>) -> Option<usize> {
     entrants.sort_by(|(_, a), (_, b)| a.total_cmp(b));
     let entrants: Vec<usize> = entrants.into_iter().map(|(at, _)| at).collect();
-    least_beaten(&entrants, |a, b| advantage(record, a, b))
+    minimax(&entrants, |a, b| advantage(record, a, b))
 }
 
-/// The one that no other is better than. Where each is beaten by another, as in a circle, the one whose worst defeat is the least
-/// (minimax, of Simpson and Kramer); of equals the first.
-fn least_beaten(entrants: &[usize], advantage: impl Fn(usize, usize) -> f64) -> Option<usize> {
-    let worst = |a: usize| entrants.iter().filter(|&&b| b != a).map(|&b| advantage(a, b)).fold(0.0, f64::max);
-    let worst_of: Vec<(usize, f64)> = entrants.iter().map(|&at| (at, worst(at))).collect();
-    worst_of.into_iter().min_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(at, _)| at)
+/// The entrant with the smallest worst defeat (the minimax method of Simpson and Kramer). That is
+/// the one that no other beats, if there is one. If the comparisons form a cycle, each is beaten by
+/// another. The first of equals.
+///
+/// `advantage(a, b)` says by how much `b` is better than `a`.
+fn minimax(entrants: &[usize], advantage: impl Fn(usize, usize) -> f64) -> Option<usize> {
+    let worst_defeat = |a: usize| entrants.iter().filter(|&&b| b != a).map(|&b| advantage(a, b)).fold(0.0, f64::max);
+    let defeats: Vec<(usize, f64)> = entrants.iter().map(|&at| (at, worst_defeat(at))).collect();
+    defeats.into_iter().min_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(at, _)| at)
 }
 
 impl Row {
@@ -362,7 +380,8 @@ mod tests {
     use crate::message::Faults;
     use crate::record::SliceFigure;
 
-    /// An instance that took so long a message as a whole, and in laps 1, 2, ...
+    /// An instance with the given nanoseconds per message: `whole_ns` for the whole window, `laps`
+    /// in laps 1, 2, ...
     fn measured(heat: Option<usize>, whole_ns: u64, laps: &[f64]) -> (InstanceRecord, Figures) {
         let slices = (1..).zip(laps).map(|(lap, &ns)| SliceFigure { lap, ns }).collect();
         let figures = Figures {
@@ -391,25 +410,25 @@ mod tests {
     }
 
     #[test]
-    fn those_that_took_turns_are_compared_lap_by_lap() {
+    fn instances_of_one_heat_are_compared_lap_by_lap() {
         let ratio = |(a, b): (&(InstanceRecord, Figures), &(InstanceRecord, Figures))| {
             log_ratio((&a.0, &a.1), (&b.0, &b.1)).exp()
         };
-        // The machine becomes ten times slower in the middle; one lap of `b` is disturbed.
+        // The machine becomes ten times slower in the middle. One lap of `b` is disturbed.
         let a = measured(Some(1), 5, &[10.0, 10.0, 10.0, 10.0, 100.0, 100.0, 100.0, 100.0, 100.0]);
         let mut laps = [5.0, 5.0, 5.0, 5.0, 50.0, 50.0, 50.0, 50.0, 999.0];
         let b = measured(Some(1), 1, &laps);
         assert!((ratio((&a, &b)) - 2.0).abs() < 1e-9);
-        // Too few laps, or another heat: as a whole.
+        // With too few laps, or in different heats, they are compared as a whole.
         let few = measured(Some(1), 1, &laps[..4]);
         assert!((ratio((&measured(Some(1), 5, &[1.0]), &few)) - 5.0).abs() < 1e-9);
         laps.reverse();
         let elsewhere = measured(Some(2), 1, &laps);
-        assert!((ratio((&a, &elsewhere)) - 100.0 / 50.0).abs() < 1e-9, "by the medians of their own turns");
+        assert!((ratio((&a, &elsewhere)) - 100.0 / 50.0).abs() < 1e-9, "by the medians of their own laps");
     }
 
-    /// A record of one cell: of each mechanism the nanoseconds per message in each round. The first has a control, which
-    /// measures the same.
+    /// A record of one cell. `mechanisms` has the nanoseconds per message in each round. The first
+    /// mechanism has a control with the same results.
     fn record(mechanisms: &[(&str, &[u64])]) -> Record {
         let cell = crate::suite::Suite::Overview.cells(crate::suite::Profile::Quick)[1].clone();
         let case = |name: &str| serde_json::json!({ "mechanism": name, "cell": cell });
@@ -436,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn mechanisms_that_are_not_told_apart_share_a_place() {
+    fn mechanisms_without_a_decided_difference_share_a_place() {
         let record = record(&[
             ("task/slow", &[200, 201, 199, 200, 200, 200]),
             ("task/steady", &[105, 105, 105, 105, 105, 105]),
@@ -447,7 +466,8 @@ mod tests {
         let places: Vec<_> =
             ranking.rows.iter().map(|row| (&*row.spec.name, row.result.as_ref().unwrap().rank.unwrap())).collect();
         let rank = |place, tied| Rank { place, tied };
-        // `wide` is worse than `steady` at the median, but nothing is known to be better than it.
+        // The median of `wide` is worse than that of `steady`. But its interval is wide, so no
+        // mechanism is known to be better.
         assert_eq!(
             places,
             [
@@ -477,12 +497,12 @@ mod tests {
     }
 
     #[test]
-    fn best_is_who_is_beaten_by_nobody_and_of_a_circle_who_is_beaten_by_least() {
-        let of = |advantages: [[f64; 3]; 3]| least_beaten(&[0, 1, 2], |a, b| advantages[a][b]);
-        assert_eq!(of([[0.0, 0.3, -0.1], [-0.3, 0.0, -0.2], [0.1, 0.2, 0.0]]), Some(1));
-        // 1 is better than 0, 2 than 1, and 0 than 2, by least.
-        assert_eq!(of([[0.0, 0.3, -0.1], [-0.3, 0.0, 0.2], [0.1, -0.2, 0.0]]), Some(2));
-        assert_eq!(of([[0.0; 3]; 3]), Some(0));
-        assert_eq!(least_beaten(&[], |_, _| 0.0), None);
+    fn the_best_has_the_smallest_worst_defeat() {
+        let best = |advantages: [[f64; 3]; 3]| minimax(&[0, 1, 2], |a, b| advantages[a][b]);
+        assert_eq!(best([[0.0, 0.3, -0.1], [-0.3, 0.0, -0.2], [0.1, 0.2, 0.0]]), Some(1));
+        // A cycle: 1 is better than 0, 2 than 1, and 0 than 2. The last advantage is the smallest.
+        assert_eq!(best([[0.0, 0.3, -0.1], [-0.3, 0.0, 0.2], [0.1, -0.2, 0.0]]), Some(2));
+        assert_eq!(best([[0.0; 3]; 3]), Some(0));
+        assert_eq!(minimax(&[], |_, _| 0.0), None);
     }
 }

@@ -26,7 +26,8 @@ use crate::window::Window;
 pub const VERSION: u32 = 2;
 /// The value of [`Record::format`] in every record.
 pub const FORMAT: &str = "estafette-record";
-/// How many times an instance is repeated at once if the hypervisor took too much of its time.
+/// The maximum number of times that an instance is repeated immediately, because the hypervisor
+/// took too much of its time.
 pub const REPEATS: usize = 2;
 /// The maximum number of additional rounds for cells that still lack an instance. Their numbers
 /// start at [`Record::rounds_planned`].
@@ -267,29 +268,33 @@ pub struct Latency {
     pub histogram: String,
 }
 
-/// The content of a file that is compressed with gzip, or else the file as it is; at most `longest` bytes.
-fn unpacked(bytes: Vec<u8>, longest: u64) -> Result<Vec<u8>> {
+/// Decompresses the contents of a file if they are compressed with gzip. Otherwise returns them as
+/// they are.
+///
+/// # Errors
+/// When the compressed data is damaged, or longer than `max_len` bytes when unpacked.
+fn unpacked(bytes: Vec<u8>, max_len: u64) -> Result<Vec<u8>> {
     const GZIP: [u8; 2] = [0x1f, 0x8b];
     if !bytes.starts_with(&GZIP) {
         return Ok(bytes);
     }
     let mut content = Vec::new();
-    let mut decoder = flate2::read::MultiGzDecoder::new(&*bytes).take(longest + 1);
-    decoder.read_to_end(&mut content).context("it is compressed, and damaged")?;
-    if content.len() as u64 > longest {
-        bail!("unpacked, it is longer than any record ({} MiB)", longest >> 20);
+    let mut decoder = flate2::read::MultiGzDecoder::new(&*bytes).take(max_len + 1);
+    decoder.read_to_end(&mut content).context("its compressed data is damaged")?;
+    if content.len() as u64 > max_len {
+        bail!("after decompression it is longer than the maximum of {} MiB", max_len >> 20);
     }
     Ok(content)
 }
 
 impl Latency {
-    /// The fewest times from which a 99th percentile is reported: ten lie beyond it.
+    /// The minimum number of times for a 99th percentile. Ten of them lie above it.
     pub const FEWEST_FOR_P99: u64 = 1_000;
-    /// The fewest times from which a 99.9th percentile is reported.
+    /// The minimum number of times for a 99.9th percentile.
     pub const FEWEST_FOR_P999: u64 = 10_000;
 
-    /// The 99th percentile, of however few times: open loops are compared by it. One instance shows
-    /// little then, all instances together show more.
+    /// The 99th percentile, even of few times. Open loops are compared by it: it is inexact for a
+    /// single instance, but there are several instances.
     fn p99_or_estimate(&self) -> u64 {
         let of_histogram = || {
             let bytes = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, &self.histogram).ok()?;
@@ -326,7 +331,8 @@ impl Record {
         let what = || format!("cannot use {}", path.display());
         let size = fs::metadata(path).with_context(what)?.len();
         if size > MAX_FILE {
-            bail!("cannot use {}: it is longer than any record ({} MiB)", path.display(), size >> 20);
+            let (path, max) = (path.display(), MAX_FILE >> 20);
+            bail!("cannot use {path}: its length of {} MiB is above the maximum of {max} MiB", size >> 20);
         }
         let bytes = fs::read(path).with_context(what)?;
         let text = unpacked(bytes, MAX_FILE)
@@ -372,27 +378,27 @@ impl Record {
     /// Checks the invariants that readers rely on and the types do not express.
     fn check(&self) -> Result<()> {
         if self.entrants.len() > MAX_ENTRANTS || self.instances.len() > MAX_INSTANCES {
-            bail!("the record is damaged: it has more entrants or instances than any run");
+            bail!("the record is damaged: it has more entrants or instances than the maximum");
         }
         if self.rounds_planned > MAX_ROUNDS {
-            bail!("the record is damaged: {} rounds are more than any run has", self.rounds_planned);
+            bail!("the record is damaged: {} rounds are more than the maximum of {MAX_ROUNDS}", self.rounds_planned);
         }
-        let mut seen = HashMap::new();
+        let mut attempts = HashMap::new();
         for (index, instance) in self.instances.iter().enumerate() {
-            // Only a discarded instance was repeated.
-            let repeats = seen.entry((instance.round, instance.entrant)).or_insert(0);
-            if *repeats > REPEATS {
-                bail!("the record is damaged: instance {index} is there twice");
+            // Only discarded instances are repeated, at most `REPEATS` times.
+            let attempt = attempts.entry((instance.round, instance.entrant)).or_insert(0);
+            if *attempt > REPEATS {
+                bail!("the record is damaged: instance {index} appears twice");
             }
             let discarded = matches!(&instance.outcome, Outcome::Measured(figures) if figures.discarded.is_some());
-            *repeats += if discarded { 1 } else { REPEATS + 1 };
+            *attempt += if discarded { 1 } else { REPEATS + 1 };
             if instance.entrant >= self.entrants.len() || instance.round >= self.rounds_planned + MAKE_UP_ROUNDS {
-                bail!("the record is damaged: instance {index} names an entrant or a round that does not exist");
+                bail!("the record is damaged: instance {index} refers to an entrant or a round that does not exist");
             }
             if let Outcome::Measured(figures) = &instance.outcome
                 && (figures.window_ns == 0 || !(0.0..=1.0).contains(&figures.steal))
             {
-                bail!("the record is damaged: instance {index} has an impossible figure");
+                bail!("the record is damaged: instance {index} has an impossible value");
             }
         }
         for entrant in &self.entrants {
@@ -530,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn compressed_files_are_unpacked_and_others_left_alone() {
+    fn compressed_files_are_unpacked_and_others_are_unchanged() {
         assert_eq!(unpacked(b"{}".to_vec(), 9).unwrap(), b"{}");
         assert_eq!(unpacked(packed(b"{}"), 2).unwrap(), b"{}");
         let mut cut = packed(&[b'x'; 1000]);
@@ -539,8 +545,8 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_unpacks_to_more_than_any_record_is_refused() {
+    fn a_file_that_unpacks_to_more_than_the_maximum_is_rejected() {
         let bomb = packed(&[0; 1001]);
-        assert!(unpacked(bomb, 1000).unwrap_err().to_string().contains("longer than any record"));
+        assert!(unpacked(bomb, 1000).unwrap_err().to_string().contains("longer than the maximum"));
     }
 }

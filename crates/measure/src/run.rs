@@ -34,7 +34,7 @@ const MAX_CHILDREN: usize = 16;
 pub trait Observer {
     /// An instance is about to start. `done` of `of` instances are done.
     fn instance(&mut self, done: usize, of: usize, entrant: &Entrant);
-    /// An instance failed, or its mechanism broke a promise.
+    /// An instance failed, or its mechanism broke a promise. `what` says how.
     fn trouble(&mut self, entrant: &Entrant, what: &str);
     /// A round is complete.
     ///
@@ -46,11 +46,11 @@ pub trait Observer {
 /// Why a round was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoundKind {
-    /// It was planned from the beginning.
+    /// It is one of the planned rounds.
     Planned,
-    /// To replace discarded instances, this many.
+    /// To replace discarded instances. With their number.
     MakeUp(usize),
-    /// To show smaller differences ([`Plan::precision`]), in this many cells.
+    /// To show smaller differences ([`Plan::precision`]). With the number of cells.
     Refinement(usize),
 }
 
@@ -151,8 +151,8 @@ pub fn run(
     }
 }
 
-/// The cells whose smallest difference that shows is larger than this ln ratio, or not known yet.
-fn too_wide(record: &Record, resolution: f64) -> Vec<Cell> {
+/// The cells that cannot yet show a difference as small as `resolution`, a ln ratio.
+fn imprecise_cells(record: &Record, resolution: f64) -> Vec<Cell> {
     let rankings = rank(record).into_iter();
     let compared = rankings
         .filter(|ranking| ranking.cell.pattern.is_ranked() && ranking.control.is_some() && ranking.rows.len() > 1);
@@ -171,8 +171,9 @@ struct Rounds<'a> {
     interrupt: &'a mut Interrupt,
     observer: &'a mut dyn Observer,
     seeds: fastrand::Rng,
-    /// How many more instances may be repeated at once.
+    /// The number of instances that may still be repeated because of stolen time.
     repeats: usize,
+    /// The number of heats so far.
     heats: usize,
     /// The entrants that timed out, and the round in which they did. They are not started again.
     hung: BTreeMap<usize, usize>,
@@ -199,7 +200,7 @@ impl Rounds<'_> {
             let (mut sliced, mut alone) = (Vec::new(), Vec::new());
             for &at in cell {
                 if let Some(before) = self.hung.get(&at) {
-                    let why = format!("not started again: it did not come to its end in round {}", before + 1);
+                    let why = format!("not started again: it did not finish in round {}", before + 1);
                     let outcome = Outcome::Failed { why };
                     self.record.instances.push(InstanceRecord { round, entrant: at, line_ns, heat: None, outcome });
                     left -= 1;
@@ -214,13 +215,13 @@ impl Rounds<'_> {
             for heat in heats(&sliced, max_open(&plan.entrants[cell[0]].case.cell)) {
                 self.heats += 1;
                 let position = Position { round, line_ns, heat: Some(self.heats) };
-                if self.in_turns(heat, position, left)? == End::Interrupted {
+                if self.measure_in_slices(heat, position, left)? == End::Interrupted {
                     return Ok(End::Interrupted);
                 }
                 left -= heat.len();
             }
             for at in alone {
-                if self.alone(at, Position { round, line_ns, heat: None }, left)? == End::Interrupted {
+                if self.measure_alone(at, Position { round, line_ns, heat: None }, left)? == End::Interrupted {
                     return Ok(End::Interrupted);
                 }
                 left -= 1;
@@ -229,24 +230,25 @@ impl Rounds<'_> {
         Ok(End::Complete)
     }
 
-    /// Measures further rounds of the cells that do not show differences as small as asked for, until all do or the time is up.
+    /// Measures more rounds of the cells that cannot yet show differences as small as requested.
+    /// Stops when all can, or when the time is over.
     fn refine(&mut self, precision: Precision, end: Instant, random: &mut fastrand::Rng) -> Result<End> {
         let plan = self.plan;
         while Instant::now() < end {
-            let wide = too_wide(self.record, precision.resolution);
+            let imprecise = imprecise_cells(self.record, precision.resolution);
             let mut order = shuffled(&plan.entrants, random);
-            order.retain(|at| wide.contains(&plan.entrants[*at].case.cell) && !self.hung.contains_key(at));
+            order.retain(|at| imprecise.contains(&plan.entrants[*at].case.cell) && !self.hung.contains_key(at));
             if order.is_empty() {
                 break;
             }
-            // The rounds that make up for discarded instances have the numbers before.
+            // The rounds that replace discarded instances have the numbers before this one.
             let round = self.record.rounds_planned + record::MAKE_UP_ROUNDS;
             self.record.rounds_planned += 1;
             if self.play(round, &order)? == End::Interrupted {
                 return Ok(End::Interrupted);
             }
             self.record.rounds = self.record.rounds_planned;
-            self.observer.round(self.record, RoundKind::Refinement(wide.len()))?;
+            self.observer.round(self.record, RoundKind::Refinement(imprecise.len()))?;
         }
         Ok(End::Complete)
     }
@@ -275,8 +277,8 @@ impl Rounds<'_> {
         Ok(roles.len() <= MAX_CHILDREN)
     }
 
-    /// Measures instances of a cell in slices.
-    fn in_turns(&mut self, heat: &[usize], position: Position, left: usize) -> Result<End> {
+    /// Measures the instances of one heat in slices. They take turns.
+    fn measure_in_slices(&mut self, heat: &[usize], position: Position, left: usize) -> Result<End> {
         let (registry, plan) = (self.registry, self.plan);
         let mut runners = Vec::new();
         for &at in heat {
@@ -308,14 +310,14 @@ impl Rounds<'_> {
         Ok(End::Complete)
     }
 
-    /// Measures one instance by itself, and repeats it at once if the hypervisor took too much of
+    /// Measures one instance by itself. Repeats it immediately if the hypervisor took too much of
     /// its time.
-    fn alone(&mut self, at: usize, position: Position, left: usize) -> Result<End> {
+    fn measure_alone(&mut self, at: usize, position: Position, left: usize) -> Result<End> {
         let (plan, entrant) = (self.plan, &self.plan.entrants[at]);
         let done = self.record.instances.len();
         self.observer.instance(done, done + left, entrant);
-        for again in 0..=record::REPEATS {
-            // Below 2^53, up to which JSON numbers are exact.
+        for repeat in 0..=record::REPEATS {
+            // Below 2^53, because larger integers are not exact in JSON.
             let seed = self.seeds.u64(..1 << 53);
             let outcome = instance(self.registry, plan, entrant, seed, self.scratch, self.interrupt)?;
             if matches!(&outcome, Err(failure) if failure.kind == FailureKind::Interrupted) {
@@ -323,7 +325,7 @@ impl Rounds<'_> {
             }
             self.note(at, position, outcome);
             let is_stolen = self.record.instances.last().is_some_and(stolen);
-            if again == record::REPEATS || self.repeats == 0 || !is_stolen {
+            if repeat == record::REPEATS || self.repeats == 0 || !is_stolen {
                 break;
             }
             self.repeats -= 1;
@@ -344,7 +346,7 @@ impl Rounds<'_> {
             }
             Ok(figures) => {
                 if let Some(breach) = &figures.breach {
-                    // Its messages may be waited for, in every round anew.
+                    // If no message arrives, each further instance may also wait until its timeout.
                     if figures.messages == 0 {
                         self.hung.entry(at).or_insert(position.round);
                     }
@@ -434,7 +436,8 @@ fn setup(plan: &Plan, case: &Case, seed: u64, registry: &Registry) -> Result<Set
     let Plan { timeout, count_timeout, .. } = *plan;
     let is_paced = entry(registry, case)?.spec().is_paced(case.pattern);
     let window = if is_paced { plan.window.paced(case.consumers()) } else { plan.window };
-    // Each tag shows the messages' seed. Neither their secret nor what both come from follows from that.
+    // A mechanism can derive the messages' seed from a tag. It must not derive the secret from it,
+    // so both are drawn from another generator.
     let mut random = fastrand::Rng::with_seed(seed);
     let (seed, secret) = (random.u64(..1 << 53), random.u64(..1 << 53));
     let (case, cpus) = (case.clone(), plan.cpus.clone());

@@ -1,9 +1,13 @@
-//! Open loop: messages are due at absolute times, whether the ones before have arrived or not.
+//! Open-loop load: messages are due at absolute times, whether or not earlier ones have arrived.
 //!
-//! With constant arrivals, message `i` of producer `p` is due at `start + (i × producers + p) / rate`. With Poisson arrivals, the time
-//! from one message of a producer to its next is exponentially distributed, and drawn from the instance's seed. So both ends know when
-//! without a word in the message. Its latency counts from then: time blocked in a send is latency, of that message and of all that it
-//! delays.
+//! With constant arrivals, message `i` of producer `p` is due at
+//! `start + (i × producers + p) / rate`. With Poisson arrivals, the time between two messages of a
+//! producer is exponentially distributed and computed from the instance's seed. So both ends know
+//! when a message is due, and the message does not contain a time.
+//!
+//! The latency of a message counts from the time at which it is due. If a send blocks, the blocked
+//! time is part of the latency of that message and of all messages that it delays. This avoids
+//! coordinated omission.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -12,23 +16,24 @@ use fastrand::Rng;
 
 use crate::case::{Case, Load};
 
-/// When messages are due.
+/// The times at which messages are due.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     start_ns: u64,
-    /// Between two messages, of all producers together; the mean of it, where it is random.
+    /// The time between two messages of all producers together. The mean, if the times are random.
     step_ns: f64,
     producers: usize,
-    /// Of each producer, where distances are random.
+    /// One for each producer, with Poisson arrivals.
     random: Option<Vec<RandomTimes>>,
 }
 
-/// The times of one producer's messages, one after the other.
+/// The random times at which the messages of one producer are due, in order.
 #[derive(Debug)]
 struct RandomTimes {
     random: Rng,
-    /// The message that is due at `due_ns`, from 1: none yet is 0.
+    /// The number of messages whose times have been computed.
     count: u64,
+    /// The time from the start until the last of them is due.
     due_ns: f64,
 }
 
@@ -39,7 +44,8 @@ impl RandomTimes {
         RandomTimes { random, count: 0, due_ns: 0.0 }
     }
 
-    /// From the start until the message of this number is due. It is asked for in order; of one before, it says what it said last.
+    /// The time from the start until message `number` is due, counted from 0. To be called with
+    /// ascending numbers. With a lower number than before, it returns the last time again.
     fn due_ns(&mut self, number: u64, mean_ns: f64) -> f64 {
         while self.count <= number {
             self.count += 1;
@@ -50,7 +56,7 @@ impl RandomTimes {
 }
 
 impl Schedule {
-    /// That of a case, from `start_ns` on; none where producers send as fast as they can.
+    /// The schedule of a case from `start_ns` on. `None` if producers send as fast as they can.
     pub(crate) fn new(case: &Case, start_ns: u64, seed: u64) -> Option<Schedule> {
         let producers = case.producers;
         let random = matches!(case.load, Load::Poisson(_))
@@ -58,7 +64,7 @@ impl Schedule {
         Some(Schedule { start_ns, step_ns: 1e9 / case.load.rate()? as f64, producers, random })
     }
 
-    /// When a producer's message of this number is due.
+    /// The time at which message `number` of a producer is due, counted from 0.
     pub(crate) fn due_ns(&mut self, producer: usize, number: u64) -> u64 {
         let mean_ns = self.step_ns * self.producers as f64;
         let since_start_ns = match &mut self.random {
@@ -68,14 +74,15 @@ impl Schedule {
         self.start_ns + since_start_ns as u64
     }
 
-    /// Whether a sender that waited for `due_ns`, and was ready at `now_ns`, is late by itself: by more than the time between two of its
-    /// messages. Whatever was due until then is late for the same reason.
+    /// Whether a sender that waited until `due_ns` and continued at `now_ns` is late by its own
+    /// fault: by more than the time between two of its messages. All messages that were due in the
+    /// meantime are late for the same reason.
     pub(crate) fn is_late(&self, now_ns: u64, due_ns: u64) -> bool {
         now_ns.saturating_sub(due_ns) as f64 > self.step_ns * self.producers as f64
     }
 }
 
-/// Lets the runtime run something else.
+/// Yields to the other tasks of the runtime once.
 pub(crate) async fn yield_now() {
     let mut yielded = false;
     poll_fn(|context| {
@@ -103,13 +110,13 @@ mod tests {
     }
 
     #[test]
-    fn poisson_arrivals_have_their_rate_and_no_memory() {
+    fn poisson_arrivals_have_the_given_rate_and_are_exponentially_distributed() {
         const MESSAGES: u64 = 100_000;
         let [mut sender, mut receiver] = [(); 2].map(|()| schedule(0, Load::Poisson(1_000_000), 2));
-        // The receiver receives from the producers in turn. A sender is one of them.
+        // The receiver computes the times of both producers, a sender only its own.
         let received: Vec<_> = (0..MESSAGES).map(|n| [0, 1].map(|producer| receiver.due_ns(producer, n))).collect();
         for (number, [first, second]) in (0..).zip(&received) {
-            assert_eq!(sender.due_ns(1, number), *second, "both ends know when");
+            assert_eq!(sender.due_ns(1, number), *second, "both ends compute the same times");
             assert_ne!(first, second);
         }
         let due: Vec<u64> = received.iter().map(|[first, _]| *first).collect();
@@ -117,11 +124,12 @@ mod tests {
         let mean = |values: &dyn Fn(f64) -> f64| gaps.iter().map(|gap| values(*gap)).sum::<f64>() / gaps.len() as f64;
         let (average, square) = (mean(&|gap| gap), mean(&|gap| gap * gap));
         assert!((average / 2_000.0 - 1.0).abs() < 0.02, "{average}");
-        // The standard deviation of an exponential distribution is its mean, and 1/e of it is longer than that.
+        // The standard deviation of an exponential distribution equals its mean. A share of 1/e
+        // (0.368) is longer than the mean.
         assert!(((square - average * average).sqrt() / average - 1.0).abs() < 0.03, "{square}");
         let longer = mean(&|gap| f64::from(gap > average));
         assert!((longer - 0.368).abs() < 0.01, "{longer}");
-        assert_eq!(sender.due_ns(1, 0), received[MESSAGES as usize - 1][1], "time does not go back");
+        assert_eq!(sender.due_ns(1, 0), received[MESSAGES as usize - 1][1], "a lower number repeats the last time");
     }
 
     #[test]
@@ -129,7 +137,7 @@ mod tests {
         let mut schedule = schedule(1_000, Load::Rate(1_000_000), 2);
         let due: Vec<u64> = [(0, 0), (1, 0), (0, 1), (1, 1)].map(|(p, n)| schedule.due_ns(p, n)).into();
         assert_eq!(due, [1_000, 2_000, 3_000, 4_000]);
-        assert_eq!(schedule.due_ns(0, 500_000), 1_000 + 1_000_000_000, "nothing adds up over a second");
+        assert_eq!(schedule.due_ns(0, 500_000), 1_000 + 1_000_000_000, "rounding errors do not accumulate");
     }
 
     #[test]

@@ -1,10 +1,12 @@
-//! Writes messages: one producer's stream of them, in sequence.
+//! Generates messages: the stream of one producer, in sequence.
 
 use bytes::Bytes;
 
 use super::{END_BIT, Key, MAX_MESSAGES, MAX_PRODUCERS, MULTIPLIER, NEXT, raw};
 
-/// The messages of one producer, in order. A mechanism asks it for the next one, in whichever shape it sends.
+/// Generates the messages of one producer, in order. A mechanism calls the method for the type of
+/// message that it sends: [`word`](Generator::word), [`fill`](Generator::fill),
+/// [`message`](Generator::message) or [`pulse`](Generator::pulse).
 #[derive(Clone, Debug)]
 pub struct Generator {
     /// The next tag, before the seed is mixed in.
@@ -12,14 +14,16 @@ pub struct Generator {
     seed: u64,
     key: Key,
     len: usize,
+    /// The number of messages made so far.
     made: u64,
     producer: usize,
-    /// What messages that share a buffer are clones of, once one was made.
+    /// The buffer that messages share. `None` until the first such message.
     template: Option<Bytes>,
 }
 
 impl Generator {
-    /// The stream of `producer` in a run of this seed, with messages of `len` bytes.
+    /// A generator for the stream of `producer`, with messages of `len` bytes. The
+    /// [`Verifier`](super::Verifier) must have the same seed.
     ///
     /// # Panics
     /// If `producer` is not below [`MAX_PRODUCERS`].
@@ -36,13 +40,15 @@ impl Generator {
         }
     }
 
-    /// With a secret that bodies depend on; [`Verifier::with_secret`](super::Verifier::with_secret) has to have the same.
+    /// Sets the secret that bodies depend on. The verifier must have the same: see
+    /// [`Verifier::with_secret`](super::Verifier::with_secret).
     #[must_use]
     pub fn with_secret(self, secret: u64) -> Generator {
         Generator { key: Key::new(secret), ..self }
     }
 
-    /// Whose stream it is. A server of several clients answers each with that client's own, so this says whom.
+    /// The producer of this stream. A server has one generator for each client, and replies to the
+    /// client with this number.
     #[inline]
     pub fn producer(&self) -> usize {
         self.producer
@@ -59,30 +65,32 @@ impl Generator {
         self.len == 0
     }
 
-    /// How many messages have been made.
+    /// The number of messages made so far.
     #[inline]
     pub fn made(&self) -> u64 {
         self.made
     }
 
-    /// All of it, leaving one behind that says what it said and is not to be used.
+    /// Moves the generator out. The one that stays behind still returns the same producer, length
+    /// and count, but must not make more messages.
     #[inline(always)]
     pub(crate) fn take(&mut self) -> Generator {
         Generator { template: self.template.take(), ..*self }
     }
 
-    /// The stream of another producer, from its beginning.
+    /// A generator for the stream of another producer, from its beginning.
     pub(crate) fn of(&self, producer: usize) -> Generator {
         Generator { key: self.key, ..Generator::new(self.seed, producer, self.len) }
     }
 
-    /// Turns the next message into the mark that ends the stream; it carries the number of messages before it.
+    /// Turns the next message into the end mark of the stream. Its sequence number is the number of
+    /// messages before it.
     pub fn end(&mut self) {
         debug_assert!(self.made < MAX_MESSAGES, "sequence numbers repeat");
         self.next = self.next.wrapping_mul(super::INVERSE).wrapping_add(END_BIT).wrapping_mul(MULTIPLIER);
     }
 
-    /// The next message as a word.
+    /// Makes the next message as a word: the tag alone.
     #[inline(always)]
     pub fn word(&mut self) -> u64 {
         let tag = self.next ^ self.seed;
@@ -91,24 +99,25 @@ impl Generator {
         tag
     }
 
-    /// The next message where it has no bytes: nothing, or of the mark that ends the stream, the number of messages before
-    /// it.
+    /// Makes the next message without bytes. Returns `None`, or for the end mark the number of
+    /// messages before it.
     #[inline(always)]
     pub fn pulse(&mut self) -> Option<u64> {
-        // The multiplier is odd: a tag's last bit is that of the raw word.
-        let ends = self.next & END_BIT != 0;
+        // The multiplier is odd, so the lowest bits of the tag and of the raw word are equal.
+        let is_end = self.next & END_BIT != 0;
         self.word();
-        ends.then(|| self.made - 1)
+        is_end.then(|| self.made - 1)
     }
 
-    /// The buffer that messages share, where they do.
+    /// The buffer that messages share.
     #[inline]
     pub(super) fn template(&mut self) -> &Bytes {
         let len = self.len;
         self.template.get_or_insert_with(|| super::shared::template(len))
     }
 
-    /// The next message as bytes: writes every byte of `out`, whose length is [`Generator::len`].
+    /// Makes the next message as bytes. Writes every byte of `out`, which must be
+    /// [`Generator::len`] bytes long.
     #[inline]
     pub fn fill(&mut self, out: &mut [u8]) {
         let word = self.word();
@@ -118,8 +127,8 @@ impl Generator {
         }
     }
 
-    /// The next message as a topic, which is returned, and data: writes every byte of `data`, whose length is
-    /// [`Generator::len`].
+    /// Makes the next message as a topic and data. Returns the topic and writes every byte of
+    /// `data`, which must be [`Generator::len`] bytes long.
     #[inline]
     pub fn message(&mut self, data: &mut [u8]) -> u32 {
         let tag = self.next ^ self.seed;
@@ -127,12 +136,13 @@ impl Generator {
         super::typed::topic(tag, self.key)
     }
 
-    /// Writes a message of any length that begins with this word.
+    /// Writes a message of any length. `word` is its first word, `step` the difference between
+    /// words.
     #[inline]
     fn spread(mut word: u64, step: u64, out: &mut [u8]) {
         let (words, rest) = out.as_chunks_mut::<8>();
-        for place in words {
-            *place = word.to_le_bytes();
+        for chunk in words {
+            *chunk = word.to_le_bytes();
             word = word.wrapping_add(step);
         }
         let left = rest.len();

@@ -13,22 +13,24 @@
 //! The multiplier is odd, so the tag decodes to exactly one raw word. A tag with a flipped bit
 //! decodes to a word whose high bits are not zero, or whose sequence number is not expected. The
 //! words after the tag are `tag + i × step` (mod 2^64), little-endian, cut off at the
-//! message's length. The body is a function of the tag and the secret, so comparing the two finds every flipped
-//! bit.
+//! message's length. The body is a function of the tag and the secret. So a comparison with the
+//! computed body finds every flipped bit.
 //!
-//! The step depends on the tag and on a *secret* of the instance, which the mechanism's code does not get:
+//! The step depends on the tag and on a *secret* of the instance. The mechanism's code does not get
+//! the secret:
 //!
 //! ```text
-//! key  = secret × 0x9E3779B97F4A7C15 (mod 2^64)
-//! step = the halves of the 128-bit product (tag xor key) × (key rotated by 32 bits, last bit set), combined by xor, last bit set
+//! key = secret × 0x9E3779B97F4A7C15 (mod 2^64)
+//! product = (tag xor key) × (key rotated by 32 bits, lowest bit set), 128 bits
+//! step = upper half of product xor lower half of product, lowest bit set
 //! ```
 //!
 //! So a receiver cannot compute a body from a tag or from other messages, and a mechanism that does
-//! not move the bytes is found out. A message without a body has no such protection: 8 bytes are a
+//! not move the bytes is detected. A message without a body has no such protection: 8 bytes are a
 //! tag, and tags follow from each other.
 //!
-//! If a message has a topic and data, the data is all of this. The topic is the upper half of the
-//! word that would come before the tag: `(tag - step) >> 32`.
+//! If a message has a topic and data, the data consists of the tag and the body. The topic is the
+//! upper half of the word that would come before the tag: `(tag - step) >> 32`.
 //!
 //! A message shorter than 8 bytes consists of the tag's first bytes. It can only be compared with
 //! the message that is expected next. So it needs one producer and an ordered mechanism.
@@ -47,7 +49,8 @@ pub use verifier::{Faults, StreamCount, Verifier, digest};
 const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
 /// The inverse of [`MULTIPLIER`] modulo 2^64.
 const INVERSE: u64 = inverse(MULTIPLIER);
-/// The step from word to word of a body that messages share: another odd constant with well-mixed bits.
+/// The step from word to word of a body that messages share: another odd constant with well-mixed
+/// bits.
 const STEP: u64 = 0xD1B5_4A32_D192_ED03;
 
 const INLINE: usize = crate::case::Payload::INLINE;
@@ -80,7 +83,7 @@ const fn raw(producer: usize, sequence: u64, end: bool) -> u64 {
     (producer as u64) << PRODUCER_SHIFT | sequence << SEQUENCE_SHIFT | end as u64
 }
 
-/// The key with which the bodies of an instance are made.
+/// The key that the bodies of an instance are computed with.
 #[derive(Clone, Copy, Debug, Default)]
 struct Key(u64);
 
@@ -92,7 +95,8 @@ impl Key {
     /// The step from word to word of the message with this tag.
     #[inline(always)]
     const fn step(self, tag: u64) -> u64 {
-        // A product folded in half, as in wyhash: it takes one multiplication, and cannot be solved for the key as a sum could.
+        // The product is folded in half, as in wyhash. This takes one multiplication. Unlike a sum,
+        // it cannot easily be solved for the key.
         let product = (tag ^ self.0) as u128 * (self.0.rotate_left(32) | 1) as u128;
         ((product >> 64) as u64 ^ product as u64) | 1
     }

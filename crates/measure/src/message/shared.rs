@@ -49,8 +49,8 @@ pub(super) fn is_intact(bytes: &[u8]) -> bool {
     let (words, rest) = bytes.as_chunks::<8>();
     let mut word = STEP;
     let mut wrong = 0;
-    for place in words {
-        wrong |= u64::from_le_bytes(*place) ^ word;
+    for chunk in words {
+        wrong |= u64::from_le_bytes(*chunk) ^ word;
         word = word.wrapping_add(STEP);
     }
     wrong == 0 && rest == &word.to_le_bytes()[..rest.len()]
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_byte_is_found_only_if_the_buffer_is_read() {
+    fn a_changed_byte_is_detected_only_if_the_buffer_is_read() {
         for (at, reads) in [(0, true), (50, true), (99, true), (50, false)] {
             let mut bytes = body(100).to_vec();
             bytes[at] ^= 1;

@@ -1,4 +1,5 @@
-//! Reads messages: checks every byte and keeps account of what is missing, repeated, out of order or damaged.
+//! Verifies received messages: checks every byte and counts messages that are lost, duplicated,
+//! reordered or damaged.
 
 use std::collections::VecDeque;
 
@@ -11,7 +12,8 @@ use super::{
     END_BIT, INVERSE, Key, MULTIPLIER, NEXT, PRODUCER_BITS, PRODUCER_SHIFT, SEQUENCE_BITS, SEQUENCE_SHIFT, raw,
 };
 
-/// Gaps remembered per producer. In older ones a message that comes late counts as lost and repeated.
+/// The maximum number of gaps remembered per producer. The oldest gap is dropped first. A late
+/// message from a dropped gap counts as lost and as duplicated.
 const GAPS: usize = 1024;
 
 /// What went wrong with the messages of one consumer.
@@ -28,7 +30,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Adds another consumer's.
+    /// Adds the faults of another consumer.
     pub fn add(&mut self, other: Faults) {
         self.lost += other.lost;
         self.duplicated += other.duplicated;
@@ -56,11 +58,15 @@ pub struct StreamCount {
     pub digest: u64,
 }
 
-/// The sum of the squares (mod 2^64) of the unseeded tags of so many messages of a producer, from this one on. Consumers
-/// that share a stream each report the sum over what they received; all of them together must come to the sum over what
-/// was sent. A message that came twice cannot make up for one that was lost, but by a chance of 2^-64.
+/// The sum of the squares (mod 2^64) of the unseeded tags of `count` consecutive messages of
+/// `producer`. The first one has the sequence number `from`.
+///
+/// Consumers that share a stream each report this sum for the messages that they received. Added
+/// up, their sums must equal the sum for all messages that were sent. A duplicate cannot hide a
+/// lost message, except with a probability of 2^-64.
 pub fn digest(producer: usize, from: u64, count: u64) -> u64 {
-    // The sum of (a + i·d)² for i below n is n·a² + a·d·n(n-1) + d²·n(n-1)(2n-1)/6.
+    // With the first tag a and the step d between tags, the sum of (a + i·d)² for i < n is
+    // n·a² + a·d·n(n-1) + d²·n(n-1)(2n-1)/6.
     let first = raw(producer, from, false).wrapping_mul(MULTIPLIER);
     let twice_sum = count.wrapping_mul(count.wrapping_sub(1));
     count
@@ -69,8 +75,8 @@ pub fn digest(producer: usize, from: u64, count: u64) -> u64 {
         .wrapping_add(NEXT.wrapping_mul(NEXT).wrapping_mul(sum_of_squares(count)))
 }
 
-/// 0² + 1² + ... + (n-1)² = n(n-1)(2n-1)/6, modulo 2^64. The factors are divided before they are multiplied, as a product
-/// modulo 2^64 cannot be.
+/// Computes 0² + 1² + ... + (n-1)² = n(n-1)(2n-1)/6, modulo 2^64. It divides the factors before it
+/// multiplies them, because a product modulo 2^64 cannot be divided.
 fn sum_of_squares(n: u64) -> u64 {
     let mut factors = [n, n.wrapping_sub(1), (2 * n).wrapping_sub(1)];
     if n == 0 {
@@ -84,48 +90,50 @@ fn sum_of_squares(n: u64) -> u64 {
     factors.into_iter().fold(1, u64::wrapping_mul)
 }
 
-/// One producer's messages as this consumer has seen them.
+/// What this consumer has received from one producer.
 #[derive(Debug)]
 struct Stream {
-    /// The sequence number after the highest that has been seen.
+    /// The sequence number after the highest received.
     next: u64,
     received: u64,
     announced: Option<u64>,
-    /// The [`digest`] of what was received, where others receive the rest.
+    /// The [`digest`] of the received messages. Only if other consumers receive the rest.
     digest: u64,
-    /// Ranges of sequence numbers below `source` that were skipped, oldest first.
+    /// Ranges of sequence numbers below `next` that have not arrived, oldest first.
     gaps: VecDeque<(u64, u64)>,
 }
 
 /// Checks the messages of one or more producers as they arrive.
 #[derive(Debug)]
 pub struct Verifier {
-    /// The tag expected next, before the seed is mixed in, from the producer last heard. One comparison settles the
-    /// common case.
+    /// The tag of the next message of producer `current`, before the seed is mixed in. In the
+    /// common case, one comparison with it is enough.
     expected: u64,
     seed: u64,
     key: Key,
     len: usize,
-    /// Messages that arrived in order since the last one that took the long way.
-    run: u64,
-    /// All that arrived before those: the sum of what the streams received.
-    booked: u64,
-    /// Whom `expected` and `run` belong to.
+    /// Messages of producer `current` received on the fast path and not yet added to its stream.
+    unsettled: u64,
+    /// All other received messages: the sum of `received` of all streams.
+    settled: u64,
+    /// The producer that `expected` and `unsettled` belong to.
     current: usize,
-    /// Producers before this one are others' to hear.
+    /// The first producer whose messages are verified here. Messages of lower producers count as
+    /// damaged.
     first: usize,
-    /// Producers that have ended, or are others' to hear.
+    /// The number of producers that have ended. Producers below `first` are included.
     ended: usize,
     streams: Vec<Stream>,
     faults: Faults,
-    /// Whether bodies that are shared are read.
-    reads: bool,
-    /// Whether other consumers receive the rest of the streams.
+    /// Whether shared bodies are read and compared.
+    reads_shared_bodies: bool,
+    /// Whether other consumers receive the remaining messages of the same streams.
     competes: bool,
 }
 
 impl Verifier {
-    /// For `producers` producers of a run of this seed, with messages of `len` bytes.
+    /// A verifier for the messages of `producers` producers. Messages have `len` bytes. The seed
+    /// must be the one of their [`Generator`](super::Generator)s.
     pub fn new(seed: u64, producers: usize, len: usize) -> Verifier {
         let stream = || Stream { next: 0, received: 0, announced: None, digest: 0, gaps: VecDeque::new() };
         Verifier {
@@ -133,19 +141,20 @@ impl Verifier {
             seed,
             key: Key::default(),
             len,
-            run: 0,
-            booked: 0,
+            unsettled: 0,
+            settled: 0,
             current: 0,
             first: 0,
             ended: 0,
             streams: (0..producers).map(|_| stream()).collect(),
             faults: Faults::default(),
-            reads: true,
+            reads_shared_bodies: true,
             competes: false,
         }
     }
 
-    /// For the messages of one producer of several, the others of which somebody else hears.
+    /// A verifier for the messages of a single producer out of several. Messages of the others
+    /// count as damaged.
     pub fn only(seed: u64, producer: usize, len: usize) -> Verifier {
         let mut verifier = Verifier::new(seed, producer + 1, len);
         (verifier.first, verifier.ended) = (producer, producer);
@@ -153,27 +162,29 @@ impl Verifier {
         verifier
     }
 
-    /// With the secret that bodies depend on.
+    /// Sets the secret that bodies depend on.
     #[must_use]
     pub fn with_secret(self, secret: u64) -> Verifier {
         Verifier { key: Key::new(secret), ..self }
     }
 
-    /// Whether the bodies of messages that share one are read; they are unless this says otherwise.
+    /// Sets whether the bodies of messages that share a buffer are read and compared. By default
+    /// they are.
     #[must_use]
     pub fn reading(self, reads: bool) -> Verifier {
-        Verifier { reads, ..self }
+        Verifier { reads_shared_bodies: reads, ..self }
     }
 
-    /// Whether other consumers receive from the same producers, so that what is missing here arrives there. Then there are
-    /// no end marks: the stream ends as its producers go.
+    /// Sets whether other consumers receive from the same producers. If so, a message that is
+    /// missing here may have arrived there. There are no end marks then: the streams end when
+    /// their producers close.
     #[must_use]
     pub fn competing(self, competes: bool) -> Verifier {
         Verifier { competes, ..self }
     }
 
-    /// Whether a message was damaged. All streams have ended then: what damages one message may damage all, and the end marks
-    /// among them.
+    /// Whether a message was damaged. If so, all streams count as ended. The same cause may also
+    /// damage the end marks, and then they would never be recognized.
     #[inline]
     pub fn found_damage(&self) -> bool {
         self.faults.damaged > 0
@@ -190,32 +201,34 @@ impl Verifier {
         self.len == 0
     }
 
-    /// Different messages received whole so far, of all producers.
+    /// The number of different, undamaged messages received so far from all producers.
     #[inline]
     pub fn received(&self) -> u64 {
-        self.run + self.booked
+        self.unsettled + self.settled
     }
 
-    /// Of each producer: the sequence number after the highest that arrived, and how many arrived.
+    /// For each producer that is verified here: the sequence number after the highest received, and
+    /// the number of messages received.
     pub(crate) fn progress(&self) -> impl Iterator<Item = (u64, u64)> {
         self.streams.iter().enumerate().skip(self.first).map(|(producer, stream)| {
-            let run = if producer == self.current { self.run } else { 0 };
-            (stream.next + run, stream.received + run)
+            let unsettled = if producer == self.current { self.unsettled } else { 0 };
+            (stream.next + unsettled, stream.received + unsettled)
         })
     }
 
-    /// The producer and the number of the message that arrived last, of a mechanism that keeps each producer's order.
+    /// The producer and the sequence number of the message received last. Only correct for
+    /// mechanisms that keep the order of each producer.
     pub(crate) fn last(&self) -> (usize, u64) {
-        (self.current, (self.streams[self.current].next + self.run).saturating_sub(1))
+        (self.current, (self.streams[self.current].next + self.unsettled).saturating_sub(1))
     }
 
-    /// How many producers have ended; those that others hear count among them.
+    /// The number of producers that have ended. Includes those that are not verified here.
     #[inline(always)]
     pub(crate) fn ends(&self) -> usize {
         self.ended
     }
 
-    /// How many producers have not ended.
+    /// The number of producers that have not ended.
     pub(crate) fn not_ended(&self) -> u64 {
         self.streams.len().saturating_sub(self.ended) as u64
     }
@@ -226,55 +239,57 @@ impl Verifier {
         self.ended >= self.streams.len()
     }
 
-    /// Checks a message that is a tag beside a body that all messages share.
+    /// Checks a message that consists of a tag and a body that all messages share.
     #[inline]
     pub fn shared(&mut self, tag: u64, body: &[u8]) {
-        if self.reads && !(body.len() == self.len && is_intact(body)) {
+        if self.reads_shared_bodies && !(body.len() == self.len && is_intact(body)) {
             self.unexpected(tag, false);
         } else {
             self.word(tag);
         }
     }
 
-    /// Checks a message that is a topic beside data of at least 8 bytes.
+    /// Checks a message that consists of a topic and at least 8 bytes of data.
     #[inline]
-    pub fn message(&mut self, of: u32, data: &[u8]) {
+    pub fn message(&mut self, received_topic: u32, data: &[u8]) {
         match data.first_chunk() {
-            Some(tag) if topic(u64::from_le_bytes(*tag), self.key) == of => self.bytes(data),
-            // A topic that does not belong to its data is as wrong as data without a tag.
+            Some(tag) if topic(u64::from_le_bytes(*tag), self.key) == received_topic => self.bytes(data),
+            // A topic that does not match the data, or data that is too short for a tag.
             tag => self.unexpected(tag.map_or(0, |tag| u64::from_le_bytes(*tag)), false),
         }
     }
 
-    /// Checks a message that is a word.
+    /// Checks a message that consists of the tag alone.
     #[inline(always)]
     pub fn word(&mut self, tag: u64) {
         if tag ^ self.seed == self.expected {
             self.expected = self.expected.wrapping_add(NEXT);
-            self.run += 1;
-        } else if !self.turn_to(tag) {
+            self.unsettled += 1;
+        } else if !self.switch_producer(tag) {
             self.unexpected(tag, true);
         }
     }
 
-    /// Counts a message that has no bytes, of the only producer.
+    /// Counts a message without bytes. There must be a single producer.
     #[inline(always)]
     pub fn pulse(&mut self) {
         self.expected = self.expected.wrapping_add(NEXT);
-        self.run += 1;
+        self.unsettled += 1;
     }
 
-    /// Notes that the only producer has ended after so many messages without bytes.
+    /// Records that the single producer has ended after `total` messages without bytes.
     pub fn last_pulse(&mut self, total: u64) {
-        self.end(0, total);
+        self.note_end(0, total);
     }
 
-    /// The next message of a producer other than the one last heard, as where several send at once; false for all else.
+    /// Accepts the tag if it is the next one of a producer other than `current`, and makes that
+    /// producer the current one. This is common if several producers send at the same time.
+    /// Returns `false` for any other tag.
     #[inline]
-    fn turn_to(&mut self, tag: u64) -> bool {
+    fn switch_producer(&mut self, tag: u64) -> bool {
         let unseeded = tag ^ self.seed;
         let raw = unseeded.wrapping_mul(INVERSE);
-        // Whatever has high bits set is nobody's.
+        // If one of the high bits is set, which should be zero, no producer has this number.
         let producer = (raw >> PRODUCER_SHIFT) as usize;
         let known = (self.first..self.streams.len()).contains(&producer);
         if !known || producer == self.current || raw & END_BIT != 0 || self.competes {
@@ -286,35 +301,35 @@ impl Verifier {
         }
         stream.next += 1;
         stream.received += 1;
-        self.booked += self.run + 1;
+        self.settled += self.unsettled + 1;
         let last = &mut self.streams[self.current];
-        last.next += self.run;
-        last.received += self.run;
-        (self.run, self.current) = (0, producer);
+        last.next += self.unsettled;
+        last.received += self.unsettled;
+        (self.unsettled, self.current) = (0, producer);
         self.expected = unseeded.wrapping_add(NEXT);
         true
     }
 
-    /// Checks a message that is bytes.
+    /// Checks a message that consists of bytes.
     #[inline]
     pub fn bytes(&mut self, message: &[u8]) {
         match message.as_array() {
             Some(word) if self.len == 8 => self.word(u64::from_le_bytes(*word)),
-            _ => self.any(message),
+            _ => self.bytes_of_any_length(message),
         }
     }
 
-    /// As [`Verifier::bytes`], of any length.
+    /// As [`Verifier::bytes`], for messages of any length.
     #[inline]
-    fn any(&mut self, message: &[u8]) {
+    fn bytes_of_any_length(&mut self, message: &[u8]) {
         let (words, rest) = message.as_chunks::<8>();
-        let Some(first) = words.first() else { return self.short(message) };
+        let Some(first) = words.first() else { return self.short_bytes(message) };
         let tag = u64::from_le_bytes(*first);
         let step = self.key.step(tag);
         let mut word = tag;
         let mut wrong = 0;
-        for place in words {
-            wrong |= u64::from_le_bytes(*place) ^ word;
+        for chunk in words {
+            wrong |= u64::from_le_bytes(*chunk) ^ word;
             word = word.wrapping_add(step);
         }
         if wrong == 0 && rest == &word.to_le_bytes()[..rest.len()] && message.len() == self.len {
@@ -324,19 +339,20 @@ impl Verifier {
         }
     }
 
-    /// A message too short to say who it is: it can only be the next one or the end.
+    /// Checks a message that is too short for a tag. It has no complete sequence number, so it must
+    /// be the next message or the end mark.
     #[inline]
-    fn short(&mut self, message: &[u8]) {
+    fn short_bytes(&mut self, message: &[u8]) {
         let tag = (self.expected ^ self.seed).to_le_bytes();
         if message.len() == self.len && message == &tag[..message.len()] {
             self.expected = self.expected.wrapping_add(NEXT);
-            self.run += 1;
+            self.unsettled += 1;
         } else {
             self.unexpected_short(message);
         }
     }
 
-    /// As [`Verifier::unexpected`], of a short message.
+    /// As [`Verifier::unexpected`], for a message that is too short for a tag.
     #[cold]
     #[inline(never)]
     fn unexpected_short(&mut self, message: &[u8]) {
@@ -344,47 +360,49 @@ impl Verifier {
         let (only, next) = (self.first, self.streams[self.first].next);
         let end = raw(only, next, true).wrapping_mul(MULTIPLIER) ^ self.seed;
         if message.len() == self.len && end.to_le_bytes().starts_with(message) {
-            self.end(only, next);
+            self.note_end(only, next);
         } else {
-            self.damaged();
+            self.note_damage();
             self.streams[only].next += 1;
         }
         self.resume(only);
     }
 
-    /// Everything but the next message of the producer last heard.
+    /// Handles a message that is not the next one of producer `current`. `whole` says whether its
+    /// body is undamaged.
     #[inline(never)]
     fn unexpected(&mut self, tag: u64, whole: bool) {
         self.settle();
         let raw = (tag ^ self.seed).wrapping_mul(INVERSE);
         let producer = (raw >> PRODUCER_SHIFT) as usize;
         let sequence = raw >> SEQUENCE_SHIFT & ((1 << SEQUENCE_BITS) - 1);
-        // Whatever does not decode, or comes from nobody, was damaged on its way.
+        // A tag that does not decode, or that names an unknown producer, is damaged.
         let known =
             raw >> (PRODUCER_SHIFT + PRODUCER_BITS) == 0 && (self.first..self.streams.len()).contains(&producer);
         if !whole || !known {
-            self.damaged();
+            self.note_damage();
             return;
         }
         if raw & END_BIT == END_BIT {
-            self.end(producer, sequence);
+            self.note_end(producer, sequence);
         } else {
             self.accept(producer, sequence, tag ^ self.seed);
         }
         self.resume(producer);
     }
 
-    fn damaged(&mut self) {
+    fn note_damage(&mut self) {
         self.faults.damaged += 1;
         self.ended = self.streams.len();
     }
 
-    /// A whole message of a known producer, at its turn or not.
+    /// Counts an undamaged message of a known producer. Its sequence number may be any.
     fn accept(&mut self, producer: usize, sequence: u64, unseeded: u64) {
         let stream = &mut self.streams[producer];
         let before = stream.received;
         if self.competes {
-            // What is missing may have gone to another. What comes late is told apart from what comes twice by the digest.
+            // A missing message may have gone to another consumer, so gaps are not recorded. The
+            // digest distinguishes late messages from duplicates.
             stream.digest = stream.digest.wrapping_add(unseeded.wrapping_mul(unseeded));
             stream.received += 1;
             self.faults.reordered += u64::from(sequence < stream.next);
@@ -404,37 +422,37 @@ impl Verifier {
         } else {
             self.faults.duplicated += 1;
         }
-        self.booked += stream.received - before;
+        self.settled += stream.received - before;
     }
 
-    fn end(&mut self, producer: usize, total: u64) {
+    fn note_end(&mut self, producer: usize, total: u64) {
         let stream = &mut self.streams[producer];
         if stream.announced.replace(total).is_none() {
             self.ended += 1;
         }
     }
 
-    /// Books the messages of the fast path with the producer they came from.
+    /// Adds the messages of the fast path to the stream of producer `current`.
     fn settle(&mut self) {
         let stream = &mut self.streams[self.current];
-        if self.competes && self.run > 0 {
-            stream.digest = stream.digest.wrapping_add(digest(self.current, stream.next, self.run));
+        if self.competes && self.unsettled > 0 {
+            stream.digest = stream.digest.wrapping_add(digest(self.current, stream.next, self.unsettled));
         }
-        stream.next += self.run;
-        stream.received += self.run;
-        self.booked += self.run;
-        self.run = 0;
+        stream.next += self.unsettled;
+        stream.received += self.unsettled;
+        self.settled += self.unsettled;
+        self.unsettled = 0;
         self.expected = raw(self.current, stream.next, false).wrapping_mul(MULTIPLIER);
     }
 
-    /// Expects the next message of this producer on the fast path.
+    /// Makes `producer` the current one, so that the fast path expects its next message.
     fn resume(&mut self, producer: usize) {
         self.current = producer;
         self.expected = raw(producer, self.streams[producer].next, false).wrapping_mul(MULTIPLIER);
     }
 
-    /// The account: what was seen of each producer and what went wrong, as far as this consumer can know. How many are
-    /// lost it knows only of producers whose end mark arrived.
+    /// Returns what was received from each producer, and the faults that this consumer can know of.
+    /// Lost messages are only counted for producers whose end mark arrived.
     pub fn finish(mut self) -> (Vec<StreamCount>, Faults) {
         self.settle();
         let counts = self.streams.iter().enumerate().skip(self.first).map(|(producer, stream)| StreamCount {
@@ -453,7 +471,7 @@ impl Verifier {
 }
 
 impl Stream {
-    /// Takes a sequence number out of the gap it was missing from; false where it was not missing.
+    /// Removes a sequence number from the gap that contains it. Returns `false` if no gap does.
     fn close_gap(&mut self, sequence: u64) -> bool {
         let Some(index) = self.gaps.iter().position(|&(from, to)| (from..to).contains(&sequence)) else { return false };
         let (from, to) = self.gaps[index];

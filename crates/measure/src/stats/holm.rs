@@ -1,24 +1,27 @@
-//! Holm's step-down correction: many findings at once, and at most `alpha` the chance that any of them is false.
+//! Holm's step-down correction for multiple tests: the probability that any of the findings is
+//! false is at most `alpha`.
 //!
-//! Source: S. Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of Statistics 6
-//! (1979). It makes no assumption on how the tests depend on each other, which cells measured against one base do.
+//! Source: S. Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal
+//! of Statistics 6 (1979). It does not assume that the tests are independent. Cells that are
+//! compared with the same base are not.
 
 use super::sample::real;
 
-/// Which of a family of p-values stand as findings when the chance of even one false finding is to stay at or below
-/// `alpha` (above 0, below 1). In the order given.
+/// Says for each p-value of a family whether it is significant, in the given order. The probability
+/// of one or more false findings is at most `alpha` (above 0, below 1).
 ///
-/// The least p-value of m is held against alpha/m, the next against alpha/(m - 1), and so on; the first that fails
-/// ends the findings. A p-value that is not between 0 and 1 counts as 1: it finds nothing, but it is in the family. An
-/// `alpha` outside its range finds nothing.
+/// The smallest p-value of m is compared with alpha/m, the next one with alpha/(m - 1), and so on.
+/// After the first one that is too large, no other is significant. A p-value that is not between 0
+/// and 1 counts as 1: it is not significant, but it is part of the family. If `alpha` is outside
+/// its range, nothing is significant.
 ///
-/// With n rounds no p-value of [`sign_test_p`](super::sign_test_p) is below 2^(1-n): a family of 20 at 5 % needs 10
-/// rounds before anything can stand.
+/// With n rounds no p-value of [`sign_test_p`](super::sign_test_p) is below 2^(1-n). So a family of
+/// 20 at 5 % needs at least 10 rounds for a significant result.
 #[must_use]
 pub fn holm(p_values: &[f64], alpha: f64) -> Vec<bool> {
-    let mut stands = vec![false; p_values.len()];
+    let mut significant = vec![false; p_values.len()];
     if !(alpha > 0.0 && alpha < 1.0) {
-        return stands;
+        return significant;
     }
     let usable = |p: f64| if (0.0..=1.0).contains(&p) { p } else { 1.0 };
     let mut ascending: Vec<(usize, f64)> = p_values.iter().copied().map(usable).enumerate().collect();
@@ -27,9 +30,9 @@ pub fn holm(p_values: &[f64], alpha: f64) -> Vec<bool> {
         if p > alpha / real(remaining) {
             break;
         }
-        stands[index] = true;
+        significant[index] = true;
     }
-    stands
+    significant
 }
 
 #[cfg(test)]
@@ -40,9 +43,10 @@ mod tests {
 
     #[test]
     fn step_down_by_hand() {
-        // 0.005 ≤ 0.05/4, 0.01 ≤ 0.05/3, 0.03 > 0.05/2: the rest falls, 0.04 too although it is below 0.05/1.
+        // 0.005 ≤ 0.05/4 and 0.01 ≤ 0.05/3, but 0.03 > 0.05/2. So 0.04 is not significant either,
+        // although it is below 0.05/1.
         assert_eq!(holm(&[0.01, 0.04, 0.03, 0.005], 0.05), [true, false, false, true]);
-        assert_eq!(holm(&[0.02, 0.03, 0.01], 0.05), [true; 3], "0.05/3, 0.05/2 and 0.05 are all met");
+        assert_eq!(holm(&[0.02, 0.03, 0.01], 0.05), [true; 3], "they are at most 0.05/3, 0.05/2 and 0.05");
         assert_eq!(holm(&[0.02, 0.02, 0.02], 0.05), [false; 3], "the first step already fails");
     }
 
@@ -54,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_values_find_nothing_but_count() {
+    fn invalid_values_are_not_significant_but_count_in_the_family() {
         assert_eq!(holm(&[f64::NAN, -1.0, 0.01, f64::INFINITY, -f64::NAN, 2.0], 0.05), [false; 6], "0.01 > 0.05/6");
         assert_eq!(holm(&[f64::NAN, 0.01], 0.05), [false, true]);
         for alpha in [f64::NAN, 0.0, 1.0, -0.05, 5.0] {
@@ -64,17 +68,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_smaller_p_stands_if_a_greater_does(p_values in vec(0.0..0.06, 0..12)) {
-            let stands = holm(&p_values, 0.05);
+        fn a_smaller_p_is_significant_if_a_larger_one_is(p_values in vec(0.0..0.06, 0..12)) {
+            let significant = holm(&p_values, 0.05);
             for (i, one) in p_values.iter().enumerate() {
                 for (j, other) in p_values.iter().enumerate() {
-                    prop_assert!(!stands[j] || one > other || stands[i]);
+                    prop_assert!(!significant[j] || one > other || significant[i]);
                 }
             }
         }
 
         #[test]
-        fn more_evidence_never_takes_a_finding_away(
+        fn a_smaller_p_value_never_removes_a_finding(
             p_values in vec(0.0..0.06, 1..12), which in any::<prop::sample::Index>(), factor in 0.0..1.0,
         ) {
             let mut stronger = p_values.clone();
@@ -85,7 +89,7 @@ mod tests {
         }
 
         #[test]
-        fn more_alpha_and_a_smaller_family_never_take_a_finding_away(p_values in vec(0.0..0.06, 1..12)) {
+        fn a_larger_alpha_or_a_smaller_family_never_removes_a_finding(p_values in vec(0.0..0.06, 1..12)) {
             let strict = holm(&p_values, 0.03);
             let lax = holm(&p_values, 0.05);
             prop_assert!(strict.iter().zip(&lax).all(|(strict, lax)| !strict || *lax));
@@ -94,15 +98,15 @@ mod tests {
         }
 
         #[test]
-        fn it_lies_between_bonferroni_and_no_correction(p_values in vec(0.0..0.06, 1..12)) {
-            for (p, stands) in p_values.iter().zip(holm(&p_values, 0.05)) {
-                prop_assert!(!stands || *p <= 0.05);
-                prop_assert!(stands || *p > 0.05 / real(p_values.len()));
+        fn holm_finds_at_least_as_much_as_bonferroni_and_at_most_as_much_as_no_correction(p_values in vec(0.0..0.06, 1..12)) {
+            for (p, significant) in p_values.iter().zip(holm(&p_values, 0.05)) {
+                prop_assert!(!significant || *p <= 0.05);
+                prop_assert!(significant || *p > 0.05 / real(p_values.len()));
             }
         }
 
         #[test]
-        fn nothing_panics(p_values in vec(any::<f64>(), 0..12), alpha in any::<f64>()) {
+        fn arbitrary_values_do_not_panic(p_values in vec(any::<f64>(), 0..12), alpha in any::<f64>()) {
             prop_assert_eq!(holm(&p_values, alpha).len(), p_values.len());
         }
     }

@@ -1,16 +1,19 @@
-//! The interval around a median, made of two order statistics.
+//! The confidence interval of a median: two order statistics.
 //!
-//! The k-th smallest and the k-th largest of n independent samples enclose the median of *any* continuous
-//! distribution with probability 1 - 2·P(Bin(n, ½) ≤ k-1); with ties, or a distribution that has steps, with at least
-//! that. Source: W. R. Thompson, "On confidence ranges for the median", Annals of Mathematical Statistics 7 (1936);
-//! H. A. David and H. N. Nagaraja, *Order Statistics*, 3rd ed. (2003), section 7.1.
+//! The k-th smallest and the k-th largest of n independent samples enclose the median of *any*
+//! continuous distribution with probability 1 - 2·P(Bin(n, ½) ≤ k-1). With ties or a discrete
+//! distribution the probability is at least as high.
+//!
+//! Sources: W. R. Thompson, "On confidence ranges for the median", Annals of Mathematical
+//! Statistics 7 (1936); H. A. David and H. N. Nagaraja, *Order Statistics*, 3rd ed. (2003), section
+//! 7.1.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{sample, sign};
 
-/// How far a computed coverage may fall below the one asked for: room for rounding, nothing more.
+/// The maximum rounding error of a computed coverage, by which it may be below the requested one.
 const ROUNDING: f64 = 1e-12;
 
 /// An estimate and the interval around it, on the scale of ln ratios; positive means "B better than A".
@@ -52,22 +55,24 @@ impl Interval {
     }
 }
 
-/// The median of the samples (ln ratios) within the narrowest symmetric pair of order statistics whose exact coverage
-/// is at least `confidence` (above 0, below 1).
+/// The median of the samples (ln ratios) and its confidence interval. The interval is the narrowest
+/// symmetric pair of order statistics whose exact coverage is at least `confidence` (above 0, below
+/// 1).
 ///
-/// At 95 %: 6 samples give the 1st to the 6th (96.9 %), 12 the 3rd to the 10th (96.1 %).
+/// At 95 %, 6 samples give the 1st to the 6th (coverage 96.9 %), and 12 samples the 3rd to the 10th
+/// (96.1 %).
 ///
-/// `None` when even the least and the greatest sample do not reach the confidence (5 samples at 95 %), when a sample
-/// is not finite, and when the confidence lies outside its range.
+/// `None` if there are too few samples for the confidence (fewer than 6 at 95 %), if a sample is
+/// not finite, or if the confidence is outside its range.
 #[must_use]
 pub fn median_interval(samples: &[f64], confidence: f64) -> Option<Interval> {
     let sorted = sample::in_order(samples)?;
     between_ranks(&sorted, sign::lower_tails(sorted.len()), confidence)
 }
 
-/// The narrowest symmetric pair of the values, already in order, that covers at least `confidence`, around their
-/// median. `lower_tails` yields P(N ≤ 0), P(N ≤ 1), …, where N is how many of the values lie below the truth; N is
-/// distributed symmetrically.
+/// The median of the sorted values, and their narrowest symmetric pair with a coverage of at least
+/// `confidence`. `lower_tails` yields P(N ≤ 0), P(N ≤ 1), …, where N is the number of values below
+/// the true one. The distribution of N must be symmetric.
 pub(super) fn between_ranks(
     sorted: &[f64],
     lower_tails: impl Iterator<Item = f64>,
@@ -90,13 +95,13 @@ pub(super) fn between_ranks(
 }
 
 #[cfg(test)]
-#[expect(clippy::float_cmp, reason = "what is exact is compared exactly")]
+#[expect(clippy::float_cmp, reason = "exact results are compared exactly")]
 mod tests {
     use proptest::{collection::vec, prelude::*};
 
     use super::*;
 
-    /// The values 1 to n, shuffled: a value found in an interval is its own rank.
+    /// The values 1 to n, shuffled. Each value equals its rank.
     fn ranks(n: u32) -> Vec<f64> {
         let mut ranks: Vec<f64> = (1..=n).map(f64::from).collect();
         fastrand::Rng::with_seed(7).shuffle(&mut ranks);
@@ -105,7 +110,8 @@ mod tests {
 
     #[test]
     fn the_table_at_95_percent() {
-        // n, k, coverage in percent: the usual table of the sign test's intervals, e.g. David and Nagaraja.
+        // n, k and coverage in percent: the usual table of the sign test's intervals, for example
+        // in David and Nagaraja.
         let table = [
             (6, 1, 96.875),
             (7, 1, 98.437_5),
@@ -144,10 +150,10 @@ mod tests {
     }
 
     #[test]
-    fn thousands_of_samples_neither_overflow_nor_lose_the_tail() {
+    fn thousands_of_samples_do_not_overflow_or_lose_precision() {
         for n in [1_000_u32, 1_100, 5_000, 8_000] {
             let interval = median_interval(&ranks(n), 0.95).unwrap();
-            // The normal approximation of k; exact coverage stays within one step of the distribution of 95 %.
+            // The normal approximation of k. The exact coverage is within one step of 95 %.
             let k = f64::from(n) / 2.0 - 0.979_982 * f64::from(n).sqrt();
             assert!((interval.low - k).abs() < 1.5, "n = {n}: {} against {k}", interval.low);
             assert!((0.95..0.954).contains(&interval.coverage), "n = {n}: {}", interval.coverage);
@@ -172,7 +178,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_contains_the_median(samples in vec(-9.0..9.0, 0..60), confidence in 0.01..0.999) {
+        fn the_interval_contains_the_median(samples in vec(-9.0..9.0, 0..60), confidence in 0.01..0.999) {
             if let Some(interval) = median_interval(&samples, confidence) {
                 prop_assert!(interval.low <= interval.estimate && interval.estimate <= interval.high);
                 prop_assert_eq!(Some(interval.estimate), sample::median(&samples));
@@ -181,7 +187,7 @@ mod tests {
         }
 
         #[test]
-        fn it_moves_and_stretches_with_the_samples(samples in vec(-9.0..9.0, 6..40), shift in -9.0..9.0_f64) {
+        fn the_interval_shifts_and_scales_with_the_samples(samples in vec(-9.0..9.0, 6..40), shift in -9.0..9.0_f64) {
             let plain = median_interval(&samples, 0.95).unwrap();
             let scaled: Vec<f64> = samples.iter().map(|sample| sample * 4.0).collect();
             let scaled = median_interval(&scaled, 0.95).unwrap();
@@ -195,7 +201,7 @@ mod tests {
         }
 
         #[test]
-        fn swapping_a_and_b_mirrors_it(samples in vec(-9.0..9.0, 6..40)) {
+        fn swapping_a_and_b_mirrors_the_interval(samples in vec(-9.0..9.0, 6..40)) {
             let plain = median_interval(&samples, 0.95).unwrap();
             let swapped: Vec<f64> = samples.iter().map(|sample| -sample).collect();
             let swapped = median_interval(&swapped, 0.95).unwrap();
@@ -204,7 +210,7 @@ mod tests {
         }
 
         #[test]
-        fn more_confidence_is_wider(samples in vec(-9.0..9.0, 1..60), one in 0.01..0.999, other in 0.01..0.999) {
+        fn a_higher_confidence_gives_a_wider_interval(samples in vec(-9.0..9.0, 1..60), one in 0.01..0.999, other in 0.01..0.999) {
             let (less, more) = (f64::min(one, other), f64::max(one, other));
             if let Some(wide) = median_interval(&samples, more) {
                 let narrow = median_interval(&samples, less);
@@ -213,7 +219,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_panics(samples in vec(any::<f64>(), 0..40), confidence in any::<f64>()) {
+        fn arbitrary_values_do_not_panic(samples in vec(any::<f64>(), 0..40), confidence in any::<f64>()) {
             let broken = samples.iter().any(|sample| !sample.is_finite());
             prop_assert!(!broken || median_interval(&samples, 0.95).is_none());
             let _ = median_interval(&samples, confidence);

@@ -1,20 +1,21 @@
-//! The statistics: what may be said of a handful of ratios, and how surely.
+//! Statistics for small samples of ratios: confidence intervals, tests and verdicts.
 //!
-//! Everything here is distribution-free and exact where it can be: medians and order statistics, no assumption of
-//! normality, no outlier removed. Few replications are the rule on a small machine, so a procedure that cannot keep
-//! its promise with the samples at hand returns `None` instead of a narrower promise.
+//! All procedures are distribution-free, and exact if possible. They use medians and order
+//! statistics, assume no normal distribution and remove no outliers. Samples are small, because a
+//! small machine allows few rounds. If a sample is too small for the requested confidence, a
+//! procedure returns `None`. It never lowers the confidence.
 //!
-//! **Orientation and unit.** A sample is the natural logarithm of a ratio. The caller orients it so that a *positive*
-//! value means "B better than A" (for a latency that is `ln(A/B)`, for a throughput `ln(B/A)`). In this unit swapping
-//! A and B only changes the sign, which every function here respects exactly.
+//! **Orientation and unit.** A sample is the natural logarithm of a ratio. The caller chooses its
+//! sign so that a *positive* value means "B better than A". For a latency that is `ln(A/B)`, for a
+//! throughput `ln(B/A)`. Swapping A and B only changes the sign, exactly, in every function here.
 //!
-//! | question | answer |
+//! | question | function |
 //! |---|---|
-//! | how much better is B, in paired rounds? | [`median_interval`] |
-//! | how much better is B, in two separate records? | [`shift_interval`] |
-//! | how noisy is this cell? | [`noise_floor`], [`log_ratio_sd`] |
-//! | so what is said? | [`verdict()`] |
-//! | and when much is said at once? | [`sign_test_p`] or [`shift_test_p`], then [`holm()`] |
+//! | How much better is B, in paired rounds? | [`median_interval`] |
+//! | How much better is B, in two separate records? | [`shift_interval`] |
+//! | How noisy is this cell? | [`noise_floor`], [`log_ratio_sd`] |
+//! | Is B faster, slower or equivalent? | [`verdict()`] |
+//! | Which of many differences are significant? | [`sign_test_p`] or [`shift_test_p`], then [`holm()`] |
 
 #![forbid(unsafe_code)]
 
@@ -37,5 +38,6 @@ pub use sign::sign_test_p;
 pub use unpaired::{shift_interval, shift_test_p};
 pub use verdict::{Margins, Verdict, verdict};
 
-/// The least coverage of the intervals on which verdicts rest, and of the interval behind [`noise_floor`].
+/// The minimum coverage of the intervals that verdicts are based on. [`noise_floor`] needs as many
+/// samples as such an interval.
 pub const CONFIDENCE: f64 = 0.95;

@@ -1,33 +1,38 @@
-//! The null distribution of the Wilcoxon–Mann–Whitney statistic U: of all n·m pairs of one A and one B, how many have
-//! the B below the A, when both come from one distribution.
+//! The null distribution of the Wilcoxon–Mann–Whitney statistic U. For n values of A and m values
+//! of B from the same distribution, U is the number of the n·m pairs in which B is less than A.
 //!
-//! Exact by the recurrence of H. B. Mann and D. R. Whitney, "On a test of whether one of two random variables is
-//! stochastically larger than the other", Annals of Mathematical Statistics 18 (1947), written in probabilities
-//! (the greatest of i + j values is one of the i with probability i / (i + j)): only positive terms, so neither
-//! overflow nor cancellation. Beyond [`EXACT_PAIRS`] the normal approximation with continuity correction.
+//! Up to [`EXACT_PAIRS`] the distribution is exact. It uses the recurrence of H. B. Mann and D. R.
+//! Whitney, "On a test of whether one of two random variables is stochastically larger than the
+//! other", Annals of Mathematical Statistics 18 (1947), written in probabilities: the greatest of
+//! i + j values is one of the i with probability i / (i + j). All terms are positive, so there is
+//! no overflow and no cancellation. Above that, it is the normal approximation with continuity
+//! correction.
 
 use super::sample::real;
 
-/// Up to so many pairs (60 × 60) the distribution is exact. There the approximation is off by less than 0.0007 and
-/// gives the same 95 % interval; the less even the two sides, the more it errs, towards the wider interval.
+/// The maximum number of pairs (60 × 60) for which the distribution is exact. At 60 × 60 the error
+/// of the approximation is less than 0.0007, and the 95 % interval is the same. With unequal
+/// numbers of samples the error is larger, and makes the interval wider.
 pub(super) const EXACT_PAIRS: usize = 3_600;
 
-/// P(U ≤ 0), P(U ≤ 1), … for n and m values, up to and including half the number of pairs; beyond, U is symmetric.
+/// P(U ≤ 0), P(U ≤ 1), … for n and m values, up to and including half the number of pairs. The
+/// distribution of U is symmetric.
 pub(super) fn lower_tails(n: usize, m: usize) -> Box<dyn Iterator<Item = f64>> {
     if n * m <= EXACT_PAIRS { Box::new(exact_tails(n, m)) } else { Box::new(normal_tails(n, m)) }
 }
 
 fn exact_tails(n: usize, m: usize) -> impl Iterator<Item = f64> {
-    // Either order gives the same distribution; always taking this one gives the same rounding too.
+    // Both orders give the same distribution. A fixed order also gives the same rounding errors.
     let (fewer, more) = (n.min(m), n.max(m));
     let half = fewer * more / 2;
-    // by_more[j][u] = P(U = u) for i and j values; one row of the recurrence, updated in place as i grows.
+    // by_more[j][u] = P(U = u) for i and j values. The recurrence updates it in place for each i.
     let mut by_more = vec![vec![1.0]; more + 1];
     for i in 1..=fewer {
         for j in 1..=more {
             let total = real(i + j);
             let mut row = vec![0.0; half.min(i * j) + 1];
-            // The greatest is one of the i: it has all j below it. Or it is one of the j, and adds nothing.
+            // If the greatest value is one of the i, all j values are below it. If it is one of the
+            // j, it adds nothing to U.
             for (slot, p) in row.iter_mut().skip(j).zip(&by_more[j]) {
                 *slot += real(i) / total * p;
             }
@@ -50,8 +55,9 @@ fn normal_tails(n: usize, m: usize) -> impl Iterator<Item = f64> {
     (0..=n * m / 2).map(move |u| normal_cdf((real(u) + 0.5 - pairs / 2.0) / sd))
 }
 
-/// The standard normal distribution function, to about 1e-15: the series of G. Marsaglia, "Evaluating the normal
-/// distribution", Journal of Statistical Software 11(4) (2004).
+/// The standard normal distribution function, with an error of about 1e-15. It uses the series of
+/// G. Marsaglia, "Evaluating the normal distribution", Journal of Statistical Software 11(4)
+/// (2004).
 fn normal_cdf(x: f64) -> f64 {
     if x < -8.0 {
         return 0.0;
@@ -75,7 +81,8 @@ fn normal_cdf(x: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// P(U ≤ u) by looking at every way to choose which n of the n + m ranks belong to A.
+    /// P(U ≤ u), from an enumeration of all ways to choose the n of the n + m ranks that belong to
+    /// A.
     fn enumerated(n: u32, m: u32) -> Vec<f64> {
         let mut counts = vec![0_u32; (n * m) as usize + 1];
         for chosen in 0_u32..1 << (n + m) {
@@ -110,16 +117,16 @@ mod tests {
 
     #[test]
     fn critical_values_of_the_printed_table() {
-        // n, m, the greatest u with P(U ≤ u) ≤ 0.025: the table in every textbook.
+        // n, m and the greatest u with P(U ≤ u) ≤ 0.025, from the usual table in textbooks.
         let table = [(3, 5, 0), (4, 4, 0), (5, 5, 2), (5, 8, 6), (6, 6, 5), (8, 8, 13), (10, 10, 23), (10, 15, 39)];
         for (n, m, critical) in table.into_iter().chain([(12, 12, 37), (15, 15, 64), (20, 20, 127)]) {
             assert_eq!(exact_tails(n, m).take_while(|tail| *tail <= 0.025).count(), critical + 1, "{n} and {m}");
         }
-        assert_eq!(exact_tails(3, 4).take_while(|tail| *tail <= 0.025).count(), 0, "3 and 4 cannot reach it");
+        assert_eq!(exact_tails(3, 4).take_while(|tail| *tail <= 0.025).count(), 0, "3 and 4 samples are too few");
     }
 
     #[test]
-    fn both_halves_make_one() {
+    fn the_lower_half_has_probability_one_half() {
         // With an odd number of pairs the lower half of U holds exactly half the probability.
         for (n, m) in [(1, 1), (7, 9), (25, 31), (59, 61)] {
             let half = exact_tails(n, m).last().unwrap();
@@ -128,12 +135,13 @@ mod tests {
     }
 
     #[test]
-    fn the_approximation_joins_where_the_exact_ends() {
-        // 3,600 pairs each, the sides ever less even; how far the approximation may be off anywhere.
+    fn the_approximation_is_close_to_the_exact_distribution_at_the_limit() {
+        // 3,600 pairs each, with increasingly unequal sides, and the maximum error of the
+        // approximation.
         for (n, m, allowed) in [(60, 60, 0.000_7), (36, 100, 0.000_85), (12, 300, 0.002_5), (3, 1_200, 0.01)] {
             for (exact, normal) in exact_tails(n, m).zip(normal_tails(n, m)) {
                 assert!((normal - exact).abs() < allowed, "{n} and {m}: {normal} for {exact}");
-                // Around the tail of a 95 % interval it errs to one side, that of the wider interval.
+                // Near the tail of a 95 % interval, the error always makes the interval wider.
                 let excess = 0.0..allowed / 2.0;
                 assert!(!(0.02..0.03).contains(&exact) || excess.contains(&(normal - exact)), "{n} and {m}: {normal}");
             }

@@ -1,7 +1,7 @@
-//! The sample: its mean, its median, and its values in order.
+//! The mean and the median of a sample.
 
-/// The arithmetic mean, in the unit of the samples. `None` when there are no samples, one is not finite, or their sum
-/// overflows.
+/// The arithmetic mean, in the unit of the samples. `None` if there are no samples, if one is not
+/// finite, or if their sum overflows.
 #[must_use]
 pub fn mean(samples: &[f64]) -> Option<f64> {
     if samples.is_empty() {
@@ -11,14 +11,14 @@ pub fn mean(samples: &[f64]) -> Option<f64> {
     mean.is_finite().then_some(mean)
 }
 
-/// The median, in the unit of the samples; between the two middle values when their number is even. `None` when there
-/// are no samples or one is not finite.
+/// The median, in the unit of the samples. With an even number of samples, the mean of the two
+/// middle ones. `None` if there are no samples or if one is not finite.
 #[must_use]
 pub fn median(samples: &[f64]) -> Option<f64> {
     middle(&in_order(samples)?)
 }
 
-/// The samples from least to greatest, or `None` when one of them is not finite.
+/// The samples in ascending order. `None` if one of them is not finite.
 pub(super) fn in_order(samples: &[f64]) -> Option<Vec<f64>> {
     if !samples.iter().all(|sample| sample.is_finite()) {
         return None;
@@ -28,7 +28,7 @@ pub(super) fn in_order(samples: &[f64]) -> Option<Vec<f64>> {
     Some(sorted)
 }
 
-/// The median of values already in order; `None` when there are none.
+/// The median of sorted values. `None` if there are none.
 pub(super) fn middle(sorted: &[f64]) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     Some(f64::midpoint(sorted[last / 2], sorted[last.div_ceil(2)]))
@@ -53,15 +53,15 @@ mod tests {
     }
 
     #[test]
-    fn mean_is_the_mean() {
+    fn the_mean_is_arithmetic() {
         assert_eq!(mean(&[1.0, 2.0, 6.0]), Some(3.0));
     }
 
     #[test]
-    fn nothing_is_said_of_no_or_broken_samples() {
-        for broken in [&[][..], &[f64::NAN], &[1.0, f64::INFINITY], &[f64::NEG_INFINITY, f64::INFINITY]] {
-            assert_eq!(mean(broken), None, "{broken:?}");
-            assert_eq!(median(broken), None, "{broken:?}");
+    fn no_or_non_finite_samples_have_no_mean_and_no_median() {
+        for invalid in [&[][..], &[f64::NAN], &[1.0, f64::INFINITY], &[f64::NEG_INFINITY, f64::INFINITY]] {
+            assert_eq!(mean(invalid), None, "{invalid:?}");
+            assert_eq!(median(invalid), None, "{invalid:?}");
         }
         assert_eq!(mean(&[f64::MAX, f64::MAX]), None, "the sum overflows");
         assert_eq!(median(&[f64::MAX, f64::MAX]), Some(f64::MAX), "the median does not");

@@ -1,22 +1,28 @@
-//! The sign test, and the distribution it shares with the order statistics: Bin(n, ½).
+//! The sign test, and the distribution Bin(n, ½), which the intervals of order statistics use too.
 //!
-//! Source: W. J. Dixon and A. M. Mood, "The statistical sign test", Journal of the American Statistical Association
-//! 41 (1946). The tails are summed from the binomial coefficients themselves: exact in an `f64` as long as these stay
-//! below 2^53 (n ≤ 56), and to a few parts in 10^13 for thousands.
+//! Source: W. J. Dixon and A. M. Mood, "The statistical sign test", Journal of the American
+//! Statistical Association 41 (1946).
+//!
+//! The tails are sums of binomial coefficients. They are exact in an `f64` if the coefficients are
+//! below 2^53 (n ≤ 56). For thousands of samples the relative error is a few parts in 10^13.
 
 use super::sample::real;
 
-/// When the running sum of coefficients passes this power of two, it is scaled down by it, losslessly.
+/// An exponent of two. A running sum of coefficients above that power is divided by it, without
+/// loss.
 const SCALE: i32 = 500;
 
-/// The exact two-sided p-value of "the median lies within ±`margin`" against "it lies beyond, on either side".
+/// The exact two-sided p-value of a sign test. The null hypothesis is that the median lies within
+/// ±`margin`.
 ///
-/// Samples and margin are ln ratios; with margin 0 this is the ordinary sign test. It mirrors
-/// [`median_interval`](super::median_interval): p ≤ 1 - confidence exactly when the whole interval lies beyond
-/// ±`margin`. The one-sided p-value in the direction of the median is half of this one.
+/// Samples and margin are ln ratios. With margin 0 this is the ordinary sign test. It agrees with
+/// [`median_interval`](super::median_interval): p ≤ 1 - confidence exactly if the whole interval
+/// lies outside ±`margin`. The one-sided p-value in the direction of the median is half of this
+/// one.
 ///
-/// A sample exactly at the margin counts as within it, which errs towards no finding. The result is 1, no evidence,
-/// when there are no samples, when one is not finite, or when the margin is negative or not finite.
+/// A sample exactly at the margin counts as within it, which is conservative. The result is 1 (no
+/// evidence) if there are no samples, if one is not finite, or if the margin is negative or not
+/// finite.
 #[must_use]
 pub fn sign_test_p(samples: &[f64], margin: f64) -> f64 {
     let usable = margin.is_finite() && margin >= 0.0 && samples.iter().all(|sample| sample.is_finite());
@@ -29,10 +35,10 @@ pub fn sign_test_p(samples: &[f64], margin: f64) -> f64 {
     lower_tails(samples.len()).nth(others).map_or(1.0, |tail| f64::min(1.0, 2.0 * tail))
 }
 
-/// P(Bin(n, ½) ≤ 0), P(Bin(n, ½) ≤ 1), …, P(Bin(n, ½) ≤ n). Tails below 2^-500 may come out as 0.
+/// P(Bin(n, ½) ≤ 0), P(Bin(n, ½) ≤ 1), …, P(Bin(n, ½) ≤ n). Tails below 2^-500 may be 0.
 pub(super) fn lower_tails(n: usize) -> impl Iterator<Item = f64> {
     let mut coefficient = 1.0; // C(n, i) · 2^(exponent - n)
-    let mut sum = 0.0; // the sum of these so far
+    let mut sum = 0.0; // the sum of the coefficients so far
     let mut exponent = i32::try_from(n).unwrap_or(i32::MAX); // the tail is sum / 2^exponent
     (0..=n).map(move |i| {
         sum += coefficient;
@@ -47,7 +53,7 @@ pub(super) fn lower_tails(n: usize) -> impl Iterator<Item = f64> {
 }
 
 #[cfg(test)]
-#[expect(clippy::float_cmp, reason = "what is exact is compared exactly")]
+#[expect(clippy::float_cmp, reason = "exact results are compared exactly")]
 mod tests {
     use proptest::{collection::vec, prelude::*};
 
@@ -86,9 +92,9 @@ mod tests {
         let all_up = [0.1; 6];
         assert_eq!(sign_test_p(&all_up, 0.0), 2.0 / 64.0);
         assert_eq!(sign_test_p(&all_up, 0.05), 2.0 / 64.0);
-        assert_eq!(sign_test_p(&all_up, 0.1), 1.0, "at the margin is not beyond it");
+        assert_eq!(sign_test_p(&all_up, 0.1), 1.0, "a sample at the margin is within it");
         assert_eq!(sign_test_p(&[-0.1; 6], 0.05), 2.0 / 64.0);
-        // 10 of 12 one way: 2·(1 + 12 + 66) / 4096.
+        // 10 of 12 samples are above the margin: 2·(1 + 12 + 66) / 4096.
         let mut ten_of_twelve = [0.3; 12];
         ten_of_twelve[3] = -0.3;
         ten_of_twelve[8] = 0.01;
@@ -108,7 +114,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_mirrors_the_interval(
+        fn the_test_agrees_with_the_interval(
             samples in vec(-1.0..2.0, 6..30), margin in 0.0..0.5, confidence in 0.5..0.99,
         ) {
             if let Some(Interval { low, high, .. }) = median_interval(&samples, confidence) {
@@ -118,7 +124,7 @@ mod tests {
         }
 
         #[test]
-        fn direction_does_not_matter_and_a_wider_margin_is_harder(
+        fn p_does_not_depend_on_the_sign_and_grows_with_the_margin(
             samples in vec(-1.0..2.0, 1..30), one in 0.0..1.0, other in 0.0..1.0,
         ) {
             let swapped: Vec<f64> = samples.iter().map(|sample| -sample).collect();
@@ -128,7 +134,7 @@ mod tests {
         }
 
         #[test]
-        fn it_is_always_a_probability(samples in vec(any::<f64>(), 0..30), margin in any::<f64>()) {
+        fn p_is_always_a_probability(samples in vec(any::<f64>(), 0..30), margin in any::<f64>()) {
             let p = sign_test_p(&samples, margin);
             prop_assert!(p > 0.0 && p <= 1.0);
         }

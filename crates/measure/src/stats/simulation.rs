@@ -1,8 +1,9 @@
-//! Simulations with known answers: does each procedure keep its promise when the truth is known?
+//! Simulations with a known true effect: they check the coverage and the error rates of the
+//! procedures.
 //!
-//! Seeds are fixed, so nothing flakes. Expected rates are exact wherever they are known, and a rate may differ from
-//! them by [`TOLERANCE`] standard errors in *either* direction. `cargo test simulation -- --nocapture` prints the
-//! figures.
+//! Seeds are fixed, so the tests are deterministic. If the exact rate is known, the simulated rate
+//! may differ from it by at most [`TOLERANCE`] standard errors in *either* direction. To see the
+//! figures, run `cargo test simulation -- --nocapture`.
 
 use std::f64::consts::{PI, TAU};
 
@@ -11,18 +12,18 @@ use fastrand::Rng;
 use super::sample::real;
 use super::*;
 
-/// How many binomial standard errors a simulated rate may be away from the exact one.
+/// The maximum difference between a simulated rate and the exact one, in binomial standard errors.
 const TOLERANCE: f64 = 3.5;
 
 /// A continuous distribution whose median is 0.
 #[derive(Debug, Clone, Copy)]
 enum Noise {
     Normal,
-    /// Cauchy: not even a mean.
+    /// Cauchy, which does not even have a mean.
     HeavyTailed,
-    /// Log-normal, shifted.
+    /// Log-normal, shifted to a median of 0.
     Skewed,
-    /// Seven in ten near 0, three in ten near 5.
+    /// 70 % near 0, 30 % near 5.
     Bimodal,
 }
 
@@ -34,7 +35,8 @@ impl Noise {
             Self::Normal => normal(rng),
             Self::HeavyTailed => (PI * (rng.f64() - 0.5)).tan(),
             Self::Skewed => normal(rng).exp() - 1.0,
-            // The median of the mixture lies where the normal distribution function is 5/7: at 0.565949 sd.
+            // The median of the mixture is where the normal distribution function is 5/7: at
+            // 0.565949 standard deviations.
             Self::Bimodal => 0.1 * (normal(rng) - 0.565_948_8) + if rng.f64() < 0.3 { 5.0 } else { 0.0 },
         }
     }
@@ -49,7 +51,7 @@ fn normal(rng: &mut Rng) -> f64 {
     (-2.0 * (1.0 - rng.f64()).ln()).sqrt() * (TAU * rng.f64()).cos()
 }
 
-/// The share of trials that came out true.
+/// The share of trials that return `true`.
 fn rate(trials: usize, mut trial: impl FnMut() -> bool) -> f64 {
     real((0..trials).filter(|_| trial()).count()) / real(trials)
 }
@@ -61,7 +63,7 @@ fn assert_rate(what: &str, trials: usize, observed: f64, exact: f64) {
 }
 
 #[test]
-fn the_median_s_interval_covers_what_it_says() {
+fn the_interval_of_the_median_has_its_stated_coverage() {
     const TRIALS: usize = 10_000;
     for (seed, noise) in (1..).zip(NOISES) {
         for (n, exact) in [(6, 0.968_75), (12, 0.961_425_781), (20, 0.958_610_535)] {
@@ -77,11 +79,11 @@ fn the_median_s_interval_covers_what_it_says() {
 }
 
 #[test]
-fn ties_only_add_coverage() {
+fn ties_only_raise_the_coverage() {
     const TRIALS: usize = 5_000;
     let mut rng = Rng::with_seed(900);
     let observed = rate(TRIALS, || {
-        // As a coarse clock would have it; the median of the rounded values is 0.
+        // Rounded, as by a coarse clock. The median of the rounded values is 0.
         let samples: Vec<f64> = Noise::Normal.draws(12, &mut rng).into_iter().map(f64::round).collect();
         let interval = median_interval(&samples, CONFIDENCE).unwrap();
         interval.low <= 0.0 && 0.0 <= interval.high
@@ -91,7 +93,7 @@ fn ties_only_add_coverage() {
 }
 
 #[test]
-fn the_shift_s_interval_covers_what_it_says() {
+fn the_interval_of_the_shift_has_its_stated_coverage() {
     const SHIFT: f64 = 0.7;
     for (seed, noise) in (1..).zip(NOISES) {
         for (n, m, trials) in [(4, 4, 2_000), (6, 6, 2_000), (12, 12, 600), (8, 15, 600)] {
@@ -111,13 +113,13 @@ fn the_shift_s_interval_covers_what_it_says() {
 }
 
 #[test]
-fn the_approximate_shift_s_interval_covers_what_it_says() {
+fn the_approximate_interval_of_the_shift_has_its_stated_coverage() {
     const TRIALS: usize = 500;
     let mut rng = Rng::with_seed(77);
     let observed = rate(TRIALS, || {
         let (a, b) = (Noise::Skewed.draws(61, &mut rng), Noise::Skewed.draws(61, &mut rng));
         let interval = shift_interval(&a, &b, CONFIDENCE).unwrap();
-        assert!((0.95..0.951).contains(&interval.coverage), "the steps are fine here: {}", interval.coverage);
+        assert!((0.95..0.951).contains(&interval.coverage), "the coverage has small steps here: {}", interval.coverage);
         interval.low <= 0.0 && 0.0 <= interval.high
     });
     assert_rate("shift, Skewed, 61 and 61", TRIALS, observed, 0.95);
@@ -137,8 +139,9 @@ impl Shares {
     }
 }
 
-/// A cell with a true effect (a plain ratio) and noise of scale `sd` on the ln ratio, its floor from a control of its
-/// own with the same noise; judged `trials` times.
+/// Simulates a cell `trials` times and returns the shares of its verdicts. `effect` is the true
+/// ratio, `sd` the scale of the noise on the ln ratio. The floor comes from a control with the same
+/// noise.
 fn cell(noise: Noise, effect: f64, sd: f64, rounds: usize, trials: usize, seed: u64) -> Shares {
     let mut rng = Rng::with_seed(seed);
     let mut counts = [0.0; 4];
@@ -173,7 +176,8 @@ fn verdicts_by_effect_and_noise() {
                     assert!(shares.decided() <= 0.05, "effect {effect}, noise {sd}, {rounds} rounds: {shares:?}");
                 }
                 assert!(slower <= 1.0, "effect {effect}, noise {sd}, {rounds} rounds: {shares:?}");
-                // A greater effect is found at least as often, but for the chance of two independent simulations.
+                // A larger effect is found at least as often. The difference of 0.03 is for the
+                // random errors of two independent simulations.
                 assert!(shares.faster() >= before - 0.03, "effect {effect}, noise {sd}, {rounds} rounds: {shares:?}");
                 before = shares.faster();
             }
@@ -181,10 +185,10 @@ fn verdicts_by_effect_and_noise() {
     }
 }
 
-/// The interval alone would tell selves apart in 3.1 % of the cells at 6 rounds, if only the noise is large beside the
-/// 2 % margin. The floor leaves almost nothing of that.
+/// The noise floor prevents almost all false findings in A/A cells. With the interval alone, 3.1 %
+/// of the cells would have one at 6 rounds, if the noise is large compared with the 2 % margin.
 #[test]
-fn selves_are_not_told_apart_under_any_noise() {
+fn equal_mechanisms_are_almost_never_decided_under_any_noise() {
     for (seed, noise) in (20_000..).zip(NOISES) {
         for sd in [0.01, 0.06, 0.5] {
             let decided = cell(noise, 1.0, sd, 6, 2_000, seed).decided();
@@ -195,24 +199,24 @@ fn selves_are_not_told_apart_under_any_noise() {
 }
 
 #[test]
-fn powerful_enough() {
+fn differences_are_found_with_enough_power() {
     let found = |effect, sd, rounds, seed| cell(Noise::Normal, effect, sd, rounds, 2_000, seed).faster();
     assert!(found(1.10, 0.03, 12, 31) >= 0.95, "10 % under 3 % of noise, 12 rounds");
     assert!(found(1.05, 0.01, 12, 32) >= 0.95, "5 % under 1 % of noise, 12 rounds");
     assert!(found(1.20, 0.06, 12, 33) >= 0.95, "20 % under 6 % of noise, 12 rounds");
     assert!(found(1.10, 0.01, 6, 34) >= 0.95, "10 % under 1 % of noise, 6 rounds");
     let equal = cell(Noise::Normal, 1.0, 0.01, 12, 2_000, 35);
-    assert!(equal.0[2] >= 0.99, "equals under 1 % of noise are called equivalent: {equal:?}");
+    assert!(equal.0[2] >= 0.99, "no effect under 1 % of noise is equivalent: {equal:?}");
     let slower = cell(Noise::Normal, 1.0 / 1.10, 0.03, 12, 2_000, 36);
     assert!(slower.0[1] >= 0.95, "-10 % under 3 % of noise, 12 rounds: {slower:?}");
 }
 
-/// At a margin the error has a known size: the interval lies wholly on the wrong side in half of the cases in which it
-/// misses the truth.
+/// If the true effect is exactly at a margin, the error rate is known. The verdict is wrong in half
+/// of the cases in which the interval does not contain the true effect.
 #[test]
-fn errors_at_the_margins_are_exactly_as_large_as_promised() {
+fn error_rates_at_the_margins_are_exactly_as_stated() {
     const TRIALS: usize = 10_000;
-    // Wide margins, so that neither the other side nor "faster" interferes with "equivalent".
+    // Wide margins, so that no interval reaches the opposite margin or is "faster".
     let wide = Margins { decided: 9.0, equivalent: 0.5 };
     let cases: [(f64, Margins, Verdict); 4] = [
         (1.02, Margins::default(), Verdict::Faster),
@@ -235,9 +239,9 @@ fn errors_at_the_margins_are_exactly_as_large_as_promised() {
     }
 }
 
-/// A gate of 20 cells: 12 rounds, alpha 5 %.
+/// A comparison of 20 cells with 12 rounds, at alpha 5 %.
 #[test]
-fn a_family_holds_its_promise() {
+fn a_family_of_tests_keeps_its_error_rate() {
     const TRIALS: usize = 1_000;
     let (mut any, mut any_uncorrected, mut found) = (0.0, 0.0, 0.0);
     let mut rng = Rng::with_seed(50_000);
@@ -249,18 +253,18 @@ fn a_family_holds_its_promise() {
                 sign_test_p(&samples, 0.0)
             })
             .collect();
-        let stands = holm(&p_values, 0.05);
-        found += f64::from(u8::from(stands[0])) / real(TRIALS);
-        any += f64::from(u8::from(stands[1..].contains(&true))) / real(TRIALS);
+        let significant = holm(&p_values, 0.05);
+        found += f64::from(u8::from(significant[0])) / real(TRIALS);
+        any += f64::from(u8::from(significant[1..].contains(&true))) / real(TRIALS);
         any_uncorrected += f64::from(u8::from(p_values[1..].iter().any(|p| *p <= 0.05))) / real(TRIALS);
     }
     println!(
-        "19 equals and one 10 % slower: found {:.1} %, a false one {:.1} %, without the correction {:.1} %",
+        "19 equal cells and one 10 % slower: found {:.1} %, any false finding {:.1} %, without correction {:.1} %",
         found * 100.0,
         any * 100.0,
         any_uncorrected * 100.0
     );
     assert!(found >= 0.95, "{found}");
     assert!(any <= 0.05, "{any}");
-    assert!(any_uncorrected > 0.4, "the simulation can show what the correction is for: {any_uncorrected}");
+    assert!(any_uncorrected > 0.4, "without correction false findings are frequent: {any_uncorrected}");
 }

@@ -1,39 +1,49 @@
-//! The unpaired comparison, for two records that share no rounds: by how much is B shifted against A?
+//! The unpaired comparison of two records that share no rounds: the shift of B relative to A.
 //!
-//! The estimate is the median of all differences b - a; the interval is made of two of these differences in order,
-//! which encloses the true shift with probability 1 - 2·P(U ≤ c-1), U being the Wilcoxon–Mann–Whitney statistic.
-//! Source: J. L. Hodges and E. L. Lehmann, "Estimates of location based on rank tests", Annals of Mathematical
-//! Statistics 34 (1963); M. Hollander and D. A. Wolfe, *Nonparametric Statistical Methods*, 2nd ed. (1999), 4.2 and
-//! 4.3.
+//! The estimate is the median of all differences b - a. The ends of the interval are the c-th
+//! smallest and the c-th largest difference. They enclose the true shift with probability
+//! 1 - 2·P(U ≤ c-1), where U is the Wilcoxon–Mann–Whitney statistic.
+//!
+//! Sources: J. L. Hodges and E. L. Lehmann, "Estimates of location based on rank tests", Annals of
+//! Mathematical Statistics 34 (1963); M. Hollander and D. A. Wolfe, *Nonparametric Statistical
+//! Methods*, 2nd ed. (1999), 4.2 and 4.3.
 
 use super::interval::{self, Interval};
 use super::{rank_sum, sample};
 
-/// The Hodges–Lehmann estimate of the shift from `a` to `b`, within its narrowest symmetric interval whose coverage is
-/// at least `confidence` (above 0, below 1).
+/// The Hodges–Lehmann estimate of the shift from `a` to `b`, and its confidence interval. The
+/// interval is the narrowest symmetric one whose coverage is at least `confidence` (above 0, below
+/// 1).
 ///
-/// `a` and `b` hold one *log value* per instance: ln of the metric, or its negative where less is better; the shift is
-/// then a ln ratio and positive means "B better than A". It assumes that B is distributed like A but for the shift,
-/// and that instances are independent; drift of the machine between the two records is part of the shift.
+/// `a` and `b` contain one *log value* per instance: ln of the metric, or its negative if less is
+/// better. The shift is then a ln ratio, and positive means "B better than A".
 ///
-/// The coverage is exact up to 3,600 pairs (60 and 60 samples); beyond, it is the normal approximation with continuity
-/// correction, which at 95 % errs towards the wider interval. Ties make it greater, never less. Time and memory grow with the number of pairs.
+/// Assumptions: the distributions of A and B differ only by the shift, and instances are
+/// independent. If the machine drifts between the two records, the drift is part of the shift.
 ///
-/// `None` when even the least and the greatest difference do not reach the confidence (3 and 3 samples at 95 %; 4 and
-/// 4 do), when a value or a difference is not finite, and when the confidence lies outside its range.
+/// The coverage is exact up to 3,600 pairs (60 and 60 samples). Above that, it is the normal
+/// approximation with continuity correction, which at 95 % makes the interval wider rather than
+/// narrower. Ties can only raise the coverage. Time and memory grow with the number of pairs.
+///
+/// `None` if there are too few samples for the confidence (at 95 %, 3 and 3 are too few, 4 and 4
+/// are enough), if a value or a difference is not finite, or if the confidence is outside its
+/// range.
 #[must_use]
 pub fn shift_interval(a: &[f64], b: &[f64], confidence: f64) -> Option<Interval> {
     let differences = sample::in_order(&differences(a, b))?;
     interval::between_ranks(&differences, rank_sum::lower_tails(a.len(), b.len()), confidence)
 }
 
-/// The two-sided p-value of "the shift from `a` to `b` lies within ±`margin`" against "it lies beyond, on either side".
+/// The two-sided p-value of a rank-sum test. The null hypothesis is that the shift from `a` to `b`
+/// lies within ±`margin`.
 ///
-/// `a`, `b` and the margin (a ln ratio) are as in [`shift_interval`], which it mirrors: p ≤ 1 - confidence exactly when
-/// the whole interval lies beyond ±`margin`. The one-sided p-value in the direction of the shift is half of this one.
+/// `a` and `b` are as in [`shift_interval`], and `margin` is a ln ratio. The test agrees with that
+/// interval: p ≤ 1 - confidence exactly if the whole interval lies outside ±`margin`. The
+/// one-sided p-value in the direction of the shift is half of this one.
 ///
-/// A difference exactly at the margin counts as within it. The result is 1, no evidence, when a side has no samples,
-/// when a value or a difference is not finite, or when the margin is negative or not finite.
+/// A difference exactly at the margin counts as within it. The result is 1 (no evidence) if a side
+/// has no samples, if a value or a difference is not finite, or if the margin is negative or not
+/// finite.
 #[must_use]
 pub fn shift_test_p(a: &[f64], b: &[f64], margin: f64) -> f64 {
     let differences = differences(a, b);
@@ -44,7 +54,7 @@ pub fn shift_test_p(a: &[f64], b: &[f64], margin: f64) -> f64 {
     let above = differences.iter().filter(|difference| **difference > margin).count();
     let below = differences.iter().filter(|difference| **difference < -margin).count();
     let others = differences.len() - above.max(below);
-    // Past the middle of the distribution the tails end: no evidence.
+    // The tails end at the middle of the distribution. Above it there is no evidence.
     rank_sum::lower_tails(a.len(), b.len()).nth(others).map_or(1.0, |tail| f64::min(1.0, 2.0 * tail))
 }
 
@@ -54,7 +64,7 @@ fn differences(a: &[f64], b: &[f64]) -> Vec<f64> {
 }
 
 #[cfg(test)]
-#[expect(clippy::float_cmp, reason = "what is exact is compared exactly")]
+#[expect(clippy::float_cmp, reason = "exact results are compared exactly")]
 mod tests {
     use proptest::{collection::vec, prelude::*};
 
@@ -63,11 +73,13 @@ mod tests {
     #[test]
     fn four_and_four_by_hand() {
         let (a, b) = ([1.0, 2.0, 4.0, 8.0], [3.0, 11.0, 13.0, 20.0]);
-        // Differences in order: -5 -1 1 2 3 5 7 9 9 10 11 12 12 16 18 19; of the C(8, 4) = 70 arrangements one has U = 0.
+        // Sorted differences: -5 -1 1 2 3 5 7 9 9 10 11 12 12 16 18 19. One of the C(8, 4) = 70
+        // arrangements has U = 0.
         let interval = shift_interval(&a, &b, 0.95).unwrap();
         assert_eq!((interval.estimate, interval.low, interval.high), (9.0, -5.0, 19.0));
         assert!((interval.coverage - 68.0 / 70.0).abs() < 1e-14);
-        // At 80 %: P(U ≤ 0, 1, 2, 3) = 1, 2, 4, 7 of 70, so the 4th difference from each end, 1 - 14/70.
+        // At 80 %: P(U ≤ 0, 1, 2, 3) = 1/70, 2/70, 4/70, 7/70. So the ends are the 4th differences
+        // from both ends, and the coverage is 1 - 14/70.
         let interval = shift_interval(&a, &b, 0.80).unwrap();
         assert_eq!((interval.low, interval.high), (2.0, 12.0));
         assert!((interval.coverage - 0.8).abs() < 1e-14);
@@ -91,7 +103,7 @@ mod tests {
         assert!((shift_test_p(&high, &low, 0.5) - 2.0 / 70.0).abs() < 1e-14);
         assert_eq!(shift_test_p(&low, &high, 1.5), 1.0);
         assert_eq!(shift_test_p(&low, &low, 0.0), 1.0);
-        // One pair the other way round, U = 1: two arrangements of 70.
+        // One pair is reversed, so U = 1. Two of the 70 arrangements have U ≤ 1.
         assert!((shift_test_p(&[1.0, 2.0, 3.0, 5.0], &[4.0, 6.0, 7.0, 8.0], 0.0) - 4.0 / 70.0).abs() < 1e-14);
     }
 
@@ -109,7 +121,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_contains_its_estimate_and_widens_with_confidence(
+        fn the_interval_contains_its_estimate_and_widens_with_confidence(
             a in vec(-9.0..9.0, 1..12), b in vec(-9.0..9.0, 1..12), one in 0.01..0.999, other in 0.01..0.999,
         ) {
             let (less, more) = (f64::min(one, other), f64::max(one, other));
@@ -122,7 +134,7 @@ mod tests {
         }
 
         #[test]
-        fn swapping_a_and_b_mirrors_it(a in vec(-9.0..9.0, 4..12), b in vec(-9.0..9.0, 4..12), margin in 0.0..9.0) {
+        fn swapping_a_and_b_mirrors_the_interval(a in vec(-9.0..9.0, 4..12), b in vec(-9.0..9.0, 4..12), margin in 0.0..9.0) {
             let plain = shift_interval(&a, &b, 0.95).unwrap();
             let swapped = shift_interval(&b, &a, 0.95).unwrap();
             prop_assert_eq!((swapped.low, swapped.estimate, swapped.high), (-plain.high, -plain.estimate, -plain.low));
@@ -131,7 +143,7 @@ mod tests {
         }
 
         #[test]
-        fn it_moves_with_b(a in vec(-9.0..9.0, 4..12), b in vec(-9.0..9.0, 4..12), shift in -9.0..9.0_f64) {
+        fn the_interval_shifts_with_b(a in vec(-9.0..9.0, 4..12), b in vec(-9.0..9.0, 4..12), shift in -9.0..9.0_f64) {
             let plain = shift_interval(&a, &b, 0.95).unwrap();
             let moved: Vec<f64> = b.iter().map(|b| b + shift).collect();
             let moved = shift_interval(&a, &moved, 0.95).unwrap();
@@ -141,7 +153,7 @@ mod tests {
         }
 
         #[test]
-        fn the_test_mirrors_the_interval(
+        fn the_test_agrees_with_the_interval(
             a in vec(-1.0..1.0, 4..12), b in vec(-1.0..3.0, 4..12), margin in 0.0..1.0, confidence in 0.5..0.97,
         ) {
             if let Some(Interval { low, high, .. }) = shift_interval(&a, &b, confidence) {
@@ -151,7 +163,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_panics(
+        fn arbitrary_values_do_not_panic(
             a in vec(any::<f64>(), 0..9), b in vec(any::<f64>(), 0..9), confidence in any::<f64>(), margin in any::<f64>(),
         ) {
             let _ = shift_interval(&a, &b, confidence);

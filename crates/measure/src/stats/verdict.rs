@@ -1,8 +1,10 @@
-//! The verdict: what an interval, a noise floor and two margins allow to be said.
+//! The verdict on a difference, from an interval, a noise floor and two margins.
 //!
-//! The rule is in the section \"Verdicts\" of `docs/method.md`. Equivalence is not the absence of a finding but a finding
-//! of its own, as in D. J. Schuirmann, "A comparison of the two one-sided tests procedure and the power approach for
-//! assessing the equivalence of average bioavailability", Journal of Pharmacokinetics and Biopharmaceutics 15 (1987).
+//! The rule is in the section "Verdicts" of `docs/method.md`. Equivalence must be shown, like a
+//! difference; it does not follow from the absence of a finding. Source: D. J. Schuirmann, "A
+//! comparison of the two one-sided tests procedure and the power approach for assessing the
+//! equivalence of average bioavailability", Journal of Pharmacokinetics and Biopharmaceutics 15
+//! (1987).
 
 use std::fmt;
 
@@ -52,8 +54,9 @@ impl Default for Margins {
 }
 
 impl Margins {
-    /// The ln ratio beyond which, on either side, a difference is decided: ln(1 + `decided`) or the noise floor (also
-    /// a ln ratio), whichever is greater. `None` when either is negative or not finite.
+    /// The decision threshold as a ln ratio. A difference above it, in either direction, is
+    /// decided. It is the greater of ln(1 + `decided`) and the noise floor, which is also a ln
+    /// ratio. `None` if one of them is negative or not finite.
     #[must_use]
     pub fn decision_threshold(&self, floor: f64) -> Option<f64> {
         let usable = |value: f64| value.is_finite() && value >= 0.0;
@@ -61,17 +64,25 @@ impl Margins {
     }
 }
 
-/// The verdict on B from the interval of its ln ratio to A, the cell's noise floor (ln ratio) and the margins.
+/// The verdict on B. `interval` is the interval of its ln ratio to A, `floor` the cell's noise
+/// floor as a ln ratio.
 ///
-/// Faster or slower: the whole interval lies beyond ±[`Margins::decision_threshold`]. Otherwise equivalent: it lies
-/// wholly within ±ln(1 + `margins.equivalent`), ends included. Otherwise inconclusive. An interval that fits both (say
-/// from 3 % to 4 %) is faster or slower: that there is a difference is the stronger statement, and the interval beside
-/// it tells that it is small. Margins are taken in ln, so +5 % and -4.8 % (1/1.05) are the two sides of one margin and
-/// swapping A and B always swaps the verdict.
+/// 1. Faster or slower, if the whole interval lies above [`Margins::decision_threshold`] or below
+///    its negative.
+/// 2. Otherwise equivalent, if the whole interval lies within ±ln(1 + `margins.equivalent`), ends
+///    included.
+/// 3. Otherwise inconclusive.
 ///
-/// Without an interval or without a floor nothing is decided, equivalence included: a cell whose control is missing
-/// has not shown that it can measure. The same holds for values that are not usable (not finite, a negative floor or
-/// decision margin, ends out of order).
+/// If both 1 and 2 are true (for example from 3 % to 4 %), the verdict is faster or slower. A
+/// difference is the stronger statement, and the interval shows that it is small.
+///
+/// Margins are compared as logarithms, so +5 % and -4.8 % (1/1.05) are the two sides of one margin.
+/// Swapping A and B therefore always swaps the verdict.
+///
+/// Without an interval or a floor the verdict is inconclusive, even for equivalence. Without a
+/// control, a cell has not shown how well it can measure. The verdict is also inconclusive if a
+/// value is not usable: not finite, a negative floor or decision margin, or ends in the wrong
+/// order.
 #[must_use]
 pub fn verdict(interval: Option<&Interval>, floor: Option<f64>, margins: Margins) -> Verdict {
     let threshold = floor.and_then(|floor| margins.decision_threshold(floor));
@@ -98,7 +109,7 @@ mod tests {
 
     use super::*;
 
-    /// From `low` to `high`, given as ratios.
+    /// An interval from `low` to `high`, given as ratios.
     fn between(low: f64, high: f64) -> Interval {
         Interval { estimate: f64::midpoint(low.ln(), high.ln()), low: low.ln(), high: high.ln(), coverage: 0.95 }
     }
@@ -130,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn small_but_sure_is_faster_unless_the_floor_forbids() {
+    fn a_small_difference_is_decided_if_it_is_above_the_floor() {
         assert_eq!(judge(1.03, 1.04, 0.0), Verdict::Faster);
         assert_eq!(judge(0.96, 0.97, 0.0), Verdict::Slower);
         assert_eq!(judge(1.03, 1.04, 1.035_f64.ln()), Verdict::Equivalent);
@@ -142,17 +153,17 @@ mod tests {
         let (decided, equivalent) = (0.02_f64.ln_1p(), 0.05_f64.ln_1p());
         let judge =
             |low, high| verdict(Some(&Interval { estimate: low, low, high, coverage: 0.95 }), Some(0.0), margins);
-        assert_eq!(judge(decided, 1.0), Verdict::Inconclusive, "at the threshold is not beyond it");
+        assert_eq!(judge(decided, 1.0), Verdict::Inconclusive, "a low end at the threshold is not above it");
         assert_eq!(judge(decided.next_up(), 1.0), Verdict::Faster);
         assert_eq!(judge(-1.0, -decided), Verdict::Inconclusive);
         assert_eq!(judge(-1.0, -decided.next_up()), Verdict::Slower);
-        assert_eq!(judge(-equivalent, equivalent), Verdict::Equivalent, "at the margin is within it");
+        assert_eq!(judge(-equivalent, equivalent), Verdict::Equivalent, "ends at the margin are within it");
         assert_eq!(judge(-equivalent, equivalent.next_up()), Verdict::Inconclusive);
         assert_eq!(judge(-equivalent.next_up(), equivalent), Verdict::Inconclusive);
     }
 
     #[test]
-    fn without_interval_or_control_nothing_is_decided() {
+    fn without_an_interval_or_a_floor_the_verdict_is_inconclusive() {
         let margins = Margins::default();
         assert_eq!(verdict(None, Some(0.0), margins), Verdict::Inconclusive);
         for interval in [between(1.5, 1.6), between(0.99, 1.01)] {
@@ -161,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn unusable_values_decide_nothing() {
+    fn with_unusable_values_the_verdict_is_inconclusive() {
         let margins = Margins::default();
         let fine = between(1.5, 1.6);
         for floor in [f64::NAN, f64::INFINITY, -0.1] {
@@ -175,14 +186,14 @@ mod tests {
             let margins = Margins { equivalent, ..margins };
             assert_eq!(verdict(Some(&between(1.0, 1.0)), Some(0.0), margins), Verdict::Inconclusive, "{equivalent}");
         }
-        let turned = Interval { low: fine.high, high: fine.low, ..fine };
-        assert_eq!(verdict(Some(&turned), Some(0.0), margins), Verdict::Inconclusive);
-        let endless = Interval { high: f64::INFINITY, ..fine };
-        assert_eq!(verdict(Some(&endless), Some(0.0), margins), Verdict::Inconclusive);
+        let reversed = Interval { low: fine.high, high: fine.low, ..fine };
+        assert_eq!(verdict(Some(&reversed), Some(0.0), margins), Verdict::Inconclusive);
+        let infinite = Interval { high: f64::INFINITY, ..fine };
+        assert_eq!(verdict(Some(&infinite), Some(0.0), margins), Verdict::Inconclusive);
     }
 
     #[test]
-    fn words() {
+    fn verdicts_have_the_same_names_in_text_and_records() {
         assert_eq!(Verdict::Faster.to_string(), "faster");
         assert_eq!(format!("[{:>8}]", Verdict::Slower), "[  slower]");
         assert_eq!(Verdict::Equivalent.to_string(), "equivalent");
@@ -226,7 +237,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_panics(
+        fn arbitrary_values_do_not_panic(
             low in any::<f64>(), high in any::<f64>(), floor in any::<f64>(),
             decided in any::<f64>(), equivalent in any::<f64>(),
         ) {
