@@ -148,11 +148,11 @@ impl<C: ThreadChannel> Mechanism for BetweenThreads<C> {
     }
 
     fn supports(&self, case: &Case) -> Result<(), String> {
-        C::supports(case.capacity, case.producers)
+        C::supports(case.capacity, case.sending())
     }
 
     fn effective_capacity(&self, case: &Case) -> Option<u64> {
-        channel_capacity::of_threads::<C>(case.capacity, case.producers)
+        channel_capacity::of_threads::<C>(case.capacity, case.sending())
     }
 }
 
@@ -162,11 +162,11 @@ impl<C: TaskChannel> Mechanism for BetweenTasks<C> {
     }
 
     fn supports(&self, case: &Case) -> Result<(), String> {
-        C::supports(case.capacity, case.producers)
+        C::supports(case.capacity, case.sending())
     }
 
     fn effective_capacity(&self, case: &Case) -> Option<u64> {
-        channel_capacity::of_tasks::<C>(case.capacity, case.producers)
+        channel_capacity::of_tasks::<C>(case.capacity, case.sending())
     }
 }
 
@@ -179,14 +179,14 @@ impl<C: TaskChannel> AsyncMechanism for BetweenTasks<C> {
 /// Opens the ends of all parties of a case.
 fn open<C: Channel, P: Value>(case: &Case) -> Result<Ends<SendEnd<C, P>, RecvEnd<C, P>>> {
     let open = || {
-        let (tx, rx) = C::open(case.capacity, case.producers);
+        let (tx, rx) = C::open(case.capacity, case.sending());
         (SendEnd::<C, P>(tx), RecvEnd::<C, P>(rx))
     };
     if !case.pattern.has_several_parties() {
         return Ends::pair(case, || Ok(open()));
     }
     let (tx, rx) = open();
-    let mut txs: Vec<_> = (1..case.producers).map(|_| SendEnd(tx.0.clone())).collect();
+    let mut txs: Vec<_> = (1..case.sending()).map(|_| SendEnd(tx.0.clone())).collect();
     txs.push(tx);
     let mut rxs: Vec<_> = (1..case.consumers()).filter_map(|_| C::receiver(&rx.0).map(RecvEnd)).collect();
     rxs.push(rx);
