@@ -11,7 +11,8 @@ pub(crate) enum Exit {
     Fine,
     /// Wrong usage, or a failed instance.
     Usage,
-    /// A message was lost, reordered, duplicated or damaged although the mechanism promises otherwise.
+    /// A message was lost, reordered, duplicated or damaged although the mechanism promises
+    /// otherwise.
     Breach,
     /// The user interrupted the run: 128 + SIGINT, as in shells.
     Interrupted,

@@ -5,8 +5,8 @@
 //! the median, the minimum and the maximum.
 //!
 //! For its first pipeline, the reference published figures of another machine. The MiB/s that it
-//! prints are lower than its messages and milliseconds give, so both readings are shown. Our figures
-//! are compared with the higher reading, calculated from the milliseconds.
+//! prints are lower than its messages and milliseconds give, so both readings are shown. Our
+//! figures are compared with the higher reading, calculated from the milliseconds.
 
 use estafette_measure::case::Pattern;
 use estafette_measure::ranking::{Ranking, Row, log_ratios};

@@ -1,9 +1,9 @@
-//! The tables of `message-io-performance`: for every transport, the throughput of libraries compared
-//! with hand-written code, and the latency that they add for a message of one byte.
+//! The tables of `message-io-performance`: for every transport, the throughput of libraries
+//! compared with hand-written code, and the latency that they add for a message of one byte.
 //!
-//! The reference's hand-written code is *basic*: blocking, with one call per message. *Tuned* is the
-//! fastest hand-written code here. The reference measures latency as a loopback in one thread, which
-//! wakes no other thread. A round trip between two processes has a table of its own.
+//! The reference's hand-written code is *basic*: blocking, with one call per message. *Tuned* is
+//! the fastest hand-written code here. The reference measures latency as a loopback in one thread,
+//! which wakes no other thread. A round trip between two processes has a table of its own.
 
 use estafette_measure::case::{Cell, Load, Pattern, Place};
 use estafette_measure::ranking::{Ranking, Row, RowResult};
@@ -53,7 +53,8 @@ struct Shown {
     pattern: Pattern,
     length: usize,
     figure: fn(&RowResult) -> String,
-    /// The header of the comparison, and its text from the nanoseconds of the library and of `basic`.
+    /// The header of the comparison, and its text from the nanoseconds of the library and of
+    /// `basic`.
     comparison: (&'static str, fn(f64, f64) -> String),
 }
 

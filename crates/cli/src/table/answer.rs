@@ -1,5 +1,5 @@
-//! The sentences above a table: which mechanism to use, how certain that is, and how much slower the
-//! next one is.
+//! The sentences above a table: which mechanism to use, how certain that is, and how much slower
+//! the next one is.
 
 use estafette_measure::ranking::{Ranking, Row};
 use estafette_measure::spec::{Ownership, Standing};
@@ -14,7 +14,8 @@ pub(crate) struct Outcome<'a> {
     pub(crate) leaders: Vec<&'a Row>,
     /// Whether all leaders are known to be equivalent to the fastest.
     pub(crate) are_equivalent: bool,
-    /// The fastest of those that are known to be slower, and its comparison with the fastest of all.
+    /// The fastest of those that are known to be slower, and its comparison with the fastest of
+    /// all.
     pub(crate) next: Option<(&'a Row, Interval)>,
 }
 

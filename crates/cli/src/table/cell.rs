@@ -107,8 +107,8 @@ pub(super) fn place(row: &Row) -> String {
     rank.map_or(String::new(), |rank| format!("{}{}", rank.place, if rank.tied { "=" } else { " " }))
 }
 
-/// Formats a result's time relative to the first row's: `1.43 [1.38 - 1.50]`, or `~1.43` with too few
-/// rounds for an interval.
+/// Formats a result's time relative to the first row's: `1.43 [1.38 - 1.50]`, or `~1.43` with too
+/// few rounds for an interval.
 pub(super) fn against_first(ranking: &Ranking, result: &RowResult) -> String {
     let first = ranking.rows.first().and_then(|row| row.result.as_ref());
     match (&result.versus, first) {

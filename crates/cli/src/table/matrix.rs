@@ -1,5 +1,5 @@
-//! One table for cells that differ in one value, such as the size: a row for each mechanism, and one
-//! or two columns for each value.
+//! One table for cells that differ in one value, such as the size: a row for each mechanism, and
+//! one or two columns for each value.
 
 use estafette_measure::case::{Cell, Load, Pattern};
 use estafette_measure::ranking::{Ranking, Row};

@@ -1,5 +1,5 @@
-//! The notes below a table: the cell's bound, the reliability of its figures, and how its mechanisms
-//! differ in their promises.
+//! The notes below a table: the cell's bound, the reliability of its figures, and how its
+//! mechanisms differ in their promises.
 
 use estafette_measure::case::Load;
 use estafette_measure::plan::Refusal;
@@ -13,8 +13,8 @@ use super::{percent, short};
 use crate::columns::{columns, lines, plain, wrapped};
 use crate::with_remedy;
 
-/// Returns the footer: the bound, the smallest detectable difference, the control, and the number of
-/// discarded instances.
+/// Returns the footer: the bound, the smallest detectable difference, the control, and the number
+/// of discarded instances.
 pub(super) fn footer(ranking: &Ranking) -> String {
     let resolution = ranking.resolution().map(|ln| format!("differences from {} show", percent(ln.exp_m1())));
     let few = (ranking.floor.is_none() && ranking.control.is_some())
