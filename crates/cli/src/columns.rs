@@ -1,27 +1,29 @@
-//! Columns: rows of text side by side, at most as wide as the terminal, and 100 characters. No colour, so nothing to switch off.
+//! Text tables without borders and colours, at most as wide as the terminal and 100 characters.
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
 
 pub(crate) use comfy_table::CellAlignment::{Left, Right};
 
-/// The widest a table gets, and its width where stdout is no terminal.
+/// The maximum width of a table, and its width if stdout is not a terminal.
 const WIDTH: usize = 100;
-/// The narrowest: below it, lines are left to the terminal to wrap.
+/// The minimum width. A narrower terminal wraps the lines itself.
 const NARROWEST: usize = 60;
 
-/// How wide a table may be.
+/// Returns the maximum width of a table in characters.
 pub(crate) fn terminal_width() -> usize {
     let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok();
     size.map_or(WIDTH, |size| usize::from(size.ws_col)).clamp(NARROWEST, WIDTH)
 }
 
-/// The characters in the widest line of a cell.
+/// Returns the number of characters in the widest line of a cell.
 pub(crate) fn display_width(cell: &str) -> usize {
     cell.lines().map(|line| line.chars().count()).max().unwrap_or(0)
 }
 
-/// A table without borders, each line ended. Cells that do not fit are wrapped at spaces, columns without an alignment
-/// are aligned left, and no headers at all leave out their line.
+/// Returns a table without borders; every line ends with a newline.
+///
+/// Cells that do not fit are wrapped at spaces. Columns without an alignment are aligned left.
+/// Without headers there is no header line.
 pub(crate) fn columns(headers: &[&str], alignment: &[CellAlignment], rows: &[Vec<String>]) -> String {
     let mut table = Table::new();
     table
@@ -37,25 +39,25 @@ pub(crate) fn columns(headers: &[&str], alignment: &[CellAlignment], rows: &[Vec
         let gap = if index == last { 0 } else { 2 };
         column.set_padding((0, gap)).set_cell_alignment(alignment.get(index).copied().unwrap_or(Left));
         if index == 0 && !headers.is_empty() {
-            // A name in two lines cannot be looked for.
+            // A name on two lines cannot be searched for.
             column.set_constraint(ColumnConstraint::ContentWidth);
         }
     }
     table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
-/// Text from a file as a terminal may safely be given it: control characters, which could move its cursor or rewrite
-/// what it shows, are replaced.
+/// Makes text from a file safe for a terminal: replaces control characters, which could move the
+/// cursor or overwrite other output.
 pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
-/// Plain, with its line ends kept.
+/// Like [`plain`], but keeps the newlines.
 pub(crate) fn lines(text: &str) -> String {
     text.split('\n').map(plain).collect::<Vec<_>>().join("\n")
 }
 
-/// Words in lines of at most 100 columns, each behind this indent.
+/// Wraps words to lines of at most [`terminal_width`] characters, each with this indent.
 pub(crate) fn wrapped(indent: &str, words: &str) -> String {
     let mut text = String::new();
     let mut width = 0;
@@ -90,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_wider_than_100() {
+    fn no_line_is_longer_than_100_characters() {
         let long = "a word and another ".repeat(30);
         let text = columns(&["short", "long", "longer"], &[], &[row(&["x", &long, &"y".repeat(300)])]);
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
@@ -98,14 +100,14 @@ mod tests {
     }
 
     #[test]
-    fn words_are_wrapped_behind_their_indent() {
+    fn every_wrapped_line_has_the_indent() {
         let text = wrapped("  ", &"word ".repeat(60));
         assert!(text.lines().all(|line| line.starts_with("  ") && line.chars().count() <= 100), "{text}");
         assert_eq!(wrapped("", "a b"), "a b\n");
     }
 
     #[test]
-    fn a_cell_cannot_speak_to_the_terminal() {
+    fn control_characters_do_not_reach_the_terminal() {
         let text = columns(&["a"], &[], &[row(&["\u{1b}[2Jgone\r\u{9b}1m\u{7}"])]);
         assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
         assert_eq!(plain("a\nb\tc"), "a\u{fffd}b\u{fffd}c");

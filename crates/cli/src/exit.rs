@@ -1,18 +1,20 @@
-//! How the command ends.
+//! The exit codes of the command.
 
 use std::process::ExitCode;
 
-/// The exit codes. The gravest of a run wins: 4, 2, 130. What is between them is kept for a gate: 1 for a failed one, 3
-/// for one that could not be decided.
+/// The exit codes. If several apply to a run, the first of 4, 2, 130 wins.
+///
+/// Two codes are reserved for a gate: 1 if it failed, 3 if it could not decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// Everything that was asked for was done; absent peers included.
+    /// Everything succeeded, even if some peers are unavailable.
     Fine,
-    /// Wrong usage, or an instance that failed.
+    /// Wrong usage, or a failed instance.
     Usage,
-    /// A message lost, reordered, duplicated or damaged where the mechanism promises otherwise.
+    /// A message was lost, reordered, duplicated or damaged although the mechanism promises
+    /// otherwise.
     Breach,
-    /// The user stopped the run: 128 + SIGINT, as shells have it.
+    /// The user interrupted the run: 128 + SIGINT, as in shells.
     Interrupted,
 }
 

@@ -33,18 +33,20 @@ use estafette_measure::{Registry, child, tracer};
 use crate::args::{Args, Command};
 use crate::exit::Exit;
 
-/// Whether this build has the command's own mechanisms, but not those behind a feature.
+/// Whether this build contains the contest's mechanisms, but not those behind `all-peers`.
 const PEERS_LEFT_OUT: bool = cfg!(all(feature = "contest", not(feature = "all-peers")));
-/// How to get the others.
+/// The note that explains how to build with the peers that were left out.
 const PEERS: &str = "not in this build: libraries and servers that need more than cargo and gcc (Cap'n Proto, D-Bus, gRPC, iceoryx2, \
                      MQTT, nanomsg, NATS, nng, Redis, zenoh, ZeroMQ); build with `--features all-peers`, see the README";
 
-/// Adds to an error what else a name may mean that matches nothing in this build.
+/// Adds the note about peers that are not in this build to an error about an unknown name.
 fn with_peers(error: String) -> anyhow::Error {
     if PEERS_LEFT_OUT { anyhow!("{error}\n{PEERS}") } else { anyhow!(error) }
 }
 
-/// Runs the command on the program's arguments. A child process of an instance never returns from here.
+/// Runs the command with the program's arguments and returns its exit code.
+///
+/// Child processes of instances run the same program. In them this function never returns.
 pub fn main(registry: Registry) -> ExitCode {
     match std::env::args_os().nth(1) {
         Some(argument) if argument == child::ARGUMENT => child::serve(&registry),
@@ -62,7 +64,7 @@ pub fn main(registry: Registry) -> ExitCode {
             return ExitCode::from(Exit::Usage);
         }
         Err(error) => {
-            // Help and version are no errors: clap prints them to stdout and everything else to stderr.
+            // clap prints help and version to stdout, and errors to stderr.
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { Exit::Usage } else { Exit::Fine });
         }
@@ -86,8 +88,10 @@ pub fn main(registry: Registry) -> ExitCode {
     ExitCode::from(exit)
 }
 
-/// The arguments: those of the command line, and those of the file that `--config` names. The outer error is clap's, of the
-/// command line; the inner one is of the file.
+/// Parses the command line and the file that `--config` names.
+///
+/// # Errors
+/// The outer error is clap's, about the command line. The inner error is about the file.
 fn args() -> Result<anyhow::Result<Args>, clap::Error> {
     let mut command = Args::command();
     let matches = command.try_get_matches_from_mut(std::env::args_os())?;
@@ -95,39 +99,41 @@ fn args() -> Result<anyhow::Result<Args>, clap::Error> {
     let Some((bench, file)) = bench.and_then(|bench| Some((bench, bench.get_one::<PathBuf>("config")?.clone()))) else {
         return Args::from_arg_matches(&matches).map(Ok);
     };
-    let with = || -> anyhow::Result<Args> {
+    let with_file = || -> anyhow::Result<Args> {
         let of_bench = command.find_subcommand("bench").context("there is no `bench`")?;
         let more = sweep::arguments(&file, of_bench, bench)?;
         let all = std::env::args_os().chain(more.into_iter().map(OsString::from));
         let parsed = Args::try_parse_from(all);
         parsed.map_err(|error| {
-            // What the command line alone has is right, so it is the file that is not.
-            let said = error.to_string();
-            let said = said.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
-            anyhow::anyhow!("{}: {said}", file.display())
+            // The command line alone is valid, so the error is in the file.
+            let text = error.to_string();
+            let text = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
+            anyhow::anyhow!("{}: {text}", file.display())
         })
     };
-    Ok(with())
+    Ok(with_file())
 }
 
-/// An error's text and, where it is one that any call may come to, what to do about it.
+/// Adds a remedy to the text of an error that any system call can return.
 fn with_remedy(error: &str) -> String {
-    // `EMFILE`, from wherever it comes, a child included.
+    // `EMFILE`: from this process or from a child.
     match error.contains("(os error 24)") {
         true => format!("{error}; allow more with `ulimit -n 1024`"),
         false => error.to_owned(),
     }
 }
 
-/// Says something on stderr. It may quote a file or a child: nothing of theirs reaches the terminal raw. And nobody may be
-/// listening any more, which is no reason to stop, let alone to panic as `eprintln!` would.
+/// Prints text to stderr.
+///
+/// Control characters are replaced, because the text may quote a file or a child process. Errors
+/// are ignored: a closed stderr must not stop the command, and `eprintln!` would panic.
 fn tell(text: &str) {
     let text = text.split('\n').map(columns::plain).collect::<Vec<_>>().join("\n");
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// Prints a result to stdout. A reader that has gone, as with `estafette list | head -1`, is no error of ours: the exit
-/// code stays that of what was done.
+/// Prints a result to stdout. A closed pipe, as in `estafette list | head -1`, is no error and does
+/// not change the exit code.
 fn print(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

@@ -1,4 +1,5 @@
-//! Progress on stderr: one line that is redrawn between instances where stderr is a terminal, a line a round elsewhere.
+//! Progress on stderr. On a terminal it is one line, redrawn between instances; otherwise it is one
+//! line per round.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -14,29 +15,31 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::{tell, with_remedy};
 
-/// Shows a run's progress and keeps its record on disk.
+/// Shows a run's progress, and saves its record after each round.
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
-    began: Instant,
-    keep: Option<PathBuf>,
-    /// What has been said already: a mechanism that fails every round says so once.
-    said: Vec<String>,
+    started_at: Instant,
+    /// Where the record is saved after each round.
+    record_path: Option<PathBuf>,
+    /// Warnings that were printed, without their figures: a repeated failure is reported once.
+    reported: Vec<String>,
 }
 
 impl Progress {
-    /// Keeps the record at this path, where one is given.
-    pub(crate) fn new(keep: Option<PathBuf>) -> Progress {
+    /// Creates the progress of a run. With a path, the record is saved there after each round.
+    pub(crate) fn new(record_path: Option<PathBuf>) -> Progress {
         let bar = std::io::stderr().is_terminal().then(|| {
-            // Drawn by hand, never from a ticking thread: nothing of ours runs while something is measured.
+            // Redrawn on request only. A ticking thread would run during measurements and disturb
+            // them.
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(250));
             let style = ProgressStyle::with_template("{prefix:>12} {pos}/{len} [{bar:30}] {msg}");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
             bar
         });
-        Progress { bar, began: Instant::now(), keep, said: Vec::new() }
+        Progress { bar, started_at: Instant::now(), record_path, reported: Vec::new() }
     }
 
-    /// Says what is done before the rounds begin.
+    /// Shows the current step before the rounds begin.
     pub(crate) fn stage(&mut self, stage: &'static str, what: &str) {
         if let Some(bar) = &self.bar {
             bar.set_prefix(stage);
@@ -45,7 +48,7 @@ impl Progress {
         }
     }
 
-    /// Measures the limits; none where the user wants to stop.
+    /// Measures the machine's limits. Returns `None` if the user interrupts.
     pub(crate) fn limits(
         &mut self,
         cpus: &[usize],
@@ -64,24 +67,25 @@ impl Progress {
         measured.map(Some)
     }
 
-    /// Starts counting instances.
+    /// Starts the clock that the estimate of the remaining time is based on.
     pub(crate) fn begin(&mut self) {
-        self.began = Instant::now();
+        self.started_at = Instant::now();
     }
 
-    /// Takes the line away.
+    /// Removes the progress line.
     pub(crate) fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
     }
 
+    /// Estimates the remaining time from the mean time of the finished instances.
     fn left(&self, done: usize, of: usize) -> Option<Duration> {
-        let each = self.began.elapsed().checked_div(u32::try_from(done).ok()?)?;
+        let each = self.started_at.elapsed().checked_div(u32::try_from(done).ok()?)?;
         Some(each * u32::try_from(of.saturating_sub(done)).ok()?)
     }
 
-    /// Says something beside the line.
+    /// Prints a line of text without damaging the progress line.
     pub(crate) fn say(&self, line: &str) {
         match &self.bar {
             Some(bar) => bar.suspend(|| tell(line)),
@@ -102,17 +106,18 @@ impl Observer for Progress {
     }
 
     fn trouble(&mut self, entrant: &Entrant, what: &str) {
-        let said = format!("{} in {}: {}", entrant.case.mechanism, entrant.case.cell, with_remedy(what));
+        let text = format!("{} in {}: {}", entrant.case.mechanism, entrant.case.cell, with_remedy(what));
+        // Up to the first digit: figures differ from round to round.
         let gist =
             format!("{}{}", entrant.case.mechanism, what.split(|c: char| c.is_ascii_digit()).next().unwrap_or(what));
-        if !self.said.contains(&gist) {
-            self.said.push(gist);
-            self.say(&format!("warning: {said}"));
+        if !self.reported.contains(&gist) {
+            self.reported.push(gist);
+            self.say(&format!("warning: {text}"));
         }
     }
 
     fn round(&mut self, record: &Record, kind: RoundKind) -> Result<()> {
-        if let Some(path) = &self.keep {
+        if let Some(path) = &self.record_path {
             record.save(path)?;
         }
         if self.bar.is_none() {
@@ -132,7 +137,7 @@ impl Observer for Progress {
 }
 
 impl Progress {
-    /// How far a run has come after a planned round.
+    /// Returns the line that is printed after a planned round.
     fn planned_round(&self, record: &Record) -> String {
         let (done, of) = (record.rounds * record.entrants.len(), record.rounds_planned * record.entrants.len());
         let repeated = match record.instances.len().saturating_sub(done) {
@@ -144,7 +149,7 @@ impl Progress {
     }
 }
 
-/// `1 min 20 s`.
+/// Formats a duration in whole seconds: `1 min 20 s`.
 fn seconds(time: Duration) -> String {
     match time.as_secs() {
         seconds @ 0..60 => format!("{seconds} s"),
@@ -157,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_instances_than_planned_leave_nothing_to_do() {
+    fn no_time_remains_after_more_instances_than_planned() {
         let progress = Progress::new(None);
         assert_eq!(progress.left(150, 144), Some(Duration::ZERO));
         assert_eq!(progress.left(0, 144), None);

@@ -1,7 +1,8 @@
-//! Tables in the shape of the benchmark that a suite answers, so that the two can be read side by side.
+//! Tables in the layout of the benchmarks that the suites reproduce, for a direct comparison.
 //!
-//! `async-channels-bench` prints for every number of tasks what each channel took for so many messages: `cloned-send`
-//! where all tasks send into one channel, `merged-recv` where each has its own.
+//! This file has the tables of `async-channels-bench`. It prints the time of each channel for a
+//! number of messages, for every number of tasks. In `cloned-send` all tasks send into one channel,
+//! in `merged-recv` each task has a channel of its own.
 
 use estafette_measure::case::Pattern;
 use estafette_measure::ranking::Ranking;
@@ -21,19 +22,19 @@ pub(crate) use self::flow::tables as flow;
 pub(crate) use self::network::tables as network;
 pub(crate) use self::typed::tables as typed;
 
-/// Whether a cell belongs into these tables: tasks that send to one, by count.
-pub(crate) fn has(record: &Record, ranking: &Ranking) -> bool {
-    let gathers = matches!(ranking.cell.pattern, Pattern::FanIn | Pattern::Merge);
-    gathers && ranking.cell.scope == Scope::Task && matches!(record.window, Window::Count { .. })
+/// Whether a cell belongs to these tables: several tasks send to one, measured by count.
+pub(crate) fn is_channels_cell(record: &Record, ranking: &Ranking) -> bool {
+    let has_one_receiver = matches!(ranking.cell.pattern, Pattern::FanIn | Pattern::Merge);
+    has_one_receiver && ranking.cell.scope == Scope::Task && matches!(record.window, Window::Count { .. })
 }
 
-/// The tables, one for each number of tasks with both scenarios, in the order of the cells.
+/// Returns one table for each number of tasks, with both scenarios, in the order of the cells.
 pub(crate) fn channels(record: &Record, grid: &[&Ranking]) -> String {
     let Window::Count { messages, .. } = record.window else { return String::new() };
     let mut text = String::new();
     let mut done: Vec<&Ranking> = Vec::new();
     for first in grid {
-        if done.iter().any(|ranking| alike(ranking, first)) {
+        if done.iter().any(|ranking| differ_in_pattern_only(ranking, first)) {
             continue;
         }
         done.push(first);
@@ -46,7 +47,7 @@ pub(crate) fn channels(record: &Record, grid: &[&Ranking]) -> String {
             cell.capacity / cell.producers,
             cell.payload,
         ));
-        for ranking in grid.iter().filter(|ranking| alike(ranking, first)) {
+        for ranking in grid.iter().filter(|ranking| differ_in_pattern_only(ranking, first)) {
             text.push_str(&scenario(ranking, messages));
         }
         text.push('\n');
@@ -54,11 +55,11 @@ pub(crate) fn channels(record: &Record, grid: &[&Ranking]) -> String {
     text
 }
 
-/// Whether two cells differ in the scenario alone.
-fn alike(a: &Ranking, b: &Ranking) -> bool {
-    let mut like = a.cell.clone();
-    like.pattern = b.cell.pattern;
-    like == b.cell
+/// Whether two cells are equal, or differ in their pattern only.
+fn differ_in_pattern_only(a: &Ranking, b: &Ranking) -> bool {
+    let mut cell = a.cell.clone();
+    cell.pattern = b.cell.pattern;
+    cell == b.cell
 }
 
 fn scenario(ranking: &Ranking, messages: u64) -> String {

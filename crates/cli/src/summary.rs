@@ -1,5 +1,5 @@
-//! What the tables come to, in plain words: what wins where, what binds it, how noisy the machine was, and whether it was
-//! the same machine all the time.
+//! Summary sentences below the tables: the winners, their distance to the bound, the noise, and
+//! whether the latency between the two cores changed during the run.
 
 use std::collections::BTreeMap;
 
@@ -11,34 +11,34 @@ use estafette_measure::stats::Verdict;
 use estafette_measure::units::{duration, three_digits};
 
 use crate::columns::wrapped;
-use crate::table::{decided, list, outcome, percent, short};
+use crate::table::{is_different, list, outcome, percent, short};
 
-/// The sentences, each wrapped to 100 columns.
+/// Returns the sentences, each wrapped to at most 100 columns.
 pub(crate) fn sentences(record: &Record, rankings: &[Ranking]) -> String {
-    let sentences = [winners(rankings), binding(rankings), noise(record, rankings), moved(record)];
+    let sentences = [winners(rankings), bounds(rankings), noise(record, rankings), core_distance_change(record)];
     sentences.iter().filter(|sentence| !sentence.is_empty()).map(|sentence| wrapped("", sentence)).collect()
 }
 
-/// The best of a cell's candidates.
+/// Returns the fastest candidate of a cell.
 fn best(ranking: &Ranking) -> Option<&Row> {
     ranking.rows.iter().find(|row| row.spec.standing == Standing::Candidate && row.result.is_some())
 }
 
-/// What was decided, by distance; and how many cells were not.
+/// Lists the winners by scope, and counts the cells without a decision.
 fn winners(rankings: &[Ranking]) -> String {
-    let (mut won, mut open) = (Vec::new(), 0);
+    let (mut winners, mut undecided) = (Vec::new(), 0);
     for ranking in rankings.iter().filter(|ranking| ranking.cell.pattern.is_ranked()) {
         let Some(outcome) = outcome(ranking) else { continue };
         if outcome.is_decided() {
             let names: Vec<&str> = outcome.leaders.iter().map(|row| short(row)).collect();
-            won.push((list(&names, "or"), ranking));
+            winners.push((list(&names, "or"), ranking));
         } else {
-            open += 1;
+            undecided += 1;
         }
     }
     let mut sentences: Vec<String> = Vec::new();
     for scope in Scope::ALL {
-        let of_scope: Vec<String> = won
+        let of_scope: Vec<String> = winners
             .iter()
             .filter(|(_, ranking)| ranking.cell.scope == scope)
             .map(|(names, ranking)| {
@@ -51,18 +51,19 @@ fn winners(rankings: &[Ranking]) -> String {
             sentences.push(format!("{scope}: {}", of_scope.join(", ")));
         }
     }
-    let open = match open {
+    let undecided = match undecided {
         0 => String::new(),
         1 => String::from(" One comparison of the fastest is not decided."),
         count => format!(" In {count} tables the fastest is not decided."),
     };
     match &*sentences {
-        [] => open.trim_start().to_owned(),
-        _ => format!("What wins where: {}.{open}", sentences.join("; ")),
+        [] => undecided.trim_start().to_owned(),
+        _ => format!("What wins where: {}.{undecided}", sentences.join("; ")),
     }
 }
 
-fn binding(rankings: &[Ranking]) -> String {
+/// Compares the fastest candidate with the bound, for the first cell of each scope that has both.
+fn bounds(rankings: &[Ranking]) -> String {
     let mut parts = Vec::new();
     for scope in Scope::ALL {
         let best = rankings.iter().filter(|ranking| ranking.cell.scope == scope).find_map(|ranking| {
@@ -75,40 +76,43 @@ fn binding(rankings: &[Ranking]) -> String {
     if parts.is_empty() { String::new() } else { format!("The best beside its bound: {}.", parts.join("; ")) }
 }
 
-/// How noisy the run was, and how much of it was decided.
+/// Summarizes the noise, the comparisons without a decision and the discarded instances.
 fn noise(record: &Record, rankings: &[Ranking]) -> String {
-    let middle = |mut values: Vec<f64>| {
+    // The median and the 90th percentile.
+    let quantiles = |mut values: Vec<f64>| {
         values.sort_by(f64::total_cmp);
-        let most = values.get((values.len() * 9 / 10).min(values.len().saturating_sub(1))).copied()?;
-        Some([values[values.len() / 2], most].map(percent))
+        let p90 = values.get((values.len() * 9 / 10).min(values.len().saturating_sub(1))).copied()?;
+        Some([values[values.len() / 2], p90].map(percent))
     };
-    let noise = match middle(rankings.iter().filter_map(|ranking| ranking.noise).collect()) {
-        Some([middle, most]) => {
-            format!("a mechanism differs from itself by {middle} (median table; nine in ten: {most})")
+    let noise = match quantiles(rankings.iter().filter_map(|ranking| ranking.noise).collect()) {
+        Some([median, p90]) => {
+            format!("a mechanism differs from itself by {median} (median table; nine in ten: {p90})")
         }
         None => String::from("too few rounds to tell how much a mechanism differs from itself"),
     };
-    let shown = middle(rankings.iter().filter_map(|ranking| Some(ranking.resolution()?.exp_m1())).collect());
-    let shown =
-        shown.map_or(String::new(), |[middle, most]| format!("; differences show from {middle} (nine in ten: {most})"));
+    let resolution = quantiles(rankings.iter().filter_map(|ranking| Some(ranking.resolution()?.exp_m1())).collect());
+    let resolution = resolution
+        .map_or(String::new(), |[median, p90]| format!("; differences show from {median} (nine in ten: {p90})"));
     let ranked = rankings.iter().filter(|ranking| ranking.cell.pattern.is_ranked());
     let verdicts: Vec<Verdict> =
         ranked.flat_map(|ranking| &ranking.rows).filter_map(|row| row.result.as_ref()?.verdict).collect();
-    let open = verdicts.iter().filter(|verdict| **verdict == Verdict::Inconclusive).count();
+    let inconclusive = verdicts.iter().filter(|verdict| **verdict == Verdict::Inconclusive).count();
     let controls = || rankings.iter().filter_map(|ranking| ranking.control.as_ref()?.result.as_ref());
-    let wrong = controls().filter_map(|result| result.verdict).filter(|verdict| decided(*verdict)).count();
+    let wrong = controls().filter_map(|result| result.verdict).filter(|verdict| is_different(*verdict)).count();
     let discarded: usize = rankings.iter().map(|ranking| ranking.discarded).sum();
     format!(
-        "How noisy it was: {noise}{shown}. {open} of {} comparisons are inconclusive, {wrong} of {} controls are told apart, {discarded} of {} instances are discarded.",
+        "How noisy it was: {noise}{resolution}. {inconclusive} of {} comparisons are inconclusive, {wrong} of {} controls are told apart, {discarded} of {} instances are discarded.",
         verdicts.len(),
         controls().count(),
         record.instances.len()
     )
 }
 
-/// Where the CPUs were not always as near to each other, as when a host moves them, figures of tasks and threads are of
-/// two machines.
-fn moved(record: &Record) -> String {
+/// Warns if the latency between the two cores changed during the run.
+///
+/// This happens when a host moves its virtual CPUs. The figures between threads and tasks then
+/// belong to two states of the machine.
+fn core_distance_change(record: &Record) -> String {
     let turns: BTreeMap<_, _> = record
         .instances
         .iter()
@@ -119,9 +123,9 @@ fn moved(record: &Record) -> String {
         .collect();
     let mut lines: Vec<f64> = turns.into_values().collect();
     lines.sort_by(f64::total_cmp);
-    // A reading or two that were disturbed are no move.
-    let part = (lines.len() / 20).max(3);
-    let (Some(&near), Some(&far)) = (lines.get(part), lines.iter().rev().nth(part)) else { return String::new() };
+    // Ignores the extreme readings on both sides: a few disturbed ones are no change.
+    let ignored = (lines.len() / 20).max(3);
+    let (Some(&near), Some(&far)) = (lines.get(ignored), lines.iter().rev().nth(ignored)) else { return String::new() };
     if limits::steady((near, far)) {
         return String::new();
     }
@@ -143,17 +147,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cores_that_moved_are_told_from_a_reading_that_was_disturbed() {
-        let said = |far: usize| {
+    fn moved_cores_are_reported_and_a_few_disturbed_readings_are_not() {
+        let sentence = |far: usize| {
             let record = record((0..60).map(|turn| if turn < far { 215.0 } else { 55.0 + turn as f64 / 60.0 }));
-            moved(&record)
+            core_distance_change(&record)
         };
-        assert_eq!(said(0), "");
-        assert_eq!(said(3), "");
-        assert!(said(20).contains("in 40 of 60 turns"), "{}", said(20));
+        assert_eq!(sentence(0), "");
+        assert_eq!(sentence(3), "");
+        assert!(sentence(20).contains("in 40 of 60 turns"), "{}", sentence(20));
     }
 
-    /// A record of one mechanism, by what was read before each of its rounds.
+    /// A record of one mechanism with these cache-line round trips, one per round, in nanoseconds.
     fn record(lines: impl Iterator<Item = f64>) -> Record {
         let value = serde_json::json!({
             "format": "estafette-record", "version": 1, "tool": "0", "started": "", "seed": 0,

@@ -1,5 +1,7 @@
-//! `bench --config FILE.toml`: what is to be measured, as a file. Its keys are the long options of `bench`, and `what` for
-//! the suite or mechanisms; its values are read by the same rules. An option on the command line takes the place of the file's.
+//! `bench --config FILE.toml`: reads the options of `bench` from a file.
+//!
+//! The keys are the long options of `bench`, and `what` for the suite or mechanisms. Values follow
+//! the same rules as on the command line. An option on the command line overrides the file's.
 
 use std::fs;
 use std::path::Path;
@@ -9,17 +11,17 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Command};
 use toml::Value;
 
-/// The key of the arguments that are no options.
+/// The key of the positional arguments.
 const WHAT: &str = "what";
-/// Options that a file cannot give.
+/// Options that a file cannot contain.
 const NOT_IN_FILES: [&str; 3] = ["config", "json", "help"];
-/// The longest file that is read.
+/// The maximum length of a file in bytes.
 const MAX_FILE: u64 = 1 << 20;
 
-/// The arguments that a file gives, those left out that the command line has.
+/// Returns the arguments from a file, without those that the command line gives.
 ///
 /// # Errors
-/// What is wrong with the file, and where.
+/// If the file cannot be read or has an invalid key or value. The error names the file and the key.
 pub(crate) fn arguments(file: &Path, bench: &Command, given: &ArgMatches) -> Result<Vec<String>> {
     let name = file.display();
     let length = fs::metadata(file).with_context(|| format!("cannot read {name}"))?.len();
@@ -48,18 +50,19 @@ pub(crate) fn arguments(file: &Path, bench: &Command, given: &ArgMatches) -> Res
     Ok([options, what].concat())
 }
 
-/// The long options of a command that a file can give, by each of their names, and the arguments they are.
+/// Returns the names and aliases of the long options that a file can contain, each with the
+/// identifier of its argument.
 fn options(bench: &Command) -> impl Iterator<Item = (&str, &str)> {
-    let of_a_file = |long: &&str| !NOT_IN_FILES.contains(long);
+    let is_allowed = |long: &&str| !NOT_IN_FILES.contains(long);
     let options =
-        bench.get_arguments().filter(move |argument| argument.get_long().is_some_and(|long| of_a_file(&long)));
+        bench.get_arguments().filter(move |argument| argument.get_long().is_some_and(|long| is_allowed(&long)));
     options.flat_map(|argument| {
         let aliases = argument.get_visible_aliases().unwrap_or_default();
         argument.get_long().into_iter().chain(aliases).map(|name| (name, argument.get_id().as_str()))
     })
 }
 
-/// A value, or each of a list, as it would stand on the command line.
+/// Converts a value, or each value of a list, to its text on the command line.
 fn values(value: &Value) -> Result<Vec<String>> {
     match value {
         Value::String(text) => Ok(vec![text.clone()]),
@@ -103,13 +106,13 @@ mod tests {
     }
 
     #[test]
-    fn an_options_other_names_are_keys_too() {
+    fn aliases_of_an_option_are_keys_too() {
         assert_eq!(read("clients = 4", &[]).unwrap(), ["--clients=4"]);
         assert_eq!(read("subscribers = 4", &["--producers", "2"]).unwrap(), [""; 0]);
     }
 
     #[test]
-    fn the_command_line_goes_before_the_file() {
+    fn the_command_line_overrides_the_file() {
         let text = "what = ['process/pipe']\nrounds = 3\nseed = 1";
         assert_eq!(read(text, &["process/tcp", "--rounds", "5"]).unwrap(), ["--seed=1"]);
     }

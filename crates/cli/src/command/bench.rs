@@ -1,4 +1,5 @@
-//! `bench`: plan, limits, rounds, record, tables.
+//! The command `bench`: plans a run, measures the limits and the rounds, saves the record and
+//! prints the tables.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +25,7 @@ use crate::progress::Progress;
 use crate::table::{self, Detail};
 use crate::{other_load, print, print_json, tell, with_peers};
 
-/// The difference that every table shows in the end of a run with `--until-decided`.
+/// The target of `--until-decided`: a run ends early when every table can detect this difference.
 const SHOWN_DIFFERENCE: f64 = 0.05;
 
 const NOTHING_RECORDED: &str = "interrupted before the first round was complete: nothing is recorded";
@@ -37,7 +38,7 @@ pub(crate) fn run(registry: &Registry, args: &Bench) -> Result<Exit> {
     let files = Files::open(&args.out)?;
     let mut progress = Progress::new(Some(files.record.clone()));
     let others = OtherLoad::watch(&plan.cpus);
-    let Some(limits) = progress.limits(&plan.cpus, for_limits(plan.window), &mut interrupt)? else {
+    let Some(limits) = progress.limits(&plan.cpus, limits_budget(plan.window), &mut interrupt)? else {
         tell(NOTHING_RECORDED);
         return Ok(Exit::Interrupted);
     };
@@ -48,7 +49,7 @@ pub(crate) fn run(registry: &Registry, args: &Bench) -> Result<Exit> {
     for (entrant, capacity) in plan.entrants.iter_mut().zip(capacities) {
         entrant.effective_capacity = capacity;
     }
-    // A single round is a look, which counting would make more than twice as long.
+    // A single round is a quick look. Counting system calls would more than double its duration.
     if plan.rounds > 1 {
         progress.stage("preparing", "system calls");
         if !count_calls(registry, &mut plan, &mut scratch, &mut interrupt)? {
@@ -65,9 +66,9 @@ pub(crate) fn run(registry: &Registry, args: &Bench) -> Result<Exit> {
     progress.finish();
     let exit = exit(&record);
     if record.rounds > 0 {
-        // A disk that is full does not take the tables away, nor a closed stdout the record.
-        let kept = files.finish(&record);
-        match report(&record, args.json, Detail::of(args.details)).and(kept) {
+        // The tables are printed even if the disk is full, and the record is saved before that.
+        let saved = files.finish(&record);
+        match report(&record, args.json, Detail::of(args.details)).and(saved) {
             // A breach outranks a failed report.
             Err(error) if exit == Exit::Breach => tell(&format!("error: {error:#}")),
             reported => reported?,
@@ -87,7 +88,8 @@ pub(crate) fn run(registry: &Registry, args: &Bench) -> Result<Exit> {
     Ok(if exit == Exit::Breach { exit } else { Exit::Interrupted })
 }
 
-/// Counts the system calls of each case, once for a case and its control; false where the user wants to stop.
+/// Counts the system calls of each case, once for a case and its control. Returns false if the user
+/// interrupts.
 fn count_calls(registry: &Registry, plan: &mut Plan, scratch: &mut Scratch, interrupt: &mut Interrupt) -> Result<bool> {
     let mut counted: Vec<(Case, Option<f64>)> = Vec::new();
     for entrant in &mut plan.entrants {
@@ -104,7 +106,7 @@ fn count_calls(registry: &Registry, plan: &mut Plan, scratch: &mut Scratch, inte
     Ok(true)
 }
 
-/// This build of the command, and its arguments.
+/// Returns the build of this command, and its arguments.
 fn provenance() -> Provenance {
     Provenance {
         commit: option_env!("ESTAFETTE_COMMIT").map(str::to_owned),
@@ -121,14 +123,14 @@ fn report(record: &Record, json: bool, detail: Detail) -> Result<()> {
     print(&table::report(record, detail))
 }
 
-/// The mechanisms of which no instance counts in a cell, and why: nothing was measured of them.
+/// Describes each mechanism whose instances in a cell were all discarded, with the reason.
 fn without_result(record: &Record) -> Vec<String> {
     let reasons = |at| {
         let mut reasons = Vec::new();
         for instance in record.instances.iter().filter(|instance| instance.entrant == at) {
             match &instance.outcome {
                 Outcome::Measured(figures) => reasons.push(figures.discarded.clone()?),
-                // It is reported as it happens.
+                // Failures were reported during the run.
                 Outcome::Failed { .. } => return None,
             }
         }
@@ -139,18 +141,18 @@ fn without_result(record: &Record) -> Vec<String> {
         .filter_map(|(at, entrant)| {
             let (count, reason) = reasons(at)?;
             let Case { mechanism, cell } = &entrant.case;
-            Some(format!("{mechanism} in {cell}: none of its {count} instances counts: {reason}"))
+            Some(format!("{mechanism} in {cell}: all instances ({count}) were discarded: {reason}"))
         })
         .collect()
 }
 
-/// The gravest of what happened.
+/// Returns the most severe exit code of a record's outcomes.
 fn exit(record: &Record) -> Exit {
     let outcomes = || record.instances.iter().map(|instance| &instance.outcome);
     if outcomes().any(|outcome| matches!(outcome, Outcome::Measured(figures) if figures.breach.is_some())) {
         Exit::Breach
     } else if outcomes().any(|outcome| matches!(outcome, Outcome::Failed { .. }))
-        // A single round is a look.
+        // In a single round, discarded instances are only a warning.
         || (record.rounds_planned > 1 && !without_result(record).is_empty())
     {
         Exit::Usage
@@ -159,17 +161,17 @@ fn exit(record: &Record) -> Exit {
     }
 }
 
-/// What the arguments ask for.
+/// Plans the run that the arguments request.
 fn plan(registry: &Registry, args: &Bench) -> Result<Plan> {
     let mut selection = select(registry, &args.what)?;
     if args.what.is_empty() && (!args.pattern.is_empty() || args.payload == Some(PayloadKind::Message)) {
-        // The overview has no mechanism for some patterns, and for messages.
+        // The overview has no mechanism for messages and for some patterns.
         selection.suites = Suite::ALL.to_vec();
     }
     let cpus = available_cpus();
     let (mut entrants, mut refusals) = (Vec::new(), Vec::new());
-    let mut played = None;
-    // Mechanisms that are named without a suite play the first one that has something for them.
+    let mut chosen = None;
+    // Mechanisms that are named without a suite run in the first suite that has cells for them.
     for suite in &selection.suites {
         let axes = axes(*suite, args);
         let cells = cells(*suite, args, &axes, cpus.len(), !selection.names.is_empty());
@@ -177,25 +179,25 @@ fn plan(registry: &Registry, args: &Bench) -> Result<Plan> {
         let (able, unable) = enter(registry, &cells, wants, cpus.len());
         if !able.is_empty() {
             (entrants, refusals) = (able, unable);
-            played = Some(*suite);
+            chosen = Some(*suite);
             break;
         }
         refusals.extend(unable);
     }
-    // Of mechanisms that were named nobody needs to hear that they cannot do what was not asked for.
+    // If mechanisms are named, a refusal only matters if it concerns a requested option.
     if !selection.names.is_empty() {
-        let meant = |refusal: &Refusal| {
+        let is_relevant = |refusal: &Refusal| {
             let cell = &refusal.case.cell;
             let spec = registry.get(&refusal.case.mechanism).map(|entry| entry.spec());
-            let waits = !args.wait.is_empty() || spec.is_some_and(|spec| spec.waits.contains(&cell.wait));
-            let carries = args.payload.is_some() || cell.payload.kind() != PayloadKind::Message;
-            waits && carries
+            let fits_wait = !args.wait.is_empty() || spec.is_some_and(|spec| spec.waits.contains(&cell.wait));
+            let fits_payload = args.payload.is_some() || cell.payload.kind() != PayloadKind::Message;
+            fits_wait && fits_payload
         };
-        if refusals.iter().any(meant) || !entrants.is_empty() {
-            refusals.retain(meant);
+        if refusals.iter().any(is_relevant) || !entrants.is_empty() {
+            refusals.retain(is_relevant);
         }
     }
-    options_apply(args, &entrants)?;
+    check_options_apply(args, &entrants)?;
     if entrants.is_empty() {
         let mut reasons: Vec<String> =
             refusals.iter().map(|refusal| format!("{}: {}", refusal.case.mechanism, refusal.why)).collect();
@@ -207,34 +209,34 @@ fn plan(registry: &Registry, args: &Bench) -> Result<Plan> {
         }
         bail!("nothing to measure; no mechanism can do what was asked for:\n  {}", reasons.join("\n  "));
     }
-    let (window, rounds, most) = match args.profile {
-        Profile::Quick => (time(50_000_000), 9, 80),
-        Profile::Standard => (time(250_000_000), 12, 320),
+    let (window, rounds, max_cases) = match args.profile {
+        Profile::Quick => (time_window(50_000_000), 9, 80),
+        Profile::Standard => (time_window(250_000_000), 12, 320),
         // The slowest of these rows takes a thousand times as long as the fastest.
-        Profile::Full if played == Some(Suite::IpcTyped) => (time(1_000_000_000), 12, 10_000),
-        // As many round trips as people ask a benchmark of such a kind for.
-        Profile::Full if played == Some(Suite::Ipc) => (Window::Count { warmup: 1_000, messages: 10_000 }, 6, 10_000),
-        // As many as the reference sends.
-        Profile::Full if played == Some(Suite::Flow) => {
+        Profile::Full if chosen == Some(Suite::IpcTyped) => (time_window(1_000_000_000), 12, 10_000),
+        // A number of round trips that is common for such benchmarks.
+        Profile::Full if chosen == Some(Suite::Ipc) => (Window::Count { warmup: 1_000, messages: 10_000 }, 6, 10_000),
+        // The number of messages that the reference sends.
+        Profile::Full if chosen == Some(Suite::Flow) => {
             (Window::Count { warmup: 10_000, messages: 1_000_000 }, 6, 10_000)
         }
         Profile::Full => (Window::Count { warmup: 65_536, messages: 1 << 20 }, 6, 10_000),
     };
-    if entrants.len() > most {
+    if entrants.len() > max_cases {
         bail!(
-            "{} cases are too many for profile {}, which has at most {most}: choose fewer values or mechanisms, or a larger --profile",
+            "{} cases are too many for profile {}, which has at most {max_cases}: choose fewer values or mechanisms, or a larger --profile",
             entrants.len(),
             args.profile
         );
     }
-    let window = args.window.map_or(window, time);
+    let window = args.window.map_or(window, time_window);
     if matches!(window, Window::Count { .. }) && entrants.iter().any(|entrant| entrant.case.pattern.consumers_compete())
     {
         bail!(
             "a pattern whose consumers compete is not measured by count, as no consumer knows its share: choose another --profile, or give a --window"
         );
     }
-    // Below 2^53, as JSON numbers are exact up to there.
+    // Below 2^53, because JSON numbers are exact up to there.
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..1 << 53));
     Ok(Plan {
         window,
@@ -253,8 +255,9 @@ fn plan(registry: &Registry, args: &Bench) -> Result<Plan> {
     })
 }
 
-/// Options that change nothing are a mistake, and are not passed over in silence.
-fn options_apply(args: &Bench, entrants: &[Entrant]) -> Result<()> {
+/// Returns an error for options that have no effect on these entrants.
+fn check_options_apply(args: &Bench, entrants: &[Entrant]) -> Result<()> {
+    // Without entrants, the error about them is more useful.
     let any = |of: fn(&Cell) -> bool| entrants.is_empty() || entrants.iter().any(|entrant| of(&entrant.case.cell));
     if !args.producers.is_empty() && !any(|cell| cell.pattern.has_several_parties()) {
         bail!(
@@ -267,9 +270,9 @@ fn options_apply(args: &Bench, entrants: &[Entrant]) -> Result<()> {
     if !args.arrivals.is_empty() && !any(|cell| cell.load.rate().is_some()) {
         bail!("--arrivals says when the messages of a rate are due: add one, such as --load 10k/s");
     }
-    let has_no_ends = !any(|cell| !cell.pattern.is_pipeline());
+    let has_only_pipelines = !any(|cell| !cell.pattern.is_pipeline());
     for (option, is_given) in [("--wait", !args.wait.is_empty()), ("--capacity", !args.capacity.is_empty())] {
-        if is_given && has_no_ends {
+        if is_given && has_only_pipelines {
             bail!(
                 "{option} is not for pipelines, whose functions and topics are as the pattern has them: leave it out"
             );
@@ -283,25 +286,26 @@ fn options_apply(args: &Bench, entrants: &[Entrant]) -> Result<()> {
     Ok(())
 }
 
-/// A window of this length after a warm-up: of half the length in a short one, of 100 ms in a long one.
-fn time(measure_ns: u64) -> Window {
+/// Returns a window of this length after a warm-up of half the length, but at most 100 ms.
+fn time_window(measure_ns: u64) -> Window {
     Window::Time { warmup_ns: (measure_ns / 2).min(100_000_000), measure_ns }
 }
 
-/// How long the limits are measured: 25 windows and no more than gives steady figures, so that a run of short windows does not
-/// spend its time on them.
-fn for_limits(window: Window) -> Duration {
+/// Returns how long the limits are measured: 25 windows, but at most the default budget, which is
+/// enough for steady figures. A run with short windows then does not spend most of its time on
+/// them.
+fn limits_budget(window: Window) -> Duration {
     match window {
         Window::Time { measure_ns, .. } => limits::DEFAULT_BUDGET.min(25 * Duration::from_nanos(measure_ns)),
         Window::Count { .. } => limits::DEFAULT_BUDGET,
     }
 }
 
-/// What was named.
+/// The suites and mechanisms that the user named.
 struct Selection {
-    /// The suite; any, in their order, where only mechanisms or patterns were named.
+    /// The named suite; all suites in their order if only mechanisms were named.
     suites: Vec<Suite>,
-    /// The mechanisms; those that the suite takes where none was.
+    /// The named mechanisms; if empty, the suite selects them.
     names: Vec<String>,
 }
 
@@ -328,10 +332,10 @@ fn select(registry: &Registry, what: &[String]) -> Result<Selection> {
         }
         let found: Vec<_> =
             registry.matching(pattern).map_err(with_peers)?.into_iter().map(|entry| entry.spec()).collect();
-        // Baselines come along only where a pattern means nothing else.
-        let only = found.iter().all(|spec| spec.standing == Standing::Baseline);
-        let meant = found.into_iter().filter(|spec| only || spec.standing != Standing::Baseline);
-        names.extend(meant.map(|spec| spec.name.clone()));
+        // Baselines are selected only if a pattern matches nothing else.
+        let only_baselines = found.iter().all(|spec| spec.standing == Standing::Baseline);
+        let selected = found.into_iter().filter(|spec| only_baselines || spec.standing != Standing::Baseline);
+        names.extend(selected.map(|spec| spec.name.clone()));
     }
     match (&*suites, &*names) {
         ([], []) => suites.push(Suite::Overview),
@@ -342,7 +346,7 @@ fn select(registry: &Registry, what: &[String]) -> Result<Selection> {
     Ok(Selection { suites, names })
 }
 
-/// What the user gave in the place of a suite's own values.
+/// Returns the values that replace a suite's own.
 fn axes(suite: Suite, args: &Bench) -> Axes {
     let sized = |of: fn(usize) -> Payload| match &*args.size {
         [] => vec![of(SHARED_LEN)],
@@ -372,11 +376,11 @@ fn axes(suite: Suite, args: &Bench) -> Axes {
     }
 }
 
-/// The cells of a suite, as the user wants them.
+/// Returns the cells of a suite with the user's values.
 fn cells(suite: Suite, args: &Bench, axes: &Axes, cores: usize, is_named: bool) -> Vec<Cell> {
     let mut suite = suite.cells(args.profile);
     if is_named {
-        // No mechanism of the suites blocks between threads, but one that the user names may.
+        // The suites do not measure blocking between threads, but a named mechanism may support it.
         let threads: Vec<Cell> = suite.iter().filter(|cell| cell.scope == Scope::Thread).cloned().collect();
         let blocking = threads.into_iter().map(|cell| Cell { wait: Wait::Block, ..cell });
         for cell in blocking {
@@ -386,7 +390,7 @@ fn cells(suite: Suite, args: &Bench, axes: &Axes, cores: usize, is_named: bool) 
         }
     }
     if cores < 2 {
-        // What has no second core to go to. Spinning there is refused.
+        // Both ends share the only core. Spinning there is refused, so such cells are not moved.
         for cell in suite.iter_mut().filter(|cell| cell.place == Place::OtherCore && cell.wait != Wait::Spin) {
             cell.place = Place::SameCore;
         }
@@ -398,20 +402,20 @@ fn cells(suite: Suite, args: &Bench, axes: &Axes, cores: usize, is_named: bool) 
     cells
 }
 
-/// The length of shared messages where none is given.
+/// The default length of shared messages in bytes.
 const SHARED_LEN: usize = 1200;
 
-/// Where a run's files go.
+/// The output files of a run.
 struct Files {
     record: PathBuf,
 }
 
 impl Files {
-    /// Makes the folder and sees that it can be written, before anything is measured.
+    /// Creates the folder and checks that it is writable, before anything is measured.
     fn open(out: &Path) -> Result<Files> {
         let remedy = || format!("cannot write to the folder {}: choose another with --out", out.display());
         fs::create_dir_all(out).with_context(remedy)?;
-        // In UTC, and without the colons that some file systems refuse.
+        // UTC, without colons, which some file systems do not allow.
         let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string().replace(':', "-");
         let record = out.join(format!("{now}-{}.json", std::process::id()));
         let probe = record.with_extension("json.part");
@@ -420,6 +424,7 @@ impl Files {
         Ok(Files { record })
     }
 
+    /// Writes the record as JSON and as a CSV table.
     fn finish(&self, record: &Record) -> Result<()> {
         record.save(&self.record)?;
         let csv = self.record.with_extension("csv");

@@ -1,17 +1,22 @@
-//! `compare`: two records of one machine, unpaired.
+//! The command `compare`: compares two records of one machine, unpaired.
 //!
-//! The records share no rounds, so nothing can be paired. For each case that both have, its control left out, the shift
-//! is the Hodges–Lehmann estimate between the ln metrics of its valid instances, oriented so that positive means "B
-//! better". [`drift`], what the machine itself changed by, is taken off, and its uncertainty widens the interval. The
-//! verdict holds the interval against the larger of the cell's two noise floors. All in all:
+//! The records share no rounds, so their instances cannot be paired. For each case in both records,
+//! except controls, the shift is the Hodges–Lehmann estimate between the ln metrics of its valid
+//! instances. A positive shift means that B is better. The [`drift`] of the machine itself is
+//! subtracted, and its uncertainty widens the interval. The verdict compares the interval with the
+//! larger of the cell's two noise floors.
 //!
-//! - The interval holds the true change with 95 % at least if the machine drifted alike everywhere and the instances of
-//!   a record are independent. Where it drifted unevenly the anchors disagree, and the interval grows by as much as they
-//!   show.
-//! - The floor is that of pairs in one round. What differs between two runs but not within one, and spares the anchors
-//!   (the layout of another build, a file system's cache), is taken for a change. `gate --rerun`, which interleaves two
-//!   builds, is the remedy.
-//! - Each verdict stands for itself: of many, some are wrong. The margin of 2 % or the floor keeps them few.
+//! The limits of this method:
+//!
+//! - The interval contains the true change with at least 95 % if the machine drifted evenly and the
+//!   instances of a record are independent. After an uneven drift the anchors disagree, and the
+//!   interval grows by their disagreement.
+//! - The noise floor comes from pairs in one round. A difference between runs that does not exist
+//!   within one run, and does not affect the anchors, counts as a change. Examples are the layout
+//!   of another build and a file system's cache. Only interleaved rounds of both builds could avoid
+//!   this; this command does not have them.
+//! - Verdicts are not corrected for multiple comparisons: of many, some are wrong. The margin
+//!   of 2 % or the floor keeps them few.
 
 mod comparison;
 mod drift;
@@ -31,7 +36,7 @@ use crate::columns::{Left, Right, columns, plain};
 use crate::exit::Exit;
 use crate::{print, print_json};
 
-/// What `--json` prints.
+/// The JSON output.
 #[derive(Serialize)]
 struct Printed<'a> {
     a_file: &'a Path,
@@ -96,7 +101,7 @@ fn row(case: &Compared) -> Vec<String> {
     vec![plain(&case.mechanism), figure(case.a_ns), figure(case.b_ns), change, interval, verdict]
 }
 
-/// `+3.14`, `-12.3`, of a ln ratio.
+/// Formats a ln ratio as a change in percent: `+3.14`, `-12.3`.
 fn percent(ln: f64) -> String {
     let percent = ln.exp_m1() * 100.0;
     format!("{}{}", if percent < 0.0 { '-' } else { '+' }, units::three_digits(percent.abs()))
@@ -112,14 +117,14 @@ fn drift(drift: Option<&Drift>) -> String {
             "Drift: not known, as no reference ring is in both records; what is shown may be the machine's own change.",
         );
     };
-    let few = if drift.few() { "; so few may miss an uneven drift" } else { "" };
-    // No case can be called equivalent beyond this, and few can be called anything else.
-    let restless = drift.interval.half_width() > Margins::default().equivalent.ln_1p();
-    let restless =
-        if restless { " The machine did not hold still: measure both again while nothing else runs." } else { "" };
+    let few = if drift.has_few_anchors() { "; so few may miss an uneven drift" } else { "" };
+    // With a wider interval no case can be equivalent, and few can be faster or slower.
+    let is_unsteady = drift.interval.half_width() > Margins::default().equivalent.ln_1p();
+    let unsteady =
+        if is_unsteady { " The machine did not hold still: measure both again while nothing else runs." } else { "" };
     format!(
         "Drift: the machine alone made B better by {} % {}, by {} anchor(s), the reference rings{few}. It is taken off, and \
-         its uncertainty widens every interval.{restless}",
+         its uncertainty widens every interval.{unsteady}",
         percent(drift.interval.estimate),
         between(&drift.interval),
         drift.anchors
@@ -143,13 +148,13 @@ mod tests {
     use super::comparison::tests::{changed, record};
     use super::*;
 
-    fn told(a: &Record, b: &Record) -> String {
+    fn output(a: &Record, b: &Record) -> String {
         text(&Comparison::of(a, b).unwrap())
     }
 
     #[test]
-    fn it_reads_as_tables_with_their_cells_above() {
-        let text = told(&record(), &changed("process/pipe", 0.8));
+    fn each_cell_has_a_table_below_its_heading() {
+        let text = output(&record(), &changed("process/pipe", 0.8));
         assert!(text.starts_with("process · ping-pong · 64B · block · other-core\nmechanism"), "{text}");
         let pipe = text.lines().find(|line| line.starts_with("process/pipe")).unwrap();
         assert!(pipe.contains("+24.9 %  [+") && pipe.ends_with("faster"), "{text}");
@@ -162,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn without_anchors_it_says_so() {
+    fn without_anchors_the_drift_is_reported_as_unknown() {
         let mut a = record();
         let with = a.clone();
         let is_anchor = |at: usize| with.entrants[at].case.mechanism.contains("reference");
@@ -171,35 +176,35 @@ mod tests {
         for instance in &mut a.instances {
             instance.entrant -= (0..instance.entrant).filter(|at| is_anchor(*at)).count();
         }
-        let text = told(&a, &record());
+        let text = output(&a, &record());
         assert!(text.contains("Drift: not known"), "{text}");
         let comparison = Comparison::of(&a, &record()).unwrap();
         let json = serde_json::to_value(&comparison).unwrap();
-        assert!(json["drift"].is_null(), "nothing is claimed of it: {}", json["drift"]);
+        assert!(json["drift"].is_null(), "the drift is unknown: {}", json["drift"]);
         let coverage = json["cases"][0]["change"]["coverage"].as_f64().unwrap();
-        assert!((drift::EACH..1.0).contains(&coverage), "that of the change alone: {coverage}");
+        assert!((drift::INTERVAL_COVERAGE..1.0).contains(&coverage), "the coverage of the change alone: {coverage}");
     }
 
     #[test]
-    fn anchors_that_disagree_are_called_what_they_are() {
-        let restless = "did not hold still";
+    fn anchors_that_disagree_are_reported() {
+        let unsteady = "did not hold still";
         assert!(
-            !told(&record(), &changed("process/reference-ring", 1.3)).contains(restless),
+            !output(&record(), &changed("process/reference-ring", 1.3)).contains(unsteady),
             "one anchor agrees with itself"
         );
         let interval = |low: f64, high: f64| Interval { estimate: f64::midpoint(low, high), low, high, coverage: 0.98 };
-        assert!(drift(Some(&Drift { anchors: 8, interval: interval(-0.3, 0.1) })).contains(restless));
-        assert!(!drift(Some(&Drift { anchors: 8, interval: interval(0.2, 0.25) })).contains(restless));
+        assert!(drift(Some(&Drift { anchors: 8, interval: interval(-0.3, 0.1) })).contains(unsteady));
+        assert!(!drift(Some(&Drift { anchors: 8, interval: interval(0.2, 0.25) })).contains(unsteady));
     }
 
     #[test]
-    fn percents_keep_three_digits() {
+    fn percentages_have_three_digits() {
         assert_eq!([0.0, 0.031, -0.2, 5.0].map(percent), ["+0.00", "+3.15", "-18.1", "+14741"]);
     }
 
     #[test]
-    fn hostile_names_and_versions_cannot_speak_to_the_terminal() {
-        let spoil = |record: &mut Record| {
+    fn control_characters_in_names_and_versions_do_not_reach_the_terminal() {
+        let add_control_characters = |record: &mut Record| {
             for name in ["process/pipe", "process/reference-ring"] {
                 let evil = format!("{name}\u{1b}]0;x\u{7}\n\r");
                 record
@@ -212,10 +217,10 @@ mod tests {
             record.tool = String::from("\u{1b}[2J");
         };
         let (mut a, mut b) = (record(), record());
-        spoil(&mut a);
-        spoil(&mut b);
+        add_control_characters(&mut a);
+        add_control_characters(&mut b);
         b.tool.push('\u{9b}');
-        let text = told(&a, &b);
+        let text = output(&a, &b);
         assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
     }
 

@@ -172,7 +172,7 @@ fn block(summary: &Summary<'_>, cell: &Cell) -> Result<String> {
         (String::from("Standard deviation"), units::duration(latency.stddev_ns)),
         (
             String::from("p50 · p99 · p99.9"),
-            // Of few round trips the higher ones are not known.
+            // Few round trips give no high percentiles.
             [Some(latency.p50_ns), latency.p99_ns, latency.p999_ns]
                 .map(|ns| ns.map_or(String::from("-"), |ns| units::duration(ns as f64)))
                 .join(" · "),

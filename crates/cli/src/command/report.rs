@@ -1,4 +1,4 @@
-//! `report`: the tables of a record.
+//! The command `report`: prints the tables of a record.
 
 use anyhow::Result;
 use estafette_measure::record::Record;

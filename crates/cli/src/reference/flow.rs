@@ -1,9 +1,12 @@
-//! The tables of `wasm-pipeline-throughput`: for every pipeline and length of messages how many there were, the milliseconds
-//! from the first to the last, and the MiB/s that this comes to.
+//! The tables of `wasm-pipeline-throughput`: for every pipeline and message length, the number of
+//! messages, the milliseconds from the first to the last message, and the resulting MiB/s.
 //!
-//! Beside them stands what part of the native pair's speed that is, round by round: the median, the least and the most. For the
-//! first pipeline the reference has published figures of another machine. Its text divides by more time than it prints, so both
-//! readings are shown; ours are compared with the higher one, by its milliseconds.
+//! A further column is the speed as a percentage of the native pair's, compared within each round:
+//! the median, the minimum and the maximum.
+//!
+//! For its first pipeline, the reference published figures of another machine. The MiB/s that it
+//! prints are lower than its messages and milliseconds give, so both readings are shown. Our
+//! figures are compared with the higher reading, calculated from the milliseconds.
 
 use estafette_measure::case::Pattern;
 use estafette_measure::ranking::{Ranking, Row, log_ratios};
@@ -15,21 +18,24 @@ use crate::columns::{Left, Right, columns, plain};
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// A figure of the reference for messages of this length, in MiB/s.
+/// A published throughput of the reference, in MiB/s.
 struct Published {
+    /// The message length in bytes.
     len: usize,
+    /// As the reference prints it.
     printed: f64,
-    by_its_time: f64,
+    /// Calculated from the milliseconds that the reference prints.
+    from_its_time: f64,
 }
 
-/// Those of its first pipeline.
+/// The published figures of the first pipeline.
 const PUBLISHED: [Published; 3] = [
-    Published { len: 1_000, printed: 187.0, by_its_time: 216.0 },
-    Published { len: 10_000, printed: 986.0, by_its_time: 1202.0 },
-    Published { len: 100_000, printed: 431.0, by_its_time: 476.0 },
+    Published { len: 1_000, printed: 187.0, from_its_time: 216.0 },
+    Published { len: 10_000, printed: 986.0, from_its_time: 1202.0 },
+    Published { len: 100_000, printed: 431.0, from_its_time: 476.0 },
 ];
 
-/// The tables of a record; nothing where no pipelines were measured.
+/// Returns the tables of a record; empty if no pipelines were measured.
 pub(crate) fn tables(record: &Record, rankings: &[Ranking]) -> String {
     let pipelines = rankings.iter().filter(|ranking| ranking.cell.pattern.is_pipeline());
     let text: String = pipelines.map(|ranking| table(record, ranking)).collect();
@@ -41,7 +47,7 @@ pub(crate) fn tables(record: &Record, rankings: &[Ranking]) -> String {
     }
 }
 
-/// What a pipeline is called there.
+/// The reference's name of a pipeline.
 fn title(pattern: Pattern) -> &'static str {
     match pattern {
         Pattern::SendChecksum => "send → checksum",
@@ -69,20 +75,20 @@ fn table(record: &Record, ranking: &Ranking) -> String {
             three_digits(count as f64 * result.metric_ns / 1e6),
             grouped(speed.round() as u64),
             part.unwrap_or_default(),
-            published.map_or(String::new(), |published| format!("{:.1}×", speed / published.by_its_time)),
+            published.map_or(String::new(), |published| format!("{:.1}×", speed / published.from_its_time)),
         ]
     });
     let beside = if published.is_some() { "the reference" } else { "" };
     let headers = ["", "messages", "ms", "MiB/s", "of the native pair", beside];
     let table = columns(&headers, &[Left, Right, Right, Right, Left, Right], &rows.collect::<Vec<_>>());
     let said = published.map_or(String::new(), |published| {
-        let Published { printed, by_its_time, .. } = published;
-        format!("  the reference, elsewhere: {by_its_time} MiB/s by its milliseconds, {printed} as it prints it\n")
+        let Published { printed, from_its_time, .. } = published;
+        format!("  the reference, elsewhere: {from_its_time} MiB/s by its milliseconds, {printed} as it prints it\n")
     });
     format!("{}, {} bytes\n{table}{said}\n", title(ranking.cell.pattern), grouped(len as u64))
 }
 
-/// A row's place in the record.
+/// Returns the index of a row's entrant in the record.
 fn entrant(record: &Record, ranking: &Ranking, row: &Row) -> Option<usize> {
     record.entrants.iter().position(|entrant| {
         let case = &entrant.case;
@@ -90,7 +96,7 @@ fn entrant(record: &Record, ranking: &Ranking, row: &Row) -> Option<usize> {
     })
 }
 
-/// How many messages each of its instances had.
+/// Returns the number of messages in each valid instance of an entrant.
 fn messages(record: &Record, at: usize) -> u64 {
     let measured =
         record.instances.iter().filter(|instance| instance.entrant == at).find_map(|instance| {
@@ -102,13 +108,13 @@ fn messages(record: &Record, at: usize) -> u64 {
     measured.unwrap_or_default()
 }
 
-/// `81 % (76 to 85)`: the median of rounds, the least and the most.
+/// Formats ln ratios of rounds: `81 % (76 to 85)` are the median, the minimum and the maximum.
 fn part(mut ratios: Vec<f64>) -> Option<String> {
     ratios.sort_by(f64::total_cmp);
     let (least, most) = (*ratios.first()?, *ratios.last()?);
-    let middle = (ratios[(ratios.len() - 1) / 2] + ratios[ratios.len() / 2]) / 2.0;
-    let [least, middle, most] = [least, middle, most].map(|ratio| format!("{:.0}", ratio.exp() * 100.0));
-    Some(format!("{middle} % ({least} to {most})"))
+    let median = (ratios[(ratios.len() - 1) / 2] + ratios[ratios.len() / 2]) / 2.0;
+    let [least, median, most] = [least, median, most].map(|ratio| format!("{:.0}", ratio.exp() * 100.0));
+    Some(format!("{median} % ({least} to {most})"))
 }
 
 #[cfg(test)]
@@ -124,7 +130,8 @@ mod tests {
 
     use super::*;
 
-    /// A record of the quick cells: two rounds, in which these took so long for 1,001 messages, in milliseconds.
+    /// A record of the quick cells with two rounds. `ms` has the milliseconds that each mechanism
+    /// takes for 1,001 messages in each round.
     fn record(ms: [(&str, [f64; 2]); 2]) -> Record {
         let cells = Suite::Flow.cells(Profile::Quick);
         let cells = cells.into_iter().filter(|cell| cell.pattern.is_pipeline());
@@ -156,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipeline_stands_beside_the_native_pair_and_the_reference() {
+    fn a_pipeline_is_compared_with_the_native_pair_and_the_reference() {
         let record = record([("sandbox/native-pair", [1.0, 2.0]), ("sandbox/flow", [2.0, 2.5])]);
         let text = tables(&record, &ranking::rank(&record));
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
@@ -165,14 +172,14 @@ mod tests {
         {
             assert!(first.contains(said), "`{said}` is not in {first}");
         }
-        // 1,001,000 bytes in 2.25 ms, in MiB/s and beside 216.
+        // 1,001,000 bytes in 2.25 ms are 424 MiB/s, or 2.0 times 216.
         assert!(first.contains("424") && first.contains("2.0×"), "{first}");
         let others = text.split("send → checksum, 10,000 bytes").nth(1).unwrap();
         assert!(others.contains("send → two that compete") && !others.contains("the reference"), "{others}");
     }
 
     #[test]
-    fn what_has_no_pipelines_has_no_table() {
+    fn a_record_without_pipelines_has_no_table() {
         let mut record = record([("sandbox/native-pair", [1.0, 2.0]), ("sandbox/flow", [2.0, 2.5])]);
         record.entrants.iter_mut().for_each(|entrant| entrant.case.cell.pattern = Pattern::Stream);
         assert_eq!(tables(&record, &ranking::rank(&record)), "");

@@ -1,9 +1,9 @@
-//! The tables of `message-io-performance`: for every transport what a library moves in a second beside what is written by hand,
-//! and what it adds to the time that a byte takes.
+//! The tables of `message-io-performance`: for every transport, the throughput of libraries
+//! compared with hand-written code, and the latency that they add for a message of one byte.
 //!
-//! The reference's hand-written way is the *basic* one: blocking, a call for each message. *Tuned* is the most that can be
-//! written by hand. Its latency is that of one thread that sends and receives, which wakes nobody; a round trip between two
-//! processes stands in a table of its own.
+//! The reference's hand-written code is *basic*: blocking, with one call per message. *Tuned* is
+//! the fastest hand-written code here. The reference measures latency as a loopback in one thread,
+//! which wakes no other thread. A round trip between two processes has a table of its own.
 
 use estafette_measure::case::{Cell, Load, Pattern, Place};
 use estafette_measure::ranking::{Ranking, Row, RowResult};
@@ -13,7 +13,8 @@ use estafette_measure::units;
 use crate::columns::{Left, Right, columns, plain, wrapped};
 use crate::table::percent;
 
-/// The transports, and how mechanisms call them, those first whose name has another's in it.
+/// The transports, and the word for each in mechanism names. A word that contains another comes
+/// before it.
 const TRANSPORTS: [(&str, &str); 7] = [
     ("UNIX, framed", "unix-framed"),
     ("UDP", "udp"),
@@ -23,9 +24,10 @@ const TRANSPORTS: [(&str, &str); 7] = [
     ("QUIC", "quic"),
     ("TCP", "tcp"),
 ];
-/// The order in which they are shown: the reference's, then the others.
+/// The order of the rows: the reference's transports, then the others.
 const ORDER: [&str; 7] = ["UDP", "TCP", "Framed TCP", "WebSocket", "TLS, framed", "UNIX, framed", "QUIC"];
-/// Libraries whose name does not tell the transport: those that keep messages apart over TCP do so by frames of their own.
+/// Mechanisms whose name does not contain the transport: the name, the transport and the library.
+/// Those over TCP that preserve message boundaries use a framing of their own.
 const NAMED: [(&str, &str, &str); 6] = [
     ("tokio-tungstenite", "WebSocket", "tokio-tungstenite"),
     ("fastwebsockets", "WebSocket", "fastwebsockets"),
@@ -34,22 +36,26 @@ const NAMED: [(&str, &str, &str); 6] = [
     ("nng", "Framed TCP", "nng"),
     ("zenoh", "Framed TCP", "zenoh"),
 ];
-/// Libraries beside each other in one table: with the two ways by hand it is at most 100 columns wide.
+/// The maximum number of libraries in one table. With `basic` and `tuned`, it is then at most 100
+/// columns wide.
 const LIBRARIES: usize = 3;
 
-/// The length of the messages whose throughput the reference measures.
+/// The message length in the reference's throughput tests, in bytes.
 const CHUNK: usize = 65_507;
-/// That of its latency, and of a datagram, which has to say which it is.
+/// The message length in the reference's latency tests, in bytes.
 const BYTE: usize = 1;
+/// The length instead of [`BYTE`] for datagrams, which must contain a sequence number.
 const DATAGRAM: usize = 8;
 
-/// One of the two tables: its title, its cell, a figure, and what a figure is beside that by hand.
+/// A table: its title, its cell, its figure, and the comparison of a library's figure with `basic`.
 struct Shown {
     title: &'static str,
     pattern: Pattern,
     length: usize,
     figure: fn(&RowResult) -> String,
-    beside: (&'static str, fn(f64, f64) -> String),
+    /// The header of the comparison, and its text from the nanoseconds of the library and of
+    /// `basic`.
+    comparison: (&'static str, fn(f64, f64) -> String),
 }
 
 const SHOWN: [Shown; 3] = [
@@ -58,33 +64,33 @@ const SHOWN: [Shown; 3] = [
         pattern: Pattern::Stream,
         length: CHUNK,
         figure: |result| units::bandwidth(CHUNK as f64 * 1e9 / result.metric_ns),
-        beside: ("efficiency", |ns, by_hand| percent(by_hand / ns)),
+        comparison: ("efficiency", |ns, by_hand| percent(by_hand / ns)),
     },
     Shown {
         title: "Latency of 1 byte (UDP: 8) that one thread sends and receives; overhead over basic",
         pattern: Pattern::SameThread,
         length: BYTE,
         figure: |result| units::duration(result.metric_ns),
-        beside: ("overhead", added),
+        comparison: ("overhead", added),
     },
     Shown {
         title: "Round trip of 1 byte (UDP: 8) between two processes that sleep; overhead over basic",
         pattern: Pattern::PingPong,
         length: BYTE,
         figure: |result| units::duration(result.metric_ns),
-        beside: ("overhead", added),
+        comparison: ("overhead", added),
     },
 ];
 
-/// What a library adds, in microseconds, or saves.
+/// Returns the time that a library adds, or saves if negative, in microseconds.
 fn added(ns: f64, by_hand: f64) -> String {
     format!("{:+.2} us", (ns - by_hand) / 1e3)
 }
 
-/// The tables of a record; nothing where no network was measured in these cells.
+/// Returns the tables of a record; empty if it has none of their cells.
 pub(crate) fn tables(rankings: &[Ranking]) -> String {
     let [throughput, times @ ..] = SHOWN.each_ref().map(|shown| table(shown, rankings));
-    // What it takes stands below it.
+    // The costs belong to the throughput table, and follow it.
     let costs = if throughput.is_empty() { None } else { costs(rankings) };
     let tables: Vec<String> = throughput.into_iter().chain(costs).chain(times.into_iter().flatten()).collect();
     match &*tables {
@@ -93,7 +99,7 @@ pub(crate) fn tables(rankings: &[Ranking]) -> String {
     }
 }
 
-/// What the first of the tables takes for every GiB.
+/// Returns the table of processor time and system calls per GiB in the throughput table's cell.
 fn costs(rankings: &[Ranking]) -> Option<String> {
     let [throughput, ..] = &SHOWN;
     let messages = (1_u64 << 30) as f64 / throughput.length as f64;
@@ -115,7 +121,7 @@ fn costs(rankings: &[Ranking]) -> Option<String> {
     (!rows.is_empty()).then(|| format!("{}{table}", wrapped("", "What 1 GiB of that stream takes, of both processes")))
 }
 
-/// A transport, a library and what it measured.
+/// A transport, a library and its result.
 type Entry<'a> = (&'static str, &'a str, &'a RowResult);
 
 fn table(shown: &Shown, rankings: &[Ranking]) -> Vec<String> {
@@ -124,8 +130,8 @@ fn table(shown: &Shown, rankings: &[Ranking]) -> Vec<String> {
         .filter(|ranking| is_of(shown, ranking))
         .flat_map(|ranking| ranking.rows.iter().map(move |row| (ranking.cell.payload.len(), row)))
         .filter_map(|(len, row)| {
-            let says_which = row.spec.loss == Loss::BestEffort && shown.length == BYTE;
-            let wanted = if says_which { DATAGRAM } else { shown.length };
+            let needs_sequence_number = row.spec.loss == Loss::BestEffort && shown.length == BYTE;
+            let wanted = if needs_sequence_number { DATAGRAM } else { shown.length };
             let (transport, library) = parts(&row.spec.name).filter(|_| len == wanted)?;
             Some((transport, library, row.result.as_ref()?))
         })
@@ -136,14 +142,14 @@ fn table(shown: &Shown, rankings: &[Ranking]) -> Vec<String> {
             libraries.push(library);
         }
     }
-    // Nothing to set beside each other is no table.
+    // Without a comparison there is no table.
     if !entries.iter().any(|(_, library, _)| *library == BASIC) || libraries.is_empty() {
         return Vec::new();
     }
     libraries.chunks(LIBRARIES).map(|libraries| part(shown, &entries, libraries)).collect()
 }
 
-/// Whether a cell is one of those that a table shows, whatever the length of its messages.
+/// Whether a table shows this cell, if its message length fits.
 fn is_of(shown: &Shown, ranking: &Ranking) -> bool {
     let cell = &ranking.cell;
     let usual = cell.wait == Wait::Block && cell.load == Load::Saturated && cell.capacity == Cell::CAPACITY;
@@ -158,9 +164,9 @@ fn is_by_hand(library: &str) -> bool {
     [BASIC, TUNED].contains(&library)
 }
 
-/// The columns of some libraries, and the rows of the transports that any of them has.
+/// Returns a table with columns for these libraries, and rows for the transports that they have.
 fn part(shown: &Shown, entries: &[Entry<'_>], libraries: &[&str]) -> String {
-    let (word, beside) = shown.beside;
+    let (word, compare) = shown.comparison;
     let of = |transport: &str, library: &str| {
         entries.iter().find(|(at, by, _)| (*at, *by) == (transport, library)).map(|(.., result)| *result)
     };
@@ -176,7 +182,7 @@ fn part(shown: &Shown, entries: &[Entry<'_>], libraries: &[&str]) -> String {
         row.extend(tuned.map(|tuned| figure(of(transport, tuned))));
         for library in libraries {
             let result = of(transport, library);
-            let ratio = by_hand.zip(result).map(|(by_hand, result)| beside(result.metric_ns, by_hand.metric_ns));
+            let ratio = by_hand.zip(result).map(|(by_hand, result)| compare(result.metric_ns, by_hand.metric_ns));
             row.extend([figure(result), ratio.unwrap_or_default()]);
         }
         row
@@ -185,7 +191,8 @@ fn part(shown: &Shown, entries: &[Entry<'_>], libraries: &[&str]) -> String {
     format!("{}{}", wrapped("", shown.title), columns(&headers, &alignment, &rows.collect::<Vec<_>>()))
 }
 
-/// Which transport a mechanism uses, and by what: `network/framed-tuned`, `network/message-io-udp`, `network/tcp`.
+/// Parses the transport and the library from a mechanism's name: `network/framed-tuned`,
+/// `network/message-io-udp`, `network/tcp`.
 fn parts(name: &str) -> Option<(&'static str, &str)> {
     let name = name.strip_prefix("network/")?;
     if let Some((_, transport, library)) = NAMED.iter().find(|(known, ..)| *known == name) {
@@ -206,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_tells_the_transport_and_the_library() {
+    fn a_name_contains_the_transport_and_the_library() {
         for (name, transport, library) in [
             ("network/udp", "UDP", "basic"),
             ("network/tcp-tuned", "TCP", "tuned"),
@@ -224,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_library_adds_or_saves_is_signed() {
+    fn added_time_has_a_sign() {
         assert_eq!(added(3500.0, 2600.0), "+0.90 us");
         assert_eq!(added(2600.0, 3500.0), "-0.90 us");
     }

@@ -1,9 +1,10 @@
-//! The tables of `ipc-channel-throughput`: how long a message takes and how many bytes a second that comes to, for every
-//! size of its data.
+//! The tables of `ipc-channel-throughput`: the time per message and the throughput in bytes per
+//! second, for every size of the message's data.
 //!
-//! It timed one end of a channel by the clock. Here a stream has three tables: the time a message takes from end to end, and
-//! the processor time that it costs the sender and the receiver, each. What is written down and read back without a channel
-//! has three more: to encode, to decode, and the bytes that come out.
+//! The reference measures wall-clock time at one end of a channel. Here a stream has three tables:
+//! the time per message from end to end, and the processor time at the sender and at the receiver.
+//! A codec, which has no channel, has three tables too: the times to encode and to decode, and the
+//! encoded length.
 
 use estafette_measure::case::{Cell, Pattern, PayloadKind};
 use estafette_measure::ranking::{Ranking, Row, RowResult};
@@ -12,13 +13,14 @@ use estafette_measure::units;
 
 use crate::columns::{plain, wrapped};
 
-/// Sizes beside each other in one table: with their cells it is at most 100 columns wide.
+/// The maximum number of sizes in one table, which is then at most 100 columns wide.
 const SIZES: usize = 4;
-/// The widths of the names, and of a time, or what else is measured, and what follows from it.
+/// The width of the column with names, in characters.
 const NAME: usize = 14;
+/// The width of each of the two figures of a cell, in characters.
 const FIGURE: usize = 10;
 
-/// One table's title, and what it shows of a row: the figure and what follows from it.
+/// A table's title, and the function that returns a cell's two figures for a message length.
 type Shown = (&'static str, fn(&RowResult, usize) -> Option<[String; 2]>);
 
 const STREAM: [Shown; 3] = [
@@ -36,12 +38,12 @@ const CODEC: [Shown; 3] = [
     }),
 ];
 
-/// A time and what it comes to, in the units of the reference.
+/// Formats a time per message and its throughput, in the units of the reference.
 fn at(ns: f64, len: usize) -> [String; 2] {
     [units::duration(ns), units::bandwidth(len as f64 * 1e9 / ns)]
 }
 
-/// The tables of a record; nothing where no typed messages were sent.
+/// Returns the tables of a record; empty if it has no typed messages.
 pub(crate) fn tables(record: &Record, rankings: &[Ranking]) -> String {
     let wanted = |ranking: &&Ranking| {
         let cell = &ranking.cell;
@@ -50,7 +52,8 @@ pub(crate) fn tables(record: &Record, rankings: &[Ranking]) -> String {
     let mut left: Vec<&Ranking> = rankings.iter().filter(wanted).collect();
     let mut text = String::new();
     while let Some(first) = left.first().copied() {
-        let (alike, others): (Vec<_>, Vec<_>) = left.into_iter().partition(|ranking| alike(ranking, first));
+        let (alike, others): (Vec<_>, Vec<_>) =
+            left.into_iter().partition(|ranking| differ_in_size_only(ranking, first));
         left = others;
         let shown = if first.cell.pattern == Pattern::Codec { &CODEC } else { &STREAM };
         for sizes in alike.chunks(SIZES) {
@@ -63,12 +66,13 @@ pub(crate) fn tables(record: &Record, rankings: &[Ranking]) -> String {
     }
 }
 
-/// Whether two cells differ in the size of their messages alone.
-fn alike(a: &Ranking, b: &Ranking) -> bool {
+/// Whether two cells are equal, or differ in their payload only.
+fn differ_in_size_only(a: &Ranking, b: &Ranking) -> bool {
     Cell { payload: b.cell.payload, ..a.cell.clone() } == b.cell
 }
 
-/// One table: a column for each of these cells, a row for each mechanism in any of them, in the order of the record.
+/// Returns a table with a column for each of these cells and a row for each of their mechanisms, in
+/// the order of the record.
 fn table(record: &Record, sizes: &[&Ranking], (title, shown): &Shown) -> String {
     let heading = sizes[0].cell.to_string().replace(&format!(" · {}", sizes[0].cell.payload), "");
     let mut text = format!("{}{:NAME$}", wrapped("", &format!("{heading}: {title}")), "");
@@ -93,8 +97,8 @@ fn table(record: &Record, sizes: &[&Ranking], (title, shown): &Shown) -> String 
         let label = variant.map_or(family.to_owned(), |variant| format!("  {variant}"));
         text.push_str(&format!("\n{:NAME$}", plain(&label)));
         for cell in cells {
-            let [figure, follows] = cell.unwrap_or_else(|| [String::from("-"), String::new()]);
-            text.push_str(&format!("{figure:>FIGURE$} {follows:>FIGURE$}"));
+            let [figure, derived] = cell.unwrap_or_else(|| [String::from("-"), String::new()]);
+            text.push_str(&format!("{figure:>FIGURE$} {derived:>FIGURE$}"));
         }
     }
     let lines = text.lines().map(|line| format!("{}\n", line.trim_end()));
@@ -109,8 +113,9 @@ fn figures(row: &Row, len: usize, shown: fn(&RowResult, usize) -> Option<[String
     }
 }
 
-/// A mechanism's name without its scope, as a library and, behind the last dot, a way to use it. The dot in a version, as
-/// in `ipc-channel-0.13`, is not one of these.
+/// Splits a mechanism's name without its scope at the last dot into a library and a way to use it.
+///
+/// A dot in a version, as in `ipc-channel-0.13`, does not split the name.
 fn parts(name: &str) -> (&str, Option<&str>) {
     let name = name.split_once('/').map_or(name, |(_, name)| name);
     match name.rsplit_once('.') {

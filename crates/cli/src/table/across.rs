@@ -7,21 +7,24 @@ use estafette_measure::spec::{Scope, Wait};
 use super::short;
 use crate::columns::{Left, Right, columns};
 
-/// Fairness between producers: for each kind of cell that has several, what the slowest got through as a part of the mean,
-/// beside the number of producers. Of cells that differ in something else the first is shown; records have all.
+/// Returns the fairness tables: the messages of the slowest producer divided by the mean, by number
+/// of producers.
+///
+/// Each scope and pattern with several parties has one table of at most 8 cells. If cells differ in
+/// anything but the number of producers, only those like the first are shown. The record has all.
 pub(super) fn fairness(rankings: &[Ranking]) -> String {
     let mut text = String::new();
     for scope in Scope::ALL {
         for pattern in Pattern::ALL.into_iter().filter(|pattern| pattern.has_several_parties()) {
-            let mut like = rankings
+            let mut candidates = rankings
                 .iter()
                 .filter(|ranking| (ranking.cell.scope, ranking.cell.pattern) == (scope, pattern))
                 .filter(|ranking| ranking.cell.load == Load::Saturated)
-                .filter(|ranking| ranking.rows.iter().any(|row| fair(row).is_some()));
-            let Some(first) = like.next() else { continue };
+                .filter(|ranking| ranking.rows.iter().any(|row| fairness_of(row).is_some()));
+            let Some(first) = candidates.next() else { continue };
             let same =
                 |ranking: &&Ranking| Cell { producers: first.cell.producers, ..ranking.cell.clone() } == first.cell;
-            let cells: Vec<_> = std::iter::once(first).chain(like.filter(same)).take(8).collect();
+            let cells: Vec<_> = std::iter::once(first).chain(candidates.filter(same)).take(8).collect();
             let name = format!("{scope}");
             let heads: Vec<_> =
                 cells.iter().map(|of| format!("{}→{}", of.cell.senders(), of.cell.consumers())).collect();
@@ -29,7 +32,7 @@ pub(super) fn fairness(rankings: &[Ranking]) -> String {
                 let mut line = vec![short(row).to_owned()];
                 line.extend(cells.iter().map(|of| {
                     let here = of.rows.iter().find(|other| other.spec.name == row.spec.name);
-                    here.and_then(fair).map_or(String::from("-"), |part| format!("{part:.2}"))
+                    here.and_then(fairness_of).map_or(String::from("-"), |ratio| format!("{ratio:.2}"))
                 }));
                 line
             });
@@ -42,8 +45,9 @@ pub(super) fn fairness(rankings: &[Ranking]) -> String {
     if text.is_empty() { text } else { format!("Fairness: the slowest producer's messages ÷ the mean\n\n{text}") }
 }
 
-/// System calls for a message, or round trip: of each distance the first cell of every pattern, kind of payload
-/// and way to wait.
+/// Returns the tables of system calls per message or round trip, one for each scope.
+///
+/// A table shows the first cell of every combination of pattern, payload kind and wait mode.
 pub(super) fn system_calls(rankings: &[Ranking]) -> String {
     let mut text = String::new();
     for scope in Scope::ALL {
@@ -52,10 +56,10 @@ pub(super) fn system_calls(rankings: &[Ranking]) -> String {
         for ranking in rankings.iter().filter(|ranking| ranking.cell.scope == scope) {
             let cell = &ranking.cell;
             let mut rows = ranking.rows.iter().filter(|row| row.calls.is_some()).peekable();
-            // What carries no bytes has a cell of its own.
+            // Mechanisms that carry no bytes have a cell of their own.
             let kind = |cell: &Cell| (cell.pattern, cell.wait, cell.payload.kind());
-            let like = |other: &&Ranking| kind(&other.cell) == kind(cell);
-            if rows.peek().is_some() && !cells.iter().any(like) {
+            let is_same_kind = |other: &&Ranking| kind(&other.cell) == kind(cell);
+            if rows.peek().is_some() && !cells.iter().any(is_same_kind) {
                 cells.push(ranking);
                 rows.for_each(|row| {
                     if !names.contains(&short(row)) {
@@ -90,6 +94,6 @@ pub(super) fn system_calls(rankings: &[Ranking]) -> String {
     }
 }
 
-fn fair(row: &Row) -> Option<f64> {
+fn fairness_of(row: &Row) -> Option<f64> {
     row.result.as_ref()?.fairness
 }

@@ -1,4 +1,5 @@
-//! The first line of a table, in plain words: what to use, how sure that is, and what the next one costs.
+//! The sentences above a table: which mechanism to use, how certain that is, and how much slower
+//! the next one is.
 
 use estafette_measure::ranking::{Ranking, Row};
 use estafette_measure::spec::{Ownership, Standing};
@@ -7,17 +8,21 @@ use estafette_measure::units::three_digits;
 
 use super::{percent, short};
 
-/// What a cell says about the mechanisms that a program might choose.
+/// The outcome of a cell for the candidates: the mechanisms that a program might choose.
 pub(crate) struct Outcome<'a> {
-    /// The best, and those that are not known to be slower than it, best first.
+    /// The fastest, and those that are not known to be slower, fastest first.
     pub(crate) leaders: Vec<&'a Row>,
-    /// Whether all of the leaders are known to be as good as the best.
-    pub(crate) level: bool,
-    /// The best of those that are known to be slower, and how it compares with the best of all.
+    /// Whether all leaders are known to be equivalent to the fastest.
+    pub(crate) are_equivalent: bool,
+    /// The fastest of those that are known to be slower, and its comparison with the fastest of
+    /// all.
     pub(crate) next: Option<(&'a Row, Interval)>,
 }
 
-/// Who leads a cell; none where nothing is decided, as without a control, or where fewer than two candidates have a result.
+/// Returns the outcome of a cell.
+///
+/// It is `None` without a noise floor, which needs a control, and if fewer than two candidates have
+/// a result.
 pub(crate) fn outcome(ranking: &Ranking) -> Option<Outcome<'_>> {
     ranking.floor?;
     let is_candidate = |at: &usize| {
@@ -26,7 +31,7 @@ pub(crate) fn outcome(ranking: &Ranking) -> Option<Outcome<'_>> {
     };
     let mut candidates = (0..ranking.rows.len()).filter(is_candidate);
     let best = candidates.next()?;
-    let mut outcome = Outcome { leaders: vec![&ranking.rows[best]], level: true, next: None };
+    let mut outcome = Outcome { leaders: vec![&ranking.rows[best]], are_equivalent: true, next: None };
     let mut others = 0;
     for at in candidates {
         let comparison = ranking.comparison(best, at);
@@ -36,7 +41,7 @@ pub(crate) fn outcome(ranking: &Ranking) -> Option<Outcome<'_>> {
                 outcome.next.get_or_insert((&ranking.rows[at], interval));
             }
             (verdict, _) => {
-                outcome.level &= verdict == Verdict::Equivalent;
+                outcome.are_equivalent &= verdict == Verdict::Equivalent;
                 outcome.leaders.push(&ranking.rows[at]);
             }
         }
@@ -44,10 +49,10 @@ pub(crate) fn outcome(ranking: &Ranking) -> Option<Outcome<'_>> {
     (others > 0).then_some(outcome)
 }
 
-/// The most mechanisms that a sentence names.
-const MOST_NAMES: usize = 4;
+/// The maximum number of mechanisms in a sentence that is shortened with `and 3 more`.
+const MAX_NAMES: usize = 4;
 
-/// The sentence.
+/// Returns the sentences.
 pub(super) fn answer(ranking: &Ranking) -> String {
     let candidates = ranking.rows.iter().filter(|row| row.spec.standing == Standing::Candidate && row.result.is_some());
     let Some(outcome) = outcome(ranking) else {
@@ -70,23 +75,24 @@ pub(super) fn answer(ranking: &Ranking) -> String {
 }
 
 impl Outcome<'_> {
-    /// Whether the best is known, or several that are equal.
+    /// Whether the fastest is known, or several that are equivalent.
     pub(crate) fn is_decided(&self) -> bool {
-        self.leaders.len() == 1 || self.level
+        self.leaders.len() == 1 || self.are_equivalent
     }
 
-    /// `use a`, `use a or b, equal within 5 %`, `not decided between a, b and 3 more`.
+    /// Returns the advice: `use a`, `use a or b, equal within 5 %`, `not decided between a and b`.
     pub(super) fn words(&self) -> String {
         let names: Vec<&str> = self.leaders.iter().map(|row| short(row)).collect();
         match &*names {
             [one] => format!("use {one}"),
-            names if self.level => format!("use {}, equal within 5 %", few(names, "or")),
-            names => format!("not decided between {}", few(names, "and")),
+            names if self.are_equivalent => format!("use {}, equal within 5 %", shortened_list(names, "or")),
+            names => format!("not decided between {}", shortened_list(names, "and")),
         }
     }
 }
 
-/// The best of each other way to hand data over, where the leaders have one way only, with what it costs.
+/// Names the fastest of each other ownership class, and their time relative to the first row.
+/// Returns no text if the leaders have several classes.
 fn other_data(ranking: &Ranking, outcome: &Outcome<'_>) -> String {
     let first = outcome.leaders[0].spec.ownership;
     if outcome.leaders.iter().any(|row| row.spec.ownership != first) {
@@ -105,7 +111,7 @@ fn other_data(ranking: &Ranking, outcome: &Outcome<'_>) -> String {
         let class: Vec<usize> = (0..ranking.rows.len()).filter(is_of_class).collect();
         let Some(&best) = class.first().filter(|_| ownership != first) else { continue };
         let row = &ranking.rows[best];
-        // If it is the next one anyway, that has been said.
+        // The sentence about the next mechanism already names it.
         if outcome.next.as_ref().is_some_and(|(next, _)| next.spec.name == row.spec.name) {
             continue;
         }
@@ -114,32 +120,33 @@ fn other_data(ranking: &Ranking, outcome: &Outcome<'_>) -> String {
         let times = row.result.as_ref().and_then(|result| result.versus.as_ref());
         let times =
             times.map_or(String::new(), |interval| format!(" ({} times)", three_digits((-interval.estimate).exp())));
-        text.push_str(&format!(" {words}: {}{times}.", few(&names, "or")));
+        text.push_str(&format!(" {words}: {}{times}.", shortened_list(&names, "or")));
     }
     text
 }
 
-/// As [`list`], with at most [`MOST_NAMES`] names and one more: `a, b, c, d and 3 more`.
-fn few(names: &[&str], word: &str) -> String {
-    if names.len() <= MOST_NAMES + 1 {
+/// Like [`list`], but with more than [`MAX_NAMES`] + 1 names the rest is a number:
+/// `a, b, c, d and 3 more`.
+fn shortened_list(names: &[&str], word: &str) -> String {
+    if names.len() <= MAX_NAMES + 1 {
         return list(names, word);
     }
-    format!("{} {word} {} more", names[..MOST_NAMES].join(", "), names.len() - MOST_NAMES)
+    format!("{} {word} {} more", names[..MAX_NAMES].join(", "), names.len() - MAX_NAMES)
 }
 
-/// The words with their first letter as at the start of a sentence.
+/// Capitalises the first letter.
 fn capitalised(words: &str) -> String {
     let mut letters = words.chars();
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// How many times as long: `4.6`, or with what it may be where the interval is wide.
+/// Formats a ratio of times: `4.6`, or with its interval if that is wide, `2.00 (1.50 to 3.00)`.
 fn ratio(interval: &Interval) -> String {
     let [estimate, low, high] = [interval.estimate, interval.high, interval.low].map(|ln| three_digits((-ln).exp()));
     if (interval.high - interval.low) < 0.1 { estimate } else { format!("{estimate} ({low} to {high})") }
 }
 
-/// `a`, `a or b`, `a, b or c`.
+/// Joins names with a conjunction: `a`, `a or b`, `a, b or c`.
 pub(crate) fn list(names: &[&str], word: &str) -> String {
     match names {
         [] => String::new(),
@@ -153,16 +160,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_in_a_row() {
+    fn lists_of_names() {
         assert_eq!(list(&["a"], "or"), "a");
         assert_eq!(list(&["a", "b", "c"], "or"), "a, b or c");
-        assert_eq!(few(&["a", "b", "c", "d", "e"], "or"), "a, b, c, d or e");
-        assert_eq!(few(&["a", "b", "c", "d", "e", "f"], "and"), "a, b, c, d and 2 more");
+        assert_eq!(shortened_list(&["a", "b", "c", "d", "e"], "or"), "a, b, c, d or e");
+        assert_eq!(shortened_list(&["a", "b", "c", "d", "e", "f"], "and"), "a, b, c, d and 2 more");
         assert_eq!(capitalised("use a"), "Use a");
     }
 
     #[test]
-    fn a_ratio_says_its_interval_where_it_is_wide() {
+    fn a_ratio_has_its_interval_if_that_is_wide() {
         let interval = |low: f64, high: f64| Interval {
             estimate: -2.0_f64.ln(),
             low: -high.ln(),

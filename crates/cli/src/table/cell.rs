@@ -1,4 +1,4 @@
-//! The table of one cell: the answer in a sentence, a row for each mechanism, and what the figures rest on.
+//! The table of one cell: the answer in a sentence, a row for each mechanism, and a footer.
 
 use comfy_table::CellAlignment;
 use estafette_measure::case::{Cell, Load};
@@ -11,16 +11,17 @@ use super::notes::{caveats, footer};
 use super::{short, without_result};
 use crate::columns::{Left, Right, columns, display_width, terminal_width, wrapped};
 
-/// A column of the table, and how soon it is left out where the terminal is too narrow; 0 is never left out.
+/// A column of the table.
 struct Column {
     header: String,
     alignment: CellAlignment,
+    /// If the terminal is too narrow, the highest value is left out first; 0 is never left out.
     optional: u8,
-    /// What it shows of a row that has a result.
+    /// Returns the column's text for a row that has a result.
     show: fn(&Ranking, &Row, &RowResult) -> String,
 }
 
-/// The cell's heading, its answer, its table and its footer.
+/// Returns the cell's heading, answer, table and footer.
 pub(super) fn table(ranking: &Ranking) -> String {
     let columns = columns_of(&ranking.cell);
     format!("{}\n{}{}", ranking.cell, wrapped("", &answer(ranking)), rows(ranking, columns))
@@ -34,7 +35,7 @@ fn rows(ranking: &Ranking, mut shown: Vec<Column>) -> String {
             .map(|row| row.result.as_ref().map_or(String::new(), |result| (column.show)(ranking, row, result)))
             .collect()
     };
-    // The place and the name, which every row has.
+    // Every row has a place and a name.
     let names: Vec<[String; 2]> = ranking.rows.iter().map(|row| [place(row), labelled(short(row))]).collect();
     let width = |column: &Column| {
         2 + cells(column).iter().chain([&column.header]).map(|cell| display_width(cell)).max().unwrap_or(0)
@@ -59,7 +60,7 @@ fn rows(ranking: &Ranking, mut shown: Vec<Column>) -> String {
     format!("{table}{}{}", footer(ranking), caveats(ranking))
 }
 
-/// The columns that show what counts in this kind of cell.
+/// Returns the columns for this kind of cell.
 fn columns_of(cell: &Cell) -> Vec<Column> {
     let column =
         |header: &str, alignment, optional, show| Column { header: header.to_owned(), alignment, optional, show };
@@ -78,7 +79,7 @@ fn columns_of(cell: &Cell) -> Vec<Column> {
             true => figure("bytes/s", |ranking, _, result| {
                 units::bandwidth(ranking.cell.payload.len() as f64 * 1e9 / result.metric_ns)
             }),
-            // Between ends of one process most messages are moved, not copied.
+            // Within one process most messages are moved, not copied.
             false => figure("rate", |_, _, result| units::rate(1e9 / result.metric_ns)),
         });
         columns.push(figure("per msg", |_, _, result| units::duration(result.metric_ns)));
@@ -95,18 +96,19 @@ fn columns_of(cell: &Cell) -> Vec<Column> {
     columns
 }
 
-/// A time, or `-` where it was not measured.
+/// Formats a time; `-` if it was not measured.
 pub(super) fn time(ns: Option<f64>) -> String {
     ns.map_or(String::from("-"), units::duration)
 }
 
-/// `3`, or `3=` where another row has the same place.
+/// Formats a row's place: `3`, or `3=` if another row has the same place.
 pub(super) fn place(row: &Row) -> String {
     let rank = row.result.as_ref().and_then(|result| result.rank);
     rank.map_or(String::new(), |rank| format!("{}{}", rank.place, if rank.tied { "=" } else { " " }))
 }
 
-/// How many times the first row's time it takes: `1.43 [1.38 - 1.50]`; `~1.43` with too few rounds for an interval.
+/// Formats a result's time relative to the first row's: `1.43 [1.38 - 1.50]`, or `~1.43` with too
+/// few rounds for an interval.
 pub(super) fn against_first(ranking: &Ranking, result: &RowResult) -> String {
     let first = ranking.rows.first().and_then(|row| row.result.as_ref());
     match (&result.versus, first) {
@@ -117,33 +119,33 @@ pub(super) fn against_first(ranking: &Ranking, result: &RowResult) -> String {
     }
 }
 
-/// A ln ratio as a multiple of the other's time: `1.43 [1.38 - 1.50]`.
+/// Formats a ln ratio as a multiple of the other's time: `1.43 [1.38 - 1.50]`.
 pub(super) fn times(interval: &Interval) -> String {
     let [estimate, low, high] =
         [interval.estimate, interval.high, interval.low].map(|ln| units::three_digits((-ln).exp()));
     format!("{estimate} [{low} - {high}]")
 }
 
-/// How many times the least time that the machine allows it takes.
+/// Formats a result's time relative to the bound, the minimum time on this machine.
 pub(super) fn times_bound(ranking: &Ranking, result: &RowResult) -> String {
     ranking.bound.as_ref().map_or(String::from("-"), |bound| units::three_digits(result.metric_ns / bound.ns()))
 }
 
-/// The effective capacity, marked where it is not the one asked for.
+/// Formats the effective capacity, marked with `!` if it differs from the requested one.
 fn capacity(ranking: &Ranking, row: &Row) -> String {
-    let asked = ranking.cell.capacity as u64;
+    let requested = ranking.cell.capacity as u64;
     row.effective_capacity.map_or(String::from("-"), |capacity| {
-        format!("{}{}", units::grouped(capacity), if capacity == asked { "" } else { " !" })
+        format!("{}{}", units::grouped(capacity), if capacity == requested { "" } else { " !" })
     })
 }
 
-/// The longest name that fits beside a whole line of figures.
-const LONGEST_NAME: usize = 18;
+/// The maximum length of a name on one line, which leaves space for all figures.
+const MAX_NAME: usize = 18;
 
-/// A mechanism's name; a long one goes on in a second line, from its last dot.
+/// Returns a mechanism's name. A long name continues on a second line from its last dot.
 pub(super) fn labelled(name: &str) -> String {
     match name.rfind('.') {
-        Some(dot) if name.len() > LONGEST_NAME => format!("{}\n  {}", &name[..dot], &name[dot..]),
+        Some(dot) if name.len() > MAX_NAME => format!("{}\n  {}", &name[..dot], &name[dot..]),
         _ => name.to_owned(),
     }
 }

@@ -1,4 +1,5 @@
-//! Cells that differ in one value, such as the size, in one table: a row for each mechanism, two columns for each value.
+//! One table for cells that differ in one value, such as the size: a row for each mechanism, and
+//! one or two columns for each value.
 
 use estafette_measure::case::{Cell, Load, Pattern};
 use estafette_measure::ranking::{Ranking, Row};
@@ -10,9 +11,9 @@ use super::notes::caveats;
 use super::{percent, short};
 use crate::columns::{Left, Right, columns, wrapped};
 
-/// The most values that one matrix shows beside each other.
-const MOST_VALUES: usize = 6;
-/// From this many on, a value has one column.
+/// The maximum number of values in one matrix.
+const MAX_VALUES: usize = 6;
+/// From this number of values, each has one column instead of two.
 const NARROW: usize = 4;
 
 /// The value in which the cells of a group differ.
@@ -27,7 +28,7 @@ enum Axis {
 impl Axis {
     const ALL: [Axis; 4] = [Axis::Size, Axis::Producers, Axis::Capacity, Axis::Load];
 
-    /// The cell with this value taken from another.
+    /// Returns the cell with this value of the other cell.
     fn replaced(self, cell: &Cell, from: &Cell) -> Cell {
         let mut cell = cell.clone();
         match self {
@@ -61,7 +62,7 @@ impl Axis {
     }
 }
 
-/// The axis in which two cells differ, if it is the only one.
+/// Returns the axis in which two cells differ, if they differ in exactly one.
 fn axis(a: &Cell, b: &Cell) -> Option<Axis> {
     Axis::ALL.into_iter().find(|axis| a != b && axis.replaced(a, b) == *b)
 }
@@ -72,7 +73,7 @@ pub(super) fn groups<'a>(rankings: &[&'a Ranking]) -> Vec<Vec<&'a Ranking>> {
     for &ranking in rankings {
         let fits = |(axis_of_group, group): &&mut (Option<Axis>, Vec<&Ranking>)| {
             let found = axis(&group[0].cell, &ranking.cell);
-            found.is_some() && (axis_of_group.is_none() || *axis_of_group == found) && group.len() < MOST_VALUES
+            found.is_some() && (axis_of_group.is_none() || *axis_of_group == found) && group.len() < MAX_VALUES
         };
         let is_ranked = !matches!(ranking.cell.pattern, Pattern::Cancel | Pattern::Burst | Pattern::Codec);
         match groups.iter_mut().find(fits).filter(|_| is_ranked) {
@@ -86,7 +87,7 @@ pub(super) fn groups<'a>(rankings: &[&'a Ranking]) -> Vec<Vec<&'a Ranking>> {
     groups.into_iter().map(|(_, group)| group).collect()
 }
 
-/// The matrix of a group of at least two cells.
+/// Returns the matrix of a group of at least two cells.
 pub(super) fn table(group: &[&Ranking]) -> String {
     let Some(axis) = axis(&group[0].cell, &group[1].cell) else { return String::new() };
     let scope = group[0].cell.scope.to_string();
@@ -117,7 +118,7 @@ pub(super) fn table(group: &[&Ranking]) -> String {
     format!("{}\n{}{table}{caveats}", heading(group, axis), wrapped("", &answers(group, axis)))
 }
 
-/// The heading of the cells, with the axis in the place of its value.
+/// Returns the heading of the cells, with the name of the axis instead of the value.
 fn heading(group: &[&Ranking], axis: Axis) -> String {
     let cell = &group[0].cell;
     let figure = match (cell.pattern.is_round_trip(), cell.load) {
@@ -126,7 +127,7 @@ fn heading(group: &[&Ranking], axis: Axis) -> String {
         (false, _) => "99 in 100 messages arrive within",
     };
     let (cell, value) = (cell.to_string(), format!(" {}", axis.value(cell)));
-    // The heading of a cell leaves out what is as usual.
+    // A cell's heading omits default values.
     let text = match cell.contains(&value) {
         true => cell.replacen(&value, &format!(" by {}", axis.name()), 1),
         false => format!("{cell} · by {}", axis.name()),
@@ -134,7 +135,7 @@ fn heading(group: &[&Ranking], axis: Axis) -> String {
     format!("{text}: {figure}; places in brackets")
 }
 
-/// The mechanisms of all cells, those first that come first in the first cell.
+/// Returns the mechanisms of all cells, in the order of the first cell that contains them.
 fn names<'a>(group: &[&'a Ranking]) -> Vec<&'a str> {
     let mut names: Vec<&str> = Vec::new();
     for row in group.iter().flat_map(|ranking| &ranking.rows) {
@@ -154,7 +155,7 @@ fn line(group: &[&Ranking], name: &str, wide: bool) -> Vec<String> {
     std::iter::once(labelled(name)).chain(cells).collect()
 }
 
-/// The time with its place, and how many times the first row's it is.
+/// Formats a row's time with its place, and its time relative to the first row's.
 fn figures(ranking: &Ranking, row: &Row) -> [String; 2] {
     let Some(result) = &row.result else { return [String::from("failed"), String::new()] };
     let ns = if ranking.cell.load == Load::Saturated { Some(result.metric_ns) } else { result.p99_ns };
@@ -166,7 +167,7 @@ fn figures(ranking: &Ranking, row: &Row) -> [String; 2] {
     [format!("{}{place}", time(ns)), against]
 }
 
-/// Who leads, for each value or for all.
+/// Returns the advice for each value; values with the same advice share a sentence.
 fn answers(group: &[&Ranking], axis: Axis) -> String {
     let mut answers: Vec<(String, Vec<String>)> = Vec::new();
     for ranking in group {
@@ -183,7 +184,7 @@ fn answers(group: &[&Ranking], axis: Axis) -> String {
     sentences.collect::<Vec<_>>().join(" ")
 }
 
-/// Lines, each once.
+/// Removes duplicate lines.
 fn unique(texts: impl Iterator<Item = String>) -> String {
     let mut lines: Vec<String> = Vec::new();
     for text in texts {
@@ -212,6 +213,6 @@ mod tests {
         let other = Cell { capacity: cell.capacity + 1, ..larger.clone() };
         assert!(axis(&cell, &other).is_none(), "two axes");
         let [a, b] = [Payload::Bytes(8), Payload::Shared(8)].map(|payload| Cell { payload, ..cell.clone() });
-        assert!(axis(&a, &b).is_none(), "another kind of payload is no larger or smaller one");
+        assert!(axis(&a, &b).is_none(), "different kinds of payload are not an axis");
     }
 }

@@ -16,7 +16,7 @@ mod notes;
 mod special;
 
 pub(crate) use answer::{list, outcome};
-pub(crate) use notes::{by_reason, caveats, gathered};
+pub(crate) use notes::{by_reason, caveats, grouped_by_family};
 
 /// How much a report shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,16 +28,17 @@ pub(crate) enum Detail {
 }
 
 impl Detail {
-    /// As `--details` says.
+    /// Converts the value of `--details`.
     pub(crate) fn of(details: bool) -> Detail {
         if details { Detail::Full } else { Detail::Short }
     }
 }
 
-/// All that is printed of a record.
+/// Returns everything that `bench` and `report` print for a record.
 pub(crate) fn report(record: &Record, detail: Detail) -> String {
     let rankings = ranking::rank(record);
-    let (grid, others): (Vec<_>, Vec<_>) = rankings.iter().partition(|ranking| reference::has(record, ranking));
+    let (grid, others): (Vec<_>, Vec<_>) =
+        rankings.iter().partition(|ranking| reference::is_channels_cell(record, ranking));
     let mut text = String::new();
     for group in matrix::groups(&others) {
         if let [_, _, ..] = &*group {
@@ -45,7 +46,7 @@ pub(crate) fn report(record: &Record, detail: Detail) -> String {
             text.push('\n');
         }
         if group.len() == 1 || detail == Detail::Full {
-            group.iter().for_each(|ranking| text.push_str(&format!("{}\n", of_cell(ranking))));
+            group.iter().for_each(|ranking| text.push_str(&format!("{}\n", cell_table(ranking))));
         }
     }
     text.push_str(&reference::channels(record, &grid));
@@ -60,8 +61,8 @@ pub(crate) fn report(record: &Record, detail: Detail) -> String {
     text
 }
 
-/// One cell's table with its heading.
-fn of_cell(ranking: &Ranking) -> String {
+/// Returns one cell's table with its heading.
+fn cell_table(ranking: &Ranking) -> String {
     match ranking.cell.pattern {
         Pattern::Cancel => special::cancelled(ranking),
         Pattern::Burst => special::burst(ranking),
@@ -70,12 +71,12 @@ fn of_cell(ranking: &Ranking) -> String {
     }
 }
 
-/// A mechanism's name without its scope, which the heading has.
+/// A mechanism's name without its scope, which the heading contains.
 pub(crate) fn short(row: &Row) -> &str {
     row.spec.name.split_once('/').map_or(row.spec.name.as_str(), |(_, name)| name)
 }
 
-/// Why a row has no figures.
+/// Returns why a row has no figures.
 fn without_result(row: &Row) -> &'static str {
     if row.breach.is_some() {
         "broke its promise"
@@ -86,12 +87,12 @@ fn without_result(row: &Row) -> &'static str {
     }
 }
 
-/// `3.2 %`.
+/// Formats a fraction: `3.2 %`.
 pub(crate) fn percent(part: f64) -> String {
     format!("{} %", units::three_digits(part * 100.0))
 }
 
-/// Whether a verdict says that there is a difference.
-pub(crate) fn decided(verdict: Verdict) -> bool {
+/// Whether the verdict is a difference in one direction.
+pub(crate) fn is_different(verdict: Verdict) -> bool {
     matches!(verdict, Verdict::Faster | Verdict::Slower)
 }

@@ -1,5 +1,5 @@
-//! What stands below a table: what bounds the cell, how far its figures can be trusted, and how its mechanisms differ in what
-//! they promise.
+//! The notes below a table: the cell's bound, the reliability of its figures, and how its
+//! mechanisms differ in their promises.
 
 use estafette_measure::case::Load;
 use estafette_measure::ranking::{Ranking, RowResult};
@@ -12,7 +12,8 @@ use super::{percent, short};
 use crate::columns::{columns, lines, plain, wrapped};
 use crate::with_remedy;
 
-/// The bound, the smallest difference that shows, the control, and what was left out.
+/// Returns the footer: the bound, the smallest detectable difference, the control, and the number
+/// of discarded instances.
 pub(super) fn footer(ranking: &Ranking) -> String {
     let resolution = ranking.resolution().map(|ln| format!("differences from {} show", percent(ln.exp_m1())));
     let few = (ranking.floor.is_none() && ranking.control.is_some())
@@ -31,7 +32,7 @@ pub(super) fn footer(ranking: &Ranking) -> String {
     if notes.is_empty() { String::new() } else { wrapped("  ", &notes.join(" · ")) }
 }
 
-/// `bound 82 ns: copy between cores (hides fill or check, which overlap, 60 ns)`.
+/// Formats the bound: the time, its cost, and after `then` the costs that it hides.
 fn bound(ranking: &Ranking) -> Option<String> {
     let bound = ranking.bound.as_ref()?;
     let hidden: Vec<_> = bound.hidden().iter().map(|(cost, ns)| format!("{cost} {}", units::duration(*ns))).collect();
@@ -39,24 +40,27 @@ fn bound(ranking: &Ranking) -> Option<String> {
     Some(format!("bound {}: {}{hidden}", units::duration(bound.ns()), bound.cost()))
 }
 
-/// How the mechanisms of a cell differ in what they promise, which of them failed or broke a promise, and what was lost.
+/// Returns notes on the mechanisms of a cell: differences in order and capacity, failures, broken
+/// promises and lost messages.
 pub(crate) fn caveats(ranking: &Ranking) -> String {
     let mut text = String::new();
     let promises = ranking.rows.iter().map(|row| {
-        // The messages of a single producer are all that there are.
+        // With one producer, order per producer is a strict order.
         let in_order = row.spec.ordering == Ordering::PerProducer && ranking.cell.producers == 1;
         (short(row), if in_order { Ordering::Strict } else { row.spec.ordering })
     });
-    text.push_str(&lesser_orders(&promises.collect::<Vec<_>>()));
-    let asked = ranking.cell.capacity as u64;
-    // Where each message waits for its answer, one is under way.
-    let counts = !ranking.cell.pattern.is_round_trip();
-    let other =
-        ranking.rows.iter().filter(|row| counts && row.effective_capacity.is_some_and(|capacity| capacity != asked));
+    text.push_str(&weaker_orders(&promises.collect::<Vec<_>>()));
+    let requested = ranking.cell.capacity as u64;
+    // In a round trip, only one message is in flight, so the capacity has no effect.
+    let has_effect = !ranking.cell.pattern.is_round_trip();
+    let other = ranking
+        .rows
+        .iter()
+        .filter(|row| has_effect && row.effective_capacity.is_some_and(|capacity| capacity != requested));
     let other: Vec<_> =
         other.filter_map(|row| Some(format!("{} {}", short(row), units::grouped(row.effective_capacity?)))).collect();
     if !other.is_empty() {
-        let words = format!("effective capacity, {} asked for: {}", units::grouped(asked), other.join(", "));
+        let words = format!("effective capacity, {} asked for: {}", units::grouped(requested), other.join(", "));
         text.push_str(&wrapped("  ", &words));
     }
     for row in &ranking.rows {
@@ -83,7 +87,7 @@ pub(crate) fn caveats(ranking: &Ranking) -> String {
     text
 }
 
-/// What was sent and what arrived of a stream of which something was lost.
+/// Returns the offered and the delivered rate of a stream that lost messages.
 fn offered(ranking: &Ranking, result: &RowResult) -> String {
     if ranking.cell.pattern.is_round_trip() || ranking.cell.load != Load::Saturated || result.lost >= 1.0 {
         return String::new();
@@ -92,8 +96,8 @@ fn offered(ranking: &Ranking, result: &RowResult) -> String {
     format!(": {} offered, {} delivered", units::rate(delivered / (1.0 - result.lost)), units::rate(delivered))
 }
 
-/// Which mechanisms keep less of an order than others beside them.
-fn lesser_orders(promises: &[(&str, Ordering)]) -> String {
+/// Names the mechanisms with a weaker order than others in the cell.
+fn weaker_orders(promises: &[(&str, Ordering)]) -> String {
     let mut text = String::new();
     for (order, words) in [
         (Ordering::PerProducer, "each producer's messages are in order, those of several are not"),
@@ -107,7 +111,7 @@ fn lesser_orders(promises: &[(&str, Ordering)]) -> String {
     text
 }
 
-/// The mechanisms that could not take part in a cell, by reason.
+/// Lists the mechanisms that could not run in a cell, by reason.
 pub(crate) fn refusals(record: &Record) -> String {
     let refusals = record.refusals.iter().map(|refusal| (&*refusal.case.mechanism, &*refusal.why));
     match &*by_reason(refusals) {
@@ -129,12 +133,14 @@ pub(crate) fn by_reason<'a>(refusals: impl Iterator<Item = (&'a str, &'a str)>) 
             names.push(mechanism);
         }
     }
-    let rows: Vec<_> = reasons.into_iter().map(|(why, names)| vec![plain(why), plain(&gathered(&names))]).collect();
+    let rows: Vec<_> =
+        reasons.into_iter().map(|(why, names)| vec![plain(why), plain(&grouped_by_family(&names))]).collect();
     if rows.is_empty() { String::new() } else { columns(&[], &[], &rows) }
 }
 
-/// Names in a row; those that differ behind a dot only are written as one, `task/select-all.{tokio,flume}`.
-pub(crate) fn gathered(names: &[&str]) -> String {
+/// Joins names. Consecutive names that differ only after a dot are written as one:
+/// `task/select-all.{tokio,flume}`.
+pub(crate) fn grouped_by_family(names: &[&str]) -> String {
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
     for name in names {
         match name.split_once('.') {
@@ -160,17 +166,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lesser_order_is_said_where_others_keep_more() {
+    fn a_weaker_order_is_reported_if_others_keep_a_stronger_one() {
         let promises = [("a", Ordering::Strict), ("b", Ordering::PerProducer), ("c", Ordering::PerProducer)];
-        let said = lesser_orders(&promises);
-        assert!(said.contains("each producer's") && said.ends_with("not: b, c\n"), "{said}");
-        assert_eq!(lesser_orders(&promises[1..]), "", "none keeps more");
+        let note = weaker_orders(&promises);
+        assert!(note.contains("each producer's") && note.ends_with("not: b, c\n"), "{note}");
+        assert_eq!(weaker_orders(&promises[1..]), "", "none keeps a stronger order");
     }
 
     #[test]
     fn names_of_one_family_are_written_as_one() {
         assert_eq!(
-            gathered(&["task/a", "task/b.x", "task/b.y", "task/c.x", "task/b"]),
+            grouped_by_family(&["task/a", "task/b.x", "task/b.y", "task/c.x", "task/b"]),
             "task/a task/b.{x,y} task/c.x task/b"
         );
     }

@@ -1,4 +1,4 @@
-//! Tables of cells that are not ranked by time: receives that are dropped, bursts, codecs.
+//! Tables with columns of their own: dropped receives, bursts, codecs.
 
 use estafette_measure::pattern::BURST;
 use estafette_measure::ranking::Ranking;
@@ -10,7 +10,8 @@ use super::notes::{caveats, footer};
 use super::{short, without_result};
 use crate::columns::{Left, Right, columns, wrapped};
 
-/// Messages that were lost because a pending receive was dropped, beside what the documentation says about it.
+/// Returns the table of messages that were lost when pending receives were dropped, with the
+/// documented effect.
 pub(super) fn cancelled(ranking: &Ranking) -> String {
     let headers = ["pending receives are dropped", "documented", "dropped", "lost", "rate"];
     let rows = ranking.rows.iter().map(|row| {
@@ -29,7 +30,7 @@ pub(super) fn cancelled(ranking: &Ranking) -> String {
     format!("{}\n{table}{}", ranking.cell, caveats(ranking))
 }
 
-/// The memory that a burst took.
+/// Returns the table of memory in use before, during and after a burst.
 pub(super) fn burst(ranking: &Ranking) -> String {
     let headers = ["memory in use", "empty", "full", "after"];
     let rows = ranking.rows.iter().map(|row| {
@@ -41,7 +42,7 @@ pub(super) fn burst(ranking: &Ranking) -> String {
     format!("{}, {} messages\n{table}{}", ranking.cell, units::grouped(BURST), caveats(ranking))
 }
 
-/// The time to encode a message and to decode it, and the bytes that come out.
+/// Returns the table of the times to encode and decode a message, and of the encoded length.
 pub(super) fn codec(ranking: &Ranking) -> String {
     let scope = ranking.cell.scope.to_string();
     let headers = ["#", &scope, "encode", "decode", "bytes", "against 1st", "× bound"];

@@ -1,4 +1,4 @@
-//! The comparison: which cases two records share, and what may be said of each.
+//! The comparison of two records: their common cases, with the change and the verdict of each.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,22 +12,23 @@ use estafette_measure::units;
 use estafette_measure::window::Window;
 use serde::Serialize;
 
-use super::drift::{Drift, EACH};
+use super::drift::{Drift, INTERVAL_COVERAGE};
 use crate::columns::plain;
 
-/// More rounds than `bench` can be asked for. The work grows with their square, and a file can claim any number.
+/// The maximum number of rounds that `bench` accepts. The work grows with the square of the rounds,
+/// and a file can claim any number.
 const MAX_ROUNDS: usize = 1_000;
 
-/// What two records say of each other.
+/// The comparison of two records.
 #[derive(Debug, Serialize)]
 pub(super) struct Comparison {
     pub(super) a: Side,
     pub(super) b: Side,
-    /// None where no anchor is in both: it is not known, and nothing is taken off.
+    /// `None` if the records have no anchor in common. Then nothing is subtracted from the changes.
     pub(super) drift: Option<Drift>,
-    /// The cases that are in both, cell by cell.
+    /// The cases that both records contain, grouped by cell.
     pub(super) cases: Vec<Compared>,
-    /// What else differs or is missing.
+    /// Other differences, and incomplete records.
     pub(super) notes: Vec<String>,
 }
 
@@ -38,7 +39,8 @@ pub(super) struct Side {
     pub(super) tool: String,
     pub(super) rounds: usize,
     pub(super) rounds_planned: usize,
-    /// Instances of the cases compared that failed, or are discarded on a signal declared beforehand.
+    /// The number of failed or discarded instances of the compared cases. An instance is discarded
+    /// only for reasons that are fixed before the run.
     pub(super) left_out: usize,
 }
 
@@ -47,14 +49,17 @@ pub(super) struct Side {
 pub(super) struct Compared {
     pub(super) cell: Cell,
     pub(super) mechanism: String,
-    /// Medians over the instances, in nanoseconds a message or a round trip.
+    /// The median over A's valid instances, in nanoseconds per message or round trip.
     pub(super) a_ns: Option<f64>,
+    /// The same for B.
     pub(super) b_ns: Option<f64>,
-    /// Whether the drift is taken from it, among others; then nothing is said of it.
+    /// Whether the case is an anchor of the drift. Anchors have no verdict.
     pub(super) anchor: bool,
-    /// How much better B is, as a ln ratio, without the drift where that is known; positive is better. None with too few instances.
+    /// How much better B is than A, as a ln ratio; positive is better. A known drift is subtracted.
+    /// `None` with too few instances.
     pub(super) change: Option<Interval>,
-    /// The larger of its cell's noise floors in the two records, as a ln ratio; none where one has none.
+    /// The larger of the cell's noise floors in the two records, as a ln ratio; `None` if a record
+    /// has none.
     pub(super) floor: Option<f64>,
     pub(super) verdict: Option<Verdict>,
 }
@@ -62,19 +67,19 @@ pub(super) struct Compared {
 /// A case of one record.
 struct Measured<'a> {
     spec: &'a Spec,
-    /// -ln of the metric, one an instance: more is better.
+    /// -ln of the metric of each valid instance: more is better.
     values: Vec<f64>,
     median_ns: Option<f64>,
     left_out: usize,
 }
 
 impl Comparison {
-    /// Of two records of one machine.
+    /// Compares two records of one machine.
     ///
     /// # Errors
-    /// Why they cannot be compared, and what to do about it.
+    /// If they cannot be compared. The text has the reason and a remedy.
     pub(super) fn of(a: &Record, b: &Record) -> Result<Comparison> {
-        comparable(a, b)?;
+        check_comparable(a, b)?;
         let (ours, theirs) = (measured(a)?, measured(b)?);
         let cells: BTreeSet<&Cell> = theirs.iter().map(|(case, _)| &case.cell).collect();
         if !ours.iter().any(|(case, _)| cells.contains(&case.cell)) {
@@ -85,19 +90,19 @@ impl Comparison {
             .into_iter()
             .filter_map(|(case, ours)| {
                 let theirs = theirs.get(case)?;
-                let shift = shift_interval(&ours.values, &theirs.values, EACH);
+                let shift = shift_interval(&ours.values, &theirs.values, INTERVAL_COVERAGE);
                 Some((case, ours, theirs, shift))
             })
             .collect();
         ensure!(!shared.is_empty(), "no mechanism is in the same cell of both: run both with the same mechanisms");
 
-        let anchors = shared.iter().filter(|(_, ours, theirs, _)| anchor(ours, theirs));
+        let anchors = shared.iter().filter(|(_, ours, theirs, _)| is_anchor(ours, theirs));
         let drift = Drift::of(&anchors.filter_map(|(.., shift)| *shift).collect::<Vec<_>>());
         let (floors_a, floors_b) = (floors(a), floors(b));
         let cases = shared.iter().map(|(case, ours, theirs, shift)| {
             let floor = floors_a.get(&case.cell).zip(floors_b.get(&case.cell)).map(|(a, b)| a.max(*b));
-            let change = shift.map(|shift| drift.map_or(shift, |drift| drift.taken_off(&shift)));
-            let anchor = anchor(ours, theirs);
+            let change = shift.map(|shift| drift.map_or(shift, |drift| drift.subtract_from(&shift)));
+            let anchor = is_anchor(ours, theirs);
             Compared {
                 cell: case.cell.clone(),
                 mechanism: case.mechanism.clone(),
@@ -125,7 +130,7 @@ impl Comparison {
         })
     }
 
-    /// How many cases got this verdict.
+    /// Returns the number of cases with this verdict.
     pub(super) fn count(&self, verdict: Verdict) -> usize {
         self.cases.iter().filter(|case| case.verdict == Some(verdict)).count()
     }
@@ -143,13 +148,13 @@ impl Side {
     }
 }
 
-/// Whether two records speak of the same machine in the same way.
-fn comparable(a: &Record, b: &Record) -> Result<()> {
+/// Returns an error unless both records are of the same machine, with the same window.
+fn check_comparable(a: &Record, b: &Record) -> Result<()> {
     if a.rounds_planned.max(b.rounds_planned) > MAX_ROUNDS {
         bail!("a record of more than {MAX_ROUNDS} rounds cannot be compared");
     }
     let mut differences = a.fingerprint.differences(&b.fingerprint);
-    // A fingerprint counts the cores; the limits tell which of them were used.
+    // A fingerprint has the number of cores; the limits have the cores that were used.
     let cpus = |record: &Record| Some(format!("{:?}", record.limits.as_ref()?.cpus));
     if let (Some(ours), Some(theirs)) = (cpus(a), cpus(b))
         && ours != theirs
@@ -178,7 +183,7 @@ fn window(record: &Record) -> String {
     }
 }
 
-/// The cases of a record in their order, controls left out.
+/// Returns the cases of a record in their order, without controls.
 fn measured(record: &Record) -> Result<Vec<(&Case, Measured<'_>)>> {
     let mut outcomes: Vec<Vec<&Outcome>> = vec![Vec::new(); record.entrants.len()];
     for instance in &record.instances {
@@ -205,12 +210,12 @@ fn measured(record: &Record) -> Result<Vec<(&Case, Measured<'_>)>> {
     Ok(cases.collect())
 }
 
-/// Whether a case shows what the machine itself did: a reference ring, and the same one in both records.
-fn anchor(a: &Measured<'_>, b: &Measured<'_>) -> bool {
+/// Whether a case is an anchor of the drift: a reference ring of the same version in both records.
+fn is_anchor(a: &Measured<'_>, b: &Measured<'_>) -> bool {
     [a, b].iter().all(|case| case.spec.standing == Standing::Reference) && a.spec.version == b.spec.version
 }
 
-/// The noise floors of a record's cells.
+/// Returns the noise floors of a record's cells.
 fn floors(record: &Record) -> BTreeMap<Cell, f64> {
     rank(record).into_iter().filter_map(|ranking| Some((ranking.cell, ranking.floor?))).collect()
 }

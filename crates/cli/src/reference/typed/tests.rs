@@ -1,4 +1,4 @@
-//! The tables of small records made by hand.
+//! Tests of the tables with small, synthetic records.
 
 use estafette_measure::case::{Case, Payload};
 use estafette_measure::codec::CodecFigures;
@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// A record of one round: of each mechanism in each cell that it plays, by the size of its data.
+/// Returns a record of one round, with an instance of each mechanism in each cell of its scope.
+/// `figures` returns an instance's figures from its mechanism and its data size in bytes.
 fn record(cells: Vec<Cell>, mechanisms: &[&str], figures: impl Fn(&str, usize) -> Value) -> Record {
     let plays = |cell: &Cell, name: &str| name.starts_with(&format!("{}/", cell.scope));
     let entrants: Vec<_> = cells
@@ -49,9 +50,9 @@ fn cells(pattern: Pattern) -> Vec<Cell> {
 }
 
 #[test]
-fn a_stream_has_a_table_for_the_time_and_one_for_each_side() {
+fn a_stream_has_tables_for_the_time_and_for_the_processor_time_of_each_side() {
     let mechanisms = ["process/ipc-channel-0.13.plain", "process/ipc-channel-0.13.bytes", "process/x"];
-    // The reference's own figures for a message of 1024 bytes, of which the sender spends a half.
+    // The reference's figures, in microseconds per 1024 bytes. Half of the time is the sender's.
     let record = record(cells(Pattern::Stream), &mechanisms, |name, len| {
         let ns = if name.ends_with("plain") { 7.9644 } else { 1.4572 } * len as f64 / 1.024;
         json!({ "window_ns": (ns * 1000.0) as u64, "sender_cpu_ns": ns / 2.0 })
@@ -73,26 +74,26 @@ x                1.46 us  670 MiB/s   14.6 us  670 MiB/s   72.9 us  670 MiB/s   
 }
 
 #[test]
-fn a_codec_has_tables_for_both_ways_and_for_the_bytes() {
+fn a_codec_has_tables_for_encoding_decoding_and_the_encoded_length() {
     let record = record(cells(Pattern::Codec), &["thread/a", "thread/a.serde-bytes"], |_, len| {
         let codec =
             CodecFigures { encode_ns: len as f64, decode_ns: 2.0 * len as f64, encoded_bytes: 1.5 * len as f64 };
         json!({ "codec": codec })
     });
     let text = tables_of(&record);
-    for said in [
+    for expected in [
         "thread · codec · same-core: encode · throughput",
         "a                1.02 us  954 MiB/s",
         "  serde-bytes    1.02 us  954 MiB/s",
         "a                2.05 us  477 MiB/s",
         "a                  1,536      1.50×",
     ] {
-        assert!(text.contains(said), "`{said}` is not in {text}");
+        assert!(text.contains(expected), "`{expected}` is not in {text}");
     }
 }
 
 #[test]
-fn more_sizes_than_fit_are_shown_in_several_tables() {
+fn sizes_that_do_not_fit_in_one_table_are_split_over_several() {
     let cell = &cells(Pattern::Stream)[0];
     let sizes = (1..=6).map(|kib| Cell { payload: Payload::Message(kib << 10), ..cell.clone() });
     let text = tables_of(&record(sizes.collect(), &["process/x"], |_, _| json!({})));
@@ -101,13 +102,13 @@ fn more_sizes_than_fit_are_shown_in_several_tables() {
 }
 
 #[test]
-fn a_record_without_typed_messages_has_no_such_tables() {
+fn a_record_without_typed_messages_has_no_tables() {
     let cells = Suite::Ipc.cells(Profile::Quick);
     assert_eq!(tables_of(&record(cells, &["process/x"], |_, _| json!({}))), "");
 }
 
 #[test]
-fn a_version_is_no_way_to_use_a_library() {
+fn a_dot_in_a_version_does_not_split_the_name() {
     assert_eq!(parts("process/ipc-channel-0.13"), ("ipc-channel-0.13", None));
     assert_eq!(parts("process/ipc-channel-0.13.by-hand"), ("ipc-channel-0.13", Some("by-hand")));
     assert_eq!(parts("thread/rkyv-unchecked"), ("rkyv-unchecked", None));

@@ -1,4 +1,4 @@
-//! The comparison on small records made by hand.
+//! Tests of the comparison with small, synthetic records.
 
 use estafette_measure::case::{Load, Pattern, Payload, Place};
 use estafette_measure::fingerprint::Fingerprint;
@@ -61,13 +61,13 @@ fn figures(pattern: Pattern, ns: u64) -> Figures {
     }
 }
 
-/// Two cells of `process/pipe`, `process/unix-stream`, and, in the first, the reference ring, each with a control; all
-/// within 1 % from round to round.
+/// Returns a record with two cells. Both have `process/pipe` and `process/unix-stream`, the first
+/// also has the reference ring; each cell has a control. All times of a case are within 1 %.
 pub(in super::super) fn record() -> Record {
     changed("", 1.0)
 }
 
-/// That record, with the times of one mechanism multiplied.
+/// Returns that record with the times of one mechanism multiplied by `factor`.
 pub(in super::super) fn changed(mechanism: &str, factor: f64) -> Record {
     let mut entrants = Vec::new();
     for (pattern, names) in [
@@ -127,8 +127,8 @@ fn refused(a: &Record, b: &Record) -> String {
     format!("{:#}", Comparison::of(a, b).unwrap_err())
 }
 
-/// Spoils the figures of one mechanism, or of all.
-fn spoil(record: &mut Record, mechanism: &str, mut with: impl FnMut(usize, &mut Figures)) {
+/// Changes the figures of the mechanisms whose name ends with `mechanism`; all if it is empty.
+fn change_figures(record: &mut Record, mechanism: &str, mut with: impl FnMut(usize, &mut Figures)) {
     for instance in &mut record.instances {
         let ours = record.entrants[instance.entrant].case.mechanism.ends_with(mechanism);
         if let Outcome::Measured(figures) = &mut instance.outcome
@@ -142,30 +142,30 @@ fn spoil(record: &mut Record, mechanism: &str, mut with: impl FnMut(usize, &mut 
 #[test]
 fn a_record_is_equivalent_to_itself() {
     let cases = compared(&record(), &record());
-    assert_eq!(cases.len(), 5, "controls are no cases");
+    assert_eq!(cases.len(), 5, "controls are not compared");
     assert_eq!(cases.values().filter(|case| case.verdict == Some(Verdict::Equivalent)).count(), 4);
     assert!(of(&cases, "reference-ring").anchor && of(&cases, "reference-ring").verdict.is_none());
 }
 
 #[test]
-fn what_got_better_is_faster_and_the_other_way_round_slower() {
+fn a_better_case_is_faster_and_swapped_records_mirror_the_change() {
     let (base, better) = (record(), changed("process/unix-stream", 0.5));
     let cases = compared(&base, &better);
     assert_eq!(of(&cases, "unix-stream").verdict, Some(Verdict::Faster));
     assert_eq!(of(&cases, "pipe").verdict, Some(Verdict::Equivalent));
     let stream = &cases[&(String::from("process/unix-stream"), String::from("stream"))];
-    assert_eq!(stream.verdict, Some(Verdict::Faster), "messages a second too");
+    assert_eq!(stream.verdict, Some(Verdict::Faster), "also in messages per second");
     let change = of(&cases, "unix-stream").change.unwrap();
     assert!((change.ratio() - 2.0).abs() < 0.03 && change.coverage >= 0.95, "{change:?}");
 
-    let reply = of(&compared(&better, &base), "unix-stream").change.unwrap();
-    assert!((reply.low + change.high).abs() < 1e-12 && (reply.high + change.low).abs() < 1e-12, "A and B mirror");
+    let swapped = of(&compared(&better, &base), "unix-stream").change.unwrap();
+    assert!((swapped.low + change.high).abs() < 1e-12 && (swapped.high + change.low).abs() < 1e-12, "A and B mirror");
 }
 
 #[test]
-fn a_drift_of_the_machine_is_taken_off() {
+fn the_drift_of_the_machine_is_subtracted() {
     let mut slower = record();
-    spoil(&mut slower, "", |_, figures| {
+    change_figures(&mut slower, "", |_, figures| {
         figures.window_ns = figures.window_ns * 13 / 10;
         if let Some(latency) = &mut figures.latency {
             latency.p50_ns = latency.p50_ns * 13 / 10;
@@ -180,7 +180,7 @@ fn a_drift_of_the_machine_is_taken_off() {
 }
 
 #[test]
-fn a_ring_of_another_version_is_no_anchor() {
+fn a_reference_ring_of_another_version_is_no_anchor() {
     let mut b = record();
     b.mechanisms[2].version = String::from("0.2");
     let comparison = Comparison::of(&record(), &b).unwrap();
@@ -190,9 +190,9 @@ fn a_ring_of_another_version_is_no_anchor() {
 }
 
 #[test]
-fn void_and_failed_instances_are_left_out_and_counted() {
+fn discarded_and_failed_instances_are_left_out_and_counted() {
     let mut b = changed("process/pipe", 0.5);
-    spoil(&mut b, "/pipe", |round, figures| {
+    change_figures(&mut b, "/pipe", |round, figures| {
         if round == 0 {
             figures.discarded = Some(String::from("steal 5 %"));
             figures.window_ns = 1;
@@ -223,15 +223,17 @@ fn too_few_instances_decide_nothing() {
 #[test]
 fn impossible_figures_decide_nothing() {
     let mut b = record();
-    spoil(&mut b, "/pipe", |round, figures| {
+    change_figures(&mut b, "/pipe", |round, figures| {
         figures.messages = if round == 2 { 0 } else { figures.messages };
         if let (Some(latency), 2) = (&mut figures.latency, round) {
             latency.p50_ns = 0;
         }
     });
-    spoil(&mut b, "/reference-ring", |_, figures| figures.latency.iter_mut().for_each(|latency| latency.p50_ns = 0));
+    change_figures(&mut b, "/reference-ring", |_, figures| {
+        figures.latency.iter_mut().for_each(|latency| latency.p50_ns = 0)
+    });
     let comparison = Comparison::of(&record(), &b).unwrap();
-    assert_eq!(comparison.drift, None, "an anchor without a figure is none");
+    assert_eq!(comparison.drift, None, "a case without figures is no anchor");
     for case in comparison.cases.iter().filter(|case| case.mechanism == "process/pipe") {
         assert_eq!((case.change, case.verdict), (None, Some(Verdict::Inconclusive)));
     }
@@ -239,7 +241,7 @@ fn impossible_figures_decide_nothing() {
 }
 
 #[test]
-fn other_machines_and_set_ups_are_refused() {
+fn records_of_different_machines_are_refused() {
     let mut b = record();
     b.fingerprint.cpu = String::from("Z80\u{1b}[2J");
     b.fingerprint.cores += 1;
@@ -249,7 +251,7 @@ fn other_machines_and_set_ups_are_refused() {
 }
 
 #[test]
-fn other_windows_are_refused() {
+fn records_with_different_windows_are_refused() {
     let mut b = record();
     b.window = Window::Count { warmup: 10, messages: 1_000_000 };
     let error = refused(&record(), &b);
@@ -274,7 +276,7 @@ fn records_without_a_case_in_common_are_refused() {
 }
 
 #[test]
-fn claims_that_would_take_for_ever_are_refused() {
+fn records_that_claim_too_many_rounds_or_instances_are_refused() {
     let mut b = record();
     b.rounds_planned = usize::MAX;
     assert!(refused(&record(), &b).contains("more than 1000 rounds"));
@@ -286,7 +288,7 @@ fn claims_that_would_take_for_ever_are_refused() {
 }
 
 #[test]
-fn files_are_read_with_care() {
+fn damaged_and_newer_files_are_refused() {
     let text = serde_json::to_string(&record()).unwrap();
     let error = |text: &str| format!("{:#}", Record::parse(text).unwrap_err());
     assert!(Comparison::of(&Record::parse(&text).unwrap(), &record()).is_ok());
