@@ -299,11 +299,10 @@ impl<E> Slow<E> {
         self.messages = 0;
         let ended_ns = now_ns();
         let took_ns = (ended_ns - self.resumed_ns) as f64 - self.clock_ns;
-        // A running median: an interruption moves it by as little as any other batch.
-        self.usual_ns = match self.usual_ns {
-            0.0 => took_ns,
-            usual_ns => usual_ns + usual_ns / 256.0 * (took_ns - usual_ns).signum(),
-        };
+        // A running median: an interruption moves it by as little as any other batch. The first batch includes the wait for the start.
+        let is_far_above = self.usual_ns == 0.0 || took_ns < self.usual_ns / 2.0;
+        let step_ns = self.usual_ns / 256.0 * (took_ns - self.usual_ns).signum();
+        self.usual_ns = if is_far_above { took_ns } else { self.usual_ns + step_ns };
         // Half a reading lies before and half a one after the delay; its end is seen half a reading late.
         let until_ns = ended_ns as f64 + self.usual_ns * self.part - 1.5 * self.clock_ns;
         self.resumed_ns = now_ns();
