@@ -1,8 +1,8 @@
 //! Patterns: who sends to whom, and what follows from it.
 //!
-//! Each pattern is one file. It implements [`Rules`], whose default methods describe a stream of one producer to one consumer; a file has
+//! Each pattern is one file. It implements `Rules`, whose default methods describe a stream of one producer to one consumer; a file has
 //! only what differs from that. To add a pattern, add a file here, a variant to [`Pattern`] with its name, and a line to
-//! [`Pattern::rules`]; the compiler asks for each.
+//! `Pattern::rules`; the compiler asks for each.
 
 mod assignment;
 mod burst;
