@@ -34,7 +34,9 @@ pub fn cells(spec: &Spec) -> Vec<Cell> {
             cells.extend(places.iter().map(|place| Cell { place: *place, ..usual.clone() }));
         }
         if usual.capacity == Cell::CAPACITY {
-            cells.push(Cell { capacity: spec.least_capacity.max(usual.producers), ..usual.clone() });
+            // A rendezvous; otherwise a message for each producer, since some divide the capacity among them.
+            let smallest = if spec.least_capacity == 0 { 0 } else { spec.least_capacity.max(usual.producers) };
+            cells.push(Cell { capacity: smallest, ..usual.clone() });
         }
         if spec.open_loop && rules.has_open_loop() {
             cells.push(Cell { load: Load::Rate(1_000), ..usual });

@@ -71,7 +71,7 @@ impl Feedback {
     /// Reports to each producer what has arrived, unless the last report is less than [`REPORT_NS`]
     /// ago. Does not block. A report that a producer does not read in time is lost; the next one
     /// replaces it.
-    pub(crate) fn tell(&mut self, now: u64, progress: impl Iterator<Item = StreamProgress>) {
+    pub(crate) fn report(&mut self, now: u64, progress: impl Iterator<Item = StreamProgress>) {
         if now < self.reported_ns + REPORT_NS {
             return;
         }
@@ -346,7 +346,7 @@ mod tests {
         let report_loss = |lost: u64| {
             let (ours, theirs) = UnixDatagram::pair().unwrap();
             ours.set_nonblocking(true).unwrap();
-            Feedback::new(vec![theirs]).tell(REPORT_NS, [(1000, 1000 - lost)].into_iter());
+            Feedback::new(vec![theirs]).report(REPORT_NS, [(1000, 1000 - lost)].into_iter());
             ours
         };
         let rate = |lost: [u64; 2]| {

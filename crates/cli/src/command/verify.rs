@@ -219,7 +219,7 @@ fn report(verified: &[Verified], seed: u64) -> String {
         }
     }
     if is_bad {
-        text.push_str(&format!("\nThe same messages again: --seed {seed}\n"));
+        text.push_str(&format!("\nTo repeat with the same messages: --seed {seed}\n"));
     }
     let refused = verified.iter().filter_map(|one| match &one.verdict {
         Verdict::Refused(why) => Some((&*one.mechanism, &**why)),

@@ -61,8 +61,8 @@ async fn wait(waiting: Waiting) -> Option<u64> {
 }
 
 /// Runs the loop of a producer.
-pub(super) async fn send<T: AsyncTx>(mut tx: T, start: LoopSetup) -> Result<PartyResult> {
-    let mut control = SendLoop::new(start);
+pub(super) async fn send<T: AsyncTx>(mut tx: T, setup: LoopSetup) -> Result<PartyResult> {
+    let mut control = SendLoop::new(setup);
     run!(tx, control, |action| match action {
         Action::Flush => flush(&mut tx).await,
         Action::Batch(count) => send_batch(&mut tx, &mut control.source, count).await,
@@ -72,8 +72,8 @@ pub(super) async fn send<T: AsyncTx>(mut tx: T, start: LoopSetup) -> Result<Part
 }
 
 /// Runs the loop of a consumer.
-pub(super) async fn receive<R: AsyncRx>(mut rx: R, start: LoopSetup) -> Result<PartyResult> {
-    let mut control = ReceiveLoop::new(start)?;
+pub(super) async fn receive<R: AsyncRx>(mut rx: R, setup: LoopSetup) -> Result<PartyResult> {
+    let mut control = ReceiveLoop::new(setup)?;
     run!(rx, control, |action| {
         let Action::Batch(count) = action else { unreachable!("a consumer only receives") };
         if control.drops_receives {
@@ -87,8 +87,8 @@ pub(super) async fn receive<R: AsyncRx>(mut rx: R, start: LoopSetup) -> Result<P
 }
 
 /// Runs the requesting loop of a round trip.
-pub(super) async fn request<T: AsyncTx, R: AsyncRx>(mut ends: Duplex<T, R>, start: LoopSetup) -> Result<PartyResult> {
-    let mut control = RequestLoop::new(start)?;
+pub(super) async fn request<T: AsyncTx, R: AsyncRx>(mut ends: Duplex<T, R>, setup: LoopSetup) -> Result<PartyResult> {
+    let mut control = RequestLoop::new(setup)?;
     run!(ends, control, |action| match action {
         Action::Batch(count) => round_trips(&mut ends, &mut control.source, &mut control.verifier, count).await,
         Action::Send => ends.tx.send(&mut control.source).await.map_err(EndError::Sending),
@@ -98,8 +98,8 @@ pub(super) async fn request<T: AsyncTx, R: AsyncRx>(mut ends: Duplex<T, R>, star
 }
 
 /// Runs the replying loop of a round trip.
-pub(super) async fn reply<T: AsyncTx, R: AsyncRx>(mut ends: Duplex<T, R>, start: LoopSetup) -> Result<PartyResult> {
-    let mut control = ReplyLoop::new(start);
+pub(super) async fn reply<T: AsyncTx, R: AsyncRx>(mut ends: Duplex<T, R>, setup: LoopSetup) -> Result<PartyResult> {
+    let mut control = ReplyLoop::new(setup);
     run!(ends, control, |action| match action {
         Action::Batch(count) => replies(&mut ends, &mut control.source, &mut control.verifier, count).await,
         Action::Send => ends.tx.send(&mut control.source).await.map_err(EndError::Sending),

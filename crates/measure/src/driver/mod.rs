@@ -72,11 +72,8 @@ pub fn drive<M: Transport<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &m
     if role == Role::Broker || case.pattern.is_pipeline() {
         return delegate(mechanism, case, role, ctx);
     }
-    prepare(case, role, ctx)?;
-    let memory = Memory::before(case)?;
-    let Ends(parties) = mechanism.open(case, role, &mut ctx.rendezvous).context("opening")?;
-    let memory = memory.opened()?;
-    let loops = parts(case.pattern, parties, &ctx.cpus)?.into_iter().map(Loop::blocking).collect();
+    let (parts, memory) = open(case, role, ctx, |rendezvous| mechanism.open(case, role, rendezvous))?;
+    let loops = parts.into_iter().map(Loop::blocking).collect();
     let played = ChildLoops {
         case,
         role,
@@ -96,17 +93,25 @@ pub fn drive_async<M: AsyncTransport<P>, P>(mechanism: &M, case: &Case, role: Ro
     if role == Role::Broker || case.pattern.is_pipeline() {
         return delegate(mechanism, case, role, ctx);
     }
-    prepare(case, role, ctx)?;
-    let memory = Memory::before(case)?;
-    let Ends(parties) = mechanism.open(case, role, &mut ctx.rendezvous).context("opening")?;
-    let memory = memory.opened()?;
+    let (parts, memory) = open(case, role, ctx, |rendezvous| mechanism.open(case, role, rendezvous))?;
     let executor = mechanism.executor(case)?;
-    let mut loops = Vec::new();
-    for part in parts(case.pattern, parties, &ctx.cpus)? {
-        loops.push(Loop::of_tasks(part)?);
-    }
+    let loops = parts.into_iter().map(Loop::of_tasks).collect::<Result<_>>()?;
     let played = ChildLoops { case, role, executor, loops, lossy: is_lossy(mechanism), burst: memory.burst()? };
     play(played, ctx)
+}
+
+/// Prepares this process and opens the ends of its parties. Also returns the memory around that.
+fn open<T, R>(
+    case: &Case,
+    role: Role,
+    ctx: &mut Ctx,
+    open: impl FnOnce(&mut Rendezvous) -> Result<Ends<T, R>>,
+) -> Result<(Vec<Part<T, R>>, Memory)> {
+    prepare(case, role, ctx)?;
+    let memory = Memory::before(case)?;
+    let Ends(parties) = open(&mut ctx.rendezvous).context("opening")?;
+    let memory = memory.opened()?;
+    Ok((parts(case.pattern, parties, &ctx.cpus)?, memory))
 }
 
 fn is_lossy(mechanism: &impl Mechanism) -> bool {
@@ -189,12 +194,12 @@ impl Loop {
     /// A loop whose ends block.
     fn blocking<T: Tx, R: Rx>(part: Part<T, R>) -> Loop {
         let run: Run = match part.ends {
-            LoopEnds::Sending(tx) => on_thread(move |start| blocking::send(tx, SendLoop::new(start))),
-            LoopEnds::Receiving(rx) => on_thread(move |start| blocking::receive(rx, ReceiveLoop::new(start)?)),
-            LoopEnds::Requesting(ends) => on_thread(move |start| blocking::request(ends, RequestLoop::new(start)?)),
-            LoopEnds::Replying(ends) => on_thread(move |start| blocking::reply(ends, ReplyLoop::new(start))),
-            LoopEnds::Serving(ends) => on_thread(move |start| blocking::serve(ends, ServeLoop::new(start))),
-            LoopEnds::SendingInTurn(txs) => on_thread(move |start| blocking::send_in_turn(txs, TurnsLoop::new(start))),
+            LoopEnds::Sending(tx) => on_thread(move |setup| blocking::send(tx, SendLoop::new(setup))),
+            LoopEnds::Receiving(rx) => on_thread(move |setup| blocking::receive(rx, ReceiveLoop::new(setup)?)),
+            LoopEnds::Requesting(ends) => on_thread(move |setup| blocking::request(ends, RequestLoop::new(setup)?)),
+            LoopEnds::Replying(ends) => on_thread(move |setup| blocking::reply(ends, ReplyLoop::new(setup))),
+            LoopEnds::Serving(ends) => on_thread(move |setup| blocking::serve(ends, ServeLoop::new(setup))),
+            LoopEnds::SendingInTurn(txs) => on_thread(move |setup| blocking::send_in_turn(txs, TurnsLoop::new(setup))),
         };
         Loop { role: part.role, cpu: part.cpu, run }
     }
@@ -205,10 +210,10 @@ impl Loop {
     /// When there is no such loop: servers, and senders on several connections, are processes.
     fn of_tasks<T: AsyncTx, R: AsyncRx>(part: Part<T, R>) -> Result<Loop> {
         let run: Run = match part.ends {
-            LoopEnds::Sending(tx) => Box::new(move |start| Box::pin(asynchronous::send(tx, start))),
-            LoopEnds::Receiving(rx) => Box::new(move |start| Box::pin(asynchronous::receive(rx, start))),
-            LoopEnds::Requesting(ends) => Box::new(move |start| Box::pin(asynchronous::request(ends, start))),
-            LoopEnds::Replying(ends) => Box::new(move |start| Box::pin(asynchronous::reply(ends, start))),
+            LoopEnds::Sending(tx) => Box::new(move |setup| Box::pin(asynchronous::send(tx, setup))),
+            LoopEnds::Receiving(rx) => Box::new(move |setup| Box::pin(asynchronous::receive(rx, setup))),
+            LoopEnds::Requesting(ends) => Box::new(move |setup| Box::pin(asynchronous::request(ends, setup))),
+            LoopEnds::Replying(ends) => Box::new(move |setup| Box::pin(asynchronous::reply(ends, setup))),
             LoopEnds::Serving(_) => bail!("a server of several clients needs ends that block"),
             LoopEnds::SendingInTurn(_) => bail!("a sender on several connections needs ends that block"),
         };
@@ -218,7 +223,7 @@ impl Loop {
 
 /// A loop that blocks the thread that polls it.
 fn on_thread(run: impl FnOnce(LoopSetup) -> Result<PartyResult> + Send + 'static) -> Run {
-    Box::new(move |start| Box::pin(async move { run(start) }))
+    Box::new(move |setup| Box::pin(async move { run(setup) }))
 }
 
 /// What a child plays.
@@ -242,18 +247,18 @@ fn play(ChildLoops { case, role, executor, loops, lossy, burst }: ChildLoops<'_>
     let exchange = (case.pattern.is_round_trip() && !lossy).then(|| EXCHANGE.address());
     let start_ns = ctx.rendezvous.ready_with(exchange)?;
     let pauses = ctx.pauses.clone();
-    let setting =
+    let instance =
         InstanceSetup { case, seed: ctx.seed, secret: ctx.secret, window, start_ns, pauses, usage_party, lossy, burst };
     let (reports, received) = mpsc::channel();
     let mut jobs = Vec::new();
     for Loop { role, cpu, run } in loops {
-        let mut start = LoopSetup::new(&setting, role);
+        let mut setup = LoopSetup::new(&instance, role);
         match role {
-            Role::Consumer(_) => start.feedback = feedback.next(),
-            Role::Producer(_) => start.pacer = pacers.next(),
+            Role::Consumer(_) => setup.feedback = feedback.next(),
+            Role::Producer(_) => setup.pacer = pacers.next(),
             _ => {}
         }
-        let (running, reports) = (run(start), reports.clone());
+        let (running, reports) = (run(setup), reports.clone());
         let work: Work<()> = Box::pin(async move {
             let (party, usage) = running.await?;
             let is_damaged = party.faults.damaged > 0;

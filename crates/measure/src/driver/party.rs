@@ -50,9 +50,9 @@ pub(super) struct LoopSetup {
 }
 
 impl LoopSetup {
-    pub(super) fn new(setting: &InstanceSetup, role: Role) -> LoopSetup {
+    pub(super) fn new(instance: &InstanceSetup, role: Role) -> LoopSetup {
         let InstanceSetup { case, seed, secret, window, start_ns, ref pauses, usage_party, lossy, ref burst } =
-            *setting;
+            *instance;
         let rules = case.pattern.rules();
         let producer = stream(role);
         let meter =
@@ -118,8 +118,8 @@ impl Party {
     ///
     /// # Errors
     /// Any other error.
-    pub(super) fn tolerate(&self, stopped: EndError) -> Result<()> {
-        let error = match stopped {
+    pub(super) fn tolerate(&self, error: EndError) -> Result<()> {
+        let error = match error {
             EndError::Sending(error) => return Err(error).context("sending"),
             EndError::Receiving(error) => error,
         };

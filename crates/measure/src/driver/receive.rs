@@ -60,7 +60,7 @@ struct BurstMemory {
     held: Option<Held>,
 }
 
-/// What a lossy mechanism's consumer tells its producers, and how many messages are missing.
+/// What a lossy mechanism's consumer reports to its producers, and how many messages are missing.
 struct FeedbackState {
     feedback: Feedback,
     /// Missing messages when the window opened.
@@ -112,9 +112,9 @@ impl ReceivedOfEach {
 }
 
 impl ReceiveLoop {
-    pub(super) fn new(start: LoopSetup) -> Result<ReceiveLoop> {
-        let stream_end = start.stream_end();
-        let LoopSetup { party, verifier, rules, schedule, burst, feedback, .. } = start;
+    pub(super) fn new(setup: LoopSetup) -> Result<ReceiveLoop> {
+        let stream_end = setup.stream_end();
+        let LoopSetup { party, verifier, rules, schedule, burst, feedback, .. } = setup;
         let times = match schedule {
             Some(schedule) => Some(Times { schedule, histogram: histogram()? }),
             None => None,
@@ -154,7 +154,7 @@ impl ReceiveLoop {
                 let is_due = self.party.share.is_some() || self.party.meter.over(self.party.meter.now());
                 ensure!(is_due, "the stream ended while its producers were still sending");
             }
-            // Each producer reports itself whether it came to its end. Its end mark, perhaps with more messages, was lost.
+            // Whether a producer finished is in its own report. Its end mark, perhaps with more messages, was lost.
             StreamEnd::Mark => self.end_marks_lost = self.verifier.not_ended(),
         }
         self.phase = Phase::Over;
@@ -180,7 +180,7 @@ impl ReceiveLoop {
             }
         }
         if let Some(state) = &mut self.feedback {
-            state.feedback.tell(now_ns, self.verifier.progress());
+            state.feedback.report(now_ns, self.verifier.progress());
             state.note_missing(&self.party, &self.verifier);
         }
         if self.party.gives_up(now_ns, is_progress) {
@@ -234,7 +234,7 @@ impl Control for ReceiveLoop {
     }
 
     fn handle(&mut self, action: Action, result: ActionResult) -> Result<()> {
-        if matches!(&result, Err(stopped) if stopped.is_end_of_stream())
+        if matches!(&result, Err(error) if error.is_end_of_stream())
             && (!self.party.lossy || self.stream_end == StreamEnd::Close)
         {
             return self.end_of_stream();

@@ -29,8 +29,8 @@ enum Phase {
 }
 
 impl ReplyLoop {
-    pub(super) fn new(start: LoopSetup) -> ReplyLoop {
-        let LoopSetup { party, source, verifier, .. } = start;
+    pub(super) fn new(setup: LoopSetup) -> ReplyLoop {
+        let LoopSetup { party, source, verifier, .. } = setup;
         ReplyLoop { source, verifier, party, phase: Phase::Replying { before: 0 }, sent: 0 }
     }
 

@@ -57,8 +57,8 @@ enum Phase {
 }
 
 impl RequestLoop {
-    pub(super) fn new(start: LoopSetup) -> Result<RequestLoop> {
-        let LoopSetup { party, source, verifier, .. } = start;
+    pub(super) fn new(setup: LoopSetup) -> Result<RequestLoop> {
+        let LoopSetup { party, source, verifier, .. } = setup;
         let phase = Phase::RoundTrips { began_ns: 0, before: 0 };
         Ok(RequestLoop { source, verifier, party, phase, clock_ns: cost_ns(), times: histogram()?, batch: 1, sent: 0 })
     }
@@ -170,8 +170,8 @@ impl Control for RequestLoop {
             }
             Phase::Ending(ending) => ending.handle(result),
             Phase::LastReply => {
-                if let Err(stopped) = result {
-                    self.party.tolerate(stopped).context("waiting for the last reply")?;
+                if let Err(error) = result {
+                    self.party.tolerate(error).context("waiting for the last reply")?;
                     self.phase = Phase::Over;
                 }
                 Ok(())
@@ -211,7 +211,7 @@ mod tests {
         )
         .unwrap();
         let window = Window::Count { warmup: 5, messages: 10 };
-        let setting = InstanceSetup {
+        let instance = InstanceSetup {
             case: &case,
             seed: 1,
             secret: 2,
@@ -222,8 +222,8 @@ mod tests {
             lossy: false,
             burst: None,
         };
-        let start = LoopSetup::new(&setting, Role::Producer(0));
-        let mut control = RequestLoop { clock_ns: 25.0, ..RequestLoop::new(start).unwrap() };
+        let setup = LoopSetup::new(&instance, Role::Producer(0));
+        let mut control = RequestLoop { clock_ns: 25.0, ..RequestLoop::new(setup).unwrap() };
         let mut batches = Vec::new();
         // One round trip is lucky, and one is not.
         for (at_ns, took_ns) in (1..).zip([1, 400, 400, 400, 90_000]) {

@@ -32,9 +32,9 @@ enum Phase {
 }
 
 impl ServeLoop {
-    pub(super) fn new(start: LoopSetup) -> ServeLoop {
-        let sources = start.sources();
-        let LoopSetup { party, verifier, .. } = start;
+    pub(super) fn new(setup: LoopSetup) -> ServeLoop {
+        let sources = setup.sources();
+        let LoopSetup { party, verifier, .. } = setup;
         let phase = Phase::Serving { before: 0 };
         ServeLoop { sources, verifier, party, phase, received: ReceivedOfEach::default() }
     }

@@ -69,14 +69,14 @@ impl StreamEnding {
     /// # Errors
     /// When the end mark cannot be sent. Errors of a lossy mechanism are ignored: the receiver may have got one mark and closed before
     /// the others arrive.
-    pub(super) fn handle(&mut self, ended: ActionResult) -> Result<()> {
+    pub(super) fn handle(&mut self, result: ActionResult) -> Result<()> {
         match self {
             StreamEnding::Mark => {
-                without_side(ended).context("sending the end mark")?;
+                without_side(result).context("sending the end mark")?;
                 *self = StreamEnding::Flush;
             }
             StreamEnding::Flush => {
-                without_side(ended).context("flushing")?;
+                without_side(result).context("flushing")?;
                 *self = StreamEnding::Over;
             }
             StreamEnding::LossyMarks { next, .. } => {
@@ -89,9 +89,9 @@ impl StreamEnding {
 }
 
 /// The result of an action whose end is known.
-pub(super) fn without_side(ended: ActionResult) -> std::io::Result<()> {
+pub(super) fn without_side(result: ActionResult) -> std::io::Result<()> {
     use super::step::EndError::{Receiving, Sending};
-    ended.map_err(|stopped| match stopped {
+    result.map_err(|error| match error {
         Sending(error) | Receiving(error) => error,
     })
 }

@@ -30,9 +30,9 @@ enum Phase {
 }
 
 impl TurnsLoop {
-    pub(super) fn new(start: LoopSetup) -> TurnsLoop {
-        let sources = start.sources();
-        TurnsLoop { sources, turn: 0, party: start.party, phase: Phase::Sending, sent: 0 }
+    pub(super) fn new(setup: LoopSetup) -> TurnsLoop {
+        let sources = setup.sources();
+        TurnsLoop { sources, turn: 0, party: setup.party, phase: Phase::Sending, sent: 0 }
     }
 }
 
