@@ -15,6 +15,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::backend::WriteClosed;
+use crate::codec::websocket::Close;
 use crate::codec::{Decoder, Fault, Item, Kind};
 use crate::connection::Connection;
 use crate::event::{Late, Reason};
@@ -296,7 +297,7 @@ impl Incoming {
         limits: &Limits,
         now: Instant,
     ) -> Progress {
-        let progress = self.go_on(buffer, window, limits, now);
+        let progress = self.decode_and_read(buffer, window, limits, now);
         let goes_on = matches!(progress, Progress::Message(..) | Progress::Open);
         if !goes_on
             && let Some(payload) = self.unanswered.take()
@@ -308,65 +309,10 @@ impl Incoming {
     }
 
     /// As [`Incoming::advance`], without that last pong.
-    fn go_on(&mut self, buffer: &mut [u8], window: &mut Window, limits: &Limits, now: Instant) -> Progress {
+    fn decode_and_read(&mut self, buffer: &mut [u8], window: &mut Window, limits: &Limits, now: Instant) -> Progress {
         loop {
-            let input =
-                if window.long { &mut self.buffered[..self.filled] } else { &mut buffer[window.start..window.end] };
-            if self.discards {
-                window.start = window.end;
-            } else if !input.is_empty() {
-                let step = match self.decoder.decode(input) {
-                    Ok(step) => step,
-                    Err(Fault { what, reply }) => return Progress::End(Reason::Violation(what), reply),
-                };
-                let base = window.start;
-                if !window.long {
-                    window.start += step.consumed;
-                }
-                match step.item {
-                    Item::Partial { need } => {
-                        self.need = need;
-                        if step.consumed > 0 && window.start < window.end {
-                            continue;
-                        }
-                    }
-                    Item::Message { at, kind } => {
-                        self.unfinished_since = None;
-                        self.need = 0;
-                        if std::mem::take(&mut window.long) {
-                            debug_assert_eq!(at, 0..self.filled);
-                            return Progress::Message(MessageLocation::Buffered, kind);
-                        }
-                        return Progress::Message(MessageLocation::Shared(base + at.start..base + at.end), kind);
-                    }
-                    Item::Assembled { kind } => {
-                        self.unfinished_since = None;
-                        self.need = 0;
-                        return Progress::Message(MessageLocation::Assembled, kind);
-                    }
-                    Item::Open { reply } => {
-                        return match self.connection.reply(&reply) {
-                            Ok(()) => Progress::Open,
-                            Err(error) => Progress::End(Reason::Io(error), Vec::new()),
-                        };
-                    }
-                    Item::Ping { at } => {
-                        let payload = &buffer[base + at.start..base + at.end];
-                        window.pings += 1;
-                        if window.pings > PINGS {
-                            self.unanswered = Some(payload.into());
-                        } else if let Err(error) = self.connection.pong(payload) {
-                            return Progress::End(Reason::Io(error), Vec::new());
-                        }
-                        continue;
-                    }
-                    Item::Pong => continue,
-                    Item::Close(close) => {
-                        // The echo carries the peer's own code: section 5.5.1 of RFC 6455.
-                        let echo = crate::codec::websocket::Close { code: close.code, reason: String::new() }.payload();
-                        return Progress::End(Reason::ClosedByPeer(close), echo);
-                    }
-                }
+            if let Some(progress) = self.decode(buffer, window) {
+                return progress;
             }
             // Everything in the window was decoded: read more.
             if !window.more || window.budget == 0 {
@@ -381,6 +327,84 @@ impl Incoming {
                 return Progress::End(reason, Vec::new());
             }
         }
+    }
+
+    /// Decodes what was read until there is something to deliver. Returns `None` if more has to be
+    /// read first.
+    #[inline]
+    fn decode(&mut self, buffer: &mut [u8], window: &mut Window) -> Option<Progress> {
+        if self.discards {
+            window.start = window.end;
+            return None;
+        }
+        loop {
+            let input =
+                if window.long { &mut self.buffered[..self.filled] } else { &mut buffer[window.start..window.end] };
+            if input.is_empty() {
+                return None;
+            }
+            let step = match self.decoder.decode(input) {
+                Ok(step) => step,
+                Err(Fault { what, reply }) => return Some(Progress::End(Reason::Violation(what), reply)),
+            };
+            let base = window.start;
+            if !window.long {
+                window.start += step.consumed;
+            }
+            match step.item {
+                Item::Partial { need } => {
+                    self.need = need;
+                    if step.consumed == 0 || window.start >= window.end {
+                        return None;
+                    }
+                }
+                Item::Message { at, kind } => {
+                    let location = if std::mem::take(&mut window.long) {
+                        debug_assert_eq!(at, 0..self.filled);
+                        MessageLocation::Buffered
+                    } else {
+                        MessageLocation::Shared(base + at.start..base + at.end)
+                    };
+                    return Some(self.complete(location, kind));
+                }
+                Item::Assembled { kind } => return Some(self.complete(MessageLocation::Assembled, kind)),
+                Item::Open { reply } => return Some(self.reply_to_handshake(&reply)),
+                Item::Ping { at } => {
+                    if let Err(error) = self.answer_ping(&buffer[base + at.start..base + at.end], window) {
+                        return Some(Progress::End(Reason::Io(error), Vec::new()));
+                    }
+                }
+                Item::Pong => {}
+                Item::Close(close) => return Some(closed_by_peer(close)),
+            }
+        }
+    }
+
+    /// Notes that a message is complete, and returns it.
+    #[inline]
+    fn complete(&mut self, location: MessageLocation, kind: Kind) -> Progress {
+        self.unfinished_since = None;
+        self.need = 0;
+        Progress::Message(location, kind)
+    }
+
+    /// Sends our part of the handshake, which is over then.
+    fn reply_to_handshake(&self, reply: &[u8]) -> Progress {
+        match self.connection.reply(reply) {
+            Ok(()) => Progress::Open,
+            Err(error) => Progress::End(Reason::Io(error), Vec::new()),
+        }
+    }
+
+    /// Answers a ping. After [`PINGS`] of them in a turn, only keeps the payload for the end of the
+    /// turn.
+    fn answer_ping(&mut self, payload: &[u8], window: &mut Window) -> io::Result<()> {
+        window.pings += 1;
+        if window.pings > PINGS {
+            self.unanswered = Some(payload.into());
+            return Ok(());
+        }
+        self.connection.pong(payload)
     }
 
     /// Reads once, into the shared buffer or, for a long message, into its own memory.
@@ -489,6 +513,13 @@ impl Incoming {
         self.decoder.clear();
         self.connection.totals().unfinished.fetch_sub(std::mem::take(&mut self.counted), Ordering::Relaxed);
     }
+}
+
+/// Returns the end of a connection whose peer sent a closing frame.
+fn closed_by_peer(close: Close) -> Progress {
+    // The echo carries the peer's own code: section 5.5.1 of RFC 6455.
+    let echo = Close { code: close.code, reason: String::new() }.payload();
+    Progress::End(Reason::ClosedByPeer(close), echo)
 }
 
 impl Drop for Incoming {

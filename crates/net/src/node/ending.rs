@@ -45,7 +45,6 @@ impl<S> Node<S> {
 
     /// Starts to end a connection, or continues to.
     pub(super) fn end(&mut self, key: Key, reason: Reason, farewell: &[u8]) {
-        let until = after(self.clock, self.shared.limits.flush);
         let Some(incoming) = self.stream(key) else { return };
         if let (Reason::Io(_), Some(ending)) = (&reason, &incoming.ending) {
             // An error during our own close means that the close failed. If the peer caused the
@@ -68,15 +67,21 @@ impl<S> Node<S> {
         if matches!(reason, Reason::Io(_)) {
             return self.close_or_reconnect(key, reason);
         }
-        let ended = matches!(reason, Reason::Ended | Reason::Truncated);
         if let Some(ending) = &mut incoming.ending {
-            ending.ended |= ended;
+            ending.ended |= matches!(reason, Reason::Ended | Reason::Truncated);
             if matches!(reason, Reason::ClosedByPeer(_) | Reason::Violation(_)) {
                 incoming.discard();
             }
             self.continue_end(key);
             return;
         }
+        self.begin_end(key, reason, farewell);
+    }
+
+    /// Begins the orderly end of a connection: the queue is written, then the farewell.
+    fn begin_end(&mut self, key: Key, reason: Reason, farewell: &[u8]) {
+        let until = after(self.clock, self.shared.limits.flush);
+        let Some(incoming) = self.stream(key) else { return };
         // What a peer sends after a violation is discarded. A peer that got our closing frame may
         // still reply to it.
         if !matches!(reason, Reason::Closed) {
@@ -92,6 +97,7 @@ impl<S> Node<S> {
             }
             _ => farewell.to_vec(),
         };
+        let ended = matches!(reason, Reason::Ended | Reason::Truncated);
         incoming.ending = Some(Box::new(Ending { reason, until, finished: false, ended }));
         if incoming.paused {
             // Even a paused connection is read now, to see the peer's end.

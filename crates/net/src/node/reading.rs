@@ -8,6 +8,7 @@ use crate::codec::Kind;
 use crate::event::{Endpoint, Reason};
 use crate::incoming::{MessageLocation, Progress, Window};
 use crate::run::{Rule, Run};
+use crate::slab::Key;
 use crate::transport::Received;
 
 impl<S> Node<S> {
@@ -106,26 +107,29 @@ impl<S> Node<S> {
                 self.arm(key);
             }
             Progress::End(Reason::Ended, _) if self.stays_half_open(key) => {}
-            Progress::End(reason, reply) => {
-                let failed = self.stream(key).and_then(|incoming| incoming.failed.take());
-                match (reason, failed) {
-                    (Reason::Ended | Reason::Truncated | Reason::Io(_), Some(error)) => {
-                        self.close_or_reconnect(key, Reason::Io(error))
-                    }
-                    (reason, Some(_)) => self.close_or_reconnect(key, reason),
-                    (reason, None) => self.end(key, reason, &reply),
-                }
-                // There may be more to read, which epoll does not report again.
-                if let Some(Some(Entry::Stream(incoming))) = self.entries.get_mut(index)
-                    && incoming.key == key
-                    && incoming.ending.as_ref().is_some_and(|ending| !ending.ended)
-                    && !mem::replace(&mut incoming.ready, true)
-                {
-                    self.later.push_back(index);
-                }
-            }
+            Progress::End(reason, reply) => self.end_after_read(key, reason, &reply),
         }
         None
+    }
+
+    /// Ends a connection because of what was read. If an earlier send failed, its error is the
+    /// reason instead of an end or an error of the read.
+    fn end_after_read(&mut self, key: Key, reason: Reason, reply: &[u8]) {
+        let failed = self.stream(key).and_then(|incoming| incoming.failed.take());
+        match (reason, failed) {
+            (Reason::Ended | Reason::Truncated | Reason::Io(_), Some(error)) => {
+                self.close_or_reconnect(key, Reason::Io(error))
+            }
+            (reason, Some(_)) => self.close_or_reconnect(key, reason),
+            (reason, None) => self.end(key, reason, reply),
+        }
+        // There may be more to read, which epoll does not report again.
+        if let Some(incoming) = self.stream(key)
+            && incoming.ending.as_ref().is_some_and(|ending| !ending.ended)
+            && !mem::replace(&mut incoming.ready, true)
+        {
+            self.later.push_back(key.index as usize);
+        }
     }
 
     /// Receives one datagram, or a run of several of one sender.

@@ -249,7 +249,6 @@ impl WebSocketDecoder {
     /// Decodes a frame header. Returns it with its length, or `Err` with the number of bytes
     /// needed.
     fn header(&mut self, input: &[u8]) -> Result<Result<(Frame, usize), usize>, Violation> {
-        let wrong = |what| Err(Violation::WebSocket(what));
         let &[first, second, ..] = input else { return Ok(Err(2)) };
         if first & 0x70 != 0 {
             return wrong("a reserved bit is set, and no extension was agreed upon");
@@ -258,6 +257,27 @@ impl WebSocketDecoder {
         let last = first & 0x80 != 0;
         let masked = second & 0x80 != 0;
         let short = second & 0x7f;
+        self.check_opcode(opcode, last, short)?;
+        self.check_masking(masked)?;
+        let size = match short {
+            126 => 4,
+            127 => 10,
+            _ => 2,
+        };
+        let whole = size + if masked { 4 } else { 0 };
+        if input.len() < whole {
+            return Ok(Err(whole));
+        }
+        let len = payload_len(short, input)?;
+        self.check_message_len(opcode, len)?;
+        let key = masked.then(|| [input[size], input[size + 1], input[size + 2], input[size + 3]]);
+        self.count_fragment(opcode, last)?;
+        Ok(Ok((Frame { opcode, last, key, len: len as usize, done: 0 }, whole)))
+    }
+
+    /// Checks whether a frame of this type may come now. `short` is the length in its second byte.
+    #[inline]
+    fn check_opcode(&self, opcode: Opcode, last: bool, short: u8) -> Result<(), Violation> {
         if opcode.is_control() {
             if !last {
                 return wrong("a fragmented control frame");
@@ -271,38 +291,33 @@ impl WebSocketDecoder {
                 _ => "a new message before the last one ended",
             });
         }
+        Ok(())
+    }
+
+    #[inline]
+    fn check_masking(&self, masked: bool) -> Result<(), Violation> {
         match (self.side, masked) {
-            (Side::Server, false) => return wrong("a client must mask its frames"),
-            (Side::Client, true) => return wrong("a server must not mask its frames"),
-            _ => {}
+            (Side::Server, false) => wrong("a client must mask its frames"),
+            (Side::Client, true) => wrong("a server must not mask its frames"),
+            _ => Ok(()),
         }
-        let size = match short {
-            126 => 4,
-            127 => 10,
-            _ => 2,
-        };
-        let whole = size + if masked { 4 } else { 0 };
-        if input.len() < whole {
-            return Ok(Err(whole));
-        }
-        let len = match short {
-            126 => u64::from(u16::from_be_bytes([input[2], input[3]])),
-            127 => u64::from_be_bytes(input[2..10].try_into().expect("eight bytes")),
-            short => u64::from(short),
-        };
-        if (short == 126 && len < 126) || (short == 127 && len <= 0xffff) {
-            return wrong("a length that is not minimally encoded");
-        }
-        if len > i64::MAX as u64 {
-            return wrong("a length of more than 63 bits");
-        }
-        // For a continuation, the fragments received so far count too.
+    }
+
+    /// Checks the length of a message with this frame. For a continuation, the fragments received
+    /// so far count too.
+    #[inline]
+    fn check_message_len(&self, opcode: Opcode, len: u64) -> Result<(), Violation> {
         let before = if opcode == Opcode::Continuation { self.assembled.len() } else { 0 };
         let total = len.saturating_add(before as u64);
         if total > self.limit as u64 && !opcode.is_control() {
             return Err(Violation::TooLong { len: total, limit: self.limit });
         }
-        let key = masked.then(|| [input[size], input[size + 1], input[size + 2], input[size + 3]]);
+        Ok(())
+    }
+
+    /// Begins a fragmented message, or counts its next fragment.
+    #[inline]
+    fn count_fragment(&mut self, opcode: Opcode, last: bool) -> Result<(), Violation> {
         match (opcode, &mut self.parts) {
             (Opcode::Continuation, Some(parts)) => {
                 parts.count += 1;
@@ -317,7 +332,7 @@ impl WebSocketDecoder {
             }
             _ => {}
         }
-        Ok(Ok((Frame { opcode, last, key, len: len as usize, done: 0 }, whole)))
+        Ok(())
     }
 
     /// Decodes as much of a frame's payload as is there.
@@ -376,6 +391,29 @@ impl WebSocketDecoder {
         };
         Ok(Step { consumed: available, item })
     }
+}
+
+/// Returns the length of a frame's payload. `short` is the length in the second byte of the header,
+/// which `input` begins with.
+#[inline]
+fn payload_len(short: u8, input: &[u8]) -> Result<u64, Violation> {
+    let len = match short {
+        126 => u64::from(u16::from_be_bytes([input[2], input[3]])),
+        127 => u64::from_be_bytes(input[2..10].try_into().expect("eight bytes")),
+        short => u64::from(short),
+    };
+    if (short == 126 && len < 126) || (short == 127 && len <= 0xffff) {
+        return wrong("a length that is not minimally encoded");
+    }
+    if len > i64::MAX as u64 {
+        return wrong("a length of more than 63 bits");
+    }
+    Ok(len)
+}
+
+/// Reports a violation of RFC 6455.
+fn wrong<T>(what: &'static str) -> Result<T, Violation> {
+    Err(Violation::WebSocket(what))
 }
 
 impl Violation {
