@@ -161,6 +161,7 @@ fn what_overflows_waits_or_is_dropped_and_counted() {
         let done = Flow::run(&ground, &["--json"], "").exits(0);
         let status = done.json();
         assert_eq!(count(&status, "send", "sent_messages"), 3001, "{overflow}");
+        assert_eq!(status["mode"], "finished");
         let (received, dropped) = (count(&status, "slow", "received_messages"), count(&status, "send", "dropped"));
         assert_eq!(received + dropped, 3001, "{overflow}");
         assert_eq!(connector(&status, "keep", "received_messages"), received, "{overflow}");
@@ -346,6 +347,7 @@ fn a_sender_ends_at_the_first_ctrl_c() {
     assert_eq!(count(&status, "send", "sent_messages"), count(&status, "receive", "received_messages"));
     assert_eq!(function(&status, "send")["phase"], "stopped");
     assert_eq!(function(&status, "receive")["phase"], "finished");
+    assert_eq!(status["mode"], "drained");
     ground.assert_clean();
 }
 
@@ -359,6 +361,7 @@ fn a_pipeline_ends_when_nobody_reads_its_output_any_more() {
     let child = command.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR")).spawn().expect("a shell");
     let done = common::Done::from(child.wait_with_output().expect("its end")).exits(0);
     assert_eq!(done.stdout, "y\ny\ny\n");
+    assert!(done.stderr.contains(" lost ("), "what nobody read is counted: {}", done.stderr);
     ground.assert_clean();
 }
 

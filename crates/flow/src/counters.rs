@@ -32,6 +32,8 @@ pub(crate) enum Counter {
     SentBytes,
     /// Messages that were dropped by a topic's overflow policy when they were sent.
     Dropped,
+    /// Messages that were sent to a queue whose readers had all ended: one for each such queue.
+    Unread,
     /// Messages that were sent to a dead-letter topic, or dropped because there is none.
     DeadLetters,
     /// The size of its linear memory, in bytes.
@@ -41,7 +43,7 @@ pub(crate) enum Counter {
 }
 
 impl Counter {
-    const COUNT: usize = 11;
+    const COUNT: usize = 12;
     const BYTES: usize = Counter::COUNT * size_of::<u64>();
 }
 

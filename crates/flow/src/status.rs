@@ -32,6 +32,14 @@ pub enum ModeStatus {
     Draining,
     /// All processing ends now.
     Stopping,
+    /// It has ended: all work was done.
+    Finished,
+    /// It has ended on request, after all messages in flight were processed.
+    Drained,
+    /// It was stopped with messages in flight.
+    Stopped,
+    /// It has ended because of a permanent failure.
+    Failed,
 }
 
 /// A function instance.
@@ -57,6 +65,8 @@ pub struct FunctionStatus {
     pub sent_bytes: u64,
     /// Messages that were dropped by a topic's overflow policy when it sent them.
     pub dropped: u64,
+    /// Messages that it sent to a queue whose readers had all ended: one for each such queue.
+    pub unread: u64,
     /// Messages that reached the maximum number of deliveries.
     pub dead_letters: u64,
     /// Calls that failed.
@@ -118,7 +128,7 @@ pub struct EdgeStatus {
     pub dropped: u64,
     /// New messages that were dropped because there was no space.
     pub dropped_new: u64,
-    /// Messages that were lost because a reader failed.
+    /// Messages that were lost because a reader failed or ended while it processed them.
     pub discarded: u64,
 }
 
@@ -133,6 +143,8 @@ pub struct ConnectorStatus {
     pub received_messages: u64,
     /// Messages that it dropped because they were too long, or by a topic's overflow policy.
     pub dropped: u64,
+    /// Messages that it sent to a queue whose readers had all ended: one for each such queue.
+    pub unread: u64,
     /// Whether it has ended.
     pub is_ended: bool,
 }

@@ -102,8 +102,14 @@ pub fn scaffold(folder: &Path, language: Language) -> Result<Vec<PathBuf>, Strin
     let mut written = Vec::new();
     for (name, text) in files(language) {
         let path = folder.join(name);
-        write(&path, &text).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+        let result = write(&path, &text);
         written.push(path);
+        if let Err(error) = result {
+            // So that the folder is empty for the next attempt.
+            written.iter().for_each(|path| drop(fs::remove_file(path)));
+            let path = written.last().map(|path| path.display().to_string()).unwrap_or_default();
+            return Err(format!("cannot write {path}: {error}"));
+        }
     }
     Ok(written)
 }

@@ -145,6 +145,7 @@ impl Connectors {
             sent_messages: connector.counters.get(Counter::SentMessages),
             received_messages: connector.counters.get(Counter::ReceivedMessages),
             dropped: connector.counters.get(Counter::Dropped),
+            unread: connector.counters.get(Counter::Unread),
             is_ended: connector.is_ended,
         };
         self.all.iter().map(status).collect()
@@ -249,8 +250,9 @@ fn sink(sink: &Sink, mut inlet: Inlet, stop: &Arc<Stop>) -> Result<Work> {
         }
         SinkKind::File { path, append, layout } => {
             let file = bytes::create(path, *append)?;
-            let layout = *layout;
-            Box::new(move || bytes::write_file(file, layout, &mut inlet))
+            let (layout, path) = (*layout, path.clone());
+            let what = move || format!("cannot write {}", path.display());
+            Box::new(move || bytes::write_file(file, layout, &mut inlet).with_context(what))
         }
         SinkKind::Websocket { url } => {
             let (name, url, stop) = (sink.name.clone(), url.clone(), Arc::clone(stop));

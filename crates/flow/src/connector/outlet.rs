@@ -125,7 +125,8 @@ impl Outlet {
                 let bell = fabric.bell(topology.rings[*ring].group);
                 groups.push(Publisher::open(fabric.ring(*ring), bell, WaitMode::Block, stop.interrupt())?);
             }
-            outputs.push(Output { max_message: policies.max_message, overflow: overflow(policies.overflow), groups });
+            let overflow = overflow(policies.overflow);
+            outputs.push(Output { max_message: policies.max_message, overflow, groups, ended_groups: 0 });
         }
         Ok(Outlet { outputs, counters: Arc::clone(counters), stop: Arc::clone(stop) })
     }

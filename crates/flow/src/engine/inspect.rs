@@ -7,7 +7,9 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use wasmtime::wasmparser::{
-    ComponentTypeRef, CompositeInnerType, Encoding, ExternalKind, FuncType, Parser, Payload, TypeRef, ValType,
+    ComponentExportSectionReader, ComponentImportSectionReader, ComponentTypeRef, CompositeInnerType, Encoding,
+    ExportSectionReader, ExternalKind, FuncType, FunctionSectionReader, ImportSectionReader, Parser, Payload, TypeRef,
+    TypeSectionReader, ValType,
 };
 
 /// The maximum size of a function's file in bytes.
@@ -118,10 +120,10 @@ const IMPORTS: [(&str, &str, &[ValType], &[ValType]); 5] = [
 ];
 
 impl Surface {
+    /// Reads the imports and exports of a file. Of a component, the core modules inside it are not read.
     fn parse(wasm: &[u8]) -> Result<Surface> {
         let mut surface = Surface::default();
-        let mut types: Vec<Option<FuncType>> = Vec::new();
-        let mut functions: Vec<u32> = Vec::new();
+        let mut types = FunctionTypes::default();
         let mut depth = 0usize;
         for payload in Parser::new(0).parse_all(wasm) {
             match payload.context("not a valid WASM file")? {
@@ -131,60 +133,14 @@ impl Surface {
                 }
                 Payload::Version { .. } => depth += 1,
                 Payload::End(_) => depth = depth.saturating_sub(1),
-                Payload::ComponentImportSection(section) if depth == 1 => {
-                    for import in section {
-                        let import = import?;
-                        // An imported type only names a type of an interface.
-                        if !matches!(import.ty, ComponentTypeRef::Type(_)) {
-                            surface.component_imports.push(import.name.name.to_owned());
-                        }
-                    }
-                }
-                Payload::ComponentExportSection(section) if depth == 1 => {
-                    for export in section {
-                        surface.component_exports.push(export?.name.name.to_owned());
-                    }
-                }
+                Payload::ComponentImportSection(section) if depth == 1 => surface.add_component_imports(section)?,
+                Payload::ComponentExportSection(section) if depth == 1 => surface.add_component_exports(section)?,
                 // The core modules inside a component are not inspected.
                 _ if surface.is_component => {}
-                Payload::TypeSection(section) => {
-                    for group in section {
-                        types.extend(group?.into_types().map(|ty| match ty.composite_type.inner {
-                            CompositeInnerType::Func(ty) => Some(ty),
-                            _ => None,
-                        }));
-                    }
-                }
-                Payload::ImportSection(section) => {
-                    for import in section.into_imports() {
-                        let import = import?;
-                        let ty = match import.ty {
-                            TypeRef::Func(index) => {
-                                functions.push(index);
-                                types.get(index as usize).cloned().flatten()
-                            }
-                            _ => None,
-                        };
-                        surface.imports.push((import.module.to_owned(), import.name.to_owned(), ty));
-                    }
-                }
-                Payload::FunctionSection(section) => {
-                    for index in section {
-                        functions.push(index?);
-                    }
-                }
-                Payload::ExportSection(section) => {
-                    for export in section {
-                        let export = export?;
-                        let ty = match export.kind {
-                            ExternalKind::Func => functions
-                                .get(export.index as usize)
-                                .and_then(|index| types.get(*index as usize).cloned().flatten()),
-                            _ => None,
-                        };
-                        surface.exports.insert(export.name.to_owned(), ty);
-                    }
-                }
+                Payload::TypeSection(section) => types.add_types(section)?,
+                Payload::ImportSection(section) => surface.add_imports(section, &mut types)?,
+                Payload::FunctionSection(section) => types.add_functions(section)?,
+                Payload::ExportSection(section) => surface.add_exports(section, &types)?,
                 _ => {}
             }
         }
@@ -192,6 +148,53 @@ impl Surface {
             bail!("not a valid WASM file");
         }
         Ok(surface)
+    }
+
+    fn add_component_imports(&mut self, section: ComponentImportSectionReader<'_>) -> Result<()> {
+        for import in section {
+            let import = import?;
+            // An imported type only names a type of an interface.
+            if !matches!(import.ty, ComponentTypeRef::Type(_)) {
+                self.component_imports.push(import.name.name.to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    fn add_component_exports(&mut self, section: ComponentExportSectionReader<'_>) -> Result<()> {
+        for export in section {
+            self.component_exports.push(export?.name.name.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Adds the imports of a core module. The imported functions are added to `types`.
+    fn add_imports(&mut self, section: ImportSectionReader<'_>, types: &mut FunctionTypes) -> Result<()> {
+        for import in section.into_imports() {
+            let import = import?;
+            let ty = match import.ty {
+                TypeRef::Func(index) => {
+                    types.functions.push(index);
+                    types.at(index)
+                }
+                _ => None,
+            };
+            self.imports.push((import.module.to_owned(), import.name.to_owned(), ty));
+        }
+        Ok(())
+    }
+
+    /// Adds the exports of a core module.
+    fn add_exports(&mut self, section: ExportSectionReader<'_>, types: &FunctionTypes) -> Result<()> {
+        for export in section {
+            let export = export?;
+            let ty = match export.kind {
+                ExternalKind::Func => types.of_function(export.index),
+                _ => None,
+            };
+            self.exports.insert(export.name.to_owned(), ty);
+        }
+        Ok(())
     }
 
     fn is_batched(&self) -> bool {
@@ -224,6 +227,44 @@ impl Surface {
             problems.push("it mixes two ABIs: `on_message` is the reference's, `estafette` the batched one's".into());
         }
         problems
+    }
+}
+
+/// The types of a core module's functions.
+#[derive(Default)]
+struct FunctionTypes {
+    /// The module's types by index; `None` for a type that is not a function's.
+    types: Vec<Option<FuncType>>,
+    /// The index of each function's type. Imported functions come first.
+    functions: Vec<u32>,
+}
+
+impl FunctionTypes {
+    fn add_types(&mut self, section: TypeSectionReader<'_>) -> Result<()> {
+        for group in section {
+            self.types.extend(group?.into_types().map(|ty| match ty.composite_type.inner {
+                CompositeInnerType::Func(ty) => Some(ty),
+                _ => None,
+            }));
+        }
+        Ok(())
+    }
+
+    fn add_functions(&mut self, section: FunctionSectionReader<'_>) -> Result<()> {
+        for index in section {
+            self.functions.push(index?);
+        }
+        Ok(())
+    }
+
+    /// Returns the function type with this index.
+    fn at(&self, index: u32) -> Option<FuncType> {
+        self.types.get(index as usize).cloned().flatten()
+    }
+
+    /// Returns the type of the function with this index.
+    fn of_function(&self, index: u32) -> Option<FuncType> {
+        self.functions.get(index as usize).and_then(|index| self.at(*index))
     }
 }
 

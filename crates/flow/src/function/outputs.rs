@@ -1,5 +1,6 @@
 //! The topics that an instance sends to. Each has one ring for each queue group that reads it.
 
+use std::cell::Cell;
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -36,6 +37,8 @@ pub(crate) struct Output {
     pub(crate) overflow: Overflow,
     /// One publisher for each queue group that reads the topic.
     pub(crate) groups: Vec<Publisher>,
+    /// The number of queue groups whose readers have all ended.
+    pub(crate) ended_groups: u64,
 }
 
 /// All outputs of an instance.
@@ -50,19 +53,28 @@ pub(crate) struct Outputs {
     /// `all`.
     pub(crate) dead_letter: Option<usize>,
     pub(crate) counters: Arc<Counters>,
+    /// Whether a message that was too long has been reported.
+    pub(crate) has_reported: Cell<bool>,
 }
 
 impl Outputs {
     /// Empty outputs. They replace the real ones in the store while those are in use.
     pub(crate) fn none(counters: Arc<Counters>) -> Outputs {
-        Outputs { all: Vec::new(), topics: Vec::new(), reply: None, dead_letter: None, counters }
+        Outputs {
+            all: Vec::new(),
+            topics: Vec::new(),
+            reply: None,
+            dead_letter: None,
+            counters,
+            has_reported: Cell::new(false),
+        }
     }
 
     /// Checks whether a message of `len` bytes can be sent to a topic.
     pub(super) fn check(&self, topic: u32, len: usize) -> Sent {
         match self.topics.get(topic as usize).and_then(|at| self.all.get(*at)) {
             None => Sent::NoSuchTopic,
-            Some(output) => output.check(len),
+            Some(output) => self.reported(output.check(len), len, output.max_message),
         }
     }
 
@@ -127,8 +139,24 @@ impl Outputs {
     fn send_to(&mut self, output: Option<usize>, message: &[u8]) -> Result<Sent, SendError> {
         match output.and_then(|at| self.all.get_mut(at)) {
             None => Ok(Sent::NoSuchTopic),
-            Some(output) => output.send(message, &self.counters),
+            Some(output) => {
+                let (sent, max) = (output.send(message, &self.counters)?, output.max_message);
+                Ok(self.reported(sent, message.len(), max))
+            }
         }
+    }
+
+    /// Reports the first message that is too long. A function may trap then without a reason.
+    #[inline]
+    fn reported(&self, sent: Sent, len: usize, max: usize) -> Sent {
+        if sent == Sent::TooLong && !self.has_reported.replace(true) {
+            // The supervisor copies the host's stderr to its log.
+            let _ = writeln!(
+                io::stderr(),
+                "it sent a message of {len} bytes, which is longer than the `max_message` of {max} bytes of its topic"
+            );
+        }
+        sent
     }
 }
 
@@ -190,21 +218,29 @@ impl Output {
         messages: impl Iterator<Item = &'m [u8]> + Clone,
         counters: &Counters,
     ) -> Result<(), SendError> {
+        if self.ended_groups > 0 {
+            counters.add(Counter::Unread, self.ended_groups * messages.clone().count() as u64);
+        }
         let mut dropped = 0;
         let overflow = self.overflow;
         let mut error = None;
+        let mut ended = 0;
         self.groups.retain_mut(|group| match send_to_group(group, overflow, messages.clone()) {
             Ok(count) => {
                 dropped += count;
                 true
             }
             // All readers of the group have ended.
-            Err(PublishError::Closed) => false,
+            Err(PublishError::Closed) => {
+                ended += 1;
+                false
+            }
             Err(failed) => {
                 error = Some(failed);
                 true
             }
         });
+        self.ended_groups += ended;
         if let Some(error) = error {
             return Err(error.into());
         }

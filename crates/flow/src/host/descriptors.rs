@@ -47,17 +47,17 @@ impl Descriptors {
         wait: WaitMode,
         interrupt: &Arc<Interrupt>,
     ) -> Result<Output> {
-        let mut groups = Vec::new();
+        let (mut groups, mut ended_groups) = (Vec::new(), 0);
         for _ in 0..output.groups {
             let ring = self.ring()?;
             let bell = BellFile::from_fd(self.next()?)?;
             match Publisher::open(&ring, &bell, wait, Arc::clone(interrupt)) {
                 Ok(publisher) => groups.push(publisher),
                 // All readers of the group have ended.
-                Err(OpenError::Closed) => {}
+                Err(OpenError::Closed) => ended_groups += 1,
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(Output { max_message: output.max_message, overflow: output.overflow, groups })
+        Ok(Output { max_message: output.max_message, overflow: output.overflow, groups, ended_groups })
     }
 }

@@ -1,6 +1,7 @@
 //! A function instance: claims messages of its topic, delivers them to the function, and
 //! acknowledges them.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
@@ -69,6 +70,7 @@ impl Instance {
             reply: start.reply,
             dead_letter: start.dead_letter,
             counters: Arc::clone(&counters),
+            has_reported: Cell::new(false),
         };
         let (abi, grants, memory_limit) = (start.abi, start.grants.clone(), start.memory_limit);
         let setup = Setup { engine, abi, code, grants, stdout, stderr, memory_limit, counters, stop };

@@ -33,6 +33,12 @@ const FUNCTIONS: &[Family<FunctionStatus>] = &[
         |it| count(it.dropped),
     ),
     (
+        "estafette_function_unread_messages_total",
+        Counter,
+        "Messages that it sent to a queue whose readers had all ended.",
+        |it| count(it.unread),
+    ),
+    (
         "estafette_function_dead_letters_total",
         Counter,
         "Messages that reached the maximum number of deliveries.",
@@ -102,6 +108,12 @@ const CONNECTORS: &[Family<ConnectorStatus>] = &[
         |it| count(it.received_messages),
     ),
     ("estafette_connector_dropped_messages_total", Counter, "Messages that it dropped.", |it| count(it.dropped)),
+    (
+        "estafette_connector_unread_messages_total",
+        Counter,
+        "Messages that it sent to a queue whose readers had all ended.",
+        |it| count(it.unread),
+    ),
     ("estafette_connector_ended", Gauge, "1 once it has ended.", |it| Some(f64::from(u8::from(it.is_ended)))),
 ];
 
@@ -222,6 +234,7 @@ mod tests {
             sent_messages: 0,
             sent_bytes: 0,
             dropped: 0,
+            unread: 0,
             dead_letters: 0,
             traps: 0,
             restarts: 0,
@@ -233,8 +246,14 @@ mod tests {
     }
 
     fn status() -> Status {
-        let connector =
-            ConnectorStatus { name: "c".into(), sent_messages: 1, received_messages: 0, dropped: 0, is_ended: true };
+        let connector = ConnectorStatus {
+            name: "c".into(),
+            sent_messages: 1,
+            received_messages: 0,
+            dropped: 0,
+            unread: 0,
+            is_ended: true,
+        };
         Status {
             pipeline: "p".into(),
             functions: vec![function(0), function(1)],

@@ -52,7 +52,7 @@ use self::reload::{Callback, Reloads};
 use crate::config::{End, Pipeline, Topology};
 use crate::connector::{ConnectorEvent, Connectors};
 use crate::control::Request;
-use crate::status::Status;
+use crate::status::{ModeStatus, Status};
 
 pub(crate) use self::fabric::Fabric;
 pub(crate) use self::poll::Mailbox;
@@ -130,6 +130,29 @@ pub struct Summary {
     pub status: Status,
     /// Why the pipeline ended.
     pub ended: Ended,
+}
+
+impl Summary {
+    /// How the pipeline ended.
+    fn mode(&self) -> ModeStatus {
+        match self.ended {
+            _ if !self.failures.is_empty() => ModeStatus::Failed,
+            Ended::Finished => ModeStatus::Finished,
+            Ended::Drained => ModeStatus::Drained,
+            Ended::Stopped => ModeStatus::Stopped,
+        }
+    }
+
+    /// The messages that were still in topics when the pipeline ended, processed by nobody.
+    pub fn left_in_topics(&self) -> u64 {
+        self.status.edges.iter().map(|edge| edge.depth_messages).sum()
+    }
+
+    /// The messages that were sent to queues whose readers had all ended.
+    pub fn unread(&self) -> u64 {
+        let functions = self.status.functions.iter().map(|function| function.unread);
+        functions.chain(self.status.connectors.iter().map(|connector| connector.unread)).sum()
+    }
 }
 
 /// Why a pipeline ended.
@@ -263,7 +286,7 @@ impl Supervisor {
         }
         self.hosts.clear();
         self.read_last_lines();
-        self.summary.status = self.status();
+        self.summary.status = Status { mode: self.summary.mode(), ..self.status() };
         self.summary.restarts = self.instances.iter().map(|instance| instance.restarts.total()).sum();
         Ok(self.summary)
     }

@@ -88,6 +88,7 @@ impl Supervisor {
             sent_messages: get(Counter::SentMessages),
             sent_bytes: get(Counter::SentBytes),
             dropped: get(Counter::Dropped),
+            unread: get(Counter::Unread),
             dead_letters: get(Counter::DeadLetters),
             traps: instance.traps,
             restarts: instance.restarts.total(),

@@ -133,6 +133,23 @@ fn phase(phase: PhaseStatus) -> &'static str {
     }
 }
 
+/// Says how many messages were lost, and where: `, 9 messages lost: 4 while ...`. Empty if none was.
+fn lost(summary: &Summary) -> String {
+    let parts = [
+        (summary.discarded, "in processing when a reader failed or ended"),
+        (summary.left_in_topics(), "left in topics"),
+        (summary.unread(), "sent after all readers had ended"),
+    ];
+    let parts: Vec<_> = parts.into_iter().filter(|(count, _)| *count > 0).collect();
+    let lost = match parts.iter().map(|(count, _)| count).sum() {
+        0 => return String::new(),
+        1 => String::from("1 message"),
+        lost => format!("{} messages", units::grouped(lost)),
+    };
+    let parts: Vec<_> = parts.iter().map(|(count, place)| format!("{} {place}", units::grouped(*count))).collect();
+    format!(", {lost} lost ({})", parts.join(", "))
+}
+
 /// Formats the summary of an ended pipeline in a few lines.
 pub(crate) fn summary(summary: &Summary) -> String {
     let status = &summary.status;
@@ -151,15 +168,19 @@ pub(crate) fn summary(summary: &Summary) -> String {
         units::grouped(received),
         units::grouped(sent)
     ));
-    if summary.restarts > 0 {
-        text.push_str(&format!(", {} restarts", summary.restarts));
+    match summary.restarts {
+        0 => {}
+        1 => text.push_str(", 1 restart"),
+        restarts => text.push_str(&format!(", {restarts} restarts")),
     }
-    if summary.discarded > 0 {
-        text.push_str(&format!(", {} messages lost with functions that failed", units::grouped(summary.discarded)));
-    }
+    text.push_str(&lost(summary));
     let dropped: u64 = functions.iter().map(|function| function.dropped).sum();
     if dropped > 0 {
         text.push_str(&format!(", {} dropped by overflow", units::grouped(dropped)));
+    }
+    let dropped: u64 = status.connectors.iter().map(|connector| connector.dropped).sum();
+    if dropped > 0 {
+        text.push_str(&format!(", {} dropped at sources: too long, or by overflow", units::grouped(dropped)));
     }
     for failure in &summary.failures {
         text.push_str(&format!("\nestafette: {failure}"));

@@ -15,6 +15,7 @@
 mod model;
 mod script;
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
@@ -179,7 +180,7 @@ impl Host {
         for (at, topic) in topics().iter().enumerate() {
             let rings = topic.groups.iter().map(|group| ring(group.capacity, stop.sends()));
             let (groups, members) = rings.unzip();
-            all.push(Output { max_message: MAX_MESSAGES[at], overflow: topic.overflow, groups });
+            all.push(Output { max_message: MAX_MESSAGES[at], overflow: topic.overflow, groups, ended_groups: 0 });
             readers.push(members);
         }
         let answers = all.len() - 1;
@@ -189,6 +190,7 @@ impl Host {
             reply: script.has_stream.then_some(answers),
             dead_letter: None,
             counters: Arc::clone(&counters),
+            has_reported: Cell::new(false),
         };
         let stdout = memory_file();
         let setup = Setup {
