@@ -197,7 +197,7 @@ struct Quiet;
 
 impl Observer for Quiet {
     fn instance(&mut self, _: usize, _: usize, _: &Entrant) {}
-    fn trouble(&mut self, entrant: &Entrant, what: &str) {
+    fn failure(&mut self, entrant: &Entrant, what: &str) {
         eprintln!("warning: {}: {what}", entrant.case.mechanism);
     }
     fn round(&mut self, _: &Record, _: RoundKind) -> Result<()> {

@@ -144,7 +144,8 @@ pub(crate) struct Bench {
     #[arg(long, value_hint = ValueHint::FilePath, value_name = "FILE.toml")]
     pub(crate) config: Option<PathBuf>,
 
-    /// Go on with rounds until every table shows differences from 5 %, but for no longer than this in all (10min)
+    /// After the rounds of the profile or of --rounds, measure more until every table shows
+    /// differences from 5 %, for at most this time in all (10min)
     #[arg(long, value_parser = parse_budget, value_name = "TIME", num_args = 0..=1, default_missing_value = "10min", require_equals = true)]
     pub(crate) until_decided: Option<Duration>,
 

@@ -33,6 +33,14 @@ use estafette_measure::{Registry, child, tracer};
 use crate::args::{Args, Command};
 use crate::exit::Exit;
 
+/// The allocator of the command and of the instances, which run in the same program.
+#[cfg(feature = "mimalloc")]
+#[global_allocator]
+static GLOBAL: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// The name of the global allocator, as in records.
+const ALLOCATOR: &str = if cfg!(feature = "mimalloc") { "mimalloc" } else { "system" };
+
 /// Whether this build contains the contest's mechanisms, but not those behind `all-peers`.
 const PEERS_LEFT_OUT: bool = cfg!(all(feature = "contest", not(feature = "all-peers")));
 /// The note that explains how to build with the peers that were left out.

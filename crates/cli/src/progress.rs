@@ -60,7 +60,7 @@ impl Progress {
             interrupt.check()
         };
         let measured = limits::measure(&limits::ends(cpus), budget, &mut next);
-        if interrupt.seen() {
+        if interrupt.is_requested() {
             self.finish();
             return Ok(None);
         }
@@ -86,7 +86,7 @@ impl Progress {
     }
 
     /// Prints a line of text without damaging the progress line.
-    pub(crate) fn say(&self, line: &str) {
+    pub(crate) fn message(&self, line: &str) {
         match &self.bar {
             Some(bar) => bar.suspend(|| tell(line)),
             None => tell(line),
@@ -105,14 +105,14 @@ impl Observer for Progress {
         bar.tick();
     }
 
-    fn trouble(&mut self, entrant: &Entrant, what: &str) {
+    fn failure(&mut self, entrant: &Entrant, what: &str) {
         let text = format!("{} in {}: {}", entrant.case.mechanism, entrant.case.cell, with_remedy(what));
         // Up to the first digit: figures differ from round to round.
         let gist =
             format!("{}{}", entrant.case.mechanism, what.split(|c: char| c.is_ascii_digit()).next().unwrap_or(what));
         if !self.reported.contains(&gist) {
             self.reported.push(gist);
-            self.say(&format!("warning: {text}"));
+            self.message(&format!("warning: {text}"));
         }
     }
 

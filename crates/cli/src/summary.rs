@@ -10,13 +10,20 @@ use estafette_measure::spec::{Scope, Standing};
 use estafette_measure::stats::Verdict;
 use estafette_measure::units::{duration, three_digits};
 
-use crate::columns::wrapped;
+use crate::columns::{plain, wrapped};
 use crate::table::{is_different, list, outcome, percent, short};
 
 /// Returns the sentences, each wrapped to at most 100 columns.
 pub(crate) fn sentences(record: &Record, rankings: &[Ranking]) -> String {
-    let sentences = [winners(rankings), bounds(rankings), noise(record, rankings), core_distance_change(record)];
+    let sentences =
+        [winners(rankings), bounds(rankings), noise(record, rankings), core_distance_change(record), allocator(record)];
     sentences.iter().filter(|sentence| !sentence.is_empty()).map(|sentence| wrapped("", sentence)).collect()
+}
+
+/// Names the allocator, if it is not the system's.
+fn allocator(record: &Record) -> String {
+    let provenance = record.provenance.as_ref().filter(|provenance| provenance.allocator != "system");
+    provenance.map_or(String::new(), |provenance| format!("The allocator was {}.", plain(&provenance.allocator)))
 }
 
 /// Returns the fastest candidate of a cell.

@@ -224,16 +224,21 @@ fn a_run_of_every_healthy_mechanism_is_fine() {
     ] {
         for instance in record["instances"].as_array().unwrap() {
             let figures = &instance["outcome"]["measured"];
-            assert!(figures["messages"].as_u64() > Some(0) && figures["breach"].is_null(), "{instance}");
+            // Beside other busy programs an instance may receive nothing. It is repeated.
+            let is_disturbed = figures["discarded"].get("other_load").is_some();
+            let is_fine = (figures["messages"].as_u64() > Some(0) || is_disturbed) && figures["breach"].is_null();
+            assert!(is_fine, "{instance}");
             let entrant = &record["entrants"][instance["entrant"].as_u64().unwrap() as usize];
-            measured.push(entrant["case"]["mechanism"].as_str().unwrap().to_owned());
+            if !is_disturbed {
+                measured.push(entrant["case"]["mechanism"].as_str().unwrap().to_owned());
+            }
         }
     }
     let list = ground.run(["list", "--json"]).json();
     for listed in list.as_array().unwrap() {
         let name = listed["name"].as_str().unwrap();
         // Those between processes are in peers.rs.
-        let here = !name.starts_with("process/") && listed["absent"].is_null();
+        let here = !name.starts_with("process/") && listed["unavailable"].is_null();
         assert!(!here || measured.iter().any(|one| one == name), "{name} was not measured");
     }
     ground.assert_clean();
@@ -333,17 +338,16 @@ fn json_is_exactly_the_record_and_valid_by_its_schema() {
 fn the_mechanisms_of_a_table_take_turns_unless_slices_are_off() {
     let _alone = alone();
     let run = |options: &[&str]| {
-        let what = ["process/pipe", "process/fifo", "--pattern=ping-pong,stream", "--size=64", "--rounds=1"];
+        let what = ["process/pipe", "process/pipe-c", "--pattern=ping-pong,stream", "--size=64", "--rounds=1"];
         Ground::new().bench(60, &[&what[..], options, &["--json"]].concat()).json()
     };
     let record = run(&[]);
     assert_eq!(record["slice_ns"], 2_000_000);
-    // Each pattern has pipe, fifo and the control.
+    // Each pattern has pipe, the same in C, and the control.
     let heats: Vec<u64> = instances(&record).map(|instance| instance["heat"].as_u64().expect("a heat")).collect();
     assert_eq!(heats, [1, 1, 1, 2, 2, 2]);
     for instance in instances(&record) {
-        // How many there are is the machine's affair: one in which time was stolen has none.
-        let slices = instance["outcome"]["measured"]["slices"].as_array().cloned().unwrap_or_default();
+        let slices = slices(instance);
         let laps: Vec<u64> = slices.iter().map(|slice| slice["lap"].as_u64().expect("a number")).collect();
         assert!(laps.is_sorted_by(|a, b| a < b), "{laps:?}");
         assert!(slices.iter().all(|slice| slice["ns"].as_f64().is_some_and(|ns| ns > 0.0)), "{slices:?}");
@@ -351,6 +355,21 @@ fn the_mechanisms_of_a_table_take_turns_unless_slices_are_off() {
     let record = run(&["--slice=off"]);
     assert!(record["slice_ns"].is_null());
     assert!(instances(&record).all(|instance| instance["heat"].is_null()));
+}
+
+#[test]
+fn a_program_in_c_is_measured_in_slices_too() {
+    let _alone = alone();
+    // An instance in which the host took the processor away has no slices. Not every run has one.
+    let has_slices = || {
+        let what = ["process/pipe-c", "--pattern=ping-pong", "--size=64", "--rounds=3", "--json"];
+        instances(&Ground::new().bench(60, &what).json()).any(|instance| !slices(instance).is_empty())
+    };
+    assert!((0..5).any(|_| has_slices()), "none of 15 instances has slices");
+}
+
+fn slices(instance: &Value) -> Vec<Value> {
+    instance["outcome"]["measured"]["slices"].as_array().cloned().unwrap_or_default()
 }
 
 #[test]

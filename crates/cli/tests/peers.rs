@@ -45,7 +45,7 @@ fn every_way_between_processes_is_verified_or_says_how_to_get_it() {
     for listed in list(&ground.run(["list", "process/*", "--json"]).json()) {
         let name = listed["name"].as_str().unwrap();
         let expected = listed["standing"] != "baseline" && !name.contains('.');
-        match &listed["absent"] {
+        match &listed["unavailable"] {
             Value::Null => assert!(!expected || measured.contains(name), "{name} was not measured"),
             absent => assert!(absent.as_str().is_some_and(|how| how.len() > 20), "{name}: {absent}"),
         }
@@ -90,7 +90,7 @@ fn a_pipeline_whose_server_is_killed_fails_and_leaves_nothing() {
     let _alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let ground = Ground::new();
     let listed = ground.run(["list", "--json"]).json();
-    if !list(&listed).iter().any(|one| one["name"] == "sandbox/flow-nats" && one["absent"].is_null()) {
+    if !list(&listed).iter().any(|one| one["name"] == "sandbox/flow-nats" && one["unavailable"].is_null()) {
         println!("sandbox/flow-nats is not in this build, or its server is not here");
         return;
     }

@@ -267,6 +267,10 @@ impl Entry for ByHand {
         vec![Role::All]
     }
 
+    fn can_pause(&self) -> bool {
+        false
+    }
+
     fn run(&self, case: &Case, _: Role, ctx: &mut Ctx) -> Result<Report> {
         let Window::Time { warmup_ns, measure_ns } = ctx.window else {
             bail!("{} is measured by time", case.mechanism)

@@ -86,9 +86,9 @@ pub(super) struct RecvEnd {
     connection: OwnThread<Rc<RefCell<Connection>>>,
 }
 
-impl RecvEnd {
+impl Rx for RecvEnd {
     #[inline(always)]
-    fn recv_message(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         let Connection { runtime, socket } = &mut *self.connection.borrow_mut();
         loop {
             let frame = wait(runtime, socket.read_frame()).map_err(failed)?;
@@ -101,12 +101,5 @@ impl RecvEnd {
                 _ => {}
             }
         }
-    }
-}
-
-impl Rx for RecvEnd {
-    #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
-        self.recv_message(verifier)
     }
 }

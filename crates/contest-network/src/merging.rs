@@ -207,7 +207,7 @@ mod tests {
                     break;
                 }
             }
-            assert!(verifier.finish().1.none());
+            assert!(verifier.finish().1.is_empty());
         }
     }
 

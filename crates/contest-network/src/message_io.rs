@@ -207,7 +207,7 @@ pub(super) struct SendEnd {
     credit: Option<Spend>,
 }
 
-impl SendEnd {
+impl Tx for SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         if let Some(credit) = &mut self.credit {
@@ -224,13 +224,6 @@ impl SendEnd {
     }
 }
 
-impl Tx for SendEnd {
-    #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
-        self.send(source)
-    }
-}
-
 /// The receiving end.
 pub(super) struct RecvEnd {
     processor: NetworkProcessor,
@@ -240,10 +233,10 @@ pub(super) struct RecvEnd {
     credit: Option<Refund>,
 }
 
-impl RecvEnd {
+impl Rx for RecvEnd {
     /// Verifies the next message. In a stream it verifies all messages that arrive with it.
     #[inline(always)]
-    fn recv_message(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         self.inbox.verified = 0;
         if let Some(message) = self.inbox.queued.pop_front() {
             self.inbox.verify(&message, verifier);
@@ -265,13 +258,6 @@ impl RecvEnd {
             Some(credit) => (0..self.inbox.verified).try_for_each(|_| credit.give()),
             None => Ok(()),
         }
-    }
-}
-
-impl Rx for RecvEnd {
-    #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
-        self.recv_message(verifier)
     }
 }
 

@@ -66,7 +66,7 @@ static void pin_to(uint64_t cpu)
 void read_assignment(Assignment *a, const char *mechanism, bool bytes)
 {
     char text[64];
-    expect_packet("assignment", NULL, 0);
+    a->turns = expect_packet_with_option("assignment");
     uint64_t protocol = packet_number("assignment.protocol", UINT32_MAX);
     if (protocol != PROTOCOL_VERSION)
         fail("the coordinator speaks protocol %" PRIu64 ", this program %d", protocol, PROTOCOL_VERSION);

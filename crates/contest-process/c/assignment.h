@@ -23,6 +23,7 @@ typedef struct {
     uint64_t seed;
     uint64_t secret;
     char dir[PATH_MAX];
+    int turns; /* the file of the current turn, or -1 if the instance does not run in slices */
 } Assignment;
 
 /* Receives the assignment for this mechanism, which carries either bytes or messages without bytes,

@@ -12,6 +12,8 @@
 
 /* A round trip is timed individually if it takes at least this many clock readings. */
 #define CLOCKS_PER_SAMPLE 20
+/* A longer round trip may be interrupted by a pause. */
+#define LONG_NS UINT64_C(1000000)
 #define LONGEST_NS UINT64_C(60000000000)
 
 enum { BUCKETS = 26 * 1024 + 1024 };

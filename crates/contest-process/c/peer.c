@@ -33,6 +33,7 @@
 #include "latency.h"
 #include "message.h"
 #include "protocol.h"
+#include "slices.h"
 #include "window.h"
 
 /* One party of the case: its ends, and the state of its messages. */
@@ -41,10 +42,12 @@ typedef struct {
     Generator source;
     Verifier verifier;
     Meter meter;
+    Slices *slices;
     uint64_t share; /* messages to send in a window by count, otherwise unlimited */
 } Party;
 
 static Latency latency;
+static Slices slices;
 
 static void send_end_mark(Party *p)
 {
@@ -52,13 +55,24 @@ static void send_end_mark(Party *p)
     send_message(&p->ends, &p->source);
 }
 
+/* Returns the time of the instance, which stands still while it is paused. */
+static uint64_t instance_ns(const Party *p)
+{
+    return now_ns() - p->slices->turn.paused_ns;
+}
+
 /* Reads the clock, which may open or close the window. Fails before sequence numbers would repeat. */
 static uint64_t check_clock(Party *p, uint64_t messages)
 {
-    uint64_t now = now_ns();
     if (messages > MAX_MESSAGES - 2 * MAX_STRIDE)
         fail("%" PRIu64 " messages: there are no more sequence numbers", messages);
+    uint64_t paused_before_ns = p->slices->turn.paused_ns, now = instance_ns(p);
+    bool is_new_turn = has_turned(p->slices, now > p->meter.checked_ns ? now - p->meter.checked_ns : 0);
+    now -= p->slices->turn.paused_ns - paused_before_ns;
     meter_update(&p->meter, now, messages);
+    if (is_new_turn)
+        begin_turn(p->slices, now);
+    update_slices(p->slices, now, messages, is_open(&p->meter));
     return now;
 }
 
@@ -73,7 +87,7 @@ static uint64_t produce(Party *p)
         now = check_clock(p, p->source.made);
     } while (p->meter.window.by_count ? p->source.made < p->share : !is_over(&p->meter, now));
     uint64_t sent = p->source.made;
-    meter_end(&p->meter, sent);
+    meter_end(&p->meter, instance_ns(p), sent);
     send_end_mark(p);
     return sent;
 }
@@ -88,7 +102,7 @@ static uint64_t receive_all(Party *p, bool replies)
             recv_message(&p->ends, &p->verifier);
             if (p->verifier.ended) {
                 uint64_t sent = p->source.made;
-                meter_end(&p->meter, *messages);
+                meter_end(&p->meter, instance_ns(p), *messages);
                 if (replies && p->verifier.damaged == 0)
                     send_end_mark(p);
                 return sent;
@@ -117,7 +131,7 @@ static uint64_t ping(Party *p)
     latency.batch = 1;
     do {
         uint64_t round_trips = least(latency.batch, p->share - p->source.made);
-        uint64_t start_ns = now_ns();
+        uint64_t start_ns = instance_ns(p), lap = p->slices->turn.lap;
         for (uint64_t n = round_trips; n > 0; n--) {
             send_message(&p->ends, &p->source);
             recv_message(&p->ends, &p->verifier);
@@ -126,18 +140,24 @@ static uint64_t ping(Party *p)
         }
         bool was_open = is_open(&p->meter), was_closed = p->meter.closed.is_set;
         uint64_t now = check_clock(p, p->source.made);
-        uint64_t each_ns = (now - start_ns) / (round_trips > 0 ? round_trips : 1);
-        if (!was_closed)
+        uint64_t took_ns = now > start_ns ? now - start_ns : 0;
+        uint64_t each_ns = took_ns / (round_trips > 0 ? round_trips : 1);
+        /* A round trip that was interrupted by a pause counts only if stopping and starting takes a
+         * small part of its time. */
+        if (!was_closed && (p->slices->turn.lap == lap || took_ns > LONG_NS)) {
             note_time(&latency, each_ns > 0 ? each_ns : 1);
-        if (!was_open && is_open(&p->meter)) {
+            note_slice_time(p->slices, each_ns > 0 ? each_ns : 1);
+        }
+        uint64_t middle_ns = was_open || !is_open(&p->meter) ? 0 : middle_time(&latency);
+        if (middle_ns > 0) {
             /* Uses the median of the warm-up: a single lucky time says nothing about the others. */
-            double batch = enough_ns / (double)middle_time(&latency);
+            double batch = enough_ns / (double)middle_ns;
             latency.batch = batch <= 1 ? 1 : (uint64_t)batch + (batch > (double)(uint64_t)batch);
             memset(latency.counts, 0, sizeof latency.counts);
         }
     } while (p->meter.window.by_count ? p->source.made < p->share : !p->meter.closed.is_set);
     uint64_t sent = p->source.made;
-    meter_end(&p->meter, sent);
+    meter_end(&p->meter, instance_ns(p), sent);
     send_end_mark(p);
     while (!p->verifier.ended)
         recv_message(&p->ends, &p->verifier);
@@ -163,6 +183,21 @@ static bool add_latency(uint64_t width)
     return packet_add("]}");
 }
 
+/* Adds the slices to the packet. Returns false if they do not fit. */
+static bool add_slices(Slices *s)
+{
+    end_slice(s);
+    for (size_t i = 0; i < s->count; i++) {
+        const Slice *slice = &s->done[i];
+        bool fits = packet_add("%s{\"lap\":%" PRIu64 ",\"messages\":%" PRIu64 ",\"ns\":%" PRIu64, i > 0 ? "," : "",
+                               slice->lap, slice->messages, slice->ns);
+        fits = fits && (slice->p50_ns == 0 || packet_add(",\"p50_ns\":%" PRIu64, slice->p50_ns));
+        if (!fits || !packet_add("}"))
+            return false;
+    }
+    return true;
+}
+
 static bool write_report(const Assignment *a, const Party *p, uint64_t sent, uint64_t width)
 {
     const Verifier *verifier = &p->verifier;
@@ -183,10 +218,12 @@ static bool write_report(const Assignment *a, const Party *p, uint64_t sent, uin
                p->meter.longest_stall_ns);
     if (!(a->ping_pong && a->producer ? add_latency(width) : packet_add("null")))
         return false;
+    if (!packet_add(",\"slices\":[") || !add_slices(p->slices))
+        return false;
     const Usage *before = &opened->usage, *after = &closed->usage;
     if (!measured)
-        return packet_add("}],\"usage\":null}}");
-    return packet_add("}],\"usage\":{\"cpu_ns\":%" PRIu64 ",\"voluntary_switches\":%" PRIu64
+        return packet_add("]}],\"usage\":null}}");
+    return packet_add("]}],\"usage\":{\"cpu_ns\":%" PRIu64 ",\"voluntary_switches\":%" PRIu64
                       ",\"involuntary_switches\":%" PRIu64 "}}}",
                       after->cpu_ns - before->cpu_ns, after->voluntary - before->voluntary,
                       after->involuntary - before->involuntary);
@@ -202,6 +239,10 @@ static void play(const Assignment *a)
     p.source = generator(a->seed, a->secret, 0);
     p.verifier = verifier(a->seed, a->secret);
     p.meter = meter(a->window, packet_number("go.start_ns", MAX_TIME_NS));
+    p.slices = &slices;
+    slices.file = a->turns;
+    if (has_turned(&slices, UINT64_MAX))
+        begin_turn(&slices, instance_ns(&p));
     p.share = a->window.by_count ? a->window.warmup + a->window.measure : UINT64_MAX;
 
     uint64_t (*const loops[2][2])(Party *) = {{consume, produce}, {pong, ping}};

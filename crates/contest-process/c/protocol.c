@@ -207,16 +207,32 @@ static size_t receive(int descriptors[MAX_DESCRIPTORS])
     return count;
 }
 
+/* Receives a packet that must have this name. Returns the number of its descriptors. */
+static size_t receive_named(const char *name, int descriptors[MAX_DESCRIPTORS])
+{
+    size_t had = receive(descriptors);
+    if (!look_up(name).at)
+        fail("expected `%s`, the coordinator said %.*s", name, incoming_len < 200 ? (int)incoming_len : 200, incoming);
+    return had;
+}
+
 void expect_packet(const char *name, int *descriptors, size_t count)
 {
     int control[MAX_DESCRIPTORS];
-    size_t had = receive(control);
-    if (!look_up(name).at)
-        fail("expected `%s`, the coordinator said %.*s", name, incoming_len < 200 ? (int)incoming_len : 200, incoming);
+    size_t had = receive_named(name, control);
     if (had != count)
         fail("`%s` came with %zu descriptors, not %zu", name, had, count);
     if (count > 0)
         memcpy(descriptors, control, count * sizeof(int));
+}
+
+int expect_packet_with_option(const char *name)
+{
+    int control[MAX_DESCRIPTORS];
+    size_t had = receive_named(name, control);
+    if (had > 1)
+        fail("`%s` came with %zu descriptors, not at most one", name, had);
+    return had == 1 ? control[0] : -1;
 }
 
 void packet_begin(void)

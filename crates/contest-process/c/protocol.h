@@ -12,13 +12,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PROTOCOL_VERSION = 2, MAX_PACKET = 160 * 1024, MAX_DESCRIPTORS = 16 };
+enum { PROTOCOL_VERSION = 3, MAX_PACKET = 160 * 1024, MAX_DESCRIPTORS = 16 };
 
 /* Checks that descriptor 0 is a coordinator's socket. */
 void connect_coordinator(void);
 
 /* Waits for the next packet, which must have this name and exactly `count` descriptors. */
 void expect_packet(const char *name, int *descriptors, size_t count);
+/* As `expect_packet`, for a packet with at most one descriptor. Returns it, or -1. */
+int expect_packet_with_option(const char *name);
 
 /* Read the packet received last, under a path such as `assignment.cpus.0`: whether there is a value
  * other than null, a whole number of at most `max`, and a string without escapes. A missing or

@@ -84,7 +84,7 @@ static inline uint64_t stride(const Meter *m, uint64_t messages)
     return m->stride < left ? m->stride : left;
 }
 
-/* Records the time after `messages` messages in total. */
+/* Records the time after `messages` messages in total. `now` does not include pauses. */
 static inline void meter_update(Meter *m, uint64_t now, uint64_t messages)
 {
     uint64_t since = now > m->checked_ns ? now - m->checked_ns : 0;
@@ -101,6 +101,9 @@ static inline void meter_update(Meter *m, uint64_t now, uint64_t messages)
     if (m->window.by_count ? messages < edge : now < m->start_ns + edge)
         return;
     *(m->opened.is_set ? &m->closed : &m->opened) = mark(now, messages);
+    /* A party that slept through its whole window has no result. */
+    if (!m->window.by_count && !m->closed.is_set && now >= m->start_ns + m->window.warmup + m->window.measure)
+        m->closed = m->opened;
 }
 
 /* Returns whether a producer may stop in a window by time: its consumer's window has closed. */
@@ -110,10 +113,10 @@ static inline bool is_over(const Meter *m, uint64_t now)
 }
 
 /* Closes the window if the stream ended early. */
-static inline void meter_end(Meter *m, uint64_t messages)
+static inline void meter_end(Meter *m, uint64_t now, uint64_t messages)
 {
     if (is_open(m))
-        m->closed = mark(now_ns(), messages);
+        m->closed = mark(now, messages);
 }
 
 #endif

@@ -189,6 +189,27 @@ enum Sends {
 }
 
 impl SendEnd {
+    fn finish(&mut self) -> io::Result<()> {
+        let (tasks, sends) = &mut *self.0;
+        match sends {
+            Sends::Calls { .. } => {}
+            Sends::Stream(courier) => {
+                // The consumer replies when it has received everything, or closes the connection
+                // after the end mark.
+                let _ = tasks.wait(courier.finish_request().send().promise);
+            }
+            Sends::Replies { connections, .. } => {
+                // Waits until the clients have closed, which have received all replies.
+                for connection in connections {
+                    let _ = tasks.wait(connection);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Tx for SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         let (tasks, sends) = &mut *self.0;
@@ -220,32 +241,6 @@ impl SendEnd {
         }
     }
 
-    fn finish(&mut self) -> io::Result<()> {
-        let (tasks, sends) = &mut *self.0;
-        match sends {
-            Sends::Calls { .. } => {}
-            Sends::Stream(courier) => {
-                // The consumer replies when it has received everything, or closes the connection
-                // after the end mark.
-                let _ = tasks.wait(courier.finish_request().send().promise);
-            }
-            Sends::Replies { connections, .. } => {
-                // Waits until the clients have closed, which have received all replies.
-                for connection in connections {
-                    let _ = tasks.wait(connection);
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Tx for SendEnd {
-    #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
-        self.send(source)
-    }
-
     fn flush(&mut self) -> io::Result<()> {
         self.finish()
     }
@@ -262,9 +257,9 @@ enum Receives {
     Arrivals { tasks: Rc<Tasks>, arrivals: mpsc::Receiver<Arrival>, pending_call: Slot<PendingCall> },
 }
 
-impl RecvEnd {
+impl Rx for RecvEnd {
     #[inline(always)]
-    fn recv_message(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         match &mut *self.0 {
             Receives::Replies(answer) => {
                 let answer = answer.take().ok_or(ErrorKind::InvalidInput)?;
@@ -283,12 +278,5 @@ impl RecvEnd {
             }
         }
         Ok(())
-    }
-}
-
-impl Rx for RecvEnd {
-    #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
-        self.recv_message(verifier)
     }
 }

@@ -32,6 +32,7 @@ use zbus::message::{Flags, Message, Type};
 use zbus::names::OwnedUniqueName;
 use zbus::{Connection, Guid, MatchRule, MessageStream};
 
+use super::credited::{CreditedRx, CreditedTx};
 use super::slot::Slot;
 
 const SERVER: Server = Server {
@@ -117,10 +118,10 @@ impl Mechanism for Dbus {
 }
 
 impl Transport<Raw> for Dbus {
-    type Tx = SendEnd;
-    type Rx = RecvEnd;
+    type Tx = CreditedTx<SendEnd>;
+    type Rx = CreditedRx<RecvEnd>;
 
-    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         let consumer = matches!(role, Role::Consumer(_));
         let runtime = Arc::new(runtime::Builder::new_current_thread().enable_all().build()?);
         let connection = if self.daemon {
@@ -157,8 +158,9 @@ impl Transport<Raw> for Dbus {
             _ => (None, None),
         };
         let buffer = Buffer::new(case.payload.len());
-        let tx = SendEnd { runtime: Arc::clone(&runtime), connection, sends, buffer, credit: spend };
-        let rx = RecvEnd { runtime, messages, expects, credit: refund };
+        let tx = SendEnd { runtime: Arc::clone(&runtime), connection, sends, buffer };
+        let rx = RecvEnd { runtime, messages, expects };
+        let (tx, rx) = (CreditedTx { tx, credit: spend }, CreditedRx { rx, credit: refund });
         Ok(Ends(vec![PartyEnds { role, tx: Some(tx), rx: Some(rx) }]))
     }
 }
@@ -230,15 +232,11 @@ pub(super) struct SendEnd {
     connection: Connection,
     sends: Sends,
     buffer: Buffer,
-    credit: Option<Spend>,
 }
 
-impl SendEnd {
+impl Tx for SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> io::Result<()> {
-        if let Some(credit) = &mut self.credit {
-            credit.take()?;
-        }
         source.fill(&mut self.buffer);
         let body = Bytes::new(&self.buffer);
         let message = match &self.sends {
@@ -259,24 +257,16 @@ impl SendEnd {
     }
 }
 
-impl Tx for SendEnd {
-    #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
-        self.send(source)
-    }
-}
-
 /// The receiving end.
 pub(super) struct RecvEnd {
     runtime: Arc<Runtime>,
     messages: MessageStream,
     expects: Expects,
-    credit: Option<Refund>,
 }
 
-impl RecvEnd {
+impl Rx for RecvEnd {
     #[inline(always)]
-    fn recv_message(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         let message = loop {
             let message =
                 self.runtime.block_on(self.messages.next()).ok_or(ErrorKind::UnexpectedEof)?.map_err(failed)?;
@@ -293,13 +283,6 @@ impl RecvEnd {
         if let Expects::Calls(Some(call)) = &self.expects {
             call.send(message);
         }
-        self.credit.as_mut().map_or(Ok(()), Refund::give)
-    }
-}
-
-impl Rx for RecvEnd {
-    #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
-        self.recv_message(verifier)
+        Ok(())
     }
 }

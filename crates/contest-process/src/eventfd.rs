@@ -106,9 +106,9 @@ pub(super) struct RecvEnd {
     pending: u64,
 }
 
-impl RecvEnd {
+impl Rx for RecvEnd {
     #[inline(always)]
-    fn recv_message(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         if self.pending == 0 {
             self.pending = read_counter(&self.counter)?;
         }
@@ -119,12 +119,5 @@ impl RecvEnd {
             verifier.pulse();
         }
         Ok(())
-    }
-}
-
-impl Rx for RecvEnd {
-    #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
-        self.recv_message(verifier)
     }
 }

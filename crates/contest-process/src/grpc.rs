@@ -219,6 +219,28 @@ pub(super) enum SendEnd {
 }
 
 impl SendEnd {
+    fn finish(&mut self) -> io::Result<()> {
+        match self {
+            SendEnd::Requests { .. } => Ok(()),
+            SendEnd::Stream { runtime, messages, call } => {
+                // The call ends when the consumer has received everything and replies, or closes
+                // the connection after the end mark.
+                drop(messages.take());
+                runtime.block_on(call).map(drop).map_err(io::Error::other)
+            }
+            SendEnd::Replies { runtime, serving, connections, .. } => {
+                // Waits until the clients have closed, which have received all replies. If the
+                // server closed first, a client would abort on a failed send although the last
+                // reply is still unread.
+                serving.abort();
+                runtime.block_on(connections.recv());
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Tx for SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         let data = Vec::<u8>::make(source);
@@ -249,33 +271,6 @@ impl SendEnd {
         }
     }
 
-    fn finish(&mut self) -> io::Result<()> {
-        match self {
-            SendEnd::Requests { .. } => Ok(()),
-            SendEnd::Stream { runtime, messages, call } => {
-                // The call ends when the consumer has received everything and replies, or closes
-                // the connection after the end mark.
-                drop(messages.take());
-                runtime.block_on(call).map(drop).map_err(io::Error::other)
-            }
-            SendEnd::Replies { runtime, serving, connections, .. } => {
-                // Waits until the clients have closed, which have received all replies. If the
-                // server closed first, a client would abort on a failed send although the last
-                // reply is still unread.
-                serving.abort();
-                runtime.block_on(connections.recv());
-                Ok(())
-            }
-        }
-    }
-}
-
-impl Tx for SendEnd {
-    #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
-        self.send(source)
-    }
-
     fn flush(&mut self) -> io::Result<()> {
         self.finish()
     }
@@ -289,9 +284,9 @@ pub(super) enum RecvEnd {
     Arrivals { runtime: Arc<Runtime>, arrivals: mpsc::Receiver<Arrival>, request_slot: Slot<oneshot::Sender<Vec<u8>>> },
 }
 
-impl RecvEnd {
+impl Rx for RecvEnd {
     #[inline(always)]
-    fn recv_message(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         match self {
             RecvEnd::Replies(reply_slot) => verifier.bytes(&reply_slot.take().ok_or(ErrorKind::InvalidInput)?),
             RecvEnd::Arrivals { runtime, arrivals, request_slot } => {
@@ -303,12 +298,5 @@ impl RecvEnd {
             }
         }
         Ok(())
-    }
-}
-
-impl Rx for RecvEnd {
-    #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
-        self.recv_message(verifier)
     }
 }

@@ -246,23 +246,6 @@ pub(super) struct SendEnd {
     len: usize,
 }
 
-impl SendEnd {
-    #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
-        let Sender { publisher, notifier } = &*self.ports;
-        let mut slot = publisher.loan_slice_uninit(self.len).map_err(other)?;
-        fill(slot.payload_mut(), source);
-        #[allow(unsafe_code)]
-        // SAFETY: `fill` has written every byte.
-        let slot = unsafe { slot.assume_init() };
-        slot.send().map_err(other)?;
-        if let Some(notifier) = notifier {
-            notifier.notify().map_err(other)?;
-        }
-        Ok(())
-    }
-}
-
 /// Writes the next message into a slot.
 #[inline(always)]
 #[allow(unsafe_code)]
@@ -280,7 +263,17 @@ fn other(error: impl std::fmt::Debug) -> io::Error {
 impl Tx for SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> io::Result<()> {
-        self.send(source)
+        let Sender { publisher, notifier } = &*self.ports;
+        let mut slot = publisher.loan_slice_uninit(self.len).map_err(other)?;
+        fill(slot.payload_mut(), source);
+        #[allow(unsafe_code)]
+        // SAFETY: `fill` has written every byte.
+        let slot = unsafe { slot.assume_init() };
+        slot.send().map_err(other)?;
+        if let Some(notifier) = notifier {
+            notifier.notify().map_err(other)?;
+        }
+        Ok(())
     }
 }
 
@@ -292,9 +285,9 @@ struct Receiver {
 /// The receiving end.
 pub(super) struct RecvEnd(OwnThread<Receiver>);
 
-impl RecvEnd {
+impl Rx for RecvEnd {
     #[inline(always)]
-    fn recv_message(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         let Receiver { subscriber, listener } = &*self.0;
         loop {
             if let Some(sample) = subscriber.receive().map_err(other)? {
@@ -311,12 +304,5 @@ impl RecvEnd {
                 None => hint::spin_loop(),
             }
         }
-    }
-}
-
-impl Rx for RecvEnd {
-    #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
-        self.recv_message(verifier)
     }
 }

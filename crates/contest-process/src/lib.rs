@@ -16,9 +16,13 @@ use estafette_measure::case::Pattern;
 use estafette_measure::entry::{bytes, messages};
 use estafette_measure::spec::Tier;
 
+#[cfg(any(feature = "mqtt", feature = "nats", feature = "redis"))]
+mod broker;
 mod c_peer;
 #[cfg(feature = "capnp")]
 mod capnp_rpc;
+#[cfg(any(feature = "dbus", feature = "mqtt", feature = "nats", feature = "redis"))]
+mod credited;
 #[cfg(feature = "dbus")]
 mod dbus;
 mod descriptor;
@@ -35,8 +39,6 @@ mod io_uring_msg;
 mod ipc_channel;
 #[cfg(feature = "mqtt")]
 mod mqtt;
-#[cfg(any(feature = "mqtt", feature = "nats", feature = "redis"))]
-mod names;
 #[cfg(feature = "nanomsg")]
 mod nanomsg;
 #[cfg(feature = "nats")]
@@ -170,7 +172,7 @@ fn servers(registry: Registry) -> Registry {
     #[cfg(feature = "mqtt")]
     let registry = registry.enrol(bytes(mqtt::AT_MOST_ONCE)).enrol(bytes(mqtt::AT_LEAST_ONCE));
     #[cfg(feature = "nats")]
-    let registry = registry.enrol(bytes(nats::Nats));
+    let registry = registry.enrol(bytes(nats::NATS));
     #[cfg(feature = "redis")]
     let registry = registry.enrol(bytes(redis::LIST)).enrol(bytes(redis::CHANNEL));
     registry

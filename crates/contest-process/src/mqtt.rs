@@ -8,20 +8,18 @@
 //! one has arrived.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use estafette_contest_common::capacity::slots;
-use estafette_contest_common::credit::{Refund, Spend};
 use estafette_contest_common::server::{self, CONFIG, Server};
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::{Ordering, Ownership, Tier};
+use estafette_measure::spec::{Ordering, Ownership};
 use estafette_measure::usage::Usage;
-use estafette_measure::{Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Transport, Tx, Value, Verifier};
+use estafette_measure::{Generator, Rendezvous, Rx, Spec, Tx, Value, Verifier};
 use rumqttc::{AsyncClient, Event, EventLoop, MqttOptions, Outgoing, Packet, QoS, SubscribeReasonCode};
 use tokio::runtime::{Builder, Runtime};
 
-use super::names::{self, Names};
+use super::broker::{Broker, Brokered, Names};
 
 const SERVER: Server = Server { program: "mosquitto", package: "mosquitto", arguments: &["-c", CONFIG], asked: "-h" };
 
@@ -49,10 +47,15 @@ const REQUESTS: usize = 1;
 /// `process/mqtt-qos0` or `process/mqtt-qos1`.
 pub(super) struct Mqtt(QoS);
 
-pub(super) const AT_MOST_ONCE: Mqtt = Mqtt(QoS::AtMostOnce);
-pub(super) const AT_LEAST_ONCE: Mqtt = Mqtt(QoS::AtLeastOnce);
+pub(super) const AT_MOST_ONCE: Brokered<Mqtt> = Brokered(Mqtt(QoS::AtMostOnce));
+pub(super) const AT_LEAST_ONCE: Brokered<Mqtt> = Brokered(Mqtt(QoS::AtLeastOnce));
 
-impl Mechanism for Mqtt {
+impl Broker for Mqtt {
+    type Client = Client;
+    type Name = String;
+    type Tx = SendEnd;
+    type Rx = RecvEnd;
+
     fn spec(&self) -> Spec {
         let quality = self.0 as u8;
         Spec::new(&format!("process/mqtt-qos{quality}"))
@@ -64,45 +67,42 @@ impl Mechanism for Mqtt {
             .ownership(Ownership::Owned)
             .ordering(Ordering::PerProducer)
             .max_message(MAX_MESSAGE)
-            .max_producers(None)
-            .tier(Tier::Standard)
     }
 
-    fn effective_capacity(&self, case: &Case) -> Option<u64> {
-        Some(slots(case) as u64)
+    fn server(&self) -> &Server {
+        &SERVER
     }
 
-    fn roles(&self, case: &Case) -> Vec<Role> {
-        server::roles(case)
-    }
-
-    fn broker(&self, _: &Case, rendezvous: &mut Rendezvous) -> Result<Usage> {
+    fn serve(&self, rendezvous: &mut Rendezvous) -> Result<Usage> {
         SERVER.serve(CONFIGURATION, rendezvous, server::listens)
     }
 
-    fn server(&self) -> Option<String> {
-        SERVER.version()
+    fn connect(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Client> {
+        Ok(Client { path: server::socket(rendezvous)?, role, len: case.payload.len() })
     }
 
-    fn check_available(&self) -> Result<(), String> {
-        SERVER.check_available()
+    fn sender(&self, client: &Client, topics: Names<String>) -> Result<SendEnd> {
+        Ok(SendEnd { connection: client.open("tx")?, topics, quality: self.0 })
+    }
+
+    fn receiver(&self, client: &Client, topic: &str) -> Result<RecvEnd> {
+        let mut connection = client.open("rx")?;
+        connection.subscribe(topic, self.0).with_context(|| format!("subscribing to {topic}"))?;
+        Ok(RecvEnd { connection })
     }
 }
 
-impl Transport<Raw> for Mqtt {
-    type Tx = SendEnd;
-    type Rx = RecvEnd;
+/// The parameters of a party's connections. Each end has its own.
+pub(super) struct Client {
+    path: PathBuf,
+    role: Role,
+    /// The length of every message in bytes.
+    len: usize,
+}
 
-    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
-        let path = server::socket(rendezvous)?;
-        let connect = |end: &str| Connection::open(&path, &format!("{role}-{end}"), case.payload.len());
-        let tx = |topics, credit| Ok(SendEnd { connection: connect("tx")?, topics, quality: self.0, credit });
-        let rx = |topic: &str, credit| {
-            let mut connection = connect("rx")?;
-            connection.subscribe(topic, self.0).with_context(|| format!("subscribing to {topic}"))?;
-            Ok(RecvEnd { connection, credit })
-        };
-        names::open(case, role, rendezvous, tx, rx)
+impl Client {
+    fn open(&self, end: &str) -> Result<Connection> {
+        Connection::open(&self.path, &format!("{}-{end}", self.role), self.len)
     }
 }
 
@@ -158,16 +158,12 @@ pub(super) struct SendEnd {
     connection: Connection,
     topics: Names<String>,
     quality: QoS,
-    credit: Option<Spend>,
 }
 
-impl SendEnd {
+impl Tx for SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> io::Result<()> {
-        if let Some(credit) = &mut self.credit {
-            credit.take()?;
-        }
-        let SendEnd { connection, topics, quality, .. } = self;
+        let SendEnd { connection, topics, quality } = self;
         let topic = topics.of(source);
         let message = Vec::<u8>::make(source);
         connection.client.try_publish(topic, *quality, false, message).map_err(io::Error::other)?;
@@ -175,7 +171,7 @@ impl SendEnd {
     }
 
     /// Waits until all messages of QoS 1 are acknowledged.
-    fn wait_for_acknowledgements(&mut self) -> io::Result<()> {
+    fn flush(&mut self) -> io::Result<()> {
         while self.connection.events.state.inflight() > 0 {
             self.connection.poll_until(|event| matches!(event, Event::Incoming(Packet::PubAck(_))).then_some(()))?;
         }
@@ -183,38 +179,19 @@ impl SendEnd {
     }
 }
 
-impl Tx for SendEnd {
-    #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
-        self.send(source)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.wait_for_acknowledgements()
-    }
-}
-
 /// The receiving end.
 pub(super) struct RecvEnd {
     connection: Connection,
-    credit: Option<Refund>,
-}
-
-impl RecvEnd {
-    #[inline(always)]
-    fn recv_message(&mut self, verifier: &mut Verifier) -> io::Result<()> {
-        let message = self.connection.poll_until(|event| match event {
-            Event::Incoming(Packet::Publish(message)) => Some(message),
-            _ => None,
-        })?;
-        verifier.bytes(&message.payload);
-        self.credit.as_mut().map_or(Ok(()), Refund::give)
-    }
 }
 
 impl Rx for RecvEnd {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
-        self.recv_message(verifier)
+        let message = self.connection.poll_until(|event| match event {
+            Event::Incoming(Packet::Publish(message)) => Some(message),
+            _ => None,
+        })?;
+        verifier.bytes(&message.payload);
+        Ok(())
     }
 }

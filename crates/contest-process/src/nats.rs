@@ -11,20 +11,26 @@ use std::io::{self, ErrorKind};
 use anyhow::{Context, Result};
 use async_nats::{Subject, Subscriber};
 use estafette_contest_common::capacity::slots;
-use estafette_contest_common::credit::{Refund, Spend};
-use estafette_contest_common::nats::{Connection, MAX_MESSAGE, SERVER, serve};
-use estafette_contest_common::server;
+use estafette_contest_common::nats::{self, Connection, MAX_MESSAGE, SERVER};
+use estafette_contest_common::server::Server;
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::{Ordering, Ownership, Tier};
+use estafette_measure::spec::{Ordering, Ownership};
 use estafette_measure::usage::Usage;
-use estafette_measure::{Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Transport, Tx, Value, Verifier};
+use estafette_measure::{Generator, Rendezvous, Rx, Spec, Tx, Value, Verifier};
 use futures_util::StreamExt;
 
-use super::names::{self, Names};
+use super::broker::{Broker, Brokered, Names};
 
 pub(super) struct Nats;
 
-impl Mechanism for Nats {
+pub(super) const NATS: Brokered<Nats> = Brokered(Nats);
+
+impl Broker for Nats {
+    type Client = Connection;
+    type Name = Subject;
+    type Tx = SendEnd;
+    type Rx = RecvEnd;
+
     fn spec(&self) -> Spec {
         Spec::new("process/nats")
             .version(concat!("async-nats ", env!("LOCKED_ASYNC_NATS")))
@@ -33,46 +39,35 @@ impl Mechanism for Nats {
             .ownership(Ownership::Owned)
             .ordering(Ordering::PerProducer)
             .max_message(MAX_MESSAGE)
-            .max_producers(None)
-            .tier(Tier::Standard)
     }
 
-    fn effective_capacity(&self, case: &Case) -> Option<u64> {
-        Some(effective_capacity(case) as u64)
+    fn server(&self) -> &Server {
+        &SERVER
     }
 
-    fn roles(&self, case: &Case) -> Vec<Role> {
-        server::roles(case)
+    fn serve(&self, rendezvous: &mut Rendezvous) -> Result<Usage> {
+        nats::serve(rendezvous)
     }
 
-    fn broker(&self, _: &Case, rendezvous: &mut Rendezvous) -> Result<Usage> {
-        serve(rendezvous)
+    /// The capacity of a subscriber's buffer; the client drops further messages. Round trips need
+    /// no credit, but every client may have a request in flight at the same time.
+    fn effective_capacity(&self, case: &Case) -> usize {
+        let requests = if case.pattern.is_round_trip() { case.producers } else { 0 };
+        slots(case).max(requests)
     }
 
-    fn server(&self) -> Option<String> {
-        SERVER.version()
+    fn connect(&self, case: &Case, _: Role, rendezvous: &mut Rendezvous) -> Result<Connection> {
+        Connection::open(rendezvous, self.effective_capacity(case))
     }
 
-    fn check_available(&self) -> Result<(), String> {
-        SERVER.check_available()
+    fn sender(&self, connection: &Connection, subjects: Names<Subject>) -> Result<SendEnd> {
+        Ok(SendEnd { connection: connection.clone(), subjects })
     }
-}
 
-/// Returns the capacity of a subscriber's buffer in messages; the client drops further messages.
-/// Round trips need no credit, but every client may have a request in flight at the same time.
-fn effective_capacity(case: &Case) -> usize {
-    let requests = if case.pattern.is_round_trip() { case.producers } else { 0 };
-    slots(case).max(requests)
-}
-
-impl Transport<Raw> for Nats {
-    type Tx = SendEnd;
-    type Rx = RecvEnd;
-
-    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
-        let connection = Connection::open(rendezvous, effective_capacity(case))?;
-        let tx = |subjects, credit| Ok(SendEnd { connection: connection.clone(), subjects, credit });
-        names::open(case, role, rendezvous, tx, |subject, credit| RecvEnd::open(connection.clone(), subject, credit))
+    fn receiver(&self, connection: &Connection, subject: &str) -> Result<RecvEnd> {
+        let subscriber = connection.runtime.block_on(connection.client.subscribe(subject.to_owned()))?;
+        connection.round_trip().with_context(|| format!("subscribing to {subject}"))?;
+        Ok(RecvEnd { connection: connection.clone(), subscriber })
     }
 }
 
@@ -80,26 +75,15 @@ impl Transport<Raw> for Nats {
 pub(super) struct SendEnd {
     connection: Connection,
     subjects: Names<Subject>,
-    credit: Option<Spend>,
-}
-
-impl SendEnd {
-    #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
-        if let Some(credit) = &mut self.credit {
-            credit.take()?;
-        }
-        let subject = self.subjects.of(source).clone();
-        let message = Vec::<u8>::make(source).into();
-        let Connection { runtime, client } = &self.connection;
-        runtime.block_on(client.publish(subject, message)).map_err(io::Error::other)
-    }
 }
 
 impl Tx for SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> io::Result<()> {
-        self.send(source)
+        let subject = self.subjects.of(source).clone();
+        let message = Vec::<u8>::make(source).into();
+        let Connection { runtime, client } = &self.connection;
+        runtime.block_on(client.publish(subject, message)).map_err(io::Error::other)
     }
 
     /// Waits until the server has read everything. The client's own `flush` is not enough: when the
@@ -113,27 +97,13 @@ impl Tx for SendEnd {
 pub(super) struct RecvEnd {
     connection: Connection,
     subscriber: Subscriber,
-    credit: Option<Refund>,
-}
-
-impl RecvEnd {
-    fn open(connection: Connection, subject: &str, credit: Option<Refund>) -> Result<RecvEnd> {
-        let subscriber = connection.runtime.block_on(connection.client.subscribe(subject.to_owned()))?;
-        connection.round_trip().with_context(|| format!("subscribing to {subject}"))?;
-        Ok(RecvEnd { connection, subscriber, credit })
-    }
-
-    #[inline(always)]
-    fn recv_message(&mut self, verifier: &mut Verifier) -> io::Result<()> {
-        let message = self.connection.runtime.block_on(self.subscriber.next()).ok_or(ErrorKind::UnexpectedEof)?;
-        verifier.bytes(&message.payload);
-        self.credit.as_mut().map_or(Ok(()), Refund::give)
-    }
 }
 
 impl Rx for RecvEnd {
     #[inline(always)]
     fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
-        self.recv_message(verifier)
+        let message = self.connection.runtime.block_on(self.subscriber.next()).ok_or(ErrorKind::UnexpectedEof)?;
+        verifier.bytes(&message.payload);
+        Ok(())
     }
 }

@@ -308,7 +308,7 @@ pub(crate) struct SendEnd {
     pub(super) len: usize,
 }
 
-impl SendEnd {
+impl Tx for SendEnd {
     #[inline(always)]
     #[allow(unsafe_code)]
     fn send(&mut self, source: &mut Generator) -> io::Result<()> {
@@ -322,34 +322,20 @@ impl SendEnd {
     }
 }
 
-impl Tx for SendEnd {
-    #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
-        self.send(source)
-    }
-}
-
 /// The receiving end.
 pub(crate) struct RecvEnd {
     pub(super) socket: Socket,
 }
 
-impl RecvEnd {
+impl Rx for RecvEnd {
     #[inline(always)]
     #[allow(unsafe_code)]
-    fn recv_message(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         let mut message = ptr::null_mut();
         // SAFETY: `message` is a valid place for the result.
         check(unsafe { nng_recvmsg(self.socket.0, &mut message, 0) })?;
         let mut message = Message(NonNull::new(message).ok_or(io::ErrorKind::UnexpectedEof)?);
         verifier.bytes(message.bytes());
         Ok(())
-    }
-}
-
-impl Rx for RecvEnd {
-    #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
-        self.recv_message(verifier)
     }
 }

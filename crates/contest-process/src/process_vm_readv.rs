@@ -111,17 +111,6 @@ impl SendEnd {
         Ok(SendEnd { memory, len, slots, sent: 0, free: slots, filled, freed })
     }
 
-    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
-        if self.free == 0 {
-            self.free = tokens(&mut self.freed)?;
-        }
-        let from = (self.sent % self.slots as u64) as usize * self.len;
-        source.fill(&mut self.memory[from..from + self.len]);
-        self.sent += 1;
-        self.free -= 1;
-        self.filled.write_all(&[0])
-    }
-
     fn wait_for_all(&mut self) -> io::Result<()> {
         while self.free < self.slots {
             self.free += tokens(&mut self.freed)?;
@@ -142,9 +131,15 @@ fn tokens(pipe: &mut PipeReader) -> io::Result<usize> {
 }
 
 impl Tx for SendEnd {
-    #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> io::Result<()> {
-        self.send(source)
+        if self.free == 0 {
+            self.free = tokens(&mut self.freed)?;
+        }
+        let from = (self.sent % self.slots as u64) as usize * self.len;
+        source.fill(&mut self.memory[from..from + self.len]);
+        self.sent += 1;
+        self.free -= 1;
+        self.filled.write_all(&[0])
     }
 
     /// Waits until all messages are copied, because the memory is freed with this end.

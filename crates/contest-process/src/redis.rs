@@ -6,20 +6,18 @@
 //! subscribers. Both are unbounded, so credit limits the messages in flight.
 
 use std::io::{self, ErrorKind};
-use std::path::Path;
+use std::path::PathBuf;
 
-use ::redis::{Client, Connection, ConnectionAddr, IntoConnectionInfo, Msg, RedisError, cmd};
+use ::redis::{Connection, ConnectionAddr, IntoConnectionInfo, Msg, RedisError, cmd};
 use anyhow::{Context, Result, ensure};
 use estafette_contest_common::buffer::Buffer;
-use estafette_contest_common::capacity::slots;
-use estafette_contest_common::credit::{Refund, Spend};
 use estafette_contest_common::server::{self, CONFIG, Server};
 use estafette_measure::case::{Case, Pattern, Role};
-use estafette_measure::spec::{Ownership, Tier};
+use estafette_measure::spec::Ownership;
 use estafette_measure::usage::Usage;
-use estafette_measure::{Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
+use estafette_measure::{Generator, Rendezvous, Rx, Spec, Tx, Verifier};
 
-use super::names::{self, Names};
+use super::broker::{Broker, Brokered, Names};
 
 const SERVER: Server =
     Server { program: "redis-server", package: "redis-server", arguments: &[CONFIG], asked: "--version" };
@@ -52,18 +50,23 @@ enum Delivery {
     Channel,
 }
 
-pub(super) const LIST: Redis = Redis {
+pub(super) const LIST: Brokered<Redis> = Brokered(Redis {
     name: "redis-list",
     implementation: "redis-server on a UNIX socket, LPUSH and BRPOP, each command waits for its reply",
     delivery: Delivery::List,
-};
-pub(super) const CHANNEL: Redis = Redis {
+});
+pub(super) const CHANNEL: Brokered<Redis> = Brokered(Redis {
     name: "redis-pubsub",
     implementation: "redis-server on a UNIX socket, PUBLISH and SUBSCRIBE, each command waits for its reply",
     delivery: Delivery::Channel,
-};
+});
 
-impl Mechanism for Redis {
+impl Broker for Redis {
+    type Client = Client;
+    type Name = String;
+    type Tx = SendEnd;
+    type Rx = RecvEnd;
+
     fn spec(&self) -> Spec {
         let common = [Pattern::PingPong, Pattern::Stream, Pattern::FanIn, Pattern::RequestReply];
         let patterns = match self.delivery {
@@ -76,53 +79,30 @@ impl Mechanism for Redis {
             .patterns(&patterns)
             .ownership(Ownership::Borrowed)
             .max_message(MAX_MESSAGE)
-            .max_producers(None)
-            .tier(Tier::Standard)
     }
 
-    fn effective_capacity(&self, case: &Case) -> Option<u64> {
-        Some(slots(case) as u64)
+    fn server(&self) -> &Server {
+        &SERVER
     }
 
-    fn roles(&self, case: &Case) -> Vec<Role> {
-        server::roles(case)
-    }
-
-    fn broker(&self, _: &Case, rendezvous: &mut Rendezvous) -> Result<Usage> {
+    fn serve(&self, rendezvous: &mut Rendezvous) -> Result<Usage> {
         SERVER.serve(CONFIGURATION, rendezvous, server::listens)
     }
 
-    fn server(&self) -> Option<String> {
-        SERVER.version()
+    fn connect(&self, case: &Case, _: Role, rendezvous: &mut Rendezvous) -> Result<Client> {
+        Ok(Client { path: server::socket(rendezvous)?, len: case.payload.len() })
     }
 
-    fn check_available(&self) -> Result<(), String> {
-        SERVER.check_available()
-    }
-}
-
-impl Transport<Raw> for Redis {
-    type Tx = SendEnd;
-    type Rx = RecvEnd;
-
-    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
-        let path = server::socket(rendezvous)?;
-        let tx = |names, credit| self.open_sender(&path, names, case.payload.len(), credit);
-        names::open(case, role, rendezvous, tx, |name, credit| self.open_receiver(&path, name, credit))
-    }
-}
-
-impl Redis {
-    fn open_sender(&self, path: &Path, names: Names<String>, len: usize, credit: Option<Spend>) -> Result<SendEnd> {
+    fn sender(&self, client: &Client, names: Names<String>) -> Result<SendEnd> {
         let command = match self.delivery {
             Delivery::List => "LPUSH",
             Delivery::Channel => "PUBLISH",
         };
-        Ok(SendEnd { connection: connect(path)?, command, names, buffer: Buffer::new(len), credit })
+        Ok(SendEnd { connection: client.open()?, command, names, buffer: Buffer::new(client.len) })
     }
 
-    fn open_receiver(&self, path: &Path, name: &str, credit: Option<Refund>) -> Result<RecvEnd> {
-        let mut connection = connect(path)?;
+    fn receiver(&self, client: &Client, name: &str) -> Result<RecvEnd> {
+        let mut connection = client.open()?;
         if let Delivery::Channel = self.delivery {
             // The reply arrives when the subscription is active. Messages follow on the same
             // connection.
@@ -130,13 +110,22 @@ impl Redis {
             let reply = connection.recv_response().with_context(|| format!("subscribing to {name}"))?;
             ensure!(Msg::from_owned_value(reply).is_none(), "a message arrived before the subscription to {name}");
         }
-        Ok(RecvEnd { connection, delivery: self.delivery, name: name.to_owned(), credit })
+        Ok(RecvEnd { connection, delivery: self.delivery, name: name.to_owned() })
     }
 }
 
-fn connect(path: &Path) -> Result<Connection> {
-    let address = ConnectionAddr::Unix(path.to_owned()).into_connection_info()?;
-    Client::open(address)?.get_connection().context("connecting to redis-server")
+/// The parameters of a party's connections. Each end has its own.
+pub(super) struct Client {
+    path: PathBuf,
+    /// The length of every message in bytes.
+    len: usize,
+}
+
+impl Client {
+    fn open(&self) -> Result<Connection> {
+        let address = ConnectionAddr::Unix(self.path.clone()).into_connection_info()?;
+        ::redis::Client::open(address)?.get_connection().context("connecting to redis-server")
+    }
 }
 
 fn failed(error: RedisError) -> io::Error {
@@ -149,15 +138,11 @@ pub(super) struct SendEnd {
     command: &'static str,
     names: Names<String>,
     buffer: Buffer,
-    credit: Option<Spend>,
 }
 
-impl SendEnd {
+impl Tx for SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> io::Result<()> {
-        if let Some(credit) = &mut self.credit {
-            credit.take()?;
-        }
         let name = self.names.of(source);
         source.fill(&mut self.buffer);
         let command = cmd(self.command).arg(name).arg(&self.buffer[..]).take();
@@ -169,24 +154,16 @@ impl SendEnd {
     }
 }
 
-impl Tx for SendEnd {
-    #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
-        self.send(source)
-    }
-}
-
 /// The receiving end.
 pub(super) struct RecvEnd {
     connection: Connection,
     delivery: Delivery,
     name: String,
-    credit: Option<Refund>,
 }
 
-impl RecvEnd {
+impl Rx for RecvEnd {
     #[inline(always)]
-    fn recv_message(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         match self.delivery {
             Delivery::List => {
                 // The timeout 0 means to wait without a limit.
@@ -200,13 +177,6 @@ impl RecvEnd {
                 verifier.bytes(message.get_payload_bytes());
             }
         }
-        self.credit.as_mut().map_or(Ok(()), Refund::give)
-    }
-}
-
-impl Rx for RecvEnd {
-    #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
-        self.recv_message(verifier)
+        Ok(())
     }
 }

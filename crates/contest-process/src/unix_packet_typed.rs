@@ -69,18 +69,11 @@ pub(super) struct SendEnd<L> {
     layout: PhantomData<fn() -> L>,
 }
 
-impl<L: Layout> SendEnd<L> {
+impl<L: Layout> Tx for SendEnd<L> {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         let written = L::write(source, &mut self.buffer)?;
         send_whole(self.socket.as_fd(), &self.buffer[..written])
-    }
-}
-
-impl<L: Layout> Tx for SendEnd<L> {
-    #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
-        self.send(source)
     }
 }
 

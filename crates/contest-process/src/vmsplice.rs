@@ -100,18 +100,6 @@ impl SendEnd {
         let memory = MmapOptions::new().len(buffer_count * stride).populate().map_anon();
         Ok(SendEnd { pipe, memory: memory.context("memory to send from")?, len, stride, next_offset: 0 })
     }
-
-    #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
-        let message = &mut self.memory[self.next_offset..self.next_offset + self.len];
-        source.fill(message);
-        vmsplice_all(&self.pipe, message)?;
-        self.next_offset += self.stride;
-        if self.next_offset == self.memory.len() {
-            self.next_offset = 0;
-        }
-        Ok(())
-    }
 }
 
 /// Returns how many message buffers the sender needs: while it fills one, all others together fill
@@ -141,7 +129,14 @@ fn vmsplice_all(pipe: &OwnedFd, message: &[u8]) -> io::Result<()> {
 impl Tx for SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> io::Result<()> {
-        self.send(source)
+        let message = &mut self.memory[self.next_offset..self.next_offset + self.len];
+        source.fill(message);
+        vmsplice_all(&self.pipe, message)?;
+        self.next_offset += self.stride;
+        if self.next_offset == self.memory.len() {
+            self.next_offset = 0;
+        }
+        Ok(())
     }
 }
 

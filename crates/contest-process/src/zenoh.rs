@@ -230,7 +230,7 @@ pub(crate) struct SendEnd {
     source: Source,
 }
 
-impl SendEnd {
+impl Tx for SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         let payload: ZBytes = match &mut self.source {
@@ -248,13 +248,6 @@ impl SendEnd {
     }
 }
 
-impl Tx for SendEnd {
-    #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
-        self.send(source)
-    }
-}
-
 /// The receiving end.
 pub(crate) struct RecvEnd {
     messages: Subscriber<FifoChannelHandler<Sample>>,
@@ -266,9 +259,9 @@ pub(crate) struct RecvEnd {
     _marker: Subscriber<FifoChannelHandler<Sample>>,
 }
 
-impl RecvEnd {
+impl Rx for RecvEnd {
     #[inline(always)]
-    fn recv_message(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
         let sample = match self.timeout {
             None => self.messages.recv().map_err(other)?,
             Some(timeout) => self.messages.recv_timeout(timeout).map_err(other)?.ok_or(io::ErrorKind::TimedOut)?,
@@ -285,12 +278,5 @@ impl RecvEnd {
             _ => verifier.bytes(&payload.to_bytes()),
         }
         Ok(())
-    }
-}
-
-impl Rx for RecvEnd {
-    #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
-        self.recv_message(verifier)
     }
 }

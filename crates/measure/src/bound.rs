@@ -28,7 +28,7 @@ impl Handling {
     /// Measures both: the median of batches, some milliseconds long.
     pub fn measure(payload: Payload) -> Handling {
         let mut source = Generator::new(1, 0, payload.len());
-        let mut verifier = Verifier::new(1, 1, payload.len()).reading(!matches!(payload, Payload::Unread(_)));
+        let mut verifier = Verifier::new(1, 1, payload.len()).with_body_checks(!matches!(payload, Payload::Unread(_)));
         let mut buffer = vec![0; payload.len()];
         let ns = median_ns(|| match payload {
             Payload::None => {

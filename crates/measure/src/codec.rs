@@ -137,7 +137,7 @@ fn run<C: Codec>(case: &Case, ctx: &mut Ctx) -> Result<Report> {
             encodes.saturating_record(encoded_ns - began_ns);
             decodes.saturating_record(decoded_ns - encoded_ns);
         }
-        meter.look_at(decoded_ns, source.made());
+        meter.check_clock_at(decoded_ns, source.made());
         if meter.closed() {
             break;
         }

@@ -69,6 +69,12 @@ pub trait Entry: Send + Sync {
         Ok(())
     }
 
+    /// Whether an instance may be stopped between slices. Its times must not include the pauses, as
+    /// those of the harness's loops do not ([`crate::window::Meter`]).
+    fn can_pause(&self) -> bool {
+        true
+    }
+
     /// The program to execute for this role. `None` means the current program. The program speaks
     /// the protocol of `docs/child-protocol.md` on descriptor 0.
     ///

@@ -6,20 +6,31 @@ use anyhow::Result;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 
+use crate::breach::Breach;
 use crate::case::{Case, Load, Pattern, Role};
 use crate::coordinator::{Failure, FailureKind, Measured};
+use crate::discarded::Discarded;
 use crate::message::Faults;
-use crate::pattern::ResultParty;
+use crate::other_load::DISTURBING;
+use crate::pattern::{ResultParty, Rules};
 use crate::protocol::{LatencyCounts, PartyReport};
-use crate::record::{FEWEST_LAPS, Figures, Latency, SliceFigure};
+use crate::record::{Figures, Latency, MIN_LAPS, SliceFigure};
 use crate::run::MAX_STEAL;
 use crate::slices::SliceCounts;
-use crate::spec::{Loss, Ordering, Spec};
+use crate::spec::Spec;
 use crate::usage::Usage;
 use crate::window::Window;
 
-/// Computes the figures of an instance. `stolen_laps` are the laps in which the hypervisor took
-/// time; their slices are left out.
+/// What disturbed an instance from outside.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Disturbance<'a> {
+    /// The laps in which the hypervisor took time. Their slices are left out.
+    pub(crate) stolen_laps: &'a [u64],
+    /// The part of the cores' time that other processes used. `None` if it could not be read.
+    pub(crate) other_load: Option<f64>,
+}
+
+/// Computes the figures of an instance.
 ///
 /// # Errors
 /// When no message arrived within the window, or when no round trip was timed.
@@ -28,33 +39,16 @@ pub(crate) fn figures(
     case: &Case,
     window: Window,
     measured: &Measured,
-    stolen_laps: &[u64],
+    disturbance: Disturbance,
 ) -> Result<Figures, Failure> {
     let parties = || measured.reports.iter().flat_map(|(_, report)| &report.parties);
     let rules = case.pattern.rules();
-    let requester = parties().find(|party| party.latency.is_some() && rules.lead() == ResultParty::Requester);
-    // Of several consumers, use the one that received most. Another may have received nothing.
-    let consumer = parties()
-        .filter(|party| matches!(party.role, Role::Consumer(_)))
-        .rev()
-        .max_by_key(|party| (rules.lead() == ResultParty::LastReceiver && party.window_ns > 0, party.messages));
     let excused = rules.excuses_loss(spec);
-    let breach = breach(spec, if excused { Faults { lost: 0, ..measured.faults } } else { measured.faults });
-    // An instance that broke a promise may have no messages.
-    let has_counts = |party: &&PartyReport| (party.messages > 0 && party.window_ns > 0) || breach.is_some();
-    // If such an instance was aborted, some parties have not reported, or all of them.
-    let any_party = || parties().next().filter(|_| breach.is_some());
+    let breach = Breach::of(spec, if excused { Faults { lost: 0, ..measured.faults } } else { measured.faults });
     let empty = PartyReport::new(Role::All);
-    let lead = requester.or(consumer).filter(has_counts).or_else(any_party);
-    let lead = lead.or(breach.is_some().then_some(&empty));
-    let Some(lead) = lead else {
-        // Stolen time does not depend on the mechanism, so such an instance is discarded and
-        // repeated. It is not a failure.
-        if measured.steal > MAX_STEAL {
-            return Ok(empty_figures(measured));
-        }
-        let text = String::from("no message arrived within the window: choose a longer --window");
-        return Err(Failure { kind: FailureKind::Empty, text });
+    // If an instance that broke a promise was aborted, no party may have reported.
+    let Some(lead) = lead(rules, parties(), breach.is_some()).or(breach.is_some().then_some(&empty)) else {
+        return without_messages(measured, disturbance);
     };
     let open_loop = case.load != Load::Saturated;
     let latency = merged(parties().filter_map(|party| party.latency.as_ref()));
@@ -64,25 +58,16 @@ pub(crate) fn figures(
     let sum = |of: fn(&PartyReport) -> u64| producers().map(of).sum::<u64>();
     let late = sum(|party| party.late) as f64 / sum(|party| party.sent).max(1) as f64;
     let mut slices = slices(rules.copies(case), parties());
-    slices.retain(|slice| !stolen_laps.contains(&slice.lap));
-    let discarded = if breach.is_some() {
-        Some(String::from("failed verification"))
-    } else if measured.steal > MAX_STEAL && slices.len() < FEWEST_LAPS {
-        Some(stolen(measured.steal))
-    } else if late > MAX_LATE {
-        Some(format!("{:.1} % of the messages were late before they were sent", late * 100.0))
-    } else {
-        None
+    slices.retain(|slice| !disturbance.stolen_laps.contains(&slice.lap));
+    let discarded = match breach {
+        Some(_) => Some(Discarded::FailedVerification),
+        None if measured.steal > MAX_STEAL && slices.len() < MIN_LAPS => {
+            Some(Discarded::StolenTime { share: measured.steal })
+        }
+        None => (late > MAX_LATE).then_some(Discarded::LateSender { share: late }),
     };
-    // The counts of several consumers are added up. Their windows differ only by the time between
-    // two readings of the clock. If each consumer gets every message, this is the mean.
     let consumers = || parties().filter(|party| matches!(party.role, Role::Consumer(_)));
-    let has_several = consumers().count() > 1;
-    let copies = rules.copies(case) as u64;
-    let of_all = |of: &dyn Fn(&PartyReport) -> u64| consumers().map(of).sum::<u64>() / copies;
-    let messages = if has_several { of_all(&|party| party.messages) } else { lead.messages };
-    let total = |party: &PartyReport| party.received.iter().map(|count| count.received).sum::<u64>();
-    let delivered = if has_several { of_all(&total) } else { total(lead) };
+    let (messages, delivered) = received(rules.copies(case) as u64, lead, consumers());
     let by_time = matches!(window, Window::Time { .. });
     // In an open loop, producers spend processor time while they wait until a message is due. Paced
     // producers do too.
@@ -102,7 +87,7 @@ pub(crate) fn figures(
         offered: sum(|party| party.sent),
         delivered,
         codec: lead.codec,
-        held: consumer.and_then(|party| party.held),
+        held: lead.held,
         dropped_receives: consumers().map(|party| party.dropped).sum(),
         fairness: fairness(by_time, consumers().map(|party| &*party.shares)),
         lost_in_window: consumers().map(|party| party.lost).max().unwrap_or(lead.lost),
@@ -114,9 +99,56 @@ pub(crate) fn figures(
     })
 }
 
-/// The figures of an instance that received nothing because the hypervisor took time from it. They
-/// are marked as discarded.
-fn empty_figures(measured: &Measured) -> Figures {
+/// The party whose counts are the result: the side that sends requests, or the consumer that
+/// received most. `None` if it has none, and no promise was broken.
+fn lead<'a>(
+    rules: &dyn Rules,
+    parties: impl DoubleEndedIterator<Item = &'a PartyReport> + Clone,
+    is_broken: bool,
+) -> Option<&'a PartyReport> {
+    let all = || parties.clone();
+    let requester = all().find(|party| party.latency.is_some() && rules.lead() == ResultParty::Requester);
+    // Of several consumers, another may have received nothing.
+    let consumer = all()
+        .filter(|party| matches!(party.role, Role::Consumer(_)))
+        .rev()
+        .max_by_key(|party| (rules.lead() == ResultParty::LastReceiver && party.window_ns > 0, party.messages));
+    // An instance that broke a promise may have no messages.
+    let has_counts = |party: &&PartyReport| (party.messages > 0 && party.window_ns > 0) || is_broken;
+    requester.or(consumer).filter(has_counts).or_else(|| all().next().filter(|_| is_broken))
+}
+
+/// The messages received within the window, and over the whole instance.
+///
+/// The counts of several consumers are added up. Their windows differ only by the time between two
+/// readings of the clock. If each consumer gets every message, this is the mean.
+fn received<'a>(
+    copies: u64,
+    lead: &PartyReport,
+    consumers: impl Iterator<Item = &'a PartyReport> + Clone,
+) -> (u64, u64) {
+    let total = |party: &PartyReport| party.received.iter().map(|count| count.received).sum::<u64>();
+    if consumers.clone().count() < 2 {
+        return (lead.messages, total(lead));
+    }
+    (consumers.clone().map(|party| party.messages).sum::<u64>() / copies, consumers.map(total).sum::<u64>() / copies)
+}
+
+/// The result of an instance in which no message arrived. If something outside disturbed it, it is
+/// discarded and repeated. Otherwise it has failed.
+fn without_messages(measured: &Measured, disturbance: Disturbance) -> Result<Figures, Failure> {
+    if measured.steal > MAX_STEAL {
+        return Ok(empty_figures(measured, Discarded::StolenTime { share: measured.steal }));
+    }
+    if let Some(share) = disturbance.other_load.filter(|share| *share > DISTURBING) {
+        return Ok(empty_figures(measured, Discarded::OtherLoad { share }));
+    }
+    let text = String::from("no message arrived within the window: choose a longer --window");
+    Err(Failure { kind: FailureKind::Empty, text })
+}
+
+/// The figures of an instance that received nothing.
+fn empty_figures(measured: &Measured, discarded: Discarded) -> Figures {
     Figures {
         messages: 0,
         window_ns: 1,
@@ -135,14 +167,9 @@ fn empty_figures(measured: &Measured) -> Figures {
         faults: measured.faults,
         breach: None,
         steal: measured.steal,
-        discarded: Some(stolen(measured.steal)),
+        discarded: Some(discarded),
         slices: Vec::new(),
     }
-}
-
-/// The reason for discarding an instance. `steal` is the part of its time that the hypervisor took.
-fn stolen(steal: f64) -> String {
-    format!("steal {:.1} %", steal * 100.0)
 }
 
 /// The result of each complete slice: the time per message, or the median round trip.
@@ -253,25 +280,6 @@ fn spent(measured: &Measured, pattern: Pattern, lead: &PartyReport, messages: u6
     Some(spent)
 }
 
-/// Describes the promises that a mechanism broke. `None` if it kept all of them.
-fn breach(spec: &Spec, faults: Faults) -> Option<String> {
-    let mut broken = Vec::new();
-    let mut add = |count: u64, what: &str| {
-        if count > 0 {
-            broken.push(format!("{count} {what}"));
-        }
-    };
-    if spec.loss == Loss::Never {
-        add(faults.lost, "lost");
-    }
-    add(faults.duplicated, "duplicated");
-    if spec.ordering != Ordering::Unordered {
-        add(faults.reordered, "reordered");
-    }
-    add(faults.damaged, "damaged");
-    (!broken.is_empty()).then(|| format!("messages {}", broken.join(", ")))
-}
-
 /// Merges the latencies of several parties. `None` if no party has any.
 fn merged<'a>(counted: impl Iterator<Item = &'a LatencyCounts>) -> Option<LatencyCounts> {
     counted.cloned().reduce(|mut all, one| {
@@ -299,8 +307,8 @@ fn latency_of(counted: &LatencyCounts, open_loop: bool) -> Result<Latency> {
         mean_ns: times.mean(),
         stddev_ns: times.stdev(),
         p50_ns: times.value_at_quantile(0.5),
-        p99_ns: percentile(0.99, Latency::FEWEST_FOR_P99),
-        p999_ns: percentile(0.999, Latency::FEWEST_FOR_P999),
+        p99_ns: percentile(0.99, Latency::MIN_FOR_P99),
+        p999_ns: percentile(0.999, Latency::MIN_FOR_P999),
         max_ns: times.max(),
         histogram: base64::Engine::encode(&base64::engine::general_purpose::STANDARD, bytes),
     })
@@ -365,16 +373,6 @@ mod tests {
     }
 
     #[test]
-    fn only_broken_promises_are_breaches() {
-        let lossy = Spec::new("network/udp").loss(Loss::BestEffort);
-        let faults = Faults { lost: 3, ..Faults::default() };
-        assert_eq!(breach(&lossy, faults), None);
-        assert_eq!(breach(&Spec::new("process/pipe"), faults).as_deref(), Some("messages 3 lost"));
-        let faults = Faults { damaged: 1, duplicated: 2, ..Faults::default() };
-        assert_eq!(breach(&lossy, faults).as_deref(), Some("messages 2 duplicated, 1 damaged"));
-    }
-
-    #[test]
     fn a_percentile_needs_enough_samples() {
         let percentiles = |samples: u64| {
             let latency = latency_of(&LatencyCounts { batch: 1, counts: vec![(100, samples)] }, false).unwrap();
@@ -384,17 +382,25 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_that_received_nothing_fails_unless_its_time_was_stolen() {
+    fn an_instance_that_received_nothing_fails_unless_it_was_disturbed() {
         let case = r#"{"mechanism": "thread/x", "cell": {"scope": "thread", "pattern": "stream", "payload": "u64",
             "producers": 1, "capacity": 1, "runtime": "thread", "wait": "spin", "place": "free"}}"#;
         let case = serde_json::from_str(case).unwrap();
         let window = Window::Time { warmup_ns: 0, measure_ns: 1_000 };
-        let figures = |steal| {
+        let figures = |steal, other_load| {
             let measured = Measured { reports: Vec::new(), faults: Faults::default(), steal, calls: None };
-            figures(&Spec::new("thread/x"), &case, window, &measured, &[])
+            figures(
+                &Spec::new("thread/x"),
+                &case,
+                window,
+                &measured,
+                Disturbance { other_load, ..Disturbance::default() },
+            )
         };
-        assert_eq!(figures(0.0).unwrap_err().kind, FailureKind::Empty);
-        assert_eq!(figures(0.5).unwrap().discarded.as_deref(), Some("steal 50.0 %"));
+        assert_eq!(figures(0.0, Some(0.05)).unwrap_err().kind, FailureKind::Empty);
+        assert_eq!(figures(0.0, None).unwrap_err().kind, FailureKind::Empty);
+        assert_eq!(figures(0.0, Some(0.4)).unwrap().discarded, Some(Discarded::OtherLoad { share: 0.4 }));
+        assert_eq!(figures(0.5, None).unwrap().discarded, Some(Discarded::StolenTime { share: 0.5 }));
     }
 
     #[test]
@@ -415,7 +421,8 @@ mod tests {
         let case = serde_json::from_str(case).unwrap();
         let window = Window::Time { warmup_ns: 0, measure_ns: 1_000 };
         for (rest, ns) in [(0, 100.0), (1, 2_000.0), (2, 2_000.0)] {
-            let figures = figures(&Spec::new("thread/x"), &case, window, &measured(rest), &[]).unwrap();
+            let figures =
+                figures(&Spec::new("thread/x"), &case, window, &measured(rest), Disturbance::default()).unwrap();
             assert_eq!(figures.latency.as_ref().and_then(|latency| latency.p99_ns), None);
             assert!((figures.metric_ns() / ns - 1.0).abs() < 0.001, "{rest}: {}", figures.metric_ns());
         }

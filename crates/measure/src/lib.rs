@@ -11,6 +11,7 @@
 
 pub mod admission;
 pub mod bound;
+pub mod breach;
 pub mod burst;
 pub mod case;
 pub mod child;
@@ -19,6 +20,7 @@ pub mod codec;
 pub mod conformance;
 pub mod coordinator;
 mod descriptors;
+pub mod discarded;
 pub mod driver;
 pub mod entry;
 mod exchange;

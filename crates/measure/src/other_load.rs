@@ -10,7 +10,7 @@ use crate::usage::Usage;
 pub const DISTURBING: f64 = 0.1;
 /// The minimum number of the kernel's ticks between two readings. With fewer the result is too
 /// inexact.
-const FEWEST_TICKS: u64 = 20;
+const MIN_TICKS: u64 = 20;
 
 /// A reading of the processor time of some cores and of our own processes.
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +72,7 @@ impl Ticks {
 }
 
 fn share(passed: Ticks, own: Duration, tick: Duration) -> Option<f64> {
-    if passed.total < FEWEST_TICKS {
+    if passed.total < MIN_TICKS {
         return None;
     }
     let own_ticks = own.as_secs_f64() / tick.as_secs_f64();

@@ -155,14 +155,14 @@ impl Pacer {
     }
 
     /// Whether the slice is over. If so, the caller must flush all sent messages before
-    /// [`Pacer::look`].
+    /// [`Pacer::update`].
     pub(crate) fn slice_is_over(&self, now: u64) -> bool {
         now >= self.slice_ends_ns
     }
 
     /// Ends the slice if its time is over, and chooses the next rate. May block for some
     /// milliseconds during the search.
-    pub(crate) fn look(&mut self, now: u64, sent: u64, warming_up: bool) {
+    pub(crate) fn update(&mut self, now: u64, sent: u64, warming_up: bool) {
         if !self.slice_is_over(now) {
             return;
         }
@@ -353,7 +353,7 @@ mod tests {
             let mut pacer = Pacer::new(lost.map(report_loss).into(), false);
             pacer.doubted = true;
             (pacer.slice_ends_ns, pacer.slice_began_ns) = (now_ns(), now_ns() - SLICE_NS);
-            pacer.look(now_ns(), 1000, true);
+            pacer.update(now_ns(), 1000, true);
             pacer.rate
         };
         assert!(rate([0, 0]).is_infinite());

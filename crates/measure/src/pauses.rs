@@ -81,12 +81,12 @@ impl Pauses {
     /// Reads the current turn from the file, if `passed_ns`, the time between two readings of the
     /// clock, is long enough for a pause. Returns whether the turn has changed.
     #[inline]
-    pub(crate) fn look(&mut self, passed_ns: u64) -> bool {
-        passed_ns > SHORTEST_NS && self.has_turned()
+    pub(crate) fn has_turned(&mut self, passed_ns: u64) -> bool {
+        passed_ns > SHORTEST_NS && self.read_turn()
     }
 
     #[cold]
-    fn has_turned(&mut self) -> bool {
+    fn read_turn(&mut self) -> bool {
         let Some(file) = &self.file else { return false };
         let mut text = [0; 16];
         let read = loop {
@@ -118,19 +118,19 @@ mod tests {
     fn a_new_turn_is_reported_once_after_a_pause() {
         let writer = TurnWriter::new().unwrap();
         let mut pauses = Pauses::new(writer.file().try_clone().unwrap());
-        assert!(!pauses.look(u64::MAX), "there was no turn yet");
+        assert!(!pauses.has_turned(u64::MAX), "there was no turn yet");
         let turn = Turn { lap: 3, paused_ns: 7_000_000 };
         writer.write(turn).unwrap();
-        assert!(!pauses.look(SHORTEST_NS), "no pause is this short");
+        assert!(!pauses.has_turned(SHORTEST_NS), "no pause is this short");
         assert_eq!(pauses.turn(), Turn::default());
-        assert!(pauses.look(SHORTEST_NS + 1));
+        assert!(pauses.has_turned(SHORTEST_NS + 1));
         assert_eq!(pauses.turn(), turn);
-        assert!(!pauses.look(u64::MAX));
+        assert!(!pauses.has_turned(u64::MAX));
     }
 
     #[test]
     fn without_a_file_there_are_no_pauses() {
         let mut pauses = Pauses::default();
-        assert!(!pauses.look(u64::MAX) && !pauses.are_expected());
+        assert!(!pauses.has_turned(u64::MAX) && !pauses.are_expected());
     }
 }

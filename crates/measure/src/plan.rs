@@ -96,7 +96,7 @@ pub struct Plan {
 /// cases that cannot run.
 ///
 /// `wanted` selects the mechanisms of a cell. `cores` is the number of cores that may be used.
-pub fn enter(
+pub fn combine(
     registry: &Registry,
     cells: &[Cell],
     wanted: impl Fn(&dyn Entry, &Cell) -> bool,

@@ -28,7 +28,7 @@ use crate::usage::Usage;
 use crate::window::Window;
 
 /// The protocol's version. A child that does not support it must report that and exit.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// The maximum length of a packet in bytes.
 pub const MAX_PACKET: usize = 160 * 1024;
 /// The maximum number of descriptors in one packet.

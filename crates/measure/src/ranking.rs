@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use crate::bound::{Bound, bind};
+use crate::breach::Breach;
 use crate::burst::Held;
 use crate::case::Cell;
 use crate::codec::CodecFigures;
-use crate::record::{FEWEST_LAPS, Figures, InstanceRecord, Outcome, Record};
+use crate::record::{Figures, InstanceRecord, MIN_LAPS, Outcome, Record};
 use crate::spec::{Spec, Standing};
 use crate::stats::{
-    CONFIDENCE, Interval, Margins, Verdict, log_ratio_sd, median, median_interval, noise_floor, verdict,
+    CONFIDENCE, Interval, Margins, Modes, Verdict, log_ratio_sd, median, median_interval, modes, noise_floor, verdict,
 };
 
 /// The ranking of one cell.
@@ -81,7 +82,7 @@ pub struct Row {
     /// The number of failed instances, and the reason of the first failure.
     pub failed: Option<(usize, String)>,
     /// The promise that it broke.
-    pub breach: Option<String>,
+    pub breach: Option<Breach>,
 }
 
 /// The results of a mechanism in a cell: medians over its instances, unless stated otherwise.
@@ -89,9 +90,13 @@ pub struct Row {
 pub struct RowResult {
     /// The metric by which mechanisms are compared: see [`Figures::metric_ns`].
     pub metric_ns: f64,
-    /// The median round-trip time in nanoseconds, or in an open loop the median latency.
+    /// The fast and the slow mode of its slices. `None` if there is one mode, or if it was not
+    /// measured in slices.
+    pub modes: Option<Modes>,
+    /// The median round-trip time in nanoseconds, which is then the metric too, or in an open loop
+    /// the median latency.
     pub p50_ns: Option<f64>,
-    /// The 99th percentile of the same.
+    /// The 99th percentile of all round trips or latencies.
     pub p99_ns: Option<f64>,
     /// The 99.9th percentile of the same.
     pub p999_ns: Option<f64>,
@@ -150,7 +155,7 @@ fn log_ratio((a, figures_a): (&InstanceRecord, &Figures), (b, figures_b): (&Inst
         let laps: BTreeMap<u64, f64> = figures_b.slices.iter().map(|slice| (slice.lap, slice.ns)).collect();
         let ratios = figures_a.slices.iter().filter_map(|slice| Some((slice.ns / laps.get(&slice.lap)?).ln()));
         let ratios: Vec<f64> = ratios.collect();
-        if let Some(median) = median(&ratios).filter(|_| ratios.len() >= FEWEST_LAPS) {
+        if let Some(median) = median(&ratios).filter(|_| ratios.len() >= MIN_LAPS) {
             return median;
         }
     }
@@ -319,6 +324,28 @@ impl Row {
 
 fn row(record: &Record, at: usize) -> Option<Row> {
     let entrant = &record.entrants[at];
+    let outcomes =
+        || record.instances.iter().filter(|instance| instance.entrant == at).map(|instance| &instance.outcome);
+    let mut failures = outcomes().filter_map(|outcome| match outcome {
+        Outcome::Failed { why, .. } => Some(why),
+        Outcome::Measured(_) => None,
+    });
+    let first = failures.next().cloned();
+    Some(Row {
+        spec: record.spec(&entrant.case.mechanism)?.clone(),
+        effective_capacity: entrant.effective_capacity,
+        calls: entrant.calls,
+        result: row_result(record, at),
+        failed: first.map(|why| (1 + failures.count(), why)),
+        breach: outcomes().find_map(|outcome| match outcome {
+            Outcome::Measured(figures) => figures.breach.clone(),
+            Outcome::Failed { .. } => None,
+        }),
+    })
+}
+
+/// The results of an entrant. `None` if no instance is valid.
+fn row_result(record: &Record, at: usize) -> Option<RowResult> {
     let figures: Vec<&Figures> = valid(record, at).map(|(_, figures)| figures).collect();
     let middle = |of: &dyn Fn(&Figures) -> Option<f64>| {
         median(&figures.iter().filter_map(|figures| of(figures)).collect::<Vec<_>>())
@@ -326,10 +353,20 @@ fn row(record: &Record, at: usize) -> Option<Row> {
     let sum = |of: fn(&Figures) -> u64| figures.iter().map(|figures| of(figures) as f64).sum::<f64>();
     let memory = |of: fn(&Held) -> u64| middle(&|figures| figures.held.as_ref().map(|held| of(held) as f64));
     let codec = |of: fn(&CodecFigures) -> f64| middle(&|figures| figures.codec.as_ref().map(of));
+    let slices: Vec<Vec<f64>> = figures
+        .iter()
+        .map(|figures| figures.slices.iter().map(|slice| slice.ns).filter(|ns| *ns > 0.0).collect())
+        .collect();
     let (arrived, lost) = (sum(|figures| figures.messages), sum(|figures| figures.lost_in_window));
-    let result = middle(&|figures| Some(figures.metric_ns())).map(|metric_ns| RowResult {
+    let metric_ns = middle(&|figures| Some(figures.metric_ns()))?;
+    Some(RowResult {
         metric_ns,
-        p50_ns: middle(&|figures| Some(figures.latency.as_ref()?.p50_ns as f64)),
+        modes: modes(&slices),
+        // Over all round trips, the median would be another: a slow mode has fewer of them.
+        p50_ns: match figures.iter().all(|figures| figures.latency.as_ref().is_some_and(|latency| !latency.open_loop)) {
+            true => Some(metric_ns),
+            false => middle(&|figures| Some(figures.latency.as_ref()?.p50_ns as f64)),
+        },
         p99_ns: middle(&|figures| Some(figures.latency.as_ref()?.p99_ns? as f64)),
         p999_ns: middle(&|figures| Some(figures.latency.as_ref()?.p999_ns? as f64)),
         batch: figures.iter().filter_map(|figures| Some(figures.latency.as_ref()?.batch)).max().unwrap_or(1),
@@ -353,24 +390,6 @@ fn row(record: &Record, at: usize) -> Option<Row> {
         rank: None,
         versus: None,
         verdict: None,
-    });
-    let outcomes =
-        || record.instances.iter().filter(|instance| instance.entrant == at).map(|instance| &instance.outcome);
-    let mut failures = outcomes().filter_map(|outcome| match outcome {
-        Outcome::Failed { why } => Some(why),
-        Outcome::Measured(_) => None,
-    });
-    let first = failures.next().cloned();
-    Some(Row {
-        spec: record.spec(&entrant.case.mechanism)?.clone(),
-        effective_capacity: entrant.effective_capacity,
-        calls: entrant.calls,
-        result,
-        failed: first.map(|why| (1 + failures.count(), why)),
-        breach: outcomes().find_map(|outcome| match outcome {
-            Outcome::Measured(figures) => figures.breach.clone(),
-            Outcome::Failed { .. } => None,
-        }),
     })
 }
 

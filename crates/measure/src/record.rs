@@ -13,27 +13,31 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::bound::Handling;
+use crate::breach::Breach;
 use crate::burst::Held;
 use crate::codec::CodecFigures;
+use crate::coordinator::FailureKind;
+use crate::discarded::Discarded;
 use crate::fingerprint::Fingerprint;
 use crate::limits::Limits;
 use crate::message::Faults;
 use crate::plan::{Entrant, Refusal};
 use crate::spec::Spec;
+use crate::stats::median;
 use crate::window::Window;
 
 /// The version of the format. A change that an older reader would misread raises it.
 pub const VERSION: u32 = 2;
 /// The value of [`Record::format`] in every record.
 pub const FORMAT: &str = "estafette-record";
-/// The maximum number of times that an instance is repeated immediately, because the hypervisor
-/// took too much of its time.
+/// The maximum number of times that an instance is repeated immediately, because it was disturbed
+/// from outside.
 pub const REPEATS: usize = 2;
 /// The maximum number of additional rounds for cells that still lack an instance. Their numbers
 /// start at [`Record::rounds_planned`].
 pub const MAKE_UP_ROUNDS: usize = 3;
 /// The minimum number of common laps with which two instances are compared slice by slice.
-pub const FEWEST_LAPS: usize = 8;
+pub const MIN_LAPS: usize = 8;
 /// The columns of the CSV table.
 const COLUMNS: [&str; 39] = [
     "round",
@@ -181,6 +185,9 @@ pub enum Outcome {
     Failed {
         /// The reason, for the user.
         why: String,
+        /// The kind of failure. `None` in records of older versions.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        kind: Option<FailureKind>,
     },
 }
 
@@ -229,13 +236,12 @@ pub struct Figures {
     /// The faults of all messages over the whole instance.
     pub faults: Faults,
     /// The promise that the mechanism broke.
-    pub breach: Option<String>,
+    pub breach: Option<Breach>,
     /// The part of the cores' time that the hypervisor took, from 0 to 1.
     pub steal: f64,
-    /// Why the instance is discarded. Only causes that were defined before the run count, never the
-    /// measured value.
+    /// Why the instance is discarded.
     #[serde(alias = "void")]
-    pub discarded: Option<String>,
+    pub discarded: Option<Discarded>,
     /// The result of each slice, except those in which time was stolen.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<SliceFigure>,
@@ -258,9 +264,9 @@ pub struct Latency {
     pub stddev_ns: f64,
     /// The median.
     pub p50_ns: u64,
-    /// The 99th percentile. `None` with fewer than [`Latency::FEWEST_FOR_P99`] times.
+    /// The 99th percentile. `None` with fewer than [`Latency::MIN_FOR_P99`] times.
     pub p99_ns: Option<u64>,
-    /// The 99.9th percentile. `None` with fewer than [`Latency::FEWEST_FOR_P999`] times.
+    /// The 99.9th percentile. `None` with fewer than [`Latency::MIN_FOR_P999`] times.
     pub p999_ns: Option<u64>,
     /// The longest time.
     pub max_ns: u64,
@@ -289,9 +295,9 @@ fn unpacked(bytes: Vec<u8>, max_len: u64) -> Result<Vec<u8>> {
 
 impl Latency {
     /// The minimum number of times for a 99th percentile. Ten of them lie above it.
-    pub const FEWEST_FOR_P99: u64 = 1_000;
+    pub const MIN_FOR_P99: u64 = 1_000;
     /// The minimum number of times for a 99.9th percentile.
-    pub const FEWEST_FOR_P999: u64 = 10_000;
+    pub const MIN_FOR_P999: u64 = 10_000;
 
     /// The 99th percentile, even of few times. Open loops are compared by it: it is inexact for a
     /// single instance, but there are several instances.
@@ -329,12 +335,12 @@ impl Record {
     /// When the file cannot be read or is not a valid record, with what to do.
     pub fn load(path: &Path) -> Result<Record> {
         let what = || format!("cannot use {}", path.display());
-        let size = fs::metadata(path).with_context(what)?.len();
-        if size > MAX_FILE {
-            let (path, max) = (path.display(), MAX_FILE >> 20);
-            bail!("cannot use {path}: its length of {} MiB is above the maximum of {max} MiB", size >> 20);
+        // The length of a device or a pipe is not known before it is read.
+        let mut bytes = Vec::new();
+        File::open(path).and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes)).with_context(what)?;
+        if bytes.len() as u64 > MAX_FILE {
+            bail!("cannot use {}: it is longer than the maximum of {} MiB", path.display(), MAX_FILE >> 20);
         }
-        let bytes = fs::read(path).with_context(what)?;
         let text = unpacked(bytes, MAX_FILE)
             .and_then(|bytes| String::from_utf8(bytes).context("it is not UTF-8 text"))
             .with_context(what)?;
@@ -429,62 +435,16 @@ impl Record {
     pub fn csv(&self, out: impl Write) -> Result<()> {
         let mut table = csv::Writer::from_writer(out);
         table.write_record(COLUMNS)?;
-        let optional = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
         for instance in &self.instances {
-            let Entrant { case, control, effective_capacity, calls } = &self.entrants[instance.entrant];
-            let mut row: Vec<String> = vec![
-                instance.round.to_string(),
-                case.mechanism.clone(),
-                control.to_string(),
-                case.scope.to_string(),
-                case.pattern.to_string(),
-                case.payload.len().to_string(),
-                case.payload.to_string(),
-                case.producers.to_string(),
-                case.capacity.to_string(),
-                case.runtime.to_string(),
-                case.wait.to_string(),
-                case.place.to_string(),
-                case.load.to_string(),
-                effective_capacity.map_or(String::new(), |capacity| capacity.to_string()),
-                optional(*calls),
-                optional(instance.line_ns),
-            ];
+            let mut row = case_columns(&self.entrants[instance.entrant], instance);
             match &instance.outcome {
-                Outcome::Failed { why } => {
+                Outcome::Failed { why, .. } => {
                     row.resize(COLUMNS.len() - 1, String::new());
                     row.push(why.clone());
                 }
                 Outcome::Measured(figures) => {
-                    let time = |of: fn(&Latency) -> Option<u64>| {
-                        figures.latency.as_ref().and_then(of).map_or(String::new(), |ns| ns.to_string())
-                    };
-                    let faults = figures.faults;
-                    row.extend([
-                        figures.messages.to_string(),
-                        figures.window_ns.to_string(),
-                        figures.per_second().to_string(),
-                        time(|latency| Some(latency.p50_ns)),
-                        time(|latency| latency.p99_ns),
-                        time(|latency| latency.p999_ns),
-                        optional(figures.cpu_ns_per_message),
-                        optional(figures.sender_cpu_ns),
-                        optional(figures.receiver_cpu_ns),
-                        optional(figures.switches_per_message),
-                        optional(figures.fairness),
-                        optional(figures.codec.map(|codec| codec.encode_ns)),
-                        optional(figures.codec.map(|codec| codec.decode_ns)),
-                        optional(figures.codec.map(|codec| codec.encoded_bytes)),
-                        figures.offered.to_string(),
-                        figures.delivered.to_string(),
-                        faults.lost.to_string(),
-                        faults.duplicated.to_string(),
-                        faults.reordered.to_string(),
-                        faults.damaged.to_string(),
-                        figures.steal.to_string(),
-                        figures.discarded.clone().unwrap_or_default(),
-                        String::new(),
-                    ]);
+                    row.extend(figure_columns(figures));
+                    row.push(String::new());
                 }
             }
             table.write_record(row)?;
@@ -492,6 +452,66 @@ impl Record {
         table.flush()?;
         Ok(())
     }
+}
+
+/// The columns of a CSV row that describe the case and the instance's place in the run.
+fn case_columns(entrant: &Entrant, instance: &InstanceRecord) -> Vec<String> {
+    let Entrant { case, control, effective_capacity, calls } = entrant;
+    vec![
+        instance.round.to_string(),
+        case.mechanism.clone(),
+        control.to_string(),
+        case.scope.to_string(),
+        case.pattern.to_string(),
+        case.payload.len().to_string(),
+        case.payload.to_string(),
+        case.producers.to_string(),
+        case.capacity.to_string(),
+        case.runtime.to_string(),
+        case.wait.to_string(),
+        case.place.to_string(),
+        case.load.to_string(),
+        effective_capacity.map_or(String::new(), |capacity| capacity.to_string()),
+        optional(*calls),
+        optional(instance.line_ns),
+    ]
+}
+
+/// The columns of a CSV row with the figures of an instance.
+fn figure_columns(figures: &Figures) -> [String; 22] {
+    let time = |of: fn(&Latency) -> Option<u64>| {
+        figures.latency.as_ref().and_then(of).map_or(String::new(), |ns| ns.to_string())
+    };
+    let Faults { lost, duplicated, reordered, damaged } = figures.faults;
+    [
+        figures.messages.to_string(),
+        figures.window_ns.to_string(),
+        figures.per_second().to_string(),
+        time(|latency| Some(latency.p50_ns)),
+        time(|latency| latency.p99_ns),
+        time(|latency| latency.p999_ns),
+        optional(figures.cpu_ns_per_message),
+        optional(figures.sender_cpu_ns),
+        optional(figures.receiver_cpu_ns),
+        optional(figures.switches_per_message),
+        optional(figures.fairness),
+        optional(figures.codec.map(|codec| codec.encode_ns)),
+        optional(figures.codec.map(|codec| codec.decode_ns)),
+        optional(figures.codec.map(|codec| codec.encoded_bytes)),
+        figures.offered.to_string(),
+        figures.delivered.to_string(),
+        lost.to_string(),
+        duplicated.to_string(),
+        reordered.to_string(),
+        damaged.to_string(),
+        figures.steal.to_string(),
+        figures.discarded.as_ref().map(Discarded::to_string).unwrap_or_default(),
+    ]
+}
+
+/// A number as a CSV field. Empty if there is none.
+fn optional(number: Option<f64>) -> String {
+    number.map_or(String::new(), |number| number.to_string())
 }
 
 impl Figures {
@@ -506,10 +526,11 @@ impl Figures {
     /// the 99th percentile of an open loop, the time to encode and decode, or the mean time per
     /// message.
     pub fn metric_ns(&self) -> f64 {
-        if self.slices.len() >= FEWEST_LAPS {
-            let mut slices: Vec<f64> = self.slices.iter().map(|slice| slice.ns).collect();
-            let middle = slices.len() / 2;
-            return *slices.select_nth_unstable_by(middle, f64::total_cmp).1;
+        if self.slices.len() >= MIN_LAPS {
+            let slices: Vec<f64> = self.slices.iter().map(|slice| slice.ns).collect();
+            if let Some(median) = median(&slices) {
+                return median;
+            }
         }
         match (&self.latency, &self.codec) {
             (Some(latency), _) if latency.open_loop => latency.p99_or_estimate() as f64,

@@ -9,10 +9,12 @@ use crate::bound::Handling;
 use crate::case::{Case, Cell, Load};
 use crate::coordinator::heat::{self, Runner};
 use crate::coordinator::{Failure, FailureKind, Instance, Interrupt, Scratch, Setup};
+use crate::discarded::Discarded;
 use crate::entry::{Entry, Registry};
-use crate::figures::figures;
+use crate::figures::{Disturbance, figures};
 use crate::fingerprint::Fingerprint;
 use crate::limits::{Limits, ends, line_round_trip_ns};
+use crate::other_load::OtherLoad;
 use crate::plan::{Entrant, Plan, Precision, SLICE, shuffled};
 use crate::ranking::rank;
 use crate::record::{self, Figures, InstanceRecord, Outcome, Record};
@@ -35,7 +37,7 @@ pub trait Observer {
     /// An instance is about to start. `done` of `of` instances are done.
     fn instance(&mut self, done: usize, of: usize, entrant: &Entrant);
     /// An instance failed, or its mechanism broke a promise. `what` says how.
-    fn trouble(&mut self, entrant: &Entrant, what: &str);
+    fn failure(&mut self, entrant: &Entrant, what: &str);
     /// A round is complete.
     ///
     /// # Errors
@@ -171,7 +173,7 @@ struct Rounds<'a> {
     interrupt: &'a mut Interrupt,
     observer: &'a mut dyn Observer,
     seeds: fastrand::Rng,
-    /// The number of instances that may still be repeated because of stolen time.
+    /// The number of instances that may still be repeated because they were disturbed.
     repeats: usize,
     /// The number of heats so far.
     heats: usize,
@@ -201,7 +203,7 @@ impl Rounds<'_> {
             for &at in cell {
                 if let Some(before) = self.hung.get(&at) {
                     let why = format!("not started again: it did not finish in round {}", before + 1);
-                    let outcome = Outcome::Failed { why };
+                    let outcome = Outcome::Failed { why, kind: Some(FailureKind::Hang) };
                     self.record.instances.push(InstanceRecord { round, entrant: at, line_ns, heat: None, outcome });
                     left -= 1;
                     continue;
@@ -256,25 +258,20 @@ impl Rounds<'_> {
     /// Whether an instance can be stopped and resumed without changing its result, so that it can
     /// be measured in slices.
     ///
-    /// It cannot if it keeps to set times (open loops, paced mechanisms), if the harness does not
-    /// drive it, or if it is a separate program, which does not support pauses.
+    /// It cannot if it keeps to set times (open loops, paced mechanisms), or if its own loops read a
+    /// clock that runs during a pause.
     fn is_sliced(&self, entrant: &Entrant) -> Result<bool> {
         let case = &entrant.case;
         let entry = entry(self.registry, case)?;
         if self.plan.slice.is_none()
             || !case.pattern.rules().can_pause()
+            || !entry.can_pause()
             || case.load != Load::Saturated
             || entry.spec().is_paced(case.pattern)
         {
             return Ok(false);
         }
-        let roles = entry.roles(case);
-        for role in roles.iter().take(MAX_CHILDREN) {
-            if entry.program(case, *role)?.is_some() {
-                return Ok(false);
-            }
-        }
-        Ok(roles.len() <= MAX_CHILDREN)
+        Ok(entry.roles(case).len() <= MAX_CHILDREN)
     }
 
     /// Measures the instances of one heat in slices. They take turns.
@@ -287,6 +284,7 @@ impl Rounds<'_> {
             runners.push(Runner { entry: entry(registry, case)?.as_ref(), setup: setup(plan, case, seed, registry)? });
         }
         let mut random = self.seeds.fork();
+        let watch = OtherLoad::watch(&plan.cpus);
         let (observer, done) = (&mut *self.observer, self.record.instances.len());
         let on_open = |nth: usize| observer.instance(done + nth, done + left, &plan.entrants[heat[nth]]);
         let result = match heat::run(
@@ -300,18 +298,18 @@ impl Rounds<'_> {
             Ok(result) => result,
             Err(_) => return Ok(End::Interrupted),
         };
+        let other_load = watch.and_then(|watch| watch.share(&plan.cpus));
+        let disturbance = Disturbance { stolen_laps: &result.stolen_laps, other_load };
         for ((&at, runner), measured) in heat.iter().zip(&runners).zip(result.measured) {
             let entrant = &plan.entrants[at];
             let (spec, window) = (runner.entry.spec(), runner.setup.window);
-            let outcome =
-                measured.and_then(|measured| figures(spec, &entrant.case, window, &measured, &result.stolen_laps));
+            let outcome = measured.and_then(|measured| figures(spec, &entrant.case, window, &measured, disturbance));
             self.note(at, position, outcome);
         }
         Ok(End::Complete)
     }
 
-    /// Measures one instance by itself. Repeats it immediately if the hypervisor took too much of
-    /// its time.
+    /// Measures one instance by itself. Repeats it immediately if it was disturbed.
     fn measure_alone(&mut self, at: usize, position: Position, left: usize) -> Result<End> {
         let (plan, entrant) = (self.plan, &self.plan.entrants[at]);
         let done = self.record.instances.len();
@@ -324,8 +322,8 @@ impl Rounds<'_> {
                 return Ok(End::Interrupted);
             }
             self.note(at, position, outcome);
-            let is_stolen = self.record.instances.last().is_some_and(stolen);
-            if repeat == record::REPEATS || self.repeats == 0 || !is_stolen {
+            let is_disturbed = self.record.instances.last().is_some_and(is_disturbed);
+            if repeat == record::REPEATS || self.repeats == 0 || !is_disturbed {
                 break;
             }
             self.repeats -= 1;
@@ -341,8 +339,8 @@ impl Rounds<'_> {
                 if failure.kind == FailureKind::Hang {
                     self.hung.entry(at).or_insert(position.round);
                 }
-                self.observer.trouble(entrant, &failure.text);
-                Outcome::Failed { why: failure.text }
+                self.observer.failure(entrant, &failure.text);
+                Outcome::Failed { why: failure.text, kind: Some(failure.kind) }
             }
             Ok(figures) => {
                 if let Some(breach) = &figures.breach {
@@ -350,7 +348,7 @@ impl Rounds<'_> {
                     if figures.messages == 0 {
                         self.hung.entry(at).or_insert(position.round);
                     }
-                    self.observer.trouble(entrant, breach);
+                    self.observer.failure(entrant, &breach.to_string());
                 }
                 Outcome::Measured(Box::new(figures))
             }
@@ -377,31 +375,23 @@ fn entry<'a>(registry: &'a Registry, case: &Case) -> Result<&'a std::sync::Arc<d
     registry.get(&case.mechanism).with_context(|| format!("no mechanism `{}`", case.mechanism))
 }
 
-/// Whether an instance is discarded because the hypervisor took time from it.
-///
-/// Stolen time does not depend on the measured value, so repeating such an instance does not bias
-/// the result. An instance whose open-loop generator was late is not repeated: the delay may depend
-/// on the mechanism, if both share a thread.
-fn stolen(instance: &InstanceRecord) -> bool {
+/// Whether an instance is discarded for a cause outside of the mechanism, so that it is repeated.
+fn is_disturbed(instance: &InstanceRecord) -> bool {
     match &instance.outcome {
-        // An instance measured in slices is not discarded; only its laps with stolen time are left
-        // out.
-        Outcome::Measured(figures) => {
-            figures.steal > MAX_STEAL && figures.discarded.is_some() && figures.breach.is_none()
-        }
+        Outcome::Measured(figures) => figures.discarded.as_ref().is_some_and(Discarded::is_external),
         Outcome::Failed { .. } => false,
     }
 }
 
-/// An additional round for the cells that have too few complete rounds, because time was stolen
-/// from an instance and from all its repeats.
+/// An additional round for the cells that have too few complete rounds, because an instance
+/// and all its repeats were disturbed.
 fn make_up(plan: &Plan, record: &Record, random: &mut fastrand::Rng) -> Vec<usize> {
     let lacks = |cell: &Cell| {
-        // For each round and entrant: whether time was stolen in every attempt.
+        // For each round and entrant: whether every attempt was disturbed.
         let mut lost: BTreeMap<(usize, usize), bool> = BTreeMap::new();
         for instance in &record.instances {
             if plan.entrants[instance.entrant].case.cell == *cell {
-                *lost.entry((instance.round, instance.entrant)).or_insert(true) &= stolen(instance);
+                *lost.entry((instance.round, instance.entrant)).or_insert(true) &= is_disturbed(instance);
             }
         }
         let rounds: BTreeSet<usize> = lost.keys().map(|(round, _)| *round).collect();
@@ -427,8 +417,11 @@ pub fn instance(
     let case = &entrant.case;
     let setup = setup(plan, case, seed, registry)?;
     let entry = entry(registry, case)?;
+    let watch = OtherLoad::watch(&plan.cpus);
     let measured = Instance::run(entry.as_ref(), &setup, scratch, interrupt);
-    Ok(measured.and_then(|measured| figures(entry.spec(), case, setup.window, &measured, &[])))
+    let other_load = watch.and_then(|watch| watch.share(&plan.cpus));
+    let disturbance = Disturbance { other_load, ..Disturbance::default() };
+    Ok(measured.and_then(|measured| figures(entry.spec(), case, setup.window, &measured, disturbance)))
 }
 
 /// The parameters of an instance of a case.

@@ -53,7 +53,7 @@ pub(crate) struct Slices {
 impl Slices {
     /// Updates the slices. Called at each reading of the clock. `turn` is the lap number of a turn
     /// that has begun since the last call. `counts` says whether the window is open.
-    pub(crate) fn look(&mut self, now_ns: u64, messages: u64, turn: Option<u64>, counts: bool) {
+    pub(crate) fn update(&mut self, now_ns: u64, messages: u64, turn: Option<u64>, counts: bool) {
         if let Some(lap) = turn {
             self.end_slice();
             (self.lap, self.settled_ns) = (lap, now_ns + SETTLE_NS);
@@ -101,15 +101,15 @@ mod tests {
     #[test]
     fn a_slice_begins_after_the_settling_time_and_ends_with_the_last_reading_before_the_pause() {
         let mut slices = Slices::default();
-        slices.look(0, 0, Some(1), true);
-        slices.look(SETTLE_NS, 10, None, true);
-        slices.look(SETTLE_NS + 1_000, 30, None, true);
-        slices.look(SETTLE_NS + 2_000, 50, None, true);
+        slices.update(0, 0, Some(1), true);
+        slices.update(SETTLE_NS, 10, None, true);
+        slices.update(SETTLE_NS + 1_000, 30, None, true);
+        slices.update(SETTLE_NS + 2_000, 50, None, true);
         // In the next turn, messages since the last reading belong to no slice.
-        slices.look(SETTLE_NS + 2_500, 99, Some(2), true);
-        slices.look(SETTLE_NS * 2 + 2_500, 100, None, true);
-        slices.look(SETTLE_NS * 2 + 3_500, 105, None, false);
-        slices.look(SETTLE_NS * 2 + 9_500, 500, None, false);
+        slices.update(SETTLE_NS + 2_500, 99, Some(2), true);
+        slices.update(SETTLE_NS * 2 + 2_500, 100, None, true);
+        slices.update(SETTLE_NS * 2 + 3_500, 105, None, false);
+        slices.update(SETTLE_NS * 2 + 9_500, 500, None, false);
         let slice = |lap, messages, ns| SliceCounts { lap, messages, ns, p50_ns: None };
         assert_eq!(slices.finish(), [slice(1, 40, 2_000), slice(2, 5, 1_000)]);
     }
@@ -117,12 +117,12 @@ mod tests {
     #[test]
     fn no_slice_begins_before_the_window_and_round_trips_have_a_median() {
         let mut slices = Slices::default();
-        slices.look(0, 0, Some(1), false);
-        slices.look(SETTLE_NS, 10, None, false);
+        slices.update(0, 0, Some(1), false);
+        slices.update(SETTLE_NS, 10, None, false);
         slices.note_time(1, 1);
-        slices.look(SETTLE_NS * 2, 20, None, true);
+        slices.update(SETTLE_NS * 2, 20, None, true);
         [40, 101, 120].iter().for_each(|ns| slices.note_time(*ns, 2));
-        slices.look(SETTLE_NS * 3, 23, None, true);
+        slices.update(SETTLE_NS * 3, 23, None, true);
         let [slice] = slices.finish()[..] else { panic!("one slice") };
         assert_eq!((slice.lap, slice.messages, slice.ns), (1, 3, SETTLE_NS));
         assert!(slice.p50_ns.is_some_and(|ns| (50.4..50.6).contains(&ns)), "{slice:?}");

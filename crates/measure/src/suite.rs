@@ -48,7 +48,7 @@ impl Suite {
 
     /// Whether a mechanism is measured in a cell of the suite when the user does not name it.
     /// `axes` are the values that the user has given.
-    pub fn takes(self, profile: Profile, cell: &Cell, spec: &Spec, axes: &Axes) -> bool {
+    pub fn includes(self, profile: Profile, cell: &Cell, spec: &Spec, axes: &Axes) -> bool {
         // Messages with a topic and data are only sent in one suite.
         let typed = |kind: &PayloadKind| *kind == PayloadKind::Message;
         let carries = spec.payloads.iter().any(|kind| typed(kind) == (self == Suite::IpcTyped));
@@ -471,7 +471,7 @@ mod tests {
         let typed = Spec::new("process/typed").payloads(&[PayloadKind::Message]);
         let both = Spec::new("process/both").payloads(&[PayloadKind::Bytes, PayloadKind::Message]);
         let cell = usual_cell(Scope::Process, Pattern::Stream, Payload::Message(1024));
-        let takes = |spec| Suite::ALL.map(|suite| suite.takes(Profile::Quick, &cell, spec, &Axes::default()));
+        let takes = |spec| Suite::ALL.map(|suite| suite.includes(Profile::Quick, &cell, spec, &Axes::default()));
         assert_eq!(takes(&typed), [false, false, false, true, false, false]);
         assert_eq!(takes(&both), [true; 6]);
         assert_eq!(takes(&Spec::new("process/pipe")), [true, true, true, false, true, true]);
@@ -483,7 +483,7 @@ mod tests {
         let lengths = |spec: &Spec| -> Vec<usize> {
             let round_trips = cells.iter().filter(|cell| cell.pattern.is_round_trip());
             round_trips
-                .filter(|cell| Suite::Net.takes(Profile::Quick, cell, spec, &Axes::default()))
+                .filter(|cell| Suite::Net.includes(Profile::Quick, cell, spec, &Axes::default()))
                 .map(|cell| cell.payload.len())
                 .collect()
         };
@@ -495,10 +495,10 @@ mod tests {
     fn mechanisms_of_base_cells_also_take_part_in_cells_that_the_user_gives() {
         let spec = Spec::new("process/other").tier(Tier::Standard);
         let cell = |size| usual_cell(Scope::Process, Pattern::PingPong, Payload::Bytes(size));
-        let takes = |size, axes: &Axes| Suite::Ipc.takes(Profile::Standard, &cell(size), &spec, axes);
+        let takes = |size, axes: &Axes| Suite::Ipc.includes(Profile::Standard, &cell(size), &spec, axes);
         assert!(takes(64, &Axes::default()) && !takes(1024, &Axes::default()));
         let fan_in = Cell { pattern: Pattern::FanIn, ..cell(4096) };
-        let takes_fan_in = |axes: &Axes| Suite::Ipc.takes(Profile::Standard, &fan_in, &spec, axes);
+        let takes_fan_in = |axes: &Axes| Suite::Ipc.includes(Profile::Standard, &fan_in, &spec, axes);
         assert!(takes_fan_in(&Axes { patterns: vec![Pattern::FanIn], ..Axes::default() }));
         assert!(!takes_fan_in(&Axes::default()));
         assert!(takes(1024, &Axes { payloads: vec![Payload::Bytes(1024)], ..Axes::default() }));

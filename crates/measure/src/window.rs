@@ -73,7 +73,7 @@ const PACED_NS: u64 = 250_000_000;
 pub const TAIL_NS: u64 = 3_000_000;
 /// The intended minimum time between two readings of the clock. A reading costs less than a
 /// thousandth of it.
-const LOOK_NS: u64 = 50_000;
+const CLOCK_INTERVAL_NS: u64 = 50_000;
 
 #[derive(Clone, Copy, Debug)]
 struct Mark {
@@ -92,7 +92,7 @@ pub struct Meter {
     slices: Slices,
     /// Messages until the next reading of the clock.
     stride: u64,
-    looked_ns: u64,
+    checked_ns: u64,
     opened: Option<Mark>,
     closed: Option<Mark>,
     longest_stall_ns: u64,
@@ -103,14 +103,20 @@ pub struct Meter {
 impl Meter {
     /// A meter whose warm-up starts at `start_ns`. `leads` says whether this party reads the usage
     /// of the whole child.
-    pub fn new(window: Window, start_ns: u64, leads: bool, pauses: Pauses) -> Meter {
+    pub fn new(window: Window, start_ns: u64, leads: bool, mut pauses: Pauses) -> Meter {
+        let mut slices = Slices::default();
+        // The first turn begins before the first message, and not after a pause.
+        if pauses.has_turned(u64::MAX) {
+            let now = now_ns().saturating_sub(pauses.turn().paused_ns);
+            slices.update(now, 0, Some(pauses.turn().lap), false);
+        }
         Meter {
             window,
             start_ns,
             pauses,
-            slices: Slices::default(),
+            slices,
             stride: 1,
-            looked_ns: start_ns,
+            checked_ns: start_ns,
             opened: None,
             closed: None,
             longest_stall_ns: 0,
@@ -118,7 +124,7 @@ impl Meter {
         }
     }
 
-    /// The number of messages to handle before the next [`Meter::look`].
+    /// The number of messages to handle before the next [`Meter::check_clock`].
     #[inline]
     pub fn stride(&self, messages: u64) -> u64 {
         match self.window {
@@ -137,22 +143,22 @@ impl Meter {
 
     /// Reads the clock and opens or closes the window. `messages` is the total so far. Returns the
     /// time without pauses.
-    pub fn look(&mut self, messages: u64) -> u64 {
-        self.look_at(now_ns(), messages);
-        self.looked_ns
+    pub fn check_clock(&mut self, messages: u64) -> u64 {
+        self.check_clock_at(now_ns(), messages);
+        self.checked_ns
     }
 
-    /// As [`Meter::look`], with a time that was just read from [`now_ns`]. Returns how long the
+    /// As [`Meter::check_clock`], with a time that was just read from [`now_ns`]. Returns how long the
     /// instance was paused since the last reading, if it was.
-    pub fn look_at(&mut self, clock_ns: u64, messages: u64) -> Option<u64> {
+    pub fn check_clock_at(&mut self, clock_ns: u64, messages: u64) -> Option<u64> {
         let paused_before_ns = self.pauses.turn().paused_ns;
-        let has_paused = self.pauses.look(clock_ns.saturating_sub(paused_before_ns + self.looked_ns));
+        let has_paused = self.pauses.has_turned(clock_ns.saturating_sub(paused_before_ns + self.checked_ns));
         let paused_ns = self.pauses.turn().paused_ns;
         let now = clock_ns.saturating_sub(paused_ns);
         self.mark_window(now, messages);
         if self.pauses.are_expected() {
             let turn = has_paused.then(|| self.pauses.turn().lap);
-            self.slices.look(now, messages, turn, self.open());
+            self.slices.update(now, messages, turn, self.open());
         }
         has_paused.then(|| paused_ns - paused_before_ns)
     }
@@ -168,12 +174,12 @@ impl Meter {
     }
 
     fn mark_window(&mut self, now: u64, messages: u64) {
-        let since = now.saturating_sub(self.looked_ns);
-        self.looked_ns = now;
+        let since = now.saturating_sub(self.checked_ns);
+        self.checked_ns = now;
         self.longest_stall_ns = self.longest_stall_ns.max(since);
-        if since < LOOK_NS {
+        if since < CLOCK_INTERVAL_NS {
             self.stride = (self.stride * 2).min(1 << 20);
-        } else if since > 4 * LOOK_NS {
+        } else if since > 4 * CLOCK_INTERVAL_NS {
             self.stride = (self.stride / 2).max(1);
         }
         if self.opened.is_none() && self.opens(now, messages) {
@@ -206,7 +212,7 @@ impl Meter {
 
     /// Starts to watch for stalls now, so that the time before does not count as a stall.
     pub fn resume(&mut self) {
-        self.looked_ns = self.now();
+        self.checked_ns = self.now();
     }
 
     /// Whether the window has not opened yet.
@@ -286,7 +292,7 @@ mod tests {
         let mut meter = Meter::new(TIME, 10_000_000, false, Pauses::default());
         for (at, messages) in [(10_900_000, 9), (11_100_000, 11), (12_000_000, 20), (13_200_000, 32), (14_000_000, 40)]
         {
-            meter.look_at(at, messages);
+            meter.check_clock_at(at, messages);
         }
         assert_eq!(meter.result(), (21, 2_100_000, None));
         assert!(!meter.over(13_200_000) && meter.over(16_000_000));
@@ -295,9 +301,9 @@ mod tests {
     #[test]
     fn a_window_that_was_slept_through_is_empty() {
         let mut meter = Meter::new(TIME, 10_000_000, false, Pauses::default());
-        meter.look_at(10_900_000, 9);
-        meter.look_at(13_200_000, 10);
-        meter.look_at(13_300_000, 500);
+        meter.check_clock_at(10_900_000, 9);
+        meter.check_clock_at(13_200_000, 10);
+        meter.check_clock_at(13_300_000, 500);
         assert!(meter.closed());
         assert_eq!(meter.result().0, 0);
     }
@@ -310,7 +316,7 @@ mod tests {
         while !meter.closed() {
             messages += meter.stride(messages);
             at += 10;
-            meter.look_at(at, messages);
+            meter.check_clock_at(at, messages);
         }
         assert_eq!((messages, meter.result().0), (110, 100));
     }
@@ -325,11 +331,11 @@ mod tests {
     fn the_stride_follows_the_speed() {
         let mut meter = Meter::new(TIME, 0, false, Pauses::default());
         for n in 1..30 {
-            meter.look_at(n * 100, n);
+            meter.check_clock_at(n * 100, n);
         }
         assert!(meter.stride(0) > 1000);
         for n in 1..30 {
-            meter.look_at(n * 1_000_000, n);
+            meter.check_clock_at(n * 1_000_000, n);
         }
         assert_eq!(meter.stride(0), 1);
     }

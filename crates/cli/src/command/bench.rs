@@ -12,7 +12,7 @@ use estafette_measure::coordinator::{Interrupt, Scratch, calls, capacities};
 use estafette_measure::entry::Entry;
 use estafette_measure::limits::{self, available_cpus};
 use estafette_measure::other_load::OtherLoad;
-use estafette_measure::plan::{COUNT_TIMEOUT, Entrant, Plan, Precision, Refusal, enter};
+use estafette_measure::plan::{COUNT_TIMEOUT, Entrant, Plan, Precision, Refusal, combine};
 use estafette_measure::record::{Outcome, Provenance, Record};
 use estafette_measure::run::{self, End};
 use estafette_measure::spec::{Scope, Standing, Wait};
@@ -43,7 +43,7 @@ pub(crate) fn run(registry: &Registry, args: &Bench) -> Result<Exit> {
         return Ok(Exit::Interrupted);
     };
     let other_load = others.and_then(|others| others.share(&plan.cpus));
-    other_load::warning(other_load).iter().for_each(|warning| progress.say(warning));
+    other_load::warning(other_load).iter().for_each(|warning| progress.message(warning));
     progress.stage("preparing", "capacities");
     let capacities = capacities(plan.entrants.iter().map(|entrant| &entrant.case), &mut scratch, &mut interrupt)?;
     for (entrant, capacity) in plan.entrants.iter_mut().zip(capacities) {
@@ -111,7 +111,7 @@ fn provenance() -> Provenance {
     Provenance {
         commit: option_env!("ESTAFETTE_COMMIT").map(str::to_owned),
         compiler: env!("ESTAFETTE_COMPILER").to_owned(),
-        allocator: String::from("system"),
+        allocator: crate::ALLOCATOR.to_owned(),
         arguments: std::env::args().skip(1).collect(),
     }
 }
@@ -169,59 +169,15 @@ fn plan(registry: &Registry, args: &Bench) -> Result<Plan> {
         selection.suites = Suite::ALL.to_vec();
     }
     let cpus = available_cpus();
-    let (mut entrants, mut refusals) = (Vec::new(), Vec::new());
-    let mut chosen = None;
-    // Mechanisms that are named without a suite run in the first suite that has cells for them.
-    for suite in &selection.suites {
-        let axes = axes(*suite, args);
-        let cells = cells(*suite, args, &axes, cpus.len(), !selection.names.is_empty());
-        let wants = |entry: &dyn Entry, cell: &Cell| selection.wants(*suite, args.profile, entry, cell, &axes);
-        let (able, unable) = enter(registry, &cells, wants, cpus.len());
-        if !able.is_empty() {
-            (entrants, refusals) = (able, unable);
-            chosen = Some(*suite);
-            break;
-        }
-        refusals.extend(unable);
-    }
-    // If mechanisms are named, a refusal only matters if it concerns a requested option.
+    let Chosen { suite, entrants, mut refusals } = choose(registry, args, &selection, cpus.len());
     if !selection.names.is_empty() {
-        let is_relevant = |refusal: &Refusal| {
-            let cell = &refusal.case.cell;
-            let spec = registry.get(&refusal.case.mechanism).map(|entry| entry.spec());
-            let fits_wait = !args.wait.is_empty() || spec.is_some_and(|spec| spec.waits.contains(&cell.wait));
-            let fits_payload = args.payload.is_some() || cell.payload.kind() != PayloadKind::Message;
-            fits_wait && fits_payload
-        };
-        if refusals.iter().any(is_relevant) || !entrants.is_empty() {
-            refusals.retain(is_relevant);
-        }
+        keep_relevant(&mut refusals, registry, args, !entrants.is_empty());
     }
     check_options_apply(args, &entrants)?;
     if entrants.is_empty() {
-        let mut reasons: Vec<String> =
-            refusals.iter().map(|refusal| format!("{}: {}", refusal.case.mechanism, refusal.why)).collect();
-        reasons.sort();
-        reasons.dedup();
-        reasons.truncate(12);
-        if reasons.is_empty() {
-            bail!("nothing to measure: no suite has a cell for these options");
-        }
-        bail!("nothing to measure; no mechanism can do what was asked for:\n  {}", reasons.join("\n  "));
+        return Err(nothing_to_measure(&refusals));
     }
-    let (window, rounds, max_cases) = match args.profile {
-        Profile::Quick => (time_window(50_000_000), 9, 80),
-        Profile::Standard => (time_window(250_000_000), 12, 320),
-        // The slowest of these rows takes a thousand times as long as the fastest.
-        Profile::Full if chosen == Some(Suite::IpcTyped) => (time_window(1_000_000_000), 12, 10_000),
-        // A number of round trips that is common for such benchmarks.
-        Profile::Full if chosen == Some(Suite::Ipc) => (Window::Count { warmup: 1_000, messages: 10_000 }, 6, 10_000),
-        // The number of messages that the reference sends.
-        Profile::Full if chosen == Some(Suite::Flow) => {
-            (Window::Count { warmup: 10_000, messages: 1_000_000 }, 6, 10_000)
-        }
-        Profile::Full => (Window::Count { warmup: 65_536, messages: 1 << 20 }, 6, 10_000),
-    };
+    let Scale { window, rounds, max_cases } = scale(args.profile, suite);
     if entrants.len() > max_cases {
         bail!(
             "{} cases are too many for profile {}, which has at most {max_cases}: choose fewer values or mechanisms, or a larger --profile",
@@ -253,6 +209,85 @@ fn plan(registry: &Registry, args: &Bench) -> Result<Plan> {
         timeout: args.timeout,
         count_timeout: COUNT_TIMEOUT,
     })
+}
+
+/// The entrants of a run, and the suite that they belong to.
+struct Chosen {
+    /// `None` if no suite has an entrant.
+    suite: Option<Suite>,
+    entrants: Vec<Entrant>,
+    refusals: Vec<Refusal>,
+}
+
+/// Chooses the entrants. Mechanisms that are named without a suite run in the first suite that has
+/// cells for them.
+fn choose(registry: &Registry, args: &Bench, selection: &Selection, cores: usize) -> Chosen {
+    let mut refusals = Vec::new();
+    for &suite in &selection.suites {
+        let axes = axes(suite, args);
+        let cells = cells(suite, args, &axes, cores, !selection.names.is_empty());
+        let wants = |entry: &dyn Entry, cell: &Cell| selection.wants(suite, args.profile, entry, cell, &axes);
+        let (entrants, refused) = combine(registry, &cells, wants, cores);
+        if !entrants.is_empty() {
+            return Chosen { suite: Some(suite), entrants, refusals: refused };
+        }
+        refusals.extend(refused);
+    }
+    Chosen { suite: None, entrants: Vec::new(), refusals }
+}
+
+/// Keeps the refusals of mechanisms that the user named if they concern an option that the user
+/// gave. If none does and nothing can run, all are kept.
+fn keep_relevant(refusals: &mut Vec<Refusal>, registry: &Registry, args: &Bench, can_run: bool) {
+    let is_relevant = |refusal: &Refusal| {
+        let cell = &refusal.case.cell;
+        let spec = registry.get(&refusal.case.mechanism).map(|entry| entry.spec());
+        let fits_wait = !args.wait.is_empty() || spec.is_some_and(|spec| spec.waits.contains(&cell.wait));
+        let fits_payload = args.payload.is_some() || cell.payload.kind() != PayloadKind::Message;
+        fits_wait && fits_payload
+    };
+    if can_run || refusals.iter().any(is_relevant) {
+        refusals.retain(is_relevant);
+    }
+}
+
+/// The error for a run without entrants.
+fn nothing_to_measure(refusals: &[Refusal]) -> anyhow::Error {
+    let mut reasons: Vec<String> =
+        refusals.iter().map(|refusal| format!("{}: {}", refusal.case.mechanism, refusal.why)).collect();
+    reasons.sort();
+    reasons.dedup();
+    reasons.truncate(12);
+    if reasons.is_empty() {
+        return anyhow!("nothing to measure: no suite has a cell for these options");
+    }
+    anyhow!("nothing to measure; no mechanism can do what was asked for:\n  {}", reasons.join("\n  "))
+}
+
+/// How much a profile measures.
+struct Scale {
+    window: Window,
+    rounds: usize,
+    /// The maximum number of cases.
+    max_cases: usize,
+}
+
+/// Returns how much a profile measures in a suite.
+fn scale(profile: Profile, suite: Option<Suite>) -> Scale {
+    let (window, rounds, max_cases) = match profile {
+        Profile::Quick => (time_window(50_000_000), 9, 80),
+        Profile::Standard => (time_window(250_000_000), 12, 320),
+        // The slowest of these rows takes a thousand times as long as the fastest.
+        Profile::Full if suite == Some(Suite::IpcTyped) => (time_window(1_000_000_000), 12, 10_000),
+        // A number of round trips that is common for such benchmarks.
+        Profile::Full if suite == Some(Suite::Ipc) => (Window::Count { warmup: 1_000, messages: 10_000 }, 6, 10_000),
+        // The number of messages that the reference sends.
+        Profile::Full if suite == Some(Suite::Flow) => {
+            (Window::Count { warmup: 10_000, messages: 1_000_000 }, 6, 10_000)
+        }
+        Profile::Full => (Window::Count { warmup: 65_536, messages: 1 << 20 }, 6, 10_000),
+    };
+    Scale { window, rounds, max_cases }
 }
 
 /// Returns an error for options that have no effect on these entrants.
@@ -313,7 +348,7 @@ impl Selection {
     fn wants(&self, suite: Suite, profile: Profile, entry: &dyn Entry, cell: &Cell, axes: &Axes) -> bool {
         let spec = entry.spec();
         match &*self.names {
-            [] => suite.takes(profile, cell, spec, axes),
+            [] => suite.includes(profile, cell, spec, axes),
             names => names.contains(&spec.name),
         }
     }

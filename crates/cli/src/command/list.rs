@@ -22,7 +22,7 @@ struct Listed {
     #[serde(flatten)]
     spec: Spec,
     /// How to install it, if it is not available.
-    absent: Option<String>,
+    unavailable: Option<String>,
     /// How many messages it accepts from one sender while nobody receives, if [`Cell::CAPACITY`] is
     /// requested.
     effective_capacity: Option<u64>,
@@ -31,7 +31,7 @@ struct Listed {
 impl Listed {
     /// Returns an entry whose capacity has not been probed.
     fn of(entry: &dyn Entry) -> Listed {
-        Listed { spec: entry.described(), absent: entry.check_available().err(), effective_capacity: None }
+        Listed { spec: entry.described(), unavailable: entry.check_available().err(), effective_capacity: None }
     }
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn run(registry: &Registry, args: &List) -> Result<Exit> {
     let mut interrupt = Interrupt::install().context("cannot listen for Ctrl-C")?;
     let mut listed: Vec<_> = entries.iter().map(|entry| Listed::of(entry.as_ref())).collect();
     // Between processes the capacity depends on the length of the messages.
-    let can_be_probed = |listed: &&mut Listed| listed.absent.is_none() && listed.spec.scope.in_process();
+    let can_be_probed = |listed: &&mut Listed| listed.unavailable.is_none() && listed.spec.scope.in_process();
     let mut available: Vec<_> = listed.iter_mut().filter(can_be_probed).collect();
     let cases: Vec<_> = available.iter().map(|listed| case(&listed.spec)).collect();
     let probed = Scratch::new().and_then(|mut scratch| capacities(&cases, &mut scratch, &mut interrupt));
@@ -65,7 +65,7 @@ pub(crate) fn run(registry: &Registry, args: &List) -> Result<Exit> {
         tell(&format!("warning: the capacity of channels could not be probed: {error:#}"));
         Vec::new()
     });
-    if interrupt.seen() {
+    if interrupt.is_requested() {
         return Ok(Exit::Interrupted);
     }
     for (listed, capacity) in available.iter_mut().zip(capacities) {
@@ -147,7 +147,7 @@ fn promises(spec: &Spec) -> Vec<String> {
     ]
 }
 
-fn implementation(Listed { spec, absent, .. }: &Listed) -> Vec<String> {
+fn implementation(Listed { spec, unavailable, .. }: &Listed) -> Vec<String> {
     let label = match spec.standing {
         Standing::Candidate => "",
         Standing::Reference => " (reference)",
@@ -158,8 +158,13 @@ fn implementation(Listed { spec, absent, .. }: &Listed) -> Vec<String> {
         some => joined(some),
     };
     let most = spec.max_message.map_or(String::new(), |most| format!(", messages up to {}", units::size(most)));
-    let absent = absent.as_ref().map_or(String::new(), |how| format!("\nunavailable: {how}"));
-    vec![spec.name.clone(), spec.version.clone(), runtimes, format!("{}{most}{label}{absent}", spec.implementation)]
+    let unavailable = unavailable.as_ref().map_or(String::new(), |how| format!("\nunavailable: {how}"));
+    vec![
+        spec.name.clone(),
+        spec.version.clone(),
+        runtimes,
+        format!("{}{most}{label}{unavailable}", spec.implementation),
+    ]
 }
 
 fn joined(words: &[impl Display]) -> String {
@@ -237,8 +242,8 @@ mod tests {
             assert!(text.contains(said), "{said} in {text}");
         }
         let json = serde_json::to_value(&listed).unwrap();
-        assert_eq!(json[0]["absent"], "install the ring");
+        assert_eq!(json[0]["unavailable"], "install the ring");
         assert_eq!(json[1]["name"], "task/x");
-        assert!(json[1]["absent"].is_null());
+        assert!(json[1]["unavailable"].is_null());
     }
 }

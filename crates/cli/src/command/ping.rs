@@ -4,8 +4,8 @@
 use anyhow::{Context, Result, bail};
 use estafette_measure::admission::can_run;
 use estafette_measure::case::{Case, Cell, Load, Pattern, Payload, PayloadKind, Place};
-use estafette_measure::coordinator::{FailureKind, Interrupt, Scratch, calls};
-use estafette_measure::limits::{self, available_cpus};
+use estafette_measure::coordinator::{Failure, FailureKind, Interrupt, Scratch, calls};
+use estafette_measure::limits::{self, Limits, available_cpus};
 use estafette_measure::other_load::OtherLoad;
 use estafette_measure::plan::{Entrant, Plan, TIMEOUT};
 use estafette_measure::record::Figures;
@@ -64,38 +64,15 @@ pub(crate) fn run(registry: &Registry, args: &Ping) -> Result<Exit> {
         return Ok(Exit::Interrupted);
     };
     let other_load = others.and_then(|others| others.share(&cpus));
-    other_load::warning(other_load).iter().for_each(|warning| progress.say(warning));
+    other_load::warning(other_load).iter().for_each(|warning| progress.message(warning));
     progress.stage("preparing", "system calls");
     let Ok(calls) = calls(registry, &case, &cpus, &mut scratch, &mut interrupt) else { return Ok(Exit::Interrupted) };
     progress.stage("measuring", "round trips");
-    let most = (WARMUP_BYTES / case.payload.len().max(1) as u64).max(1);
-    let warmup = (args.count / 10).clamp(*WARMUP.start(), *WARMUP.end()).min(most);
     let entrant = Entrant::new(case, false);
-    let plan = Plan {
-        window: Window::Count { warmup, messages: args.count },
-        rounds: 1,
-        precision: None,
-        seed: fastrand::u64(..1 << 53),
-        entrants: vec![entrant.clone()],
-        refusals: Vec::new(),
-        cpus,
-        slice: None,
-        timeout: TIMEOUT,
-        count_timeout: args.timeout,
-    };
+    let plan = plan(&entrant, args, cpus);
     let outcome = run::instance(registry, &plan, &entrant, plan.seed, &mut scratch, &mut interrupt)?;
     progress.finish();
-    let figures = match outcome {
-        Ok(figures) if figures.messages == 0 && figures.breach.is_none() => {
-            bail!("{} was not measured: {}", entrant.case.mechanism, figures.discarded.unwrap_or_default())
-        }
-        Ok(figures) => figures,
-        Err(failure) if failure.kind == FailureKind::Interrupted => return Ok(Exit::Interrupted),
-        Err(failure) => bail!("{} failed: {}", entrant.case.mechanism, failure.text),
-    };
-    let handling = [bound::Handling::measure(entrant.case.payload)];
-    let bound = bound::bind(&entrant.case.cell, &limits, None, &handling)
-        .map(|bound| LeastTime { name: bound.cost().to_string(), ns: bound.ns() });
+    let Some(figures) = figures(outcome, &entrant.case.mechanism)? else { return Ok(Exit::Interrupted) };
     let summary = Summary {
         mechanism: &entrant.case.mechanism,
         size: entrant.case.payload.len(),
@@ -103,22 +80,11 @@ pub(crate) fn run(registry: &Registry, args: &Ping) -> Result<Exit> {
         total_ns: figures.window_ns,
         round_trips_per_second: figures.per_second(),
         system_calls: calls,
-        bound,
+        bound: least_time(&entrant.case.cell, &limits),
         other_load,
         figures: &figures,
     };
-    if args.json {
-        print_json(&summary)?;
-    } else {
-        print(&block(&summary, &entrant.case.cell)?)?;
-    }
-    match &figures.breach {
-        Some(breach) => {
-            tell(&format!("estafette: {} broke its promise: {breach}", entrant.case.mechanism));
-            Ok(Exit::Breach)
-        }
-        None => Ok(Exit::Fine),
-    }
+    report(&summary, &entrant.case.cell, args.json)
 }
 
 /// Returns the case that a ping of this mechanism measures.
@@ -156,6 +122,64 @@ fn case(registry: &Registry, args: &Ping, cores: usize) -> Result<Case> {
         _ => cell.payload,
     };
     Ok(Case { mechanism: spec.name.clone(), cell: Cell { payload, ..cell } })
+}
+
+/// Returns the plan of one instance that measures the case.
+fn plan(entrant: &Entrant, args: &Ping, cpus: Vec<usize>) -> Plan {
+    let most = (WARMUP_BYTES / entrant.case.payload.len().max(1) as u64).max(1);
+    let warmup = (args.count / 10).clamp(*WARMUP.start(), *WARMUP.end()).min(most);
+    Plan {
+        window: Window::Count { warmup, messages: args.count },
+        rounds: 1,
+        precision: None,
+        seed: fastrand::u64(..1 << 53),
+        entrants: vec![entrant.clone()],
+        refusals: Vec::new(),
+        cpus,
+        slice: None,
+        timeout: TIMEOUT,
+        count_timeout: args.timeout,
+    }
+}
+
+/// Returns the figures of an instance; `None` if the user interrupted it.
+///
+/// # Errors
+///
+/// If the instance failed, or its round trips were discarded.
+fn figures(outcome: Result<Figures, Failure>, mechanism: &str) -> Result<Option<Figures>> {
+    match outcome {
+        Ok(figures) if figures.messages == 0 && figures.breach.is_none() => {
+            let why = figures.discarded.map(|why| format!(": {why}")).unwrap_or_default();
+            bail!("{mechanism} was not measured{why}")
+        }
+        Ok(figures) => Ok(Some(figures)),
+        Err(failure) if failure.kind == FailureKind::Interrupted => Ok(None),
+        Err(failure) => bail!("{mechanism} failed: {}", failure.text),
+    }
+}
+
+/// Returns the bound of a cell, if there is one.
+fn least_time(cell: &Cell, limits: &Limits) -> Option<LeastTime> {
+    let handling = [bound::Handling::measure(cell.payload)];
+    let bound = bound::bind(cell, limits, None, &handling)?;
+    Some(LeastTime { name: bound.cost().to_string(), ns: bound.ns() })
+}
+
+/// Prints the summary, and a message if the mechanism broke its promise.
+fn report(summary: &Summary<'_>, cell: &Cell, json: bool) -> Result<Exit> {
+    if json {
+        print_json(summary)?;
+    } else {
+        print(&block(summary, cell)?)?;
+    }
+    match &summary.figures.breach {
+        Some(breach) => {
+            tell(&format!("estafette: {} broke its promise: {breach}", summary.mechanism));
+            Ok(Exit::Breach)
+        }
+        None => Ok(Exit::Fine),
+    }
 }
 
 fn block(summary: &Summary<'_>, cell: &Cell) -> Result<String> {

@@ -76,7 +76,7 @@ pub(crate) fn run(registry: &Registry, args: &Verify) -> Result<Exit> {
         };
         let Case { mechanism, cell } = entrant.case;
         if let Verdict::Broken(why) | Verdict::Failed(why) | Verdict::Inconclusive(why) = &verdict {
-            progress.say(&format!("{mechanism} in {cell}: {why}"));
+            progress.message(&format!("{mechanism} in {cell}: {why}"));
         }
         verified.push(Verified { mechanism, cell, seed, verdict });
     }
@@ -161,8 +161,10 @@ impl Verifier<'_> {
             let plan = self.plan(entrant, window);
             let Verifier { registry, seed, scratch, interrupt, .. } = self;
             verdict = match run::instance(registry, &plan, entrant, *seed, scratch, interrupt)? {
-                Ok(Figures { breach: Some(breach), .. }) => return Ok(Some(Verdict::Broken(breach))),
-                Ok(Figures { messages: 0, discarded, .. }) => Verdict::Inconclusive(discarded.unwrap_or_default()),
+                Ok(Figures { breach: Some(breach), .. }) => return Ok(Some(Verdict::Broken(breach.to_string()))),
+                Ok(Figures { messages: 0, discarded, .. }) => {
+                    Verdict::Inconclusive(discarded.map(|why| why.to_string()).unwrap_or_default())
+                }
                 Ok(_) => return Ok(Some(Verdict::Kept)),
                 Err(failure) if failure.kind == FailureKind::Interrupted => return Ok(None),
                 Err(failure) if failure.kind == FailureKind::Empty => Verdict::Failed(failure.text),

@@ -54,13 +54,8 @@ const MAX_NAMES: usize = 4;
 
 /// Returns the sentences.
 pub(super) fn answer(ranking: &Ranking) -> String {
-    let candidates = ranking.rows.iter().filter(|row| row.spec.standing == Standing::Candidate && row.result.is_some());
     let Some(outcome) = outcome(ranking) else {
-        return match (candidates.count(), ranking.floor) {
-            (0, _) => String::from("No mechanism has a result."),
-            (1, _) => String::from("Only one mechanism took part: nothing to compare."),
-            _ => String::from("Not decided: fewer than 6 valid rounds of the control."),
-        };
+        return format!("{}.", capitalised(without_outcome(ranking)));
     };
     let mut text = capitalised(&outcome.words());
     if let (false, Some(ln)) = (outcome.is_decided(), ranking.resolution()) {
@@ -72,6 +67,16 @@ pub(super) fn answer(ranking: &Ranking) -> String {
     }
     text.push_str(&other_data(ranking, &outcome));
     text
+}
+
+/// Says why a cell has no outcome.
+pub(super) fn without_outcome(ranking: &Ranking) -> &'static str {
+    let candidates = ranking.rows.iter().filter(|row| row.spec.standing == Standing::Candidate && row.result.is_some());
+    match candidates.count() {
+        0 => "no mechanism has a result",
+        1 => "only one mechanism took part: nothing to compare",
+        _ => "not decided: fewer than 6 valid rounds of the control",
+    }
 }
 
 impl Outcome<'_> {

@@ -5,9 +5,9 @@ use estafette_measure::case::{Cell, Load, Pattern};
 use estafette_measure::ranking::{Ranking, Row};
 use estafette_measure::units;
 
-use super::answer::{list, outcome};
+use super::answer::{list, outcome, without_outcome};
 use super::cell::{against_first, labelled, place, time};
-use super::notes::caveats;
+use super::notes::caveats_at;
 use super::{percent, short};
 use crate::columns::{Left, Right, columns, wrapped};
 
@@ -114,7 +114,7 @@ pub(super) fn table(group: &[&Ranking]) -> String {
     footer("differences shown from", &|ranking| Some(percent(ranking.resolution()?.exp_m1())));
     let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
     let table = columns(&headers, &alignment, &rows);
-    let caveats: String = unique(group.iter().map(|ranking| caveats(ranking)));
+    let caveats: String = unique(group.iter().map(|ranking| caveats_at(ranking, &axis.value(&ranking.cell))));
     format!("{}\n{}{table}{caveats}", heading(group, axis), wrapped("", &answers(group, axis)))
 }
 
@@ -171,7 +171,7 @@ fn figures(ranking: &Ranking, row: &Row) -> [String; 2] {
 fn answers(group: &[&Ranking], axis: Axis) -> String {
     let mut answers: Vec<(String, Vec<String>)> = Vec::new();
     for ranking in group {
-        let words = outcome(ranking).map_or(String::from("nothing to compare"), |outcome| outcome.words());
+        let words = outcome(ranking).map_or_else(|| without_outcome(ranking).to_owned(), |outcome| outcome.words());
         match answers.iter_mut().find(|(known, _)| *known == words) {
             Some((_, values)) => values.push(axis.value(&ranking.cell)),
             None => answers.push((words, vec![axis.value(&ranking.cell)])),

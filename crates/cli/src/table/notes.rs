@@ -5,6 +5,7 @@ use estafette_measure::case::Load;
 use estafette_measure::ranking::{Ranking, RowResult};
 use estafette_measure::record::Record;
 use estafette_measure::spec::{Loss, Ordering};
+use estafette_measure::stats::ModeLevel;
 use estafette_measure::{MAX_LOSS, units};
 
 use super::cell::times;
@@ -40,9 +41,14 @@ fn bound(ranking: &Ranking) -> Option<String> {
     Some(format!("bound {}: {}{hidden}", units::duration(bound.ns()), bound.cost()))
 }
 
-/// Returns notes on the mechanisms of a cell: differences in order and capacity, failures, broken
-/// promises and lost messages.
+/// Returns notes on the mechanisms of a cell: differences in order and capacity, modes, failures,
+/// broken promises and lost messages.
 pub(crate) fn caveats(ranking: &Ranking) -> String {
+    caveats_at(ranking, "")
+}
+
+/// As [`caveats`], for a cell of a matrix. `value` is its value on the matrix's axis.
+pub(super) fn caveats_at(ranking: &Ranking, value: &str) -> String {
     let mut text = String::new();
     let promises = ranking.rows.iter().map(|row| {
         // With one producer, order per producer is a strict order.
@@ -63,12 +69,14 @@ pub(crate) fn caveats(ranking: &Ranking) -> String {
         let words = format!("effective capacity, {} asked for: {}", units::grouped(requested), other.join(", "));
         text.push_str(&wrapped("  ", &words));
     }
+    text.push_str(&modes(ranking, value));
     for row in &ranking.rows {
         if let Some((count, why)) = &row.failed {
             let why = lines(&with_remedy(why)).replace('\n', "\n    ");
             text.push_str(&format!("  {} failed in {count} instance(s): {why}\n", row.spec.name));
         }
         if let Some(breach) = &row.breach {
+            let breach = plain(&breach.to_string());
             text.push_str(&format!("  {} broke its promise: {breach}\n", row.spec.name));
         }
         if let Some(result) =
@@ -85,6 +93,23 @@ pub(crate) fn caveats(ranking: &Ranking) -> String {
         }
     }
     text
+}
+
+/// Names the mechanisms with a fast and a slow mode.
+fn modes(ranking: &Ranking, value: &str) -> String {
+    let rows = ranking.rows.iter().filter_map(|row| Some((short(row), row.result.as_ref()?.modes?)));
+    let rows: Vec<String> = rows
+        .map(|(name, modes)| {
+            let [fast, slow] = [modes.fast_ns, modes.slow_ns].map(units::duration);
+            let units = match modes.level {
+                ModeLevel::Instance => "instances",
+                ModeLevel::Slice => "slices",
+            };
+            format!("{name} {fast} in {:.0} % of its {units}, {slow} in the others", modes.fast_share * 100.0)
+        })
+        .collect();
+    let at = if value.is_empty() { String::new() } else { format!(" at {value}") };
+    if rows.is_empty() { String::new() } else { wrapped("  ", &format!("two modes{at}: {}", rows.join("; "))) }
 }
 
 /// Returns the offered and the delivered rate of a stream that lost messages.

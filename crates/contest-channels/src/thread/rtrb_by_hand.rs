@@ -51,16 +51,13 @@ impl Entry for RtrbByHand {
         vec![Role::All]
     }
 
-    fn run(&self, case: &Case, _: Role, ctx: &mut Ctx) -> Result<Report> {
-        let Window::Time { warmup_ns, measure_ns } = ctx.window else {
-            anyhow::bail!("{} is measured by time", case.mechanism)
-        };
-        let (mut tx, mut rx) = RingBuffer::<u64>::new(case.capacity);
-        let cpus = ctx.cpus.clone();
-        let opens_ns = ctx.rendezvous.ready()? + warmup_ns;
-        let closes_ns = opens_ns + measure_ns;
+    fn can_pause(&self) -> bool {
+        false
+    }
 
-        let producer_cpu = cpus.first().copied().flatten();
+    fn run(&self, case: &Case, _: Role, ctx: &mut Ctx) -> Result<Report> {
+        let (mut tx, mut rx) = RingBuffer::<u64>::new(case.capacity);
+        let Setup { opens_ns, closes_ns, producer_cpu, consumer_cpu } = set_up(case, ctx)?;
         let producer = thread::spawn(move || -> Result<u64> {
             producer_cpu.map_or(Ok(()), pin_to)?;
             let mut next = 0;
@@ -79,7 +76,6 @@ impl Entry for RtrbByHand {
             Ok(next)
         });
 
-        let consumer_cpu = cpus.get(1).copied().flatten();
         let consumer = thread::spawn(move || -> Result<(u64, [(u64, u64); 2])> {
             consumer_cpu.map_or(Ok(()), pin_to)?;
             let mut expected = 0;
@@ -115,21 +111,52 @@ impl Entry for RtrbByHand {
 
         let failed = |_| anyhow::anyhow!("a thread panicked");
         let sent = producer.join().map_err(failed)??;
-        let (received, [opened, closed]) = consumer.join().map_err(failed)??;
-        let party = |role, sent, received, messages, window_ns| PartyReport {
-            sent,
-            received,
-            messages,
-            window_ns,
-            ..PartyReport::new(role)
-        };
-        let count = StreamCount { producer: 0, received, announced: Some(sent), digest: 0 };
-        Ok(Report {
-            parties: vec![
-                party(Role::Producer(0), sent, Vec::new(), 0, 0),
-                party(Role::Consumer(0), 0, vec![count], closed.1 - opened.1, closed.0 - opened.0),
-            ],
-            usage: None,
-        })
+        let (received, marks) = consumer.join().map_err(failed)??;
+        Ok(report(sent, received, marks))
+    }
+}
+
+/// When the window opens and closes, and the core of each thread.
+struct Setup {
+    opens_ns: u64,
+    closes_ns: u64,
+    producer_cpu: Option<usize>,
+    consumer_cpu: Option<usize>,
+}
+
+/// Waits for the start, and returns what the threads need.
+///
+/// # Errors
+/// When the window is not a time, or the coordinator has ended.
+fn set_up(case: &Case, ctx: &mut Ctx) -> Result<Setup> {
+    let Window::Time { warmup_ns, measure_ns } = ctx.window else {
+        anyhow::bail!("{} is measured by time", case.mechanism)
+    };
+    let opens_ns = ctx.rendezvous.ready()? + warmup_ns;
+    Ok(Setup {
+        opens_ns,
+        closes_ns: opens_ns + measure_ns,
+        producer_cpu: ctx.cpus.first().copied().flatten(),
+        consumer_cpu: ctx.cpus.get(1).copied().flatten(),
+    })
+}
+
+/// Returns the report of both parties. The marks are the times when the window opened and closed,
+/// and how many messages had been received by then.
+fn report(sent: u64, received: u64, [opened, closed]: [(u64, u64); 2]) -> Report {
+    let party = |role, sent, received, messages, window_ns| PartyReport {
+        sent,
+        received,
+        messages,
+        window_ns,
+        ..PartyReport::new(role)
+    };
+    let count = StreamCount { producer: 0, received, announced: Some(sent), digest: 0 };
+    Report {
+        parties: vec![
+            party(Role::Producer(0), sent, Vec::new(), 0, 0),
+            party(Role::Consumer(0), 0, vec![count], closed.1 - opened.1, closed.0 - opened.0),
+        ],
+        usage: None,
     }
 }

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::spec::{Loss, Ordering, Tier, Wait};
 use estafette_measure::{Ends, Mechanism, PartyEnds, Raw, Rendezvous, Spec, Transport};
-use estafette_net::{Address, Handle, Limits, Node, Options};
+use estafette_net::{Address, Endpoint, Handle, Limits, Node, Options};
 
 use self::ends::{RecvEnd, SendEnd};
 use self::side::{Side, SideHandle};
@@ -109,58 +109,82 @@ impl Transport<Raw> for Estafette {
     type Rx = RecvEnd;
 
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
-        let len = case.payload.len();
-        let mut limits = Limits::default();
-        limits.message = limits.message.max(len);
-        limits.unfinished = limits.unfinished.max(2 * len);
-        let mut node = Node::with_limits(limits)?;
-        if case.wait == Wait::Adaptive {
-            node = node.spin(SPIN);
-        }
+        let node = new_node(case)?;
         let handle = node.handle();
         let mut side = Box::new(Side::new(node, self.is_lossy()));
-        let mut peers = Vec::new();
-        let same_thread = case.pattern == Pattern::SameThread;
         let connections = multi_connection::connections(case, role);
         if !matches!(role, Role::Producer(_)) {
-            let address = match self.scheme {
-                "unix+msg" => format!("unix+msg://{}", rendezvous.dir().join("socket").display()),
-                scheme => format!("{scheme}://127.0.0.1:0"),
-            };
-            let options = match self.scheme {
-                "udp" => Options::default().buffer(udp::buffer(case)),
-                "tls+msg" => Options::default().tls_server(Arc::new(tls::server(rendezvous)?)),
-                "tcp" => Options::default().records(len),
-                _ => Options::default(),
-            };
-            let listener = handle.listen_with(address.as_str(), &options)?;
-            let address = handle.local_address(listener).context("the listener's address")?;
-            rendezvous.publish("address", &address.to_string())?;
+            self.listen(&handle, case, rendezvous)?;
         }
+        let mut peers = Vec::new();
         if !matches!(role, Role::Consumer(_)) {
-            let address: Address = rendezvous.request("address")?.parse()?;
-            let options = match self.scheme {
-                "tls+msg" => Options::default().tls_client(Arc::new(tls::client(rendezvous)?)),
-                "tcp" => Options::default().records(len),
-                _ => Options::default(),
-            };
-            for _ in 0..connections {
-                peers.push(handle.connect_with(address.clone(), &options)?);
-            }
+            peers = self.connect(&handle, case, connections, rendezvous)?;
             side.set_peer(peers[0]);
         }
         if !self.is_lossy() {
-            side.wait_until_connected(if same_thread { 2 } else { connections })?;
+            let has_both_ends = case.pattern == Pattern::SameThread;
+            side.wait_until_connected(if has_both_ends { 2 } else { connections })?;
             side.expect_connections(connections);
         }
         match (case.pattern, role) {
-            (Pattern::Writers, Role::Producer(_)) => return writers(side, &handle, case),
+            (Pattern::Writers, Role::Producer(_)) => writers(side, &handle, case),
             (Pattern::Connections, Role::Producer(_)) => {
+                let len = case.payload.len();
                 let sender = |(peer, side)| SendEnd::new(side, handle.clone(), len).batched(false).to(peer);
-                return Ok(Ends::many(peers.into_iter().zip(SideHandle::shared(side)).map(sender), []));
+                Ok(Ends::many(peers.into_iter().zip(SideHandle::shared(side)).map(sender), []))
             }
-            _ => {}
+            _ => Ok(self.party_ends(side, handle, case, role)),
         }
+    }
+}
+
+/// Creates a node whose limits admit the case's messages.
+fn new_node(case: &Case) -> Result<Node<()>> {
+    let len = case.payload.len();
+    let mut limits = Limits::default();
+    limits.message = limits.message.max(len);
+    limits.unfinished = limits.unfinished.max(2 * len);
+    let node = Node::with_limits(limits)?;
+    Ok(if case.wait == Wait::Adaptive { node.spin(SPIN) } else { node })
+}
+
+impl Estafette {
+    /// Listens at a new address, and publishes it.
+    fn listen(&self, handle: &Handle, case: &Case, rendezvous: &mut Rendezvous) -> Result<()> {
+        let address = match self.scheme {
+            "unix+msg" => format!("unix+msg://{}", rendezvous.dir().join("socket").display()),
+            scheme => format!("{scheme}://127.0.0.1:0"),
+        };
+        let options = match self.scheme {
+            "udp" => Options::default().buffer(udp::buffer(case)),
+            "tls+msg" => Options::default().tls_server(Arc::new(tls::server(rendezvous)?)),
+            "tcp" => Options::default().records(case.payload.len()),
+            _ => Options::default(),
+        };
+        let listener = handle.listen_with(address.as_str(), &options)?;
+        let address = handle.local_address(listener).context("the listener's address")?;
+        rendezvous.publish("address", &address.to_string())
+    }
+
+    /// Starts `count` connections to the published address.
+    fn connect(
+        &self,
+        handle: &Handle,
+        case: &Case,
+        count: usize,
+        rendezvous: &mut Rendezvous,
+    ) -> Result<Vec<Endpoint>> {
+        let address: Address = rendezvous.request("address")?.parse()?;
+        let options = match self.scheme {
+            "tls+msg" => Options::default().tls_client(Arc::new(tls::client(rendezvous)?)),
+            "tcp" => Options::default().records(case.payload.len()),
+            _ => Options::default(),
+        };
+        (0..count).map(|_| Ok(handle.connect_with(address.clone(), &options)?)).collect()
+    }
+
+    /// Creates the ends of one party with at most one sender.
+    fn party_ends(&self, mut side: Box<Side>, handle: Handle, case: &Case, role: Role) -> Ends<SendEnd, RecvEnd> {
         let (tx, rx) = match (case.pattern, role) {
             (Pattern::Duplex, _) => {
                 let progress = side.share_with_senders(1);
@@ -173,12 +197,12 @@ impl Transport<Raw> for Estafette {
             (_, Role::Consumer(_)) => (None, Some(SideHandle::Owned(side))),
             _ => (Some(SideHandle::Owned(side)), None),
         };
-        let tx = tx.map(|side| match SendEnd::new(side, handle, len) {
+        let tx = tx.map(|side| match SendEnd::new(side, handle, case.payload.len()) {
             tx if batched(case) => tx.batched(self.is_lossy()),
             tx => tx,
         });
-        let role = if same_thread { Role::Producer(0) } else { role };
-        Ok(Ends(vec![PartyEnds { role, tx, rx: rx.map(RecvEnd::new) }]))
+        let role = if case.pattern == Pattern::SameThread { Role::Producer(0) } else { role };
+        Ends(vec![PartyEnds { role, tx, rx: rx.map(RecvEnd::new) }])
     }
 }
 

@@ -223,20 +223,15 @@ impl<L: Layout, const CLONES: bool> BytesSendEnd<L, CLONES> {
     fn new(sender: IpcBytesSender, case: &Case) -> BytesSendEnd<L, CLONES> {
         BytesSendEnd { sender, buffer: Buffer::new(L::most(case.payload.len())), layout: PhantomData }
     }
+}
 
+impl<L: Layout, const CLONES: bool> Tx for BytesSendEnd<L, CLONES> {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         let written = L::write(source, &mut self.buffer)?;
         let bytes = &self.buffer[..written];
         // Prevents the compiler from removing the unused copy.
         if CLONES { self.sender.send(&black_box(bytes.to_vec())) } else { self.sender.send(bytes) }
-    }
-}
-
-impl<L: Layout, const CLONES: bool> Tx for BytesSendEnd<L, CLONES> {
-    #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
-        self.send(source)
     }
 }
 

@@ -36,7 +36,7 @@ pub fn capacities<'a>(
         let same = capacities.iter().find(|(other, _)| *other == case).map(|(_, capacity)| *capacity);
         let capacity = match same {
             Some(capacity) => capacity,
-            None if interrupt.seen() || stuck.contains(&&*case.mechanism) => None,
+            None if interrupt.is_requested() || stuck.contains(&&*case.mechanism) => None,
             None => {
                 if child.0.is_empty() {
                     child.0.push(Running::start_own(Role::All, dir.path())?);

@@ -88,14 +88,14 @@ impl Heat<'_> {
                 return Ok(());
             }
             self.lap += 1;
+            let before = Steal::now(&cpus);
             if let [last] = order[..] {
                 self.members[last].run_to_end(self.lap, interrupt)?;
-                continue;
-            }
-            random.shuffle(&mut order);
-            let before = Steal::now(&cpus);
-            for at in order {
-                self.members[at].take_turn(self.lap, interrupt)?;
+            } else {
+                random.shuffle(&mut order);
+                for at in order {
+                    self.members[at].take_turn(self.lap, interrupt)?;
+                }
             }
             if before.zip(Steal::now(&cpus)).is_some_and(|(before, after)| after.since(&before) > 0.0) {
                 self.stolen_laps.push(self.lap);

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::account::account;
 use super::children::{Children, Running, adopt_strays, calls_path, describe};
@@ -82,7 +84,8 @@ pub struct Failure {
 }
 
 /// The kinds of failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum FailureKind {
     /// The user interrupted the run.
     Interrupted,
@@ -222,7 +225,7 @@ impl Instance {
         let (case, dir) = (&setup.case, self.dir.path());
         for (index, &role) in self.roles.iter().enumerate() {
             // There may be thousands of children.
-            if interrupt.seen() {
+            if interrupt.is_requested() {
                 return Err(Failure::new(FailureKind::Interrupted, "interrupted"));
             }
             let child = match entry.program(case, role)? {
@@ -280,7 +283,7 @@ impl Instance {
             if self.serve(&setup.case, until, interrupt)? == ControlFlow::Break(()) {
                 return Ok(());
             }
-            self.lost_in_exchange = lost.look(self.exchanges_under_way());
+            self.lost_in_exchange = lost.update(self.exchanges_under_way());
             if self.lost_in_exchange.is_some() {
                 return Ok(());
             }
@@ -389,7 +392,7 @@ impl Instance {
         let readable = unreported.iter().zip(&sockets).filter(|(_, socket)| !socket.revents().is_empty());
         let senders = readable.map(|(&index, _)| index).collect();
         drop(sockets);
-        if interrupt.seen() {
+        if interrupt.is_requested() {
             return Err(Failure::new(FailureKind::Interrupted, "interrupted"));
         }
         Ok(senders)

@@ -29,7 +29,7 @@ impl Interrupt {
     }
 
     /// Whether the user has interrupted the run. Does not block.
-    pub fn seen(&mut self) -> bool {
+    pub fn is_requested(&mut self) -> bool {
         if !self.seen {
             self.seen = matches!(self.pipe.read(&mut [0; 16]), Ok(count) if count > 0);
         }
@@ -41,7 +41,7 @@ impl Interrupt {
     /// # Errors
     /// When the user has interrupted the run.
     pub fn check(&mut self) -> anyhow::Result<()> {
-        if self.seen() { Err(anyhow::anyhow!("interrupted")) } else { Ok(()) }
+        if self.is_requested() { Err(anyhow::anyhow!("interrupted")) } else { Ok(()) }
     }
 }
 

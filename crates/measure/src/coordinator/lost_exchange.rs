@@ -43,7 +43,7 @@ impl LostExchange {
 
     /// The number of messages that are certainly lost, once all parties have waited long enough. Takes the steps of the children
     /// that have not reported; `None` if one of them is unknown.
-    pub(super) fn look(&mut self, now: Option<Vec<(Role, Snapshot)>>) -> Option<u64> {
+    pub(super) fn update(&mut self, now: Option<Vec<(Role, Snapshot)>>) -> Option<u64> {
         self.next_look = Instant::now() + self.lost_after / LOOKS;
         let now = now?;
         let lost = lost(&now);
@@ -96,8 +96,8 @@ mod tests {
         let setup = || LostExchange { lost_after: Duration::ZERO, next_look: Instant::now(), before: None };
         let step = |requesters| Some(vec![(Role::All, Snapshot::new((requesters, 4)))]);
         let mut watch = setup();
-        assert_eq!([5, 7, 9].map(|requesters| watch.look(step(requesters))), [None; 3]);
-        assert_eq!(watch.look(step(9)), Some(1));
-        assert_eq!([None, None].map(|unknown| setup().look(unknown)), [None; 2]);
+        assert_eq!([5, 7, 9].map(|requesters| watch.update(step(requesters))), [None; 3]);
+        assert_eq!(watch.update(step(9)), Some(1));
+        assert_eq!([None, None].map(|unknown| setup().update(unknown)), [None; 2]);
     }
 }

@@ -66,7 +66,7 @@ pub(super) async fn send<T: AsyncTx>(mut tx: T, setup: LoopSetup) -> Result<Part
     run!(tx, control, |action| match action {
         Action::Flush => flush(&mut tx).await,
         Action::Batch(count) => send_batch(&mut tx, &mut control.source, count).await,
-        Action::Send => tx.send(&mut control.source).await.map_err(EndError::Sending),
+        Action::Send => send_batch(&mut tx, &mut control.source, 1).await,
         Action::Receive => unreachable!("a producer does not receive"),
     })
 }
@@ -91,8 +91,8 @@ pub(super) async fn request<T: AsyncTx, R: AsyncRx>(mut ends: Duplex<T, R>, setu
     let mut control = RequestLoop::new(setup)?;
     run!(ends, control, |action| match action {
         Action::Batch(count) => round_trips(&mut ends, &mut control.source, &mut control.verifier, count).await,
-        Action::Send => ends.tx.send(&mut control.source).await.map_err(EndError::Sending),
-        Action::Receive => ends.rx.recv(&mut control.verifier).await.map_err(EndError::Receiving),
+        Action::Send => send_batch(&mut ends.tx, &mut control.source, 1).await,
+        Action::Receive => receive_batch(&mut ends.rx, &mut control.verifier, 1).await,
         Action::Flush => flush(&mut ends.tx).await,
     })
 }
@@ -102,8 +102,8 @@ pub(super) async fn reply<T: AsyncTx, R: AsyncRx>(mut ends: Duplex<T, R>, setup:
     let mut control = ReplyLoop::new(setup);
     run!(ends, control, |action| match action {
         Action::Batch(count) => replies(&mut ends, &mut control.source, &mut control.verifier, count).await,
-        Action::Send => ends.tx.send(&mut control.source).await.map_err(EndError::Sending),
-        Action::Receive => ends.rx.recv(&mut control.verifier).await.map_err(EndError::Receiving),
+        Action::Send => send_batch(&mut ends.tx, &mut control.source, 1).await,
+        Action::Receive => receive_batch(&mut ends.rx, &mut control.verifier, 1).await,
         Action::Flush => flush(&mut ends.tx).await,
     })
 }

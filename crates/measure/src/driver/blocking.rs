@@ -2,7 +2,8 @@
 //!
 //! Each batch is a function that is not inlined. In the loop's future, which is on the heap, every message would load and store the
 //! state of the ends. That doubles the time per message in the fastest cell. The compiler knows that the `&mut` arguments of a function
-//! do not alias, so it keeps their state in registers.
+//! do not alias, so it keeps their state in registers. A single message is a batch of one: so the code of the ends,
+//! most of what a mechanism's crate compiles, is not compiled again for it.
 
 use std::hint::spin_loop;
 use std::mem::forget;
@@ -71,7 +72,7 @@ pub(super) fn send<T: Tx>(tx: T, control: SendLoop) -> Result<PartyResult> {
     run(tx, control, |tx, control, action| match action {
         Action::Flush => flush(tx),
         Action::Batch(count) => send_batch(tx, &mut control.source, count),
-        Action::Send => tx.send(&mut control.source).map_err(EndError::Sending),
+        Action::Send => send_batch(tx, &mut control.source, 1),
         Action::Receive => unreachable!("a producer does not receive"),
     })
 }
@@ -88,8 +89,8 @@ pub(super) fn receive<R: Rx>(rx: R, control: ReceiveLoop) -> Result<PartyResult>
 pub(super) fn request<T: Tx, R: Rx>(ends: Duplex<T, R>, control: RequestLoop) -> Result<PartyResult> {
     run(ends, control, |ends, control, action| match action {
         Action::Batch(count) => round_trips(ends, &mut control.source, &mut control.verifier, count),
-        Action::Send => ends.tx.send(&mut control.source).map_err(EndError::Sending),
-        Action::Receive => ends.rx.recv(&mut control.verifier).map_err(EndError::Receiving),
+        Action::Send => send_batch(&mut ends.tx, &mut control.source, 1),
+        Action::Receive => receive_batch(&mut ends.rx, &mut control.verifier, 1),
         Action::Flush => flush(&mut ends.tx),
     })
 }
@@ -98,8 +99,8 @@ pub(super) fn request<T: Tx, R: Rx>(ends: Duplex<T, R>, control: RequestLoop) ->
 pub(super) fn reply<T: Tx, R: Rx>(ends: Duplex<T, R>, control: ReplyLoop) -> Result<PartyResult> {
     run(ends, control, |ends, control, action| match action {
         Action::Batch(count) => replies(ends, &mut control.source, &mut control.verifier, count),
-        Action::Send => ends.tx.send(&mut control.source).map_err(EndError::Sending),
-        Action::Receive => ends.rx.recv(&mut control.verifier).map_err(EndError::Receiving),
+        Action::Send => send_batch(&mut ends.tx, &mut control.source, 1),
+        Action::Receive => receive_batch(&mut ends.rx, &mut control.verifier, 1),
         Action::Flush => flush(&mut ends.tx),
     })
 }

@@ -3,8 +3,9 @@
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
 
-/// More different times than this are reported with fewer digits: at 20 characters each they fit a packet.
-const MAX_TIMES: usize = 6_000;
+/// More different times than this are reported with fewer digits: at 20 characters each they fit a packet, together with the slices of a
+/// party.
+const MAX_TIMES: usize = 4_000;
 
 /// A histogram for times up to a minute, with three significant digits.
 pub(crate) fn histogram() -> Result<Histogram<u64>> {

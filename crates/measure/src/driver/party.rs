@@ -69,8 +69,8 @@ impl LoopSetup {
             verifier: rules
                 .verifier(seed, case, role)
                 .with_secret(secret)
-                .reading(!matches!(case.payload, Payload::Unread(_)))
-                .competing(rules.consumers_compete()),
+                .with_body_checks(!matches!(case.payload, Payload::Unread(_)))
+                .with_competitors(rules.consumers_compete()),
             rules,
             streams: case.producers,
             schedule: Schedule::new(case, start_ns, seed),

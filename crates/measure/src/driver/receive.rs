@@ -80,9 +80,9 @@ pub(super) struct ReceivedOfEach {
 
 impl ReceivedOfEach {
     /// Reads the clock, and notes the numbers when the window opens or closes.
-    pub(super) fn look(&mut self, party: &mut Party, verifier: &Verifier) -> u64 {
+    pub(super) fn check_clock(&mut self, party: &mut Party, verifier: &Verifier) -> u64 {
         let before = (party.meter.warming_up(), party.meter.open());
-        let now_ns = party.meter.look(verifier.received());
+        let now_ns = party.meter.check_clock(verifier.received());
         if before != (party.meter.warming_up(), party.meter.open()) {
             self.note(party, verifier);
         }
@@ -170,7 +170,7 @@ impl ReceiveLoop {
         {
             burst.empty_again(held)?;
         }
-        let now_ns = self.received.look(&mut self.party, &self.verifier);
+        let now_ns = self.received.check_clock(&mut self.party, &self.verifier);
         let is_progress = received > self.before;
         if let (Some(times), true) = (&mut self.times, is_progress) {
             let (producer, number) = self.verifier.last();

@@ -42,7 +42,7 @@ impl ReplyLoop {
             self.end(made);
             return Ok(());
         }
-        let now_ns = self.party.meter.look(made);
+        let now_ns = self.party.meter.check_clock(made);
         if self.party.gives_up(now_ns, made > before) {
             self.end(made);
         }

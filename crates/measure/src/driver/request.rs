@@ -105,7 +105,7 @@ impl RequestLoop {
     fn note(&mut self, now_ns: u64, took: Option<(u64, u64)>) {
         let made = self.source.made();
         let (was_warming_up, was_closed) = (self.party.meter.warming_up(), self.party.meter.closed());
-        let paused_ns = self.party.meter.look_at(now_ns, made);
+        let paused_ns = self.party.meter.check_clock_at(now_ns, made);
         let took = took.map(|(took_ns, count)| (took_ns.saturating_sub(paused_ns.unwrap_or(0)), count));
         let counts = |took_ns| !was_closed && (paused_ns.is_none() || took_ns > LONG_NS);
         if let Some((took_ns, count)) = took.filter(|(took_ns, _)| counts(*took_ns)) {

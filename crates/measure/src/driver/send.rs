@@ -125,7 +125,7 @@ impl SendLoop {
             return Ok(());
         }
         result.or_else(|error| self.party.tolerate(error))?;
-        let now_ns = self.party.meter.look(made);
+        let now_ns = self.party.meter.check_clock(made);
         if self.is_over(now_ns) {
             self.end();
         }
@@ -139,7 +139,7 @@ impl SendLoop {
             return Ok(());
         }
         without_side(result).context("sending")?;
-        let now_ns = self.party.meter.look(self.source.made());
+        let now_ns = self.party.meter.check_clock(self.source.made());
         if self.pacer.as_ref().is_some_and(|pacer| pacer.slice_is_over(now_ns)) {
             self.phase = Phase::PacedFlush { now_ns };
         } else {
@@ -156,7 +156,7 @@ impl SendLoop {
         }
         without_side(result).context("sending")?;
         if let Some(pacer) = &mut self.pacer {
-            pacer.look(now_ns, self.source.made(), self.party.meter.warming_up());
+            pacer.update(now_ns, self.source.made(), self.party.meter.warming_up());
         }
         self.continue_paced(now_ns);
         Ok(())

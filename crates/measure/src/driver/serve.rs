@@ -46,7 +46,7 @@ impl ServeLoop {
             self.end();
             return Ok(());
         }
-        let now_ns = self.received.look(&mut self.party, &self.verifier);
+        let now_ns = self.received.check_clock(&mut self.party, &self.verifier);
         if self.party.gives_up(now_ns, self.verifier.received() > before) {
             self.end();
         }

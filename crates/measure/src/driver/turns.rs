@@ -56,7 +56,7 @@ impl Control for TurnsLoop {
             return Ok(());
         };
         self.sent += count;
-        let now_ns = self.party.meter.look(self.sent);
+        let now_ns = self.party.meter.check_clock(self.sent);
         if self.party.share.map_or_else(|| self.party.meter.over(now_ns), |share| self.sent >= share) {
             self.party.meter.end(self.sent);
             self.sources.iter_mut().for_each(Generator::end);

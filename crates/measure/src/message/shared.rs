@@ -77,7 +77,7 @@ mod tests {
         for (at, reads) in [(0, true), (50, true), (99, true), (50, false)] {
             let mut bytes = body(100).to_vec();
             bytes[at] ^= 1;
-            let mut verifier = Verifier::new(1, 1, 100).reading(reads);
+            let mut verifier = Verifier::new(1, 1, 100).with_body_checks(reads);
             let tag = Generator::new(1, 0, 100).word();
             verifier.shared(tag, &bytes);
             assert_eq!(verifier.finish().1.damaged, u64::from(reads));

@@ -39,7 +39,7 @@ impl Faults {
     }
 
     /// Whether nothing went wrong.
-    pub fn none(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         *self == Faults::default()
     }
 }
@@ -155,7 +155,7 @@ impl Verifier {
 
     /// A verifier for the messages of a single producer out of several. Messages of the others
     /// count as damaged.
-    pub fn only(seed: u64, producer: usize, len: usize) -> Verifier {
+    pub fn of_producer(seed: u64, producer: usize, len: usize) -> Verifier {
         let mut verifier = Verifier::new(seed, producer + 1, len);
         (verifier.first, verifier.ended) = (producer, producer);
         verifier.resume(producer);
@@ -171,7 +171,7 @@ impl Verifier {
     /// Sets whether the bodies of messages that share a buffer are read and compared. By default
     /// they are.
     #[must_use]
-    pub fn reading(self, reads: bool) -> Verifier {
+    pub fn with_body_checks(self, reads: bool) -> Verifier {
         Verifier { reads_shared_bodies: reads, ..self }
     }
 
@@ -179,7 +179,7 @@ impl Verifier {
     /// missing here may have arrived there. There are no end marks then: the streams end when
     /// their producers close.
     #[must_use]
-    pub fn competing(self, competes: bool) -> Verifier {
+    pub fn with_competitors(self, competes: bool) -> Verifier {
         Verifier { competes, ..self }
     }
 

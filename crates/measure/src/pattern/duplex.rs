@@ -52,7 +52,7 @@ impl Rules for Duplex {
 
     fn verifier(&self, seed: u64, case: &Case, role: Role) -> Verifier {
         match role {
-            Role::Consumer(other) => Verifier::only(seed, other, case.payload.len()),
+            Role::Consumer(other) => Verifier::of_producer(seed, other, case.payload.len()),
             _ => Verifier::new(seed, 2, case.payload.len()),
         }
     }

@@ -50,7 +50,7 @@ impl Rules for RequestReply {
     fn verifier(&self, seed: u64, case: &Case, role: Role) -> Verifier {
         match role {
             // The replies are in the client's own sequence.
-            Role::Producer(client) => Verifier::only(seed, client, case.payload.len()),
+            Role::Producer(client) => Verifier::of_producer(seed, client, case.payload.len()),
             _ => Verifier::new(seed, case.producers, case.payload.len()),
         }
     }

@@ -13,6 +13,7 @@
 //! |---|---|
 //! | How much better is B, in paired rounds? | [`median_interval`] |
 //! | How much better is B, in two separate records? | [`shift_interval`] |
+//! | Does a mechanism have a fast and a slow mode? | [`modes()`] |
 //! | How noisy is this cell? | [`noise_floor`], [`log_ratio_sd`] |
 //! | Is B faster, slower or equivalent? | [`verdict()`] |
 //! | Which of many differences are significant? | [`sign_test_p`] or [`shift_test_p`], then [`holm()`] |
@@ -22,6 +23,7 @@
 mod floor;
 mod holm;
 mod interval;
+mod modes;
 mod rank_sum;
 mod sample;
 mod sign;
@@ -33,6 +35,7 @@ mod verdict;
 pub use floor::{log_ratio_sd, noise_floor};
 pub use holm::holm;
 pub use interval::{Interval, median_interval};
+pub use modes::{ModeLevel, Modes, modes};
 pub use sample::{mean, median};
 pub use sign::sign_test_p;
 pub use unpaired::{shift_interval, shift_test_p};

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::process::{Command, Stdio};
 
+use estafette_measure::breach::Breach;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -89,8 +90,11 @@ impl Run {
             let outcome = &instance["outcome"];
             let caught = match (&outcome["failed"]["why"], &outcome["measured"]["breach"]) {
                 (Value::String(why), _) => Some(Caught::Failure(why.clone())),
-                (_, Value::String(breach)) => Some(Caught::Breach(breach.clone())),
-                _ => None,
+                (_, Value::Null) => None,
+                (_, breach) => {
+                    let breach: Breach = serde_json::from_value(breach.clone()).expect("the faults of a breach");
+                    Some(Caught::Breach(breach.to_string()))
+                }
             };
             let entrant = instance["entrant"].as_u64().expect("an instance names its entrant");
             outcomes.entry(entrant).or_default().push(caught);

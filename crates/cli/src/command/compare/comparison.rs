@@ -225,6 +225,12 @@ fn notes(a: &Record, b: &Record) -> Vec<String> {
     if a.tool != b.tool {
         notes.push(format!("A was measured by Estafette {}, B by {}", a.tool, b.tool));
     }
+    let allocators = [a, b].map(|record| record.provenance.as_ref().map(|provenance| &*provenance.allocator));
+    if let [Some(a), Some(b)] = allocators
+        && a != b
+    {
+        notes.push(format!("A was measured with the allocator {a}, B with {b}"));
+    }
     for (name, record) in [("A", a), ("B", b)] {
         if record.rounds < record.rounds_planned {
             notes.push(format!("{name} was stopped after {} of {} rounds", record.rounds, record.rounds_planned));

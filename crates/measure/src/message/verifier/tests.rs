@@ -32,7 +32,7 @@ fn verify(len: usize, producers: usize, messages: &[Vec<u8>]) -> (u64, Faults, b
 #[test]
 fn a_single_producer_of_several_is_verified() {
     for len in [3, 8, 20] {
-        let mut verifier = Verifier::only(SEED, 2, len).with_secret(SECRET);
+        let mut verifier = Verifier::of_producer(SEED, 2, len).with_secret(SECRET);
         messages(2, len, 5).iter().for_each(|message| verifier.bytes(message));
         assert!(verifier.ended());
         let (counts, faults) = verifier.finish();
@@ -41,7 +41,7 @@ fn a_single_producer_of_several_is_verified() {
     }
     // A message of another producer is damaged. A peer that echoes its input is found this way.
     for other in [1, 3] {
-        let mut verifier = Verifier::only(SEED, 2, 8);
+        let mut verifier = Verifier::of_producer(SEED, 2, 8);
         messages(other, 8, 5).iter().for_each(|message| verifier.bytes(message));
         assert!(verifier.found_damage() && verifier.ended(), "after damage no end mark is expected");
         assert_eq!(verifier.finish().1, Faults { damaged: 6, ..Faults::default() });
@@ -70,7 +70,7 @@ proptest! {
         let (_, faults, _) = verify(len, 1, &all);
         // A flipped bit may turn a short message into the end mark, or cause a wrong count. There
         // is always a fault.
-        prop_assert!(!faults.none(), "{faults:?}");
+        prop_assert!(!faults.is_empty(), "{faults:?}");
         prop_assert!(len < 8 || faults.damaged == 1 && faults.lost == 1, "{faults:?}");
     }
 
@@ -155,7 +155,7 @@ fn the_sum_of_squares_is_the_same_as_in_a_loop() {
 #[test]
 fn the_digests_of_a_divided_stream_add_up() {
     let mut source = Generator::new(SEED, 1, 8);
-    let mut consumers = [(); 3].map(|()| Verifier::new(SEED, 2, 8).competing(true));
+    let mut consumers = [(); 3].map(|()| Verifier::new(SEED, 2, 8).with_competitors(true));
     for n in 0..1000usize {
         consumers[n * n % 7 % 3].word(source.word());
     }

@@ -1,10 +1,12 @@
 //! Tests of the comparison with small, synthetic records.
 
 use estafette_measure::case::{Load, Pattern, Payload, Place};
+use estafette_measure::coordinator::FailureKind;
+use estafette_measure::discarded::Discarded;
 use estafette_measure::fingerprint::Fingerprint;
 use estafette_measure::message::Faults;
 use estafette_measure::plan::Entrant;
-use estafette_measure::record::{FORMAT, Figures, InstanceRecord, Latency, VERSION};
+use estafette_measure::record::{FORMAT, Figures, InstanceRecord, Latency, Provenance, VERSION};
 use estafette_measure::spec::{Runtime, Scope, Wait};
 
 use super::*;
@@ -194,12 +196,12 @@ fn discarded_and_failed_instances_are_left_out_and_counted() {
     let mut b = changed("process/pipe", 0.5);
     change_figures(&mut b, "/pipe", |round, figures| {
         if round == 0 {
-            figures.discarded = Some(String::from("steal 5 %"));
+            figures.discarded = Some(Discarded::StolenTime { share: 0.05 });
             figures.window_ns = 1;
         }
     });
     let failed = b.instances.iter_mut().find(|instance| instance.round == 1 && instance.entrant == 1).unwrap();
-    failed.outcome = Outcome::Failed { why: String::from("it hung") };
+    failed.outcome = Outcome::Failed { why: String::from("it hung"), kind: Some(FailureKind::Hang) };
     let comparison = Comparison::of(&record(), &b).unwrap();
     assert_eq!((comparison.a.left_out, comparison.b.left_out), (0, 3));
     let cases = compared(&record(), &b);
@@ -297,4 +299,21 @@ fn damaged_and_newer_files_are_refused() {
     assert!(error(&newer).contains("newer Estafette"));
     assert!(error(&text.replacen("\"window_ns\":", "\"window_ns\":1e999,\"x\":", 1)).contains("damaged"));
     assert!(error(&text.replacen("\"entrant\":0", "\"entrant\":99", 1)).contains("damaged"));
+}
+
+#[test]
+fn different_allocators_are_noted() {
+    let with = |allocator: &str| {
+        let mut record = record();
+        record.provenance = Some(Provenance {
+            commit: None,
+            compiler: String::from("rustc"),
+            allocator: allocator.to_owned(),
+            arguments: Vec::new(),
+        });
+        record
+    };
+    let notes = |b: &str| Comparison::of(&with("system"), &with(b)).unwrap().notes;
+    assert_eq!(notes("mimalloc"), ["A was measured with the allocator system, B with mimalloc"]);
+    assert!(notes("system").is_empty());
 }
