@@ -9,6 +9,7 @@
 //! | [`fd_passing`] | ends in two processes that share file descriptors |
 //! | `nats` | a NATS server, and a connection to it (feature `nats`) |
 //! | [`own_thread`] | a value that only the thread that created it may access |
+//! | [`packets`] | sending and receiving ends over a socket or queue that preserves message boundaries |
 //! | [`reference_ring`] | the reference ring: a minimal single-producer, single-consumer queue |
 //! | [`ring_ends`] | the reference ring's ends as ends of a mechanism |
 //! | [`server`] | a server program between the ends |
@@ -26,6 +27,7 @@ pub mod fd_passing;
 #[cfg(feature = "nats")]
 pub mod nats;
 pub mod own_thread;
+pub mod packets;
 #[allow(unsafe_code)]
 pub mod reference_ring;
 pub mod ring_ends;

@@ -4,10 +4,10 @@ use std::io;
 use std::sync::Arc;
 
 use anyhow::Result;
-use estafette_contest_common::buffer::Buffer;
+use estafette_contest_common::packets::{PacketRx, PacketSocket, PacketTx};
 use estafette_measure::case::{Case, Role};
 use estafette_measure::spec::{Loss, Ordering, Tier};
-use estafette_measure::{Ends, Generator, Mechanism, PartyEnds, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
+use estafette_measure::{Ends, Mechanism, PartyEnds, Raw, Rendezvous, Spec, Transport};
 use futures_util::FutureExt;
 use tokio::net::UdpSocket;
 use tokio::runtime::Runtime;
@@ -32,59 +32,40 @@ impl Mechanism for TokioUdp {
 }
 
 impl Transport<Raw> for TokioUdp {
-    type Tx = SendEnd;
-    type Rx = RecvEnd;
+    type Tx = PacketTx<Socket>;
+    type Rx = PacketRx<Socket>;
 
-    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         let runtime = Arc::new(runtime()?);
         let [_, socket] = connect_pair(case, role, rendezvous)?;
         socket.set_nonblocking(true)?;
         let _inside = runtime.enter();
-        let socket = Arc::new(UdpSocket::from_std(socket)?);
+        let socket = Socket { runtime: Arc::clone(&runtime), socket: Arc::new(UdpSocket::from_std(socket)?) };
         let len = case.payload.len();
-        let tx = SendEnd { runtime: Arc::clone(&runtime), socket: Arc::clone(&socket), buffer: Buffer::new(len) };
-        // One byte longer than a message, to detect a datagram that is too long.
-        let rx = RecvEnd { runtime: Arc::clone(&runtime), socket, buffer: Buffer::new(len + 1) };
+        let (tx, rx) = (PacketTx::new(socket.clone(), len), PacketRx::new(socket, len));
         Ok(Ends(vec![PartyEnds { role, tx: Some(tx), rx: Some(rx) }]))
     }
 }
 
-/// The sending end.
-pub(super) struct SendEnd {
+/// A connected socket, and the runtime that drives it.
+#[derive(Clone)]
+pub(super) struct Socket {
     runtime: Arc<Runtime>,
     socket: Arc<UdpSocket>,
-    buffer: Buffer,
 }
 
-impl Tx for SendEnd {
+impl PacketSocket for Socket {
     #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
-        source.fill(&mut self.buffer);
-        wait(&self.runtime, self.socket.send(&self.buffer)).map(drop)
+    fn send_packet(&mut self, packet: &[u8]) -> io::Result<()> {
+        wait(&self.runtime, self.socket.send(packet)).map(drop)
     }
-}
 
-/// The receiving end.
-pub(super) struct RecvEnd {
-    runtime: Arc<Runtime>,
-    socket: Arc<UdpSocket>,
-    buffer: Buffer,
-}
-
-impl RecvEnd {
     #[inline(always)]
-    fn recv_message(&mut self) -> io::Result<usize> {
-        match self.socket.recv(&mut self.buffer).now_or_never() {
+    fn recv_packet(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.socket.recv(buffer).now_or_never() {
             Some(received) => received,
             // Waits with a timeout, because the message may have been lost.
-            None => self.runtime.block_on(async { timeout(RECV_TIMEOUT, self.socket.recv(&mut self.buffer)).await })?,
+            None => self.runtime.block_on(async { timeout(RECV_TIMEOUT, self.socket.recv(buffer)).await })?,
         }
-    }
-}
-
-impl Rx for RecvEnd {
-    #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
-        self.recv_message().map(|len| verifier.bytes(&self.buffer[..len]))
     }
 }

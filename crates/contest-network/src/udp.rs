@@ -6,10 +6,10 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use estafette_contest_common::buffer::Buffer;
+use estafette_contest_common::packets::{PacketRx, PacketSocket, PacketTx};
 use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::spec::{Loss, Ordering};
-use estafette_measure::{Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
+use estafette_measure::{Ends, Mechanism, Raw, Rendezvous, Spec, Transport};
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 
 /// The longest datagram: 65,535 bytes minus the IP and UDP headers.
@@ -37,16 +37,13 @@ impl Mechanism for Udp {
 }
 
 impl Transport<Raw> for Udp {
-    type Tx = SendEnd;
-    type Rx = RecvEnd;
+    type Tx = PacketTx<Socket>;
+    type Rx = PacketRx<Socket>;
 
-    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         let [to, from] = connect_pair(case, role, rendezvous)?;
         let len = case.payload.len();
-        let tx = SendEnd { socket: to, buffer: Buffer::new(len) };
-        // One byte longer than a message, to detect a datagram that is too long.
-        let rx = RecvEnd { socket: from, buffer: Buffer::new(len + 1) };
-        Ok(Ends::both(role, tx, rx))
+        Ok(Ends::both(role, PacketTx::new(Socket(to), len), PacketRx::new(Socket(from), len)))
     }
 }
 
@@ -88,38 +85,22 @@ fn bind_socket(case: &Case) -> Result<UdpSocket> {
     Ok(socket)
 }
 
+/// A connected socket.
 #[derive(Debug)]
-/// The sending end.
-pub struct SendEnd {
-    socket: UdpSocket,
-    buffer: Buffer,
-}
+pub struct Socket(UdpSocket);
 
-impl Tx for SendEnd {
-    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
-        source.fill(&mut self.buffer);
-        self.socket.send(&self.buffer).map(drop)
+impl PacketSocket for Socket {
+    fn send_packet(&mut self, packet: &[u8]) -> io::Result<()> {
+        self.0.send(packet).map(drop)
     }
-}
 
-#[derive(Debug)]
-/// The receiving end.
-pub struct RecvEnd {
-    socket: UdpSocket,
-    buffer: Buffer,
-}
-
-impl Rx for RecvEnd {
-    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
+    fn recv_packet(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
-            match self.socket.recv(&mut self.buffer) {
+            match self.0.recv(buffer) {
                 // With a receive timeout, a receive also ends this way after the process was
                 // stopped.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                received => {
-                    verifier.bytes(&self.buffer[..received?]);
-                    return Ok(());
-                }
+                received => return received,
             }
         }
     }

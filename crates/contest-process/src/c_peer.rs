@@ -72,6 +72,7 @@ impl<R: Entry> Peer<R> {
         let spec = Spec::new(&format!("{}-c", row.spec().name))
             .implementation(&format!("{}, in C by {}", row.spec().implementation, env!("C_PEER_COMPILER")))
             .payloads(&row.spec().payloads)
+            .kernel_copies(row.spec().kernel_copies.unwrap_or(0))
             .standing(Standing::Baseline);
         Peer { spec, row, program, file: OnceLock::new() }
     }

@@ -17,6 +17,7 @@ pub(super) struct Fifo;
 impl Mechanism for Fifo {
     fn spec(&self) -> Spec {
         Spec::new("process/fifo")
+            .kernel_copies(2)
             .implementation("mkfifo(3), write and read")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::FanIn])
             .max_producers(None)

@@ -16,6 +16,7 @@ pub(super) struct Interprocess;
 impl Mechanism for Interprocess {
     fn spec(&self) -> Spec {
         Spec::new("process/interprocess")
+            .kernel_copies(2)
             .version(env!("LOCKED_INTERPROCESS"))
             .implementation("interprocess::local_socket, write and read")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex])

@@ -25,6 +25,7 @@ pub(super) struct IoUringSocket;
 impl Mechanism for IoUringSocket {
     fn spec(&self) -> Spec {
         Spec::new("process/io-uring")
+            .kernel_copies(2)
             .version(VERSION)
             .implementation(
                 "socketpair(AF_UNIX, SOCK_STREAM), send and recv by io_uring with MSG_WAITALL: one for each message",

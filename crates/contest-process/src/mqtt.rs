@@ -59,6 +59,7 @@ impl Broker for Mqtt {
     fn spec(&self) -> Spec {
         let quality = self.0 as u8;
         Spec::new(&format!("process/mqtt-qos{quality}"))
+            .kernel_copies(4)
             .version(concat!("rumqttc ", env!("LOCKED_RUMQTTC")))
             .implementation(&format!(
                 "mosquitto on a UNIX socket, publish and subscribe at QoS {quality}; a client for each end"

@@ -6,11 +6,11 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{Context, Result};
-use estafette_contest_common::buffer::Buffer;
 use estafette_contest_common::capacity::slots;
+use estafette_contest_common::packets::{PacketRx, PacketSocket, PacketTx};
 use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::spec::{Ordering, Tier};
-use estafette_measure::{Ends, Generator, Mechanism, PartyEnds, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
+use estafette_measure::{Ends, Mechanism, PartyEnds, Raw, Rendezvous, Spec, Transport};
 
 /// The part of `nanomsg/nn.h`, `pair.h` and `pipeline.h` that is used here. No Rust crate that
 /// binds nanomsg is maintained any more.
@@ -55,6 +55,7 @@ pub(super) struct Nanomsg;
 impl Mechanism for Nanomsg {
     fn spec(&self) -> Spec {
         Spec::new("process/nanomsg")
+            .kernel_copies(2)
             .version(env!("NANOMSG"))
             .implementation("nanomsg over a UNIX socket: NN_PAIR, or NN_PUSH and NN_PULL; nn_send and nn_recv")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::FanIn])
@@ -65,10 +66,10 @@ impl Mechanism for Nanomsg {
 }
 
 impl Transport<Raw> for Nanomsg {
-    type Tx = SendEnd;
-    type Rx = RecvEnd;
+    type Tx = PacketTx<Socket>;
+    type Rx = PacketRx<Socket>;
 
-    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         let is_consumer = matches!(role, Role::Consumer(_));
         let socket = Socket::open(match (case.pattern, is_consumer) {
             (Pattern::FanIn, false) => c::PUSH,
@@ -86,9 +87,8 @@ impl Transport<Raw> for Nanomsg {
         socket.set(c::RCVMAXSIZE, -1)?;
         socket.join(is_consumer, rendezvous)?;
         let has_reply = case.pattern.is_bidirectional();
-        let tx = (has_reply || !is_consumer).then(|| SendEnd { socket, buffer: Buffer::new(len) });
-        // One byte longer than a message, to detect a message that is too long.
-        let rx = (has_reply || is_consumer).then(|| RecvEnd { socket, buffer: Buffer::new(len + 1) });
+        let tx = (has_reply || !is_consumer).then(|| PacketTx::new(socket, len));
+        let rx = (has_reply || is_consumer).then(|| PacketRx::new(socket, len));
         Ok(Ends(vec![PartyEnds { role, tx, rx }]))
     }
 }
@@ -118,7 +118,7 @@ fn fault() -> io::Error {
 /// It is not closed, because that would discard messages in flight. It ends with the process, which
 /// exits after everything is received.
 #[derive(Clone, Copy)]
-struct Socket(c_int);
+pub(super) struct Socket(c_int);
 
 impl Socket {
     #[allow(unsafe_code)]
@@ -151,13 +151,15 @@ impl Socket {
             check(unsafe { c::nn_connect(self.0, address.as_ptr()) }).context("connecting to the consumer").map(drop)
         }
     }
+}
 
+impl PacketSocket for Socket {
     #[inline(always)]
     #[allow(unsafe_code)]
-    fn send(&self, message: &[u8]) -> io::Result<()> {
+    fn send_packet(&mut self, packet: &[u8]) -> io::Result<()> {
         loop {
             // SAFETY: the length is that of the message, which the call copies before it returns.
-            match check(unsafe { c::nn_send(self.0, message.as_ptr().cast(), message.len(), 0) }) {
+            match check(unsafe { c::nn_send(self.0, packet.as_ptr().cast(), packet.len(), 0) }) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 sent => break sent.map(drop),
             }
@@ -167,41 +169,13 @@ impl Socket {
     /// Receives a message and copies as much as fits. Returns the message's full length.
     #[inline(always)]
     #[allow(unsafe_code)]
-    fn recv(&self, message: &mut [u8]) -> io::Result<usize> {
+    fn recv_packet(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             // SAFETY: the length is that of the buffer.
-            match check(unsafe { c::nn_recv(self.0, message.as_mut_ptr().cast(), message.len(), 0) }) {
+            match check(unsafe { c::nn_recv(self.0, buffer.as_mut_ptr().cast(), buffer.len(), 0) }) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 received => break received,
             }
         }
-    }
-}
-
-/// The sending end.
-pub(super) struct SendEnd {
-    socket: Socket,
-    buffer: Buffer,
-}
-
-impl Tx for SendEnd {
-    #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
-        source.fill(&mut self.buffer);
-        self.socket.send(&self.buffer)
-    }
-}
-
-/// The receiving end.
-pub(super) struct RecvEnd {
-    socket: Socket,
-    buffer: Buffer,
-}
-
-impl Rx for RecvEnd {
-    #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
-        let received = self.socket.recv(&mut self.buffer);
-        received.map(|len| verifier.bytes(&self.buffer[..len.min(self.buffer.len())]))
     }
 }

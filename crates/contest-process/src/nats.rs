@@ -33,6 +33,7 @@ impl Broker for Nats {
 
     fn spec(&self) -> Spec {
         Spec::new("process/nats")
+            .kernel_copies(4)
             .version(concat!("async-nats ", env!("LOCKED_ASYNC_NATS")))
             .implementation("nats-server on 127.0.0.1, publish and subscribe")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn, Pattern::RequestReply, Pattern::PubSub])

@@ -55,6 +55,7 @@ pub(crate) const NETWORK: Nng = Nng {
 impl Mechanism for Nng {
     fn spec(&self) -> Spec {
         Spec::new(self.name)
+            .kernel_copies(2)
             .version(&version())
             .implementation(self.implementation)
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::FanIn])

@@ -22,6 +22,7 @@ pub(super) struct NngPub;
 impl Mechanism for NngPub {
     fn spec(&self) -> Spec {
         Spec::new("process/nng-pub")
+            .kernel_copies(2)
             .version(&version())
             .implementation("nng over a UNIX socket: pub0 and sub0; nng_sendmsg and nng_recvmsg")
             .patterns(&[Pattern::Stream, Pattern::PubSub])

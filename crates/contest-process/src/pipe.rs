@@ -20,6 +20,7 @@ pub struct Pipe;
 impl Mechanism for Pipe {
     fn spec(&self) -> Spec {
         Spec::new("process/pipe")
+            .kernel_copies(2)
             .implementation("pipe(2), write and read")
             .patterns(&[
                 Pattern::PingPong,

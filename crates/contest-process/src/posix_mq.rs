@@ -10,11 +10,10 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr;
 
 use anyhow::{Context, Result};
-use estafette_contest_common::buffer::Buffer;
-use estafette_contest_common::fd_passing;
+use estafette_contest_common::packets::{self, PacketRx, PacketSocket, PacketTx};
 use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::spec::Tier;
-use estafette_measure::{Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
+use estafette_measure::{Ends, Mechanism, Raw, Rendezvous, Spec, Transport};
 use nix::mqueue::{MQ_OFlag, MqAttr, mq_close, mq_open, mq_unlink};
 use nix::sys::stat::Mode;
 use rustix::process::{Resource, getrlimit};
@@ -34,6 +33,7 @@ pub(super) struct PosixMq;
 impl Mechanism for PosixMq {
     fn spec(&self) -> Spec {
         Spec::new("process/posix-mq")
+            .kernel_copies(2)
             .implementation("mq_open(3), mq_send and mq_receive")
             .patterns(&[
                 Pattern::PingPong,
@@ -155,58 +155,36 @@ fn check_interrupted() -> io::Result<()> {
 }
 
 impl Transport<Raw> for PosixMq {
-    type Tx = SendEnd;
-    type Rx = RecvEnd;
+    type Tx = PacketTx<Queue>;
+    type Rx = PacketRx<Queue>;
 
-    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
-        let len = case.payload.len();
-        let each = |queues| SendEnd { queues, buffer: Buffer::new(len) };
-        let tx = |queue| each(vec![queue]);
-        let rx = |queue| RecvEnd { queue, buffer: Buffer::new(len) };
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         let dir = rendezvous.dir().to_owned();
-        let make = |what: &str| make(case, &passing::unique(&dir, &format!("{role}-{what}"))?, MQ_OFlag::empty());
-        let forward = || make("forward").and_then(|queue| Ok((queue.try_clone()?, rx(queue))));
-        if case.pattern == Pattern::PubSub {
-            return fd_passing::open_pub_sub(case, role, rendezvous, forward, |theirs| Ok(each(theirs)));
-        }
-        let reply = || make("reply").and_then(|queue| Ok((queue.try_clone()?, tx(queue))));
-        fd_passing::open(case, role, rendezvous, forward, reply, |forward| Ok(tx(forward)), |reply| Ok(rx(reply)))
+        packets::open(case, role, rendezvous, |direction| {
+            let name = passing::unique(&dir, &format!("{role}-{direction}"))?;
+            let queue = make(case, &name, MQ_OFlag::empty())?;
+            Ok((queue.try_clone()?, queue))
+        })
     }
 }
 
-/// The sending end.
-pub(super) struct SendEnd {
-    queues: Vec<OwnedFd>,
-    buffer: Buffer,
-}
+/// An open queue.
+pub(super) struct Queue(OwnedFd);
 
-impl SendEnd {
-    #[inline(always)]
-    fn send_buffer(&self) -> io::Result<()> {
-        for queue in &self.queues {
-            send(queue, &self.buffer)?;
-        }
-        Ok(())
+impl From<OwnedFd> for Queue {
+    fn from(descriptor: OwnedFd) -> Queue {
+        Queue(descriptor)
     }
 }
 
-impl Tx for SendEnd {
+impl PacketSocket for Queue {
     #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
-        source.fill(&mut self.buffer);
-        self.send_buffer()
+    fn send_packet(&mut self, packet: &[u8]) -> io::Result<()> {
+        send(&self.0, packet)
     }
-}
 
-/// The receiving end.
-pub(super) struct RecvEnd {
-    queue: OwnedFd,
-    buffer: Buffer,
-}
-
-impl Rx for RecvEnd {
     #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
-        recv(&self.queue, &mut self.buffer).map(|length| verifier.bytes(&self.buffer[..length]))
+    fn recv_packet(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        recv(&self.0, buffer)
     }
 }

@@ -26,6 +26,7 @@ pub(super) struct ProcessVmReadv;
 impl Mechanism for ProcessVmReadv {
     fn spec(&self) -> Spec {
         Spec::new("process/process-vm-readv")
+            .kernel_copies(1)
             .implementation("process_vm_readv(2) out of the sender's memory, two pipes to tell")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex])
             .tier(Tier::Suite)

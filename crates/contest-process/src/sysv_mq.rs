@@ -38,6 +38,7 @@ pub(super) struct SysvMq;
 impl Mechanism for SysvMq {
     fn spec(&self) -> Spec {
         Spec::new("process/sysv-mq")
+            .kernel_copies(2)
             .implementation("msgget(2), msgsnd and msgrcv, in an IPC namespace of its own")
             .patterns(&[
                 Pattern::PingPong,

@@ -5,12 +5,11 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use anyhow::{Context, Result};
-use estafette_contest_common::buffer::Buffer;
-use estafette_contest_common::capacity;
-use estafette_contest_common::fd_passing;
+use estafette_contest_common::packets::{self, PacketRx, PacketSocket, PacketTx};
+use estafette_contest_common::{capacity, fd_passing};
 use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::spec::Tier;
-use estafette_measure::{Ends, Generator, Mechanism, PartyEnds, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
+use estafette_measure::{Ends, Mechanism, PartyEnds, Raw, Rendezvous, Spec, Transport};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_send_buffer_size;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
@@ -33,6 +32,7 @@ impl Mechanism for UnixPacket {
     fn spec(&self) -> Spec {
         let kind = self.name.to_uppercase();
         Spec::new(&format!("process/unix-{}", self.name))
+            .kernel_copies(2)
             .implementation(&format!("socketpair(AF_UNIX, SOCK_{kind}), send and recv"))
             .patterns(&[
                 Pattern::PingPong,
@@ -74,51 +74,39 @@ impl UnixPacket {
 }
 
 impl Transport<Raw> for UnixPacket {
-    type Tx = SendEnd;
-    type Rx = RecvEnd;
+    type Tx = PacketTx<Socket>;
+    type Rx = PacketRx<Socket>;
 
-    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
-        let len = case.payload.len();
-        let each = |sockets| SendEnd { sockets, buffer: Buffer::new(len) };
-        let tx = |socket| each(vec![socket]);
-        // One byte longer than a message, to detect a message that is too long.
-        let rx = |socket| RecvEnd { socket, buffer: Buffer::new(len + 1) };
-        let forward = || self.pair().map(|(ours, theirs)| (theirs, rx(ours)));
-        match case.pattern {
-            Pattern::PubSub => {
-                return fd_passing::open_pub_sub(case, role, rendezvous, forward, |theirs| Ok(each(theirs)));
-            }
-            Pattern::RequestReply => {
-                let reply = || self.pair().map(|(ours, theirs)| (theirs, tx(ours)));
-                return fd_passing::open(
-                    case,
-                    role,
-                    rendezvous,
-                    forward,
-                    reply,
-                    |forward| Ok(tx(forward)),
-                    |reply| Ok(rx(reply)),
-                );
-            }
-            _ => {}
+    fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
+        if matches!(case.pattern, Pattern::PubSub | Pattern::RequestReply) {
+            return packets::open(case, role, rendezvous, |_| self.pair());
         }
+        // One pair for both directions.
+        let len = case.payload.len();
         let socket = fd_passing::of_pair(role, rendezvous, || self.pair())?;
-        let tx = tx(socket.try_clone()?);
-        Ok(Ends(vec![PartyEnds { role, tx: Some(tx), rx: Some(rx(socket)) }]))
+        let tx = PacketTx::new(Socket(socket.try_clone()?), len);
+        Ok(Ends(vec![PartyEnds { role, tx: Some(tx), rx: Some(PacketRx::new(Socket(socket), len)) }]))
     }
 }
 
-/// The sending end.
-pub(super) struct SendEnd {
-    sockets: Vec<OwnedFd>,
-    buffer: Buffer,
+/// An open socket.
+pub(super) struct Socket(OwnedFd);
+
+impl From<OwnedFd> for Socket {
+    fn from(descriptor: OwnedFd) -> Socket {
+        Socket(descriptor)
+    }
 }
 
-impl Tx for SendEnd {
+impl PacketSocket for Socket {
     #[inline(always)]
-    fn send(&mut self, source: &mut Generator) -> io::Result<()> {
-        source.fill(&mut self.buffer);
-        self.sockets.iter().try_for_each(|socket| send_whole(socket.as_fd(), &self.buffer))
+    fn send_packet(&mut self, packet: &[u8]) -> io::Result<()> {
+        send_whole(self.0.as_fd(), packet)
+    }
+
+    #[inline(always)]
+    fn recv_packet(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        receive(self.0.as_fd(), buffer)
     }
 }
 
@@ -129,19 +117,6 @@ pub(super) fn send_whole(socket: BorrowedFd<'_>, packet: &[u8]) -> io::Result<()
         Ok(written) if written == packet.len() => Ok(()),
         Ok(_) => Err(ErrorKind::WriteZero.into()),
         Err(error) => Err(error.into()),
-    }
-}
-
-/// The receiving end.
-pub(super) struct RecvEnd {
-    socket: OwnedFd,
-    buffer: Buffer,
-}
-
-impl Rx for RecvEnd {
-    #[inline(always)]
-    fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()> {
-        receive(self.socket.as_fd(), &mut self.buffer).map(|length| verifier.bytes(&self.buffer[..length]))
     }
 }
 

@@ -32,6 +32,7 @@ impl<L> TypedPacket<L> {
 impl<L: Layout> Mechanism for TypedPacket<L> {
     fn spec(&self) -> Spec {
         Spec::new(&format!("process/unix-seqpacket.{}", L::NAME))
+            .kernel_copies(2)
             .implementation(&format!("socketpair(AF_UNIX, SOCK_SEQPACKET), {}", L::SAYS))
             .payloads(&[PayloadKind::Message])
             .ownership(L::OWNERSHIP)

@@ -16,12 +16,10 @@ pub struct UnixStream;
 
 impl Mechanism for UnixStream {
     fn spec(&self) -> Spec {
-        Spec::new("process/unix-stream").implementation("socketpair(AF_UNIX, SOCK_STREAM), send and recv").patterns(&[
-            Pattern::PingPong,
-            Pattern::Stream,
-            Pattern::Duplex,
-            Pattern::PubSub,
-        ])
+        Spec::new("process/unix-stream")
+            .kernel_copies(2)
+            .implementation("socketpair(AF_UNIX, SOCK_STREAM), send and recv")
+            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::PubSub])
     }
 
     fn effective_capacity(&self, case: &Case) -> Option<u64> {

@@ -25,6 +25,7 @@ pub(super) struct UnixStreamEpoll;
 impl Mechanism for UnixStreamEpoll {
     fn spec(&self) -> Spec {
         Spec::new("process/unix-stream-epoll")
+            .kernel_copies(2)
             .implementation("a socketpair(AF_UNIX, SOCK_STREAM) for each producer, epoll_wait, send and recv")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn, Pattern::RequestReply])
             .max_producers(None)

@@ -31,6 +31,7 @@ pub(super) struct Vmsplice;
 impl Mechanism for Vmsplice {
     fn spec(&self) -> Spec {
         Spec::new("process/vmsplice")
+            .kernel_copies(1)
             .implementation("vmsplice(2) into a pipe of 1 MiB, and read")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::FanIn, Pattern::RequestReply])
             .max_producers(None)

@@ -22,6 +22,7 @@ pub(super) struct Vsock;
 impl Mechanism for Vsock {
     fn spec(&self) -> Spec {
         Spec::new("process/vsock")
+            .kernel_copies(2)
             .implementation("AF_VSOCK, SOCK_STREAM, to VMADDR_CID_LOCAL; send and recv")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex])
             .tier(Tier::Standard)

@@ -16,6 +16,7 @@ pub(super) struct ZeromqPub;
 impl Mechanism for ZeromqPub {
     fn spec(&self) -> Spec {
         Spec::new("process/zeromq-pub")
+            .kernel_copies(2)
             .version(&version())
             .implementation(
                 "ZeroMQ over a UNIX socket: XPUB with ZMQ_XPUB_NODROP, and SUB; zmq_msg_send and zmq_msg_recv",

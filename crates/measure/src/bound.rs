@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::case::{Cell, Load, Payload, PayloadKind, Place};
-use crate::limits::Limits;
+use crate::case::{Cell, Load, Pattern, Payload, PayloadKind, Place};
+use crate::limits::{CopyBandwidth, Limits};
 use crate::message::{Generator, Shared, Value as _, Verifier};
-use crate::spec::{Runtime, Scope, Wait};
+use crate::spec::{Runtime, Scope, Spec, Wait};
 
 /// What filling and checking a message costs by itself, on one core, with the message in its cache.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -267,17 +267,35 @@ impl Costs<'_> {
     }
 }
 
+/// The least processor time of a mechanism's design for one message or round trip, in nanoseconds:
+/// its system calls, each as cheap as the cheapest, and the copies that the kernel makes, each as
+/// fast as a copy on one core. Its processes sleep, switch and do everything else in addition.
+///
+/// `None` if the number of calls or of copies is unknown, or if several consumers receive a message.
+pub fn kernel_ns(cell: &Cell, spec: &Spec, calls: Option<f64>, limits: &Limits) -> Option<f64> {
+    let copies = f64::from(spec.kernel_copies?) * if cell.pattern.is_bidirectional() { 2.0 } else { 1.0 };
+    if cell.pattern == Pattern::PubSub {
+        return None;
+    }
+    let len = cell.payload.len();
+    let bandwidth = nearest(limits, len, |copy| Some(copy.same_core_bytes_per_s))?;
+    Some(calls? * limits.kernel.syscall_ns + copies * len as f64 * 1e9 / bandwidth)
+}
+
 /// The bandwidth across cores, in bytes per second, for the message size nearest to `len` that was measured.
 fn cross_core(limits: &Limits, len: usize) -> Option<f64> {
+    nearest(limits, len, |copy| copy.cross_core_bytes_per_s)
+}
+
+fn nearest(limits: &Limits, len: usize, bandwidth: impl Fn(&CopyBandwidth) -> Option<f64>) -> Option<f64> {
     let distance = |size: u64| (size as f64 / len as f64).ln().abs();
-    let measured = limits.copy.iter().filter_map(|copy| Some((copy.size_bytes, copy.cross_core_bytes_per_s?)));
+    let measured = limits.copy.iter().filter_map(|copy| Some((copy.size_bytes, bandwidth(copy)?)));
     measured.min_by(|a, b| distance(a.0).total_cmp(&distance(b.0))).map(|(_, bandwidth)| bandwidth)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::case::Pattern;
     use crate::limits;
 
     #[test]
@@ -293,6 +311,22 @@ mod tests {
         assert_eq!((bound.cost(), bound.ns()), (Cost::CopyAcrossCores, 82.0));
         assert_eq!(bound.hidden(), [(Cost::FillOrCheck, 60.0)]);
         assert_eq!(Bound::of([None, Some((Cost::FillOrCheck, f64::NAN))]), None);
+    }
+
+    #[test]
+    fn the_design_of_a_mechanism_has_its_calls_and_its_copies() {
+        let limits =
+            limits::measure(&limits::available_cpus()[..1], Duration::from_millis(10), &mut |_| Ok(())).unwrap();
+        let cells = crate::suite::Suite::Overview.cells(crate::suite::Profile::Quick);
+        let cell = |pattern| Cell { pattern, payload: Payload::Bytes(4096), ..cells[0].clone() };
+        let spec = Spec::new("process/pipe").kernel_copies(2);
+        let [one_way, round_trip] = [Pattern::Stream, Pattern::PingPong]
+            .map(|pattern| kernel_ns(&cell(pattern), &spec, Some(0.0), &limits).unwrap());
+        assert!(one_way > 0.0 && (round_trip / one_way - 2.0).abs() < 1e-9, "{one_way} {round_trip}");
+        let calls = kernel_ns(&cell(Pattern::Stream), &spec.clone().kernel_copies(0), Some(3.0), &limits);
+        assert_eq!(calls, Some(3.0 * limits.kernel.syscall_ns));
+        assert_eq!(kernel_ns(&cell(Pattern::Stream), &spec, None, &limits), None);
+        assert_eq!(kernel_ns(&cell(Pattern::PubSub), &spec, Some(3.0), &limits), None);
     }
 
     #[test]

@@ -24,8 +24,8 @@ use crate::window::Window;
 /// What disturbed an instance from outside.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Disturbance<'a> {
-    /// The laps in which the hypervisor took time. Their slices are left out.
-    pub(crate) stolen_laps: &'a [u64],
+    /// The laps in which the machine changed. Their slices are left out.
+    pub(crate) discarded_laps: &'a [u64],
     /// The part of the cores' time that other processes used. `None` if it could not be read.
     pub(crate) other_load: Option<f64>,
 }
@@ -58,7 +58,7 @@ pub(crate) fn figures(
     let sum = |of: fn(&PartyReport) -> u64| producers().map(of).sum::<u64>();
     let late = sum(|party| party.late) as f64 / sum(|party| party.sent).max(1) as f64;
     let mut slices = slices(rules.copies(case), parties());
-    slices.retain(|slice| !disturbance.stolen_laps.contains(&slice.lap));
+    slices.retain(|slice| !disturbance.discarded_laps.contains(&slice.lap));
     let discarded = match breach {
         Some(_) => Some(Discarded::FailedVerification),
         None if measured.steal > MAX_STEAL && slices.len() < MIN_LAPS => {

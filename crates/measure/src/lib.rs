@@ -27,6 +27,7 @@ mod exchange;
 pub mod executor;
 mod figures;
 pub mod fingerprint;
+pub mod laps;
 pub mod limits;
 pub mod mechanism;
 pub mod message;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::bound::{Bound, bind};
+use crate::bound::{Bound, bind, kernel_ns};
 use crate::breach::Breach;
 use crate::burst::Held;
 use crate::case::Cell;
@@ -31,6 +31,8 @@ pub struct Ranking {
     pub noise: Option<f64>,
     /// The lower bound of the time that the machine allows.
     pub bound: Option<Bound>,
+    /// Whether the run measured in slices whatever can be.
+    pub slices: bool,
     /// The number of discarded instances. Only causes that were defined before the run count.
     pub discarded: usize,
     /// The comparison of each row with each row below it. `pairs[i][j - i - 1]` compares row `j`
@@ -77,6 +79,8 @@ pub struct Row {
     /// System calls of all its processes per message or round trip. `None` if they were not
     /// counted.
     pub calls: Option<f64>,
+    /// The least processor time of these calls and of the kernel's copies: see [`kernel_ns`].
+    pub kernel_ns: Option<f64>,
     /// Its results. `None` if every instance failed or was discarded.
     pub result: Option<RowResult>,
     /// The number of failed instances, and the reason of the first failure.
@@ -90,6 +94,8 @@ pub struct Row {
 pub struct RowResult {
     /// The metric by which mechanisms are compared: see [`Figures::metric_ns`].
     pub metric_ns: f64,
+    /// Whether it was measured in slices, in turns with others.
+    pub in_slices: bool,
     /// The fast and the slow mode of its slices. `None` if there is one mode, or if it was not
     /// measured in slices.
     pub modes: Option<Modes>,
@@ -210,6 +216,7 @@ fn rank_cell(record: &Record, cell: &Cell) -> Ranking {
         rows: rows.into_iter().map(|(_, row)| row).collect(),
         control: control.and_then(|(original, control)| control_row(record, original, control)),
         floor,
+        slices: record.slice_ns.is_some(),
         noise: log_ratio_sd(&control_pairs),
         bound: record.limits.as_ref().and_then(|limits| bind(cell, limits, reference_ns, &record.handling)),
         discarded,
@@ -331,10 +338,12 @@ fn row(record: &Record, at: usize) -> Option<Row> {
         Outcome::Measured(_) => None,
     });
     let first = failures.next().cloned();
+    let spec = record.spec(&entrant.case.mechanism)?;
     Some(Row {
-        spec: record.spec(&entrant.case.mechanism)?.clone(),
+        spec: spec.clone(),
         effective_capacity: entrant.effective_capacity,
         calls: entrant.calls,
+        kernel_ns: record.limits.as_ref().and_then(|limits| kernel_ns(&entrant.case, spec, entrant.calls, limits)),
         result: row_result(record, at),
         failed: first.map(|why| (1 + failures.count(), why)),
         breach: outcomes().find_map(|outcome| match outcome {
@@ -361,6 +370,7 @@ fn row_result(record: &Record, at: usize) -> Option<RowResult> {
     let metric_ns = middle(&|figures| Some(figures.metric_ns()))?;
     Some(RowResult {
         metric_ns,
+        in_slices: slices.iter().any(|slices| !slices.is_empty()),
         modes: modes(&slices),
         // Over all round trips, the median would be another: a slow mode has fewer of them.
         p50_ns: match figures.iter().all(|figures| figures.latency.as_ref().is_some_and(|latency| !latency.open_loop)) {

@@ -19,6 +19,7 @@ use crate::codec::CodecFigures;
 use crate::coordinator::FailureKind;
 use crate::discarded::Discarded;
 use crate::fingerprint::Fingerprint;
+use crate::laps::HeatRecord;
 use crate::limits::Limits;
 use crate::message::Faults;
 use crate::plan::{Entrant, Refusal};
@@ -131,6 +132,9 @@ pub struct Record {
     pub refusals: Vec<Refusal>,
     /// The instances in the order in which they ran.
     pub instances: Vec<InstanceRecord>,
+    /// The state of the machine around the laps of each heat. Empty in records of older versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub heats: Vec<HeatRecord>,
 }
 
 /// What wrote a record, and how it was called.

@@ -13,6 +13,7 @@ use crate::discarded::Discarded;
 use crate::entry::{Entry, Registry};
 use crate::figures::{Disturbance, figures};
 use crate::fingerprint::Fingerprint;
+use crate::laps::HeatRecord;
 use crate::limits::{Limits, ends, line_round_trip_ns};
 use crate::other_load::OtherLoad;
 use crate::plan::{Entrant, Plan, Precision, SLICE, shuffled};
@@ -97,6 +98,7 @@ pub fn blank(registry: &Registry, plan: &Plan, limits: Option<Limits>) -> Record
         mechanisms,
         entrants: plan.entrants.clone(),
         refusals: plan.refusals.clone(),
+        heats: Vec::new(),
         instances: Vec::new(),
     }
 }
@@ -299,7 +301,9 @@ impl Rounds<'_> {
             Err(_) => return Ok(End::Interrupted),
         };
         let other_load = watch.and_then(|watch| watch.share(&plan.cpus));
-        let disturbance = Disturbance { stolen_laps: &result.stolen_laps, other_load };
+        let discarded_laps = result.laps.discarded_laps();
+        let disturbance = Disturbance { discarded_laps: &discarded_laps, other_load };
+        self.record.heats.push(HeatRecord { heat: self.heats, ..result.laps });
         for ((&at, runner), measured) in heat.iter().zip(&runners).zip(result.measured) {
             let entrant = &plan.entrants[at];
             let (spec, window) = (runner.entry.spec(), runner.setup.window);

@@ -217,6 +217,10 @@ pub struct Spec {
     pub least_capacity: usize,
     /// The maximum number of producers of one receiver, if there is a limit.
     pub max_producers: Option<usize>,
+    /// How many times the kernel copies a message from its sender to its receiver. 0 if its bytes
+    /// do not pass through the kernel. `None` in records of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel_copies: Option<u8>,
     /// Whether it supports an open loop, in which each message is due at a set time. True for every
     /// mechanism that the harness's own loops drive.
     #[serde(default)]
@@ -252,7 +256,8 @@ impl Spec {
 
     /// A description of the mechanism `scope/name` with the most common properties: blocking ends
     /// on threads, bytes that are copied, ping-pong and stream, one producer, strict order, no loss
-    /// and no size limit.
+    /// and no size limit. The kernel copies a message twice in the scope `network`, and never in the
+    /// others.
     ///
     /// # Panics
     /// If `name` is not `scope/name` with a known scope and a name of lower-case letters, digits,
@@ -279,6 +284,7 @@ impl Spec {
             max_message: None,
             least_capacity: 1,
             max_producers: Some(1),
+            kernel_copies: Some(if scope == Scope::Network { 2 } else { 0 }),
             open_loop: false,
             standing: Standing::Candidate,
             tier: Tier::Overview,
@@ -315,6 +321,7 @@ setters! {
     max_message: usize => Some(max_message),
     least_capacity: usize => least_capacity,
     max_producers: Option<usize> => max_producers,
+    kernel_copies: u8 => Some(kernel_copies),
     standing: Standing => standing,
     tier: Tier => tier,
 }

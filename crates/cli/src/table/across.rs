@@ -3,9 +3,10 @@
 use estafette_measure::case::{Cell, Load, Pattern};
 use estafette_measure::ranking::{Ranking, Row};
 use estafette_measure::spec::{Scope, Wait};
+use estafette_measure::units;
 
 use super::short;
-use crate::columns::{Left, Right, columns};
+use crate::columns::{Left, Right, columns, wrapped};
 
 /// Returns the fairness tables: the messages of the slowest producer divided by the mean, by number
 /// of producers.
@@ -45,7 +46,8 @@ pub(super) fn fairness(rankings: &[Ranking]) -> String {
     if text.is_empty() { text } else { format!("Fairness: the slowest producer's messages ÷ the mean\n\n{text}") }
 }
 
-/// Returns the tables of system calls per message or round trip, one for each scope.
+/// Returns the tables of system calls per message or round trip, and the least processor time of
+/// these calls and of the kernel's copies, one for each scope.
 ///
 /// A table shows the first cell of every combination of pattern, payload kind and wait mode.
 pub(super) fn system_calls(rankings: &[Ranking]) -> String {
@@ -80,7 +82,7 @@ pub(super) fn system_calls(rankings: &[Ranking]) -> String {
         let rows = names.iter().map(|name| {
             let of = |ranking: &&Ranking| {
                 let row = ranking.rows.iter().find(|row| short(row) == *name);
-                row.and_then(|row| row.calls).map_or(String::from("-"), |calls| format!("{calls:.1}"))
+                row.and_then(calls).unwrap_or_else(|| String::from("-"))
             };
             std::iter::once((*name).to_owned()).chain(cells.iter().map(of)).collect()
         });
@@ -90,7 +92,20 @@ pub(super) fn system_calls(rankings: &[Ranking]) -> String {
     }
     match text.is_empty() {
         true => text,
-        false => format!("System calls a message or round trip, of all processes, counted apart\n\n{text}"),
+        false => {
+            let title = "System calls a message or round trip, of all processes, counted apart; and the processor time that \
+                         they and the kernel's copies take at least";
+            format!("{}\n{text}", wrapped("", title))
+        }
+    }
+}
+
+/// Formats the number of system calls, and their time if there are any.
+fn calls(row: &Row) -> Option<String> {
+    let calls = row.calls?;
+    match row.kernel_ns.filter(|_| calls >= 0.05) {
+        Some(ns) => Some(format!("{calls:.1} · {}", units::duration(ns))),
+        None => Some(format!("{calls:.1}")),
     }
 }
 

@@ -28,9 +28,22 @@ pub(super) fn footer(ranking: &Ranking) -> String {
         1 => String::from("1 instance discarded"),
         count => format!("{count} instances discarded"),
     });
-    let notes: Vec<String> =
-        [bound(ranking), resolution, few, control, batch, discarded].into_iter().flatten().collect();
+    let notes = [bound(ranking), resolution, few, control, batch, discarded, in_one_piece(ranking)];
+    let notes: Vec<String> = notes.into_iter().flatten().collect();
     if notes.is_empty() { String::new() } else { wrapped("  ", &notes.join(" · ")) }
+}
+
+/// Names the mechanisms that were not measured in slices, although the run measures in slices
+/// whatever can be.
+fn in_one_piece(ranking: &Ranking) -> Option<String> {
+    let results = || ranking.rows.iter().filter_map(|row| Some((short(row), row.result.as_ref()?)));
+    let names: Vec<&str> = results().filter(|(_, result)| !result.in_slices).map(|(name, _)| name).collect();
+    match names.len() {
+        _ if !ranking.slices => None,
+        0 => None,
+        all if all == results().count() => Some(String::from("measured one after the other, not in slices")),
+        _ => Some(format!("measured in one piece, not in slices: {}", names.join(", "))),
+    }
 }
 
 /// Formats the bound: the time, its cost, and after `then` the costs that it hides.

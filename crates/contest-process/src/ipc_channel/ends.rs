@@ -43,6 +43,7 @@ pub(in super::super) fn enrol_typed(registry: Registry) -> Registry {
 
 fn spec(variant: &str, implementation: &str, tier: Tier) -> Spec {
     Spec::new(&format!("process/{NAME}.{variant}"))
+        .kernel_copies(2)
         .version(VERSION)
         .implementation(implementation)
         .payloads(&[PayloadKind::Message])
@@ -87,6 +88,7 @@ struct Plain;
 impl Mechanism for Plain {
     fn spec(&self) -> Spec {
         Spec::new(&format!("process/{NAME}"))
+            .kernel_copies(2)
             .version(VERSION)
             .implementation("ipc_channel::ipc::bytes_channel, send and recv")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex])

@@ -169,8 +169,10 @@ fn clients_wait_while_a_topic_is_full_and_get_a_response_when_it_ends() {
     // The ring accepts some messages, and at least one of the others waits.
     until(|| clients.iter().any(thread::JoinHandle::is_finished).then_some(()));
     assert!(!clients.iter().all(thread::JoinHandle::is_finished));
-    // The sink cannot send its messages, so the pipeline must be ended twice.
+    // The source ends and refuses the clients that wait. The sink cannot send its messages, so the
+    // pipeline must be ended a second time.
     pipeline.remote.end();
+    until(|| clients.iter().all(thread::JoinHandle::is_finished).then_some(()));
     pipeline.end();
     let answers: Vec<_> = clients.into_iter().map(|client| client.join().unwrap()).collect();
     let count = |status: &str| answers.iter().filter(|answer| answer.starts_with(status)).count();

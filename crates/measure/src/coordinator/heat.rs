@@ -8,16 +8,20 @@
 //! 1. All instances are opened and stopped.
 //! 2. In each lap every instance runs for one slice, in a newly shuffled order. Between its slices
 //!    its processes are stopped (`SIGSTOP`), so that none of them runs while others are measured.
-//! 3. An instance that has reported leaves the heat. The last one runs to its end without pauses.
-//! 4. All instances are closed.
+//! 3. Between the laps the state of the machine is read: stolen time, and the way between the cores.
+//! 4. An instance that has reported leaves the heat. The last one runs to its end without pauses.
+//! 5. All instances are closed.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use super::instance::{Failure, FailureKind, Instance, Measured, Setup};
 use super::{Interrupt, Scratch};
+use crate::case::{Cell, Place};
 use crate::clock::now_ns;
 use crate::entry::Entry;
+use crate::laps::HeatRecord;
+use crate::limits::{ends, line_round_trip_ns};
 use crate::pauses::{Turn, TurnWriter};
 use crate::usage::Steal;
 use crate::window::{TAIL_NS, Window};
@@ -30,6 +34,8 @@ const LONGEST_SLICE: Duration = Duration::from_millis(50);
 /// The time beyond its window in which an instance still runs in slices, to send its end marks and
 /// to report. After that it runs to its end without pauses.
 const EXTRA: Duration = Duration::from_nanos(TAIL_NS + 20_000_000);
+/// How long the cache line's round trip is measured between two laps.
+const LINE_TIME: Duration = Duration::from_micros(50);
 
 /// An instance before it is opened.
 pub(crate) struct Runner<'a> {
@@ -41,9 +47,8 @@ pub(crate) struct Runner<'a> {
 pub(crate) struct HeatResult {
     /// The result of each instance, in the order of the runners.
     pub(crate) measured: Vec<Result<Measured, Failure>>,
-    /// The laps that do not count because the hypervisor took time from the cores. Empty if it did
-    /// so in most laps.
-    pub(crate) stolen_laps: Vec<u64>,
+    /// The state of the machine around its laps.
+    pub(crate) laps: HeatRecord,
 }
 
 /// Runs instances of one cell in turns. Calls `on_open` with the index of each instance before it
@@ -59,47 +64,47 @@ pub(crate) fn run(
     interrupt: &mut Interrupt,
     mut on_open: impl FnMut(usize),
 ) -> Result<HeatResult, Failure> {
-    let mut heat = Heat { members: Vec::new(), lap: 0, stolen_laps: Vec::new() };
+    let mut members = Vec::new();
     for (at, runner) in runners.iter().enumerate() {
         on_open(at);
-        heat.members.push(Member::open(runner, slice, scratch, interrupt)?);
+        members.push(Member::open(runner, slice, scratch, interrupt)?);
     }
-    heat.run_laps(random, interrupt)?;
-    // If time is stolen in most laps, that is normal for this machine. Then all laps count.
-    let is_usual = heat.stolen_laps.len() as u64 * 2 > heat.lap;
-    let stolen_laps = if is_usual { Vec::new() } else { heat.stolen_laps };
-    let measured = heat.members.into_iter().map(Member::close).collect();
-    Ok(HeatResult { measured, stolen_laps })
+    let laps = match runners.first() {
+        Some(Runner { setup, .. }) => run_laps(&mut members, &setup.case.cell, &setup.cpus, random, interrupt)?,
+        None => HeatRecord::default(),
+    };
+    Ok(HeatResult { measured: members.into_iter().map(Member::close).collect(), laps })
 }
 
-struct Heat<'a> {
-    members: Vec<Member<'a>>,
-    lap: u64,
-    stolen_laps: Vec<u64>,
-}
-
-impl Heat<'_> {
-    fn run_laps(&mut self, random: &mut fastrand::Rng, interrupt: &mut Interrupt) -> Result<(), Failure> {
-        let cpus = self.members.first().map(|member| member.runner.setup.cpus.clone()).unwrap_or_default();
-        loop {
-            let mut order: Vec<usize> =
-                (0..self.members.len()).filter(|&at| self.members[at].is_unfinished()).collect();
-            if order.is_empty() {
-                return Ok(());
+fn run_laps(
+    members: &mut [Member<'_>],
+    cell: &Cell,
+    cpus: &[usize],
+    random: &mut fastrand::Rng,
+    interrupt: &mut Interrupt,
+) -> Result<HeatRecord, Failure> {
+    let mut heat = HeatRecord::default();
+    loop {
+        // While all instances are stopped.
+        if cell.place != Place::SameCore {
+            heat.line_ns.push(line_round_trip_ns(&ends(cpus), LINE_TIME).map(|ns| (ns * 10.0).round() / 10.0));
+        }
+        let mut order: Vec<usize> = (0..members.len()).filter(|&at| members[at].is_unfinished()).collect();
+        if order.is_empty() {
+            return Ok(heat);
+        }
+        heat.laps += 1;
+        let before = Steal::now(cpus);
+        if let [last] = order[..] {
+            members[last].run_to_end(heat.laps, interrupt)?;
+        } else {
+            random.shuffle(&mut order);
+            for at in order {
+                members[at].take_turn(heat.laps, interrupt)?;
             }
-            self.lap += 1;
-            let before = Steal::now(&cpus);
-            if let [last] = order[..] {
-                self.members[last].run_to_end(self.lap, interrupt)?;
-            } else {
-                random.shuffle(&mut order);
-                for at in order {
-                    self.members[at].take_turn(self.lap, interrupt)?;
-                }
-            }
-            if before.zip(Steal::now(&cpus)).is_some_and(|(before, after)| after.since(&before) > 0.0) {
-                self.stolen_laps.push(self.lap);
-            }
+        }
+        if before.zip(Steal::now(cpus)).is_some_and(|(before, after)| after.since(&before) > 0.0) {
+            heat.stolen_laps.push(heat.laps);
         }
     }
 }

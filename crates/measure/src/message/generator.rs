@@ -17,8 +17,8 @@ pub struct Generator {
     /// The number of messages made so far.
     made: u64,
     producer: usize,
-    /// The buffer that messages share. `None` until the first such message.
-    template: Option<Bytes>,
+    /// The buffer that the messages of this producer share. `None` until the first such message.
+    shared: Option<Bytes>,
 }
 
 impl Generator {
@@ -36,7 +36,7 @@ impl Generator {
             len,
             made: 0,
             producer,
-            template: None,
+            shared: None,
         }
     }
 
@@ -75,7 +75,7 @@ impl Generator {
     /// and count, but must not make more messages.
     #[inline(always)]
     pub(crate) fn take(&mut self) -> Generator {
-        Generator { template: self.template.take(), ..*self }
+        Generator { shared: self.shared.take(), ..*self }
     }
 
     /// A generator for the stream of another producer, from its beginning.
@@ -109,11 +109,11 @@ impl Generator {
         is_end.then(|| self.made - 1)
     }
 
-    /// The buffer that messages share.
+    /// The buffer that the messages of this producer share.
     #[inline]
-    pub(super) fn template(&mut self) -> &Bytes {
+    pub(super) fn shared(&mut self) -> &Bytes {
         let len = self.len;
-        self.template.get_or_insert_with(|| super::shared::template(len))
+        self.shared.get_or_insert_with(|| super::shared::body(len))
     }
 
     /// Makes the next message as bytes. Writes every byte of `out`, which must be

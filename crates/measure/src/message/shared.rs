@@ -1,12 +1,12 @@
-//! Messages that share one buffer, as a server shares a packet among its subscribers.
-
-use std::sync::OnceLock;
+//! Messages that share a buffer, as a server passes one packet to many. Each producer has its own
+//! buffer, as in async-channels-bench. If all had the same one, its reference count would move
+//! between the cores of the producers too: a cost that no channel causes.
 
 use bytes::Bytes;
 
 use super::{Generator, STEP, Value, Verifier};
 
-/// A tag and a clone of one buffer.
+/// A tag and a clone of the producer's buffer.
 ///
 /// Making a message increments the buffer's reference count, and dropping it decrements the count.
 /// If the two ends run on different cores, the cache line of the count moves between them with
@@ -20,7 +20,7 @@ pub struct Shared {
 impl Value for Shared {
     #[inline]
     fn make(source: &mut Generator) -> Shared {
-        let body = source.template().clone();
+        let body = source.shared().clone();
         Shared { tag: source.word(), body }
     }
 
@@ -30,16 +30,8 @@ impl Value for Shared {
     }
 }
 
-/// The buffer that all messages of this length share, for all producers in the process.
-pub(super) fn template(len: usize) -> Bytes {
-    static TEMPLATE: OnceLock<Bytes> = OnceLock::new();
-    let template = TEMPLATE.get_or_init(|| body(len));
-    // A case has one length. If a process plays cases of several lengths, only the first length is
-    // cached.
-    if template.len() == len { template.clone() } else { body(len) }
-}
-
-fn body(len: usize) -> Bytes {
+/// The contents of a buffer of `len` bytes.
+pub(super) fn body(len: usize) -> Bytes {
     (1..).map(|word: u64| STEP.wrapping_mul(word)).flat_map(u64::to_le_bytes).take(len).collect()
 }
 
@@ -61,11 +53,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_messages_share_a_buffer_that_is_intact() {
+    fn the_messages_of_a_producer_share_a_buffer_that_is_intact() {
         for len in [1, 7, 8, 100, 1200] {
             let mut source = Generator::new(1, 0, len);
             let (a, b) = (Shared::make(&mut source), Shared::make(&mut source));
             assert_eq!(a.body.as_ptr(), b.body.as_ptr());
+            assert_ne!(a.body.as_ptr(), Shared::make(&mut source.of(1)).body.as_ptr());
             assert_eq!(a.body.len(), len);
             assert!(is_intact(&a.body));
             assert_ne!(a.tag, b.tag);

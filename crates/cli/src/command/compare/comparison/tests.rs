@@ -112,6 +112,7 @@ pub(in super::super) fn changed(mechanism: &str, factor: f64) -> Record {
         mechanisms: mechanisms.to_vec(),
         entrants,
         refusals: Vec::new(),
+        heats: Vec::new(),
         instances,
     }
 }
