@@ -8,7 +8,7 @@ use estafette_measure::ranking::{Ranking, Row};
 use estafette_measure::record::Record;
 use estafette_measure::spec::{Scope, Standing};
 use estafette_measure::stats::Verdict;
-use estafette_measure::units::{duration, three_digits};
+use estafette_measure::units::{duration, grouped, three_digits};
 
 use crate::columns::{plain, wrapped};
 use crate::table::{is_different, list, outcome, percent, short};
@@ -108,10 +108,27 @@ fn noise(record: &Record, rankings: &[Ranking]) -> String {
     let wrong = controls().filter_map(|result| result.verdict).filter(|verdict| is_different(*verdict)).count();
     let discarded: usize = rankings.iter().map(|ranking| ranking.discarded).sum();
     format!(
-        "How noisy it was: {noise}{resolution}. {inconclusive} of {} comparisons are inconclusive, {wrong} of {} controls are told apart, {discarded} of {} instances are discarded.",
+        "How noisy it was: {noise}{resolution}. {inconclusive} of {} comparisons are inconclusive, {wrong} of {} controls are told apart, {discarded} of {} instances are discarded.{}",
         verdicts.len(),
         controls().count(),
-        record.instances.len()
+        record.instances.len(),
+        discarded_laps(record)
+    )
+}
+
+/// Reports the laps that do not count because the machine changed during them.
+fn discarded_laps(record: &Record) -> String {
+    let laps: u64 = record.heats.iter().map(|heat| heat.laps).sum();
+    let discarded: usize = record.heats.iter().map(|heat| heat.discarded_laps().len()).sum();
+    let moved: usize = record.heats.iter().map(|heat| heat.moved_laps().len()).sum();
+    if discarded == 0 {
+        return String::new();
+    }
+    format!(
+        " {} of {} laps do not count, because the hypervisor took time or, in {}, moved the cores.",
+        grouped(discarded as u64),
+        grouped(laps),
+        grouped(moved as u64)
     )
 }
 
@@ -149,9 +166,20 @@ fn core_distance_change(record: &Record) -> String {
 #[cfg(test)]
 mod tests {
     use estafette_measure::fingerprint;
+    use estafette_measure::laps::HeatRecord;
     use estafette_measure::suite::{Profile, Suite};
 
     use super::*;
+
+    #[test]
+    fn laps_that_do_not_count_are_reported() {
+        let mut record = record([50.0].into_iter());
+        assert_eq!(discarded_laps(&record), "");
+        let line_ns = [50.0, 50.0, 210.0, 210.0, 210.0].map(Some).to_vec();
+        record.heats.push(HeatRecord { heat: 1, laps: 4, stolen_laps: vec![3], line_ns });
+        assert!(discarded_laps(&record).contains("2 of 4 laps do not count"), "{}", discarded_laps(&record));
+        assert!(discarded_laps(&record).contains("in 1, moved"), "{}", discarded_laps(&record));
+    }
 
     #[test]
     fn moved_cores_are_reported_and_a_few_disturbed_readings_are_not() {

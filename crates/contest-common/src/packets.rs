@@ -18,19 +18,20 @@ use crate::fd_passing;
 /// Mark both methods `#[inline(always)]` if they end in a system call; see
 /// [`byte_stream`](crate::byte_stream).
 pub trait PacketSocket: Send + 'static {
-    /// Sends a message whole. Blocks until there is capacity for it.
+    /// Sends a message whole. Blocks until there is capacity for it, unless the mechanism may lose
+    /// messages.
     ///
     /// # Errors
     ///
-    /// If the other side has closed, or the message was not sent whole.
+    /// If the message was not sent whole, or the other side is known to have closed.
     fn send_packet(&mut self, packet: &[u8]) -> io::Result<()>;
 
     /// Receives a message into `buffer`, which is one byte longer than a message should be. Returns
-    /// the length received.
+    /// the message's length, which may exceed the buffer's.
     ///
     /// # Errors
     ///
-    /// If the other side has closed. [`io::ErrorKind::TimedOut`] as in [`Rx::recv`].
+    /// If the other side is known to have closed. [`io::ErrorKind::TimedOut`] as in [`Rx::recv`].
     fn recv_packet(&mut self, buffer: &mut [u8]) -> io::Result<usize>;
 }
 
@@ -87,8 +88,7 @@ impl<S: PacketSocket> Rx for PacketRx<S> {
 
 /// Opens a party's ends, for sockets that are descriptors of one direction each.
 ///
-/// `make` creates both descriptors of a direction, which its name tells apart: the sender's and the
-/// receiver's.
+/// `make` gets `forward` or `reply`, and returns the sender's and the receiver's descriptor.
 ///
 /// # Errors
 ///

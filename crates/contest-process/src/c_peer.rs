@@ -69,11 +69,11 @@ struct Peer<R> {
 
 impl<R: Entry> Peer<R> {
     fn of(row: R, program: &'static [u8]) -> Peer<R> {
-        let spec = Spec::new(&format!("{}-c", row.spec().name))
+        let mut spec = Spec::new(&format!("{}-c", row.spec().name))
             .implementation(&format!("{}, in C by {}", row.spec().implementation, env!("C_PEER_COMPILER")))
             .payloads(&row.spec().payloads)
-            .kernel_copies(row.spec().kernel_copies.unwrap_or(0))
             .standing(Standing::Baseline);
+        spec.kernel_copies = row.spec().kernel_copies;
         Peer { spec, row, program, file: OnceLock::new() }
     }
 

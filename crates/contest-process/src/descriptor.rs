@@ -32,6 +32,7 @@ pub(super) struct Descriptor;
 impl Mechanism for Descriptor {
     fn spec(&self) -> Spec {
         Spec::new("process/descriptor")
+            .kernel_copies(2)
             .implementation("a memfd for each message: write, SCM_RIGHTS, pread, close")
             .patterns(&[
                 Pattern::PingPong,

@@ -22,6 +22,7 @@ pub(super) struct Copied;
 
 fn spec(name: &str, data: &str, ownership: Ownership) -> Spec {
     Spec::new(name)
+        .kernel_copies(0)
         .version(env!("CARGO_PKG_VERSION"))
         .implementation(&format!("estafette-ipc: a ring of records in a memfd, {data}; peer death is noticed"))
         .waits(&[Wait::Spin, Wait::Adaptive, Wait::Block])

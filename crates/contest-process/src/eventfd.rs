@@ -27,6 +27,7 @@ pub(super) struct Eventfd;
 impl Mechanism for Eventfd {
     fn spec(&self) -> Spec {
         Spec::new("process/eventfd")
+            .kernel_copies(0)
             .implementation("eventfd(2): write adds one and never waits, read takes all")
             .payloads(&[PayloadKind::None])
             .tier(Tier::Suite)

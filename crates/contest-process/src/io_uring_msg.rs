@@ -34,6 +34,7 @@ pub(super) struct MsgRing;
 impl Mechanism for MsgRing {
     fn spec(&self) -> Spec {
         Spec::new("process/io-uring-msg-ring")
+            .kernel_copies(0)
             .version(VERSION)
             .implementation("IORING_OP_MSG_RING into the receiver's io_uring; polled, or waited for")
             .payloads(&[PayloadKind::U64])

@@ -210,4 +210,13 @@ mod tests {
         assert_eq!(capacity("process/reference-ring"), None);
         assert!(capacity("process/unix-dgram").is_some_and(|capacity| capacity > 0));
     }
+
+    #[test]
+    fn each_mechanism_says_how_often_the_kernel_copies_a_message() {
+        let registry = super::enrol(Registry::new(), identity);
+        for entry in registry.iter() {
+            let spec = entry.spec();
+            assert!(spec.scope != Scope::Process || spec.kernel_copies.is_some(), "{}", spec.name);
+        }
+    }
 }

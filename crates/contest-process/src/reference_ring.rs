@@ -22,6 +22,7 @@ pub(super) struct Copied;
 
 fn spec(name: &str, data: &str, ownership: Ownership) -> Spec {
     Spec::new(name)
+        .kernel_copies(0)
         .version(env!("CARGO_PKG_VERSION"))
         .implementation(&format!("a ring of slots in a memfd, {data}; polled, or a futex"))
         .waits(&[Wait::Spin, Wait::Block])

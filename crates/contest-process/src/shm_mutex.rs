@@ -28,6 +28,7 @@ pub(super) struct ShmMutex;
 impl Mechanism for ShmMutex {
     fn spec(&self) -> Spec {
         Spec::new("process/shm-mutex")
+            .kernel_copies(0)
             .implementation("a queue in a memfd, a robust pthread_mutex_t and two pthread_cond_t")
             .patterns(&[
                 Pattern::PingPong,

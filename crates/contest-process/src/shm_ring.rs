@@ -77,6 +77,7 @@ impl Mechanism for ShmRing {
         };
         let first = (self.memory, self.sleep_on) == (Memory::Memfd, SleepOn::Futex);
         Spec::new(&format!("process/{}", self.name))
+            .kernel_copies(0)
             .version(env!("CARGO_PKG_VERSION"))
             .implementation(&format!("a ring of slots in {memory}; {how}"))
             .waits(waits)

@@ -30,6 +30,7 @@ pub(super) struct Signal;
 impl Mechanism for Signal {
     fn spec(&self) -> Spec {
         Spec::new("process/signal")
+            .kernel_copies(0)
             .implementation(
                 "a real-time signal with a word, sigqueue and sigwaitinfo; a sender that finds it full polls",
             )

@@ -79,6 +79,7 @@ impl Mechanism for Zenoh {
         Spec::new(self.name)
             .version(env!("LOCKED_ZENOH"))
             .implementation(self.implementation)
+            .kernel_copies(if self.shared { 0 } else { 2 })
             .loss(loss)
             .ownership(ownership)
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::FanIn, Pattern::PubSub])

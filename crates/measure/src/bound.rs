@@ -267,13 +267,14 @@ impl Costs<'_> {
     }
 }
 
-/// The least processor time of a mechanism's design for one message or round trip, in nanoseconds:
-/// its system calls, each as cheap as the cheapest, and the copies that the kernel makes, each as
-/// fast as a copy on one core. Its processes sleep, switch and do everything else in addition.
+/// The processor time that a mechanism's design needs for one message or round trip, in nanoseconds:
+/// its system calls, each like one that does nothing, and the copies that the kernel makes, each
+/// like a copy on one core. Its processes sleep, switch and do everything else in addition.
 ///
 /// `None` if the number of calls or of copies is unknown, or if several consumers receive a message.
 pub fn kernel_ns(cell: &Cell, spec: &Spec, calls: Option<f64>, limits: &Limits) -> Option<f64> {
-    let copies = f64::from(spec.kernel_copies?) * if cell.pattern.is_bidirectional() { 2.0 } else { 1.0 };
+    let ways = if matches!(cell.pattern, Pattern::PingPong | Pattern::RequestReply) { 2.0 } else { 1.0 };
+    let copies = f64::from(spec.kernel_copies?) * ways;
     if cell.pattern == Pattern::PubSub {
         return None;
     }
@@ -323,6 +324,9 @@ mod tests {
         let [one_way, round_trip] = [Pattern::Stream, Pattern::PingPong]
             .map(|pattern| kernel_ns(&cell(pattern), &spec, Some(0.0), &limits).unwrap());
         assert!(one_way > 0.0 && (round_trip / one_way - 2.0).abs() < 1e-9, "{one_way} {round_trip}");
+        for pattern in [Pattern::Duplex, Pattern::SameThread] {
+            assert_eq!(kernel_ns(&cell(pattern), &spec, Some(0.0), &limits), Some(one_way), "per message");
+        }
         let calls = kernel_ns(&cell(Pattern::Stream), &spec.clone().kernel_copies(0), Some(3.0), &limits);
         assert_eq!(calls, Some(3.0 * limits.kernel.syscall_ns));
         assert_eq!(kernel_ns(&cell(Pattern::Stream), &spec, None, &limits), None);

@@ -96,8 +96,8 @@ pub enum PayloadKind {
     Bytes,
     /// An array of 64 bytes, passed by value.
     Inline,
-    /// A tag and a clone of one buffer that all messages share. Every message increments and
-    /// decrements the buffer's reference count.
+    /// A tag and a clone of a buffer that all messages of a producer share. Every message
+    /// increments and decrements the buffer's reference count.
     Shared,
     /// As `shared`, but the receiver reads only the tag.
     Unread,

@@ -21,6 +21,9 @@ pub enum Discarded {
         /// The part of the cores' time, from 0 to 1.
         share: f64,
     },
+    /// The host moved the cores during the instance, and too few slices were measured before or
+    /// after it.
+    CoresMoved,
     /// The sender of an open loop was late before the mechanism got the messages.
     LateSender {
         /// The part of the messages, from 0 to 1.
@@ -40,6 +43,7 @@ impl fmt::Display for Discarded {
             Discarded::OtherLoad { share } => {
                 write!(f, "no message arrived, while other processes used {:.0} % of the cores", share * 100.0)
             }
+            Discarded::CoresMoved => f.write_str("the host moved the cores"),
             Discarded::LateSender { share } => {
                 write!(f, "{:.1} % of the messages were late before they were sent", share * 100.0)
             }
@@ -55,7 +59,7 @@ impl Discarded {
     /// A late sender is not such a cause: it may be late because of the mechanism, if both share a
     /// thread.
     pub fn is_external(&self) -> bool {
-        matches!(self, Discarded::StolenTime { .. } | Discarded::OtherLoad { .. })
+        matches!(self, Discarded::StolenTime { .. } | Discarded::OtherLoad { .. } | Discarded::CoresMoved)
     }
 }
 
@@ -68,6 +72,7 @@ mod tests {
         for reason in [
             Discarded::StolenTime { share: 0.25 },
             Discarded::OtherLoad { share: 0.5 },
+            Discarded::CoresMoved,
             Discarded::LateSender { share: 0.125 },
             Discarded::FailedVerification,
             Discarded::Text(String::from("steal 3.0 %")),

@@ -26,6 +26,8 @@ use crate::window::Window;
 pub(crate) struct Disturbance<'a> {
     /// The laps in which the machine changed. Their slices are left out.
     pub(crate) discarded_laps: &'a [u64],
+    /// Whether the host moved the cores during some of these laps.
+    pub(crate) cores_moved: bool,
     /// The part of the cores' time that other processes used. `None` if it could not be read.
     pub(crate) other_load: Option<f64>,
 }
@@ -64,6 +66,8 @@ pub(crate) fn figures(
         None if measured.steal > MAX_STEAL && slices.len() < MIN_LAPS => {
             Some(Discarded::StolenTime { share: measured.steal })
         }
+        // Without enough slices, the whole window counts, and with it the laps of the move.
+        None if disturbance.cores_moved && slices.len() < MIN_LAPS => Some(Discarded::CoresMoved),
         None => (late > MAX_LATE).then_some(Discarded::LateSender { share: late }),
     };
     let consumers = || parties().filter(|party| matches!(party.role, Role::Consumer(_)));

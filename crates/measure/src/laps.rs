@@ -2,8 +2,9 @@
 //!
 //! Two slices of one lap are compared because the machine was in the same state for both. In a
 //! virtual machine the host can take a core away for some time (steal), and it can move the cores
-//! to other places, which changes the way between them by a factor of four. So both are read
-//! between the laps. A lap with a change does not count, whatever was measured in it.
+//! to other places, which changes the round trip of a cache line between them by a factor of four.
+//! So both are read between the laps. A lap with a change does not count, whatever was measured in
+//! it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,25 +26,28 @@ pub struct HeatRecord {
 }
 
 impl HeatRecord {
-    /// The laps whose slices do not count. If a disturbance is present in most laps, it is the
-    /// usual state of this machine, and is no reason.
+    /// The laps whose slices do not count. Time that is stolen in most laps is the usual state of
+    /// this machine, and is no reason.
     pub fn discarded_laps(&self) -> Vec<u64> {
-        let unless_usual = |laps: Vec<u64>| if laps.len() as u64 * 2 > self.laps { Vec::new() } else { laps };
-        let mut discarded = unless_usual(self.stolen_laps.clone());
-        discarded.extend(unless_usual(self.moved_laps()));
+        let mut discarded = self.moved_laps();
+        if self.stolen_laps.len() as u64 * 2 <= self.laps {
+            discarded.extend(&self.stolen_laps);
+        }
         discarded.sort_unstable();
         discarded.dedup();
         discarded
     }
 
-    /// The laps during which the host moved the cores: the readings before and after it cannot
-    /// belong to one placement.
+    /// The laps during which the host moved the cores: the readings before and after them cannot
+    /// belong to one placement. A single disturbed reading also makes its two laps such laps. Empty
+    /// if they are most laps: then the readings say nothing.
     pub fn moved_laps(&self) -> Vec<u64> {
-        let has_moved = |pair: &[Option<f64>]| match pair {
-            &[Some(before), Some(after)] => !steady((before.min(after), before.max(after))),
-            _ => false,
-        };
-        (1..).zip(self.line_ns.windows(2)).filter(|(_, pair)| has_moved(pair)).map(|(lap, _)| lap).collect()
+        let readings: Vec<(u64, f64)> = (0..).zip(&self.line_ns).filter_map(|(at, ns)| Some((at, (*ns)?))).collect();
+        let has_moved = |pair: &[(u64, f64)]| !steady((pair[0].1.min(pair[1].1), pair[0].1.max(pair[1].1)));
+        // After the reading before lap 1 there was no lap, and so on.
+        let between = |pair: &[(u64, f64)]| pair[0].0 + 1..=pair[1].0;
+        let laps: Vec<u64> = readings.windows(2).filter(|pair| has_moved(pair)).flat_map(between).collect();
+        if laps.len() as u64 * 2 > self.laps { Vec::new() } else { laps }
     }
 }
 
@@ -61,9 +65,18 @@ mod tests {
 
     #[test]
     fn what_happens_in_most_laps_is_usual() {
-        let line_ns = vec![Some(50.0), None, Some(210.0), Some(50.0), Some(49.0)];
+        let line_ns = [50.0, 49.0, 51.0, 210.0, 220.0].map(Some).to_vec();
         let heat = HeatRecord { heat: 1, laps: 4, stolen_laps: vec![1, 2, 4], line_ns };
         assert_eq!(heat.discarded_laps(), [3]);
+        let line_ns = [50.0, 210.0, 51.0, 210.0, 50.0].map(Some).to_vec();
+        assert_eq!(HeatRecord { line_ns, ..heat }.discarded_laps(), [0_u64; 0]);
+    }
+
+    #[test]
+    fn a_move_while_no_reading_succeeded_discards_all_laps_since_the_last() {
+        let line_ns = vec![Some(50.0), Some(51.0), None, Some(210.0), Some(211.0), Some(210.0)];
+        let heat = HeatRecord { heat: 1, laps: 5, stolen_laps: Vec::new(), line_ns };
+        assert_eq!(heat.discarded_laps(), [2, 3]);
     }
 
     #[test]

@@ -79,7 +79,7 @@ pub struct Row {
     /// System calls of all its processes per message or round trip. `None` if they were not
     /// counted.
     pub calls: Option<f64>,
-    /// The least processor time of these calls and of the kernel's copies: see [`kernel_ns`].
+    /// The processor time of these calls and of the kernel's copies: see [`kernel_ns`].
     pub kernel_ns: Option<f64>,
     /// Its results. `None` if every instance failed or was discarded.
     pub result: Option<RowResult>,
@@ -370,7 +370,7 @@ fn row_result(record: &Record, at: usize) -> Option<RowResult> {
     let metric_ns = middle(&|figures| Some(figures.metric_ns()))?;
     Some(RowResult {
         metric_ns,
-        in_slices: slices.iter().any(|slices| !slices.is_empty()),
+        in_slices: valid(record, at).any(|(instance, _)| instance.heat.is_some()),
         modes: modes(&slices),
         // Over all round trips, the median would be another: a slow mode has fewer of them.
         p50_ns: match figures.iter().all(|figures| figures.latency.as_ref().is_some_and(|latency| !latency.open_loop)) {

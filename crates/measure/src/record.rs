@@ -246,7 +246,7 @@ pub struct Figures {
     /// Why the instance is discarded.
     #[serde(alias = "void")]
     pub discarded: Option<Discarded>,
-    /// The result of each slice, except those in which time was stolen.
+    /// The result of each slice, except those of laps in which the machine changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<SliceFigure>,
 }

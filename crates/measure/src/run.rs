@@ -302,7 +302,8 @@ impl Rounds<'_> {
         };
         let other_load = watch.and_then(|watch| watch.share(&plan.cpus));
         let discarded_laps = result.laps.discarded_laps();
-        let disturbance = Disturbance { discarded_laps: &discarded_laps, other_load };
+        let cores_moved = !result.laps.moved_laps().is_empty();
+        let disturbance = Disturbance { discarded_laps: &discarded_laps, cores_moved, other_load };
         self.record.heats.push(HeatRecord { heat: self.heats, ..result.laps });
         for ((&at, runner), measured) in heat.iter().zip(&runners).zip(result.measured) {
             let entrant = &plan.entrants[at];

@@ -218,7 +218,7 @@ pub struct Spec {
     /// The maximum number of producers of one receiver, if there is a limit.
     pub max_producers: Option<usize>,
     /// How many times the kernel copies a message from its sender to its receiver. 0 if its bytes
-    /// do not pass through the kernel. `None` in records of older versions.
+    /// do not pass through the kernel. `None` if unknown, as in records of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel_copies: Option<u8>,
     /// Whether it supports an open loop, in which each message is due at a set time. True for every
@@ -256,8 +256,8 @@ impl Spec {
 
     /// A description of the mechanism `scope/name` with the most common properties: blocking ends
     /// on threads, bytes that are copied, ping-pong and stream, one producer, strict order, no loss
-    /// and no size limit. The kernel copies a message twice in the scope `network`, and never in the
-    /// others.
+    /// and no size limit. The kernel copies a message twice in the scope `network`, and never within
+    /// a process; in the other scopes that is unknown.
     ///
     /// # Panics
     /// If `name` is not `scope/name` with a known scope and a name of lower-case letters, digits,
@@ -284,7 +284,11 @@ impl Spec {
             max_message: None,
             least_capacity: 1,
             max_producers: Some(1),
-            kernel_copies: Some(if scope == Scope::Network { 2 } else { 0 }),
+            kernel_copies: match scope {
+                Scope::Task | Scope::Thread => Some(0),
+                Scope::Network => Some(2),
+                Scope::Process | Scope::Sandbox => None,
+            },
             open_loop: false,
             standing: Standing::Candidate,
             tier: Tier::Overview,

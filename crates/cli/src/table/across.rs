@@ -46,18 +46,37 @@ pub(super) fn fairness(rankings: &[Ranking]) -> String {
     if text.is_empty() { text } else { format!("Fairness: the slowest producer's messages ÷ the mean\n\n{text}") }
 }
 
-/// Returns the tables of system calls per message or round trip, and the least processor time of
-/// these calls and of the kernel's copies, one for each scope.
+/// Returns the tables of system calls per message or round trip, and of the processor time that
+/// these calls and the kernel's copies take.
+pub(super) fn system_calls(rankings: &[Ranking]) -> String {
+    let calls = by_cell(rankings, |row| Some(format!("{:.1}", row.calls?)));
+    let time = by_cell(rankings, |row| Some(units::duration(row.kernel_ns.filter(|_| row.calls >= Some(MIN_CALLS))?)));
+    let titled = |title: &str, tables: String| match tables.is_empty() {
+        true => tables,
+        false => format!("{}\n{tables}", wrapped("", title)),
+    };
+    titled("System calls per message or round trip, of all processes, counted in runs of their own", calls)
+        + &titled(
+            "Processor time of these calls and of the kernel's copies: as much as calls that do nothing and copies on one core \
+             would take",
+            time,
+        )
+}
+
+/// With fewer calls per message, their time says nothing.
+const MIN_CALLS: f64 = 0.05;
+
+/// Returns tables of a figure by mechanism and cell, one for each scope.
 ///
 /// A table shows the first cell of every combination of pattern, payload kind and wait mode.
-pub(super) fn system_calls(rankings: &[Ranking]) -> String {
+fn by_cell(rankings: &[Ranking], figure: impl Fn(&Row) -> Option<String>) -> String {
     let mut text = String::new();
     for scope in Scope::ALL {
         let mut cells: Vec<&Ranking> = Vec::new();
         let mut names: Vec<&str> = Vec::new();
         for ranking in rankings.iter().filter(|ranking| ranking.cell.scope == scope) {
             let cell = &ranking.cell;
-            let mut rows = ranking.rows.iter().filter(|row| row.calls.is_some()).peekable();
+            let mut rows = ranking.rows.iter().filter(|row| figure(row).is_some()).peekable();
             // Mechanisms that carry no bytes have a cell of their own.
             let kind = |cell: &Cell| (cell.pattern, cell.wait, cell.payload.kind());
             let is_same_kind = |other: &&Ranking| kind(&other.cell) == kind(cell);
@@ -82,7 +101,7 @@ pub(super) fn system_calls(rankings: &[Ranking]) -> String {
         let rows = names.iter().map(|name| {
             let of = |ranking: &&Ranking| {
                 let row = ranking.rows.iter().find(|row| short(row) == *name);
-                row.and_then(calls).unwrap_or_else(|| String::from("-"))
+                row.and_then(&figure).unwrap_or_else(|| String::from("-"))
             };
             std::iter::once((*name).to_owned()).chain(cells.iter().map(of)).collect()
         });
@@ -90,23 +109,7 @@ pub(super) fn system_calls(rankings: &[Ranking]) -> String {
         text.push_str(&columns(&headers, &alignment, &rows.collect::<Vec<Vec<String>>>()));
         text.push('\n');
     }
-    match text.is_empty() {
-        true => text,
-        false => {
-            let title = "System calls a message or round trip, of all processes, counted apart; and the processor time that \
-                         they and the kernel's copies take at least";
-            format!("{}\n{text}", wrapped("", title))
-        }
-    }
-}
-
-/// Formats the number of system calls, and their time if there are any.
-fn calls(row: &Row) -> Option<String> {
-    let calls = row.calls?;
-    match row.kernel_ns.filter(|_| calls >= 0.05) {
-        Some(ns) => Some(format!("{calls:.1} · {}", units::duration(ns))),
-        None => Some(format!("{calls:.1}")),
-    }
+    text
 }
 
 fn fairness_of(row: &Row) -> Option<f64> {

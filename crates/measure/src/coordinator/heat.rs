@@ -8,7 +8,8 @@
 //! 1. All instances are opened and stopped.
 //! 2. In each lap every instance runs for one slice, in a newly shuffled order. Between its slices
 //!    its processes are stopped (`SIGSTOP`), so that none of them runs while others are measured.
-//! 3. Between the laps the state of the machine is read: stolen time, and the way between the cores.
+//! 3. Between the laps the state of the machine is read: stolen time, and the round trip of a cache
+//!    line between the cores.
 //! 4. An instance that has reported leaves the heat. The last one runs to its end without pauses.
 //! 5. All instances are closed.
 
@@ -84,10 +85,13 @@ fn run_laps(
     interrupt: &mut Interrupt,
 ) -> Result<HeatRecord, Failure> {
     let mut heat = HeatRecord::default();
+    let ends = ends(cpus);
+    let has_two_cores = cell.place != Place::SameCore && ends.len() > 1;
     loop {
         // While all instances are stopped.
-        if cell.place != Place::SameCore {
-            heat.line_ns.push(line_round_trip_ns(&ends(cpus), LINE_TIME).map(|ns| (ns * 10.0).round() / 10.0));
+        if has_two_cores {
+            let line_ns = line_round_trip_ns(&ends, LINE_TIME);
+            heat.line_ns.push(line_ns.map(|ns| (ns * 10.0).round() / 10.0));
         }
         let mut order: Vec<usize> = (0..members.len()).filter(|&at| members[at].is_unfinished()).collect();
         if order.is_empty() {
