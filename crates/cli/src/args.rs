@@ -22,6 +22,14 @@ Exit codes:
   4  a message lost, reordered, duplicated or damaged although the mechanism guarantees otherwise
 130  interrupted";
 
+const GATE_EXIT_CODES: &str = "\
+Exit codes:
+  0  no case is slower than allowed
+  1  a case is slower, or more of its instances failed
+  2  wrong usage, or the records cannot be compared
+  3  undecided: the records are too noisy, or the new one lacks cases
+  4  a mechanism broke its promise in the new record";
+
 /// Measures every way to pass a message on this machine, compared with the machine's own limits.
 #[derive(Debug, Parser)]
 #[command(name = "estafette", version, after_help = EXIT_CODES, max_term_width = 100)]
@@ -51,6 +59,9 @@ pub(crate) enum Command {
     Report(Report),
     /// Compare two records of the same machine
     Compare(Compare),
+    /// Fail if a case is slower in a new record than in a base record: for continuous integration
+    #[command(after_help = GATE_EXIT_CODES)]
+    Gate(Gate),
     /// Run pipelines of WASM functions: check, run, reload, watch
     #[cfg(feature = "flow")]
     Flow(Flow),
@@ -268,6 +279,55 @@ pub(crate) struct Compare {
     /// Print as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Gate {
+    /// The record of the state before the change
+    #[arg(value_name = "BASE.json", value_hint = ValueHint::FilePath)]
+    pub(crate) base: PathBuf,
+
+    /// The record of the state after the change
+    #[arg(value_name = "NEW.json", value_hint = ValueHint::FilePath)]
+    pub(crate) new: PathBuf,
+
+    /// How much longer a message may take in each case, such as 5% (0% to 1000%)
+    #[arg(long, value_parser = parse_percentage, default_value = "5%", value_name = "PERCENT")]
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) allow: f64,
+
+    /// The form of the output
+    #[arg(long, value_enum, default_value_t = GateFormat::Text)]
+    pub(crate) format: GateFormat,
+
+    /// Print as JSON: the same as --format json
+    #[arg(long, conflicts_with = "format")]
+    pub(crate) json: bool,
+}
+
+impl Gate {
+    /// The form of the output.
+    pub(crate) fn format(&self) -> GateFormat {
+        if self.json { GateFormat::Json } else { self.format }
+    }
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(crate) enum GateFormat {
+    /// A table for a terminal
+    Text,
+    /// A table for a comment on a change
+    Markdown,
+    /// XML that systems for continuous integration read
+    Junit,
+    Json,
+}
+
+/// Parses a percentage such as `5%`. Returns a fraction.
+fn parse_percentage(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').map(str::trim).ok_or("write a percentage, such as 5%")?;
+    let percent = number.parse().ok().filter(|percent| (0.0..=1000.0).contains(percent));
+    percent.map(|percent: f64| percent / 100.0).ok_or_else(|| String::from("choose 0% to 1000%"))
 }
 
 /// A time that a run may take: at least a second.

@@ -2,15 +2,17 @@
 
 use std::process::ExitCode;
 
-/// The exit codes. If several apply to a run, the first of 4, 2, 130 wins.
-///
-/// Two codes are reserved for a gate: 1 if it failed, 3 if it could not decide.
+/// The exit codes. If several apply to a run, the first of 4, 2, 130, 1, 3 wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// Everything succeeded, even if some peers are unavailable.
     Fine,
+    /// A gate: a case is slower than allowed.
+    GateFailed,
     /// Wrong usage, or a failed instance.
     Usage,
+    /// A gate: too noisy to decide, or a case is missing.
+    GateUndecided,
     /// A message was lost, reordered, duplicated or damaged although the mechanism promises
     /// otherwise.
     Breach,
@@ -22,7 +24,9 @@ impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> ExitCode {
         ExitCode::from(match exit {
             Exit::Fine => 0,
+            Exit::GateFailed => 1,
             Exit::Usage => 2,
+            Exit::GateUndecided => 3,
             Exit::Breach => 4,
             Exit::Interrupted => 130,
         })

@@ -86,6 +86,7 @@ pub fn main(registry: Registry) -> ExitCode {
         Command::Doctor(doctor) => command::doctor::run(&registry, doctor),
         Command::Report(report) => command::report::run(report),
         Command::Compare(compare) => command::compare::run(compare),
+        Command::Gate(gate) => command::gate::run(gate),
         #[cfg(feature = "flow")]
         Command::Flow(flow) => command::flow::run(flow),
     };

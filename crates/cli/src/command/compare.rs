@@ -18,14 +18,14 @@
 //! - Verdicts are not corrected for multiple comparisons: of many, some are wrong. The margin
 //!   of 2 % or the floor keeps them few.
 
-mod comparison;
-mod drift;
+pub(super) mod comparison;
+pub(super) mod drift;
 
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use estafette_measure::record::Record;
-use estafette_measure::stats::{Interval, Margins, Verdict};
+use estafette_measure::stats::{Interval, Verdict};
 use estafette_measure::units;
 use serde::Serialize;
 
@@ -48,7 +48,7 @@ struct Printed<'a> {
 /// Runs `compare`.
 pub(crate) fn run(args: &Compare) -> Result<Exit> {
     let (a, b) = (Record::load(&args.a)?, Record::load(&args.b)?);
-    let comparison = Comparison::of(&a, &b)
+    let comparison = Comparison::of(&a, &b, ["A", "B"])
         .with_context(|| format!("cannot compare {} with {}", args.a.display(), args.b.display()))?;
     if args.json {
         print_json(&Printed { a_file: &args.a, b_file: &args.b, comparison: &comparison })?;
@@ -118,10 +118,11 @@ fn drift(drift: Option<&Drift>) -> String {
         );
     };
     let few = if drift.has_few_anchors() { "; so few may miss an uneven drift" } else { "" };
-    // With a wider interval no case can be equivalent, and few can be faster or slower.
-    let is_unsteady = drift.interval.half_width() > Margins::default().equivalent.ln_1p();
-    let unsteady =
-        if is_unsteady { " The machine did not hold still: measure both again while nothing else runs." } else { "" };
+    let unsteady = if drift.is_unsteady() {
+        " The machine did not hold still: measure both again while nothing else runs."
+    } else {
+        ""
+    };
     format!(
         "Drift: the machine alone made B better by {} % {}, by {} anchor(s), the reference rings{few}. It is taken off, and \
          its uncertainty widens every interval.{unsteady}",
@@ -149,7 +150,7 @@ mod tests {
     use super::*;
 
     fn output(a: &Record, b: &Record) -> String {
-        text(&Comparison::of(a, b).unwrap())
+        text(&Comparison::of(a, b, ["A", "B"]).unwrap())
     }
 
     #[test]
@@ -178,7 +179,7 @@ mod tests {
         }
         let text = output(&a, &record());
         assert!(text.contains("Drift: not known"), "{text}");
-        let comparison = Comparison::of(&a, &record()).unwrap();
+        let comparison = Comparison::of(&a, &record(), ["A", "B"]).unwrap();
         let json = serde_json::to_value(&comparison).unwrap();
         assert!(json["drift"].is_null(), "the drift is unknown: {}", json["drift"]);
         let coverage = json["cases"][0]["change"]["coverage"].as_f64().unwrap();
@@ -226,7 +227,7 @@ mod tests {
 
     #[test]
     fn json_has_the_drift_and_the_verdicts() {
-        let comparison = Comparison::of(&record(), &changed("process/pipe", 0.8)).unwrap();
+        let comparison = Comparison::of(&record(), &changed("process/pipe", 0.8), ["A", "B"]).unwrap();
         let printed = Printed { a_file: Path::new("a"), b_file: Path::new("b"), comparison: &comparison };
         let json = serde_json::to_value(&printed).unwrap();
         assert_eq!(json["a_file"], "a");

@@ -5,6 +5,7 @@ pub(crate) mod compare;
 pub(crate) mod doctor;
 #[cfg(feature = "flow")]
 pub(crate) mod flow;
+pub(crate) mod gate;
 pub(crate) mod limits;
 pub(crate) mod list;
 pub(crate) mod ping;

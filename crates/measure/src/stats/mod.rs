@@ -38,7 +38,7 @@ pub use interval::{Interval, median_interval};
 pub use modes::{ModeLevel, Modes, modes};
 pub use sample::{mean, median};
 pub use sign::sign_test_p;
-pub use unpaired::{shift_interval, shift_test_p};
+pub use unpaired::{shift_below_p, shift_interval, shift_test_p};
 pub use verdict::{Margins, Verdict, verdict};
 
 /// The minimum coverage of the intervals that verdicts are based on. [`noise_floor`] needs as many

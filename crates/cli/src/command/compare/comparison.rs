@@ -21,47 +21,53 @@ const MAX_ROUNDS: usize = 1_000;
 
 /// The comparison of two records.
 #[derive(Debug, Serialize)]
-pub(super) struct Comparison {
-    pub(super) a: Side,
-    pub(super) b: Side,
+pub(crate) struct Comparison {
+    pub(crate) a: Side,
+    pub(crate) b: Side,
     /// `None` if the records have no anchor in common. Then nothing is subtracted from the changes.
-    pub(super) drift: Option<Drift>,
+    pub(crate) drift: Option<Drift>,
     /// The cases that both records contain, grouped by cell.
-    pub(super) cases: Vec<Compared>,
+    pub(crate) cases: Vec<Compared>,
     /// Other differences, and incomplete records.
-    pub(super) notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
 }
 
 /// One of the records.
 #[derive(Debug, Serialize)]
-pub(super) struct Side {
-    pub(super) started: String,
-    pub(super) tool: String,
-    pub(super) rounds: usize,
-    pub(super) rounds_planned: usize,
+pub(crate) struct Side {
+    pub(crate) started: String,
+    pub(crate) tool: String,
+    pub(crate) rounds: usize,
+    pub(crate) rounds_planned: usize,
     /// The number of failed or discarded instances of the compared cases. An instance is discarded
     /// only for reasons that are fixed before the run.
-    pub(super) left_out: usize,
+    pub(crate) left_out: usize,
 }
 
 /// One mechanism in one cell, in both records.
 #[derive(Debug, Serialize)]
-pub(super) struct Compared {
-    pub(super) cell: Cell,
-    pub(super) mechanism: String,
+pub(crate) struct Compared {
+    pub(crate) cell: Cell,
+    pub(crate) mechanism: String,
     /// The median over A's valid instances, in nanoseconds per message or round trip.
-    pub(super) a_ns: Option<f64>,
+    pub(crate) a_ns: Option<f64>,
     /// The same for B.
-    pub(super) b_ns: Option<f64>,
+    pub(crate) b_ns: Option<f64>,
     /// Whether the case is an anchor of the drift. Anchors have no verdict.
-    pub(super) anchor: bool,
+    pub(crate) anchor: bool,
     /// How much better B is than A, as a ln ratio; positive is better. A known drift is subtracted.
     /// `None` with too few instances.
-    pub(super) change: Option<Interval>,
+    pub(crate) change: Option<Interval>,
     /// The larger of the cell's noise floors in the two records, as a ln ratio; `None` if a record
     /// has none.
-    pub(super) floor: Option<f64>,
-    pub(super) verdict: Option<Verdict>,
+    pub(crate) floor: Option<f64>,
+    pub(crate) verdict: Option<Verdict>,
+    /// -ln of the metric of each valid instance in A; more is better.
+    #[serde(skip)]
+    pub(crate) values_a: Vec<f64>,
+    /// The same for B.
+    #[serde(skip)]
+    pub(crate) values_b: Vec<f64>,
 }
 
 /// A case of one record.
@@ -74,11 +80,11 @@ struct Measured<'a> {
 }
 
 impl Comparison {
-    /// Compares two records of one machine.
+    /// Compares two records of one machine. `names` is what notes call them.
     ///
     /// # Errors
     /// If they cannot be compared. The text has the reason and a remedy.
-    pub(super) fn of(a: &Record, b: &Record) -> Result<Comparison> {
+    pub(crate) fn of(a: &Record, b: &Record, names: [&str; 2]) -> Result<Comparison> {
         check_comparable(a, b)?;
         let (ours, theirs) = (measured(a)?, measured(b)?);
         let cells: BTreeSet<&Cell> = theirs.iter().map(|(case, _)| &case.cell).collect();
@@ -112,11 +118,15 @@ impl Comparison {
                 change,
                 floor,
                 verdict: (!anchor).then(|| verdict(change.as_ref(), floor, Margins::default())),
+                values_a: ours.values.clone(),
+                values_b: theirs.values.clone(),
             }
         });
-        let mut notes = notes(a, b);
+        let mut notes = notes(a, b, names);
+        let [name_a, name_b] = names;
         for (_, ours, theirs, _) in &shared {
-            let note = format!("{} is {} in A and {} in B", ours.spec.name, ours.spec.version, theirs.spec.version);
+            let (spec, version) = (ours.spec, &theirs.spec.version);
+            let note = format!("{} is {} in {name_a} and {version} in {name_b}", spec.name, spec.version);
             if ours.spec.version != theirs.spec.version && !notes.contains(&note) {
                 notes.push(note);
             }
@@ -220,18 +230,18 @@ fn floors(record: &Record) -> BTreeMap<Cell, f64> {
     rank(record).into_iter().filter_map(|ranking| Some((ranking.cell, ranking.floor?))).collect()
 }
 
-fn notes(a: &Record, b: &Record) -> Vec<String> {
+fn notes(a: &Record, b: &Record, [name_a, name_b]: [&str; 2]) -> Vec<String> {
     let mut notes = Vec::new();
     if a.tool != b.tool {
-        notes.push(format!("A was measured by Estafette {}, B by {}", a.tool, b.tool));
+        notes.push(format!("{name_a} was measured by Estafette {}, {name_b} by {}", a.tool, b.tool));
     }
     let allocators = [a, b].map(|record| record.provenance.as_ref().map(|provenance| &*provenance.allocator));
     if let [Some(a), Some(b)] = allocators
         && a != b
     {
-        notes.push(format!("A was measured with the allocator {a}, B with {b}"));
+        notes.push(format!("{name_a} was measured with the allocator {a}, {name_b} with {b}"));
     }
-    for (name, record) in [("A", a), ("B", b)] {
+    for (name, record) in [(name_a, a), (name_b, b)] {
         if record.rounds < record.rounds_planned {
             notes.push(format!("{name} was stopped after {} of {} rounds", record.rounds, record.rounds_planned));
         }
@@ -240,4 +250,4 @@ fn notes(a: &Record, b: &Record) -> Vec<String> {
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+pub(crate) mod tests;

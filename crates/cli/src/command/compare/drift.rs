@@ -32,11 +32,11 @@
 //! So too few anchors cannot detect a very uneven drift. A comparison of two records is weaker than
 //! one with interleaved rounds.
 
-use estafette_measure::stats::{CONFIDENCE, Interval, median};
+use estafette_measure::stats::{CONFIDENCE, Interval, Margins, median};
 use serde::Serialize;
 
 /// The coverage of the shift's interval and of the drift's. Both together reach [`CONFIDENCE`].
-pub(super) const INTERVAL_COVERAGE: f64 = 1.0 - (1.0 - CONFIDENCE) / 2.0;
+pub(crate) const INTERVAL_COVERAGE: f64 = 1.0 - (1.0 - CONFIDENCE) / 2.0;
 /// The minimum number of anchors whose range reaches [`INTERVAL_COVERAGE`].
 ///
 /// The minimum and the maximum of 7 samples enclose their median with 1 - 2^-6, 98.4 %. Those of 6
@@ -45,11 +45,11 @@ const MIN_ANCHORS: usize = 7;
 
 /// The machine's change from A to B, as a ln ratio; positive if it was faster in B.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(super) struct Drift {
+pub(crate) struct Drift {
     /// The number of anchors.
-    pub(super) anchors: usize,
+    pub(crate) anchors: usize,
     #[serde(flatten)]
-    pub(super) interval: Interval,
+    pub(crate) interval: Interval,
 }
 
 impl Drift {
@@ -72,8 +72,14 @@ impl Drift {
     }
 
     /// Whether there are too few anchors for their range to reach [`INTERVAL_COVERAGE`].
-    pub(super) fn has_few_anchors(&self) -> bool {
+    pub(crate) fn has_few_anchors(&self) -> bool {
         self.anchors < MIN_ANCHORS
+    }
+
+    /// Whether the anchors disagree so much that no case can be equivalent, and few can be faster or
+    /// slower.
+    pub(crate) fn is_unsteady(&self) -> bool {
+        self.interval.half_width() > Margins::default().equivalent.ln_1p()
     }
 
     /// Subtracts the drift from a shift, and widens its interval by the drift's.

@@ -65,12 +65,12 @@ fn figures(pattern: Pattern, ns: u64) -> Figures {
 
 /// Returns a record with two cells. Both have `process/pipe` and `process/unix-stream`, the first
 /// also has the reference ring; each cell has a control. All times of a case are within 1 %.
-pub(in super::super) fn record() -> Record {
+pub(crate) fn record() -> Record {
     changed("", 1.0)
 }
 
 /// Returns that record with the times of one mechanism multiplied by `factor`.
-pub(in super::super) fn changed(mechanism: &str, factor: f64) -> Record {
+pub(crate) fn changed(mechanism: &str, factor: f64) -> Record {
     let mut entrants = Vec::new();
     for (pattern, names) in [
         (Pattern::PingPong, &["process/pipe", "process/unix-stream", "process/reference-ring"][..]),
@@ -118,7 +118,7 @@ pub(in super::super) fn changed(mechanism: &str, factor: f64) -> Record {
 }
 
 fn compared(a: &Record, b: &Record) -> BTreeMap<(String, String), Compared> {
-    let cases = Comparison::of(a, b).unwrap().cases.into_iter();
+    let cases = Comparison::of(a, b, ["A", "B"]).unwrap().cases.into_iter();
     cases.map(|case| ((case.mechanism.clone(), case.cell.pattern.to_string()), case)).collect()
 }
 
@@ -127,7 +127,7 @@ fn of<'a>(cases: &'a BTreeMap<(String, String), Compared>, mechanism: &str) -> &
 }
 
 fn refused(a: &Record, b: &Record) -> String {
-    format!("{:#}", Comparison::of(a, b).unwrap_err())
+    format!("{:#}", Comparison::of(a, b, ["A", "B"]).unwrap_err())
 }
 
 /// Changes the figures of the mechanisms whose name ends with `mechanism`; all if it is empty.
@@ -176,7 +176,7 @@ fn the_drift_of_the_machine_is_subtracted() {
     });
     let cases = compared(&record(), &slower);
     assert_eq!(of(&cases, "pipe").verdict, Some(Verdict::Equivalent));
-    let drift = Comparison::of(&record(), &slower).unwrap().drift.unwrap();
+    let drift = Comparison::of(&record(), &slower, ["A", "B"]).unwrap().drift.unwrap();
     assert_eq!(drift.anchors, 1);
     assert!((drift.interval.ratio() - 1.0 / 1.3).abs() < 0.01, "{drift:?}");
     assert!(of(&cases, "pipe").change.unwrap().half_width() >= drift.interval.half_width(), "its uncertainty is added");
@@ -186,7 +186,7 @@ fn the_drift_of_the_machine_is_subtracted() {
 fn a_reference_ring_of_another_version_is_no_anchor() {
     let mut b = record();
     b.mechanisms[2].version = String::from("0.2");
-    let comparison = Comparison::of(&record(), &b).unwrap();
+    let comparison = Comparison::of(&record(), &b, ["A", "B"]).unwrap();
     assert_eq!(comparison.drift, None);
     assert_eq!(comparison.cases.iter().filter(|case| case.anchor).count(), 0);
     assert_eq!(comparison.notes, ["process/reference-ring is kernel in A and 0.2 in B"]);
@@ -203,7 +203,7 @@ fn discarded_and_failed_instances_are_left_out_and_counted() {
     });
     let failed = b.instances.iter_mut().find(|instance| instance.round == 1 && instance.entrant == 1).unwrap();
     failed.outcome = Outcome::Failed { why: String::from("it hung"), kind: Some(FailureKind::Hang) };
-    let comparison = Comparison::of(&record(), &b).unwrap();
+    let comparison = Comparison::of(&record(), &b, ["A", "B"]).unwrap();
     assert_eq!((comparison.a.left_out, comparison.b.left_out), (0, 3));
     let cases = compared(&record(), &b);
     assert!(of(&cases, "pipe").change.is_some());
@@ -217,8 +217,8 @@ fn too_few_instances_decide_nothing() {
     b.rounds = 2;
     let cases = compared(&record(), &b);
     assert!(cases.values().all(|case| case.change.is_none() && case.verdict != Some(Verdict::Faster)));
-    assert_eq!(Comparison::of(&record(), &b).unwrap().drift, None);
-    assert_eq!(Comparison::of(&record(), &b).unwrap().notes, ["B was stopped after 2 of 6 rounds"]);
+    assert_eq!(Comparison::of(&record(), &b, ["A", "B"]).unwrap().drift, None);
+    assert_eq!(Comparison::of(&record(), &b, ["A", "B"]).unwrap().notes, ["B was stopped after 2 of 6 rounds"]);
     b.instances.clear();
     assert!(compared(&record(), &b).values().all(|case| case.b_ns.is_none()));
 }
@@ -235,7 +235,7 @@ fn impossible_figures_decide_nothing() {
     change_figures(&mut b, "/reference-ring", |_, figures| {
         figures.latency.iter_mut().for_each(|latency| latency.p50_ns = 0)
     });
-    let comparison = Comparison::of(&record(), &b).unwrap();
+    let comparison = Comparison::of(&record(), &b, ["A", "B"]).unwrap();
     assert_eq!(comparison.drift, None, "a case without figures is no anchor");
     for case in comparison.cases.iter().filter(|case| case.mechanism == "process/pipe") {
         assert_eq!((case.change, case.verdict), (None, Some(Verdict::Inconclusive)));
@@ -294,7 +294,7 @@ fn records_that_claim_too_many_rounds_or_instances_are_refused() {
 fn damaged_and_newer_files_are_refused() {
     let text = serde_json::to_string(&record()).unwrap();
     let error = |text: &str| format!("{:#}", Record::parse(text).unwrap_err());
-    assert!(Comparison::of(&Record::parse(&text).unwrap(), &record()).is_ok());
+    assert!(Comparison::of(&Record::parse(&text).unwrap(), &record(), ["A", "B"]).is_ok());
     assert!(error(&text[..text.len() / 2]).contains("cut off"));
     let newer = text.replacen(&format!("\"version\":{VERSION}"), &format!("\"version\":{}", VERSION + 1), 1);
     assert!(error(&newer).contains("newer Estafette"));
@@ -314,7 +314,7 @@ fn different_allocators_are_noted() {
         });
         record
     };
-    let notes = |b: &str| Comparison::of(&with("system"), &with(b)).unwrap().notes;
+    let notes = |b: &str| Comparison::of(&with("system"), &with(b), ["A", "B"]).unwrap().notes;
     assert_eq!(notes("mimalloc"), ["A was measured with the allocator system, B with mimalloc"]);
     assert!(notes("system").is_empty());
 }

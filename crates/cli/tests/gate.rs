@@ -1,0 +1,116 @@
+//! The command `gate` as a system for continuous integration calls it. The records are made of one
+//! real round, repeated with known differences, so no outcome depends on the machine.
+
+mod common;
+
+use std::fs;
+use std::sync::OnceLock;
+
+use common::{Done, Ground};
+use serde_json::{Value, json};
+
+/// One round of two mechanisms.
+fn round() -> &'static Value {
+    static RECORD: OnceLock<Value> = OnceLock::new();
+    RECORD.get_or_init(|| {
+        let what = ["process/pipe", "process/fifo", "process/reference-ring", "--pattern=ping-pong", "--wait=block"];
+        Ground::new().bench(60, &[&what[..], &["--size=64", "--rounds=1", "--slice=off", "--json"]].concat()).json()
+    })
+}
+
+/// A record of 9 rounds. A message takes 100 us, and `factor` times as long through `slower`.
+fn record(slower: &str, factor: f64) -> Value {
+    const ROUNDS: u64 = 9;
+    let mut record = round().clone();
+    let of_round = record["instances"].as_array().unwrap().clone();
+    let mut instances = Vec::new();
+    for number in 0..ROUNDS {
+        for (at, instance) in of_round.iter().enumerate() {
+            let mut instance = instance.clone();
+            let entrant = &record["entrants"][instance["entrant"].as_u64().unwrap() as usize];
+            let factor = if entrant["case"]["mechanism"] == slower { factor } else { 1.0 };
+            let noise = ((number * 7 + at as u64 * 3) % 8) as f64 * 0.001;
+            let figures = &mut instance["outcome"]["measured"];
+            figures["latency"]["p50_ns"] = json!((100_000.0 * factor * (1.0 + noise)) as u64);
+            figures["discarded"] = Value::Null;
+            instance["round"] = json!(number);
+            instances.push(instance);
+        }
+    }
+    record["instances"] = instances.into();
+    record["rounds"] = json!(ROUNDS);
+    record["rounds_planned"] = json!(ROUNDS);
+    record
+}
+
+fn gate(new: &Value, options: &[&str]) -> Done {
+    let ground = Ground::new();
+    fs::write(ground.path("base.json"), record("", 1.0).to_string()).unwrap();
+    fs::write(ground.path("new.json"), new.to_string()).unwrap();
+    ground.run([&["gate", "base.json", "new.json"], options].concat())
+}
+
+#[test]
+fn what_did_not_change_passes() {
+    let done = gate(&record("", 1.0), &[]).exits(0);
+    assert!(done.stdout.contains("Passed. Of 2 cases, 0 are slower by more than 5.00 %"), "{}", done.stdout);
+}
+
+#[test]
+fn a_slower_case_fails_unless_it_is_allowed() {
+    let slower = record("process/fifo", 1.3);
+    let done = gate(&slower, &["--allow", "5%"]).exits(1);
+    assert!(done.stdout.contains("process/fifo") && done.stdout.contains("Failed."), "{}", done.stdout);
+    gate(&slower, &["--allow", "40%"]).exits(0);
+    gate(&record("process/fifo", 0.7), &[]).exits(0);
+}
+
+#[test]
+fn each_form_of_output_names_the_slower_case() {
+    let slower = record("process/fifo", 1.3);
+    let json = gate(&slower, &["--json"]).exits(1).json();
+    assert_eq!((&json["outcome"], &json["cases"][0]["mechanism"]), (&json!("slower"), &json!("process/fifo")));
+    assert_eq!(json, gate(&slower, &["--format", "json"]).exits(1).json());
+    let markdown = gate(&slower, &["--format=markdown"]).exits(1).stdout;
+    assert!(markdown.starts_with("**Failed.") && markdown.contains("| process/fifo | process ·"), "{markdown}");
+    let junit = gate(&slower, &["--format=junit"]).exits(1).stdout;
+    assert!(junit.contains(r#"<testcase classname="process/fifo""#) && junit.contains("<failure "), "{junit}");
+}
+
+#[test]
+fn a_missing_case_cannot_be_decided() {
+    let mut new = record("", 1.0);
+    let gone =
+        new["entrants"].as_array().unwrap().iter().position(|entrant| entrant["case"]["mechanism"] == "process/fifo");
+    new["instances"].as_array_mut().unwrap().retain(|instance| instance["entrant"] != json!(gone.unwrap()));
+    let done = gate(&new, &[]).exits(3);
+    assert!(done.stdout.contains("Cannot tell"), "{}", done.stdout);
+}
+
+#[test]
+fn a_broken_promise_is_the_gravest() {
+    let mut new = record("process/fifo", 1.3);
+    new["instances"][0]["outcome"]["measured"]["breach"] = json!("lost 3 messages");
+    let done = gate(&new, &[]).exits(4);
+    assert!(done.stdout.contains("broken promise: lost 3"), "{}", done.stdout);
+}
+
+#[test]
+fn bad_input_is_an_error_with_a_remedy() {
+    for (options, words) in [
+        (&["--allow", "5"][..], "write a percentage, such as 5%"),
+        (&["--allow", "-1%"], "choose 0% to 1000%"),
+        (&["--allow", "nan%"], "choose 0% to 1000%"),
+        (&["--json", "--format=text"], "cannot be used with"),
+    ] {
+        let done = gate(&record("", 1.0), options).exits(2);
+        assert!(done.stderr.contains(words) && done.stdout.is_empty(), "{options:?}: {}", done.stderr);
+    }
+    let ground = Ground::new();
+    let done = ground.run(["gate", "none.json", "none.json"]).exits(2);
+    assert!(done.stderr.contains("cannot use none.json"), "{}", done.stderr);
+    let mut other = record("", 1.0);
+    other["fingerprint"]["cpu"] = json!("another processor");
+    let done = gate(&other, &[]).exits(2);
+    assert!(done.stderr.contains("different machines"), "{}", done.stderr);
+}
