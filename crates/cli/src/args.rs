@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueHint};
 use estafette_measure::case::{Arrivals, Load, Pattern, Payload, PayloadKind, Place};
-use estafette_measure::spec::{Runtime, Wait};
+use estafette_measure::spec::{Runtime, Scope, Wait};
 use estafette_measure::suite::Profile;
 use estafette_measure::units;
 
@@ -21,6 +21,12 @@ Exit codes:
   2  wrong usage, or a failed instance
   4  a message lost, reordered, duplicated or damaged although the mechanism guarantees otherwise
 130  interrupted";
+
+const CHOOSE_EXIT_CODES: &str = "\
+Exit codes:
+  0  decided, or several mechanisms are equal within 5 %
+  2  wrong usage, or the record has no such case
+  3  undecided, or no mechanism meets the needs";
 
 const GATE_EXIT_CODES: &str = "\
 Exit codes:
@@ -57,6 +63,9 @@ pub(crate) enum Command {
     Doctor(Doctor),
     /// Print the tables of a record again
     Report(Report),
+    /// Answer from a record which mechanism to use
+    #[command(after_help = CHOOSE_EXIT_CODES)]
+    Choose(Choose),
     /// Compare two records of the same machine
     Compare(Compare),
     /// Fail if a case is slower in a new record than in a base record: for continuous integration
@@ -264,6 +273,89 @@ pub(crate) struct Report {
     /// Print the record as JSON instead of tables
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Choose {
+    /// The record, as `bench` wrote it; the newest in the folder by default
+    #[arg(long, value_name = "RECORD.json", value_hint = ValueHint::FilePath)]
+    pub(crate) record: Option<PathBuf>,
+
+    /// The folder in which the newest record is searched
+    #[arg(long, default_value = "estafette-results", value_hint = ValueHint::DirPath, value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+
+    /// How far messages travel: task, thread, process, network, sandbox; or several of them
+    #[arg(long, value_delimiter = ',', value_name = "SCOPE")]
+    pub(crate) scope: Vec<Scope>,
+
+    /// The pattern, such as ping-pong, stream, fan-in, request-reply
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) pattern: Option<Pattern>,
+
+    /// The message size: 64, 4KiB, 1MiB. The nearest size in the record answers
+    #[arg(long, value_parser = parse_size, value_name = "SIZE", allow_negative_numbers = true)]
+    pub(crate) size: Option<Payload>,
+
+    /// The kind of payload: none, u64, bytes, inline, shared, unread, message
+    #[arg(long, value_name = "KIND")]
+    pub(crate) payload: Option<PayloadKind>,
+
+    /// The number of senders (1 to 2048). The nearest number in the record answers
+    #[arg(long, value_parser = parse_producers, value_name = "COUNT", allow_negative_numbers = true)]
+    pub(crate) producers: Option<usize>,
+
+    /// How the ends wait: spin, adaptive, block
+    #[arg(long)]
+    pub(crate) wait: Option<Wait>,
+
+    /// The runtime of the ends, such as thread or tokio-multi
+    #[arg(long)]
+    pub(crate) runtime: Option<Runtime>,
+
+    /// The core placement: other-core, same-core, free
+    #[arg(long)]
+    pub(crate) place: Option<Place>,
+
+    /// The load: saturated, or a rate such as 10k/s
+    #[arg(long)]
+    pub(crate) load: Option<Load>,
+
+    /// What the mechanism must promise; several are separated by commas
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "NEED")]
+    pub(crate) need: Vec<Need>,
+
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What a mechanism must promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Need {
+    /// It never loses a message
+    NoLoss,
+    /// All messages arrive in the order in which they were sent
+    Order,
+    /// The messages of each producer arrive in the order in which it sent them
+    OrderPerProducer,
+    /// The value moves to the receiver
+    Owned,
+    /// Messages are written and read in the mechanism's memory
+    InPlace,
+}
+
+impl std::fmt::Display for Need {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Need::NoLoss => "no-loss",
+            Need::Order => "order",
+            Need::OrderPerProducer => "order-per-producer",
+            Need::Owned => "owned",
+            Need::InPlace => "in-place",
+        })
+    }
 }
 
 #[derive(Debug, clap::Args)]

@@ -11,8 +11,8 @@ pub(crate) enum Exit {
     GateFailed,
     /// Wrong usage, or a failed instance.
     Usage,
-    /// A gate: too noisy to decide, or a case is missing.
-    GateUndecided,
+    /// The measurement does not decide the question of `gate` or `choose`.
+    Undecided,
     /// A message was lost, reordered, duplicated or damaged although the mechanism promises
     /// otherwise.
     Breach,
@@ -26,7 +26,7 @@ impl From<Exit> for ExitCode {
             Exit::Fine => 0,
             Exit::GateFailed => 1,
             Exit::Usage => 2,
-            Exit::GateUndecided => 3,
+            Exit::Undecided => 3,
             Exit::Breach => 4,
             Exit::Interrupted => 130,
         })

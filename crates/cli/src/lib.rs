@@ -85,6 +85,7 @@ pub fn main(registry: Registry) -> ExitCode {
         Command::List(list) => command::list::run(&registry, list),
         Command::Doctor(doctor) => command::doctor::run(&registry, doctor),
         Command::Report(report) => command::report::run(report),
+        Command::Choose(choose) => command::choose::run(choose),
         Command::Compare(compare) => command::compare::run(compare),
         Command::Gate(gate) => command::gate::run(gate),
         #[cfg(feature = "flow")]

@@ -16,7 +16,7 @@ use crate::pattern::{ResultParty, Rules};
 use crate::protocol::{LatencyCounts, PartyReport};
 use crate::record::{Figures, Latency, MIN_LAPS, SliceFigure};
 use crate::run::MAX_STEAL;
-use crate::slices::SliceCounts;
+use crate::slices::{SETTLE_NS, SliceCounts};
 use crate::spec::Spec;
 use crate::usage::Usage;
 use crate::window::Window;
@@ -176,16 +176,28 @@ fn empty_figures(measured: &Measured, discarded: Discarded) -> Figures {
     }
 }
 
+/// The least part of the window that slices must cover. Steady messages give 0.75 and more: stopping
+/// and resuming the processes takes time, too.
+const MIN_COVERAGE: f64 = 0.6;
+
 /// The result of each complete slice: the time per message, or the median round trip.
 ///
 /// If any party has latencies, the parties that have them count, otherwise the consumers. A slice
 /// is complete if each of these parties has counts for its lap.
+///
+/// There are none if messages arrive in bursts. A slice ends with the last message of a turn, so
+/// it does not contain the time in which the consumer waited for the next burst, for example while
+/// the producer ran on the same core.
 fn slices<'a>(copies: usize, parties: impl Iterator<Item = &'a PartyReport> + Clone) -> Vec<SliceFigure> {
     let has_latency = |party: &&PartyReport| party.latency.is_some();
     let any_latency = parties.clone().any(|party| has_latency(&party));
     let counts =
         |party: &&PartyReport| if any_latency { has_latency(party) } else { matches!(party.role, Role::Consumer(_)) };
     let counting: Vec<&PartyReport> = parties.filter(counts).collect();
+    let is_bursty = |party: &&PartyReport| coverage(party).is_some_and(|coverage| coverage < MIN_COVERAGE);
+    if !any_latency && counting.iter().any(is_bursty) {
+        return Vec::new();
+    }
     let mut laps: BTreeMap<u64, Vec<SliceCounts>> = BTreeMap::new();
     for slice in counting.iter().flat_map(|party| &party.slices) {
         laps.entry(slice.lap).or_default().push(*slice);
@@ -204,6 +216,14 @@ fn slices<'a>(copies: usize, parties: impl Iterator<Item = &'a PartyReport> + Cl
         Some(SliceFigure { lap, ns })
     };
     complete.filter_map(figure).collect()
+}
+
+/// The part of a party's window that its slices cover, without the time at the beginning of each
+/// turn that never counts. `None` without slices.
+fn coverage(party: &PartyReport) -> Option<f64> {
+    let counted = party.window_ns.checked_sub(party.slices.len() as u64 * SETTLE_NS).filter(|ns| *ns > 0)?;
+    let covered: u64 = party.slices.iter().map(|slice| slice.ns).sum();
+    (!party.slices.is_empty()).then(|| covered as f64 / counted as f64)
 }
 
 /// The maximum share of late messages in an open loop, late because of the sender and not of the
@@ -358,7 +378,8 @@ mod tests {
         let party = |role, slices: &[(u64, u64, u64, Option<f64>)]| {
             let count =
                 |&(lap, messages, ns, p50_ns): &(u64, u64, u64, Option<f64>)| SliceCounts { lap, messages, ns, p50_ns };
-            PartyReport { slices: slices.iter().map(count).collect(), ..PartyReport::new(role) }
+            let window_ns = slices.iter().map(|slice| slice.2 + SETTLE_NS).sum();
+            PartyReport { slices: slices.iter().map(count).collect(), window_ns, ..PartyReport::new(role) }
         };
         let figures = |pattern, parties: &[PartyReport]| -> Vec<(u64, f64)> {
             slices(pattern, parties.iter()).into_iter().map(|slice| (slice.lap, slice.ns)).collect()
@@ -374,6 +395,9 @@ mod tests {
         let requester =
             PartyReport { latency, ..party(Role::Producer(0), &[(1, 9, 900, Some(70.0)), (2, 1, 900, None)]) };
         assert_eq!(figures(1, &[requester, all[1].clone()]), [(1, 70.0)]);
+        // Half of the time it waited for a burst.
+        let waiting = PartyReport { window_ns: all[1].window_ns + 3_000, ..all[1].clone() };
+        assert_eq!(figures(1, &[waiting]), []);
     }
 
     #[test]

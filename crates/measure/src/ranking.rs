@@ -94,7 +94,7 @@ pub struct Row {
 pub struct RowResult {
     /// The metric by which mechanisms are compared: see [`Figures::metric_ns`].
     pub metric_ns: f64,
-    /// Whether it was measured in slices, in turns with others.
+    /// Whether it is compared by slices that it had in turns with others, and not by whole windows.
     pub in_slices: bool,
     /// The fast and the slow mode of its slices. `None` if there is one mode, or if it was not
     /// measured in slices.
@@ -370,7 +370,7 @@ fn row_result(record: &Record, at: usize) -> Option<RowResult> {
     let metric_ns = middle(&|figures| Some(figures.metric_ns()))?;
     Some(RowResult {
         metric_ns,
-        in_slices: valid(record, at).any(|(instance, _)| instance.heat.is_some()),
+        in_slices: slices.iter().any(|slices| slices.len() >= MIN_LAPS),
         modes: modes(&slices),
         // Over all round trips, the median would be another: a slow mode has fewer of them.
         p50_ns: match figures.iter().all(|figures| figures.latency.as_ref().is_some_and(|latency| !latency.open_loop)) {

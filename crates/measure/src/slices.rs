@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The time at the beginning of each turn that does not count.
-const SETTLE_NS: u64 = 200_000;
+pub(crate) const SETTLE_NS: u64 = 200_000;
 /// Round-trip times are recorded in units of 1/64 ns. In whole nanoseconds a round trip of 50 ns
 /// would have an error of 2 %.
 const UNITS: u64 = 64;

@@ -40,7 +40,7 @@ pub(crate) fn run(args: &Gate) -> Result<Exit> {
     Ok(match judgement.outcome {
         Outcome::Fine => Exit::Fine,
         Outcome::Slower | Outcome::Failed => Exit::GateFailed,
-        Outcome::Undecided => Exit::GateUndecided,
+        Outcome::Undecided => Exit::Undecided,
         Outcome::Broken => Exit::Breach,
     })
 }

@@ -1,6 +1,7 @@
 //! The subcommands, one file each.
 
 pub(crate) mod bench;
+pub(crate) mod choose;
 pub(crate) mod compare;
 pub(crate) mod doctor;
 #[cfg(feature = "flow")]

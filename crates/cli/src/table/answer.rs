@@ -24,10 +24,15 @@ pub(crate) struct Outcome<'a> {
 /// It is `None` without a noise floor, which needs a control, and if fewer than two candidates have
 /// a result.
 pub(crate) fn outcome(ranking: &Ranking) -> Option<Outcome<'_>> {
+    outcome_among(ranking, |_| true)
+}
+
+/// Returns the outcome of a cell for the mechanisms that a filter lets through.
+pub(crate) fn outcome_among(ranking: &Ranking, filter: impl Fn(&Row) -> bool) -> Option<Outcome<'_>> {
     ranking.floor?;
     let is_candidate = |at: &usize| {
         let row = &ranking.rows[*at];
-        row.spec.standing == Standing::Candidate && row.result.is_some()
+        row.spec.standing == Standing::Candidate && row.result.is_some() && filter(row)
     };
     let mut candidates = (0..ranking.rows.len()).filter(is_candidate);
     let best = candidates.next()?;
@@ -86,7 +91,7 @@ impl Outcome<'_> {
     }
 
     /// Returns the advice: `use a`, `use a or b, equal within 5 %`, `not decided between a and b`.
-    pub(super) fn words(&self) -> String {
+    pub(crate) fn words(&self) -> String {
         let names: Vec<&str> = self.leaders.iter().map(|row| short(row)).collect();
         match &*names {
             [one] => format!("use {one}"),
@@ -140,13 +145,13 @@ fn shortened_list(names: &[&str], word: &str) -> String {
 }
 
 /// Capitalises the first letter.
-fn capitalised(words: &str) -> String {
+pub(crate) fn capitalised(words: &str) -> String {
     let mut letters = words.chars();
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// Formats a ratio of times: `4.6`, or with its interval if that is wide, `2.00 (1.50 to 3.00)`.
-fn ratio(interval: &Interval) -> String {
+pub(crate) fn ratio(interval: &Interval) -> String {
     let [estimate, low, high] = [interval.estimate, interval.high, interval.low].map(|ln| three_digits((-ln).exp()));
     if (interval.high - interval.low) < 0.1 { estimate } else { format!("{estimate} ({low} to {high})") }
 }

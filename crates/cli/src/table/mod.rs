@@ -15,7 +15,7 @@ mod matrix;
 mod notes;
 mod special;
 
-pub(crate) use answer::{list, outcome};
+pub(crate) use answer::{capitalised, list, outcome, outcome_among, ratio};
 pub(crate) use notes::{by_reason, caveats, grouped_by_family};
 
 /// How much a report shows.

@@ -28,21 +28,21 @@ pub(super) fn footer(ranking: &Ranking) -> String {
         1 => String::from("1 instance discarded"),
         count => format!("{count} instances discarded"),
     });
-    let notes = [bound(ranking), resolution, few, control, batch, discarded, in_one_piece(ranking)];
+    let notes = [bound(ranking), resolution, few, control, batch, discarded, by_whole_windows(ranking)];
     let notes: Vec<String> = notes.into_iter().flatten().collect();
     if notes.is_empty() { String::new() } else { wrapped("  ", &notes.join(" · ")) }
 }
 
-/// Names the mechanisms that were not measured in slices, although the run measures in slices
+/// Names the mechanisms that are not compared by slices, although the run measures in slices
 /// whatever can be.
-fn in_one_piece(ranking: &Ranking) -> Option<String> {
+fn by_whole_windows(ranking: &Ranking) -> Option<String> {
     let results = || ranking.rows.iter().filter_map(|row| Some((short(row), row.result.as_ref()?)));
     let names: Vec<&str> = results().filter(|(_, result)| !result.in_slices).map(|(name, _)| name).collect();
     match names.len() {
         _ if !ranking.slices => None,
         0 => None,
-        all if all == results().count() => Some(String::from("measured one after the other, not in slices")),
-        _ => Some(format!("measured in one piece, not in slices: {}", names.join(", "))),
+        all if all == results().count() => Some(String::from("compared by whole windows, not by slices")),
+        _ => Some(format!("compared by whole windows, not by slices: {}", names.join(", "))),
     }
 }
 

@@ -54,7 +54,8 @@ pub struct FutexWake {
     pub wake_ns: f64,
     /// The round trip in nanoseconds: wake the other thread, and wait until it has woken this one.
     pub round_trip_ns: f64,
-    /// The fastest round trip that was seen: one side may not have gone to sleep yet. None in records of older versions.
+    /// The fastest round trip that was seen in which both threads had slept; on one core, the
+    /// fastest of all. `None` if there was none, and in records of older versions.
     #[serde(default)]
     pub fastest_round_trip_ns: Option<f64>,
 }
@@ -98,27 +99,34 @@ fn wakes(home: usize, away: usize, busy: bool, length: Duration) -> Result<Futex
     if busy {
         members.extend([home, away].map(|cpu| Member::new(cpu, keep_busy)));
     }
-    let (wakes, round_trips) = team::run(home, members, move |_| {
+    let (wakes, round_trips, fastest_ns) = team::run(home, members, move |_| {
         let End(shared) = &caller_end;
         let window = Window::open(length);
         let (mut wakes, mut round_trips) = (Samples::default(), Samples::default());
+        let mut fastest_ns = f64::INFINITY;
         while !window.over(wakes.len()) {
             let called_ns = now_ns();
             shared.pass(ANSWERED, CALLED)?;
-            if shared.sleep_until(ANSWERED).is_none() {
-                break;
+            let Some(caller_slept) = shared.sleep_until(ANSWERED) else { break };
+            let took_ns = (now_ns() - called_ns) as f64;
+            round_trips.push(took_ns);
+            let callee_slept = shared.slept.load(Ordering::Relaxed);
+            if home == away || caller_slept && callee_slept {
+                fastest_ns = fastest_ns.min(took_ns);
             }
-            round_trips.push((now_ns() - called_ns) as f64);
-            if shared.slept.load(Ordering::Relaxed) {
+            if callee_slept {
                 // The difference is signed, because the clocks of two cores may differ.
                 let woken_ns = shared.woken_ns.load(Ordering::Relaxed);
                 wakes.push((woken_ns as i64 - called_ns as i64) as f64);
             }
         }
-        Ok((wakes, round_trips))
+        Ok((wakes, round_trips, fastest_ns))
     })?;
-    let [fastest, median] = round_trips.quantiles([0.0, 0.5])?;
-    Ok(FutexWake { wake_ns: wakes.median()?, round_trip_ns: median, fastest_round_trip_ns: Some(fastest) })
+    Ok(FutexWake {
+        wake_ns: wakes.median()?,
+        round_trip_ns: round_trips.median()?,
+        fastest_round_trip_ns: Some(fastest_ns).filter(|ns| ns.is_finite()),
+    })
 }
 
 /// The callee has replied: it is the caller's turn.

@@ -1,4 +1,4 @@
-//! Rules for topics: unread or unwritten topics, and policies that contradict each other.
+//! Rules for topics: unread or unwritten topics, loops, and policies that contradict each other.
 //!
 //! A topic that is read but not *written* is an error: its readers would wait forever, and the name
 //! is probably misspelt. A topic that is written but not *read* is a warning: the pipeline runs,
@@ -33,6 +33,7 @@ pub(super) fn apply(drafts: &Drafts, found: &mut Problems) {
         let uses = uses(drafts);
         unknown_dead_letters(drafts, &uses, found);
         flow(drafts, &uses, found);
+        loops(drafts, found);
     }
 }
 
@@ -141,6 +142,46 @@ fn unknown_dead_letters(drafts: &Drafts, uses: &Uses, found: &mut Problems) {
         let message = format!("the dead-letter topic {} is not known{}", quoted(name), did_you_mean(meant));
         found.error(topic.draft.at(&["dead_letter"]), message, "add a function or sink that reads it");
     }
+}
+
+/// Warns of functions whose output comes back to them. If every topic of the loop blocks while it is
+/// full, a loop that fills never moves again. A loop whose functions send less than they receive is
+/// fine, and no check can know.
+fn loops(drafts: &Drafts, found: &mut Problems) {
+    let listed = |name: &str| drafts.topics.iter().find(|topic| topic.name == name);
+    let blocks = |name: &str| listed(name).is_none_or(|topic| topic.draft.item.overflow == Overflow::Block);
+    let mut next: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for draft in &drafts.functions {
+        let Some(input) = draft.item.input.as_ref().filter(|input| blocks(&input.topic)) else { continue };
+        let outputs = draft.item.output.iter().map(String::as_str).filter(|name| blocks(name));
+        next.entry(&input.topic).or_default().extend(outputs);
+    }
+    let mut reported = BTreeSet::new();
+    for draft in &drafts.functions {
+        let Some(input) = &draft.item.input else { continue };
+        for (index, output) in draft.item.output.iter().enumerate() {
+            let after = reachable(output, &next);
+            if !next.contains_key(&*input.topic) || !after.contains(&*input.topic) || !reported.insert(&*input.topic) {
+                continue;
+            }
+            reported.extend(after.into_iter().filter(|topic| reachable(topic, &next).contains(&*input.topic)));
+            let message = format!("messages sent to {} can come back through {}", quoted(output), quoted(&input.topic));
+            let help = "a loop that is full never moves again; set `overflow: drop-oldest` or `drop-new` for one of its \
+                        topics, unless its functions send less than they receive";
+            found.warning(draft.at_entry(&["output", "topics"], index), message, help);
+        }
+    }
+}
+
+/// The topics that messages of a topic reach, with itself.
+fn reachable<'a>(from: &'a str, next: &BTreeMap<&'a str, BTreeSet<&'a str>>) -> BTreeSet<&'a str> {
+    let (mut reached, mut left) = (BTreeSet::new(), vec![from]);
+    while let Some(topic) = left.pop() {
+        if reached.insert(topic) {
+            left.extend(next.get(topic).into_iter().flatten());
+        }
+    }
+    reached
 }
 
 fn did_you_mean(meant: Option<&str>) -> String {
