@@ -101,9 +101,9 @@ fn summary(judgement: &Judgement) -> String {
         .filter(|(outcome, _)| count(*outcome) > 0)
         .map(|(outcome, what)| format!(", {} {what}", count(*outcome)))
         .collect();
-    let median = judgement
-        .median_change
-        .map_or(String::new(), |change| format!(" In the median case a message takes {} % longer.", percent(change)));
+    let median = judgement.median_change.map_or(String::new(), |change| {
+        format!(" In the median case the time of a message changed by {} %.", percent(change))
+    });
     format!(
         "{verdict} Of {} cases, {} are slower by more than {} % and {} are fine{others}.{median}{}",
         judgement.cases.len(),
@@ -127,7 +127,7 @@ fn drift(judgement: &Judgement) -> String {
         if drift.is_unsteady() { " They disagree: measure both records again while nothing else runs." } else { "" };
     let interval = &drift.interval;
     format!(
-        " By {} reference ring(s), the machine itself takes {} % [{} to {}] longer{few}; this is subtracted.{unsteady}",
+        " By {} reference ring(s), the machine itself changed it by {} % [{} to {}]{few}; this is subtracted.{unsteady}",
         drift.anchors,
         percent(-interval.estimate),
         percent(-interval.high),
