@@ -22,6 +22,15 @@ Exit codes:
   4  a message lost, reordered, duplicated or damaged although the mechanism guarantees otherwise
 130  interrupted";
 
+const ALL_EXIT_CODES: &str = "\
+Exit codes:
+  0  success, even if some mechanisms are not available here
+  1  `gate`: a case is slower than allowed
+  2  wrong usage, or a failed instance
+  3  `gate` or `choose`: the measurement does not decide
+  4  a message lost, reordered, duplicated or damaged although the mechanism guarantees otherwise
+130  interrupted";
+
 const CHOOSE_EXIT_CODES: &str = "\
 Exit codes:
   0  decided, or several mechanisms are equal within 5 %
@@ -38,7 +47,7 @@ Exit codes:
 
 /// Measures every way to pass a message on this machine, compared with the machine's own limits.
 #[derive(Debug, Parser)]
-#[command(name = "estafette", version, after_help = EXIT_CODES, max_term_width = 100)]
+#[command(name = "estafette", version, after_help = ALL_EXIT_CODES, max_term_width = 100)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,

@@ -24,6 +24,7 @@ pub(super) mod drift;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use estafette_measure::case::Pattern;
 use estafette_measure::record::Record;
 use estafette_measure::stats::{Interval, Verdict};
 use estafette_measure::units;
@@ -89,11 +90,7 @@ fn text(comparison: &Comparison) -> String {
 }
 
 fn row(case: &Compared) -> Vec<String> {
-    let figure = |ns: Option<f64>| match (ns, case.cell.pattern) {
-        (None, _) => String::from("-"),
-        (Some(ns), pattern) if pattern.is_round_trip() => units::duration(ns),
-        (Some(ns), _) => units::rate(1e9 / ns),
-    };
+    let figure = |ns: Option<f64>| figure(ns, case.cell.pattern);
     let (change, interval) = case.change.as_ref().map_or((String::from("-"), String::new()), |change| {
         (format!("{} %", percent(change.estimate)), between(change))
     });
@@ -101,8 +98,17 @@ fn row(case: &Compared) -> Vec<String> {
     vec![plain(&case.mechanism), figure(case.a_ns), figure(case.b_ns), change, interval, verdict]
 }
 
+/// Formats the time of a round trip, or the rate of a stream; `-` without a valid instance.
+pub(super) fn figure(ns: Option<f64>, pattern: Pattern) -> String {
+    match ns {
+        None => String::from("-"),
+        Some(ns) if pattern.is_round_trip() => units::duration(ns),
+        Some(ns) => units::rate(1e9 / ns),
+    }
+}
+
 /// Formats a ln ratio as a change in percent: `+3.14`, `-12.3`.
-fn percent(ln: f64) -> String {
+pub(super) fn percent(ln: f64) -> String {
     let percent = ln.exp_m1() * 100.0;
     format!("{}{}", if percent < 0.0 { '-' } else { '+' }, units::three_digits(percent.abs()))
 }

@@ -4,6 +4,7 @@ use estafette_measure::units;
 
 use super::judgement::{Judged, Judgement, Outcome};
 use crate::columns::{Left, Right, columns, plain, wrapped};
+use crate::command::compare::{figure, percent};
 
 const HEADERS: [&str; 5] = ["mechanism", "base", "new", "time per message", "outcome"];
 
@@ -69,11 +70,7 @@ pub(super) fn junit(judgement: &Judgement) -> String {
 
 /// The cells of a case, in the order of [`HEADERS`].
 fn row(case: &Judged) -> [String; 5] {
-    let figure = |ns: Option<f64>| match ns {
-        None => String::from("-"),
-        Some(ns) if case.cell.pattern.is_round_trip() => units::duration(ns),
-        Some(ns) => units::rate(1e9 / ns),
-    };
+    let figure = |ns: Option<f64>| figure(ns, case.cell.pattern);
     let change = case.change.as_ref().map_or(String::from("-"), |change| {
         format!("{} % [{} to {}]", percent(change.estimate), percent(change.low), percent(change.high))
     });
@@ -133,12 +130,6 @@ fn drift(judgement: &Judgement) -> String {
         percent(-interval.high),
         percent(-interval.low)
     )
-}
-
-/// Formats a ln ratio as a change in percent: `+3.14`, `-12.3`.
-fn percent(ln: f64) -> String {
-    let percent = ln.exp_m1() * 100.0;
-    format!("{}{}", if percent < 0.0 { '-' } else { '+' }, units::three_digits(percent.abs()))
 }
 
 fn escaped_markdown(text: &str) -> String {
