@@ -4,9 +4,9 @@
 //!     cargo run --release --example trust                 # quick-sized comparisons: some minutes
 //!     cargo run --release --example trust -- standard     # standard-sized: a quarter of an hour
 //!
-//! Each setting is measured in many rounds. Every run of consecutive rounds as long as a comparison's (9 in `quick`, 12 in
-//! `standard`) is judged as a comparison of its own: the noise is the machine's, not a model's, and so is its drift. Nothing else should
-//! run meanwhile.
+//! Each setting is measured in many rounds. Every sequence of consecutive rounds as long as a comparison is judged as a comparison of
+//! its own: the noise is the machine's, not a model's, and so is its drift. A comparison has 12 rounds in `standard`. In `quick` it has 9,
+//! and more until differences of 3 % show, up to 18, as in a run of `bench` whose time allows it. Nothing else should run meanwhile.
 //!
 //! What a delay does to the result is measured in all rounds together, and printed: where an end sleeps, a delay in the other one may
 //! cost less than its time, or more. A comparison has to find a result that is slower by 10 % (`quick`) or 5 % (`standard`).
@@ -24,8 +24,8 @@ use estafette_measure::coordinator::{Interrupt, Scratch};
 use estafette_measure::entry::{async_values, bytes};
 use estafette_measure::executor::Executor;
 use estafette_measure::limits::available_cpus;
+use estafette_measure::pairs::log_ratios;
 use estafette_measure::plan::{COUNT_TIMEOUT, Entrant, Plan, SLICE, TIMEOUT};
-use estafette_measure::ranking::log_ratios;
 use estafette_measure::record::Record;
 use estafette_measure::run::{self, End, Observer, RoundKind};
 use estafette_measure::spec::{Runtime, Scope, Wait};
@@ -48,6 +48,8 @@ const BATCH: u32 = 64;
 struct Size {
     name: &'static str,
     rounds: usize,
+    /// The number of rounds after which a comparison ends, even if it does not show small differences yet.
+    max_rounds: usize,
     window: Window,
     /// The effect of a delay that at least 95 in 100 comparisons are to find, in percent of the result.
     finds: f64,
@@ -56,15 +58,20 @@ struct Size {
 const QUICK: Size = Size {
     name: "quick",
     rounds: 9,
+    max_rounds: 18,
     window: Window::Time { warmup_ns: 25_000_000, measure_ns: 50_000_000 },
     finds: 10.0,
 };
 const STANDARD: Size = Size {
     name: "standard",
     rounds: 12,
+    max_rounds: 12,
     window: Window::Time { warmup_ns: 100_000_000, measure_ns: 250_000_000 },
     finds: 5.0,
 };
+
+/// A comparison ends when its table shows differences this small.
+const RESOLUTION: f64 = 0.03;
 
 /// The delays that are planted, in percent of the time of a message.
 const DELAYS: [u32; 4] = [5, 10, 20, 40];
@@ -122,27 +129,31 @@ fn settings() -> [(&'static str, Cell); 5] {
 
 fn trust(registry: &Registry, size: Size) -> Result<()> {
     let mut interrupt = Interrupt::install()?;
-    println!("{COMPARISONS} {}-sized comparisons ({} rounds) in each setting", size.name, size.rounds);
-    println!("noise   told apart   delays: effect on the result, and how often it was found");
+    let Size { name, rounds, max_rounds, .. } = size;
+    println!("{COMPARISONS} {name}-sized comparisons ({rounds} to {max_rounds} rounds) in each setting");
+    println!("noise   rounds  told apart   delays: effect on the result, and how often it was found");
     let (mut told_apart, mut judged) = (0, 0);
     let (mut found_all, mut to_find) = (0, 0);
     for (mechanism, cell) in settings() {
         eprintln!("{mechanism} · {cell}");
         let record = measure(registry, mechanism, &cell, size, &mut interrupt)?;
-        let control = log_ratios(&record, 0, 1);
-        let mut line = format!("{:4.1} %", percent(log_ratio_sd(&control).unwrap_or(f64::NAN)));
-        let wrong = decided(&record, size, 1, &[Verdict::Faster, Verdict::Slower]);
-        (told_apart, judged) = (told_apart + wrong.0, judged + wrong.1);
-        line.push_str(&format!("  {:3} of {:3}  ", wrong.0, wrong.1));
-        for (at, delay) in (2..).zip(DELAYS) {
-            let (found, of) = decided(&record, size, at, &[Verdict::Slower]);
-            let effect = percent(-median(&log_ratios(&record, 0, at)).unwrap_or(f64::NAN));
+        let ratios: Vec<Vec<f64>> = (1..record.entrants.len()).map(|at| log_ratios(&record, 0, at)).collect();
+        let (control, delayed) = (&ratios[0], &ratios[1..]);
+        let rounds: Vec<usize> = (0..COMPARISONS).map(|start| length(&ratios, start, size)).collect();
+        let mut line = format!("{:4.1} %", percent(log_ratio_sd(control).unwrap_or(f64::NAN)));
+        line.push_str(&format!("  {:6.1}", rounds.iter().sum::<usize>() as f64 / COMPARISONS as f64));
+        let wrong = decided(control, None, &rounds, &[Verdict::Faster, Verdict::Slower]);
+        (told_apart, judged) = (told_apart + wrong, judged + COMPARISONS);
+        line.push_str(&format!("  {wrong:3} of {COMPARISONS:3}  "));
+        for (ratios, delay) in delayed.iter().zip(DELAYS) {
+            let found = decided(ratios, Some(control), &rounds, &[Verdict::Slower]);
+            let effect = percent(-median(ratios).unwrap_or(f64::NAN));
             let is_to_be_found = effect >= size.finds;
             if is_to_be_found {
-                (found_all, to_find) = (found_all + found, to_find + of);
+                (found_all, to_find) = (found_all + found, to_find + COMPARISONS);
             }
             let mark = if is_to_be_found { "*" } else { " " };
-            line.push_str(&format!(" {delay:2} %: {effect:+5.1} %, {found:3} of {of:3}{mark}"));
+            line.push_str(&format!(" {delay:2} %: {effect:+5.1} %, {found:3} of {COMPARISONS:3}{mark}"));
         }
         println!("{line}   {mechanism} · {cell}");
     }
@@ -161,7 +172,7 @@ fn measure(registry: &Registry, mechanism: &str, cell: &Cell, size: Size, interr
     entrants.extend(DELAYS.map(|percent| entrant(delayed(mechanism, percent), false)));
     let plan = Plan {
         window: size.window,
-        rounds: COMPARISONS + size.rounds - 1,
+        rounds: COMPARISONS + size.max_rounds - 1,
         precision: None,
         seed: fastrand::u64(..1 << 53),
         entrants,
@@ -178,15 +189,28 @@ fn measure(registry: &Registry, mechanism: &str, cell: &Cell, size: Size, interr
     }
 }
 
-/// In how many comparisons, of how many, the verdict on this entrant beside the first is one of these. The noise floor comes from the
+/// The number of rounds of the comparison that begins with round `start`: until its table shows differences of [`RESOLUTION`].
+/// `ratios` has those of the control first.
+fn length(ratios: &[Vec<f64>], start: usize, size: Size) -> usize {
+    let is_precise = |rounds: &usize| {
+        let of = |ratios: &Vec<f64>| ratios.get(start..start + rounds).map(<[f64]>::to_vec).unwrap_or_default();
+        let threshold = noise_floor(&of(&ratios[0])).and_then(|floor| Margins::default().decision_threshold(floor));
+        let compared = ratios[1..].iter().filter_map(|ratios| median_interval(&of(ratios), CONFIDENCE));
+        let widths: Vec<f64> = compared.map(|interval| interval.half_width()).collect();
+        threshold.zip(median(&widths)).is_some_and(|(threshold, width)| threshold + width <= RESOLUTION.ln_1p())
+    };
+    (size.rounds..size.max_rounds).find(is_precise).unwrap_or(size.max_rounds)
+}
+
+/// In how many comparisons the verdict is one of those wanted. `rounds` has the length of each comparison. The noise floor comes from the
 /// control in the same rounds; the control itself is judged by the margins alone, as in a table.
-fn decided(record: &Record, size: Size, entrant: usize, wanted: &[Verdict]) -> (usize, usize) {
-    let (ratios, control) = (log_ratios(record, 0, entrant), log_ratios(record, 0, 1));
-    let verdicts = ratios.windows(size.rounds).zip(control.windows(size.rounds)).map(|(ratios, control)| {
-        let floor = if entrant == 1 { Some(0.0) } else { noise_floor(control) };
-        verdict(median_interval(ratios, CONFIDENCE).as_ref(), floor, Margins::default())
+fn decided(ratios: &[f64], control: Option<&Vec<f64>>, rounds: &[usize], wanted: &[Verdict]) -> usize {
+    let verdicts = rounds.iter().enumerate().map(|(start, rounds)| {
+        let of = |ratios: &[f64]| ratios.get(start..start + rounds).map(<[f64]>::to_vec).unwrap_or_default();
+        let floor = control.map_or(Some(0.0), |control| noise_floor(&of(control)));
+        verdict(median_interval(&of(ratios), CONFIDENCE).as_ref(), floor, Margins::default())
     });
-    verdicts.fold((0, 0), |(found, of), verdict| (found + usize::from(wanted.contains(&verdict)), of + 1))
+    verdicts.filter(|verdict| wanted.contains(verdict)).count()
 }
 
 fn percent(ln: f64) -> f64 {

@@ -56,13 +56,16 @@ pub const SLICE: Duration = Duration::from_millis(2);
 /// The default time that a window may take if it is a number of messages.
 pub const COUNT_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// The stopping rule of a run that continues beyond its planned rounds. Only precision and time
-/// decide, never significance.
+/// The stopping rule of a run that continues beyond its planned rounds. Only precision, time and a
+/// number of rounds decide, never significance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Precision {
     /// A cell gets no more rounds when it can show differences this small, as a ln ratio.
     pub resolution: f64,
-    /// The time from the start of the run after which no new round begins.
+    /// The maximum number of rounds, with the planned ones.
+    pub max_rounds: usize,
+    /// The time from the start of the run in which all rounds must be complete, as far as their
+    /// duration is known before.
     pub budget: Duration,
 }
 

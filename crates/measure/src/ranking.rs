@@ -1,12 +1,11 @@
 //! Rankings: compares and ranks the mechanisms of each cell of a record.
 
-use std::collections::BTreeMap;
-
 use crate::bound::{Bound, bind, kernel_ns};
 use crate::breach::Breach;
 use crate::burst::Held;
 use crate::case::Cell;
 use crate::codec::CodecFigures;
+use crate::pairs::{log_ratios, valid};
 use crate::record::{Figures, InstanceRecord, MIN_LAPS, Outcome, Record};
 use crate::spec::{Spec, Standing};
 use crate::stats::{
@@ -145,37 +144,6 @@ pub struct Rank {
     pub place: usize,
     /// Whether another mechanism has the same place, because the difference is not decided.
     pub tied: bool,
-}
-
-/// The ln ratio of two entrants in each round that has both. Positive if `b` is better. If the two
-/// took turns in one heat, the ratio of the round is the median over the laps of the heat.
-pub fn log_ratios(record: &Record, a: usize, b: usize) -> Vec<f64> {
-    let by_round = |entrant| valid(record, entrant).map(|(instance, figures)| (instance.round, (instance, figures)));
-    let a: BTreeMap<_, _> = by_round(a).collect();
-    let b: BTreeMap<_, _> = by_round(b).collect();
-    a.iter().filter_map(|(round, a)| Some(log_ratio(*a, *b.get(round)?))).collect()
-}
-
-fn log_ratio((a, figures_a): (&InstanceRecord, &Figures), (b, figures_b): (&InstanceRecord, &Figures)) -> f64 {
-    if a.heat.is_some() && a.heat == b.heat {
-        let laps: BTreeMap<u64, f64> = figures_b.slices.iter().map(|slice| (slice.lap, slice.ns)).collect();
-        let ratios = figures_a.slices.iter().filter_map(|slice| Some((slice.ns / laps.get(&slice.lap)?).ln()));
-        let ratios: Vec<f64> = ratios.collect();
-        if let Some(median) = median(&ratios).filter(|_| ratios.len() >= MIN_LAPS) {
-            return median;
-        }
-    }
-    (figures_a.metric_ns() / figures_b.metric_ns()).ln()
-}
-
-/// The instances of an entrant that have figures and are not discarded.
-fn valid(record: &Record, entrant: usize) -> impl Iterator<Item = (&InstanceRecord, &Figures)> {
-    record.instances.iter().filter(move |instance| instance.entrant == entrant).filter_map(|instance| {
-        match &instance.outcome {
-            Outcome::Measured(figures) if figures.discarded.is_none() => Some((instance, figures.as_ref())),
-            _ => None,
-        }
-    })
 }
 
 /// The rankings of a record, in the order of its entrants.
@@ -355,7 +323,7 @@ fn row(record: &Record, at: usize) -> Option<Row> {
 
 /// The results of an entrant. `None` if no instance is valid.
 fn row_result(record: &Record, at: usize) -> Option<RowResult> {
-    let figures: Vec<&Figures> = valid(record, at).map(|(_, figures)| figures).collect();
+    let figures: Vec<&Figures> = valid(record, at).map(|measured| measured.figures).collect();
     let middle = |of: &dyn Fn(&Figures) -> Option<f64>| {
         median(&figures.iter().filter_map(|figures| of(figures)).collect::<Vec<_>>())
     };
@@ -404,71 +372,22 @@ fn row_result(record: &Record, at: usize) -> Option<RowResult> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
-    use crate::message::Faults;
-    use crate::record::SliceFigure;
-
-    /// An instance with the given nanoseconds per message: `whole_ns` for the whole window, `laps`
-    /// in laps 1, 2, ...
-    fn measured(heat: Option<usize>, whole_ns: u64, laps: &[f64]) -> (InstanceRecord, Figures) {
-        let slices = (1..).zip(laps).map(|(lap, &ns)| SliceFigure { lap, ns }).collect();
-        let figures = Figures {
-            messages: 1,
-            window_ns: whole_ns,
-            latency: None,
-            cpu_ns_per_message: None,
-            sender_cpu_ns: None,
-            receiver_cpu_ns: None,
-            switches_per_message: None,
-            fairness: None,
-            dropped_receives: 0,
-            codec: None,
-            held: None,
-            offered: 1,
-            delivered: 1,
-            lost_in_window: 0,
-            faults: Faults::default(),
-            breach: None,
-            steal: 0.0,
-            discarded: None,
-            slices,
-        };
-        let outcome = Outcome::Measured(Box::new(figures.clone()));
-        (InstanceRecord { round: 0, entrant: 0, line_ns: None, heat, outcome }, figures)
-    }
-
-    #[test]
-    fn instances_of_one_heat_are_compared_lap_by_lap() {
-        let ratio = |(a, b): (&(InstanceRecord, Figures), &(InstanceRecord, Figures))| {
-            log_ratio((&a.0, &a.1), (&b.0, &b.1)).exp()
-        };
-        // The machine becomes ten times slower in the middle. One lap of `b` is disturbed.
-        let a = measured(Some(1), 5, &[10.0, 10.0, 10.0, 10.0, 100.0, 100.0, 100.0, 100.0, 100.0]);
-        let mut laps = [5.0, 5.0, 5.0, 5.0, 50.0, 50.0, 50.0, 50.0, 999.0];
-        let b = measured(Some(1), 1, &laps);
-        assert!((ratio((&a, &b)) - 2.0).abs() < 1e-9);
-        // With too few laps, or in different heats, they are compared as a whole.
-        let few = measured(Some(1), 1, &laps[..4]);
-        assert!((ratio((&measured(Some(1), 5, &[1.0]), &few)) - 5.0).abs() < 1e-9);
-        laps.reverse();
-        let elsewhere = measured(Some(2), 1, &laps);
-        assert!((ratio((&a, &elsewhere)) - 100.0 / 50.0).abs() < 1e-9, "by the medians of their own laps");
-    }
+    use crate::pairs::tests::instance;
 
     /// A record of one cell. `mechanisms` has the nanoseconds per message in each round. The first
     /// mechanism has a control with the same results.
-    fn record(mechanisms: &[(&str, &[u64])]) -> Record {
+    pub(crate) fn record(mechanisms: &[(&str, &[u64])]) -> Record {
         let cell = crate::suite::Suite::Overview.cells(crate::suite::Profile::Quick)[1].clone();
         let case = |name: &str| serde_json::json!({ "mechanism": name, "cell": cell });
         let control = mechanisms[0];
         let all: Vec<_> = mechanisms.iter().map(|of| (of, false)).chain([(&control, true)]).collect();
         let instances = all.iter().enumerate().flat_map(|(entrant, ((_, rounds), _))| {
-            rounds.iter().enumerate().map(move |(round, ns)| InstanceRecord {
-                round,
-                entrant,
-                ..measured(None, *ns, &[]).0
-            })
+            rounds
+                .iter()
+                .enumerate()
+                .map(move |(round, ns)| InstanceRecord { round, ..instance(entrant, None, *ns, &[]) })
         });
         let instances: Vec<_> = instances.collect();
         serde_json::from_value(serde_json::json!({

@@ -28,7 +28,7 @@ use crate::stats::median;
 use crate::window::Window;
 
 /// The version of the format. A change that an older reader would misread raises it.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// The value of [`Record::format`] in every record.
 pub const FORMAT: &str = "estafette-record";
 /// The maximum number of times that an instance is repeated immediately, because it was disturbed
@@ -395,8 +395,9 @@ impl Record {
         }
         let mut attempts = HashMap::new();
         for (index, instance) in self.instances.iter().enumerate() {
-            // Only discarded instances are repeated, at most `REPEATS` times.
-            let attempt = attempts.entry((instance.round, instance.entrant)).or_insert(0);
+            // Only discarded instances are repeated, at most `REPEATS` times. The anchor has one
+            // instance in each heat.
+            let attempt = attempts.entry((instance.round, instance.entrant, instance.heat)).or_insert(0);
             if *attempt > REPEATS {
                 bail!("the record is damaged: instance {index} appears twice");
             }

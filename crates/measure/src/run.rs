@@ -13,6 +13,7 @@ use crate::discarded::Discarded;
 use crate::entry::{Entry, Registry};
 use crate::figures::{Disturbance, figures};
 use crate::fingerprint::Fingerprint;
+use crate::heats::{heats, max_open_bytes};
 use crate::laps::HeatRecord;
 use crate::limits::{Limits, ends, line_round_trip_ns};
 use crate::other_load::OtherLoad;
@@ -26,10 +27,6 @@ const LINE_TIME: Duration = Duration::from_millis(2);
 /// The maximum part of the cores' time that the hypervisor may take. Above it an instance is
 /// discarded.
 pub const MAX_STEAL: f64 = 0.01;
-/// The maximum number of instances that are open at the same time.
-const MAX_OPEN: usize = 32;
-/// The maximum number of bytes in the channels of all open instances, if they are full.
-const MAX_OPEN_BYTES: usize = 1 << 30;
 /// The maximum number of processes of an instance that is measured in slices.
 const MAX_CHILDREN: usize = 16;
 
@@ -131,6 +128,7 @@ pub fn run(
         seeds,
         repeats,
         heats: 0,
+        max_open_bytes: max_open_bytes(),
         hung: BTreeMap::new(),
     };
     for round in 0..plan.rounds + record::MAKE_UP_ROUNDS {
@@ -150,7 +148,7 @@ pub fn run(
         rounds.observer.round(rounds.record, kind)?;
     }
     match plan.precision {
-        Some(precision) => rounds.refine(precision, started + precision.budget, &mut random),
+        Some(precision) => rounds.refine(precision, started, &mut random),
         None => Ok(End::Complete),
     }
 }
@@ -179,6 +177,8 @@ struct Rounds<'a> {
     repeats: usize,
     /// The number of heats so far.
     heats: usize,
+    /// The number of bytes that the channels of all open instances may hold together.
+    max_open_bytes: usize,
     /// The entrants that timed out, and the round in which they did. They are not started again.
     hung: BTreeMap<usize, usize>,
 }
@@ -216,13 +216,14 @@ impl Rounds<'_> {
             if sliced.len() < 2 {
                 alone.append(&mut sliced);
             }
-            for heat in heats(&sliced, max_open(&plan.entrants[cell[0]].case.cell)) {
+            for (nth, heat) in heats(&plan.entrants, &sliced, self.max_open_bytes).iter().enumerate() {
                 self.heats += 1;
                 let position = Position { round, line_ns, heat: Some(self.heats) };
                 if self.measure_in_slices(heat, position, left)? == End::Interrupted {
                     return Ok(End::Interrupted);
                 }
-                left -= heat.len();
+                // The anchor of the first heat is measured again in the others.
+                left -= heat.len() - usize::from(nth > 0);
             }
             for at in alone {
                 if self.measure_alone(at, Position { round, line_ns, heat: None }, left)? == End::Interrupted {
@@ -235,14 +236,17 @@ impl Rounds<'_> {
     }
 
     /// Measures more rounds of the cells that cannot yet show differences as small as requested.
-    /// Stops when all can, or when the time is over.
-    fn refine(&mut self, precision: Precision, end: Instant, random: &mut fastrand::Rng) -> Result<End> {
+    /// Stops when all can, at the maximum number of rounds, or when another round would take longer
+    /// than the budget allows.
+    fn refine(&mut self, precision: Precision, started: Instant, random: &mut fastrand::Rng) -> Result<End> {
         let plan = self.plan;
-        while Instant::now() < end {
+        while self.record.rounds_planned < precision.max_rounds {
             let imprecise = imprecise_cells(self.record, precision.resolution);
             let mut order = shuffled(&plan.entrants, random);
             order.retain(|at| imprecise.contains(&plan.entrants[*at].case.cell) && !self.hung.contains_key(at));
-            if order.is_empty() {
+            let elapsed = started.elapsed();
+            let per_instance = elapsed.div_f64(self.record.instances.len().max(1) as f64);
+            if order.is_empty() || elapsed + per_instance.mul_f64(order.len() as f64) > precision.budget {
                 break;
             }
             // The rounds that replace discarded instances have the numbers before this one.
@@ -363,19 +367,6 @@ impl Rounds<'_> {
     }
 }
 
-/// Divides instances into heats of at most `max` instances. There are as few heats as possible, of
-/// about equal size.
-fn heats(sliced: &[usize], max: usize) -> impl Iterator<Item = &[usize]> {
-    let heats = sliced.len().div_ceil(max).max(1);
-    sliced.chunks(sliced.len().div_ceil(heats).max(1))
-}
-
-/// The maximum number of instances of a cell that are open at the same time.
-fn max_open(cell: &Cell) -> usize {
-    let bytes = cell.payload.len().max(64).saturating_mul(cell.capacity.max(1));
-    (MAX_OPEN_BYTES / bytes).clamp(2, MAX_OPEN)
-}
-
 fn entry<'a>(registry: &'a Registry, case: &Case) -> Result<&'a std::sync::Arc<dyn Entry>> {
     registry.get(&case.mechanism).with_context(|| format!("no mechanism `{}`", case.mechanism))
 }
@@ -440,20 +431,4 @@ fn setup(plan: &Plan, case: &Case, seed: u64, registry: &Registry) -> Result<Set
     let (seed, secret) = (random.u64(..1 << 53), random.u64(..1 << 53));
     let (case, cpus) = (case.clone(), plan.cpus.clone());
     Ok(Setup { case, window, seed, secret, cpus, timeout, count_timeout, traced: false })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn heats_are_few_and_of_about_equal_size() {
-        let sizes = |count: usize, max| {
-            let sliced: Vec<usize> = (0..count).collect();
-            heats(&sliced, max).map(<[usize]>::len).collect::<Vec<_>>()
-        };
-        assert_eq!(sizes(5, 32), [5]);
-        assert_eq!(sizes(33, 32), [17, 16]);
-        assert_eq!(sizes(0, 32), [0_usize; 0]);
-    }
 }

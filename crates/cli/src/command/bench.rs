@@ -19,7 +19,7 @@ use estafette_measure::spec::{Scope, Standing, Wait};
 use estafette_measure::suite::{self, Axes, Profile, Suite};
 use estafette_measure::window::Window;
 
-use crate::args::{Bench, Slice};
+use crate::args::{Bench, MAX_ROUNDS, Slice};
 use crate::exit::Exit;
 use crate::progress::Progress;
 use crate::table::{self, Detail};
@@ -27,6 +27,11 @@ use crate::{other_load, print, print_json, tell, with_peers};
 
 /// The target of `--until-decided`: a run ends early when every table can detect this difference.
 const SHOWN_DIFFERENCE: f64 = 0.05;
+/// The target of the profile `quick`. Tables that cannot detect this difference after the planned
+/// rounds get more, up to a maximum number and within a budget.
+const QUICK_DIFFERENCE: f64 = 0.03;
+const QUICK_MAX_ROUNDS: usize = 18;
+const QUICK_BUDGET: Duration = Duration::from_secs(50);
 
 const NOTHING_RECORDED: &str = "interrupted before the first round was complete: nothing is recorded";
 
@@ -197,7 +202,7 @@ fn plan(registry: &Registry, args: &Bench) -> Result<Plan> {
     Ok(Plan {
         window,
         rounds: args.rounds.unwrap_or(rounds),
-        precision: args.until_decided.map(|budget| Precision { resolution: SHOWN_DIFFERENCE.ln_1p(), budget }),
+        precision: precision(args),
         seed,
         entrants,
         refusals,
@@ -208,6 +213,19 @@ fn plan(registry: &Registry, args: &Bench) -> Result<Plan> {
         },
         timeout: args.timeout,
         count_timeout: COUNT_TIMEOUT,
+    })
+}
+
+/// Returns when a run goes on after its planned rounds, and until when.
+fn precision(args: &Bench) -> Option<Precision> {
+    if let Some(budget) = args.until_decided {
+        return Some(Precision { resolution: SHOWN_DIFFERENCE.ln_1p(), max_rounds: MAX_ROUNDS, budget });
+    }
+    let is_as_planned = args.rounds.is_none() && args.window.is_none();
+    (args.profile == Profile::Quick && is_as_planned).then_some(Precision {
+        resolution: QUICK_DIFFERENCE.ln_1p(),
+        max_rounds: QUICK_MAX_ROUNDS,
+        budget: QUICK_BUDGET,
     })
 }
 

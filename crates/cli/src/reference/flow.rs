@@ -9,7 +9,8 @@
 //! figures are compared with the higher reading, calculated from the milliseconds.
 
 use estafette_measure::case::Pattern;
-use estafette_measure::ranking::{Ranking, Row, log_ratios};
+use estafette_measure::pairs::log_ratios;
+use estafette_measure::ranking::{Ranking, Row};
 use estafette_measure::record::{Outcome, Record};
 use estafette_measure::spec::Standing;
 use estafette_measure::units::{grouped, three_digits};

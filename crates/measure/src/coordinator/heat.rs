@@ -32,6 +32,9 @@ use crate::window::{TAIL_NS, Window};
 const SLICE_PER_BYTE: Duration = Duration::from_nanos(32);
 /// The maximum length of a slice that is extended because of [`SLICE_PER_BYTE`].
 const LONGEST_SLICE: Duration = Duration::from_millis(50);
+/// The minimum number of slices in a window of some time, if they are extended. Two instances need
+/// half of it in common to be compared slice by slice.
+const MIN_SLICES: u32 = 16;
 /// The time beyond its window in which an instance still runs in slices, to send its end marks and
 /// to report. After that it runs to its end without pauses.
 const EXTRA: Duration = Duration::from_nanos(TAIL_NS + 20_000_000);
@@ -150,8 +153,7 @@ impl<'a> Member<'a> {
             Ok(instance)
         };
         let state = State::of(open().map(State::Opened))?;
-        let slice = slice.max((SLICE_PER_BYTE * setup.case.payload.len() as u32).min(LONGEST_SLICE));
-        Ok(Member { runner, slice, state })
+        Ok(Member { runner, slice: slice_length(slice, setup), state })
     }
 
     fn is_unfinished(&self) -> bool {
@@ -220,6 +222,15 @@ impl State {
             state => state,
         }
     }
+}
+
+/// The length of the slices of an instance: `shortest`, or longer for long messages.
+fn slice_length(shortest: Duration, setup: &Setup) -> Duration {
+    let longest = match setup.window {
+        Window::Time { measure_ns, .. } => LONGEST_SLICE.min(Duration::from_nanos(measure_ns) / MIN_SLICES),
+        Window::Count { .. } => LONGEST_SLICE,
+    };
+    shortest.max(longest.min(SLICE_PER_BYTE * setup.case.payload.len() as u32))
 }
 
 /// The maximum time that an instance runs in slices.

@@ -1,0 +1,174 @@
+//! Tables in the documents that come from committed records.
+//!
+//! Such a table stands behind a comment that describes it:
+//!
+//! ```text
+//! <!-- table of results/ipc-quick.json.gz, in us
+//! column | round trip | time | process · ping-pong · 64B · block · other-core
+//! row | process/pipe | a pipe
+//! row | process/shm-memfd | shared memory, polled | spin
+//! -->
+//! ```
+//!
+//! A column has a title, a figure (`time`, `cpu`, `calls` or `fairness`) and the heading of a cell. A row has a mechanism, the name to show,
+//! and optionally a wait mode instead of the cell's. Rows are sorted by the first column. `UPDATE=1 cargo test -p estafette-cli --test
+//! document_tables` writes all tables anew.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use estafette_measure::ranking::{Ranking, rank};
+use estafette_measure::record::Record;
+
+const OPENING: &str = "<!-- table of ";
+
+fn docs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
+}
+
+/// A table as its comment describes it.
+struct Table {
+    /// Path of the record, relative to the document.
+    record: String,
+    /// Nanoseconds in the unit of its times.
+    unit_ns: f64,
+    columns: Vec<Column>,
+    rows: Vec<Row>,
+}
+
+struct Column {
+    title: String,
+    figure: String,
+    cell: String,
+}
+
+struct Row {
+    mechanism: String,
+    label: String,
+    wait: Option<String>,
+}
+
+impl Table {
+    fn parse(comment: &str) -> Table {
+        let (head, lines) = comment.split_once('\n').expect("a first line");
+        let (record, unit) = head.trim_start_matches(OPENING).split_once(", in ").expect("`RECORD, in UNIT`");
+        let unit_ns = match unit.trim() {
+            "ns" => 1.0,
+            "us" => 1e3,
+            other => panic!("unknown unit {other}"),
+        };
+        let mut table = Table { record: record.to_owned(), unit_ns, columns: Vec::new(), rows: Vec::new() };
+        for line in lines.lines().filter(|line| !line.trim().is_empty()) {
+            let fields: Vec<String> = line.split(" | ").map(|field| field.trim().to_owned()).collect();
+            match &*fields {
+                [kind, title, figure, cell] if kind == "column" => {
+                    let (title, figure, cell) = (title.clone(), figure.clone(), cell.clone());
+                    table.columns.push(Column { title, figure, cell });
+                }
+                [kind, mechanism, label, wait @ ..] if kind == "row" && wait.len() < 2 => {
+                    let (mechanism, label, wait) = (mechanism.clone(), label.clone(), wait.first().cloned());
+                    table.rows.push(Row { mechanism, label, wait });
+                }
+                _ => panic!("neither a column nor a row: {line}"),
+            }
+        }
+        table
+    }
+
+    fn written(&self, rankings: &[Ranking]) -> String {
+        let mut rows: Vec<(f64, String)> = Vec::new();
+        for row in &self.rows {
+            let figures: Vec<Option<f64>> =
+                self.columns.iter().map(|column| self.figure(rankings, column, row)).collect();
+            assert!(figures.iter().any(Option::is_some), "{}: {} has no figure in it", self.record, row.mechanism);
+            let cells = figures.iter().map(|figure| figure.map_or(String::new(), two_digits));
+            let line = [row.label.clone()].into_iter().chain(cells).collect::<Vec<_>>().join(" | ");
+            rows.push((figures[0].unwrap_or(f64::INFINITY), format!("| {line} |\n")));
+        }
+        rows.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+        let titles: Vec<&str> = self.columns.iter().map(|column| column.title.as_str()).collect();
+        let head = format!("| | {} |\n|{}\n", titles.join(" | "), "---|".repeat(titles.len() + 1));
+        rows.into_iter().fold(head, |text, (_, row)| text + &row)
+    }
+
+    /// The figure of a row in a column; `None` if the row's mechanism is not in that cell.
+    fn figure(&self, rankings: &[Ranking], column: &Column, row: &Row) -> Option<f64> {
+        let heading =
+            row.wait.as_ref().map_or(column.cell.clone(), |wait| column.cell.replace(" block ", &format!(" {wait} ")));
+        let ranking = rankings.iter().find(|ranking| ranking.cell.to_string() == heading);
+        assert!(ranking.is_some() || row.wait.is_some(), "{} has no cell `{heading}`", self.record);
+        let row = ranking?.rows.iter().find(|found| found.spec.name == row.mechanism)?;
+        let result = row.result.as_ref()?;
+        match column.figure.as_str() {
+            "time" => Some(result.metric_ns / self.unit_ns),
+            "cpu" => Some(result.cpu_ns? / self.unit_ns),
+            "calls" => row.calls,
+            "fairness" => result.fairness,
+            other => panic!("unknown figure {other}"),
+        }
+    }
+}
+
+/// Two significant digits: 0.13, 1.4, 57, 1200.
+fn two_digits(value: f64) -> String {
+    if value == 0.0 {
+        return String::from("0");
+    }
+    let magnitude = value.abs().log10().floor() as i32;
+    let unit = 10_f64.powi(magnitude - 1);
+    let rounded = (value / unit).round() * unit;
+    let decimals = (1 - rounded.abs().log10().floor() as i32).clamp(0, 2) as usize;
+    format!("{rounded:.decimals$}")
+}
+
+/// The document with each of its tables as its record says. `rankings` keeps the records that were read.
+fn rewritten(text: &str, rankings: &mut BTreeMap<String, Vec<Ranking>>) -> String {
+    let mut parts = text.split(OPENING);
+    let mut written = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (comment, rest) = part.split_once("-->\n").expect("the comment ends");
+        let table = Table::parse(comment);
+        let of_record = rankings.entry(table.record.clone()).or_insert_with(|| {
+            let path = docs().join(&table.record);
+            rank(&Record::load(&path).unwrap_or_else(|error| panic!("{}: {error:#}", path.display())))
+        });
+        let is_blank_or_table = |line: &&str| line.is_empty() || line.starts_with('|');
+        let old: usize = rest.lines().take_while(is_blank_or_table).map(|line| line.len() + 1).sum();
+        let rest = &rest[old.min(rest.len())..];
+        written += &format!("{OPENING}{comment}-->\n\n{}\n{rest}", table.written(of_record));
+    }
+    written
+}
+
+#[test]
+fn tables_in_the_documents_are_those_of_their_records() {
+    let is_update = std::env::var_os("UPDATE").is_some();
+    let mut rankings = BTreeMap::new();
+    let mut tables = 0;
+    for file in fs::read_dir(docs()).unwrap() {
+        let path = file.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "md") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        let written = rewritten(&text, &mut rankings);
+        tables += text.matches(OPENING).count();
+        if is_update {
+            fs::write(&path, written).unwrap();
+        } else {
+            assert!(
+                text == written,
+                "a table in {} is not what its record says: UPDATE=1 cargo test -p estafette-cli --test document_tables",
+                path.display()
+            );
+        }
+    }
+    assert!(tables > 2, "{tables} tables");
+}
+
+#[test]
+fn figures_have_two_digits() {
+    let shown = [0.1349, 1.44, 56.6, 99.6, 1188.0, 0.996, 0.0, 0.04].map(two_digits);
+    assert_eq!(shown, ["0.13", "1.4", "57", "100", "1200", "1.0", "0", "0.04"]);
+}
