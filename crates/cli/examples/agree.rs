@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
+use estafette_measure::core_distance::Comparable;
 use estafette_measure::pairs::log_ratios;
 use estafette_measure::ranking::rank;
 use estafette_measure::record::Record;
@@ -40,6 +41,7 @@ fn run() -> Result<bool> {
     let mut window = None;
     for path in &paths {
         let record = Record::load(Path::new(path)).with_context(|| format!("cannot read {path}"))?;
+        let record = Comparable::of(&record).record;
         let first = *window.get_or_insert(record.window);
         ensure!(first == record.window, "{path} has another window than {}", paths[0]);
         for (pair, judged) in verdicts(&record) {

@@ -6,7 +6,7 @@
 //!
 //! Each setting is measured in many rounds. Every sequence of consecutive rounds as long as a comparison is judged as a comparison of
 //! its own: the noise is the machine's, not a model's, and so is its drift. A comparison has 12 rounds in `standard`. In `quick` it has 9,
-//! and more until differences of 3 % show, up to 18, as in a run of `bench` whose time allows it. Nothing else should run meanwhile.
+//! and more until differences of 3 % show, up to 27, as in a run of `bench` whose time allows it. Nothing else should run meanwhile.
 //!
 //! What a delay does to the result is measured in all rounds together, and printed: where an end sleeps, a delay in the other one may
 //! cost less than its time, or more. A comparison has to find a result that is slower by 10 % (`quick`) or 5 % (`standard`).
@@ -21,6 +21,7 @@ use estafette_contest::task::tokio_mpsc;
 use estafette_measure::case::{Case, Cell, Load, Pattern, Payload, Place, Role};
 use estafette_measure::clock::{cost_ns, now_ns};
 use estafette_measure::coordinator::{Interrupt, Scratch};
+use estafette_measure::core_distance::Comparable;
 use estafette_measure::entry::{async_values, bytes};
 use estafette_measure::executor::Executor;
 use estafette_measure::limits::available_cpus;
@@ -58,8 +59,8 @@ struct Size {
 const QUICK: Size = Size {
     name: "quick",
     rounds: 9,
-    max_rounds: 18,
-    window: Window::Time { warmup_ns: 25_000_000, measure_ns: 50_000_000 },
+    max_rounds: 27,
+    window: Window::Time { warmup_ns: 15_000_000, measure_ns: 30_000_000 },
     finds: 10.0,
 };
 const STANDARD: Size = Size {
@@ -184,7 +185,7 @@ fn measure(registry: &Registry, mechanism: &str, cell: &Cell, size: Size, interr
     };
     let mut record = run::blank(registry, &plan, None);
     match run::run(registry, &plan, &mut record, &mut Scratch::new()?, interrupt, &mut Quiet)? {
-        End::Complete => Ok(record),
+        End::Complete => Ok(Comparable::of(&record).record),
         End::Interrupted => bail!("interrupted"),
     }
 }

@@ -15,12 +15,16 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use estafette_measure::case::Cell;
+use estafette_measure::core_distance::Comparable;
 use estafette_measure::record::{Figures, Outcome, Record};
 use estafette_measure::stats::{log_ratio_sd, median};
 
 fn main() -> ExitCode {
     let path = std::env::args_os().nth(1).map(PathBuf::from);
-    match path.context("name a record: variance RECORD.json").and_then(|path| split(&Record::load(&path)?)) {
+    match path
+        .context("name a record: variance RECORD.json")
+        .and_then(|path| split(&Comparable::of(&Record::load(&path)?).record))
+    {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("variance: {error:#}");

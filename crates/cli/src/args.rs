@@ -91,8 +91,8 @@ pub(crate) struct Bench {
     #[arg(value_name = "SUITE|MECHANISM")]
     pub(crate) what: Vec<String>,
 
-    /// quick: 9 rounds of 25 + 50 ms, and up to 9 more for tables that do not yet show differences
-    /// of 3 %, if there is time within 50 s; standard: 12 of 100 + 250 ms and more cells; full: 6, by
+    /// quick: 9 rounds of 15 + 30 ms, and up to 18 more for tables that do not yet show differences
+    /// of 3 %, if there is time within 45 s; standard: 12 of 100 + 250 ms and more cells; full: 6, by
     /// count, and in ipc-typed 12 of 100 + 1000 ms
     #[arg(long, default_value = "quick", value_name = "quick|standard|full")]
     pub(crate) profile: Profile,

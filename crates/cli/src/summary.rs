@@ -134,8 +134,7 @@ fn discarded_laps(record: &Record) -> String {
 
 /// Warns if the latency between the two cores changed during the run.
 ///
-/// This happens when a host moves its virtual CPUs. The figures between threads and tasks then
-/// belong to two states of the machine.
+/// This happens when a host moves its virtual CPUs.
 fn core_distance_change(record: &Record) -> String {
     let turns: BTreeMap<_, _> = record
         .instances
@@ -156,7 +155,7 @@ fn core_distance_change(record: &Record) -> String {
     let middle = (near * far).sqrt();
     let count = lines.iter().filter(|line| **line < middle).count();
     format!(
-        "The two cores were not always as near to each other, as when a host moves its guests: a cache line's round trip was about {} in {count} of {} turns of a cell and about {} in the others; what passes between cores follows it.",
+        "The two cores were not always as near to each other, as when a host moves its guests: a cache line's round trip was about {} in {count} of {} turns of a cell and about {} in the others. A table compares rounds at one distance only.",
         duration(near),
         lines.len(),
         duration(far)

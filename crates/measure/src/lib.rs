@@ -19,6 +19,7 @@ pub mod clock;
 pub mod codec;
 pub mod conformance;
 pub mod coordinator;
+pub mod core_distance;
 mod descriptors;
 pub mod discarded;
 pub mod driver;

@@ -1,12 +1,15 @@
 //! Rankings: compares and ranks the mechanisms of each cell of a record.
 
+use hdrhistogram::Histogram;
+
 use crate::bound::{Bound, bind, kernel_ns};
 use crate::breach::Breach;
 use crate::burst::Held;
 use crate::case::Cell;
 use crate::codec::CodecFigures;
+use crate::core_distance::{Comparable, LeftOut};
 use crate::pairs::{log_ratios, valid};
-use crate::record::{Figures, InstanceRecord, MIN_LAPS, Outcome, Record};
+use crate::record::{Figures, InstanceRecord, Latency, MIN_LAPS, Outcome, Record};
 use crate::spec::{Spec, Standing};
 use crate::stats::{
     CONFIDENCE, Interval, Margins, Modes, Verdict, log_ratio_sd, median, median_interval, modes, noise_floor, verdict,
@@ -34,6 +37,9 @@ pub struct Ranking {
     pub slices: bool,
     /// The number of discarded instances. Only causes that were defined before the run count.
     pub discarded: usize,
+    /// The rounds that do not count, because the cores were at another distance. `None` if all
+    /// count.
+    pub left_out: Option<LeftOut>,
     /// The comparison of each row with each row below it. `pairs[i][j - i - 1]` compares row `j`
     /// with row `i`.
     pairs: Vec<Vec<Comparison>>,
@@ -101,7 +107,7 @@ pub struct RowResult {
     /// The median round-trip time in nanoseconds, which is then the metric too, or in an open loop
     /// the median latency.
     pub p50_ns: Option<f64>,
-    /// The 99th percentile of all round trips or latencies.
+    /// The 99th percentile of the round trips or latencies of all instances together.
     pub p99_ns: Option<f64>,
     /// The 99.9th percentile of the same.
     pub p999_ns: Option<f64>,
@@ -146,18 +152,21 @@ pub struct Rank {
     pub tied: bool,
 }
 
-/// The rankings of a record, in the order of its entrants.
+/// The rankings of a record, in the order of its entrants. Only rounds at one distance of the cores
+/// count in a cell: see [`Comparable`].
 pub fn rank(record: &Record) -> Vec<Ranking> {
+    let comparable = Comparable::of(record);
+    let record = &comparable.record;
     let mut cells: Vec<&Cell> = Vec::new();
     for entrant in &record.entrants {
         if !cells.contains(&&entrant.case.cell) {
             cells.push(&entrant.case.cell);
         }
     }
-    cells.into_iter().map(|cell| rank_cell(record, cell)).collect()
+    cells.into_iter().map(|cell| rank_cell(record, cell, comparable.left_out(cell))).collect()
 }
 
-fn rank_cell(record: &Record, cell: &Cell) -> Ranking {
+fn rank_cell(record: &Record, cell: &Cell, left_out: Option<LeftOut>) -> Ranking {
     let (controls, entrants): (Vec<usize>, Vec<usize>) = (0..record.entrants.len())
         .filter(|&at| record.entrants[at].case.cell == *cell)
         .partition(|&at| record.entrants[at].control);
@@ -188,6 +197,7 @@ fn rank_cell(record: &Record, cell: &Cell) -> Ranking {
         noise: log_ratio_sd(&control_pairs),
         bound: record.limits.as_ref().and_then(|limits| bind(cell, limits, reference_ns, &record.handling)),
         discarded,
+        left_out,
         pairs,
     }
 }
@@ -336,6 +346,7 @@ fn row_result(record: &Record, at: usize) -> Option<RowResult> {
         .collect();
     let (arrived, lost) = (sum(|figures| figures.messages), sum(|figures| figures.lost_in_window));
     let metric_ns = middle(&|figures| Some(figures.metric_ns()))?;
+    let latencies = all_latencies(&figures);
     Some(RowResult {
         metric_ns,
         in_slices: slices.iter().any(|slices| slices.len() >= MIN_LAPS),
@@ -345,8 +356,8 @@ fn row_result(record: &Record, at: usize) -> Option<RowResult> {
             true => Some(metric_ns),
             false => middle(&|figures| Some(figures.latency.as_ref()?.p50_ns as f64)),
         },
-        p99_ns: middle(&|figures| Some(figures.latency.as_ref()?.p99_ns? as f64)),
-        p999_ns: middle(&|figures| Some(figures.latency.as_ref()?.p999_ns? as f64)),
+        p99_ns: latencies.as_ref().and_then(|all| percentile(all, 0.99, Latency::MIN_FOR_P99)),
+        p999_ns: latencies.as_ref().and_then(|all| percentile(all, 0.999, Latency::MIN_FOR_P999)),
         batch: figures.iter().filter_map(|figures| Some(figures.latency.as_ref()?.batch)).max().unwrap_or(1),
         cpu_ns: middle(&|figures| figures.cpu_ns_per_message),
         sides_cpu_ns: [
@@ -369,6 +380,20 @@ fn row_result(record: &Record, at: usize) -> Option<RowResult> {
         versus: None,
         verdict: None,
     })
+}
+
+/// The latencies of all instances together. `None` without any.
+fn all_latencies(figures: &[&Figures]) -> Option<Histogram<u64>> {
+    let mut histograms = figures.iter().filter_map(|figures| figures.latency.as_ref()?.histogram());
+    let mut all = histograms.next()?;
+    all.auto(true);
+    histograms.try_for_each(|histogram| all.add(histogram)).ok()?;
+    Some(all)
+}
+
+/// A percentile of latencies. `None` with fewer than `min` of them.
+fn percentile(latencies: &Histogram<u64>, quantile: f64, min: u64) -> Option<f64> {
+    (latencies.len() >= min).then(|| latencies.value_at_quantile(quantile) as f64)
 }
 
 #[cfg(test)]

@@ -306,12 +306,14 @@ impl Latency {
     /// The 99th percentile, even of few times. Open loops are compared by it: it is inexact for a
     /// single instance, but there are several instances.
     fn p99_or_estimate(&self) -> u64 {
-        let of_histogram = || {
-            let bytes = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, &self.histogram).ok()?;
-            let times: Histogram<u64> = Deserializer::new().deserialize(&mut &bytes[..]).ok()?;
-            Some(times.value_at_quantile(0.99))
-        };
+        let of_histogram = || Some(self.histogram()?.value_at_quantile(0.99));
         self.p99_ns.or_else(of_histogram).unwrap_or(self.max_ns)
+    }
+
+    /// All times, in nanoseconds. `None` if the record is damaged.
+    pub(crate) fn histogram(&self) -> Option<Histogram<u64>> {
+        let bytes = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, &self.histogram).ok()?;
+        Deserializer::new().deserialize(&mut &bytes[..]).ok()
     }
 }
 

@@ -9,6 +9,7 @@ use crate::bound::Handling;
 use crate::case::{Case, Cell, Load};
 use crate::coordinator::heat::{self, Runner};
 use crate::coordinator::{Failure, FailureKind, Instance, Interrupt, Scratch, Setup};
+use crate::core_distance::{Comparable, rounds_at_other_distances};
 use crate::discarded::Discarded;
 use crate::entry::{Entry, Registry};
 use crate::figures::{Disturbance, figures};
@@ -381,13 +382,21 @@ fn is_disturbed(instance: &InstanceRecord) -> bool {
 
 /// An additional round for the cells that have too few complete rounds, because an instance
 /// and all its repeats were disturbed.
+///
+/// Rounds at another distance of the cores are replaced too, unless the plan goes on until cells are
+/// precise.
 fn make_up(plan: &Plan, record: &Record, random: &mut fastrand::Rng) -> Vec<usize> {
+    let elsewhere = match plan.precision {
+        None => rounds_at_other_distances(record, &Comparable::of(record)),
+        Some(_) => BTreeSet::new(),
+    };
     let lacks = |cell: &Cell| {
         // For each round and entrant: whether every attempt was disturbed.
         let mut lost: BTreeMap<(usize, usize), bool> = BTreeMap::new();
         for instance in &record.instances {
             if plan.entrants[instance.entrant].case.cell == *cell {
-                *lost.entry((instance.round, instance.entrant)).or_insert(true) &= is_disturbed(instance);
+                let key = (instance.round, instance.entrant);
+                *lost.entry(key).or_insert(true) &= is_disturbed(instance) || elsewhere.contains(&key);
             }
         }
         let rounds: BTreeSet<usize> = lost.keys().map(|(round, _)| *round).collect();

@@ -30,8 +30,8 @@ const SHOWN_DIFFERENCE: f64 = 0.05;
 /// The target of the profile `quick`. Tables that cannot detect this difference after the planned
 /// rounds get more, up to a maximum number and within a budget.
 const QUICK_DIFFERENCE: f64 = 0.03;
-const QUICK_MAX_ROUNDS: usize = 18;
-const QUICK_BUDGET: Duration = Duration::from_secs(50);
+const QUICK_MAX_ROUNDS: usize = 27;
+const QUICK_BUDGET: Duration = Duration::from_secs(45);
 
 const NOTHING_RECORDED: &str = "interrupted before the first round was complete: nothing is recorded";
 
@@ -293,7 +293,7 @@ struct Scale {
 /// Returns how much a profile measures in a suite.
 fn scale(profile: Profile, suite: Option<Suite>) -> Scale {
     let (window, rounds, max_cases) = match profile {
-        Profile::Quick => (time_window(50_000_000), 9, 80),
+        Profile::Quick => (time_window(30_000_000), 9, 80),
         Profile::Standard => (time_window(250_000_000), 12, 320),
         // The slowest of these rows takes a thousand times as long as the fastest.
         Profile::Full if suite == Some(Suite::IpcTyped) => (time_window(1_000_000_000), 12, 10_000),

@@ -1,6 +1,7 @@
 //! The tables of a record, at most as wide as the terminal.
 
 use estafette_measure::case::Pattern;
+use estafette_measure::core_distance::Comparable;
 use estafette_measure::ranking::{self, Ranking, Row};
 use estafette_measure::record::Record;
 use estafette_measure::stats::Verdict;
@@ -52,7 +53,7 @@ pub(crate) fn report(record: &Record, detail: Detail) -> String {
     text.push_str(&reference::channels(record, &grid));
     text.push_str(&reference::typed(record, &rankings));
     text.push_str(&reference::network(&rankings));
-    text.push_str(&reference::flow(record, &rankings));
+    text.push_str(&reference::flow(&Comparable::of(record).record, &rankings));
     text.push_str(&across::fairness(&rankings));
     text.push_str(&across::system_calls(&rankings));
     text.push_str(&notes::refusals(record));

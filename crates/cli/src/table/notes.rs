@@ -28,7 +28,16 @@ pub(super) fn footer(ranking: &Ranking) -> String {
         1 => String::from("1 instance discarded"),
         count => format!("{count} instances discarded"),
     });
-    let notes = [bound(ranking), resolution, few, control, batch, discarded, by_whole_windows(ranking)];
+    let left_out = ranking.left_out.map(|left_out| {
+        format!(
+            "{} of {} rounds left out: the cores were {} apart, not {}",
+            left_out.rounds,
+            left_out.of,
+            units::duration(left_out.other_ns),
+            units::duration(left_out.counted_ns)
+        )
+    });
+    let notes = [bound(ranking), resolution, few, control, batch, discarded, left_out, by_whole_windows(ranking)];
     let notes: Vec<String> = notes.into_iter().flatten().collect();
     if notes.is_empty() { String::new() } else { wrapped("  ", &notes.join(" · ")) }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Result, bail, ensure};
 use estafette_measure::case::{Case, Cell};
+use estafette_measure::core_distance::Comparable;
 use estafette_measure::ranking::rank;
 use estafette_measure::record::{MAKE_UP_ROUNDS, Outcome, REPEATS, Record};
 use estafette_measure::spec::{Spec, Standing};
@@ -195,8 +196,15 @@ fn window(record: &Record) -> String {
 
 /// Returns the cases of a record in their order, without controls.
 fn measured(record: &Record) -> Result<Vec<(&Case, Measured<'_>)>> {
+    let comparable = Comparable::of(record);
     let mut outcomes: Vec<Vec<&Outcome>> = vec![Vec::new(); record.entrants.len()];
-    for instance in &record.instances {
+    let mut first_heats = BTreeMap::new();
+    for instance in &comparable.record.instances {
+        // An entrant that was measured in several heats of a round is one sample of that round.
+        let first = first_heats.entry((instance.round, instance.entrant)).or_insert(instance.heat);
+        if *first != instance.heat {
+            continue;
+        }
         outcomes[instance.entrant].push(&instance.outcome);
         if outcomes[instance.entrant].len() > (record.rounds_planned + MAKE_UP_ROUNDS) * (1 + REPEATS) {
             bail!("a record is damaged: it has more instances of a case than rounds");
