@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
-use crate::driver::Ctx;
+use crate::context::Ctx;
 use crate::entry::Registry;
 use crate::executor::panicked;
 use crate::pauses::Pauses;

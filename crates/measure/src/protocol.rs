@@ -21,7 +21,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::burst::Held;
 use crate::case::{Case, Role};
-use crate::codec::CodecFigures;
 use crate::message::{Faults, StreamCount};
 use crate::slices::SliceCounts;
 use crate::usage::Usage;
@@ -225,6 +224,17 @@ pub struct LatencyCounts {
     pub batch: u64,
     /// Pairs of a time in nanoseconds and how often it occurred.
     pub counts: Vec<(u64, u64)>,
+}
+
+/// The cost of a codec's message within the window.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CodecFigures {
+    /// Nanoseconds to encode a message, from the median batch.
+    pub encode_ns: f64,
+    /// Nanoseconds to decode a message and read every byte of it, from the median batch.
+    pub decode_ns: f64,
+    /// The mean encoded length in bytes.
+    pub encoded_bytes: f64,
 }
 
 /// Sends one packet. Blocks in a child until the coordinator reads. Does not block in the

@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use super::account::account;
 use super::children::{Children, Running, adopt_strays, calls_path, describe};
+pub(super) use super::failure::{Failure, FailureKind};
 use super::lost_exchange::LostExchange;
 use super::placement::{cores, used};
+pub(super) use super::setup::Setup;
 use super::{Interrupt, Scratch};
 use crate::case::{Case, Role};
 use crate::clock::now_ns;
@@ -39,28 +39,6 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a child may take to exit after `done`.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The parameters of an instance.
-#[derive(Clone, Debug)]
-pub struct Setup {
-    /// The case.
-    pub case: Case,
-    /// The window to measure.
-    pub window: Window,
-    /// The seed of the messages' contents, below 2^53.
-    pub seed: u64,
-    /// What their bodies are made with, and nothing else shows; below 2^53.
-    pub secret: u64,
-    /// The cores that may be used.
-    pub cpus: Vec<usize>,
-    /// How long the children may take beyond the window.
-    pub timeout: Duration,
-    /// How long the window may take if it is a number of messages.
-    pub count_timeout: Duration,
-    /// Whether to count the children's system calls. The times that they measure are then
-    /// meaningless.
-    pub traced: bool,
-}
-
 /// The result of an instance.
 #[derive(Clone, Debug)]
 pub struct Measured {
@@ -72,47 +50,6 @@ pub struct Measured {
     pub steal: f64,
     /// The system calls of all children from start to end, if they were counted.
     pub calls: Option<u64>,
-}
-
-/// Why an instance has no result.
-#[derive(Clone, Debug)]
-pub struct Failure {
-    /// The kind of failure.
-    pub kind: FailureKind,
-    /// The description for the user, with the last lines that the child wrote to stderr.
-    pub text: String,
-}
-
-/// The kinds of failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum FailureKind {
-    /// The user interrupted the run.
-    Interrupted,
-    /// The instance timed out.
-    Hang,
-    /// A child ended before its report, or with an error after it.
-    Crash,
-    /// A party saw no message for more than a second.
-    Late,
-    /// A child left a process running.
-    Leak,
-    /// No message arrived within the window.
-    Empty,
-    /// A child reported an error, or the instance could not be started.
-    Error,
-}
-
-impl Failure {
-    pub(super) fn new(kind: FailureKind, text: impl Into<String>) -> Failure {
-        Failure { kind, text: text.into() }
-    }
-}
-
-impl From<anyhow::Error> for Failure {
-    fn from(error: anyhow::Error) -> Failure {
-        Failure::new(FailureKind::Error, format!("{error:#}"))
-    }
 }
 
 /// A running instance.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::instance::Setup;
+use super::setup::Setup;
 use crate::case::Role;
 use crate::exchange::Snapshot;
 use crate::window::Window;

@@ -3,10 +3,10 @@
 use anyhow::{Result, ensure};
 use hdrhistogram::Histogram;
 
-use super::latency::{counts, histogram};
 use super::party::{LoopSetup, Party};
 use super::step::{Action, ActionResult, Control, PartyResult, Step, Waiting};
 use crate::burst::{BURST_POLL, Burst, Held};
+use crate::latency_counts::{counts, histogram};
 use crate::message::Verifier;
 use crate::pace::Feedback;
 use crate::pattern::{BURST, StreamEnd};

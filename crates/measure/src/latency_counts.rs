@@ -14,7 +14,7 @@ pub(crate) fn histogram() -> Result<Histogram<u64>> {
 
 /// A histogram as pairs of a time and its count: with three significant digits, or with two if there are more pairs than a packet can
 /// have.
-pub(super) fn counts(times: &Histogram<u64>) -> Result<Vec<(u64, u64)>> {
+pub(crate) fn counts(times: &Histogram<u64>) -> Result<Vec<(u64, u64)>> {
     let pairs = |times: &Histogram<u64>| -> Vec<(u64, u64)> {
         times.iter_recorded().map(|step| (step.value_iterated_to(), step.count_at_value())).collect()
     };
