@@ -75,7 +75,7 @@ fn serve_on(registry: &Registry, socket: OwnedFd) -> bool {
             loop {
                 match protocol::receive::<ToChild>(&socket) {
                     // Sent to a broker that has found the end by itself.
-                    Ok(Some((ToChild::Over {}, _))) => {}
+                    Ok(Some((ToChild::AllReported {}, _))) => {}
                     packet => break matches!(packet, Ok(Some((ToChild::Done {}, _)))),
                 }
             }

@@ -82,7 +82,7 @@ pub(crate) fn figures(
         offered: sum(|party| party.sent),
         delivered,
         codec: lead.codec,
-        held: lead.held,
+        held: lead.burst_memory,
         dropped_receives: consumers().map(|party| party.dropped).sum(),
         fairness: fairness(by_time, consumers().map(|party| &*party.shares)),
         lost_in_window: consumers().map(|party| party.lost).max().unwrap_or(lead.lost),

@@ -1,8 +1,8 @@
 //! The child protocol: the packets between the coordinator and the children of an instance.
 //!
 //! Each child has one UNIX `SOCK_SEQPACKET` socket to the coordinator, inherited as descriptor 0.
-//! Every packet is a JSON object with one key, the packet's name. Descriptors are sent with an
-//! `offer` as `SCM_RIGHTS`. `docs/child-protocol.md` describes the protocol for programs in other
+//! Every packet is a JSON object with one key, the packet's name. Descriptors are sent with
+//! `publish` and `published` as `SCM_RIGHTS`. `docs/child-protocol.md` describes the protocol for programs in other
 //! languages.
 
 use std::io::{self, IoSlice, IoSliceMut};
@@ -19,7 +19,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::burst::Held;
+use crate::burst::BurstMemory;
 use crate::case::{Case, Role};
 use crate::message::{Faults, StreamCount};
 use crate::slices::SliceCounts;
@@ -27,7 +27,7 @@ use crate::usage::Usage;
 use crate::window::Window;
 
 /// The protocol's version. A child that does not support it must report that and exit.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// The maximum length of a packet in bytes.
 pub const MAX_PACKET: usize = 160 * 1024;
 /// The maximum number of descriptors in one packet.
@@ -67,15 +67,15 @@ pub enum ToChild {
     EffectiveCapacity(Box<Case>),
     /// The task of the child.
     Assignment(Box<Assignment>),
-    /// The reply to `want`.
-    Offer(Offer),
+    /// The reply to `request`.
+    Published(Publication),
     /// Every child is ready: begin at this time.
     Go {
         /// The start of the warm-up in `CLOCK_MONOTONIC` nanoseconds.
         start_ns: u64,
     },
     /// Every party has reported. Only sent to a broker, which has nothing more to forward.
-    Over {},
+    AllReported {},
     /// Every child has reported: close everything and exit.
     Done {},
 }
@@ -90,9 +90,9 @@ pub enum ToCoordinator {
         effective_capacity: Option<u64>,
     },
     /// Something that other children can request by its name.
-    Offer(Offer),
-    /// Requests what is offered, now or later, under a name.
-    Want {
+    Publish(Publication),
+    /// Requests what is published, now or later, under a name.
+    Request {
         /// The name.
         name: String,
     },
@@ -111,10 +111,10 @@ pub enum ToCoordinator {
     },
 }
 
-/// A name and a value. Descriptors may come with it.
+/// What a child publishes for the others: a name and a value. Descriptors may come with it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Offer {
-    /// The name under which it is offered.
+pub struct Publication {
+    /// The name under which it is published.
     pub name: String,
     /// An address, or empty.
     #[serde(default)]
@@ -175,7 +175,7 @@ pub struct PartyReport {
     pub codec: Option<CodecFigures>,
     /// The memory that a burst took. Only for its consumer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub held: Option<Held>,
+    pub burst_memory: Option<BurstMemory>,
     /// Messages lost within the window, for a mechanism that may lose messages.
     #[serde(default)]
     pub lost: u64,
@@ -206,7 +206,7 @@ impl PartyReport {
             dropped: 0,
             late: 0,
             codec: None,
-            held: None,
+            burst_memory: None,
             lost: 0,
             window_ns: 0,
             longest_stall_ns: 0,

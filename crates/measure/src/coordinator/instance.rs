@@ -27,7 +27,7 @@ use crate::exchange::Snapshot;
 use crate::message::Faults;
 use crate::pauses::{Turn, TurnWriter};
 use crate::pipeline;
-use crate::protocol::{self, Assignment, Offer, Report, ToChild, ToCoordinator};
+use crate::protocol::{self, Assignment, Publication, Report, ToChild, ToCoordinator};
 use crate::usage::Steal;
 use crate::window::Window;
 
@@ -57,10 +57,10 @@ pub struct Measured {
 pub struct Instance {
     roles: Vec<Role>,
     children: Children,
-    /// The offers by name, with their descriptors. Dropped at the barrier.
-    offers: HashMap<String, (Offer, Vec<OwnedFd>)>,
-    /// The children that wait for an offer, and its name.
-    wants: Vec<(usize, String)>,
+    /// What the children have published, by name, with the descriptors. Dropped at the barrier.
+    published: HashMap<String, (Publication, Vec<OwnedFd>)>,
+    /// The requests without a reply: the child, and the name that it requests.
+    requests: Vec<(usize, String)>,
     ready: Vec<bool>,
     /// Where a child notes which step of an exchange it is at, if it does.
     exchanges: Vec<Option<u64>>,
@@ -115,8 +115,8 @@ impl Instance {
             reports: roles.iter().map(|_| None).collect(),
             roles,
             children: Children::default(),
-            offers: HashMap::new(),
-            wants: Vec::new(),
+            published: HashMap::new(),
+            requests: Vec::new(),
             are_brokers_notified: false,
             turns,
             steal,
@@ -340,16 +340,16 @@ impl Instance {
         let role = self.children.0[index].role;
         let packet = protocol::receive(&self.children.0[index].socket).with_context(|| role.to_string())?;
         match packet {
-            Some((ToCoordinator::Offer(offer), descriptors)) => {
-                let waiting: Vec<_> = self.wants.extract_if(.., |(_, name)| *name == offer.name).collect();
+            Some((ToCoordinator::Publish(publication), descriptors)) => {
+                let waiting: Vec<_> = self.requests.extract_if(.., |(_, name)| *name == publication.name).collect();
                 for (child, _) in waiting {
-                    self.send_offer(child, &offer, &descriptors)?;
+                    self.send_published(child, &publication, &descriptors)?;
                 }
-                self.offers.insert(offer.name.clone(), (offer, descriptors));
+                self.published.insert(publication.name.clone(), (publication, descriptors));
             }
-            Some((ToCoordinator::Want { name }, _)) => match self.offers.get(&name) {
-                Some((offer, descriptors)) => self.send_offer(index, offer, descriptors)?,
-                None => self.wants.push((index, name)),
+            Some((ToCoordinator::Request { name }, _)) => match self.published.get(&name) {
+                Some((publication, descriptors)) => self.send_published(index, publication, descriptors)?,
+                None => self.requests.push((index, name)),
             },
             Some((ToCoordinator::Ready { exchange }, _)) => {
                 self.ready[index] = true;
@@ -387,18 +387,19 @@ impl Instance {
         self.are_brokers_notified = true;
         for child in self.children.0.iter().filter(|child| child.role == Role::Broker) {
             // A broker that has already reported may have exited.
-            let _ = protocol::send(&child.socket, &ToChild::Over {}, &[]);
+            let _ = protocol::send(&child.socket, &ToChild::AllReported {}, &[]);
         }
         Ok(())
     }
 
-    fn send_offer(&self, index: usize, offer: &Offer, descriptors: &[OwnedFd]) -> Result<()> {
+    fn send_published(&self, index: usize, publication: &Publication, descriptors: &[OwnedFd]) -> Result<()> {
         let borrowed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
         let child = &self.children.0[index];
-        protocol::send(&child.socket, &ToChild::Offer(offer.clone()), &borrowed).with_context(|| child.role.to_string())
+        protocol::send(&child.socket, &ToChild::Published(publication.clone()), &borrowed)
+            .with_context(|| child.role.to_string())
     }
 
-    /// Opens the barrier. First closes the coordinator's copies of the offered descriptors.
+    /// Opens the barrier. First closes the coordinator's copies of the published descriptors.
     /// Otherwise a peer would not see when a child closes its end.
     ///
     /// # Errors
@@ -408,7 +409,7 @@ impl Instance {
     }
 
     fn send_go(&mut self) -> Result<()> {
-        self.offers.clear();
+        self.published.clear();
         let start_ns = now_ns() + RUN_UP_NS;
         for child in &self.children.0 {
             protocol::send(&child.socket, &ToChild::Go { start_ns }, &[]).with_context(|| child.role.to_string())?;

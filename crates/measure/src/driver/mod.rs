@@ -125,7 +125,7 @@ impl Memory {
     /// The burst, once the runtime has been started: its memory is not part of the channel's.
     fn burst(self) -> Result<Option<Burst>> {
         match self {
-            Memory::Opened(taken) => Ok(Some(Burst::new(taken, resident()?))),
+            Memory::Opened(empty) => Ok(Some(Burst::new(empty, resident()?))),
             _ => Ok(None),
         }
     }
@@ -300,7 +300,7 @@ fn feedback(case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<(Vec
             if role == Role::All {
                 producer_ends.push(theirs);
             } else {
-                rendezvous.offer_descriptors(&name(producer, consumer), &[theirs.as_fd()])?;
+                rendezvous.publish_descriptors(&name(producer, consumer), &[theirs.as_fd()])?;
             }
             ends.push(ours);
         }
