@@ -16,7 +16,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_estafette-planted");
 const SCOPES: [&str; 5] = ["task", "thread", "process", "network", "sandbox"];
 const ALL_PATTERNS: &str = "ping-pong,stream,fan-in";
 
-/// Held by runs that use the processor, because spinning mechanisms are slow beside other runs.
+/// Locked by runs that use the processor, because spinning mechanisms are slow beside other runs.
 /// Runs that mostly sleep do not lock it.
 static CORES: Mutex<()> = Mutex::new(());
 
