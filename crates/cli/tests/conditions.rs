@@ -1,4 +1,4 @@
-//! Runs under conditions that are not the best: on a full disk, and beside other programs. And what is seen of a run meanwhile.
+//! Runs on a full disk and beside other programs, and the progress that a terminal shows.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! A channel inside one process: what its file says of it.
+//! What the file of a channel inside one process implements: its description, how it is opened, and how one message is sent and
+//! received. `channel_mechanism.rs` makes a mechanism of it.
 
 use std::future::Future;
 
