@@ -98,7 +98,8 @@ pub enum ToCoordinator {
     },
     /// The ends are open.
     Ready {
-        /// The address in its memory where the child notes the step of the current exchange; see `exchange.rs`.
+        /// The address in its memory where the child notes the step of its current round trip; see
+        /// `exchange.rs`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         exchange: Option<u64>,
     },

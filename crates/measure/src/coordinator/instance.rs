@@ -62,9 +62,11 @@ pub struct Instance {
     /// The requests without a reply: the child, and the name that it requests.
     requests: Vec<(usize, String)>,
     ready: Vec<bool>,
-    /// Where a child notes which step of an exchange it is at, if it does.
+    /// For each child, the address in its memory where it notes the step of its current round trip. `None` if it
+    /// notes none.
     exchanges: Vec<Option<u64>>,
-    /// Messages lost in exchanges whose sides wait for each other; set where that is how the instance ended.
+    /// The number of messages lost in round trips whose two sides wait for each other. Set if the instance ended
+    /// for this reason.
     lost_in_exchange: Option<u64>,
     reports: Vec<Option<Report>>,
     /// Whether brokers know that all parties have reported.
@@ -234,7 +236,8 @@ impl Instance {
         self.exchanges.iter().any(Option::is_some)
     }
 
-    /// The step of the exchange at which each child is that has not reported. `None` if unknown for one of them.
+    /// The children that have not reported, each with the step of its round trip. `None` if the step of one is
+    /// unknown.
     fn exchanges_under_way(&self) -> Option<Vec<(Role, Snapshot)>> {
         let unreported = self.unreported().into_iter().filter(|&index| self.roles[index] != Role::Broker);
         let snapshot = |index: usize| {
@@ -274,7 +277,7 @@ impl Instance {
                 return Ok(ControlFlow::Continue(()));
             }
             let handled: Vec<_> = senders.into_iter().map(|index| self.handle_packet(index)).collect();
-            // One that has failed may have done so because another has stopped.
+            // After a damaged message one child stops, and others may fail because of it.
             if !self.is_damaged(case) {
                 handled.into_iter().collect::<Result<(), _>>()?;
             }

@@ -14,7 +14,8 @@ pub struct Setup {
     pub window: Window,
     /// The seed of the messages' contents, below 2^53.
     pub seed: u64,
-    /// What their bodies are made with, and nothing else shows; below 2^53.
+    /// The secret with which message bodies are made, below 2^53. The ends of the mechanism do not
+    /// get it.
     pub secret: u64,
     /// The cores that may be used.
     pub cpus: Vec<usize>,
