@@ -15,6 +15,7 @@ mod columns;
 mod command;
 mod exit;
 mod other_load;
+mod output;
 mod progress;
 mod reference;
 mod summary;
@@ -68,7 +69,7 @@ pub fn main(registry: Registry) -> ExitCode {
     let args = match args() {
         Ok(Ok(args)) => args,
         Ok(Err(error)) => {
-            tell(&format!("estafette: {error:#}"));
+            report_to_stderr(&format!("estafette: {error:#}"));
             return ExitCode::from(Exit::Usage);
         }
         Err(error) => {
@@ -92,7 +93,7 @@ pub fn main(registry: Registry) -> ExitCode {
         Command::Flow(flow) => command::flow::run(flow),
     };
     let exit = result.unwrap_or_else(|error| {
-        tell(&format!("estafette: {}", with_remedy(&format!("{error:#}"))));
+        report_to_stderr(&format!("estafette: {}", with_remedy(&format!("{error:#}"))));
         Exit::Usage
     });
     ExitCode::from(exit)
@@ -137,10 +138,12 @@ fn with_remedy(error: &str) -> String {
 ///
 /// Control characters are replaced, because the text may quote a file or a child process. Errors
 /// are ignored: a closed stderr must not stop the command, and `eprintln!` would panic.
-fn tell(text: &str) {
+fn report_to_stderr(text: &str) {
     let text = text.split('\n').map(columns::plain).collect::<Vec<_>>().join("\n");
     let _ = writeln!(io::stderr(), "{text}");
 }
+
+use report_to_stderr as tell;
 
 /// Prints a result to stdout. A closed pipe, as in `estafette list | head -1`, is no error and does
 /// not change the exit code.

@@ -13,7 +13,7 @@ use estafette_measure::record::Record;
 use estafette_measure::run::{Observer, RoundKind};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::{tell, with_remedy};
+use crate::{report_to_stderr, with_remedy};
 
 /// Shows a run's progress, and saves its record after each round.
 pub(crate) struct Progress {
@@ -88,8 +88,8 @@ impl Progress {
     /// Prints a line of text without damaging the progress line.
     pub(crate) fn message(&self, line: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| tell(line)),
-            None => tell(line),
+            Some(bar) => bar.suspend(|| report_to_stderr(line)),
+            None => report_to_stderr(line),
         }
     }
 }
@@ -121,7 +121,7 @@ impl Observer for Progress {
             record.save(path)?;
         }
         if self.bar.is_none() {
-            tell(&match kind {
+            report_to_stderr(&match kind {
                 RoundKind::Planned => self.planned_round(record),
                 RoundKind::MakeUp(count) => format!("{count} more instances, in place of discarded ones"),
                 RoundKind::Refinement(1) => {

@@ -165,25 +165,6 @@ fn ping_prints_a_summary() {
     assert_eq!(said, [""; 0]);
 }
 
-#[test]
-fn the_load_of_others_is_told_and_recorded() {
-    let _alone = alone();
-    let ground = Ground::new();
-    let busy = || Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("a shell starts");
-    let mut others = [busy(), busy()];
-    let arguments =
-        ["bench", "process/pipe", "--pattern", "ping-pong", "--size", "64", "--rounds", "1", "--window", "20ms"];
-    let done = ground.run(arguments);
-    let json = ground.run(arguments.iter().chain(&["--json"])).json();
-    for other in &mut others {
-        other.kill().expect("it is ours");
-        other.wait().expect("it ends");
-    }
-    assert!(done.stderr.contains("warning: other processes use "), "{}", done.stderr);
-    assert!(done.stdout.contains("\nOther processes used "), "{}", done.stdout);
-    assert!(json["other_load"].as_f64().is_some_and(|share| share > 0.1), "{}", json["other_load"]);
-}
-
 /// The control of every test of defects: where nothing is wrong, nothing is said to be.
 #[test]
 fn a_run_of_every_healthy_mechanism_is_fine() {
@@ -245,7 +226,7 @@ fn a_run_of_every_healthy_mechanism_is_fine() {
 }
 
 #[test]
-fn a_run_prints_tables_and_tells_its_progress_apart() {
+fn a_run_prints_tables_to_stdout_and_its_progress_to_stderr() {
     let _alone = alone();
     let ground = Ground::new();
     let done = ground.bench(
@@ -455,7 +436,7 @@ fn a_run_that_is_killed_has_kept_its_rounds() {
 }
 
 /// Runs a command whose stdout, or stderr, is a pipe that nobody reads any more. Returns what it wrote to the other.
-fn into_the_void(ground: &Ground, arguments: &[&str], stdout_closed: bool) -> String {
+fn run_into_closed_pipe(ground: &Ground, arguments: &[&str], stdout_closed: bool) -> String {
     let (mut reads, writes) = std::io::pipe().unwrap();
     let (gone, discarded) = std::io::pipe().unwrap();
     drop(gone);
@@ -476,11 +457,11 @@ fn a_reader_that_goes_away_is_no_error() {
     let _alone = alone();
     let ground = Ground::new();
     for arguments in [&["list"][..], &["list", "--json"], &["--help"]] {
-        assert_eq!(into_the_void(&ground, arguments, true), "");
+        assert_eq!(run_into_closed_pipe(&ground, arguments, true), "");
     }
     let bench = ["bench", "process/pipe", "--pattern=stream", "--rounds=1", "--window=200ms", "--out=out"];
-    assert!(into_the_void(&ground, &bench, true).contains("record: out/"));
-    assert!(into_the_void(&ground, &bench, false).contains("How noisy it was"));
-    assert!(into_the_void(&ground, &["limits"], false).contains("CPU"));
+    assert!(run_into_closed_pipe(&ground, &bench, true).contains("record: out/"));
+    assert!(run_into_closed_pipe(&ground, &bench, false).contains("How noisy it was"));
+    assert!(run_into_closed_pipe(&ground, &["limits"], false).contains("CPU"));
     ground.assert_clean();
 }

@@ -1,5 +1,7 @@
-//! The documents match the records that they come from, and no record has a result that its bound excludes.
+//! The documents match the records that they come from, and the files that they name exist. No record has a result that its bound
+//! excludes.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -81,4 +83,76 @@ fn no_result_is_below_its_bound() {
             }
         }
     }
+}
+
+/// The questions of an index or a page, in order: the rest of each line that begins with `mark`.
+fn questions<'a>(text: &'a str, mark: &str) -> Vec<&'a str> {
+    text.lines().filter_map(|line| line.strip_prefix(mark)).collect()
+}
+
+#[test]
+fn the_index_of_the_rationale_has_the_questions_of_its_pages() {
+    let index = fs::read_to_string(root().join("RATIONALE.md")).unwrap();
+    let mut listed = BTreeSet::new();
+    for section in index.split("\n## ").skip(1) {
+        let (_, link) = section.split_once("](").expect("each section begins with a link to its page");
+        let (page, _) = link.split_once(')').unwrap();
+        let text = fs::read_to_string(root().join(page)).unwrap();
+        assert_eq!(
+            questions(section, "- "),
+            questions(&text, "### "),
+            "left: RATIONALE.md, right: the headings of {page}"
+        );
+        listed.insert(root().join(page));
+    }
+    let pages = fs::read_dir(root().join("docs/rationale")).unwrap().map(|entry| entry.unwrap().path());
+    assert_eq!(listed, pages.collect(), "left: the pages that RATIONALE.md links to, right: docs/rationale");
+}
+
+/// The files and folders of the repository, relative to its root. Without what is built.
+fn files(folder: &Path, found: &mut Vec<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy();
+        if name == "target" || name.starts_with('.') {
+            continue;
+        }
+        found.push(path.strip_prefix(root()).unwrap().to_string_lossy().into_owned());
+        if path.is_dir() {
+            files(&path, found);
+        }
+    }
+}
+
+/// What stands in backticks and names a file or folder: it has a suffix of this project's files, or begins with one of its folders.
+fn named_files(text: &str) -> impl Iterator<Item = &str> {
+    let is_path = |name: &str| {
+        let path = Path::new(name);
+        let known = ["rs", "c", "h", "md", "toml", "wit"];
+        let first = name.split('/').next().unwrap();
+        !name.contains(|c: char| c.is_whitespace() || "*<>{}:".contains(c))
+            && (path.extension().is_some_and(|suffix| known.iter().any(|known| suffix == *known))
+                || name.contains('/') && ["crates", "docs", "examples", "wit"].contains(&first))
+    };
+    text.split('`').skip(1).step_by(2).filter(move |name| is_path(name))
+}
+
+#[test]
+fn the_files_that_the_pages_for_contributors_name_exist() {
+    let mut known = Vec::new();
+    files(&root(), &mut known);
+    let rationale = fs::read_dir(root().join("docs/rationale")).unwrap().map(|entry| entry.unwrap().path());
+    let mut pages: Vec<PathBuf> = rationale.collect();
+    pages.push(root().join("docs/architecture.md"));
+    let mut named = 0;
+    for page in pages {
+        let text = fs::read_to_string(&page).unwrap();
+        for name in named_files(&text) {
+            named += 1;
+            // A page about one crate names its files by the end of their path.
+            let exists = known.iter().any(|path| Path::new(path).ends_with(name));
+            assert!(exists, "{} names {name}, which does not exist", page.display());
+        }
+    }
+    assert!(named > 100, "only {named} names were found");
 }

@@ -20,27 +20,7 @@ fn round() -> &'static Value {
 
 /// A record of 9 rounds. A message takes 100 us, and `factor` times as long through `slower`.
 fn record(slower: &str, factor: f64) -> Value {
-    const ROUNDS: u64 = 9;
-    let mut record = round().clone();
-    let of_round = record["instances"].as_array().unwrap().clone();
-    let mut instances = Vec::new();
-    for number in 0..ROUNDS {
-        for (at, instance) in of_round.iter().enumerate() {
-            let mut instance = instance.clone();
-            let entrant = &record["entrants"][instance["entrant"].as_u64().unwrap() as usize];
-            let factor = if entrant["case"]["mechanism"] == slower { factor } else { 1.0 };
-            let noise = ((number * 7 + at as u64 * 3) % 8) as f64 * 0.001;
-            let figures = &mut instance["outcome"]["measured"];
-            figures["latency"]["p50_ns"] = json!((100_000.0 * factor * (1.0 + noise)) as u64);
-            figures["discarded"] = Value::Null;
-            instance["round"] = json!(number);
-            instances.push(instance);
-        }
-    }
-    record["instances"] = instances.into();
-    record["rounds"] = json!(ROUNDS);
-    record["rounds_planned"] = json!(ROUNDS);
-    record
+    common::repeated(round(), slower, factor)
 }
 
 fn gate(new: &Value, options: &[&str]) -> Done {

@@ -89,7 +89,7 @@ fn kill_children(count: usize) {
         done.exits(if failed.is_empty() { 0 } else { 2 });
         // What a machine does that is so busy that a window sees no message.
         failed.retain(|why| !why.contains("choose a longer --window"));
-        // Not every kill costs an instance: the first child of a run tries how much room there is.
+        // Not every kill costs an instance: the first child of a run probes the capacity.
         assert!(failed.len() <= here, "{here} killed: {failed:#?}");
         costly += failed.len();
         for why in failed {

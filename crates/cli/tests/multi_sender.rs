@@ -32,7 +32,7 @@ fn every_way_that_has_writers_connections_or_producers_is_verified() {
     let runs = [
         run(&[&patterns, "--producers=3", "--size=64", "--wait=block,adaptive"]),
         run(&[&patterns, "--producers=2", "--size=64KiB", "--wait=block"]),
-        // More than one wait tells of.
+        // More connections than one wait reports.
         run(&["--pattern=connections", "--producers=1,300", "--size=8", "--wait=block"]),
     ];
     let mut measured = BTreeSet::new();

@@ -47,7 +47,7 @@ fn every_way_between_processes_is_verified_or_says_how_to_get_it() {
         let expected = listed["standing"] != "baseline" && !name.contains('.');
         match &listed["unavailable"] {
             Value::Null => assert!(!expected || measured.contains(name), "{name} was not measured"),
-            absent => assert!(absent.as_str().is_some_and(|how| how.len() > 20), "{name}: {absent}"),
+            how => assert!(how.as_str().is_some_and(|how| how.len() > 20), "{name}: {how}"),
         }
     }
     ground.assert_clean();

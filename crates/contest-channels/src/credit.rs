@@ -36,7 +36,7 @@ pub(crate) fn credit(capacity: usize, senders: usize) -> (Spend, Refund) {
 }
 
 impl Clone for Spend {
-    /// Creates another sender's side, without the credit that this one has taken.
+    /// Creates another sender's side, without the credit that this one holds.
     fn clone(&self) -> Spend {
         Spend { account: Arc::clone(&self.account), available: 0 }
     }
@@ -49,10 +49,10 @@ impl Spend {
         while self.available == 0 {
             let Account { free, batch_len } = &*self.account;
             // Relaxed: only the number matters. The channel itself synchronises the message.
-            let taken = free.try_update(Ordering::Relaxed, Ordering::Relaxed, |free| {
+            let acquired = free.try_update(Ordering::Relaxed, Ordering::Relaxed, |free| {
                 (free > 0).then(|| free - free.min(*batch_len))
             });
-            match taken {
+            match acquired {
                 Ok(free) => self.available = free.min(*batch_len),
                 Err(_) => tokio::task::yield_now().await,
             }

@@ -12,6 +12,8 @@ mod by_hand;
 mod channel;
 #[cfg(feature = "channels")]
 mod channel_capacity;
+#[cfg(feature = "channels")]
+mod channel_mechanism;
 #[cfg(feature = "codecs")]
 mod codec;
 #[cfg(feature = "channels")]

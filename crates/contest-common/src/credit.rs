@@ -51,7 +51,7 @@ impl Refund {
     /// If no pipe can be created, or the other party has exited.
     pub fn open(case: &Case, consumer: usize, rendezvous: &mut Rendezvous) -> Result<Refund> {
         let (theirs, refund) = Refund::filled(slots(case), case.senders())?;
-        rendezvous.offer_descriptors(&format!("credit:{consumer}"), &[theirs.as_fd()])?;
+        rendezvous.publish_descriptors(&format!("credit:{consumer}"), &[theirs.as_fd()])?;
         Ok(refund)
     }
 
@@ -68,8 +68,8 @@ impl Refund {
             return Ok(Refund { credit: credit.into(), withheld: 0, batch_len: batch_len(messages, consumers) });
         }
         let (theirs, refund) = Refund::filled(messages, consumers)?;
-        rendezvous.offer_descriptors("credit", &[theirs.as_fd()])?;
-        rendezvous.offer_descriptors("refund", &[refund.credit.as_fd()])?;
+        rendezvous.publish_descriptors("credit", &[theirs.as_fd()])?;
+        rendezvous.publish_descriptors("refund", &[refund.credit.as_fd()])?;
         Ok(refund)
     }
 

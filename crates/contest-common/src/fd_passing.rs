@@ -128,5 +128,5 @@ pub fn open_pub_sub<T, R>(
 }
 
 fn publish<const N: usize>(rendezvous: &mut Rendezvous, name: &str, descriptors: &[OwnedFd; N]) -> Result<()> {
-    rendezvous.offer_descriptors(name, &descriptors.each_ref().map(AsFd::as_fd))
+    rendezvous.publish_descriptors(name, &descriptors.each_ref().map(AsFd::as_fd))
 }

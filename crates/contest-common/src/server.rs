@@ -121,7 +121,7 @@ impl Server {
         rendezvous.publish("server", &address)?;
         rendezvous.ready()?;
         let before = server.usage()?;
-        rendezvous.over()?;
+        rendezvous.wait_until_all_reported()?;
         Ok(server.usage()?.since(&before))
     }
 

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 
 use super::driven::{runtime, stream, wait};
-use super::tcp::connected;
+use super::tcp_connection::connected;
 use super::ws_basic::handshake;
 
 /// `network/fastwebsockets`.

@@ -29,6 +29,7 @@ mod reassembly;
 mod shared_sender;
 mod socket;
 mod tcp;
+mod tcp_connection;
 mod tcp_tuned;
 mod tls;
 mod tls_basic;

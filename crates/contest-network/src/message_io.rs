@@ -49,7 +49,7 @@ pub(super) struct MessageIo {
 
 pub(super) const TCP: MessageIo = MessageIo {
     name: "network/message-io-tcp",
-    implementation: "message-io: Tcp on 127.0.0.1, send and process_poll_event; messages put together from what comes",
+    implementation: "message-io: Tcp on 127.0.0.1, send and process_poll_event; messages reassembled",
     transport: network::Transport::Tcp,
 };
 
@@ -110,9 +110,9 @@ impl Transport<Raw> for MessageIo {
         }
         let len = case.payload.len();
         let tx = SendEnd { controller, peers, message: Buffer::new(len), credit: spend };
-        let pieces = (self.transport == network::Transport::Tcp).then(|| Reassembly::new(len));
+        let reassembly = (self.transport == network::Transport::Tcp).then(|| Reassembly::new(len));
         let batched = case.load == Load::Saturated && !case.pattern.is_round_trip();
-        let inbox = Inbox { pieces, batched, verified: 0, queued: VecDeque::new(), open_connections: connections };
+        let inbox = Inbox { reassembly, batched, verified: 0, queued: VecDeque::new(), open_connections: connections };
         let rx = RecvEnd { processor, inbox, timeout: lossy.then_some(RECV_TIMEOUT), credit: refund };
         Ok(Ends::both(role, tx, rx))
     }
@@ -264,7 +264,7 @@ impl Rx for RecvEnd {
 /// The messages that the library delivers.
 struct Inbox {
     /// Reassembles messages on a transport without message boundaries.
-    pieces: Option<Reassembly>,
+    reassembly: Option<Reassembly>,
     /// Whether all messages that arrive are verified immediately. False if the time of each receive
     /// matters.
     batched: bool,
@@ -280,11 +280,11 @@ impl Inbox {
     #[inline(always)]
     fn handle_event(&mut self, event: NetEvent<'_>, verifier: &mut Verifier) {
         match event {
-            NetEvent::Message(_, message) => match self.pieces.take() {
+            NetEvent::Message(_, message) => match self.reassembly.take() {
                 None => self.add(message, verifier),
-                Some(mut pieces) => {
-                    pieces.push(message, |message| self.add(message, verifier));
-                    self.pieces = Some(pieces);
+                Some(mut reassembly) => {
+                    reassembly.push(message, |message| self.add(message, verifier));
+                    self.reassembly = Some(reassembly);
                 }
             },
             NetEvent::Disconnected(_) => self.open_connections = self.open_connections.saturating_sub(1),

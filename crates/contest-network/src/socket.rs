@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use estafette_measure::Rendezvous;
 use estafette_measure::case::{Case, Role};
 
-use super::{multi_connection, tcp};
+use super::{multi_connection, tcp_connection};
 
 /// The kind of stream socket.
 #[derive(Clone, Copy)]
@@ -22,7 +22,7 @@ impl SocketKind {
     /// if one party plays all roles, the two ends of a connection.
     pub(super) fn connect_pair(self, role: Role, rendezvous: &mut Rendezvous) -> Result<[OwnedFd; 2]> {
         match (role, self) {
-            (Role::All, SocketKind::Tcp) => Ok(tcp::pair()?.map(OwnedFd::from)),
+            (Role::All, SocketKind::Tcp) => Ok(tcp_connection::pair()?.map(OwnedFd::from)),
             (Role::All, SocketKind::Unix) => Ok(<[_; 2]>::from(UnixStream::pair()?).map(OwnedFd::from)),
             _ => {
                 let socket = self.connected(role, rendezvous)?;
@@ -44,7 +44,9 @@ impl SocketKind {
     /// Returns the party's ends of `count` connections, for TCP with `TCP_NODELAY`.
     fn connections(self, count: usize, role: Role, rendezvous: &mut Rendezvous) -> Result<Vec<OwnedFd>> {
         Ok(match self {
-            SocketKind::Tcp => tcp::connections(count, role, rendezvous)?.into_iter().map(OwnedFd::from).collect(),
+            SocketKind::Tcp => {
+                tcp_connection::connections(count, role, rendezvous)?.into_iter().map(OwnedFd::from).collect()
+            }
             SocketKind::Unix => unix(count, role, rendezvous)?.into_iter().map(OwnedFd::from).collect(),
         })
     }

@@ -12,7 +12,7 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig, ServerConnection};
 
-use super::tcp;
+use super::tcp_connection;
 
 /// The version of rustls.
 pub(super) const VERSION: &str = concat!("rustls ", env!("LOCKED_RUSTLS"));
@@ -62,7 +62,7 @@ pub(super) fn connected(role: Role, rendezvous: &mut Rendezvous) -> Result<(Conn
         Role::Consumer(_) => ServerConnection::new(Arc::new(server(rendezvous)?))?.into(),
         _ => ClientConnection::new(Arc::new(client(rendezvous)?), ServerName::try_from(HOST)?)?.into(),
     };
-    let mut stream = tcp::connected(role, rendezvous)?;
+    let mut stream = tcp_connection::connected(role, rendezvous)?;
     while session.is_handshaking() {
         session.complete_io(&mut stream).context("performing the TLS handshake")?;
     }

@@ -15,7 +15,7 @@ use tokio_util::codec::{FramedRead, FramedWrite};
 use super::delimited::{RecvEnd, SendEnd, codec};
 use super::driven::{runtime, stream};
 use super::multi_connection::{self, with_multi_sender};
-use super::tcp;
+use super::tcp_connection;
 use super::tokio_multi_connection::{ChannelRecvEnd, Writer, runtime_for_writers, writers};
 
 /// `network/tokio-framed`.
@@ -47,10 +47,10 @@ impl Transport<Raw> for TokioFramed {
                 case,
                 role,
                 &runtime,
-                tcp::connections(multi_connection::connections(case, role), role, rendezvous)?,
+                tcp_connection::connections(multi_connection::connections(case, role), role, rendezvous)?,
             );
         }
-        let (from, to) = stream(&runtime, tcp::connected(role, rendezvous)?)?.into_split();
+        let (from, to) = stream(&runtime, tcp_connection::connected(role, rendezvous)?)?.into_split();
         let rx = Incoming::One(RecvEnd::new(Arc::clone(&runtime), from, case));
         Ok(Ends::both(role, Outgoing::One(SendEnd::new(runtime, to, case)), rx))
     }

@@ -20,7 +20,7 @@ use tungstenite::protocol::WebSocketConfig;
 
 use super::driven::{runtime, stream, wait};
 use super::frames::batched;
-use super::tcp::connected;
+use super::tcp_connection::connected;
 use super::ws_basic::failed;
 
 /// `network/tokio-tungstenite`.

@@ -14,7 +14,7 @@ use estafette_measure::spec::{Ownership, Tier};
 use estafette_measure::{Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
 use tungstenite::{Error, Message, WebSocket};
 
-use super::tcp::{connected, pair};
+use super::tcp_connection::{connected, pair};
 
 /// `network/ws-basic`.
 pub(super) struct WsBasic;

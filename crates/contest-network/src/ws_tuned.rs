@@ -10,7 +10,7 @@ use estafette_measure::spec::{Tier, Wait};
 use estafette_measure::{Ends, Generator, Mechanism, Raw, Rendezvous, Spec, Transport, Verifier};
 
 use super::frames::{FrameReader, FrameWriter, RecvEnd, SendEnd, Socket, ends};
-use super::tcp::connected;
+use super::tcp_connection::connected;
 use super::ws_basic::{handshake, handshakes};
 
 /// The first byte of a frame that contains a whole binary message.

@@ -21,11 +21,11 @@ typedef struct {
  * address. */
 static inline unsigned char *message_buffer(size_t len)
 {
-    size_t room = (len + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
-    unsigned char *buffer = aligned_alloc(CACHE_LINE, room);
+    size_t capacity = (len + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+    unsigned char *buffer = aligned_alloc(CACHE_LINE, capacity);
     if (!buffer)
         fail("no memory for a message of %zu bytes", len);
-    return memset(buffer, 0, room);
+    return memset(buffer, 0, capacity);
 }
 
 static inline Buffers message_buffers(size_t len)

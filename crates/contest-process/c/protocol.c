@@ -19,8 +19,8 @@ static const int max_depth = 16;
 static char incoming[MAX_PACKET], outgoing[MAX_PACKET + 1];
 static size_t incoming_len, outgoing_len;
 
-/* A value within `incoming`, from its first character to the one after its last; absent if `at` is
- * null. */
+/* A value within `incoming`, from its first character to the one after its last. `at` is null
+ * if there is no such value. */
 typedef struct {
     const char *at, *end;
 } Json;
@@ -114,7 +114,7 @@ static const char *walk(const char *at, const char *end, const char *path, Json 
     return at;
 }
 
-/* Looks up a path. The result is absent unless the whole packet is JSON. */
+/* Looks up a path. There is no such value unless the whole packet is JSON. */
 static Json look_up(const char *path)
 {
     const char *end = incoming + incoming_len;
@@ -243,11 +243,11 @@ void packet_begin(void)
 bool packet_add(const char *format, ...)
 {
     va_list arguments;
-    size_t room = sizeof outgoing - outgoing_len;
+    size_t capacity = sizeof outgoing - outgoing_len;
     va_start(arguments, format);
-    int len = vsnprintf(outgoing + outgoing_len, room, format, arguments);
+    int len = vsnprintf(outgoing + outgoing_len, capacity, format, arguments);
     va_end(arguments);
-    if (len < 0 || (size_t)len >= room)
+    if (len < 0 || (size_t)len >= capacity)
         return false;
     outgoing_len += (size_t)len;
     return true;
@@ -284,16 +284,16 @@ void packet_send(const int *descriptors, size_t count)
 void publish(const char *name, const int *descriptors, size_t count)
 {
     packet_begin();
-    packet_add("{\"offer\":{\"name\":\"%s\"}}", name);
+    packet_add("{\"publish\":{\"name\":\"%s\"}}", name);
     packet_send(descriptors, count);
 }
 
 void request(const char *name, int *descriptors, size_t count)
 {
     packet_begin();
-    packet_add("{\"want\":{\"name\":\"%s\"}}", name);
+    packet_add("{\"request\":{\"name\":\"%s\"}}", name);
     packet_send(NULL, 0);
-    expect_packet("offer", descriptors, count);
+    expect_packet("published", descriptors, count);
 }
 
 void fail(const char *format, ...)

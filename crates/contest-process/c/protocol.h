@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PROTOCOL_VERSION = 3, MAX_PACKET = 160 * 1024, MAX_DESCRIPTORS = 16 };
+enum { PROTOCOL_VERSION = 4, MAX_PACKET = 160 * 1024, MAX_DESCRIPTORS = 16 };
 
 /* Checks that descriptor 0 is a coordinator's socket. */
 void connect_coordinator(void);

@@ -90,7 +90,7 @@ fn serve(tasks: &Rc<Tasks>, producers: usize, rendezvous: &mut Rendezvous) -> Re
     let mut connections = Vec::new();
     for producer in 0..producers {
         let (ours, theirs) = Socket::pair()?;
-        rendezvous.offer_descriptors(&format!("socket:{producer}"), &[theirs.as_fd()])?;
+        rendezvous.publish_descriptors(&format!("socket:{producer}"), &[theirs.as_fd()])?;
         let system = tasks.connect(ours, Side::Server, Some(client.clone().client))?;
         connections.push(tasks.local.spawn_local(system));
     }

@@ -100,7 +100,7 @@ impl Transport<Raw> for Grpc {
 
 /// Starts the call whose request stream is a producer's messages.
 fn stream(runtime: Arc<Runtime>, mut grpc: client::Grpc<Channel>) -> SendEnd {
-    // Capacity one: a message is taken immediately if HTTP/2's window has space.
+    // Capacity one: a message is accepted immediately if HTTP/2's window has space.
     let (messages, stream) = mpsc::channel(1);
     let call = async move {
         grpc.ready().await.map_err(io::Error::other)?;
@@ -260,7 +260,7 @@ impl Tx for SendEnd {
                 let messages = messages.as_ref().ok_or(ErrorKind::BrokenPipe)?;
                 runtime.block_on(async {
                     messages.send(Parcel { data }).await.map_err(|_| ErrorKind::BrokenPipe)?;
-                    // Waits until the message is taken, so that none waits here for the next one.
+                    // Waits until the message has left the channel, so that it does not wait there for the next one.
                     messages.reserve().await.map(drop).map_err(|_| ErrorKind::BrokenPipe.into())
                 })
             }

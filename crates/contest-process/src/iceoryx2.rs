@@ -53,8 +53,8 @@ pub(super) const POLLING: Iceoryx2 = Iceoryx2 {
 
 pub(super) const EVENT: Iceoryx2 = Iceoryx2 {
     name: "process/iceoryx2-event",
-    implementation: "iceoryx2 publish-subscribe, and an event a message: send and notify, receive or blocking_wait; a sender without \
-                room polls",
+    implementation: "iceoryx2 publish-subscribe, and an event a message: send and notify, receive or blocking_wait; a sender that finds it \
+                full polls",
     wait: Wait::Block,
 };
 

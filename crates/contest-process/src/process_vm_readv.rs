@@ -27,7 +27,7 @@ impl Mechanism for ProcessVmReadv {
     fn spec(&self) -> Spec {
         Spec::new("process/process-vm-readv")
             .kernel_copies(1)
-            .implementation("process_vm_readv(2) out of the sender's memory, two pipes to tell")
+            .implementation("process_vm_readv(2) out of the sender's memory, two pipes to notify the other side")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex])
             .tier(Tier::Suite)
     }
@@ -108,7 +108,7 @@ impl SendEnd {
         let ((theirs, filled), (freed, frees)) = (pipe()?, pipe()?);
         let address = format!("{} {}", std::process::id(), memory.as_ptr() as usize);
         rendezvous.publish(&format!("memory:{name}"), &address)?;
-        rendezvous.offer_descriptors(name, &[theirs.as_fd(), frees.as_fd()])?;
+        rendezvous.publish_descriptors(name, &[theirs.as_fd(), frees.as_fd()])?;
         Ok(SendEnd { memory, len, slots, sent: 0, free: slots, filled, freed })
     }
 

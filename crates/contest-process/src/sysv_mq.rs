@@ -115,7 +115,7 @@ impl Transport<Raw> for SysvMq {
             Role::Consumer(0) => {
                 enter_new_namespace().context("creating an IPC namespace")?;
                 let namespaces = [File::open(USER)?, File::open(IPC)?];
-                rendezvous.offer_descriptors("namespaces", &namespaces.each_ref().map(AsFd::as_fd))?;
+                rendezvous.publish_descriptors("namespaces", &namespaces.each_ref().map(AsFd::as_fd))?;
             }
             _ => enter(rendezvous.request_descriptors("namespaces")?)?,
         }

@@ -57,7 +57,7 @@ impl Transport<Raw> for UnixStreamEpoll {
         let (mut polled, mut txs) = (Polled::new()?, Vec::new());
         for index in 0..case.producers {
             let (ours, theirs) = Socket::pair()?;
-            rendezvous.offer_descriptors(&format!("socket:{index}"), &[theirs.as_fd()])?;
+            rendezvous.publish_descriptors(&format!("socket:{index}"), &[theirs.as_fd()])?;
             if has_reply {
                 txs.push(Writing::new(SocketEnd::new(ours.try_clone()?), len));
             }

@@ -137,7 +137,7 @@ impl Mechanism for &'static Flow {
         let host = wait_for_function(&remote)?;
         rendezvous.ready()?;
         let before = Usage::of(host).context("reading the host's resource usage from /proc")?;
-        rendezvous.over()?;
+        rendezvous.wait_until_all_reported()?;
         let usage = Usage::of(host).map(|usage| usage.since(&before));
         // The first call drains the pipeline, the second stops it.
         remote.end();
@@ -207,7 +207,7 @@ fn wait_for_function(remote: &Remote) -> Result<u32> {
 
 /// Publishes an end: its descriptors and their description.
 fn publish(rendezvous: &mut Rendezvous, name: &str, end: &ExternalEnd) -> Result<()> {
-    rendezvous.offer_descriptors(name, &end.descriptors())?;
+    rendezvous.publish_descriptors(name, &end.descriptors())?;
     rendezvous.publish(&description_name(name), &end.description()?)
 }
 

@@ -58,10 +58,10 @@ impl Mechanism for FlowPipes {
 
     fn broker(&self, case: &Case, rendezvous: &mut Rendezvous) -> Result<Usage> {
         let (input, theirs) = pipe()?;
-        rendezvous.offer_descriptors("in", &[theirs.as_fd()])?;
+        rendezvous.publish_descriptors("in", &[theirs.as_fd()])?;
         drop(theirs);
         let (theirs, output) = pipe()?;
-        rendezvous.offer_descriptors("out", &[theirs.as_fd()])?;
+        rendezvous.publish_descriptors("out", &[theirs.as_fd()])?;
         drop(theirs);
         let output = RoundRobin { pipes: vec![PipeEnd::new(output)], next: 0 };
         let guest = Guest::new(include_str!("../../guest/wat/forward.wat"), &[], output)?;
@@ -110,7 +110,7 @@ fn send(case: &Case, messages: u64, rendezvous: &mut Rendezvous) -> Result<Vec<P
 /// Runs a receiver of a pipeline.
 fn receive(case: &Case, index: usize, rendezvous: &mut Rendezvous) -> Result<Vec<PipelineEnd>> {
     let (input, theirs) = pipe()?;
-    rendezvous.offer_descriptors(&name(index), &[theirs.as_fd()])?;
+    rendezvous.publish_descriptors(&name(index), &[theirs.as_fd()])?;
     drop(theirs);
     let len = case.payload.len();
     let mut receiver = Guest::new(BATCHED.receiver(case.pattern), &[], NoOutput)?.receiver(len, max_batch(len))?;

@@ -72,7 +72,7 @@ impl Mechanism for NativePair {
 
 fn create(case: &Case, rendezvous: &mut Rendezvous) -> Result<(RingFile, BellFile)> {
     let (ring, bell) = (RingFile::create(CAPACITY, case.consumers())?, BellFile::create()?);
-    rendezvous.offer_descriptors("ring", &[ring.as_fd(), bell.as_fd()])?;
+    rendezvous.publish_descriptors("ring", &[ring.as_fd(), bell.as_fd()])?;
     Ok((ring, bell))
 }
 

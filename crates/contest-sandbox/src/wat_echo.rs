@@ -42,13 +42,13 @@ impl Mechanism for WatEcho {
     fn broker(&self, case: &Case, rendezvous: &mut Rendezvous) -> Result<Usage> {
         let mut guest = Guest::new(case.payload.len())?;
         let (mut input, theirs) = UnixStream::pair()?;
-        rendezvous.offer_descriptors("in", &[theirs.as_fd()])?;
+        rendezvous.publish_descriptors("in", &[theirs.as_fd()])?;
         drop(theirs);
         let mut output = if case.pattern == Pattern::PingPong {
             input.try_clone()?
         } else {
             let (output, theirs) = UnixStream::pair()?;
-            rendezvous.offer_descriptors("out", &[theirs.as_fd()])?;
+            rendezvous.publish_descriptors("out", &[theirs.as_fd()])?;
             output
         };
         rendezvous.ready()?;

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 /// The memory of a channel in bytes: the resident memory of the process, minus what it was before
 /// the channel was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Held {
+pub struct BurstMemory {
     /// After it was opened, before the first message.
     pub empty: u64,
     /// With the whole burst in it.
@@ -25,6 +25,8 @@ pub struct Held {
     /// After all messages were received.
     pub after: u64,
 }
+
+pub use BurstMemory as Held;
 
 /// The state of a burst, shared by the two ends in one process.
 #[derive(Clone, Debug)]
@@ -60,13 +62,13 @@ impl Burst {
     }
 
     /// Measures the memory with the whole burst in the channel.
-    pub(crate) fn full(&self) -> Result<Held> {
-        Ok(Held { empty: self.empty, full: resident()?.saturating_sub(self.base), after: 0 })
+    pub(crate) fn full(&self) -> Result<BurstMemory> {
+        Ok(BurstMemory { empty: self.empty, full: resident()?.saturating_sub(self.base), after: 0 })
     }
 
     /// Measures the memory after all messages have been received, and marks the burst as received.
-    pub(crate) fn empty_again(&self, held: &mut Held) -> Result<()> {
-        held.after = resident()?.saturating_sub(self.base);
+    pub(crate) fn empty_again(&self, memory: &mut BurstMemory) -> Result<()> {
+        memory.after = resident()?.saturating_sub(self.base);
         self.progress.store(RECEIVED, Ordering::Release);
         Ok(())
     }

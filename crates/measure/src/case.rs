@@ -7,7 +7,8 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::spec::{Runtime, Scope, Wait, names};
+use crate::environment::{Runtime, Scope, Wait};
+use crate::names::names;
 use crate::units;
 
 /// Who sends to whom. What follows from it is in [`crate::pattern`].

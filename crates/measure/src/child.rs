@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
-use crate::driver::Ctx;
+use crate::context::Ctx;
 use crate::entry::Registry;
 use crate::executor::panicked;
 use crate::pauses::Pauses;
@@ -75,7 +75,7 @@ fn serve_on(registry: &Registry, socket: OwnedFd) -> bool {
             loop {
                 match protocol::receive::<ToChild>(&socket) {
                     // Sent to a broker that has found the end by itself.
-                    Ok(Some((ToChild::Over {}, _))) => {}
+                    Ok(Some((ToChild::AllReported {}, _))) => {}
                     packet => break matches!(packet, Ok(Some((ToChild::Done {}, _)))),
                 }
             }

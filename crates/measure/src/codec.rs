@@ -16,15 +16,14 @@
 
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use crate::case::{Case, Role};
 use crate::clock::now_ns;
-use crate::driver::{Ctx, histogram};
-use crate::entry::Entry;
+use crate::context::Ctx;
+use crate::latency_counts::histogram;
 use crate::limits::pin_to;
 use crate::message::{Generator, Verifier};
+pub use crate::protocol::CodecFigures;
 use crate::protocol::{PartyReport, Report};
 use crate::spec::Spec;
 use crate::window::Meter;
@@ -62,21 +61,10 @@ pub trait Codec: Default + 'static {
     fn decode(&mut self, encoded: &Self::Encoded, verifier: &mut Verifier) -> Result<()>;
 }
 
-/// The cost of one message within the window.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct CodecFigures {
-    /// Nanoseconds to encode a message, from the median batch.
-    pub encode_ns: f64,
-    /// Nanoseconds to decode a message and read every byte of it, from the median batch.
-    pub decode_ns: f64,
-    /// The mean encoded length in bytes.
-    pub encoded_bytes: f64,
-}
-
-/// A codec as an entry.
+/// A codec without its type.
 pub(crate) struct Coding {
-    spec: Spec,
-    run: fn(&Case, &mut Ctx) -> Result<Report>,
+    pub(crate) spec: Spec,
+    pub(crate) run: fn(&Case, &mut Ctx) -> Result<Report>,
 }
 
 impl Coding {
@@ -85,28 +73,42 @@ impl Coding {
     }
 }
 
-impl Entry for Coding {
-    fn spec(&self) -> &Spec {
-        &self.spec
-    }
-
-    fn supports(&self, _: &Case) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn roles(&self, _: &Case) -> Vec<Role> {
-        vec![Role::All]
-    }
-
-    fn run(&self, case: &Case, _: Role, ctx: &mut Ctx) -> Result<Report> {
-        (self.run)(case, ctx)
-    }
-}
-
 /// A message and the buffer for its encoding.
 struct Slot<C: Codec> {
     message: C::Message,
     encoded: C::Encoded,
+}
+
+/// The batches within the window.
+struct Batches {
+    messages: u64,
+    encoded_bytes: u64,
+    /// The time of each batch, in nanoseconds.
+    encode_ns: Histogram<u64>,
+    decode_ns: Histogram<u64>,
+}
+
+impl Batches {
+    fn new() -> Result<Batches> {
+        Ok(Batches { messages: 0, encoded_bytes: 0, encode_ns: histogram()?, decode_ns: histogram()? })
+    }
+
+    fn add<C: Codec>(&mut self, slots: &[Slot<C>], encode_ns: u64, decode_ns: u64) {
+        self.messages += slots.len() as u64;
+        self.encoded_bytes += slots.iter().map(|slot| slot.encoded.as_ref().len() as u64).sum::<u64>();
+        self.encode_ns.saturating_record(encode_ns);
+        self.decode_ns.saturating_record(decode_ns);
+    }
+
+    /// The cost of one message of a batch of `count`. `None` without batches.
+    fn figures(&self, count: usize) -> Option<CodecFigures> {
+        let per_message = |times: &Histogram<u64>| times.value_at_quantile(0.5) as f64 / count as f64;
+        (self.messages > 0).then(|| CodecFigures {
+            encode_ns: per_message(&self.encode_ns),
+            decode_ns: per_message(&self.decode_ns),
+            encoded_bytes: self.encoded_bytes as f64 / self.messages as f64,
+        })
+    }
 }
 
 fn run<C: Codec>(case: &Case, ctx: &mut Ctx) -> Result<Report> {
@@ -123,8 +125,7 @@ fn run<C: Codec>(case: &Case, ctx: &mut Ctx) -> Result<Report> {
     let slot = |source: &mut Generator| Slot::<C> { message: C::make(source), encoded: C::Encoded::default() };
     let mut meter = Meter::new(ctx.window, ctx.rendezvous.ready()?, false, ctx.pauses.clone());
     let mut slots: Vec<Slot<C>> = (0..count).map(|_| slot(&mut source)).collect();
-    let (mut handled, mut bytes) = (0, 0);
-    let (mut encodes, mut decodes) = (histogram()?, histogram()?);
+    let mut batches = Batches::new()?;
     loop {
         let began_ns = now_ns();
         encode(&mut codec, &mut slots).context("encoding")?;
@@ -132,10 +133,7 @@ fn run<C: Codec>(case: &Case, ctx: &mut Ctx) -> Result<Report> {
         decode(&mut codec, &slots, &mut verifier).context("decoding")?;
         let decoded_ns = now_ns();
         if meter.open() {
-            handled += slots.len() as u64;
-            bytes += slots.iter().map(|slot| slot.encoded.as_ref().len() as u64).sum::<u64>();
-            encodes.saturating_record(encoded_ns - began_ns);
-            decodes.saturating_record(decoded_ns - encoded_ns);
+            batches.add(&slots, encoded_ns - began_ns, decoded_ns - encoded_ns);
         }
         meter.check_clock_at(decoded_ns, source.made());
         if meter.closed() {
@@ -149,12 +147,6 @@ fn run<C: Codec>(case: &Case, ctx: &mut Ctx) -> Result<Report> {
     encode(&mut codec, &mut last).context("encoding the end mark")?;
     decode(&mut codec, &last, &mut verifier).context("decoding the end mark")?;
     let (_, window_ns, _) = meter.result();
-    let middle = |times: &Histogram<u64>| times.value_at_quantile(0.5) as f64 / count as f64;
-    let figures = (handled > 0).then(|| CodecFigures {
-        encode_ns: middle(&encodes),
-        decode_ns: middle(&decodes),
-        encoded_bytes: bytes as f64 / handled as f64,
-    });
     let (received, faults) = verifier.finish();
     Ok(Report {
         parties: vec![
@@ -162,10 +154,10 @@ fn run<C: Codec>(case: &Case, ctx: &mut Ctx) -> Result<Report> {
             PartyReport {
                 received,
                 faults,
-                messages: handled,
+                messages: batches.messages,
                 window_ns,
                 longest_stall_ns: meter.longest_stall_ns(),
-                codec: figures,
+                codec: batches.figures(count),
                 ..PartyReport::new(Role::Consumer(0))
             },
         ],

@@ -5,6 +5,10 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// The maximum part of the cores' time that the hypervisor may take. Above it an instance is
+/// discarded.
+pub const MAX_STEAL: f64 = 0.01;
+
 /// Why an instance is discarded. Only these causes count, which were defined before the run. None
 /// depends on the measured value, except that [`Discarded::OtherLoad`] is for instances without any
 /// message.

@@ -9,7 +9,8 @@ use glob::Pattern as Glob;
 
 use crate::case::{Case, Payload, Role};
 use crate::codec::{Codec, Coding};
-use crate::driver::{Ctx, delegate, drive, drive_async};
+use crate::context::Ctx;
+use crate::driver::{delegate, drive, drive_async};
 use crate::mechanism::{AsyncTransport, Mechanism, Raw, Transport};
 use crate::message::{Inline, Message, Shared};
 use crate::protocol::Report;
@@ -136,6 +137,24 @@ pub fn messages<M: Transport<Message>>(mechanism: M) -> impl Entry {
 /// If its description lists a runtime other than threads.
 pub fn pipelines<M: Mechanism>(mechanism: M) -> impl Entry {
     Enrolled::blocking(mechanism, delegate::<M>)
+}
+
+impl Entry for Coding {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn supports(&self, _: &Case) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn roles(&self, _: &Case) -> Vec<Role> {
+        vec![Role::All]
+    }
+
+    fn run(&self, case: &Case, _: Role, ctx: &mut Ctx) -> Result<Report> {
+        (self.run)(case, ctx)
+    }
 }
 
 /// Makes an entry from a codec.

@@ -9,13 +9,12 @@ use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use crate::breach::Breach;
 use crate::case::{Case, Load, Pattern, Role};
 use crate::coordinator::{Failure, FailureKind, Measured};
-use crate::discarded::Discarded;
+use crate::discarded::{Discarded, MAX_STEAL};
 use crate::message::Faults;
 use crate::other_load::DISTURBING;
 use crate::pattern::{ResultParty, Rules};
 use crate::protocol::{LatencyCounts, PartyReport};
 use crate::record::{Figures, Latency, MIN_LAPS, SliceFigure};
-use crate::run::MAX_STEAL;
 use crate::slices::{SETTLE_NS, SliceCounts};
 use crate::spec::Spec;
 use crate::usage::Usage;
@@ -61,15 +60,7 @@ pub(crate) fn figures(
     let late = sum(|party| party.late) as f64 / sum(|party| party.sent).max(1) as f64;
     let mut slices = slices(rules.copies(case), parties());
     slices.retain(|slice| !disturbance.discarded_laps.contains(&slice.lap));
-    let discarded = match breach {
-        Some(_) => Some(Discarded::FailedVerification),
-        None if measured.steal > MAX_STEAL && slices.len() < MIN_LAPS => {
-            Some(Discarded::StolenTime { share: measured.steal })
-        }
-        // Without enough slices, the whole window counts, and with it the laps of the move.
-        None if disturbance.cores_moved && slices.len() < MIN_LAPS => Some(Discarded::CoresMoved),
-        None => (late > MAX_LATE).then_some(Discarded::LateSender { share: late }),
-    };
+    let discarded = discarded(breach.is_some(), measured.steal, disturbance, late, slices.len());
     let consumers = || parties().filter(|party| matches!(party.role, Role::Consumer(_)));
     let (messages, delivered) = received(rules.copies(case) as u64, lead, consumers());
     let by_time = matches!(window, Window::Time { .. });
@@ -91,7 +82,7 @@ pub(crate) fn figures(
         offered: sum(|party| party.sent),
         delivered,
         codec: lead.codec,
-        held: lead.held,
+        held: lead.burst_memory,
         dropped_receives: consumers().map(|party| party.dropped).sum(),
         fairness: fairness(by_time, consumers().map(|party| &*party.shares)),
         lost_in_window: consumers().map(|party| party.lost).max().unwrap_or(lead.lost),
@@ -120,6 +111,24 @@ fn lead<'a>(
     // An instance that broke a promise may have no messages.
     let has_counts = |party: &&PartyReport| (party.messages > 0 && party.window_ns > 0) || is_broken;
     requester.or(consumer).filter(has_counts).or_else(|| all().next().filter(|_| is_broken))
+}
+
+/// Why an instance with `slices` valid slices is discarded, if it is. `late` is the part of its messages that
+/// were late because of their sender.
+fn discarded(is_broken: bool, steal: f64, disturbance: Disturbance, late: f64, slices: usize) -> Option<Discarded> {
+    if is_broken {
+        return Some(Discarded::FailedVerification);
+    }
+    // Without enough slices, the whole window counts, and with it the time of a disturbance.
+    if slices < MIN_LAPS {
+        if steal > MAX_STEAL {
+            return Some(Discarded::StolenTime { share: steal });
+        }
+        if disturbance.cores_moved {
+            return Some(Discarded::CoresMoved);
+        }
+    }
+    (late > MAX_LATE).then_some(Discarded::LateSender { share: late })
 }
 
 /// The messages received within the window, and over the whole instance.

@@ -9,14 +9,9 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
-
-use crate::case::{Case, Cell, Pattern, Role};
-use crate::driver::Ctx;
-use crate::mechanism::Mechanism;
+use crate::case::{Cell, Pattern, Role};
 use crate::message::{Faults, StreamCount};
-use crate::protocol::{PartyReport, Report};
-use crate::usage::Usage;
+use crate::protocol::PartyReport;
 use crate::window::Window;
 
 /// The result of one end of a pipeline.
@@ -46,7 +41,8 @@ impl PipelineEnd {
         PipelineEnd { damaged, ..self }
     }
 
-    fn report(self) -> PartyReport {
+    /// The report of this end, as that of a party.
+    pub(crate) fn report(self) -> PartyReport {
         let PipelineEnd { role, messages, damaged, time } = self;
         let report = PartyReport::new(role);
         if let Role::Producer(_) = role {
@@ -60,22 +56,11 @@ impl PipelineEnd {
     }
 }
 
-/// Plays one role of a pipeline.
-///
-/// # Errors
-/// Those of the mechanism.
-pub(crate) fn play<M: Mechanism>(mechanism: &M, case: &Case, role: Role, ctx: &mut Ctx) -> Result<Report> {
-    let messages = messages(case, ctx.window, mechanism.pipeline_slowness(case));
-    let ends = mechanism.pipeline(case, role, messages, &mut ctx.rendezvous)?;
-    let usage = ctx.rendezvous.spent().and(&Usage::of_children());
-    Ok(Report { parties: ends.into_iter().map(PipelineEnd::report).collect(), usage: Some(usage) })
-}
-
 /// The number of messages of an instance before the last one.
 ///
 /// If the window is a time, it is about the number that two processes without a sandbox pass in
 /// that time, divided by `slowness`.
-fn messages(cell: &Cell, window: Window, slowness: u64) -> u64 {
+pub(crate) fn messages(cell: &Cell, window: Window, slowness: u64) -> u64 {
     match window {
         Window::Time { measure_ns, .. } => ((measure_ns as f64 / nominal_ns(cell)) as u64 / slowness).max(1),
         Window::Count { messages, .. } => messages,

@@ -1,8 +1,8 @@
 //! The child protocol: the packets between the coordinator and the children of an instance.
 //!
 //! Each child has one UNIX `SOCK_SEQPACKET` socket to the coordinator, inherited as descriptor 0.
-//! Every packet is a JSON object with one key, the packet's name. Descriptors are sent with an
-//! `offer` as `SCM_RIGHTS`. `docs/child-protocol.md` describes the protocol for programs in other
+//! Every packet is a JSON object with one key, the packet's name. Descriptors are sent with
+//! `publish` and `published` as `SCM_RIGHTS`. `docs/child-protocol.md` describes the protocol for programs in other
 //! languages.
 
 use std::io::{self, IoSlice, IoSliceMut};
@@ -19,16 +19,15 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::burst::Held;
+use crate::burst::BurstMemory;
 use crate::case::{Case, Role};
-use crate::codec::CodecFigures;
 use crate::message::{Faults, StreamCount};
 use crate::slices::SliceCounts;
 use crate::usage::Usage;
 use crate::window::Window;
 
 /// The protocol's version. A child that does not support it must report that and exit.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// The maximum length of a packet in bytes.
 pub const MAX_PACKET: usize = 160 * 1024;
 /// The maximum number of descriptors in one packet.
@@ -68,15 +67,15 @@ pub enum ToChild {
     EffectiveCapacity(Box<Case>),
     /// The task of the child.
     Assignment(Box<Assignment>),
-    /// The reply to `want`.
-    Offer(Offer),
+    /// The reply to `request`.
+    Published(Publication),
     /// Every child is ready: begin at this time.
     Go {
         /// The start of the warm-up in `CLOCK_MONOTONIC` nanoseconds.
         start_ns: u64,
     },
     /// Every party has reported. Only sent to a broker, which has nothing more to forward.
-    Over {},
+    AllReported {},
     /// Every child has reported: close everything and exit.
     Done {},
 }
@@ -91,15 +90,16 @@ pub enum ToCoordinator {
         effective_capacity: Option<u64>,
     },
     /// Something that other children can request by its name.
-    Offer(Offer),
-    /// Requests what is offered, now or later, under a name.
-    Want {
+    Publish(Publication),
+    /// Requests what is published, now or later, under a name.
+    Request {
         /// The name.
         name: String,
     },
     /// The ends are open.
     Ready {
-        /// The address in its memory where the child notes the step of the current exchange; see `exchange.rs`.
+        /// The address in its memory where the child notes the step of its current round trip; see
+        /// `exchange.rs`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         exchange: Option<u64>,
     },
@@ -112,10 +112,10 @@ pub enum ToCoordinator {
     },
 }
 
-/// A name and a value. Descriptors may come with it.
+/// What a child publishes for the others: a name and a value. Descriptors may come with it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Offer {
-    /// The name under which it is offered.
+pub struct Publication {
+    /// The name under which it is published.
     pub name: String,
     /// An address, or empty.
     #[serde(default)]
@@ -176,7 +176,7 @@ pub struct PartyReport {
     pub codec: Option<CodecFigures>,
     /// The memory that a burst took. Only for its consumer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub held: Option<Held>,
+    pub burst_memory: Option<BurstMemory>,
     /// Messages lost within the window, for a mechanism that may lose messages.
     #[serde(default)]
     pub lost: u64,
@@ -207,7 +207,7 @@ impl PartyReport {
             dropped: 0,
             late: 0,
             codec: None,
-            held: None,
+            burst_memory: None,
             lost: 0,
             window_ns: 0,
             longest_stall_ns: 0,
@@ -225,6 +225,17 @@ pub struct LatencyCounts {
     pub batch: u64,
     /// Pairs of a time in nanoseconds and how often it occurred.
     pub counts: Vec<(u64, u64)>,
+}
+
+/// The cost of a codec's message within the window.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CodecFigures {
+    /// Nanoseconds to encode a message, from the median batch.
+    pub encode_ns: f64,
+    /// Nanoseconds to decode a message and read every byte of it, from the median batch.
+    pub decode_ns: f64,
+    /// The mean encoded length in bytes.
+    pub encoded_bytes: f64,
 }
 
 /// Sends one packet. Blocks in a child until the coordinator reads. Does not block in the

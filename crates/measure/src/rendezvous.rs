@@ -1,12 +1,12 @@
-//! How the children of an instance find each other: offers and requests by name, and the barrier
-//! before the window.
+//! How the children of an instance find each other: they publish and request addresses and
+//! descriptors by name, and wait at the barrier before the window.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::protocol::{self, Offer, ToChild, ToCoordinator};
+use crate::protocol::{self, Publication, ToChild, ToCoordinator};
 use crate::shared_memory;
 use crate::usage::Usage;
 
@@ -44,53 +44,55 @@ impl Rendezvous {
         shared_memory::note(&self.dir, pattern).context("noting the names of shared memory")
     }
 
-    /// Offers an address, or any other text, to the other children under `name`.
+    /// Publishes an address, or any other text, to the other children under `name`.
     ///
     /// # Errors
     /// When the coordinator has ended.
     pub fn publish(&mut self, name: &str, value: &str) -> Result<()> {
-        self.send_offer(name, value, &[])
+        self.send_publication(name, value, &[])
     }
 
-    /// Offers descriptors under `name`. Each child that requests them gets its own duplicates.
+    /// Publishes descriptors under `name`. Each child that requests them gets its own duplicates.
     ///
     /// # Errors
     /// When the coordinator has ended, or for more than [`protocol::MAX_DESCRIPTORS`].
-    pub fn offer_descriptors(&mut self, name: &str, descriptors: &[BorrowedFd<'_>]) -> Result<()> {
-        self.send_offer(name, "", descriptors)
+    pub fn publish_descriptors(&mut self, name: &str, descriptors: &[BorrowedFd<'_>]) -> Result<()> {
+        self.send_publication(name, "", descriptors)
     }
 
-    fn send_offer(&mut self, name: &str, value: &str, descriptors: &[BorrowedFd<'_>]) -> Result<()> {
-        let offer = Offer { name: name.to_owned(), value: value.to_owned() };
-        protocol::send(&self.socket, &ToCoordinator::Offer(offer), descriptors)
-            .with_context(|| format!("offering `{name}`"))
+    fn send_publication(&mut self, name: &str, value: &str, descriptors: &[BorrowedFd<'_>]) -> Result<()> {
+        let publication = Publication { name: name.to_owned(), value: value.to_owned() };
+        protocol::send(&self.socket, &ToCoordinator::Publish(publication), descriptors)
+            .with_context(|| format!("publishing `{name}`"))
     }
 
-    /// Blocks until another child offers a text under `name`, and returns it. If no child offers it
+    /// Blocks until another child publishes a text under `name`, and returns it. If none does
     /// in time, the coordinator ends the instance.
     ///
     /// # Errors
     /// When the coordinator has ended.
     pub fn request(&mut self, name: &str) -> Result<String> {
-        Ok(self.receive_offer(name)?.0)
+        Ok(self.receive_published(name)?.0)
     }
 
-    /// Blocks until another child offers exactly `N` descriptors under `name`, and returns them.
+    /// Blocks until another child publishes exactly `N` descriptors under `name`, and returns them.
     ///
     /// # Errors
-    /// When the coordinator has ended, or when the offer has another number of descriptors.
+    /// When the coordinator has ended, or when another number of descriptors was published.
     pub fn request_descriptors<const N: usize>(&mut self, name: &str) -> Result<[OwnedFd; N]> {
-        let (_, descriptors) = self.receive_offer(name)?;
+        let (_, descriptors) = self.receive_published(name)?;
         descriptors
             .try_into()
             .map_err(|received: Vec<_>| anyhow::anyhow!("`{name}` came with {} descriptors, not {N}", received.len()))
     }
 
-    fn receive_offer(&mut self, name: &str) -> Result<(String, Vec<OwnedFd>)> {
-        let request = ToCoordinator::Want { name: name.to_owned() };
-        protocol::send(&self.socket, &request, &[]).with_context(|| format!("asking for `{name}`"))?;
+    fn receive_published(&mut self, name: &str) -> Result<(String, Vec<OwnedFd>)> {
+        let request = ToCoordinator::Request { name: name.to_owned() };
+        protocol::send(&self.socket, &request, &[]).with_context(|| format!("requesting `{name}`"))?;
         match protocol::receive(&self.socket)? {
-            Some((ToChild::Offer(offer), descriptors)) if offer.name == name => Ok((offer.value, descriptors)),
+            Some((ToChild::Published(publication), descriptors)) if publication.name == name => {
+                Ok((publication.value, descriptors))
+            }
             Some((other, _)) => bail!("waiting for `{name}`: the coordinator sent {other:?}"),
             None => bail!("waiting for `{name}`: the coordinator has ended"),
         }
@@ -107,7 +109,8 @@ impl Rendezvous {
         self.ready_with(None)
     }
 
-    /// As [`Rendezvous::ready`]. Says where the child notes which step of an exchange it is at, if it does.
+    /// As [`Rendezvous::ready`]. `exchange` is the address where the child notes the step of its current round
+    /// trip, if it notes any.
     pub(crate) fn ready_with(&mut self, exchange: Option<u64>) -> Result<u64> {
         protocol::send(&self.socket, &ToCoordinator::Ready { exchange }, &[])?;
         match protocol::receive(&self.socket)? {
@@ -125,9 +128,9 @@ impl Rendezvous {
     ///
     /// # Errors
     /// When the coordinator has ended.
-    pub fn over(&mut self) -> Result<()> {
+    pub fn wait_until_all_reported(&mut self) -> Result<()> {
         match protocol::receive(&self.socket)? {
-            Some((ToChild::Over {}, _)) => Ok(()),
+            Some((ToChild::AllReported {}, _)) => Ok(()),
             Some((other, _)) => bail!("waiting until all parties have reported: the coordinator sent {other:?}"),
             None => bail!("waiting until all parties have reported: the coordinator has ended"),
         }

@@ -5,41 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::case::{Pattern, PayloadKind};
-
-/// The distance a message travels, nearest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Scope {
-    /// Between async tasks of one process.
-    Task,
-    /// Between threads of one process.
-    Thread,
-    /// Between processes of one machine.
-    Process,
-    /// Through the network stack.
-    Network,
-    /// Through a function inside a WASM sandbox.
-    Sandbox,
-}
-
-impl Scope {
-    /// Whether both ends run in one child process.
-    pub fn in_process(self) -> bool {
-        matches!(self, Scope::Task | Scope::Thread)
-    }
-}
-
-/// How an end waits when it can neither send nor receive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Wait {
-    /// Polls and never gives up its core.
-    Spin,
-    /// Polls for a while, then sleeps.
-    Adaptive,
-    /// Sleeps until it is woken.
-    Block,
-}
+pub use crate::environment::{Runtime, Scope, Wait};
+use crate::names::names;
 
 /// Who owns the bytes of a message while it is passed. Mechanisms are ranked within one class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -92,23 +59,6 @@ pub enum Cancel {
     Undocumented,
 }
 
-/// Where the code of the two ends runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Runtime {
-    /// One OS thread for each end.
-    Thread,
-    /// Tokio's multi-threaded runtime, one worker thread for each core.
-    TokioMulti,
-    /// Tokio's current-thread runtime.
-    TokioCurrent,
-    /// Tokio's multi-threaded runtime without its cooperative budget, which makes a task yield after
-    /// 128 operations.
-    TokioMultiUnconstrained,
-    /// Tokio's current-thread runtime without that budget.
-    TokioCurrentUnconstrained,
-}
-
 /// The part that a mechanism plays in a ranking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -140,46 +90,10 @@ pub enum Tier {
     Standard,
 }
 
-macro_rules! names {
-    ($type:ident, $what:literal, $($variant:ident = $name:literal),+ $(,)?) => {
-        impl $type {
-            #[doc = concat!("Every ", $what, ".")]
-            pub const ALL: [$type; [$($name),+].len()] = [$($type::$variant),+];
-        }
-        impl std::fmt::Display for $type {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.pad(match self { $(Self::$variant => $name),+ })
-            }
-        }
-        impl std::str::FromStr for $type {
-            type Err = String;
-            fn from_str(text: &str) -> Result<Self, String> {
-                match text {
-                    $($name => Ok(Self::$variant),)+
-                    _ => Err(format!("unknown {} `{text}`; known: {}", $what, [$($name),+].join(", "))),
-                }
-            }
-        }
-    };
-}
-pub(crate) use names;
-
-names!(Scope, "scope", Task = "task", Thread = "thread", Process = "process", Network = "network", Sandbox = "sandbox");
-names!(Wait, "wait mode", Spin = "spin", Adaptive = "adaptive", Block = "block");
 names!(Ownership, "ownership class", Owned = "owned", Borrowed = "borrowed", Loaned = "loaned");
 names!(Ordering, "ordering", Strict = "strict", PerProducer = "per-producer", Unordered = "unordered");
 names!(Cancel, "cancel safety", Safe = "safe", Unsafe = "unsafe", Undocumented = "undocumented");
 names!(Loss, "loss", Never = "never", BestEffort = "best-effort");
-names!(
-    Runtime,
-    "runtime",
-    Thread = "thread",
-    TokioMulti = "tokio-multi",
-    TokioCurrent = "tokio-current",
-    TokioMultiUnconstrained = "tokio-multi-unconstrained",
-    TokioCurrentUnconstrained = "tokio-current-unconstrained",
-);
-
 /// The description of a mechanism. Built with [`Spec::new`] and the methods named after the fields.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Spec {
@@ -235,16 +149,6 @@ pub struct Spec {
 /// The default of `least_capacity` in records that are older than the field.
 fn one() -> usize {
     1
-}
-
-impl Runtime {
-    /// The Tokio runtimes, in which ends are tasks.
-    pub const TASKS: [Runtime; 4] = [
-        Runtime::TokioMulti,
-        Runtime::TokioCurrent,
-        Runtime::TokioMultiUnconstrained,
-        Runtime::TokioCurrentUnconstrained,
-    ];
 }
 
 impl Spec {

@@ -22,7 +22,7 @@ pub enum Suite {
     Flow,
 }
 
-crate::spec::names!(
+crate::names::names!(
     Suite,
     "suite",
     Overview = "overview",
@@ -85,7 +85,7 @@ pub enum Profile {
     Full,
 }
 
-crate::spec::names!(Profile, "profile", Quick = "quick", Standard = "standard", Full = "full");
+crate::names::names!(Profile, "profile", Quick = "quick", Standard = "standard", Full = "full");
 
 /// The user's values for the parameters of a cell. If a list is empty, the suite's own values stay.
 #[derive(Clone, Debug, Default)]

@@ -26,7 +26,7 @@ impl Transport<Raw> for Cheat {
         let message = vec![0; case.payload.len()];
         if let Role::Consumer(index) = role {
             let (ours, theirs) = UnixStream::pair()?;
-            rendezvous.offer_descriptors("socket", &[theirs.as_fd()])?;
+            rendezvous.publish_descriptors("socket", &[theirs.as_fd()])?;
             return Ok(Ends::consumer(index, Receiving { socket: ours, message, made_up: None }));
         }
         let [socket]: [OwnedFd; 1] = rendezvous.request_descriptors("socket")?;

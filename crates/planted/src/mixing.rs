@@ -26,7 +26,7 @@ impl Transport<Raw> for Mixing {
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         if let Role::Consumer(index) = role {
             let (ours, theirs) = UnixStream::pair()?;
-            rendezvous.offer_descriptors("socket", &[theirs.as_fd()])?;
+            rendezvous.publish_descriptors("socket", &[theirs.as_fd()])?;
             return Ok(Ends::consumer(index, Receiving { socket: ours, message: vec![0; case.payload.len()] }));
         }
         let [socket]: [OwnedFd; 1] = rendezvous.request_descriptors("socket")?;

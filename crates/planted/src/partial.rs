@@ -24,7 +24,7 @@ impl Transport<Raw> for Partial {
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         let socket = if role == Role::Consumer(0) {
             let (ours, theirs) = UnixStream::pair()?;
-            rendezvous.offer_descriptors("socket", &[theirs.as_fd()])?;
+            rendezvous.publish_descriptors("socket", &[theirs.as_fd()])?;
             ours
         } else {
             let [socket]: [OwnedFd; 1] = rendezvous.request_descriptors("socket")?;

@@ -10,13 +10,13 @@ use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-use common::{Case, Caught, MARKER, bench, carrying};
+use common::{Case, Caught, MARKER, bench, bench_rounds, carrying};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_estafette-planted");
 const SCOPES: [&str; 5] = ["task", "thread", "process", "network", "sandbox"];
 const ALL_PATTERNS: &str = "ping-pong,stream,fan-in";
 
-/// Held by runs that use the processor, because spinning mechanisms are slow beside other runs.
+/// Locked by runs that use the processor, because spinning mechanisms are slow beside other runs.
 /// Runs that mostly sleep do not lock it.
 static CORES: Mutex<()> = Mutex::new(());
 
@@ -196,6 +196,43 @@ fn a_delayed_message_is_late() {
 #[test]
 fn a_mechanism_that_stops_sending_times_out() {
     all_catch("hang", 2, &["--timeout", "500ms"], |caught| failure(caught, &["did not finish in time: "]));
+}
+
+#[test]
+fn a_mechanism_that_hangs_costs_its_timeout_once_and_not_in_each_round() {
+    // In slices too: the mechanism and its control are one heat.
+    let run = bench_rounds(PROGRAM, 3, &["process/hang", "thread/hang", "--pattern=ping-pong", "--timeout=500ms"]);
+    let cases = run.cases();
+    assert!(cases.len() >= 4, "two mechanisms, and the controls");
+    for Case { mechanism, outcomes, .. } in &cases {
+        let [first, later @ ..] = &**outcomes else { panic!("{mechanism} was not run") };
+        let has_failed = |outcome: &Option<Caught>, why| outcome.as_ref().is_some_and(|caught| failure(caught, &[why]));
+        assert!(has_failed(first, "did not finish in time: "), "{mechanism}: {first:?}");
+        assert_eq!(later.len(), 2, "{mechanism}: {outcomes:?}");
+        let why = "not started again: it did not finish in round 1";
+        assert!(later.iter().all(|outcome| has_failed(outcome, why)), "{mechanism}: {outcomes:?}");
+    }
+    assert_eq!((run.code, run.survivors), (Some(2), Vec::new()), "{}", run.stderr);
+}
+
+#[test]
+fn a_mechanism_of_which_no_instance_counts_is_no_success() {
+    // An open loop in one thread: while the receiver keeps the thread, the sender cannot send when a message is due.
+    let open_loop = ["--pattern=stream", "--payload=u64", "--load=1k/s", "--runtime=tokio-current"];
+    let what = [&["task/busy", "--window=30ms", "--timeout=60s"], &open_loop[..]].concat();
+    let run = bench_rounds(PROGRAM, 2, &what);
+    let cases = run.cases();
+    assert!(!cases.is_empty() && cases.iter().all(|case| *case.outcomes == [None, None]), "{}", run.stderr);
+    assert_eq!((run.code, run.survivors), (Some(2), Vec::new()), "{}", run.stderr);
+    let reason = "all instances (2) were discarded: ";
+    let lines: Vec<&str> = run.stderr.lines().filter(|line| line.starts_with("warning: task/busy in ")).collect();
+    let has_reason = |line: &&str| line.contains(reason) && line.ends_with(" late before they were sent");
+    assert!(!lines.is_empty() && lines.iter().all(has_reason), "{}", run.stderr);
+
+    // In a single round, a quick look, it is a warning only.
+    let run = bench(PROGRAM, &what);
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    assert!(run.stderr.contains("all instances (1) were discarded: "), "{}", run.stderr);
 }
 
 #[test]

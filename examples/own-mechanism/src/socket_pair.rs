@@ -27,7 +27,7 @@ impl Transport<Raw> for SocketPair {
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         let socket = if role == Role::Consumer(0) {
             let (ours, theirs) = UnixStream::pair()?;
-            rendezvous.offer_descriptors("socket", &[theirs.as_fd()])?;
+            rendezvous.publish_descriptors("socket", &[theirs.as_fd()])?;
             ours
         } else {
             // Waits until it is there. An address, or other text, goes by `publish` and `request` instead.

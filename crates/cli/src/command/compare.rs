@@ -130,7 +130,7 @@ fn drift(drift: Option<&Drift>) -> String {
         ""
     };
     format!(
-        "Drift: the machine alone made B better by {} % {}, by {} anchor(s), the reference rings{few}. It is taken off, and \
+        "Drift: the machine alone made B better by {} % {}, by {} anchor(s), the reference rings{few}. It is subtracted, and \
          its uncertainty widens every interval.{unsteady}",
         percent(drift.interval.estimate),
         between(&drift.interval),

@@ -93,17 +93,17 @@ fn build(debug: bool) -> Finding {
 }
 
 fn peers(registry: &Registry) -> Vec<Finding> {
-    let absent: Vec<_> = registry
+    let unavailable: Vec<_> = registry
         .iter()
         .filter_map(|entry| {
             let how = entry.check_available().err()?;
             Some(Finding::note("peer", format!("{} is not available", entry.spec().name), how))
         })
         .collect();
-    if absent.is_empty() {
+    if unavailable.is_empty() {
         return vec![Finding::ok("peers", format!("all {} mechanisms are available", registry.iter().count()))];
     }
-    absent
+    unavailable
 }
 
 fn text(diagnosis: &Diagnosis) -> String {

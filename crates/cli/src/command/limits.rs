@@ -7,12 +7,12 @@ use estafette_measure::units;
 use crate::args;
 use crate::columns::{Left, Right, columns};
 use crate::exit::Exit;
-use crate::{print, print_json, tell};
+use crate::{print, print_json, report_to_stderr};
 
 /// Runs `limits`.
 pub(crate) fn run(args: &args::Limits) -> Result<Exit> {
     let time = units::duration(DEFAULT_BUDGET.as_nanos() as f64);
-    tell(&format!("measuring for {time}: do not use the machine meanwhile"));
+    report_to_stderr(&format!("measuring for {time}: do not use the machine meanwhile"));
     let limits = measure(&ends(&available_cpus()), DEFAULT_BUDGET, &mut |_| Ok(()))?;
     if args.json {
         print_json(&limits)?;

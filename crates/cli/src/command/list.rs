@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::args::List;
 use crate::columns::{Left, Right, columns, wrapped};
 use crate::exit::Exit;
-use crate::{PEERS, PEERS_LEFT_OUT, print, print_json, tell, with_peers};
+use crate::{PEERS, PEERS_LEFT_OUT, print, print_json, report_to_stderr, with_peers};
 
 /// A mechanism in the JSON output.
 #[derive(Serialize)]
@@ -62,7 +62,7 @@ pub(crate) fn run(registry: &Registry, args: &List) -> Result<Exit> {
     let cases: Vec<_> = available.iter().map(|listed| case(&listed.spec)).collect();
     let probed = Scratch::new().and_then(|mut scratch| capacities(&cases, &mut scratch, &mut interrupt));
     let capacities = probed.unwrap_or_else(|error| {
-        tell(&format!("warning: the capacity of channels could not be probed: {error:#}"));
+        report_to_stderr(&format!("warning: the capacity of channels could not be probed: {error:#}"));
         Vec::new()
     });
     if interrupt.is_requested() {

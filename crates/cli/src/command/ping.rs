@@ -17,7 +17,7 @@ use serde::Serialize;
 use crate::args::Ping;
 use crate::exit::Exit;
 use crate::progress::Progress;
-use crate::{other_load, print, print_json, tell, with_peers};
+use crate::{other_load, print, print_json, report_to_stderr, with_peers};
 
 /// The number of warm-up round trips: a tenth of the measured ones, within these bounds.
 const WARMUP: std::ops::RangeInclusive<u64> = 100..=10_000;
@@ -175,7 +175,7 @@ fn report(summary: &Summary<'_>, cell: &Cell, json: bool) -> Result<Exit> {
     }
     match &summary.figures.breach {
         Some(breach) => {
-            tell(&format!("estafette: {} broke its promise: {breach}", summary.mechanism));
+            report_to_stderr(&format!("estafette: {} broke its promise: {breach}", summary.mechanism));
             Ok(Exit::Breach)
         }
         None => Ok(Exit::Fine),

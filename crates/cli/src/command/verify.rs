@@ -19,7 +19,7 @@ use crate::columns::{Left, Right, columns, plain, wrapped};
 use crate::exit::Exit;
 use crate::progress::Progress;
 use crate::table::{by_reason, grouped_by_family};
-use crate::{print, print_json, tell, with_peers};
+use crate::{print, print_json, report_to_stderr, with_peers};
 
 /// The windows of a case: a longer one follows if no message arrives within the first.
 const WINDOWS: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(2)];
@@ -88,7 +88,10 @@ pub(crate) fn run(registry: &Registry, args: &Verify) -> Result<Exit> {
     }
     let not_run: Vec<&str> = names(&verified).into_iter().filter(|name| !was_run(&verified, name)).collect();
     if !not_run.is_empty() && !is_interrupted {
-        tell(&format!("warning: no case was run of {}: nothing is verified of it", grouped_by_family(&not_run)));
+        report_to_stderr(&format!(
+            "warning: no case was run of {}: nothing is verified of it",
+            grouped_by_family(&not_run)
+        ));
     }
     Ok(exit(&verified, is_interrupted))
 }

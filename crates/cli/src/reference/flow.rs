@@ -15,7 +15,7 @@ use estafette_measure::record::{Outcome, Record};
 use estafette_measure::spec::Standing;
 use estafette_measure::units::{grouped, three_digits};
 
-use crate::columns::{Left, Right, columns, plain};
+use crate::columns::{Left, Right, columns, plain, wrapped};
 
 const MIB: f64 = (1 << 20) as f64;
 
@@ -42,9 +42,10 @@ pub(crate) fn tables(record: &Record, rankings: &[Ranking]) -> String {
     let text: String = pipelines.map(|ranking| table(record, ranking)).collect();
     match &*text {
         "" => text,
-        _ => format!(
-            "In the shape of wasm-pipeline-throughput: from a receiver's first message to the last of all\n\n{text}"
-        ),
+        _ => {
+            let title = "In the shape of wasm-pipeline-throughput: from a receiver's first message to the last of all";
+            format!("{}\n{text}", wrapped("", title))
+        }
     }
 }
 
@@ -84,7 +85,9 @@ fn table(record: &Record, ranking: &Ranking) -> String {
     let table = columns(&headers, &[Left, Right, Right, Right, Left, Right], &rows.collect::<Vec<_>>());
     let said = published.map_or(String::new(), |published| {
         let Published { printed, from_its_time, .. } = published;
-        format!("  the reference, elsewhere: {from_its_time} MiB/s by its milliseconds, {printed} as it prints it\n")
+        let words =
+            format!("the reference, elsewhere: {from_its_time} MiB/s by its milliseconds, {printed} as it prints it");
+        wrapped("  ", &words)
     });
     format!("{}, {} bytes\n{table}{said}\n", title(ranking.cell.pattern), grouped(len as u64))
 }

@@ -13,7 +13,7 @@ use crate::columns::{Left, Right, columns, wrapped};
 ///
 /// Each scope and pattern with several parties has one table of at most 8 cells. If cells differ in
 /// anything but the number of producers, only those like the first are shown. The record has all.
-pub(super) fn fairness(rankings: &[Ranking]) -> String {
+pub(crate) fn fairness(rankings: &[Ranking]) -> String {
     let mut text = String::new();
     for scope in Scope::ALL {
         for pattern in Pattern::ALL.into_iter().filter(|pattern| pattern.has_several_parties()) {
@@ -48,7 +48,7 @@ pub(super) fn fairness(rankings: &[Ranking]) -> String {
 
 /// Returns the tables of system calls per message or round trip, and of the processor time that
 /// these calls and the kernel's copies take.
-pub(super) fn system_calls(rankings: &[Ranking]) -> String {
+pub(crate) fn system_calls(rankings: &[Ranking]) -> String {
     let calls = by_cell(rankings, |row| Some(format!("{:.1}", row.calls?)));
     let time = by_cell(rankings, |row| Some(units::duration(row.kernel_ns.filter(|_| row.calls >= Some(MIN_CALLS))?)));
     let titled = |title: &str, tables: String| match tables.is_empty() {

@@ -3,12 +3,11 @@
 use comfy_table::CellAlignment;
 use estafette_measure::case::{Cell, Load};
 use estafette_measure::ranking::{Ranking, Row, RowResult};
-use estafette_measure::stats::Interval;
 use estafette_measure::units;
 
 use super::answer::answer;
 use super::notes::{caveats, footer};
-use super::{short, without_result};
+use super::{short, times, without_result};
 use crate::columns::{Left, Right, columns, display_width, terminal_width, wrapped};
 
 /// A column of the table.
@@ -117,13 +116,6 @@ pub(super) fn against_first(ranking: &Ranking, result: &RowResult) -> String {
         (None, Some(first)) => format!("~{}", units::three_digits(result.metric_ns / first.metric_ns)),
         (None, None) => String::from("-"),
     }
-}
-
-/// Formats a ln ratio as a multiple of the other's time: `1.43 [1.38 - 1.50]`.
-pub(super) fn times(interval: &Interval) -> String {
-    let [estimate, low, high] =
-        [interval.estimate, interval.high, interval.low].map(|ln| units::three_digits((-ln).exp()));
-    format!("{estimate} [{low} - {high}]")
 }
 
 /// Formats a result's time relative to the bound, the minimum time on this machine.

@@ -115,7 +115,7 @@ pub(super) fn table(group: &[&Ranking]) -> String {
     let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
     let table = columns(&headers, &alignment, &rows);
     let caveats: String = unique(group.iter().map(|ranking| caveats_at(ranking, &axis.value(&ranking.cell))));
-    format!("{}\n{}{table}{caveats}", heading(group, axis), wrapped("", &answers(group, axis)))
+    format!("{}{}{table}{caveats}", wrapped("", &heading(group, axis)), wrapped("", &answers(group, axis)))
 }
 
 /// Returns the heading of the cells, with the name of the axis instead of the value.

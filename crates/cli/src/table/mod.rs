@@ -1,13 +1,9 @@
-//! The tables of a record, at most as wide as the terminal.
+//! Tables of a record's cells, at most as wide as the terminal.
 
 use estafette_measure::case::Pattern;
-use estafette_measure::core_distance::Comparable;
-use estafette_measure::ranking::{self, Ranking, Row};
-use estafette_measure::record::Record;
-use estafette_measure::stats::Verdict;
+use estafette_measure::ranking::{Ranking, Row};
+use estafette_measure::stats::{Interval, Verdict};
 use estafette_measure::units;
-
-use crate::{other_load, reference, summary};
 
 mod across;
 mod answer;
@@ -16,49 +12,24 @@ mod matrix;
 mod notes;
 mod special;
 
+pub(crate) use crate::output::{Detail, report};
+pub(crate) use across::{fairness, system_calls};
 pub(crate) use answer::{capitalised, list, outcome, outcome_among, ratio};
-pub(crate) use notes::{by_reason, caveats, grouped_by_family};
+pub(crate) use notes::{by_reason, caveats, grouped_by_family, refusals};
 
-/// How much a report shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Detail {
-    /// Cells that differ in one value, such as the size, in one matrix.
-    Short,
-    /// A table for each cell too.
-    Full,
-}
-
-impl Detail {
-    /// Converts the value of `--details`.
-    pub(crate) fn of(details: bool) -> Detail {
-        if details { Detail::Full } else { Detail::Short }
-    }
-}
-
-/// Returns everything that `bench` and `report` print for a record.
-pub(crate) fn report(record: &Record, detail: Detail) -> String {
-    let rankings = ranking::rank(record);
-    let (grid, others): (Vec<_>, Vec<_>) =
-        rankings.iter().partition(|ranking| reference::is_channels_cell(record, ranking));
+/// Returns the tables of some cells: one for each group of cells that differ in one value, and one
+/// for each cell that is alone. With `each_cell`, also one for each cell of a group.
+pub(crate) fn cells(rankings: &[&Ranking], each_cell: bool) -> String {
     let mut text = String::new();
-    for group in matrix::groups(&others) {
+    for group in matrix::groups(rankings) {
         if let [_, _, ..] = &*group {
             text.push_str(&matrix::table(&group));
             text.push('\n');
         }
-        if group.len() == 1 || detail == Detail::Full {
+        if group.len() == 1 || each_cell {
             group.iter().for_each(|ranking| text.push_str(&format!("{}\n", cell_table(ranking))));
         }
     }
-    text.push_str(&reference::channels(record, &grid));
-    text.push_str(&reference::typed(record, &rankings));
-    text.push_str(&reference::network(&rankings));
-    text.push_str(&reference::flow(&Comparable::of(record).record, &rankings));
-    text.push_str(&across::fairness(&rankings));
-    text.push_str(&across::system_calls(&rankings));
-    text.push_str(&notes::refusals(record));
-    text.push_str(&summary::sentences(record, &rankings));
-    text.extend(other_load::sentence(record));
     text
 }
 
@@ -91,6 +62,13 @@ fn without_result(row: &Row) -> &'static str {
 /// Formats a fraction: `3.2 %`.
 pub(crate) fn percent(part: f64) -> String {
     format!("{} %", units::three_digits(part * 100.0))
+}
+
+/// Formats a ln ratio as a multiple of the other's time: `1.43 [1.38 - 1.50]`.
+fn times(interval: &Interval) -> String {
+    let [estimate, low, high] =
+        [interval.estimate, interval.high, interval.low].map(|ln| units::three_digits((-ln).exp()));
+    format!("{estimate} [{low} - {high}]")
 }
 
 /// Whether the verdict is a difference in one direction.

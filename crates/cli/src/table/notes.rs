@@ -8,8 +8,7 @@ use estafette_measure::spec::{Loss, Ordering};
 use estafette_measure::stats::ModeLevel;
 use estafette_measure::{MAX_LOSS, units};
 
-use super::cell::times;
-use super::{percent, short};
+use super::{percent, short, times};
 use crate::columns::{columns, lines, plain, wrapped};
 use crate::with_remedy;
 

@@ -14,11 +14,12 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// The command under test.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_estafette");
-/// The variable by which every process that a run started, and all they started, can be told from others.
+/// The variable by which every process that a run started, and all they started, differ from others.
 const MARKER: &str = "ESTAFETTE_TEST_RUN";
 /// For what is only a matter of time, on the slowest machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -76,7 +77,7 @@ impl Ground {
     }
 
     /// Runs `bench` with records in the folder `out`, and all must be well. Where the machine is so busy that a window of
-    /// this length saw no message, it does as it is told and chooses a longer one.
+    /// this length saw no message, it follows the advice of the error and chooses a longer one.
     #[track_caller]
     pub(crate) fn bench(&self, window_ms: u32, arguments: &[&str]) -> Done {
         for window_ms in [1, 4, 16, 64].map(|times| times * window_ms) {
@@ -89,6 +90,16 @@ impl Ground {
             fs::remove_dir_all(self.path("out")).expect("the folder `out`");
         }
         panic!("no message arrives here within {} ms", 64 * window_ms);
+    }
+
+    /// Runs the command in a terminal with this number of columns, where stdout and stderr are one.
+    pub(crate) fn terminal(&self, columns: u16, arguments: &[&str]) -> Done {
+        let words = [PROGRAM].iter().chain(arguments).map(|word| format!("'{word}'"));
+        let line = format!("stty cols {columns}; exec {}", words.collect::<Vec<_>>().join(" "));
+        let script = self.program("script", ["--quiet", "--return", "--command", &line, "/dev/null"]).output();
+        let mut done = Done::from(script.expect("`script` of util-linux starts"));
+        done.stdout = done.stdout.replace("\r\n", "\n");
+        done
     }
 
     /// The record of its one run.
@@ -179,7 +190,7 @@ impl Done {
 
     /// What it printed, as JSON.
     #[track_caller]
-    pub(crate) fn json(&self) -> serde_json::Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {}", self.stdout))
     }
 }
@@ -195,6 +206,32 @@ pub(crate) fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
         assert!(Instant::now() < deadline, "waited too long for {what}");
         sleep(Duration::from_millis(2));
     }
+}
+
+/// One round of real instances that is made a record of 9 rounds. A round trip takes 100 us, and `factor` times as long through the
+/// mechanism `slower`. So what the record says does not depend on the machine.
+pub(crate) fn repeated(round: &Value, slower: &str, factor: f64) -> Value {
+    const ROUNDS: u64 = 9;
+    let mut record = round.clone();
+    let of_round = record["instances"].as_array().unwrap().clone();
+    let mut instances = Vec::new();
+    for number in 0..ROUNDS {
+        for (at, instance) in of_round.iter().enumerate() {
+            let mut instance = instance.clone();
+            let entrant = &record["entrants"][instance["entrant"].as_u64().unwrap() as usize];
+            let factor = if entrant["case"]["mechanism"] == slower { factor } else { 1.0 };
+            let noise = ((number * 7 + at as u64 * 3) % 8) as f64 * 0.001;
+            let figures = &mut instance["outcome"]["measured"];
+            figures["latency"]["p50_ns"] = json!((100_000.0 * factor * (1.0 + noise)) as u64);
+            figures["discarded"] = Value::Null;
+            instance["round"] = json!(number);
+            instances.push(instance);
+        }
+    }
+    record["instances"] = instances.into();
+    record["rounds"] = json!(ROUNDS);
+    record["rounds_planned"] = json!(ROUNDS);
+    record
 }
 
 /// A run under way. Killed at the latest when this is dropped, so that a test that fails leaves nothing behind.

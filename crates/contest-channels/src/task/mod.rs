@@ -3,7 +3,8 @@
 use estafette_measure::Registry;
 use estafette_measure::entry::{AsyncValueTransport, Entry, async_values};
 
-use crate::channel::{BetweenTasks, TaskChannel};
+use crate::channel::TaskChannel;
+use crate::channel_mechanism::BetweenTasks;
 
 mod async_channel;
 mod async_channel_stream;

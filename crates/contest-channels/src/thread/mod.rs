@@ -3,7 +3,8 @@
 use estafette_measure::Registry;
 use estafette_measure::entry::{Entry, bytes, values};
 
-use crate::channel::{BetweenThreads, ThreadChannel};
+use crate::channel::ThreadChannel;
+use crate::channel_mechanism::BetweenThreads;
 
 mod crossbeam;
 mod crossfire;

@@ -2,8 +2,6 @@
 
 use std::{fmt, io};
 
-use super::memory::End;
-
 /// Why a ring could not be made or opened.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -35,7 +33,7 @@ pub enum Error {
         found: u64,
     },
     /// The end was already opened. Each end of a ring can be opened once.
-    Taken {
+    AlreadyOpened {
         /// "producer" or "consumer".
         end: &'static str,
     },
@@ -48,14 +46,6 @@ impl Error {
 
     pub(super) fn not_a_ring(reason: impl Into<String>) -> Self {
         Self::NotARing { reason: reason.into() }
-    }
-
-    pub(super) fn taken(end: End) -> Self {
-        let end = match end {
-            End::Producer => "producer",
-            End::Consumer => "consumer",
-        };
-        Self::Taken { end }
     }
 }
 
@@ -70,7 +60,7 @@ impl fmt::Display for Error {
             Self::Mismatch { what, wanted, found } => {
                 write!(f, "the ring was created with other {what} than it is opened with: {found}, not {wanted}")
             }
-            Self::Taken { end } => write!(f, "the ring's {end} was already opened; create a new ring"),
+            Self::AlreadyOpened { end } => write!(f, "the ring's {end} was already opened; create a new ring"),
         }
     }
 }

@@ -36,7 +36,7 @@ struct Controls {
 struct Front {
     _header: [u64; 8],
     /// The ends that were opened, as bits of [`End`].
-    taken: AtomicU32,
+    opened: AtomicU32,
 }
 
 // The layout is a protocol between processes.
@@ -49,6 +49,15 @@ const _: () = assert!(align_of::<Block>() == align_of::<Controls>() && size_of::
 pub(super) enum End {
     Producer,
     Consumer,
+}
+
+impl End {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            End::Producer => "producer",
+            End::Consumer => "consumer",
+        }
+    }
 }
 
 /// Returns the total size in bytes of a ring of this shape.
@@ -170,7 +179,7 @@ impl Memory {
             End::Producer => 1 << 0,
             End::Consumer => 1 << 1,
         };
-        self.controls().front.taken.fetch_or(bit, Ordering::Relaxed) & bit == 0
+        self.controls().front.opened.fetch_or(bit, Ordering::Relaxed) & bit == 0
     }
 
     /// Returns the slot of message number `index` for writing.

@@ -187,7 +187,7 @@ fn open(file: BorrowedFd<'_>, shape: Shape, wait: Wait, sealed: bool, end: End) 
         let _ = map.advise(Advice::PopulateWrite);
     }
     let memory = Memory::mapping(map, shape);
-    if memory.claim(end) { Ok(memory) } else { Err(Error::taken(end)) }
+    if memory.claim(end) { Ok(memory) } else { Err(Error::AlreadyOpened { end: end.name() }) }
 }
 
 /// The header of the file: five words, the first two of which are the magic and the version.

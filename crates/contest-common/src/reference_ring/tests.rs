@@ -366,9 +366,9 @@ fn each_end_is_opened_once() {
     let shape = shape(64, 16);
     let file = create_shared(shape, Wait::Spin).unwrap();
     let producer = open_producer(&file, shape, Wait::Spin).unwrap();
-    assert!(matches!(open_producer(&file, shape, Wait::Spin), Err(Error::Taken { end: "producer" })));
+    assert!(matches!(open_producer(&file, shape, Wait::Spin), Err(Error::AlreadyOpened { end: "producer" })));
     drop(producer);
-    assert!(matches!(open_producer(&file, shape, Wait::Spin), Err(Error::Taken { .. })));
+    assert!(matches!(open_producer(&file, shape, Wait::Spin), Err(Error::AlreadyOpened { .. })));
     let consumer = open_consumer(&file, shape, Wait::Spin).unwrap();
     assert!(consumer.is_closed());
 }

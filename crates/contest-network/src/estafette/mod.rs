@@ -191,8 +191,8 @@ impl Estafette {
                 (Some(SideHandle::remote(&progress)), Some(SideHandle::Owned(side)))
             }
             (Pattern::PingPong | Pattern::SameThread, _) => {
-                let mut held = SideHandle::shared(side);
-                (held.next(), held.next())
+                let mut handles = SideHandle::shared(side);
+                (handles.next(), handles.next())
             }
             (_, Role::Consumer(_)) => (None, Some(SideHandle::Owned(side))),
             _ => (Some(SideHandle::Owned(side)), None),

@@ -30,24 +30,24 @@ static Ends open_ends(const Assignment *a)
     return (Ends){ours, ours, message_buffers(a->len)};
 }
 
-static inline ssize_t send_piece(int socket, const void *from, size_t len)
+static inline ssize_t send_part(int socket, const void *from, size_t len)
 {
     return send(socket, from, len, MSG_NOSIGNAL);
 }
 
-static inline ssize_t receive_piece(int socket, void *to, size_t len)
+static inline ssize_t recv_part(int socket, void *to, size_t len)
 {
     return recv(socket, to, len, 0);
 }
 
 static inline void send_message(Ends *e, Generator *source)
 {
-    send_by(send_piece, e, source);
+    send_by(send_part, e, source);
 }
 
 static inline void recv_message(Ends *e, Verifier *verifier)
 {
-    recv_by(receive_piece, e, verifier);
+    recv_by(recv_part, e, verifier);
 }
 
 #endif

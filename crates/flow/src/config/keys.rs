@@ -287,7 +287,7 @@ const LAYOUTS: &[Word] = &[
 static FILE_SINK: Object = Object {
     what: "a file to write",
     definition: "FileSink",
-    help: "A file to write, made if it is absent.",
+    help: "A file to write. It is created if it does not exist.",
     keys: &[
         Key::new("path", Shape::Path, "The file.").required(),
         Key::new("append", Shape::Flag, "Whether to add to what is in the file, or replace it.").default("true"),
@@ -328,7 +328,7 @@ static TOPIC: Object = Object {
 
 const OVERFLOWS: &[Word] = &[
     Word { word: "block", help: "The sender waits." },
-    Word { word: "drop-oldest", help: "The oldest messages that nobody has taken yet are dropped and counted." },
+    Word { word: "drop-oldest", help: "The oldest messages that nobody has received yet are dropped and counted." },
     Word { word: "drop-new", help: "The message that is sent is dropped and counted." },
 ];
 

@@ -1,6 +1,6 @@
 //! Compares the messages that an instance received with those that it sent.
 
-use super::instance::{Failure, FailureKind};
+use super::failure::{Failure, FailureKind};
 use crate::case::{Case, Role};
 use crate::message::{Faults, StreamCount};
 use crate::protocol::Report;

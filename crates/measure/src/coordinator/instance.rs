@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use super::account::account;
 use super::children::{Children, Running, adopt_strays, calls_path, describe};
+pub(super) use super::failure::{Failure, FailureKind};
 use super::lost_exchange::LostExchange;
 use super::placement::{cores, used};
+pub(super) use super::setup::Setup;
 use super::{Interrupt, Scratch};
 use crate::case::{Case, Role};
 use crate::clock::now_ns;
@@ -27,7 +27,7 @@ use crate::exchange::Snapshot;
 use crate::message::Faults;
 use crate::pauses::{Turn, TurnWriter};
 use crate::pipeline;
-use crate::protocol::{self, Assignment, Offer, Report, ToChild, ToCoordinator};
+use crate::protocol::{self, Assignment, Publication, Report, ToChild, ToCoordinator};
 use crate::usage::Steal;
 use crate::window::Window;
 
@@ -38,28 +38,6 @@ const RUN_UP_NS: u64 = 500_000;
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a child may take to exit after `done`.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// The parameters of an instance.
-#[derive(Clone, Debug)]
-pub struct Setup {
-    /// The case.
-    pub case: Case,
-    /// The window to measure.
-    pub window: Window,
-    /// The seed of the messages' contents, below 2^53.
-    pub seed: u64,
-    /// What their bodies are made with, and nothing else shows; below 2^53.
-    pub secret: u64,
-    /// The cores that may be used.
-    pub cpus: Vec<usize>,
-    /// How long the children may take beyond the window.
-    pub timeout: Duration,
-    /// How long the window may take if it is a number of messages.
-    pub count_timeout: Duration,
-    /// Whether to count the children's system calls. The times that they measure are then
-    /// meaningless.
-    pub traced: bool,
-}
 
 /// The result of an instance.
 #[derive(Clone, Debug)]
@@ -74,60 +52,21 @@ pub struct Measured {
     pub calls: Option<u64>,
 }
 
-/// Why an instance has no result.
-#[derive(Clone, Debug)]
-pub struct Failure {
-    /// The kind of failure.
-    pub kind: FailureKind,
-    /// The description for the user, with the last lines that the child wrote to stderr.
-    pub text: String,
-}
-
-/// The kinds of failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum FailureKind {
-    /// The user interrupted the run.
-    Interrupted,
-    /// The instance timed out.
-    Hang,
-    /// A child ended before its report, or with an error after it.
-    Crash,
-    /// A party saw no message for more than a second.
-    Late,
-    /// A child left a process running.
-    Leak,
-    /// No message arrived within the window.
-    Empty,
-    /// A child reported an error, or the instance could not be started.
-    Error,
-}
-
-impl Failure {
-    pub(super) fn new(kind: FailureKind, text: impl Into<String>) -> Failure {
-        Failure { kind, text: text.into() }
-    }
-}
-
-impl From<anyhow::Error> for Failure {
-    fn from(error: anyhow::Error) -> Failure {
-        Failure::new(FailureKind::Error, format!("{error:#}"))
-    }
-}
-
 /// A running instance.
 #[derive(Debug)]
 pub struct Instance {
     roles: Vec<Role>,
     children: Children,
-    /// The offers by name, with their descriptors. Dropped at the barrier.
-    offers: HashMap<String, (Offer, Vec<OwnedFd>)>,
-    /// The children that wait for an offer, and its name.
-    wants: Vec<(usize, String)>,
+    /// What the children have published, by name, with the descriptors. Dropped at the barrier.
+    published: HashMap<String, (Publication, Vec<OwnedFd>)>,
+    /// The requests without a reply: the child, and the name that it requests.
+    requests: Vec<(usize, String)>,
     ready: Vec<bool>,
-    /// Where a child notes which step of an exchange it is at, if it does.
+    /// For each child, the address in its memory where it notes the step of its current round trip. `None` if it
+    /// notes none.
     exchanges: Vec<Option<u64>>,
-    /// Messages lost in exchanges whose sides wait for each other; set where that is how the instance ended.
+    /// The number of messages lost in round trips whose two sides wait for each other. Set if the instance ended
+    /// for this reason.
     lost_in_exchange: Option<u64>,
     reports: Vec<Option<Report>>,
     /// Whether brokers know that all parties have reported.
@@ -178,8 +117,8 @@ impl Instance {
             reports: roles.iter().map(|_| None).collect(),
             roles,
             children: Children::default(),
-            offers: HashMap::new(),
-            wants: Vec::new(),
+            published: HashMap::new(),
+            requests: Vec::new(),
             are_brokers_notified: false,
             turns,
             steal,
@@ -297,7 +236,8 @@ impl Instance {
         self.exchanges.iter().any(Option::is_some)
     }
 
-    /// The step of the exchange at which each child is that has not reported. `None` if unknown for one of them.
+    /// The children that have not reported, each with the step of its round trip. `None` if the step of one is
+    /// unknown.
     fn exchanges_under_way(&self) -> Option<Vec<(Role, Snapshot)>> {
         let unreported = self.unreported().into_iter().filter(|&index| self.roles[index] != Role::Broker);
         let snapshot = |index: usize| {
@@ -337,7 +277,7 @@ impl Instance {
                 return Ok(ControlFlow::Continue(()));
             }
             let handled: Vec<_> = senders.into_iter().map(|index| self.handle_packet(index)).collect();
-            // One that has failed may have done so because another has stopped.
+            // After a damaged message one child stops, and others may fail because of it.
             if !self.is_damaged(case) {
                 handled.into_iter().collect::<Result<(), _>>()?;
             }
@@ -403,16 +343,16 @@ impl Instance {
         let role = self.children.0[index].role;
         let packet = protocol::receive(&self.children.0[index].socket).with_context(|| role.to_string())?;
         match packet {
-            Some((ToCoordinator::Offer(offer), descriptors)) => {
-                let waiting: Vec<_> = self.wants.extract_if(.., |(_, name)| *name == offer.name).collect();
+            Some((ToCoordinator::Publish(publication), descriptors)) => {
+                let waiting: Vec<_> = self.requests.extract_if(.., |(_, name)| *name == publication.name).collect();
                 for (child, _) in waiting {
-                    self.send_offer(child, &offer, &descriptors)?;
+                    self.send_published(child, &publication, &descriptors)?;
                 }
-                self.offers.insert(offer.name.clone(), (offer, descriptors));
+                self.published.insert(publication.name.clone(), (publication, descriptors));
             }
-            Some((ToCoordinator::Want { name }, _)) => match self.offers.get(&name) {
-                Some((offer, descriptors)) => self.send_offer(index, offer, descriptors)?,
-                None => self.wants.push((index, name)),
+            Some((ToCoordinator::Request { name }, _)) => match self.published.get(&name) {
+                Some((publication, descriptors)) => self.send_published(index, publication, descriptors)?,
+                None => self.requests.push((index, name)),
             },
             Some((ToCoordinator::Ready { exchange }, _)) => {
                 self.ready[index] = true;
@@ -450,18 +390,19 @@ impl Instance {
         self.are_brokers_notified = true;
         for child in self.children.0.iter().filter(|child| child.role == Role::Broker) {
             // A broker that has already reported may have exited.
-            let _ = protocol::send(&child.socket, &ToChild::Over {}, &[]);
+            let _ = protocol::send(&child.socket, &ToChild::AllReported {}, &[]);
         }
         Ok(())
     }
 
-    fn send_offer(&self, index: usize, offer: &Offer, descriptors: &[OwnedFd]) -> Result<()> {
+    fn send_published(&self, index: usize, publication: &Publication, descriptors: &[OwnedFd]) -> Result<()> {
         let borrowed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
         let child = &self.children.0[index];
-        protocol::send(&child.socket, &ToChild::Offer(offer.clone()), &borrowed).with_context(|| child.role.to_string())
+        protocol::send(&child.socket, &ToChild::Published(publication.clone()), &borrowed)
+            .with_context(|| child.role.to_string())
     }
 
-    /// Opens the barrier. First closes the coordinator's copies of the offered descriptors.
+    /// Opens the barrier. First closes the coordinator's copies of the published descriptors.
     /// Otherwise a peer would not see when a child closes its end.
     ///
     /// # Errors
@@ -471,7 +412,7 @@ impl Instance {
     }
 
     fn send_go(&mut self) -> Result<()> {
-        self.offers.clear();
+        self.published.clear();
         let start_ns = now_ns() + RUN_UP_NS;
         for child in &self.children.0 {
             protocol::send(&child.socket, &ToChild::Go { start_ns }, &[]).with_context(|| child.role.to_string())?;

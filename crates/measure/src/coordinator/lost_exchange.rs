@@ -2,17 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-use super::instance::Setup;
+use super::setup::Setup;
 use crate::case::Role;
 use crate::exchange::Snapshot;
 use crate::window::Window;
 
-/// If every party has waited for a message this long, one was lost. A message that arrives more than a second after the one before
-/// makes the instance fail as late; this is well beyond.
+/// If every party has waited for a message this long, one was lost. A message that is merely late
+/// makes the instance fail after one second, so this time is well above that.
 const LOST_AFTER: Duration = Duration::from_secs(2);
 /// The slowest rate at which a long message is received.
 const SLOWEST_BYTES_PER_SECOND: f64 = 50e6;
-/// How many times the children are looked at in that time.
+/// How many times the steps of the children are read in that time.
 const LOOKS: u32 = 4;
 
 /// Watches the children of an instance that has not ended when it should have.
@@ -28,7 +28,7 @@ impl LostExchange {
     pub(super) fn new(setup: &Setup, started: Instant) -> LostExchange {
         let receiving = Duration::from_secs_f64(setup.case.payload.len() as f64 / SLOWEST_BYTES_PER_SECOND);
         let lost_after = LOST_AFTER.min(setup.timeout / 2) + receiving;
-        // Not within the window, if its length is known.
+        // No reading disturbs the window, if its length is known.
         let window = match setup.window {
             Window::Time { .. } => Duration::from_nanos(setup.window.length_ns()),
             Window::Count { .. } => Duration::ZERO,
@@ -36,13 +36,13 @@ impl LostExchange {
         LostExchange { lost_after, next_look: started + window + lost_after / LOOKS, before: None }
     }
 
-    /// When to look at the children next.
+    /// When the steps of the children are to be read next.
     pub(super) fn next_look(&self) -> Instant {
         self.next_look
     }
 
-    /// The number of messages that are certainly lost, once all parties have waited long enough. Takes the steps of the children
-    /// that have not reported; `None` if one of them is unknown.
+    /// The number of messages that are certainly lost, once all parties have waited long enough.
+    /// `now` has the steps of the children that have not reported; `None` if one is unknown.
     pub(super) fn update(&mut self, now: Option<Vec<(Role, Snapshot)>>) -> Option<u64> {
         self.next_look = Instant::now() + self.lost_after / LOOKS;
         let now = now?;

@@ -144,8 +144,8 @@ mod tests {
         }
         fs::write(others.join("notes"), "").unwrap();
         File::create(dead.join(LOCK)).unwrap();
-        let held = File::create(live.join(LOCK)).unwrap();
-        flock(&held, FlockOperation::NonBlockingLockExclusive).unwrap();
+        let lock = File::create(live.join(LOCK)).unwrap();
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
         sweep(parent.path());
         assert!(!dead.exists() && !unborn.exists());
         assert!(live.exists() && other.exists() && others.exists());

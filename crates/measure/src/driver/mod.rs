@@ -3,7 +3,6 @@
 
 mod asynchronous;
 mod blocking;
-mod latency;
 mod party;
 mod receive;
 mod reply;
@@ -20,7 +19,6 @@ use std::sync::mpsc;
 
 use anyhow::{Context, Result, bail, ensure};
 
-pub(crate) use self::latency::histogram;
 use self::party::{InstanceSetup, LoopSetup};
 use self::receive::ReceiveLoop;
 use self::reply::ReplyLoop;
@@ -31,6 +29,7 @@ use self::step::PartyResult;
 use self::turns::TurnsLoop;
 use crate::burst::{Burst, resident};
 use crate::case::{Case, Place, Role};
+pub use crate::context::Ctx;
 use crate::descriptors;
 use crate::exchange::EXCHANGE;
 use crate::executor::{Executor, Job, Threads, Work};
@@ -38,30 +37,11 @@ use crate::limits::pin_to;
 use crate::mechanism::{AsyncRx, AsyncTransport, AsyncTx, Ends, Mechanism, Rx, Transport, Tx};
 use crate::pace::{Feedback, Pacer};
 use crate::parts::{LoopEnds, Part, parts};
-use crate::pauses::Pauses;
-use crate::pipeline;
+use crate::pipeline::{self, PipelineEnd};
 use crate::protocol::Report;
 use crate::rendezvous::Rendezvous;
 use crate::spec::Loss;
-use crate::window::Window;
-
-/// The parameters of an instance that a child gets besides the case.
-#[derive(Debug)]
-pub struct Ctx {
-    /// The connection to the coordinator, through which the children of an instance find each
-    /// other.
-    pub rendezvous: Rendezvous,
-    /// The window to measure.
-    pub window: Window,
-    /// The seed of the messages' contents.
-    pub seed: u64,
-    /// The secret with which message bodies are made. The ends of the mechanism do not get it.
-    pub secret: u64,
-    /// The core of each party that this child plays; see [`crate::protocol::Assignment::cpus`].
-    pub cpus: Vec<Option<usize>>,
-    /// The pauses of an instance that is measured in slices.
-    pub pauses: Pauses,
-}
+use crate::usage::Usage;
 
 /// Opens the ends of a mechanism, waits for the other children and runs the loops of the case's pattern.
 /// Blocks until all parties of this child have ended.
@@ -145,7 +125,7 @@ impl Memory {
     /// The burst, once the runtime has been started: its memory is not part of the channel's.
     fn burst(self) -> Result<Option<Burst>> {
         match self {
-            Memory::Opened(taken) => Ok(Some(Burst::new(taken, resident()?))),
+            Memory::Opened(empty) => Ok(Some(Burst::new(empty, resident()?))),
             _ => Ok(None),
         }
     }
@@ -159,10 +139,21 @@ impl Memory {
 pub(crate) fn delegate<M: Mechanism>(mechanism: &M, case: &Case, role: Role, ctx: &mut Ctx) -> Result<Report> {
     prepare(case, role, ctx)?;
     if role != Role::Broker {
-        return pipeline::play(mechanism, case, role, ctx);
+        return play_pipeline(mechanism, case, role, ctx);
     }
     let spawned = mechanism.broker(case, &mut ctx.rendezvous)?;
     Ok(Report { parties: Vec::new(), usage: Some(ctx.rendezvous.spent().and(&spawned)) })
+}
+
+/// Plays one role of a pipeline: the mechanism makes, checks, counts and times the messages itself.
+///
+/// # Errors
+/// Those of the mechanism.
+fn play_pipeline<M: Mechanism>(mechanism: &M, case: &Case, role: Role, ctx: &mut Ctx) -> Result<Report> {
+    let messages = pipeline::messages(case, ctx.window, mechanism.pipeline_slowness(case));
+    let ends = mechanism.pipeline(case, role, messages, &mut ctx.rendezvous)?;
+    let usage = ctx.rendezvous.spent().and(&Usage::of_children());
+    Ok(Report { parties: ends.into_iter().map(PipelineEnd::report).collect(), usage: Some(usage) })
 }
 
 /// Raises the descriptor limit. If all parties have the same core, also pins this process to that
@@ -309,7 +300,7 @@ fn feedback(case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<(Vec
             if role == Role::All {
                 producer_ends.push(theirs);
             } else {
-                rendezvous.offer_descriptors(&name(producer, consumer), &[theirs.as_fd()])?;
+                rendezvous.publish_descriptors(&name(producer, consumer), &[theirs.as_fd()])?;
             }
             ends.push(ours);
         }

@@ -3,10 +3,10 @@
 use anyhow::{Result, ensure};
 use hdrhistogram::Histogram;
 
-use super::latency::{counts, histogram};
 use super::party::{LoopSetup, Party};
 use super::step::{Action, ActionResult, Control, PartyResult, Step, Waiting};
-use crate::burst::{BURST_POLL, Burst, Held};
+use crate::burst::{BURST_POLL, Burst, BurstMemory};
+use crate::latency_counts::{counts, histogram};
 use crate::message::Verifier;
 use crate::pace::Feedback;
 use crate::pattern::{BURST, StreamEnd};
@@ -28,7 +28,7 @@ pub(super) struct ReceiveLoop {
     phase: Phase,
     /// The times of an open loop's messages.
     times: Option<Times>,
-    burst: Option<BurstMemory>,
+    burst: Option<BurstState>,
     feedback: Option<FeedbackState>,
     received: ReceivedOfEach,
     /// The number of messages received before the batch.
@@ -54,10 +54,10 @@ struct Times {
     histogram: Histogram<u64>,
 }
 
-/// The memory of a channel during a burst.
-struct BurstMemory {
+/// A burst, and the memory of its channel once all messages have been sent.
+struct BurstState {
     burst: Burst,
-    held: Option<Held>,
+    memory: Option<BurstMemory>,
 }
 
 /// What a lossy mechanism's consumer reports to its producers, and how many messages are missing.
@@ -127,7 +127,7 @@ impl ReceiveLoop {
             stream_end,
             phase: if burst.is_some() { Phase::WaitingForBurst } else { Phase::Receiving },
             times,
-            burst: burst.map(|burst| BurstMemory { burst, held: None }),
+            burst: burst.map(|burst| BurstState { burst, memory: None }),
             feedback: feedback.map(|feedback| FeedbackState { feedback, missing_at_opening: 0, missing_at_closing: 0 }),
             received: ReceivedOfEach::default(),
             before: 0,
@@ -165,10 +165,10 @@ impl ReceiveLoop {
     fn received_batch(&mut self, count: u64) -> Result<()> {
         let received = self.verifier.received();
         self.requested += count;
-        if let Some(BurstMemory { burst, held: Some(held) }) = &mut self.burst
+        if let Some(BurstState { burst, memory: Some(memory) }) = &mut self.burst
             && self.requested >= BURST
         {
-            burst.empty_again(held)?;
+            burst.empty_again(memory)?;
         }
         let now_ns = self.received.check_clock(&mut self.party, &self.verifier);
         let is_progress = received > self.before;
@@ -191,8 +191,8 @@ impl ReceiveLoop {
 
     /// Begins after a burst has been sent.
     fn begin(&mut self) -> Result<()> {
-        if let Some(BurstMemory { burst, held }) = &mut self.burst {
-            *held = Some(burst.full()?);
+        if let Some(BurstState { burst, memory }) = &mut self.burst {
+            *memory = Some(burst.full()?);
             self.party.meter.resume();
         }
         self.party.received_ns = self.party.meter.now();
@@ -263,8 +263,8 @@ impl Control for ReceiveLoop {
             Some(times) => Some(LatencyCounts { batch: 1, counts: counts(&times.histogram)? }),
             None => None,
         };
-        let held = self.burst.and_then(|memory| memory.held);
+        let burst_memory = self.burst.and_then(|state| state.memory);
         let lost = self.feedback.map_or(0, |state| state.lost());
-        Ok((PartyReport { shares, held, lost, latency, dropped: self.dropped, ..report }, usage))
+        Ok((PartyReport { shares, burst_memory, lost, latency, dropped: self.dropped, ..report }, usage))
     }
 }

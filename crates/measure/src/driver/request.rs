@@ -3,12 +3,12 @@
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
 
-use super::latency::{counts, histogram};
 use super::party::{LoopSetup, Party};
 use super::step::{Action, ActionResult, Control, PartyResult, Step};
 use super::stream_ending::StreamEnding;
 use crate::clock::{cost_ns, now_ns};
 use crate::exchange::EXCHANGE;
+use crate::latency_counts::{counts, histogram};
 use crate::message::{Generator, Verifier};
 use crate::protocol::{LatencyCounts, PartyReport};
 

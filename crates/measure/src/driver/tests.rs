@@ -14,8 +14,10 @@ use crate::clock::now_ns;
 use crate::mechanism::{Mechanism, Raw, Rx, Tx};
 use crate::message::{Generator, Verifier};
 use crate::pattern::TURN;
+use crate::pauses::Pauses;
 use crate::protocol::{self, ToChild, ToCoordinator};
 use crate::spec::{Runtime, Scope, Spec, Wait};
+use crate::window::Window;
 
 const LEN: usize = 24;
 

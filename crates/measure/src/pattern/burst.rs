@@ -2,8 +2,8 @@
 //! much it keeps when it is empty again.
 
 use super::{Metric, Rules};
-use crate::admission::{Inadmissible, RefusalKind};
 use crate::case::{Case, Payload};
+use crate::refusal::{Inadmissible, RefusalKind};
 use crate::spec::Spec;
 use crate::window::Window;
 

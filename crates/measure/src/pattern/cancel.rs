@@ -2,8 +2,8 @@
 //! lost when the receive for it is cancelled.
 
 use super::{Metric, Rules, StreamEnd};
-use crate::admission::{Inadmissible, RefusalKind};
 use crate::case::Case;
+use crate::refusal::{Inadmissible, RefusalKind};
 use crate::spec::{self, Runtime, Spec};
 
 pub(super) struct Cancel;

@@ -5,10 +5,10 @@ use anyhow::Result;
 
 use super::assignment::{LoopKind, LoopPlan, Opened, one_way};
 use super::{Layout, Rules};
-use crate::admission::{Inadmissible, RefusalKind, require_lossless, require_processes};
 use crate::case::{Case, Cell, Pattern, Role};
 use crate::descriptors;
 use crate::message::{Faults, StreamCount};
+use crate::refusal::{Inadmissible, RefusalKind, require_lossless, require_processes};
 use crate::spec::{Scope, Spec};
 
 /// The number of messages sent on one of several connections before the sender switches to the next.

@@ -4,10 +4,10 @@ use anyhow::{Result, bail};
 
 use super::Rules;
 use super::assignment::{LoopKind, LoopPlan, Opened};
-use crate::admission::{Inadmissible, RefusalKind, require_lossless};
 use crate::bound::{Cost, Costs};
 use crate::case::{Case, Cell, Pattern, Role};
 use crate::message::Verifier;
+use crate::refusal::{Inadmissible, RefusalKind, require_lossless};
 use crate::spec::{Spec, Wait};
 
 pub(super) struct Duplex;

@@ -26,10 +26,10 @@ use anyhow::Result;
 pub(crate) use self::assignment::{LoopKind, LoopPlan, Opened};
 pub use self::burst::BURST;
 pub use self::connections::TURN;
-use crate::admission::Inadmissible;
 use crate::bound::{Bound, Cost, Costs};
 use crate::case::{Case, Cell, Pattern, Place, Role};
 use crate::message::{Faults, StreamCount, Verifier};
+use crate::refusal::Inadmissible;
 use crate::spec::{Scope, Spec};
 use crate::window::Window;
 

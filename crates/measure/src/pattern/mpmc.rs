@@ -1,10 +1,10 @@
 //! Several producers send to as many consumers through one channel, as fast as they can. Each message goes to one consumer.
 
 use super::{Rules, StreamEnd};
-use crate::admission::{Inadmissible, RefusalKind};
 use crate::bound::{Cost, Costs};
 use crate::case::{Case, Cell};
 use crate::message::{Faults, StreamCount, digest};
+use crate::refusal::{Inadmissible, RefusalKind};
 use crate::spec::{Scope, Spec};
 
 /// The maximum number of producers, and of consumers, of one shared channel. Their reports must fit in one packet.

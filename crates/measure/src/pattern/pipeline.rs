@@ -1,10 +1,10 @@
 //! Pipelines: a sender sends a number of messages through functions to its receivers; see [`crate::pipeline`].
 
 use super::{Layout, ResultParty, Rules};
-use crate::admission::{Inadmissible, RefusalKind};
 use crate::bound::{Bound, Cost, Costs};
 use crate::case::{Case, Cell, Place};
 use crate::message::{Faults, StreamCount};
+use crate::refusal::{Inadmissible, RefusalKind};
 use crate::spec::Spec;
 
 /// The minimum length of a pipeline's messages in bytes.

@@ -4,9 +4,9 @@ use anyhow::Result;
 
 use super::assignment::{LoopPlan, Opened, requests_and_replies};
 use super::{Layout, Metric, ResultParty, Rules};
-use crate::admission::{Inadmissible, RefusalKind};
 use crate::bound::{Bound, Costs};
 use crate::case::{Case, Pattern, Place};
+use crate::refusal::{Inadmissible, RefusalKind};
 use crate::spec::Spec;
 
 /// The maximum length of a message, in bytes, that a thread sends before it receives it.

@@ -2,9 +2,9 @@
 //! later message exists. Messages that are queued at the connection may be sent together.
 
 use super::{Layout, Rules};
-use crate::admission::{Inadmissible, RefusalKind, require_lossless, require_processes};
 use crate::bound::{Cost, Costs};
 use crate::case::{Case, Cell, Place};
+use crate::refusal::{Inadmissible, RefusalKind, require_lossless, require_processes};
 use crate::spec::{Scope, Spec};
 
 /// The maximum number of threads that write to one connection. Their reports must fit in one packet.

@@ -45,12 +45,17 @@ pub(crate) enum Caught {
 
 /// Runs `bench` with these arguments for one round and reads the record.
 pub(crate) fn bench(program: &str, arguments: &[&str]) -> Run {
+    bench_rounds(program, 1, arguments)
+}
+
+/// Runs `bench` with these arguments for some rounds and reads the record.
+pub(crate) fn bench_rounds(program: &str, rounds: usize, arguments: &[&str]) -> Run {
     let ground = TempDir::new().expect("a temporary folder");
     let tmp = ground.path().join("tmp");
     fs::create_dir(&tmp).expect("a folder in it");
     let marker = ground.path().display().to_string();
     let output = Command::new(program)
-        .args(["bench", "--rounds", "1", "--json", "--out"])
+        .args(["bench", "--rounds", &rounds.to_string(), "--json", "--out"])
         .arg(ground.path().join("out"))
         .args(arguments)
         .env(MARKER, &marker)

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::args::FlowCheck;
 use crate::exit::Exit;
-use crate::{print, print_json, tell};
+use crate::{print, print_json, report_to_stderr};
 
 /// The JSON output.
 #[derive(Serialize)]
@@ -27,11 +27,11 @@ pub(crate) fn run(args: &FlowCheck) -> Result<Exit> {
         print_json(&Printed { good: pipeline.is_some(), diagnostics: &diagnostics })?;
     } else {
         for diagnostic in &diagnostics {
-            tell(&diagnostic.to_string());
+            report_to_stderr(&diagnostic.to_string());
         }
         match &pipeline {
             Some(pipeline) => print(&format!("{} is good: {}\n", args.pipeline.display(), contents(pipeline)))?,
-            None => tell(&summary(&args.pipeline, &diagnostics)),
+            None => report_to_stderr(&summary(&args.pipeline, &diagnostics)),
         }
     }
     Ok(if pipeline.is_some() { Exit::Fine } else { Exit::Usage })

@@ -15,7 +15,7 @@ use super::screen::{Screen, install_log};
 use super::view;
 use crate::args::FlowRun;
 use crate::exit::Exit;
-use crate::{print_json, tell};
+use crate::{print_json, report_to_stderr};
 
 /// How often `--watch` checks files.
 const WATCH: Duration = Duration::from_millis(500);
@@ -28,7 +28,7 @@ pub(crate) fn run(args: &FlowRun) -> Result<Exit> {
     let options = config::Options { inspector: Some(&inspector), ..config::Options::default() };
     let checked = check(&args.pipeline, &options);
     for diagnostic in &checked.diagnostics {
-        tell(&diagnostic.to_string());
+        report_to_stderr(&diagnostic.to_string());
     }
     let Some(pipeline) = checked.pipeline else { return Ok(Exit::Usage) };
     let options = Options { host_program: PathBuf::from("/proc/self/exe"), drain_timeout: args.drain_timeout };
@@ -61,7 +61,7 @@ fn report(summary: &Summary, args: &FlowRun) -> Result<()> {
     if args.json {
         return print_json(&summary.status);
     }
-    tell(&view::summary(summary));
+    report_to_stderr(&view::summary(summary));
     Ok(())
 }
 

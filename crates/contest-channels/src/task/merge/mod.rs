@@ -24,8 +24,9 @@ use super::async_channel::AsyncChannel;
 use super::flume::Flume;
 use super::futures_channel::FuturesChannel;
 use super::tokio_mpsc::TokioMpsc;
-use crate::channel::{SendEnd, TaskChannel, spec};
+use crate::channel::{TaskChannel, spec};
 use crate::channel_capacity;
+use crate::channel_mechanism::SendEnd;
 
 mod futures_concurrency;
 mod futures_unordered;

@@ -1,10 +1,11 @@
-//! How long messages took, as counts of times.
+//! Latencies as pairs of a time and its count, as parties report them.
 
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
 
-/// More different times than this are reported with fewer digits: at 20 characters each they fit a packet, together with the slices of a
-/// party.
+/// The maximum number of different times in a report with three digits. If there are more, they
+/// are reported with two digits. At 20 characters each, the times and the slices of a party fit in
+/// one packet.
 const MAX_TIMES: usize = 4_000;
 
 /// A histogram for times up to a minute, with three significant digits.
@@ -12,9 +13,9 @@ pub(crate) fn histogram() -> Result<Histogram<u64>> {
     Histogram::new_with_bounds(1, 60_000_000_000, 3).context("a histogram")
 }
 
-/// A histogram as pairs of a time and its count: with three significant digits, or with two if there are more pairs than a packet can
-/// have.
-pub(super) fn counts(times: &Histogram<u64>) -> Result<Vec<(u64, u64)>> {
+/// A histogram as pairs of a time and its count, with three significant digits, or with two if
+/// there would be more than [`MAX_TIMES`] pairs.
+pub(crate) fn counts(times: &Histogram<u64>) -> Result<Vec<(u64, u64)>> {
     let pairs = |times: &Histogram<u64>| -> Vec<(u64, u64)> {
         times.iter_recorded().map(|step| (step.value_iterated_to(), step.count_at_value())).collect()
     };

@@ -1,0 +1,23 @@
+//! What a child knows of its instance besides the case.
+
+use crate::pauses::Pauses;
+use crate::rendezvous::Rendezvous;
+use crate::window::Window;
+
+/// The parameters of an instance that a child gets besides the case.
+#[derive(Debug)]
+pub struct Ctx {
+    /// The connection to the coordinator, through which the children of an instance find each
+    /// other.
+    pub rendezvous: Rendezvous,
+    /// The window to measure.
+    pub window: Window,
+    /// The seed of the messages' contents.
+    pub seed: u64,
+    /// The secret with which message bodies are made. The ends of the mechanism do not get it.
+    pub secret: u64,
+    /// The core of each party that this child plays; see [`crate::protocol::Assignment::cpus`].
+    pub cpus: Vec<Option<usize>>,
+    /// The pauses of an instance that is measured in slices.
+    pub pauses: Pauses,
+}
