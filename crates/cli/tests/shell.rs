@@ -57,10 +57,11 @@ fn each_command_has_a_manual_page() {
     for name in &written {
         let page = fs::read_to_string(ground.path("pages/man1").join(name)).unwrap();
         assert!(page.contains(".SH SYNOPSIS") && page.contains(".SH OPTIONS"), "{name}: {page}");
+        assert!(!page.contains("EXTRA"), "{name}: {page}");
     }
     let main = ground.run(["man"]).exits(0).stdout;
     assert_eq!(main, fs::read_to_string(ground.path("pages/man1/estafette.1")).unwrap());
-    for said in ["bench", "new\\-mechanism", "Exit codes"] {
+    for said in ["bench", "new\\-mechanism", "EXIT STATUS"] {
         assert!(main.contains(said), "`{said}` is not in {main}");
     }
     ground.assert_clean();

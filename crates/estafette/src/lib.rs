@@ -3,13 +3,13 @@
 //! This crate has no code of its own. Each module is one of Estafette's libraries, behind a feature
 //! of the same name:
 //!
-//! | module | feature | what it is | crate |
-//! |---|---|---|---|
-//! | `ipc` | `ipc`, on by default | channels between processes of one machine, over shared memory | `estafette-ipc` |
-//! | `net` | `net`, on by default | a node for TCP, UDP, UNIX sockets and WebSocket | `estafette-net` |
-//! | `flow` | `flow` | pipelines of WASM functions; compiles a WASM engine, which takes minutes | `estafette-flow` |
+//! | module | crate | what it is |
+//! |---|---|---|
+//! | `ipc` | `estafette-ipc` | channels between processes of one machine, over shared memory |
+//! | `net` | `estafette-net` | a node for TCP, UDP, UNIX sockets and WebSocket |
+//! | `flow` | `estafette-flow` | pipelines of WASM functions |
 //!
-//! Two more features are those of the module `net`: `tls` (rustls) and `tokio` (a node that is
+//! `ipc` and `net` are on by default. `flow` compiles a WASM engine, which takes minutes. Two more features are those of the module `net`: `tls` (rustls) and `tokio` (a node that is
 //! driven by a tokio runtime). A program that needs one library only may depend on its crate
 //! instead; the types are the same.
 //!

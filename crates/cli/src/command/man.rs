@@ -39,5 +39,8 @@ fn page(command: &clap::Command) -> Result<(String, String)> {
     let page = Page::new(command.clone());
     let mut text = Vec::new();
     page.render(&mut text)?;
-    Ok((page.get_filename(), String::from_utf8(text).context("the page is not text")?))
+    let text = String::from_utf8(text).context("the page is not text")?;
+    // The text after the help, which is a list. `.nf` keeps its lines.
+    let text = text.replace(".SH EXTRA\nExit codes:\n", ".SH \"EXIT STATUS\"\n.nf\n");
+    Ok((page.get_filename(), text))
 }

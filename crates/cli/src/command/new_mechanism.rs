@@ -36,74 +36,11 @@ const CRATES: [(&str, &str, &str); 3] = [
 const LONGEST: usize = 64;
 
 /// Names that cargo or the template uses, and the keywords of Rust.
-const RESERVED: [&str; 66] = [
-    "abstract",
-    "alloc",
-    "anyhow",
-    "as",
-    "async",
-    "await",
-    "become",
-    "bin",
-    "box",
-    "break",
-    "build",
-    "const",
-    "continue",
-    "core",
-    "crate",
-    "deps",
-    "do",
-    "dyn",
-    "else",
-    "enum",
-    "examples",
-    "extern",
-    "false",
-    "final",
-    "fn",
-    "for",
-    "gen",
-    "if",
-    "impl",
-    "in",
-    "incremental",
-    "let",
-    "loop",
-    "macro",
-    "main",
-    "match",
-    "mod",
-    "move",
-    "mut",
-    "override",
-    "priv",
-    "proc-macro",
-    "proc_macro",
-    "pub",
-    "ref",
-    "return",
-    "self",
-    "static",
-    "std",
-    "struct",
-    "super",
-    "target",
-    "test",
-    "trait",
-    "true",
-    "try",
-    "type",
-    "typeof",
-    "unsafe",
-    "unsized",
-    "use",
-    "virtual",
-    "where",
-    "while",
-    "yield",
-    "channels",
-];
+const RESERVED: &str = "\
+    alloc anyhow bin build channels core deps examples incremental main proc-macro proc_macro std target test \
+    abstract as async await become box break const continue crate do dyn else enum extern false final fn for gen if \
+    impl in let loop macro match mod move mut override priv pub ref return self static struct super trait true try \
+    type typeof unsafe unsized use virtual where while yield";
 
 /// Runs `new-mechanism`.
 pub(crate) fn run(registry: &Registry, args: &NewMechanism) -> Result<Exit> {
@@ -134,7 +71,10 @@ fn check_name(registry: &Registry, name: &str) -> Result<()> {
          `-` and `_` only; {remedy}"
     );
     ensure!(name.len() <= LONGEST, "a name has at most {LONGEST} characters; {remedy}");
-    ensure!(!RESERVED.contains(&name), "`{name}` is a name that Rust or cargo uses; {remedy}");
+    ensure!(
+        !RESERVED.split(' ').any(|reserved| name == reserved),
+        "`{name}` is a name that Rust or cargo uses; {remedy}"
+    );
     ensure!(!name.starts_with("estafette"), "names that begin with `estafette` are those of its crates; {remedy}");
     let mechanism = format!("thread/{name}");
     ensure!(registry.get(&mechanism).is_none(), "`{mechanism}` is already a mechanism; {remedy}");
