@@ -80,6 +80,12 @@ pub(crate) enum Command {
     /// Fail if a case is slower in a new record than in a base record: for continuous integration
     #[command(after_help = GATE_EXIT_CODES)]
     Gate(Gate),
+    /// Write a crate that measures a channel of your own beside the built-in ones, by `cargo bench`
+    NewMechanism(NewMechanism),
+    /// Print a script that completes this command in a shell
+    Completions(Completions),
+    /// Print the manual page, or write one for each command
+    Man(Man),
     /// Run pipelines of WASM functions: check, run, reload, watch
     #[cfg(feature = "flow")]
     Flow(Flow),
@@ -423,6 +429,33 @@ pub(crate) enum GateFormat {
     /// XML that systems for continuous integration read
     Junit,
     Json,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct NewMechanism {
+    /// The name of the crate, of its folder, and of its mechanism thread/NAME: lower-case letters,
+    /// digits, `-` and `_`
+    pub(crate) name: String,
+
+    /// Depend on the crates of this checkout of Estafette, and on the versions in its Cargo.lock.
+    /// Without it, on the crates of this version in the registry: until they are published there,
+    /// --path is needed to build
+    #[arg(long, value_hint = ValueHint::DirPath, value_name = "DIR")]
+    pub(crate) path: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Completions {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Man {
+    /// Write estafette.1, estafette-bench.1 and so on into this folder
+    #[arg(long, value_hint = ValueHint::DirPath, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
 }
 
 /// Parses a percentage such as `5%`. Returns a fraction.

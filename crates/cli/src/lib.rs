@@ -10,7 +10,13 @@
 //! ```
 #![forbid(unsafe_code)]
 
+// Compiles and runs the README's example.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 mod args;
+mod cargo_bench;
 mod columns;
 mod command;
 mod exit;
@@ -66,8 +72,14 @@ pub fn main(registry: Registry) -> ExitCode {
         Some(argument) if argument == tracer::ARGUMENT => tracer::serve(std::env::args_os().skip(2)),
         _ => {}
     }
-    let args = match args() {
-        Ok(Ok(args)) => args,
+    let (arguments, by_cargo) = cargo_bench::arguments(std::env::args_os().collect());
+    let args = match args(&arguments) {
+        Ok(Ok(mut args)) => {
+            if by_cargo && let Command::Bench(bench) = &mut args.command {
+                cargo_bench::select_own(&registry, bench);
+            }
+            args
+        }
         Ok(Err(error)) => {
             report_to_stderr(&format!("estafette: {error:#}"));
             return ExitCode::from(Exit::Usage);
@@ -89,6 +101,9 @@ pub fn main(registry: Registry) -> ExitCode {
         Command::Choose(choose) => command::choose::run(choose),
         Command::Compare(compare) => command::compare::run(compare),
         Command::Gate(gate) => command::gate::run(gate),
+        Command::NewMechanism(new) => command::new_mechanism::run(&registry, new),
+        Command::Completions(completions) => command::completions::run(completions),
+        Command::Man(man) => command::man::run(man),
         #[cfg(feature = "flow")]
         Command::Flow(flow) => command::flow::run(flow),
     };
@@ -103,9 +118,9 @@ pub fn main(registry: Registry) -> ExitCode {
 ///
 /// # Errors
 /// The outer error is clap's, about the command line. The inner error is about the file.
-fn args() -> Result<anyhow::Result<Args>, clap::Error> {
+fn args(arguments: &[OsString]) -> Result<anyhow::Result<Args>, clap::Error> {
     let mut command = Args::command();
-    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    let matches = command.try_get_matches_from_mut(arguments)?;
     let bench = matches.subcommand_matches("bench");
     let Some((bench, file)) = bench.and_then(|bench| Some((bench, bench.get_one::<PathBuf>("config")?.clone()))) else {
         return Args::from_arg_matches(&matches).map(Ok);
@@ -113,7 +128,7 @@ fn args() -> Result<anyhow::Result<Args>, clap::Error> {
     let with_file = || -> anyhow::Result<Args> {
         let of_bench = command.find_subcommand("bench").context("there is no `bench`")?;
         let more = sweep::arguments(&file, of_bench, bench)?;
-        let all = std::env::args_os().chain(more.into_iter().map(OsString::from));
+        let all = arguments.iter().cloned().chain(more.into_iter().map(OsString::from));
         let parsed = Args::try_parse_from(all);
         parsed.map_err(|error| {
             // The command line alone is valid, so the error is in the file.

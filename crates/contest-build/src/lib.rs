@@ -2,26 +2,50 @@
 //! crates.
 #![forbid(unsafe_code)]
 
+// Compiles and runs the README's example.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 use std::env;
 use std::fs;
+use std::path::{Path, PathBuf};
 
 /// The workspace's lock file, relative to any crate's folder, where cargo runs build scripts.
-const LOCK: &str = "../../Cargo.lock";
+const WORKSPACE_LOCK: &str = "../../Cargo.lock";
+/// The lock file of a package, in the crate's folder.
+const PACKAGE_LOCK: &str = "Cargo.lock";
 
 /// Passes the locked version of each dependency of the built crate as the variable `LOCKED_NAME`,
 /// for the mechanisms' descriptions. If a dependency has two versions, the name includes the
 /// version up to the first number that is not zero: `LOCKED_BINCODE_1`, `LOCKED_IPC_CHANNEL_0_13`.
 ///
+/// The lock file is the workspace's. A crate from a registry has none: there it is the lock file
+/// of the build, which is searched for above its target folder. If the target folder is elsewhere,
+/// as in `cargo install`, the versions are those that the package was made with, and say so.
+///
 /// # Panics
 ///
-/// If the lock file cannot be read, or does not contain that crate and all its dependencies.
+/// If there is no lock file, or it does not contain all dependencies of that crate.
 pub fn locked() {
-    println!("cargo::rerun-if-changed={LOCK}");
-    let lock = fs::read_to_string(LOCK).unwrap_or_else(|error| panic!("{LOCK}: {error}"));
     let package = env::var("CARGO_PKG_NAME").expect("cargo sets CARGO_PKG_NAME");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let above_target = out.ancestors().map(|folder| folder.join("Cargo.lock"));
+    let of_build = std::iter::once(PathBuf::from(WORKSPACE_LOCK)).chain(above_target);
+    let mut candidates = of_build.map(|path| (path, "")).chain([(PathBuf::from(PACKAGE_LOCK), "packaged with ")]);
+    let (lock, path, prefix) = candidates
+        .find_map(|(path, prefix)| Some((read(&path, &package)?, path, prefix)))
+        .unwrap_or_else(|| panic!("no lock file with the package {package}"));
+    println!("cargo::rerun-if-changed={}", path.display());
     for (name, version) in versions(&lock, &package) {
-        println!("cargo::rustc-env={name}={version}");
+        println!("cargo::rustc-env={name}={prefix}{version}");
     }
+}
+
+/// Reads a lock file that contains a package.
+fn read(path: &Path, package: &str) -> Option<String> {
+    let lock = fs::read_to_string(path).ok()?;
+    lock.contains(&format!("\nname = \"{package}\"\n")).then_some(lock)
 }
 
 /// Returns the variables and values for a package's dependencies in the text of a lock file.

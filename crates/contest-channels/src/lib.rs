@@ -6,6 +6,11 @@
 //! of `task`, `thread` or `codec`.
 #![deny(unsafe_code)]
 
+// Compiles and runs the README's example.
+#[cfg(all(doctest, feature = "channels"))]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 #[cfg(feature = "channels")]
 mod by_hand;
 #[cfg(feature = "channels")]

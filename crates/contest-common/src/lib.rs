@@ -19,6 +19,11 @@
 //! loops are in other crates.
 #![deny(unsafe_code)]
 
+// Compiles and runs the README's example.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 pub mod buffer;
 pub mod byte_stream;
 pub mod capacity;

@@ -4,6 +4,11 @@
 //! `Spec`. To add a mechanism, add a file and a line in the registry below ([`enrol`]).
 #![forbid(unsafe_code)]
 
+// Compiles and runs the README's example.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 use estafette_measure::Registry;
 use estafette_measure::entry::bytes;
 use estafette_measure::spec::Tier;

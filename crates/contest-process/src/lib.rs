@@ -5,6 +5,11 @@
 //! below ([`enrol`]).
 #![deny(unsafe_code)]
 
+// Compiles and runs the README's example.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 #[cfg(any(feature = "iceoryx2", feature = "zenoh"))]
 use estafette_contest_common::capacity::slots;
 use estafette_contest_common::typed::{ByHand, Postcard};

@@ -58,7 +58,7 @@ pub(super) struct Flow {
 pub(super) const ROWS: [Flow; 4] = [
     Flow {
         name: "sandbox/flow",
-        guest: include_str!("../../guest/wat/forward.wat"),
+        guest: include_str!("../wat/forward.wat"),
         functions: BATCHED,
         isolation: Isolation::Process,
         implementation: "estafette-flow: a function of the batched ABI in a process, shared-memory rings in and out",
@@ -66,7 +66,7 @@ pub(super) const ROWS: [Flow; 4] = [
     },
     Flow {
         name: "sandbox/flow-thread",
-        guest: include_str!("../../guest/wat/forward.wat"),
+        guest: include_str!("../wat/forward.wat"),
         functions: BATCHED,
         isolation: Isolation::Thread,
         implementation: "the same, the function in a thread of a process that others may share",
@@ -74,7 +74,7 @@ pub(super) const ROWS: [Flow; 4] = [
     },
     Flow {
         name: "sandbox/flow-reference",
-        guest: include_str!("../../guest/wat/forward_reference.wat"),
+        guest: include_str!("../wat/forward_reference.wat"),
         functions: REFERENCE,
         isolation: Isolation::Process,
         implementation: "the same in a process, the ABI of wasm-pipeline-throughput: a call for each message",
@@ -82,7 +82,7 @@ pub(super) const ROWS: [Flow; 4] = [
     },
     Flow {
         name: "sandbox/flow-component",
-        guest: include_str!("../../guest/wat/forward_component.wat"),
+        guest: include_str!("../wat/forward_component.wat"),
         functions: COMPONENT,
         isolation: Isolation::Process,
         implementation: "the same in a process, a component: a call for many messages, a copy for each",

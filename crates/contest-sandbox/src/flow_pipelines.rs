@@ -36,19 +36,19 @@ pub(super) struct Functions {
 }
 
 pub(super) const BATCHED: Functions = Functions {
-    send: include_str!("../../guest/wat/send.wat"),
-    receive: include_str!("../../guest/wat/receive.wat"),
-    checksum: include_str!("../../guest/wat/checksum.wat"),
+    send: include_str!("../wat/send.wat"),
+    receive: include_str!("../wat/receive.wat"),
+    checksum: include_str!("../wat/checksum.wat"),
 };
 pub(super) const REFERENCE: Functions = Functions {
-    send: include_str!("../../guest/wat/send_reference.wat"),
-    receive: include_str!("../../guest/wat/receive_reference.wat"),
-    checksum: include_str!("../../guest/wat/checksum_reference.wat"),
+    send: include_str!("../wat/send_reference.wat"),
+    receive: include_str!("../wat/receive_reference.wat"),
+    checksum: include_str!("../wat/checksum_reference.wat"),
 };
 pub(super) const COMPONENT: Functions = Functions {
-    send: include_str!("../../guest/wat/send_component.wat"),
-    receive: include_str!("../../guest/wat/receive_component.wat"),
-    checksum: include_str!("../../guest/wat/checksum_component.wat"),
+    send: include_str!("../wat/send_component.wat"),
+    receive: include_str!("../wat/receive_component.wat"),
+    checksum: include_str!("../wat/checksum_component.wat"),
 };
 
 impl Functions {

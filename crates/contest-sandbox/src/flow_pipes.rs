@@ -64,7 +64,7 @@ impl Mechanism for FlowPipes {
         rendezvous.publish_descriptors("out", &[theirs.as_fd()])?;
         drop(theirs);
         let output = RoundRobin { pipes: vec![PipeEnd::new(output)], next: 0 };
-        let guest = Guest::new(include_str!("../../guest/wat/forward.wat"), &[], output)?;
+        let guest = Guest::new(include_str!("../wat/forward.wat"), &[], output)?;
         let mut function = guest.receiver(case.payload.len(), max_batch(case.payload.len()))?;
         rendezvous.ready()?;
         pass_on(&mut PipeEnd::new(input), case.payload.len(), &mut function)?;
@@ -182,7 +182,7 @@ mod tests {
         for len in [1, 64, 1000, PIPE - 1, PIPE + 1] {
             let messages: Vec<u8> = (0..3 * len).map(|at| at as u8).collect();
             let output = RoundRobin { pipes: vec![Vec::new()], next: 0 };
-            let guest = Guest::new(include_str!("../../guest/wat/forward.wat"), &[], output).unwrap();
+            let guest = Guest::new(include_str!("../wat/forward.wat"), &[], output).unwrap();
             let mut function = guest.receiver(len, max_batch(len)).unwrap();
             pass_on(&mut &messages[..], len, &mut function).unwrap();
             assert!(function.sink().pipes[0] == messages, "{len}");

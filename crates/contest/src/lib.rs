@@ -7,6 +7,11 @@
 //! crate or scope.
 #![forbid(unsafe_code)]
 
+// Compiles and runs the README's example.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 #[cfg(feature = "channels")]
 pub use estafette_contest_channels::{task, thread};
 pub use estafette_contest_common::reference_ring;
@@ -17,7 +22,7 @@ pub use estafette_contest_sandbox as sandbox;
 
 use estafette_measure::Registry;
 
-/// Every mechanism of these crates.
+/// Every mechanism of these crates, marked as built in.
 pub fn registry() -> Registry {
     let registry = Registry::new();
     #[cfg(any(feature = "channels", feature = "codecs"))]
@@ -26,7 +31,7 @@ pub fn registry() -> Registry {
     let registry = process::enrol_network_rows(network::enrol(registry));
     #[cfg(feature = "wasm")]
     let registry = sandbox::enrol(registry);
-    registry
+    registry.mark_built_in()
 }
 
 #[cfg(test)]

@@ -5,6 +5,11 @@
 //! by rings in shared memory.
 #![deny(unsafe_code)]
 
+// Compiles and runs the README's example.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 pub mod admin;
 pub mod config;
 mod connector;

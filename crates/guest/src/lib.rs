@@ -62,6 +62,11 @@
 //! the host logs its text, and restarts the function as the YAML file says.
 #![warn(missing_docs)]
 
+// Compiles and runs the README's example.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 mod abi;
 mod error;
 mod messages;

@@ -55,6 +55,11 @@
 #![cfg_attr(loom, allow(dead_code, reason = "under loom only the models use the rings"))]
 #![deny(unsafe_code)]
 
+// Compiles and runs the README's example.
+#[cfg(all(doctest, not(loom)))]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 mod bell;
 mod channel;
 mod error;

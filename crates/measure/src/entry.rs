@@ -250,6 +250,8 @@ impl<M: Mechanism> Entry for Enrolled<M> {
 pub struct Registry {
     entries: BTreeMap<String, Arc<dyn Entry>>,
     order: Vec<String>,
+    /// The number of entries, from the first, that a library enrolled.
+    built_in: usize,
 }
 
 impl Registry {
@@ -270,6 +272,20 @@ impl Registry {
         self.order.push(name.clone());
         self.entries.insert(name, Arc::new(entry));
         self
+    }
+
+    /// Marks all entries so far as built in. The entries that are added later are the program's
+    /// [own](Registry::own).
+    #[must_use]
+    pub fn mark_built_in(mut self) -> Registry {
+        self.built_in = self.order.len();
+        self
+    }
+
+    /// The entries that were added after the last [`Registry::mark_built_in`]; all if there is none.
+    /// `cargo bench` without arguments measures them beside the built-in ones of their scopes.
+    pub fn own(&self) -> impl Iterator<Item = &Arc<dyn Entry>> {
+        self.iter().skip(self.built_in)
     }
 
     /// All entries, in the order in which they were added.

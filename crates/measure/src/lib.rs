@@ -9,6 +9,11 @@
 //! - Each result stands beside the bound of this machine.
 #![forbid(unsafe_code)]
 
+// Compiles and runs the README's example.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 pub mod admission;
 pub mod bound;
 pub mod breach;

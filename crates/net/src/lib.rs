@@ -42,9 +42,14 @@
 // Types that may grow are `non_exhaustive`; the others state why they are not.
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
+// Compiles and runs the README's example.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 // Compiles and runs the code of the migration guide as doctests.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/from-message-io.md")]
+#[doc = include_str!("../from-message-io.md")]
 mod from_message_io {}
 
 mod address;

@@ -3,12 +3,15 @@
 pub(crate) mod bench;
 pub(crate) mod choose;
 pub(crate) mod compare;
+pub(crate) mod completions;
 pub(crate) mod doctor;
 #[cfg(feature = "flow")]
 pub(crate) mod flow;
 pub(crate) mod gate;
 pub(crate) mod limits;
 pub(crate) mod list;
+pub(crate) mod man;
+pub(crate) mod new_mechanism;
 pub(crate) mod ping;
 pub(crate) mod report;
 pub(crate) mod verify;
