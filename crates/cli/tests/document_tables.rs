@@ -164,7 +164,7 @@ fn tables_in_the_documents_are_those_of_their_records() {
             );
         }
     }
-    assert!(tables > 2, "{tables} tables");
+    assert!(tables > 0, "no document has a table");
 }
 
 #[test]

@@ -11,7 +11,8 @@
 //! different distances if no reading lies between them and one is more than [`GAP`] times the other.
 //! The *usual* distance of a run is the one with the most rounds of cells. Only laps and rounds at
 //! the usual distance count. A cell with too few of them is compared at the distance at which it has
-//! the most rounds. Results take no part in this: whether a round counts depends on readings only.
+//! the most rounds, and over all rounds if these are too few as well. Results take no part in this:
+//! whether a round counts depends on readings only.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +23,8 @@ use crate::stats::median;
 
 /// The minimum ratio of two successive readings, in order of size, of different distances.
 const GAP: f64 = 1.5;
-/// The minimum number of rounds with which a cell is compared at the usual distance.
+/// The minimum number of rounds with which a cell is compared at one distance. With fewer, nothing
+/// could be decided.
 const MIN_ROUNDS: usize = 6;
 
 /// A record without what was measured at another distance than the rest of its cell.
@@ -60,9 +62,9 @@ impl Comparable {
         let usual = distances.usual(record);
         let mut chosen = BTreeMap::new();
         for (first, rounds) in distances.rounds_by_cell(record) {
-            let (distance, left_out) = choose(&rounds, usual);
+            let Some(distance) = choose(&rounds, usual) else { continue };
             chosen.insert(first, distance);
-            comparable.left_out.extend(left_out.map(|left_out| (first, left_out)));
+            comparable.left_out.extend(left_out(&rounds, distance).map(|left_out| (first, left_out)));
         }
         comparable.record.instances.retain_mut(|instance| {
             let first = first_entrant(record, instance.entrant);
@@ -78,22 +80,21 @@ impl Comparable {
     }
 }
 
-/// The distance at which a cell is compared, and what is left out. `rounds` has the distance of each
-/// round and its reading.
-fn choose(rounds: &[(usize, f64)], usual: usize) -> (usize, Option<LeftOut>) {
+/// The distance at which a cell is compared. `None` if it has too few rounds at any. `rounds` has the
+/// distance of each round and its reading.
+fn choose(rounds: &[(usize, f64)], usual: usize) -> Option<usize> {
     let count = |distance: usize| rounds.iter().filter(|(of, _)| *of == distance).count();
-    let most =
-        (0..=rounds.iter().map(|(of, _)| *of).max().unwrap_or(usual)).max_by_key(|of| (count(*of), *of == usual));
-    let distance = most.filter(|most| count(usual) < MIN_ROUNDS && count(*most) > count(usual)).unwrap_or(usual);
-    let typical = |is_counted: bool| {
-        let readings = rounds.iter().filter(|(of, _)| (*of == distance) == is_counted).map(|(_, ns)| *ns);
-        median(&readings.collect::<Vec<_>>())
-    };
-    let left_out = typical(true).zip(typical(false)).map(|(counted_ns, other_ns)| {
-        let of = rounds.len();
-        LeftOut { rounds: of - count(distance), of, counted_ns, other_ns }
-    });
-    (distance, left_out)
+    let farthest = rounds.iter().map(|(of, _)| *of).max()?;
+    let most = (0..=farthest).max_by_key(|distance| (count(*distance), *distance == usual));
+    [Some(usual), most].into_iter().flatten().find(|distance| count(*distance) >= MIN_ROUNDS)
+}
+
+/// The rounds of a cell that do not count at a distance. `None` if all do.
+fn left_out(rounds: &[(usize, f64)], distance: usize) -> Option<LeftOut> {
+    let (counted, others): (Vec<_>, Vec<_>) = rounds.iter().partition(|(of, _)| *of == distance);
+    let typical = |rounds: &[(usize, f64)]| median(&rounds.iter().map(|(_, ns)| *ns).collect::<Vec<_>>());
+    let (counted_ns, other_ns) = typical(&counted).zip(typical(&others))?;
+    Some(LeftOut { rounds: others.len(), of: rounds.len(), counted_ns, other_ns })
 }
 
 /// The distances that occurred in a run. They are numbered from 0, nearest first.
@@ -272,12 +273,12 @@ mod tests {
     fn a_cell_that_was_measured_at_another_distance_is_compared_there() {
         let distance = |usual_rounds, other_rounds, usual| {
             let rounds = [vec![(0, 50.0); usual_rounds], vec![(1, 250.0); other_rounds]].concat();
-            choose(&rounds, usual).0
+            choose(&rounds, usual)
         };
-        assert_eq!(distance(6, 12, 0), 0, "enough at the usual distance");
-        assert_eq!(distance(5, 7, 0), 1);
-        assert_eq!(distance(4, 4, 0), 0);
-        assert_eq!(distance(0, 9, 0), 1);
+        assert_eq!(distance(6, 12, 0), Some(0), "enough at the usual distance");
+        assert_eq!(distance(5, 7, 0), Some(1));
+        assert_eq!(distance(0, 9, 0), Some(1));
+        assert_eq!(distance(5, 5, 0), None, "all ten rounds together can decide more");
     }
 
     #[test]
