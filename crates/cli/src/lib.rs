@@ -158,8 +158,6 @@ fn report_to_stderr(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-use report_to_stderr as tell;
-
 /// Prints a result to stdout. A closed pipe, as in `estafette list | head -1`, is no error and does
 /// not change the exit code.
 fn print(text: &str) -> anyhow::Result<()> {

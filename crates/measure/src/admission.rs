@@ -4,7 +4,7 @@ use crate::case::{Case, Payload, Place};
 use crate::entry::Entry;
 use crate::message::MAX_PRODUCERS;
 use crate::refusal::require_lossless;
-pub use crate::refusal::{Inadmissible, RefusalKind};
+use crate::refusal::{Inadmissible, RefusalKind};
 use crate::spec::{Loss, Ordering, Runtime, Spec, Wait};
 
 /// The minimum rate of each producer in an open loop, in messages per second.

@@ -26,8 +26,6 @@ pub struct BurstMemory {
     pub after: u64,
 }
 
-pub use BurstMemory as Held;
-
 /// The state of a burst, shared by the two ends in one process.
 #[derive(Clone, Debug)]
 pub(crate) struct Burst {

@@ -23,7 +23,7 @@ use crate::context::Ctx;
 use crate::latency_counts::histogram;
 use crate::limits::pin_to;
 use crate::message::{Generator, Verifier};
-pub use crate::protocol::CodecFigures;
+use crate::protocol::CodecFigures;
 use crate::protocol::{PartyReport, Report};
 use crate::spec::Spec;
 use crate::window::Meter;

@@ -5,9 +5,10 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::admission::{Inadmissible, RefusalKind, can_run};
+use crate::admission::can_run;
 use crate::case::{Case, Cell};
 use crate::entry::{Entry, Registry};
+use crate::refusal::{Inadmissible, RefusalKind};
 use crate::spec::Standing;
 use crate::window::Window;
 

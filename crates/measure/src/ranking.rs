@@ -4,11 +4,11 @@ use hdrhistogram::Histogram;
 
 use crate::bound::{Bound, bind, kernel_ns};
 use crate::breach::Breach;
-use crate::burst::Held;
+use crate::burst::BurstMemory;
 use crate::case::Cell;
-use crate::codec::CodecFigures;
 use crate::core_distance::{Comparable, LeftOut};
 use crate::pairs::{log_ratios, valid};
+use crate::protocol::CodecFigures;
 use crate::record::{Figures, InstanceRecord, Latency, MIN_LAPS, Outcome, Record};
 use crate::spec::{Spec, Standing};
 use crate::stats::{
@@ -338,7 +338,7 @@ fn row_result(record: &Record, at: usize) -> Option<RowResult> {
         median(&figures.iter().filter_map(|figures| of(figures)).collect::<Vec<_>>())
     };
     let sum = |of: fn(&Figures) -> u64| figures.iter().map(|figures| of(figures) as f64).sum::<f64>();
-    let memory = |of: fn(&Held) -> u64| middle(&|figures| figures.held.as_ref().map(|held| of(held) as f64));
+    let memory = |of: fn(&BurstMemory) -> u64| middle(&|figures| figures.held.as_ref().map(|held| of(held) as f64));
     let codec = |of: fn(&CodecFigures) -> f64| middle(&|figures| figures.codec.as_ref().map(of));
     let slices: Vec<Vec<f64>> = figures
         .iter()

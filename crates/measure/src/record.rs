@@ -14,8 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bound::Handling;
 use crate::breach::Breach;
-use crate::burst::Held;
-use crate::codec::CodecFigures;
+use crate::burst::BurstMemory;
 use crate::coordinator::FailureKind;
 use crate::discarded::Discarded;
 use crate::fingerprint::Fingerprint;
@@ -23,6 +22,7 @@ use crate::laps::HeatRecord;
 use crate::limits::Limits;
 use crate::message::Faults;
 use crate::plan::{Entrant, Refusal};
+use crate::protocol::CodecFigures;
 use crate::spec::Spec;
 use crate::stats::median;
 use crate::window::Window;
@@ -228,7 +228,7 @@ pub struct Figures {
     pub codec: Option<CodecFigures>,
     /// The memory that a burst took.
     #[serde(default)]
-    pub held: Option<Held>,
+    pub held: Option<BurstMemory>,
     /// Messages that the producers sent over the whole instance.
     pub offered: u64,
     /// Different messages received undamaged over the whole instance.

@@ -11,6 +11,7 @@ use crate::coordinator::heat::{self, Runner};
 use crate::coordinator::{Failure, FailureKind, Instance, Interrupt, Scratch, Setup};
 use crate::core_distance::{Comparable, rounds_at_other_distances};
 use crate::discarded::Discarded;
+pub use crate::discarded::MAX_STEAL;
 use crate::entry::{Entry, Registry};
 use crate::figures::{Disturbance, figures};
 use crate::fingerprint::Fingerprint;
@@ -25,9 +26,6 @@ use crate::spec::Spec;
 
 /// How long the round trip of a cache line is measured before each cell.
 const LINE_TIME: Duration = Duration::from_millis(2);
-/// The maximum part of the cores' time that the hypervisor may take. Above it an instance is
-/// discarded.
-pub const MAX_STEAL: f64 = 0.01;
 /// The maximum number of processes of an instance that is measured in slices.
 const MAX_CHILDREN: usize = 16;
 

@@ -21,9 +21,9 @@ use estafette_measure::window::Window;
 
 use crate::args::{Bench, MAX_ROUNDS, Slice};
 use crate::exit::Exit;
+use crate::output::{self, Detail};
 use crate::progress::Progress;
-use crate::table::{self, Detail};
-use crate::{other_load, print, print_json, tell, with_peers};
+use crate::{other_load, print, print_json, report_to_stderr, with_peers};
 
 /// The target of `--until-decided`: a run ends early when every table can detect this difference.
 const SHOWN_DIFFERENCE: f64 = 0.05;
@@ -44,7 +44,7 @@ pub(crate) fn run(registry: &Registry, args: &Bench) -> Result<Exit> {
     let mut progress = Progress::new(Some(files.record.clone()));
     let others = OtherLoad::watch(&plan.cpus);
     let Some(limits) = progress.limits(&plan.cpus, limits_budget(plan.window), &mut interrupt)? else {
-        tell(NOTHING_RECORDED);
+        report_to_stderr(NOTHING_RECORDED);
         return Ok(Exit::Interrupted);
     };
     let other_load = others.and_then(|others| others.share(&plan.cpus));
@@ -59,7 +59,7 @@ pub(crate) fn run(registry: &Registry, args: &Bench) -> Result<Exit> {
         progress.stage("preparing", "system calls");
         if !count_calls(registry, &mut plan, &mut scratch, &mut interrupt)? {
             progress.finish();
-            tell(NOTHING_RECORDED);
+            report_to_stderr(NOTHING_RECORDED);
             return Ok(Exit::Interrupted);
         }
     }
@@ -75,20 +75,20 @@ pub(crate) fn run(registry: &Registry, args: &Bench) -> Result<Exit> {
         let saved = files.finish(&record);
         match report(&record, args.json, Detail::of(args.details)).and(saved) {
             // A breach outranks a failed report.
-            Err(error) if exit == Exit::Breach => tell(&format!("error: {error:#}")),
+            Err(error) if exit == Exit::Breach => report_to_stderr(&format!("error: {error:#}")),
             reported => reported?,
         }
-        without_result(&record).iter().for_each(|mechanism| tell(&format!("warning: {mechanism}")));
+        without_result(&record).iter().for_each(|mechanism| report_to_stderr(&format!("warning: {mechanism}")));
         if !args.json {
-            tell(&format!("record: {}", files.record.display()));
+            report_to_stderr(&format!("record: {}", files.record.display()));
         }
     }
     match end? {
         End::Complete => return Ok(exit),
         End::Interrupted if record.rounds > 0 => {
-            tell(&format!("interrupted after {} of {} rounds", record.rounds, record.rounds_planned));
+            report_to_stderr(&format!("interrupted after {} of {} rounds", record.rounds, record.rounds_planned));
         }
-        End::Interrupted => tell(NOTHING_RECORDED),
+        End::Interrupted => report_to_stderr(NOTHING_RECORDED),
     }
     Ok(if exit == Exit::Breach { exit } else { Exit::Interrupted })
 }
@@ -125,7 +125,7 @@ fn report(record: &Record, json: bool, detail: Detail) -> Result<()> {
     if json {
         return print_json(record);
     }
-    print(&table::report(record, detail))
+    print(&output::report(record, detail))
 }
 
 /// Describes each mechanism whose instances in a cell were all discarded, with the reason.

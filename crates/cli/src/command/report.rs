@@ -5,7 +5,7 @@ use estafette_measure::record::Record;
 
 use crate::args::Report;
 use crate::exit::Exit;
-use crate::table::{self, Detail};
+use crate::output::{self, Detail};
 use crate::{print, print_json};
 
 /// Runs `report`.
@@ -14,7 +14,7 @@ pub(crate) fn run(args: &Report) -> Result<Exit> {
     if args.json {
         print_json(&record)?;
     } else {
-        print(&table::report(&record, Detail::of(args.details)))?;
+        print(&output::report(&record, Detail::of(args.details)))?;
     }
     Ok(Exit::Fine)
 }

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use estafette_measure::admission::{Inadmissible, RefusalKind, can_run};
+use estafette_measure::admission::can_run;
 use estafette_measure::case::{Case, Cell};
 use estafette_measure::coordinator::{FailureKind, Interrupt, Scratch};
 use estafette_measure::limits::available_cpus;
 use estafette_measure::plan::{COUNT_TIMEOUT, Entrant, Plan};
 use estafette_measure::record::Figures;
+use estafette_measure::refusal::{Inadmissible, RefusalKind};
 use estafette_measure::run::{self, Observer as _};
 use estafette_measure::window::Window;
 use estafette_measure::{Registry, conformance};

@@ -12,7 +12,6 @@ mod matrix;
 mod notes;
 mod special;
 
-pub(crate) use crate::output::{Detail, report};
 pub(crate) use across::{fairness, system_calls};
 pub(crate) use answer::{capitalised, list, outcome, outcome_among, ratio};
 pub(crate) use notes::{by_reason, caveats, grouped_by_family, refusals};

@@ -16,7 +16,9 @@
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use super::instance::{Failure, FailureKind, Instance, Measured, Setup};
+use super::failure::{Failure, FailureKind};
+use super::instance::{Instance, Measured};
+use super::setup::Setup;
 use super::{Interrupt, Scratch};
 use crate::case::{Cell, Place};
 use crate::clock::now_ns;

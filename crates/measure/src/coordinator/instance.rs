@@ -15,10 +15,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::account::account;
 use super::children::{Children, Running, adopt_strays, calls_path, describe};
-pub(super) use super::failure::{Failure, FailureKind};
+use super::failure::{Failure, FailureKind};
 use super::lost_exchange::LostExchange;
 use super::placement::{cores, used};
-pub(super) use super::setup::Setup;
+use super::setup::Setup;
 use super::{Interrupt, Scratch};
 use crate::case::{Case, Role};
 use crate::clock::now_ns;
