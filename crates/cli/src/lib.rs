@@ -8,6 +8,11 @@
 //!     estafette_cli::main(Registry::new())
 //! }
 //! ```
+//!
+//! The same program works under `cargo bench`, as a target with `harness = false`. There the
+//! arguments are those of `bench`; without any, it measures the registry's
+//! [own](Registry::own) mechanisms beside the built-in ones of their scopes. The command
+//! `new-mechanism` writes a crate with such a target.
 #![forbid(unsafe_code)]
 
 // Compiles and runs the README's example.
