@@ -15,6 +15,7 @@ mod columns;
 mod command;
 mod exit;
 mod other_load;
+mod page;
 mod progress;
 mod reference;
 mod summary;

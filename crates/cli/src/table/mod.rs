@@ -11,12 +11,13 @@ use crate::{other_load, reference, summary};
 mod across;
 mod answer;
 mod cell;
-mod matrix;
+pub(crate) mod matrix;
 mod notes;
 mod special;
 
-pub(crate) use answer::{capitalised, list, outcome, outcome_among, ratio};
-pub(crate) use notes::{by_reason, caveats, grouped_by_family};
+pub(crate) use answer::{answer, capitalised, list, outcome, outcome_among, ratio};
+pub(crate) use cell::{against_first, capacity, place, time, times, times_bound};
+pub(crate) use notes::{by_reason, caveats, facts, grouped_by_family, notes, reasons};
 
 /// How much a report shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +78,7 @@ pub(crate) fn short(row: &Row) -> &str {
 }
 
 /// Returns why a row has no figures.
-fn without_result(row: &Row) -> &'static str {
+pub(crate) fn without_result(row: &Row) -> &'static str {
     if row.breach.is_some() {
         "broke its promise"
     } else if row.failed.is_some() {
