@@ -23,7 +23,7 @@ use crate::args::{Bench, Slice};
 use crate::exit::Exit;
 use crate::progress::Progress;
 use crate::table::{self, Detail};
-use crate::{other_load, print, print_json, tell, with_peers};
+use crate::{other_load, page, print, print_json, tell, with_peers};
 
 /// The target of `--until-decided`: a run ends early when every table can detect this difference.
 const SHOWN_DIFFERENCE: f64 = 0.05;
@@ -77,6 +77,9 @@ pub(crate) fn run(registry: &Registry, args: &Bench) -> Result<Exit> {
         if !args.json {
             tell(&format!("record: {}", files.record.display()));
         }
+        if !args.no_report {
+            write_page(&record, &files.record.with_extension("html"), args.json);
+        }
     }
     match end? {
         End::Complete => return Ok(exit),
@@ -113,6 +116,16 @@ fn provenance() -> Provenance {
         compiler: env!("ESTAFETTE_COMPILER").to_owned(),
         allocator: crate::ALLOCATOR.to_owned(),
         arguments: std::env::args().skip(1).collect(),
+    }
+}
+
+/// Writes the HTML page of a record. The record has everything: a page that cannot be written does not change the exit
+/// code.
+fn write_page(record: &Record, path: &Path, is_quiet: bool) {
+    match page::write(path, &page::html(record)) {
+        Ok(()) if is_quiet => {}
+        Ok(()) => tell(&format!("report: {}", path.display())),
+        Err(error) => tell(&format!("warning: {error:#}")),
     }
 }
 
