@@ -20,7 +20,8 @@ pub(crate) fn sentences(record: &Record, rankings: &[Ranking]) -> String {
     sentences.filter(|sentence| !sentence.is_empty()).map(|sentence| wrapped("", &sentence)).collect()
 }
 
-/// Returns the sentences that say how far the results can be trusted: the noise, a change of the cores, the allocator.
+/// Returns the sentences that say how far the results can be trusted: the noise, a change of the
+/// cores, the allocator.
 pub(crate) fn doubts(record: &Record, rankings: &[Ranking]) -> Vec<String> {
     let mut sentences = vec![noise(record, rankings), core_distance_change(record), allocator(record)];
     sentences.retain(|sentence| !sentence.is_empty());

@@ -303,8 +303,8 @@ impl Latency {
     /// The minimum number of times for a 99.9th percentile.
     pub const MIN_FOR_P999: u64 = 10_000;
 
-    /// The times at these quantiles, from 0 to 1. `None` where fewer than ten times lie above a quantile, and if the
-    /// histogram is damaged.
+    /// The times at these quantiles, from 0 to 1. `None` where fewer than ten times lie above a
+    /// quantile, and if the histogram is damaged.
     pub fn quantiles(&self, quantiles: &[f64]) -> Vec<Option<u64>> {
         const MIN_ABOVE: f64 = 10.0;
         let times = self.times();

@@ -119,8 +119,8 @@ fn provenance() -> Provenance {
     }
 }
 
-/// Writes the HTML page of a record. The record has everything: a page that cannot be written does not change the exit
-/// code.
+/// Writes the HTML page of a record. The record has everything: a page that cannot be written does
+/// not change the exit code.
 fn write_page(record: &Record, path: &Path, is_quiet: bool) {
     match page::write(path, &page::html(record)) {
         Ok(()) if is_quiet => {}

@@ -176,7 +176,9 @@ fn one(answer: &Answer) -> Markup {
             p class="advice" {
                 @if !part.at.is_empty() { span class="at" { (part.at) ":" } " " }
                 a class=(part.certainty.class()) href=(format!("#cell-{}", part.cell)) { (part.words) }
-                @if let Some(word) = part.certainty.word() { " " span class=(format!("badge {}", part.certainty.class())) { (word) } }
+                @if let Some(word) = part.certainty.word() {
+                    " " span class=(format!("badge {}", part.certainty.class())) { (word) }
+                }
             }
             @if !part.more.is_empty() { p class="more" { (part.more) } }
         }

@@ -4,7 +4,7 @@ use estafette_measure::ranking::{self, Ranking};
 use estafette_measure::record::Record;
 
 use super::grid::escaped_markdown;
-use super::{answers, cells, machine};
+use super::{answers, cells, cleaned, machine};
 use crate::table::{answer, facts, notes};
 use crate::{other_load, summary};
 
@@ -24,7 +24,7 @@ pub(crate) fn markdown(record: &Record) -> String {
     if let Some(command) = machine::command(record) {
         text.push_str(&format!("To measure again: {}\n", code(&command)));
     }
-    text
+    cleaned(&text)
 }
 
 /// The answers as a list, by distance.

@@ -33,6 +33,9 @@ pub(crate) use write::write;
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
+/// What a browser must know first, in a form that is HTML and XML.
+const META: &str = r#"<meta charset="utf-8"/><meta name="viewport" content="width=device-width, initial-scale=1"/>"#;
+
 /// Returns the page.
 pub(crate) fn html(record: &Record) -> String {
     let rankings = ranking::rank(record);
@@ -45,9 +48,7 @@ pub(crate) fn html(record: &Record) -> String {
         (DOCTYPE)
         html lang="en" xmlns="http://www.w3.org/1999/xhtml" {
             head {
-                // In a form that is HTML and XML.
-                (PreEscaped("<meta charset=\"utf-8\"/><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>"))
-                (PreEscaped("<meta name=\"color-scheme\" content=\"light dark\"/>"))
+                (PreEscaped(META))
                 title { (title) }
                 style { (PreEscaped(svg::STYLE)) (PreEscaped(STYLE)) }
             }
@@ -66,7 +67,9 @@ pub(crate) fn html(record: &Record) -> String {
                         (machine::html(record))
                     }
                 }
-                footer { p { "Written by " a href="#machine" { "estafette" } " from one record. The page loads nothing." } }
+                footer {
+                    p { "Written by " a href="#machine" { "estafette" } " from one record. The page loads nothing." }
+                }
                 script { (PreEscaped("/*<![CDATA[*/")) (PreEscaped(SCRIPT)) (PreEscaped("/*]]>*/")) }
             }
         }

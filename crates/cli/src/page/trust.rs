@@ -1,4 +1,5 @@
-//! How far the results can be trusted: noise, controls, discarded instances, verification, failures.
+//! How far the results can be trusted: noise, controls, discarded instances, verification and
+//! failures.
 
 use std::collections::BTreeMap;
 
@@ -44,9 +45,9 @@ fn verification(record: &Record) -> String {
     let [delivered, lost, duplicated, reordered, damaged] =
         [delivered, faults.lost, faults.duplicated, faults.reordered, faults.damaged].map(units::grouped);
     format!(
-        "Every message was verified: {delivered} arrived undamaged, {damaged} damaged; {lost} were lost, {duplicated} duplicated \
-         and {reordered} reordered. Lossy and unordered mechanisms may lose and reorder; what breaks a promise is listed as a \
-         failure."
+        "Every message was verified: {delivered} arrived undamaged, {damaged} damaged; {lost} were lost, {duplicated} \
+         duplicated and {reordered} reordered. Lossy and unordered mechanisms may lose and reorder; what breaks a promise \
+         is listed as a failure."
     )
 }
 

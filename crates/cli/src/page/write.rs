@@ -5,7 +5,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// Writes a file. Writes a temporary file beside it and renames it, so that a reader never finds a part of it.
+/// Writes a file. Writes a temporary file beside it and renames it, so that a reader never finds a
+/// part of it.
 ///
 /// # Errors
 /// When the folder does not exist or cannot be written.

@@ -100,8 +100,8 @@ fn kind(row: &Row) -> Kind {
     if row.spec.standing == Standing::Candidate { Kind::Candidate } else { Kind::Reference }
 }
 
-/// The mechanisms of some cells, the best first, by their mean distance to the fastest of each cell. Those with figures
-/// in more cells come before those with fewer.
+/// The mechanisms of some cells, the best first, by their mean distance to the fastest of each
+/// cell. Those with figures in more cells come before those with fewer.
 fn by_merit<'a>(group: &[&'a Ranking]) -> Vec<&'a Row> {
     let mut known: HashMap<&str, (&Row, usize, f64)> = HashMap::new();
     for ranking in group {

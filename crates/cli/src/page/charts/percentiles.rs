@@ -12,7 +12,8 @@ use crate::table::short;
 /// The quantiles, and their names.
 const QUANTILES: [(f64, &str); 5] = [(0.5, "p50"), (0.9, "p90"), (0.99, "p99"), (0.999, "p99.9"), (0.9999, "p99.99")];
 
-/// Returns a chart for each kind of cell that has times: of its smallest message, at its lowest load.
+/// Returns a chart for each kind of cell that has times: of its smallest message, at its lowest
+/// load.
 pub(super) fn charts(rankings: &[&Ranking], instances: &Instances<'_>) -> Vec<Chart> {
     let mut chosen: Vec<&Ranking> = Vec::new();
     let with_times = |ranking: &&&Ranking| {

@@ -10,7 +10,8 @@ use super::{Quantity, by_merit, found, kind, slug};
 use crate::table::matrix::{Axis, label};
 use crate::table::short;
 
-/// The knee of a latency is the highest load up to which it is at most this many times that at the lowest load.
+/// The knee of a latency is the highest load up to which it is at most this many times that at the
+/// lowest load.
 const KNEE: f64 = 10.0;
 
 /// Returns a chart for each group of cells that differ in this value only.
@@ -26,9 +27,12 @@ pub(super) fn charts(rankings: &[&Ranking], instances: &Instances<'_>, axis: Axi
     let charts = groups.into_iter().filter_map(|mut group| {
         group.sort_by(|a, b| value(&a.cell, axis).total_cmp(&value(&b.cell, axis)));
         group.dedup_by(|a, b| value(&a.cell, axis) == value(&b.cell, axis));
-        (group.len() > 1).then(|| Chart::Lines(chart(&group, instances, axis)))
+        (group.len() > 1).then(|| chart(&group, instances, axis))
     });
-    charts.collect()
+    // Without a line there is nothing to see.
+    let has_line =
+        |chart: &Lines| chart.series.iter().any(|series| series.kind != Kind::Bound && series.points.len() > 1);
+    charts.filter(has_line).map(Chart::Lines).collect()
 }
 
 fn takes_part(cell: &Cell, axis: Axis) -> bool {
@@ -69,11 +73,12 @@ fn chart(group: &[&Ranking], instances: &Instances<'_>, axis: Axis) -> Lines {
         Axis::Capacity => ("capacity", "capacity"),
         Axis::Load => ("offered load", "offered load"),
     };
-    let title = label(&group[0].cell, axis);
+    let by = format!(" by {}", axis.name());
+    let title = label(&group[0].cell, axis).replace(&format!(" ·{by}"), "").replace(&by, "");
     let title = title.split_once(" · ").map_or(&*title, |(_, rest)| rest);
     Lines {
         id: slug(cell, &format!("by-{}", against.replace(' ', "-"))),
-        title: format!("{} against {against}: {}", quantity.word(), title.replace(&format!(" by {}", axis.name()), "")),
+        title: format!("{} against {against}: {title}", quantity.word()),
         note: note(quantity, axis),
         x: XAxis { label: x, ticks: ticks.collect() },
         y: quantity.axis(),
@@ -130,7 +135,8 @@ fn series(
     Series { name: name.to_owned(), kind, points, remark: knee.as_ref().map(text), marked_x: knee.flatten() }
 }
 
-/// The last load before the latency exceeds [`KNEE`] times that at the lowest load. `None` if it never does.
+/// The last load before the latency exceeds [`KNEE`] times that at the lowest load. `None` if it
+/// never does.
 fn knee(points: &[Point]) -> Option<f64> {
     let lowest = points.first()?.y;
     let beyond = points.iter().position(|point| point.y > KNEE * lowest)?;

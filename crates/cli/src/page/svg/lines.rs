@@ -187,7 +187,9 @@ fn line(chart: &Lines, styled: &Styled<'_>, x: &Scale, y: &Scale, legend: &Legen
             }
             @if let Some(shape) = styled.shape {
                 @for point in &points {
-                    path class="point" d=(marker::path(shape, x.at(point.x), y.at(point.y))) { title { (title(point)) } }
+                    path class="point" d=(marker::path(shape, x.at(point.x), y.at(point.y))) {
+                        title { (title(point)) }
+                    }
                 }
             }
             @if let Some(at) = styled.legend { (name(styled, at, legend)) }
