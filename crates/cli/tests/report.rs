@@ -8,6 +8,7 @@ use std::process::Command;
 
 use common::{Done, Ground, names};
 use roxmltree::{Document, Node, ParsingOptions};
+use serde_json::Value;
 
 /// The longest page in bytes.
 const MAX_PAGE: usize = 2_000_000;
@@ -101,7 +102,7 @@ fn the_page_of_the_overview_answers_first() {
 }
 
 /// A record with these names and figures in place of those of the overview.
-fn hostile(ground: &Ground, edit: impl Fn(&mut serde_json::Value)) -> String {
+fn hostile(ground: &Ground, edit: impl Fn(&mut Value)) -> String {
     let done = ground.run(["report", &published("overview-quick.json.gz"), "--json"]).exits(0);
     let mut record = done.json();
     edit(&mut record);
@@ -110,8 +111,8 @@ fn hostile(ground: &Ground, edit: impl Fn(&mut serde_json::Value)) -> String {
 }
 
 /// Replaces all mechanisms' names.
-fn rename(record: &mut serde_json::Value) {
-    let rename = |value: &mut serde_json::Value| {
+fn rename(record: &mut Value) {
+    let rename = |value: &mut Value| {
         let name = value.as_str().expect("a name");
         *value = format!("{name}{HOSTILE}").into();
     };
@@ -200,8 +201,8 @@ fn a_record_without_results_has_a_page_too() {
         for list in ["entrants", "refusals", "instances", "mechanisms", "handling", "heats"] {
             record[list] = serde_json::json!([]);
         }
-        record["limits"] = serde_json::Value::Null;
-        record["provenance"] = serde_json::Value::Null;
+        record["limits"] = Value::Null;
+        record["provenance"] = Value::Null;
     });
     let page = page(&ground, &record);
     check(&page);
@@ -247,6 +248,37 @@ fn charts_are_files_and_a_name_chooses_one() {
     }
     let done = ground.run(["report", &record, "--svg", "other.svg"]).exits(2);
     assert!(done.stderr.contains("there is no chart `other`") && done.stderr.contains("-by-size"), "{}", done.stderr);
+}
+
+#[test]
+fn latency_against_load_shows_the_knee() {
+    let ground = Ground::new();
+    let done = ground.run(["report", &published("net-standard.json.gz"), "--json"]).exits(0);
+    let mut record = done.json();
+    let load = |entrant: &Value| entrant["case"]["cell"]["load"].as_str().map(str::to_owned);
+    let entrants = record["entrants"].as_array().expect("entrants").clone();
+    let open: Vec<usize> =
+        (0..entrants.len()).filter(|at| load(&entrants[*at]).as_deref() == Some("10000/s")).collect();
+    for (rate, times) in [("100000/s", 2), ("1000000/s", 100)] {
+        for at in &open {
+            let mut entrant = entrants[*at].clone();
+            entrant["case"]["cell"]["load"] = rate.into();
+            let new = record["entrants"].as_array().expect("entrants").len();
+            let instances = record["instances"].as_array().expect("instances").clone();
+            for mut instance in instances.into_iter().filter(|instance| instance["entrant"] == *at) {
+                instance["entrant"] = new.into();
+                let latency = &mut instance["outcome"]["measured"]["latency"];
+                latency["p99_ns"] = (latency["p99_ns"].as_u64().unwrap_or(1_000) * times).into();
+                record["instances"].as_array_mut().expect("instances").push(instance);
+            }
+            record["entrants"].as_array_mut().expect("entrants").push(entrant);
+        }
+    }
+    fs::write(ground.path("loads.json"), record.to_string()).expect("the record");
+    let page = page(&ground, "loads.json");
+    check(&page);
+    assert!(page.contains("Latency against offered load: stream · 64B · block · other-core"), "the chart");
+    assert!(page.contains("at 100 k/s") && page.contains("class=\"ring\""), "the knee in the table and in the chart");
 }
 
 #[test]

@@ -33,7 +33,7 @@ pub(in super::super) fn lines(chart: &Lines, is_alone: bool) -> Markup {
         (axes(chart, &x, &y))
         // The best is drawn last, above the others.
         @for series in drawn.iter().rev() { (line(chart, series, &x, &y, &legend)) }
-        @if let Some(text) = &legend.others { text x=(LEFT) y=(number(legend.y(legend.count))) { (text) } }
+        @if let Some(text) = &legend.others { text x="12" y=(number(legend.y(legend.count))) { (text) } }
     };
     frame(&chart.id, [&chart.title, &chart.note], legend.height(), is_alone, &content)
 }
@@ -51,7 +51,13 @@ struct Styled<'a> {
 fn styled(all: &[Series]) -> Vec<Styled<'_>> {
     let (mut ranked, mut others, mut in_legend) = (0, 0, 0);
     let mut styled = Vec::new();
-    for series in all.iter().filter(|series| series.points.iter().any(Point::is_drawable)) {
+    for series in all {
+        let points = series.points.iter().filter(|point| point.is_drawable()).count();
+        // A thin line has no points that could be seen by themselves.
+        let is_thin = series.kind == Kind::Candidate && ranked == marker::COUNT;
+        if points == 0 || is_thin && (points == 1 || others == MAX_OTHERS) {
+            continue;
+        }
         let (class, shape) = match series.kind {
             Kind::Candidate if ranked < marker::COUNT => {
                 ranked += 1;
@@ -64,12 +70,8 @@ fn styled(all: &[Series]) -> Vec<Styled<'_>> {
             Kind::Reference => (String::from("reference"), None),
             Kind::Bound => (String::from("bound"), None),
         };
-        let is_other = class == "other";
-        if is_other && others > MAX_OTHERS {
-            continue;
-        }
-        in_legend += usize::from(!is_other);
-        styled.push(Styled { series, class, shape, legend: (!is_other).then(|| in_legend - 1) });
+        in_legend += usize::from(!is_thin);
+        styled.push(Styled { series, class, shape, legend: (!is_thin).then(|| in_legend - 1) });
     }
     styled
 }
