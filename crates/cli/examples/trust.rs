@@ -39,7 +39,8 @@ use estafette_measure::{
     Spec, Transport, Tx, Verifier,
 };
 
-/// How many comparisons are judged in each setting.
+/// The maximum number of comparisons that are judged in each setting. Rounds in which the cores were at another distance do not count, so
+/// there may be fewer.
 const COMPARISONS: usize = 100;
 /// Messages of a stream that are delayed together, as a reading of the clock takes as long as a message of a channel.
 const BATCH: u32 = 64;
@@ -131,7 +132,7 @@ fn settings() -> [(&'static str, Cell); 5] {
 fn trust(registry: &Registry, size: Size) -> Result<()> {
     let mut interrupt = Interrupt::install()?;
     let Size { name, rounds, max_rounds, .. } = size;
-    println!("{COMPARISONS} {name}-sized comparisons ({rounds} to {max_rounds} rounds) in each setting");
+    println!("Up to {COMPARISONS} {name}-sized comparisons ({rounds} to {max_rounds} rounds) in each setting");
     println!("noise   rounds  told apart   delays: effect on the result, and how often it was found");
     let (mut told_apart, mut judged) = (0, 0);
     let (mut found_all, mut to_find) = (0, 0);
@@ -140,21 +141,23 @@ fn trust(registry: &Registry, size: Size) -> Result<()> {
         let record = measure(registry, mechanism, &cell, size, &mut interrupt)?;
         let ratios: Vec<Vec<f64>> = (1..record.entrants.len()).map(|at| log_ratios(&record, 0, at)).collect();
         let (control, delayed) = (&ratios[0], &ratios[1..]);
-        let rounds: Vec<usize> = (0..COMPARISONS).map(|start| length(&ratios, start, size)).collect();
+        let shortest = ratios.iter().map(Vec::len).min().unwrap_or(0);
+        let comparisons = (shortest + 1).saturating_sub(size.max_rounds).min(COMPARISONS);
+        let rounds: Vec<usize> = (0..comparisons).map(|start| length(&ratios, start, size)).collect();
         let mut line = format!("{:4.1} %", percent(log_ratio_sd(control).unwrap_or(f64::NAN)));
-        line.push_str(&format!("  {:6.1}", rounds.iter().sum::<usize>() as f64 / COMPARISONS as f64));
+        line.push_str(&format!("  {:6.1}", rounds.iter().sum::<usize>() as f64 / comparisons as f64));
         let wrong = decided(control, None, &rounds, &[Verdict::Faster, Verdict::Slower]);
-        (told_apart, judged) = (told_apart + wrong, judged + COMPARISONS);
-        line.push_str(&format!("  {wrong:3} of {COMPARISONS:3}  "));
+        (told_apart, judged) = (told_apart + wrong, judged + comparisons);
+        line.push_str(&format!("  {wrong:3} of {comparisons:3}  "));
         for (ratios, delay) in delayed.iter().zip(DELAYS) {
             let found = decided(ratios, Some(control), &rounds, &[Verdict::Slower]);
             let effect = percent(-median(ratios).unwrap_or(f64::NAN));
             let is_to_be_found = effect >= size.finds;
             if is_to_be_found {
-                (found_all, to_find) = (found_all + found, to_find + COMPARISONS);
+                (found_all, to_find) = (found_all + found, to_find + comparisons);
             }
             let mark = if is_to_be_found { "*" } else { " " };
-            line.push_str(&format!(" {delay:2} %: {effect:+5.1} %, {found:3} of {COMPARISONS:3}{mark}"));
+            line.push_str(&format!(" {delay:2} %: {effect:+5.1} %, {found:3} of {comparisons:3}{mark}"));
         }
         println!("{line}   {mechanism} · {cell}");
     }

@@ -148,11 +148,11 @@ fn measure(
 /// The result of an entrant's last valid instance.
 fn metric_ns(record: &Record, entrant: usize) -> Option<f64> {
     let of_entrant = record.instances.iter().filter(|instance| instance.entrant == entrant);
-    let figures = of_entrant.filter_map(|instance| match &instance.outcome {
+    let mut figures = of_entrant.filter_map(|instance| match &instance.outcome {
         Outcome::Measured(figures) if figures.discarded.is_none() => Some(figures.metric_ns()),
         _ => None,
     });
-    figures.last()
+    figures.next_back()
 }
 
 struct Quiet;

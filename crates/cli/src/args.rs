@@ -70,7 +70,7 @@ pub(crate) enum Command {
     List(List),
     /// Find what would disturb a measurement here, and mechanisms that are not available
     Doctor(Doctor),
-    /// Print the tables of a record again
+    /// Print the tables of a record again, or write its report: a page, Markdown or charts
     Report(Report),
     /// Answer from a record which mechanism to use
     #[command(after_help = CHOOSE_EXIT_CODES)]
@@ -189,6 +189,10 @@ pub(crate) struct Bench {
     #[arg(long, default_value = "estafette-results", value_hint = ValueHint::DirPath, value_name = "DIR")]
     pub(crate) out: PathBuf,
 
+    /// Do not write the HTML page beside the record
+    #[arg(long)]
+    pub(crate) no_report: bool,
+
     /// Print a table for each cell too, where several that differ in one value are shown as one matrix
     #[arg(long)]
     pub(crate) details: bool,
@@ -281,6 +285,18 @@ pub(crate) struct Report {
     /// The record, as `bench` wrote it; it may be compressed with gzip
     #[arg(value_name = "RECORD.json", value_hint = ValueHint::FilePath)]
     pub(crate) record: PathBuf,
+
+    /// Write an HTML page with the answers, charts and tables, which needs no network
+    #[arg(short, long, value_name = "FILE.html", value_hint = ValueHint::FilePath)]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Write the charts as SVG: all of them to a folder, or the one that the file is named after
+    #[arg(long, value_name = "DIR|FILE.svg", value_hint = ValueHint::AnyPath)]
+    pub(crate) svg: Option<PathBuf>,
+
+    /// Print the answers and tables as Markdown
+    #[arg(long, conflicts_with_all = ["details", "json"])]
+    pub(crate) markdown: bool,
 
     /// Print a table for each cell too, where several that differ in one value are shown as one matrix
     #[arg(long)]

@@ -27,6 +27,7 @@ mod command;
 mod exit;
 mod other_load;
 mod output;
+mod page;
 mod progress;
 mod reference;
 mod summary;

@@ -15,9 +15,17 @@ use crate::table::{is_different, list, outcome, percent, short};
 
 /// Returns the sentences, each wrapped to at most 100 columns.
 pub(crate) fn sentences(record: &Record, rankings: &[Ranking]) -> String {
-    let sentences =
-        [winners(rankings), bounds(rankings), noise(record, rankings), core_distance_change(record), allocator(record)];
-    sentences.iter().filter(|sentence| !sentence.is_empty()).map(|sentence| wrapped("", sentence)).collect()
+    let doubts = doubts(record, rankings);
+    let sentences = [winners(rankings), bounds(rankings)].into_iter().chain(doubts);
+    sentences.filter(|sentence| !sentence.is_empty()).map(|sentence| wrapped("", &sentence)).collect()
+}
+
+/// Returns the sentences that say how far the results can be trusted: the noise, a change of the
+/// cores, the allocator.
+pub(crate) fn doubts(record: &Record, rankings: &[Ranking]) -> Vec<String> {
+    let mut sentences = vec![noise(record, rankings), core_distance_change(record), allocator(record)];
+    sentences.retain(|sentence| !sentence.is_empty());
+    sentences
 }
 
 /// Names the allocator, if it is not the system's.
@@ -70,7 +78,7 @@ fn winners(rankings: &[Ranking]) -> String {
 }
 
 /// Compares the fastest candidate with the bound, for the first cell of each scope that has both.
-fn bounds(rankings: &[Ranking]) -> String {
+pub(crate) fn bounds(rankings: &[Ranking]) -> String {
     let mut parts = Vec::new();
     for scope in Scope::ALL {
         let best = rankings.iter().filter(|ranking| ranking.cell.scope == scope).find_map(|ranking| {

@@ -244,12 +244,12 @@ fn a_run_prints_tables_to_stdout_and_its_progress_to_stderr() {
     assert!(done.stderr.contains("record: out/"), "{}", done.stderr);
     ground.assert_clean();
 
-    // What was saved is a record, a table, and nothing else.
+    // What was saved is a record, a table, a page, and nothing else.
     let record = ground.record();
     let csv = fs::read_to_string(record.with_extension("csv")).unwrap();
     let saved: Value = serde_json::from_str(&fs::read_to_string(&record).unwrap()).unwrap();
     assert_eq!(csv.lines().count(), 1 + saved["instances"].as_array().unwrap().len());
-    assert_eq!(common::names(ground.path("out")).len(), 2);
+    assert_eq!(common::names(ground.path("out")).len(), 3);
     let record = record.display().to_string();
     let compared = ground.run(["compare", &record, &record]).exits(0);
     fits(&compared.stdout);

@@ -60,9 +60,9 @@ fn the_progress_names_each_stage() {
     let drawn: Vec<&str> = done.stdout.split('\r').map(str::trim_end).collect();
     for (stage, of) in [("limits", ""), ("preparing", "capacities"), ("preparing", "system calls")] {
         let is_named = |line: &&str| line.contains(&format!("{stage} ")) && line.ends_with(of);
-        assert!(drawn.iter().any(|line| is_named(&line)), "no `{stage} … {of}` in {drawn:?}");
+        assert!(drawn.iter().any(is_named), "no `{stage} … {of}` in {drawn:?}");
     }
     let measures = |line: &&str| line.contains("measuring ") && line.ends_with("process/pipe");
-    assert!(drawn.iter().any(|line| measures(&line)), "{drawn:?}");
+    assert!(drawn.iter().any(measures), "{drawn:?}");
     assert!(!drawn.iter().any(|line| line.contains("limits ") && line.contains("process/pipe")), "{drawn:?}");
 }

@@ -384,7 +384,7 @@ fn row_result(record: &Record, at: usize) -> Option<RowResult> {
 
 /// The latencies of all instances together. `None` without any.
 fn all_latencies(figures: &[&Figures]) -> Option<Histogram<u64>> {
-    let mut histograms = figures.iter().filter_map(|figures| figures.latency.as_ref()?.histogram());
+    let mut histograms = figures.iter().filter_map(|figures| figures.latency.as_ref()?.times());
     let mut all = histograms.next()?;
     all.auto(true);
     histograms.try_for_each(|histogram| all.add(histogram)).ok()?;

@@ -303,17 +303,31 @@ impl Latency {
     /// The minimum number of times for a 99.9th percentile.
     pub const MIN_FOR_P999: u64 = 10_000;
 
+    /// The times at these quantiles, from 0 to 1. `None` where fewer than ten times lie above a
+    /// quantile, and if the histogram is damaged.
+    pub fn quantiles(&self, quantiles: &[f64]) -> Vec<Option<u64>> {
+        const MIN_ABOVE: f64 = 10.0;
+        let times = self.times();
+        let value = |quantile: &f64| {
+            let times = times.as_ref()?;
+            // A tenth more than the rounding error of 1 - quantile.
+            let above = times.len() as f64 * (1.0 - quantile) + 0.1;
+            (above >= MIN_ABOVE).then(|| times.value_at_quantile(*quantile))
+        };
+        quantiles.iter().map(value).collect()
+    }
+
+    /// All times. `None` if the histogram is damaged.
+    pub(crate) fn times(&self) -> Option<Histogram<u64>> {
+        let bytes = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, &self.histogram).ok()?;
+        Deserializer::new().deserialize(&mut &bytes[..]).ok()
+    }
+
     /// The 99th percentile, even of few times. Open loops are compared by it: it is inexact for a
     /// single instance, but there are several instances.
     fn p99_or_estimate(&self) -> u64 {
-        let of_histogram = || Some(self.histogram()?.value_at_quantile(0.99));
+        let of_histogram = || Some(self.times()?.value_at_quantile(0.99));
         self.p99_ns.or_else(of_histogram).unwrap_or(self.max_ns)
-    }
-
-    /// All times, in nanoseconds. `None` if the record is damaged.
-    pub(crate) fn histogram(&self) -> Option<Histogram<u64>> {
-        let bytes = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, &self.histogram).ok()?;
-        Deserializer::new().deserialize(&mut &bytes[..]).ok()
     }
 }
 

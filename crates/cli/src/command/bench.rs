@@ -23,7 +23,7 @@ use crate::args::{Bench, MAX_ROUNDS, Slice};
 use crate::exit::Exit;
 use crate::output::{self, Detail};
 use crate::progress::Progress;
-use crate::{other_load, print, print_json, report_to_stderr, with_peers};
+use crate::{other_load, page, print, print_json, report_to_stderr, with_peers};
 
 /// The target of `--until-decided`: a run ends early when every table can detect this difference.
 const SHOWN_DIFFERENCE: f64 = 0.05;
@@ -82,6 +82,9 @@ pub(crate) fn run(registry: &Registry, args: &Bench) -> Result<Exit> {
         if !args.json {
             report_to_stderr(&format!("record: {}", files.record.display()));
         }
+        if !args.no_report {
+            write_page(&record, &files.record.with_extension("html"), args.json);
+        }
     }
     match end? {
         End::Complete => return Ok(exit),
@@ -118,6 +121,16 @@ fn provenance() -> Provenance {
         compiler: env!("ESTAFETTE_COMPILER").to_owned(),
         allocator: crate::ALLOCATOR.to_owned(),
         arguments: std::env::args().skip(1).collect(),
+    }
+}
+
+/// Writes the HTML page of a record. The record has everything: a page that cannot be written does
+/// not change the exit code.
+fn write_page(record: &Record, path: &Path, is_quiet: bool) {
+    match page::write(path, &page::html(record)) {
+        Ok(()) if is_quiet => {}
+        Ok(()) => report_to_stderr(&format!("report: {}", path.display())),
+        Err(error) => report_to_stderr(&format!("warning: {error:#}")),
     }
 }
 

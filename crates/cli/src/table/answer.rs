@@ -58,7 +58,7 @@ pub(crate) fn outcome_among(ranking: &Ranking, filter: impl Fn(&Row) -> bool) ->
 const MAX_NAMES: usize = 4;
 
 /// Returns the sentences.
-pub(super) fn answer(ranking: &Ranking) -> String {
+pub(crate) fn answer(ranking: &Ranking) -> String {
     let Some(outcome) = outcome(ranking) else {
         return format!("{}.", capitalised(without_outcome(ranking)));
     };

@@ -96,19 +96,19 @@ fn columns_of(cell: &Cell) -> Vec<Column> {
 }
 
 /// Formats a time; `-` if it was not measured.
-pub(super) fn time(ns: Option<f64>) -> String {
+pub(crate) fn time(ns: Option<f64>) -> String {
     ns.map_or(String::from("-"), units::duration)
 }
 
 /// Formats a row's place: `3`, or `3=` if another row has the same place.
-pub(super) fn place(row: &Row) -> String {
+pub(crate) fn place(row: &Row) -> String {
     let rank = row.result.as_ref().and_then(|result| result.rank);
     rank.map_or(String::new(), |rank| format!("{}{}", rank.place, if rank.tied { "=" } else { " " }))
 }
 
 /// Formats a result's time relative to the first row's: `1.43 [1.38 - 1.50]`, or `~1.43` with too
 /// few rounds for an interval.
-pub(super) fn against_first(ranking: &Ranking, result: &RowResult) -> String {
+pub(crate) fn against_first(ranking: &Ranking, result: &RowResult) -> String {
     let first = ranking.rows.first().and_then(|row| row.result.as_ref());
     match (&result.versus, first) {
         (Some(interval), _) => times(interval),
@@ -119,12 +119,12 @@ pub(super) fn against_first(ranking: &Ranking, result: &RowResult) -> String {
 }
 
 /// Formats a result's time relative to the bound, the minimum time on this machine.
-pub(super) fn times_bound(ranking: &Ranking, result: &RowResult) -> String {
+pub(crate) fn times_bound(ranking: &Ranking, result: &RowResult) -> String {
     ranking.bound.as_ref().map_or(String::from("-"), |bound| units::three_digits(result.metric_ns / bound.ns()))
 }
 
 /// Formats the effective capacity, marked with `!` if it differs from the requested one.
-fn capacity(ranking: &Ranking, row: &Row) -> String {
+pub(crate) fn capacity(ranking: &Ranking, row: &Row) -> String {
     let requested = ranking.cell.capacity as u64;
     row.effective_capacity.map_or(String::from("-"), |capacity| {
         format!("{}{}", units::grouped(capacity), if capacity == requested { "" } else { " !" })

@@ -17,8 +17,8 @@ const MAX_VALUES: usize = 6;
 const NARROW: usize = 4;
 
 /// The value in which the cells of a group differ.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Axis {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Axis {
     Size,
     Producers,
     Capacity,
@@ -26,10 +26,10 @@ enum Axis {
 }
 
 impl Axis {
-    const ALL: [Axis; 4] = [Axis::Size, Axis::Producers, Axis::Capacity, Axis::Load];
+    pub(crate) const ALL: [Axis; 4] = [Axis::Size, Axis::Producers, Axis::Capacity, Axis::Load];
 
     /// Returns the cell with this value of the other cell.
-    fn replaced(self, cell: &Cell, from: &Cell) -> Cell {
+    pub(crate) fn replaced(self, cell: &Cell, from: &Cell) -> Cell {
         let mut cell = cell.clone();
         match self {
             Axis::Size if cell.payload.kind() == from.payload.kind() => cell.payload = from.payload,
@@ -43,7 +43,7 @@ impl Axis {
         cell
     }
 
-    fn value(self, cell: &Cell) -> String {
+    pub(crate) fn value(self, cell: &Cell) -> String {
         match self {
             Axis::Size => cell.payload.to_string(),
             Axis::Producers => format!("{}→{}", cell.senders(), cell.consumers()),
@@ -52,7 +52,7 @@ impl Axis {
         }
     }
 
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Axis::Size => "size",
             Axis::Producers => "producers → consumers",
@@ -63,12 +63,12 @@ impl Axis {
 }
 
 /// Returns the axis in which two cells differ, if they differ in exactly one.
-fn axis(a: &Cell, b: &Cell) -> Option<Axis> {
+pub(crate) fn axis(a: &Cell, b: &Cell) -> Option<Axis> {
     Axis::ALL.into_iter().find(|axis| a != b && axis.replaced(a, b) == *b)
 }
 
 /// Groups cells that differ in one value only. A cell that has a table of its own kind stays alone.
-pub(super) fn groups<'a>(rankings: &[&'a Ranking]) -> Vec<Vec<&'a Ranking>> {
+pub(crate) fn groups<'a>(rankings: &[&'a Ranking]) -> Vec<Vec<&'a Ranking>> {
     let mut groups: Vec<(Option<Axis>, Vec<&Ranking>)> = Vec::new();
     for &ranking in rankings {
         let fits = |(axis_of_group, group): &&mut (Option<Axis>, Vec<&Ranking>)| {
@@ -126,13 +126,17 @@ fn heading(group: &[&Ranking], axis: Axis) -> String {
         (false, Load::Saturated) => "time per message",
         (false, _) => "99 in 100 messages arrive within",
     };
+    format!("{}: {figure}; places in brackets", label(cell, axis))
+}
+
+/// Returns a cell's name, with the name of an axis instead of the value.
+pub(crate) fn label(cell: &Cell, axis: Axis) -> String {
     let (cell, value) = (cell.to_string(), format!(" {}", axis.value(cell)));
     // A cell's heading omits default values.
-    let text = match cell.contains(&value) {
+    match cell.contains(&value) {
         true => cell.replacen(&value, &format!(" by {}", axis.name()), 1),
         false => format!("{cell} · by {}", axis.name()),
-    };
-    format!("{text}: {figure}; places in brackets")
+    }
 }
 
 /// Returns the mechanisms of all cells, in the order of the first cell that contains them.
@@ -169,19 +173,38 @@ fn figures(ranking: &Ranking, row: &Row) -> [String; 2] {
 
 /// Returns the advice for each value; values with the same advice share a sentence.
 fn answers(group: &[&Ranking], axis: Axis) -> String {
-    let mut answers: Vec<(String, Vec<String>)> = Vec::new();
-    for ranking in group {
-        let words = outcome(ranking).map_or_else(|| without_outcome(ranking).to_owned(), |outcome| outcome.words());
-        match answers.iter_mut().find(|(known, _)| *known == words) {
-            Some((_, values)) => values.push(axis.value(&ranking.cell)),
-            None => answers.push((words, vec![axis.value(&ranking.cell)])),
-        }
-    }
-    let sentences = answers.into_iter().map(|(words, values)| {
-        let values: Vec<&str> = values.iter().map(String::as_str).collect();
-        format!("{}: {words}.", list(&values, "and"))
+    let sentences = advice(group, Some(axis)).into_iter().map(|advice| {
+        let values: Vec<&str> = advice.values.iter().map(String::as_str).collect();
+        format!("{}: {}.", list(&values, "and"), advice.words)
     });
     sentences.collect::<Vec<_>>().join(" ")
+}
+
+/// What to use in some cells of a group.
+pub(crate) struct Advice<'a> {
+    /// As [`Outcome::words`](super::answer::Outcome::words), or why there is no outcome.
+    pub(crate) words: String,
+    /// The values on the axis for which it holds. Empty in a group without an axis.
+    pub(crate) values: Vec<String>,
+    /// The cells for which it holds.
+    pub(crate) cells: Vec<&'a Ranking>,
+}
+
+/// Returns the advice for each cell of a group; cells with the same advice share one.
+pub(crate) fn advice<'a>(group: &[&'a Ranking], axis: Option<Axis>) -> Vec<Advice<'a>> {
+    let mut all: Vec<Advice> = Vec::new();
+    for &ranking in group {
+        let words = outcome(ranking).map_or_else(|| without_outcome(ranking).to_owned(), |outcome| outcome.words());
+        let value = axis.map(|axis| axis.value(&ranking.cell));
+        match all.iter_mut().find(|advice| advice.words == words) {
+            Some(advice) => {
+                advice.values.extend(value);
+                advice.cells.push(ranking);
+            }
+            None => all.push(Advice { words, values: value.into_iter().collect(), cells: vec![ranking] }),
+        }
+    }
+    all
 }
 
 /// Removes duplicate lines.

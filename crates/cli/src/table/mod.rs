@@ -8,13 +8,14 @@ use estafette_measure::units;
 mod across;
 mod answer;
 mod cell;
-mod matrix;
+pub(crate) mod matrix;
 mod notes;
 mod special;
 
 pub(crate) use across::{fairness, system_calls};
-pub(crate) use answer::{capitalised, list, outcome, outcome_among, ratio};
-pub(crate) use notes::{by_reason, caveats, grouped_by_family, refusals};
+pub(crate) use answer::{answer, capitalised, list, outcome, outcome_among, ratio};
+pub(crate) use cell::{against_first, capacity, place, time, times_bound};
+pub(crate) use notes::{by_reason, caveats, facts, grouped_by_family, notes, reasons, refusals};
 
 /// Returns the tables of some cells: one for each group of cells that differ in one value, and one
 /// for each cell that is alone. With `each_cell`, also one for each cell of a group.
@@ -48,7 +49,7 @@ pub(crate) fn short(row: &Row) -> &str {
 }
 
 /// Returns why a row has no figures.
-fn without_result(row: &Row) -> &'static str {
+pub(crate) fn without_result(row: &Row) -> &'static str {
     if row.breach.is_some() {
         "broke its promise"
     } else if row.failed.is_some() {
@@ -64,7 +65,7 @@ pub(crate) fn percent(part: f64) -> String {
 }
 
 /// Formats a ln ratio as a multiple of the other's time: `1.43 [1.38 - 1.50]`.
-fn times(interval: &Interval) -> String {
+pub(crate) fn times(interval: &Interval) -> String {
     let [estimate, low, high] =
         [interval.estimate, interval.high, interval.low].map(|ln| units::three_digits((-ln).exp()));
     format!("{estimate} [{low} - {high}]")

@@ -12,9 +12,15 @@ use super::{percent, short, times};
 use crate::columns::{columns, lines, plain, wrapped};
 use crate::with_remedy;
 
-/// Returns the footer: the bound, the smallest detectable difference, the control, and the number
-/// of discarded instances.
+/// Returns the footer: see [`facts`].
 pub(super) fn footer(ranking: &Ranking) -> String {
+    let notes = facts(ranking);
+    if notes.is_empty() { String::new() } else { wrapped("  ", &notes.join(" · ")) }
+}
+
+/// Returns what is to be known of a cell: the bound, the smallest detectable difference, the
+/// control, and the number of discarded instances.
+pub(crate) fn facts(ranking: &Ranking) -> Vec<String> {
     let resolution = ranking.resolution().map(|ln| format!("differences from {} show", percent(ln.exp_m1())));
     let few = (ranking.floor.is_none() && ranking.control.is_some())
         .then(|| String::from("fewer than 6 valid pairs of the control: nothing is decided"));
@@ -37,8 +43,7 @@ pub(super) fn footer(ranking: &Ranking) -> String {
         )
     });
     let notes = [bound(ranking), resolution, few, control, batch, discarded, left_out, by_whole_windows(ranking)];
-    let notes: Vec<String> = notes.into_iter().flatten().collect();
-    if notes.is_empty() { String::new() } else { wrapped("  ", &notes.join(" · ")) }
+    notes.into_iter().flatten().collect()
 }
 
 /// Names the mechanisms that are not compared by slices, although the run measures in slices
@@ -62,43 +67,59 @@ fn bound(ranking: &Ranking) -> Option<String> {
     Some(format!("bound {}: {}{hidden}", units::duration(bound.ns()), bound.cost()))
 }
 
-/// Returns notes on the mechanisms of a cell: differences in order and capacity, modes, failures,
-/// broken promises and lost messages.
+/// Returns notes on the mechanisms of a cell: see [`notes`].
 pub(crate) fn caveats(ranking: &Ranking) -> String {
     caveats_at(ranking, "")
 }
 
 /// As [`caveats`], for a cell of a matrix. `value` is its value on the matrix's axis.
 pub(super) fn caveats_at(ranking: &Ranking, value: &str) -> String {
-    let mut text = String::new();
+    let notes = notes(ranking, value).into_iter();
+    notes.map(|note| note.for_terminal()).collect()
+}
+
+/// A note on the mechanisms of a cell.
+pub(crate) enum Note {
+    /// A sentence or a list of names.
+    Words(String),
+    /// Text of a mechanism, whose lines are kept.
+    Failure(String),
+}
+
+impl Note {
+    fn for_terminal(&self) -> String {
+        match self {
+            Note::Words(words) => wrapped("  ", words),
+            Note::Failure(text) => format!("  {}\n", text.replace('\n', "\n    ")),
+        }
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        let (Note::Words(text) | Note::Failure(text)) = self;
+        text
+    }
+}
+
+/// Returns notes on the mechanisms of a cell: differences in order and capacity, modes, failures,
+/// broken promises and lost messages. `value` is the cell's value on the axis of a matrix.
+pub(crate) fn notes(ranking: &Ranking, value: &str) -> Vec<Note> {
     let promises = ranking.rows.iter().map(|row| {
         // With one producer, order per producer is a strict order.
         let in_order = row.spec.ordering == Ordering::PerProducer && ranking.cell.producers == 1;
         (short(row), if in_order { Ordering::Strict } else { row.spec.ordering })
     });
-    text.push_str(&weaker_orders(&promises.collect::<Vec<_>>()));
-    let requested = ranking.cell.capacity as u64;
-    // In a round trip, only one message is in flight, so the capacity has no effect.
-    let has_effect = !ranking.cell.pattern.is_round_trip();
-    let other = ranking
-        .rows
-        .iter()
-        .filter(|row| has_effect && row.effective_capacity.is_some_and(|capacity| capacity != requested));
-    let other: Vec<_> =
-        other.filter_map(|row| Some(format!("{} {}", short(row), units::grouped(row.effective_capacity?)))).collect();
-    if !other.is_empty() {
-        let words = format!("effective capacity, {} asked for: {}", units::grouped(requested), other.join(", "));
-        text.push_str(&wrapped("  ", &words));
-    }
-    text.push_str(&modes(ranking, value));
+    let mut notes = weaker_orders(&promises.collect::<Vec<_>>());
+    notes.extend(capacities(ranking));
+    notes.extend(modes(ranking, value));
+    let mut notes: Vec<Note> = notes.into_iter().map(Note::Words).collect();
     for row in &ranking.rows {
         if let Some((count, why)) = &row.failed {
-            let why = lines(&with_remedy(why)).replace('\n', "\n    ");
-            text.push_str(&format!("  {} failed in {count} instance(s): {why}\n", row.spec.name));
+            let why = lines(&with_remedy(why));
+            notes.push(Note::Failure(format!("{} failed in {count} instance(s): {why}", row.spec.name)));
         }
         if let Some(breach) = &row.breach {
             let breach = plain(&breach.to_string());
-            text.push_str(&format!("  {} broke its promise: {breach}\n", row.spec.name));
+            notes.push(Note::Failure(format!("{} broke its promise: {breach}", row.spec.name)));
         }
         if let Some(result) =
             row.result.as_ref().filter(|result| row.spec.loss == Loss::BestEffort && result.lost > 0.0)
@@ -109,15 +130,30 @@ pub(super) fn caveats_at(ranking: &Ranking, value: &str) -> String {
                 String::new()
             };
             let (name, lost) = (&row.spec.name, percent(result.lost));
-            let words = format!("{name} lost {lost} of the messages it was given{more}{}", offered(ranking, result));
-            text.push_str(&wrapped("  ", &words));
+            let offered = offered(ranking, result);
+            notes.push(Note::Words(format!("{name} lost {lost} of the messages it was given{more}{offered}")));
         }
     }
-    text
+    notes
+}
+
+/// Names the mechanisms whose capacity is not the requested one.
+fn capacities(ranking: &Ranking) -> Option<String> {
+    let requested = ranking.cell.capacity as u64;
+    // In a round trip, only one message is in flight, so the capacity has no effect.
+    let has_effect = !ranking.cell.pattern.is_round_trip();
+    let other = ranking
+        .rows
+        .iter()
+        .filter(|row| has_effect && row.effective_capacity.is_some_and(|capacity| capacity != requested));
+    let other: Vec<_> =
+        other.filter_map(|row| Some(format!("{} {}", short(row), units::grouped(row.effective_capacity?)))).collect();
+    let words = || format!("effective capacity, {} asked for: {}", units::grouped(requested), other.join(", "));
+    (!other.is_empty()).then(words)
 }
 
 /// Names the mechanisms with a fast and a slow mode.
-fn modes(ranking: &Ranking, value: &str) -> String {
+fn modes(ranking: &Ranking, value: &str) -> Option<String> {
     let rows = ranking.rows.iter().filter_map(|row| Some((short(row), row.result.as_ref()?.modes?)));
     let rows: Vec<String> = rows
         .map(|(name, modes)| {
@@ -130,7 +166,7 @@ fn modes(ranking: &Ranking, value: &str) -> String {
         })
         .collect();
     let at = if value.is_empty() { String::new() } else { format!(" at {value}") };
-    if rows.is_empty() { String::new() } else { wrapped("  ", &format!("two modes{at}: {}", rows.join("; "))) }
+    (!rows.is_empty()).then(|| format!("two modes{at}: {}", rows.join("; ")))
 }
 
 /// Returns the offered and the delivered rate of a stream that lost messages.
@@ -143,18 +179,18 @@ fn offered(ranking: &Ranking, result: &RowResult) -> String {
 }
 
 /// Names the mechanisms with a weaker order than others in the cell.
-fn weaker_orders(promises: &[(&str, Ordering)]) -> String {
-    let mut text = String::new();
+fn weaker_orders(promises: &[(&str, Ordering)]) -> Vec<String> {
+    let mut notes = Vec::new();
     for (order, words) in [
         (Ordering::PerProducer, "each producer's messages are in order, those of several are not"),
         (Ordering::Unordered, "messages are in no order"),
     ] {
         let names: Vec<&str> = promises.iter().filter(|(_, of)| *of == order).map(|(name, _)| *name).collect();
         if !names.is_empty() && names.len() < promises.len() {
-            text.push_str(&wrapped("  ", &format!("{words}: {}", names.join(", "))));
+            notes.push(format!("{words}: {}", names.join(", ")));
         }
     }
-    text
+    notes
 }
 
 /// Lists the mechanisms that could not run in a cell, by reason.
@@ -168,6 +204,12 @@ pub(crate) fn refusals(record: &Record) -> String {
 
 /// A row for each reason, with the mechanisms to which it applies.
 pub(crate) fn by_reason<'a>(refusals: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+    let rows: Vec<_> = reasons(refusals).into_iter().map(Vec::from).collect();
+    if rows.is_empty() { String::new() } else { columns(&[], &[], &rows) }
+}
+
+/// Each reason and the mechanisms to which it applies.
+pub(crate) fn reasons<'a>(refusals: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<[String; 2]> {
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for (mechanism, why) in refusals {
         let at = reasons.iter().position(|(known, _)| *known == why).unwrap_or_else(|| {
@@ -179,9 +221,7 @@ pub(crate) fn by_reason<'a>(refusals: impl Iterator<Item = (&'a str, &'a str)>) 
             names.push(mechanism);
         }
     }
-    let rows: Vec<_> =
-        reasons.into_iter().map(|(why, names)| vec![plain(why), plain(&grouped_by_family(&names))]).collect();
-    if rows.is_empty() { String::new() } else { columns(&[], &[], &rows) }
+    reasons.into_iter().map(|(why, names)| [plain(why), plain(&grouped_by_family(&names))]).collect()
 }
 
 /// Joins names. Consecutive names that differ only after a dot are written as one:
@@ -214,9 +254,12 @@ mod tests {
     #[test]
     fn a_weaker_order_is_reported_if_others_keep_a_stronger_one() {
         let promises = [("a", Ordering::Strict), ("b", Ordering::PerProducer), ("c", Ordering::PerProducer)];
-        let note = weaker_orders(&promises);
-        assert!(note.contains("each producer's") && note.ends_with("not: b, c\n"), "{note}");
-        assert_eq!(weaker_orders(&promises[1..]), "", "none keeps a stronger order");
+        let notes = weaker_orders(&promises);
+        assert!(
+            matches!(&*notes, [note] if note.contains("each producer's") && note.ends_with("not: b, c")),
+            "{notes:?}"
+        );
+        assert!(weaker_orders(&promises[1..]).is_empty(), "none keeps a stronger order");
     }
 
     #[test]

@@ -1,0 +1,152 @@
+//! The table of each cell, and what is to be known of it.
+
+use estafette_measure::case::{Cell, Load, Pattern};
+use estafette_measure::ranking::{Ranking, Row, RowResult};
+use estafette_measure::units;
+use maud::{Markup, html};
+
+use super::grid::{Column, Entry, Grid, PLACE};
+use crate::table::{against_first, answer, capacity, facts, notes, place, short, time, times_bound, without_result};
+
+/// The article of a cell: heading, answer, table and notes. `number` is its place in the record.
+pub(super) fn html(ranking: &Ranking, number: usize) -> Markup {
+    let facts = facts(ranking);
+    let notes = notes(ranking, "");
+    html! {
+        article class="cell" id=(format!("cell-{number}")) {
+            h4 { (ranking.cell) }
+            @if has_answer(&ranking.cell) { p class="answer" { (answer(ranking)) } }
+            (grid(ranking).html())
+            @if !facts.is_empty() { p class="facts" { (facts.join(" · ")) } }
+            @if !notes.is_empty() {
+                ul class="notes" { @for note in &notes { li { (note.text()) } } }
+            }
+        }
+    }
+}
+
+/// Whether the cell's mechanisms are ranked by speed.
+pub(super) fn has_answer(cell: &Cell) -> bool {
+    cell.pattern.is_ranked() && cell.pattern != Pattern::Burst
+}
+
+/// The cell's table.
+pub(super) fn grid(ranking: &Ranking) -> Grid {
+    let columns = columns(&ranking.cell);
+    let rows = ranking.rows.iter().map(|row| {
+        let place_value = row.result.as_ref().and_then(|result| result.rank).map(|rank| rank.place as f64);
+        let mut entries = vec![Entry::optional(place_value, place(row).trim()), Entry::text(short(row))];
+        match &row.result {
+            Some(result) => entries.extend(columns.iter().map(|column| (column.show)(ranking, row, result))),
+            None => entries.push(Entry::text(without_result(row))),
+        }
+        entries
+    });
+    let rows = rows.collect();
+    let mut headers = vec![Column::number(PLACE), Column::text("mechanism")];
+    headers.extend(columns.iter().map(|column| match column.is_number {
+        true => Column::number(column.header),
+        false => Column::text(column.header),
+    }));
+    Grid { caption: ranking.cell.to_string(), columns: headers, rows }
+}
+
+/// A column of a cell's table.
+struct CellColumn {
+    header: &'static str,
+    is_number: bool,
+    show: fn(&Ranking, &Row, &RowResult) -> Entry,
+}
+
+fn figure(header: &'static str, show: fn(&Ranking, &Row, &RowResult) -> Entry) -> CellColumn {
+    CellColumn { header, is_number: true, show }
+}
+
+/// The columns for this kind of cell.
+fn columns(cell: &Cell) -> Vec<CellColumn> {
+    match cell.pattern {
+        Pattern::Cancel => return cancelled(),
+        Pattern::Burst => return burst(),
+        _ => {}
+    }
+    let is_open_loop = cell.load != Load::Saturated;
+    let mut columns = Vec::new();
+    if cell.pattern == Pattern::Codec {
+        columns.extend(codec());
+    } else if cell.pattern.is_round_trip() || is_open_loop {
+        columns.push(figure("p50", |_, _, result| duration(result.p50_ns)));
+        columns.push(figure("p99", |_, _, result| duration(result.p99_ns)));
+        columns.push(figure("p99.9", |_, _, result| duration(result.p999_ns)));
+    } else {
+        columns.push(figure("rate", |_, _, result| {
+            let rate = 1e9 / result.metric_ns;
+            Entry::number(rate, units::rate(rate))
+        }));
+        if cell.payload.len() > 8 && !cell.scope.in_process() {
+            columns.push(figure("bytes/s", |ranking, _, result| {
+                let bandwidth = ranking.cell.payload.len() as f64 * 1e9 / result.metric_ns;
+                Entry::number(bandwidth, units::bandwidth(bandwidth))
+            }));
+        }
+        columns.push(figure("per message", |_, _, result| duration(Some(result.metric_ns))));
+    }
+    columns.push(figure("against 1st", |ranking, _, result| {
+        let ratio = result.versus.as_ref().map(|interval| (-interval.estimate).exp());
+        Entry::optional(ratio.or(Some(1.0)), against_first(ranking, result))
+    }));
+    columns.push(figure("CPU/msg", |_, _, result| duration(result.cpu_ns)));
+    if !is_open_loop {
+        columns.push(figure("× bound", |ranking, _, result| {
+            let times = ranking.bound.as_ref().map(|bound| result.metric_ns / bound.ns());
+            Entry::optional(times, times_bound(ranking, result))
+        }));
+    }
+    if !cell.pattern.is_round_trip() && cell.pattern != Pattern::Codec {
+        columns.push(figure("capacity", |ranking, row, _| {
+            Entry::optional(row.effective_capacity.map(|capacity| capacity as f64), capacity(ranking, row))
+        }));
+    }
+    let data = |_: &Ranking, row: &Row, _: &RowResult| Entry::text(row.spec.ownership.to_string());
+    columns.push(CellColumn { header: "data", is_number: false, show: data });
+    columns
+}
+
+/// The columns of the times and the length of encoded messages.
+fn codec() -> [CellColumn; 3] {
+    [
+        figure("encode", |_, _, result| duration(result.codec.map(|codec| codec.encode_ns))),
+        figure("decode", |_, _, result| duration(result.codec.map(|codec| codec.decode_ns))),
+        figure("bytes", |_, _, result| {
+            let bytes = result.codec.map(|codec| codec.encoded_bytes);
+            Entry::optional(bytes, bytes.map_or(String::from("-"), |bytes| units::grouped(bytes.round() as u64)))
+        }),
+    ]
+}
+
+/// The columns of pending receives that were dropped.
+fn cancelled() -> Vec<CellColumn> {
+    let documented = |_: &Ranking, row: &Row, _: &RowResult| Entry::text(row.spec.cancel.to_string());
+    vec![
+        CellColumn { header: "documented", is_number: false, show: documented },
+        figure("dropped", |_, _, result| Entry::number(result.dropped.0 as f64, units::grouped(result.dropped.0))),
+        figure("lost", |_, _, result| Entry::number(result.dropped.1 as f64, units::grouped(result.dropped.1))),
+        figure("rate", |_, _, result| Entry::number(1e9 / result.metric_ns, units::rate(1e9 / result.metric_ns))),
+    ]
+}
+
+/// The columns of the memory that a burst takes.
+fn burst() -> Vec<CellColumn> {
+    fn held(result: &RowResult, at: usize) -> Entry {
+        let bytes = result.held.map(|held| held[at]);
+        Entry::optional(bytes, bytes.map_or(String::from("-"), units::memory))
+    }
+    vec![
+        figure("memory when empty", |_, _, result| held(result, 0)),
+        figure("when full", |_, _, result| held(result, 1)),
+        figure("after", |_, _, result| held(result, 2)),
+    ]
+}
+
+fn duration(ns: Option<f64>) -> Entry {
+    Entry::optional(ns, time(ns))
+}

@@ -1,0 +1,71 @@
+//! The machine, the build, and the command that repeats the run.
+
+use estafette_measure::record::Record;
+use estafette_measure::units;
+use estafette_measure::window::Window;
+use maud::{Markup, html};
+
+/// The section's content.
+pub(super) fn html(record: &Record) -> Markup {
+    let facts = facts(record);
+    html! {
+        p { "Run this again on the same machine:" }
+        @if let Some(command) = command(record) {
+            pre tabindex="0" role="group" aria-label="The command" { code { (command) } }
+        } @else {
+            p { "The record does not have the command: it was written by an older version." }
+        }
+        dl class="machine" {
+            @for (name, value) in &facts { div { dt { (name) } dd { (value) } } }
+        }
+    }
+}
+
+/// The command line that repeats the run, quoted for a shell. `None` in records of older versions.
+pub(super) fn command(record: &Record) -> Option<String> {
+    let provenance = record.provenance.as_ref()?;
+    // A shell cannot pass a zero byte on, so no real argument has one.
+    let quoted = |argument: &String| {
+        shlex::try_quote(argument).map_or_else(|_| String::from("'?'"), std::borrow::Cow::into_owned)
+    };
+    let words = provenance.arguments.iter().map(quoted);
+    Some(std::iter::once(String::from("estafette")).chain(words).collect::<Vec<_>>().join(" "))
+}
+
+/// The properties of the machine, the run and the build.
+pub(super) fn facts(record: &Record) -> Vec<(&'static str, String)> {
+    let machine = &record.fingerprint;
+    let mut facts = vec![
+        ("processor", machine.cpu.clone()),
+        ("architecture", machine.architecture.clone()),
+        ("cores of the run", machine.cores.to_string()),
+        ("memory", units::memory(machine.memory_mib as f64 * 1_048_576.0)),
+        ("kernel", machine.kernel.clone()),
+        ("clock source", machine.clock_source.clone()),
+        ("virtual machine", String::from(if machine.virtual_machine { "yes" } else { "no" })),
+        ("frequency governor", machine.governor.clone().unwrap_or_else(|| String::from("unknown"))),
+        ("started", record.started.clone()),
+        ("rounds", format!("{} of {}", record.rounds, record.rounds_planned)),
+        ("window of an instance", window(&record.window)),
+        ("seed", record.seed.to_string()),
+        ("version", record.tool.clone()),
+    ];
+    if let Some(provenance) = &record.provenance {
+        facts.push(("commit", provenance.commit.clone().unwrap_or_else(|| String::from("unknown"))));
+        facts.push(("compiler", provenance.compiler.clone()));
+        facts.push(("allocator", provenance.allocator.clone()));
+    }
+    facts
+}
+
+fn window(window: &Window) -> String {
+    match window {
+        Window::Time { warmup_ns, measure_ns } => {
+            let [warmup, measure] = [*warmup_ns, *measure_ns].map(|ns| units::duration(ns as f64));
+            format!("{measure} after {warmup}")
+        }
+        Window::Count { warmup, messages } => {
+            format!("{} messages after {}", units::grouped(*messages), units::grouped(*warmup))
+        }
+    }
+}

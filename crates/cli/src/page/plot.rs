@@ -1,0 +1,226 @@
+//! What a chart shows, without how it is drawn.
+
+use estafette_measure::units;
+use maud::Markup;
+
+use super::grid::{Column, Entry, Grid};
+use super::svg;
+
+/// A chart.
+#[derive(Debug)]
+pub(crate) enum Chart {
+    Lines(Lines),
+    Bars(Bars),
+}
+
+impl Chart {
+    /// The name, which is unique in a report: a file's name and an HTML identifier.
+    pub(crate) fn id(&self) -> &str {
+        match self {
+            Chart::Lines(lines) => &lines.id,
+            Chart::Bars(bars) => &bars.id,
+        }
+    }
+
+    pub(crate) fn id_mut(&mut self) -> &mut String {
+        match self {
+            Chart::Lines(lines) => &mut lines.id,
+            Chart::Bars(bars) => &mut bars.id,
+        }
+    }
+
+    pub(crate) fn title(&self) -> &str {
+        match self {
+            Chart::Lines(lines) => &lines.title,
+            Chart::Bars(bars) => &bars.title,
+        }
+    }
+
+    /// A sentence or two about what the chart shows and how it is read.
+    pub(crate) fn note(&self) -> &str {
+        match self {
+            Chart::Lines(lines) => &lines.note,
+            Chart::Bars(bars) => &bars.note,
+        }
+    }
+
+    /// Draws the chart. `is_alone` gives it a style of its own, for a file.
+    pub(crate) fn svg(&self, is_alone: bool) -> Markup {
+        match self {
+            Chart::Lines(lines) => svg::lines(lines, is_alone),
+            Chart::Bars(bars) => svg::bars(bars, is_alone),
+        }
+    }
+
+    /// The chart's data as a table.
+    pub(crate) fn grid(&self) -> Grid {
+        match self {
+            Chart::Lines(lines) => lines.grid(),
+            Chart::Bars(bars) => bars.grid(),
+        }
+    }
+}
+
+/// Lines over a logarithmic x axis, with a logarithmic y axis.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    pub(crate) id: String,
+    pub(crate) title: String,
+    pub(crate) note: String,
+    pub(crate) x: XAxis,
+    pub(crate) y: YAxis,
+    /// The best first.
+    pub(crate) series: Vec<Series>,
+}
+
+/// An x axis with a label at each value.
+#[derive(Debug)]
+pub(crate) struct XAxis {
+    pub(crate) label: &'static str,
+    /// Ascending values, each with its text.
+    pub(crate) ticks: Vec<(f64, String)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct YAxis {
+    pub(crate) label: &'static str,
+    pub(crate) unit: Unit,
+}
+
+/// The unit of a figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    /// Nanoseconds.
+    Time,
+    /// Per second.
+    Rate,
+    /// Bytes per second.
+    Bandwidth,
+}
+
+impl Unit {
+    pub(crate) fn text(self, value: f64) -> String {
+        match self {
+            Unit::Time => units::duration(value),
+            Unit::Rate => units::rate(value),
+            Unit::Bandwidth => units::bandwidth(value),
+        }
+    }
+}
+
+/// One mechanism's line.
+#[derive(Debug)]
+pub(crate) struct Series {
+    pub(crate) name: String,
+    pub(crate) kind: Kind,
+    pub(crate) points: Vec<Point>,
+    /// What a column of its own says in the table, such as the knee.
+    pub(crate) remark: Option<String>,
+    /// The x value that a ring marks, such as the knee.
+    pub(crate) marked_x: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A mechanism that a program might choose.
+    Candidate,
+    /// The least that can be written, or a hand-written baseline.
+    Reference,
+    /// What the machine allows.
+    Bound,
+}
+
+/// A figure and its interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Point {
+    pub(crate) x: f64,
+    pub(crate) y: f64,
+    /// The lower and the upper end.
+    pub(crate) interval: Option<(f64, f64)>,
+}
+
+impl Point {
+    /// Whether it can be drawn on logarithmic axes.
+    pub(crate) fn is_drawable(&self) -> bool {
+        [self.x, self.y].iter().all(|value| value.is_finite() && *value > 0.0)
+    }
+}
+
+impl Lines {
+    fn grid(&self) -> Grid {
+        let has_remarks = self.series.iter().any(|series| series.remark.is_some());
+        let mut columns = vec![Column::text("mechanism")];
+        columns.extend(self.x.ticks.iter().map(|(_, text)| Column::number(text)));
+        columns.extend(has_remarks.then(|| Column::text("knee")));
+        let rows = self.series.iter().map(|series| {
+            let mut row = vec![Entry::text(&series.name)];
+            row.extend(self.x.ticks.iter().map(|(x, _)| {
+                let point = series.points.iter().find(|point| point.x == *x);
+                point.map_or(Entry::text("-"), |point| Entry::number(point.y, self.y.text(point)))
+            }));
+            row.extend(has_remarks.then(|| Entry::text(series.remark.as_deref().unwrap_or("-"))));
+            row
+        });
+        let caption = format!("{}: {} by {}, with the interval of the median", self.title, self.y.label, self.x.label);
+        Grid { caption, columns, rows: rows.collect() }
+    }
+}
+
+impl YAxis {
+    /// A figure with its interval: `1.20 us [1.18 us - 1.25 us]`.
+    pub(crate) fn text(self, point: &Point) -> String {
+        let value = self.unit.text(point.y);
+        match point.interval {
+            Some((low, high)) => format!("{value} [{} - {}]", self.unit.text(low), self.unit.text(high)),
+            None => value,
+        }
+    }
+}
+
+/// Horizontal bars: the shares of what the machine allows.
+#[derive(Debug)]
+pub(crate) struct Bars {
+    pub(crate) id: String,
+    pub(crate) title: String,
+    pub(crate) note: String,
+    /// What the full length is: `two wakes, 3.20 us`.
+    pub(crate) full: String,
+    pub(crate) bars: Vec<Bar>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Bar {
+    pub(crate) name: String,
+    pub(crate) is_candidate: bool,
+    /// From 0; 1 is the full length. It may be above 1, because both figures are measured.
+    pub(crate) share: f64,
+    /// The figure from which the share follows.
+    pub(crate) figure: String,
+}
+
+impl Bar {
+    /// The share as a percentage with two digits at most.
+    pub(crate) fn percent(&self) -> String {
+        let percent = self.share * 100.0;
+        match percent {
+            _ if !percent.is_finite() => String::from("-"),
+            _ if percent >= 9.95 => format!("{} %", units::grouped(percent.round().min(1e15) as u64)),
+            _ => format!("{percent:.1} %"),
+        }
+    }
+}
+
+impl Bars {
+    fn grid(&self) -> Grid {
+        let columns = vec![Column::text("mechanism"), Column::number("share of the bound"), Column::number("time")];
+        let row = |bar: &Bar| {
+            vec![
+                Entry::text(&bar.name),
+                Entry::number(bar.share, bar.percent()),
+                Entry::number(-bar.share, &bar.figure),
+            ]
+        };
+        let caption = format!("{}; 100 % is {}", self.title, self.full);
+        Grid { caption, columns, rows: self.bars.iter().map(row).collect() }
+    }
+}
