@@ -8,7 +8,7 @@
 //! median over both says little.
 //!
 //! The readings of a run (before each cell, and between the laps) are grouped. Two readings belong to
-//! different distances if no reading lies between them and one is more than [`GAP`] times the other.
+//! different distances if no reading lies between them and one is more than 1.5 times the other.
 //! The *usual* distance of a run is the one with the most rounds of cells. Only laps and rounds at
 //! the usual distance count. A cell with too few of them is compared at the distance at which it has
 //! the most rounds, and over all rounds if these are too few as well. Results take no part in this:

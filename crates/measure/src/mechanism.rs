@@ -272,7 +272,7 @@ pub trait Mechanism: Send + Sync + 'static {
     /// Plays the broker, if [`Mechanism::roles`] has one.
     ///
     /// Opens its side and waits at the barrier ([`Rendezvous::ready`]). Then it forwards messages
-    /// until the last one has passed, or until every party has reported ([`Rendezvous::over`]).
+    /// until the last one has passed, or until every party has reported ([`Rendezvous::wait_until_all_reported`]).
     /// Returns the processor time and context switches since the barrier of the processes that it
     /// started.
     ///
