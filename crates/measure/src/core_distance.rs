@@ -67,8 +67,9 @@ impl Comparable {
             comparable.left_out.extend(left_out(&rounds, distance).map(|left_out| (first, left_out)));
         }
         comparable.record.instances.retain_mut(|instance| {
-            let first = first_entrant(record, instance.entrant);
-            chosen.get(&first).is_none_or(|distance| distances.keep(instance, *distance))
+            chosen
+                .get(&distances.first_entrants[instance.entrant])
+                .is_none_or(|distance| distances.keep(instance, *distance))
         });
         comparable
     }
@@ -105,6 +106,8 @@ struct Distances {
     laps: BTreeMap<usize, BTreeMap<u64, Option<usize>>>,
     /// The median reading of each heat.
     heats: BTreeMap<usize, f64>,
+    /// For each entrant, the first entrant of its cell.
+    first_entrants: Vec<usize>,
 }
 
 impl Distances {
@@ -121,7 +124,8 @@ impl Distances {
         readings.sort_by(f64::total_cmp);
         let gaps = readings.windows(2).filter(|pair| pair[1] > GAP * pair[0]);
         let boundaries = gaps.map(|pair| (pair[0] * pair[1]).sqrt()).collect();
-        let mut distances = Distances { boundaries, laps: BTreeMap::new(), heats };
+        let first_entrants = first_entrants(record);
+        let mut distances = Distances { boundaries, laps: BTreeMap::new(), heats, first_entrants };
         for heat in &record.heats {
             let laps = distances.of_laps(heat);
             distances.laps.insert(heat.heat, laps);
@@ -156,7 +160,7 @@ impl Distances {
         let mut rounds: BTreeMap<usize, BTreeMap<usize, (usize, f64)>> = BTreeMap::new();
         for instance in record.instances.iter().filter(|instance| depends(record, instance)) {
             if let Some(reading) = self.of_instance(instance) {
-                let first = first_entrant(record, instance.entrant);
+                let first = self.first_entrants[instance.entrant];
                 rounds.entry(first).or_default().entry(instance.round).or_insert(reading);
             }
         }
@@ -194,10 +198,11 @@ fn depends(record: &Record, instance: &InstanceRecord) -> bool {
     record.entrants[instance.entrant].case.cell.place != Place::SameCore
 }
 
-/// The first entrant of the cell of an entrant.
-fn first_entrant(record: &Record, entrant: usize) -> usize {
-    let cell = &record.entrants[entrant].case.cell;
-    record.entrants.iter().position(|other| other.case.cell == *cell).unwrap_or(entrant)
+/// For each entrant, the first entrant of its cell.
+fn first_entrants(record: &Record) -> Vec<usize> {
+    let mut first: BTreeMap<&Cell, usize> = BTreeMap::new();
+    let entrants = record.entrants.iter().enumerate();
+    entrants.map(|(at, entrant)| *first.entry(&entrant.case.cell).or_insert(at)).collect()
 }
 
 /// The rounds in which an instance of a cell was measured at another distance than the cell is
