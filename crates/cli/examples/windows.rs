@@ -4,22 +4,26 @@
 //!
 //! In slices, a mechanism stands still 500 times a second while others use the caches. If that changed what is measured, a mechanism with
 //! a large footprint would be slower than in a long window of its own. Each round measures every mechanism once in slices, in turn with
-//! the others of its cell, and once in one piece. The table has the median of the rounds' ratios and its interval. Windows of a shared
-//! machine drift, so the intervals are wide; they should contain 1.
+//! the others of its cell, and once in one piece. The first column is the time by which a table compares the mechanism (slices, or the
+//! long turn of one that pauses change), divided by the time in one piece. The second is that of its slices. Both are medians of the
+//! rounds' ratios, with their intervals. Windows of a shared machine drift, so the intervals are wide; they should contain 1.
 #![forbid(unsafe_code)]
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use estafette_measure::Registry;
 use estafette_measure::case::{Case, Cell, Load, Pattern, Payload, Place};
 use estafette_measure::coordinator::{Interrupt, Scratch};
+use estafette_measure::core_distance::Comparable;
+use estafette_measure::laps::HeatRecord;
 use estafette_measure::limits::available_cpus;
 use estafette_measure::plan::{COUNT_TIMEOUT, Entrant, Plan, SLICE, TIMEOUT};
-use estafette_measure::record::{Outcome, Record};
+use estafette_measure::record::{InstanceRecord, Outcome, Record};
 use estafette_measure::run::{self, End, Observer, RoundKind};
 use estafette_measure::spec::{Runtime, Scope, Wait};
-use estafette_measure::stats::{CONFIDENCE, median_interval};
+use estafette_measure::stats::{CONFIDENCE, Interval, median_interval};
 use estafette_measure::window::Window;
 
 const ROUNDS: usize = 20;
@@ -77,39 +81,58 @@ fn entrants() -> Vec<Entrant> {
 fn compare(registry: &Registry) -> Result<()> {
     let entrants = entrants();
     let (mut interrupt, mut scratch) = (Interrupt::install()?, Scratch::new()?);
-    let mut ratios = vec![Vec::new(); entrants.len()];
+    // All rounds of each way.
+    let mut records = [None, None];
     for round in 0..ROUNDS {
         eprintln!("round {} of {ROUNDS}", round + 1);
         // Each way is first in every other round.
-        let mut sliced = None;
-        let mut whole = None;
-        for is_sliced in [round % 2 == 0, round % 2 == 1] {
-            let slice = is_sliced.then_some(SLICE);
+        for way in [round % 2, 1 - round % 2] {
+            let slice = (way == SLICED).then_some(SLICE);
             let record = measure(registry, &entrants, slice, &mut scratch, &mut interrupt)?;
-            *(if is_sliced { &mut sliced } else { &mut whole }) = Some(record);
-        }
-        let (sliced, whole) = sliced.zip(whole).context("each round has both")?;
-        for (at, ratios) in ratios.iter_mut().enumerate() {
-            ratios
-                .extend(metric_ns(&sliced, at).zip(metric_ns(&whole, at)).map(|(sliced, whole)| (sliced / whole).ln()));
+            match &mut records[way] {
+                None => records[way] = Some(record),
+                Some(all) => append(all, record, round),
+            }
         }
     }
-    println!("time in slices ÷ time in one piece, of {ROUNDS} rounds");
+    let [Some(sliced), Some(whole)] = records else { bail!("there was no round") };
+    print(&entrants, &sliced, &whole)
+}
+
+/// The index of the way of measuring: in slices, or in one piece.
+const SLICED: usize = 0;
+
+/// Adds a round to the record of the earlier ones.
+fn append(all: &mut Record, record: Record, round: usize) {
+    let offset = all.heats.iter().map(|heat| heat.heat).max().unwrap_or(0);
+    all.heats.extend(record.heats.into_iter().map(|heat| HeatRecord { heat: heat.heat + offset, ..heat }));
+    let moved = |instance: InstanceRecord| {
+        let heat = instance.heat.map(|heat| heat + offset);
+        // Several rounds of a record of one round replace discarded instances.
+        InstanceRecord { round, heat, ..instance }
+    };
+    all.instances.extend(record.instances.into_iter().map(moved));
+}
+
+fn print(entrants: &[Entrant], sliced: &Record, whole: &Record) -> Result<()> {
+    let (compared, whole) = (Comparable::of(sliced).record, Comparable::of(whole).record);
+    println!("time as compared ÷ time in one piece, and time in slices ÷ time in one piece, of {ROUNDS} rounds");
     let mut apart = 0;
-    for (entrant, ratios) in entrants.iter().zip(&ratios) {
-        let interval = median_interval(ratios, CONFIDENCE)
-            .with_context(|| format!("too few valid rounds of {}", entrant.case.mechanism))?;
-        let is_apart = interval.low > 0.0 || interval.high < 0.0;
+    for (at, entrant) in entrants.iter().enumerate() {
+        let ratios = |record: &Record| -> Vec<f64> {
+            let (record, whole) = (metrics_ns(record, at), metrics_ns(&whole, at));
+            record.iter().filter_map(|(round, ns)| Some((ns / whole.get(round)?).ln())).collect()
+        };
+        let interval = |record| {
+            median_interval(&ratios(record), CONFIDENCE)
+                .with_context(|| format!("too few valid rounds of {}", entrant.case.mechanism))
+        };
+        let (shown, slices) = (interval(&compared)?, interval(sliced)?);
+        let is_apart = shown.low > 0.0 || shown.high < 0.0;
         apart += usize::from(is_apart);
-        println!(
-            "{:5.3} [{:5.3} - {:5.3}]{} {} · {}",
-            interval.ratio(),
-            interval.ratio_low(),
-            interval.ratio_high(),
-            if is_apart { "!" } else { " " },
-            entrant.case.mechanism,
-            entrant.case.cell
-        );
+        let words = |of: &Interval| format!("{:5.3} [{:5.3} - {:5.3}]", of.ratio(), of.ratio_low(), of.ratio_high());
+        let mark = if is_apart { "!" } else { " " };
+        println!("{}{mark} {}  {} · {}", words(&shown), words(&slices), entrant.case.mechanism, entrant.case.cell);
     }
     println!(
         "{apart} of {} differ by more than their interval (!); about one in twenty is expected to",
@@ -145,14 +168,14 @@ fn measure(
     }
 }
 
-/// The result of an entrant's last valid instance.
-fn metric_ns(record: &Record, entrant: usize) -> Option<f64> {
+/// The result of an entrant's last valid instance of each round.
+fn metrics_ns(record: &Record, entrant: usize) -> BTreeMap<usize, f64> {
     let of_entrant = record.instances.iter().filter(|instance| instance.entrant == entrant);
-    let mut figures = of_entrant.filter_map(|instance| match &instance.outcome {
-        Outcome::Measured(figures) if figures.discarded.is_none() => Some(figures.metric_ns()),
+    let metrics = of_entrant.filter_map(|instance| match &instance.outcome {
+        Outcome::Measured(figures) if figures.discarded.is_none() => Some((instance.round, figures.metric_ns())),
         _ => None,
     });
-    figures.next_back()
+    metrics.collect()
 }
 
 struct Quiet;

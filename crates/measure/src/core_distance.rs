@@ -17,7 +17,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::case::{Cell, Place};
-use crate::laps::HeatRecord;
+use crate::laps::{HeatRecord, LONG_LAP};
+use crate::long_turns;
 use crate::record::{InstanceRecord, MIN_LAPS, Outcome, Record};
 use crate::stats::median;
 
@@ -56,22 +57,26 @@ impl Comparable {
     pub fn of(record: &Record) -> Comparable {
         let mut comparable = Comparable { record: record.clone(), left_out: BTreeMap::new() };
         let distances = Distances::of(record);
-        if distances.boundaries.is_empty() {
-            return comparable;
+        if !distances.boundaries.is_empty() {
+            comparable.keep_usual(&distances, record);
         }
+        long_turns::apply(&mut comparable.record);
+        comparable
+    }
+
+    fn keep_usual(&mut self, distances: &Distances, record: &Record) {
         let usual = distances.usual(record);
         let mut chosen = BTreeMap::new();
         for (first, rounds) in distances.rounds_by_cell(record) {
             let Some(distance) = choose(&rounds, usual) else { continue };
             chosen.insert(first, distance);
-            comparable.left_out.extend(left_out(&rounds, distance).map(|left_out| (first, left_out)));
+            self.left_out.extend(left_out(&rounds, distance).map(|left_out| (first, left_out)));
         }
-        comparable.record.instances.retain_mut(|instance| {
+        self.record.instances.retain_mut(|instance| {
             chosen
                 .get(&distances.first_entrants[instance.entrant])
                 .is_none_or(|distance| distances.keep(instance, *distance))
         });
-        comparable
     }
 
     /// The rounds of a cell that do not count. `None` if all do.
@@ -187,6 +192,8 @@ impl Distances {
         else {
             return whole;
         };
+        figures.long_turn_ns =
+            figures.long_turn_ns.filter(|_| laps.get(&LONG_LAP).is_none_or(|of| *of == Some(distance)));
         let before = figures.slices.len();
         figures.slices.retain(|slice| laps.get(&slice.lap).is_none_or(|of| *of == Some(distance)));
         figures.slices.len() >= MIN_LAPS && figures.slices.len() * 2 >= before

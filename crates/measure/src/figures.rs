@@ -10,6 +10,7 @@ use crate::breach::Breach;
 use crate::case::{Case, Load, Pattern, Role};
 use crate::coordinator::{Failure, FailureKind, Measured};
 use crate::discarded::{Discarded, MAX_STEAL};
+use crate::laps::LONG_LAP;
 use crate::message::Faults;
 use crate::other_load::DISTURBING;
 use crate::pattern::{ResultParty, Rules};
@@ -60,6 +61,7 @@ pub(crate) fn figures(
     let late = sum(|party| party.late) as f64 / sum(|party| party.sent).max(1) as f64;
     let mut slices = slices(rules.copies(case), parties());
     slices.retain(|slice| !disturbance.discarded_laps.contains(&slice.lap));
+    let long_turn_ns = take_long_turn(&mut slices, window);
     let discarded = discarded(breach.is_some(), measured.steal, disturbance, late, slices.len());
     let consumers = || parties().filter(|party| matches!(party.role, Role::Consumer(_)));
     let (messages, delivered) = received(rules.copies(case) as u64, lead, consumers());
@@ -91,7 +93,19 @@ pub(crate) fn figures(
         steal: measured.steal,
         discarded,
         slices,
+        long_turn_ns,
     })
+}
+
+/// Takes the result of the long turn from the slices. It is the first lap. `None` if there is none,
+/// or if there are too few slices, so that the whole window counts.
+fn take_long_turn(slices: &mut Vec<SliceFigure>, window: Window) -> Option<f64> {
+    if matches!(window, Window::Count { .. }) {
+        return None;
+    }
+    let first = slices.first().filter(|slice| slice.lap == LONG_LAP).map(|slice| slice.ns);
+    slices.retain(|slice| slice.lap != LONG_LAP);
+    first.filter(|_| slices.len() >= MIN_LAPS)
 }
 
 /// The party whose counts are the result: the side that sends requests, or the consumer that
@@ -182,6 +196,7 @@ fn empty_figures(measured: &Measured, discarded: Discarded) -> Figures {
         steal: measured.steal,
         discarded: Some(discarded),
         slices: Vec::new(),
+        long_turn_ns: None,
     }
 }
 
@@ -227,12 +242,15 @@ fn slices<'a>(copies: usize, parties: impl Iterator<Item = &'a PartyReport> + Cl
     complete.filter_map(figure).collect()
 }
 
-/// The part of a party's window that its slices cover, without the time at the beginning of each
-/// turn that never counts. `None` without slices.
+/// The part of a party's window that its slices cover, without the first lap and the time at the
+/// beginning of each turn that never counts. `None` without slices.
 fn coverage(party: &PartyReport) -> Option<f64> {
-    let counted = party.window_ns.checked_sub(party.slices.len() as u64 * SETTLE_NS).filter(|ns| *ns > 0)?;
-    let covered: u64 = party.slices.iter().map(|slice| slice.ns).sum();
-    (!party.slices.is_empty()).then(|| covered as f64 / counted as f64)
+    let (first, slices): (Vec<SliceCounts>, Vec<SliceCounts>) =
+        party.slices.iter().partition(|slice| slice.lap == LONG_LAP);
+    let time = |slices: &[SliceCounts]| slices.iter().map(|slice| slice.ns).sum::<u64>();
+    let uncounted = time(&first) + party.slices.len() as u64 * SETTLE_NS;
+    let counted = party.window_ns.checked_sub(uncounted).filter(|ns| *ns > 0)?;
+    (!slices.is_empty()).then(|| time(&slices) as f64 / counted as f64)
 }
 
 /// The maximum share of late messages in an open loop, late because of the sender and not of the
@@ -407,6 +425,20 @@ mod tests {
         // Half of the time it waited for a burst.
         let waiting = PartyReport { window_ns: all[1].window_ns + 3_000, ..all[1].clone() };
         assert_eq!(figures(1, &[waiting]), []);
+    }
+
+    #[test]
+    fn the_long_turn_is_no_slice() {
+        let laps = |count: u64| (1..=count).map(|lap| SliceFigure { lap, ns: lap as f64 }).collect::<Vec<_>>();
+        let taken = |slices: &[SliceFigure], window| {
+            let mut slices = slices.to_vec();
+            (take_long_turn(&mut slices, window), slices.len())
+        };
+        let time = Window::Time { warmup_ns: 0, measure_ns: 1_000 };
+        assert_eq!(taken(&laps(MIN_LAPS as u64 + 1), time), (Some(1.0), MIN_LAPS));
+        assert_eq!(taken(&laps(MIN_LAPS as u64), time), (None, MIN_LAPS - 1), "the whole window counts");
+        assert_eq!(taken(&laps(MIN_LAPS as u64 + 2)[1..], time), (None, MIN_LAPS + 1), "discarded");
+        assert_eq!(taken(&laps(9), Window::Count { warmup: 0, messages: 9 }), (None, 9));
     }
 
     #[test]

@@ -11,6 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits::steady;
 
+/// The lap with the long turns, if the window is a time: see [`crate::long_turns`].
+pub(crate) const LONG_LAP: u64 = 1;
+
 /// The state of the machine around the laps of one heat.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeatRecord {

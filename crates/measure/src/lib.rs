@@ -39,6 +39,7 @@ mod heats;
 pub mod laps;
 mod latency_counts;
 pub mod limits;
+mod long_turns;
 pub mod mechanism;
 pub mod message;
 mod names;

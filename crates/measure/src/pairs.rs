@@ -78,8 +78,8 @@ impl<'a> Measured<'a> {
         self.instance.heat.is_some() && self.instance.heat == other.instance.heat
     }
 
-    /// The ln ratio of this instance's time to the other's: the median over the laps of their heat,
-    /// or the ratio of their windows if they have too few common laps.
+    /// The ln ratio of this instance's time to the other's: the median over the laps of their heat.
+    /// If they have too few common laps, it is the ratio of their long turns, or of their windows.
     fn ratio_to(self, other: Measured<'_>) -> f64 {
         if self.shares_heat(&other) {
             let laps: BTreeMap<u64, f64> = other.figures.slices.iter().map(|slice| (slice.lap, slice.ns)).collect();
@@ -87,6 +87,9 @@ impl<'a> Measured<'a> {
             let ratios: Vec<f64> = ratios.collect();
             if let Some(median) = median(&ratios).filter(|_| ratios.len() >= MIN_LAPS) {
                 return median;
+            }
+            if let (Some(a), Some(b)) = (self.figures.long_turn_ns, other.figures.long_turn_ns) {
+                return (a / b).ln();
             }
         }
         (self.figures.metric_ns() / other.figures.metric_ns()).ln()
@@ -123,6 +126,7 @@ pub(crate) mod tests {
             steal: 0.0,
             discarded: None,
             slices,
+            long_turn_ns: None,
         };
         InstanceRecord { round: 0, entrant, line_ns: None, heat, outcome: Outcome::Measured(Box::new(figures)) }
     }

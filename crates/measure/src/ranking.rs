@@ -99,8 +99,8 @@ pub struct Row {
 pub struct RowResult {
     /// The metric by which mechanisms are compared: see [`Figures::metric_ns`].
     pub metric_ns: f64,
-    /// Whether it is compared by slices that it had in turns with others, and not by whole windows.
-    pub in_slices: bool,
+    /// What of its instances is compared.
+    pub basis: Basis,
     /// The fast and the slow mode of its slices. `None` if there is one mode, or if it was not
     /// measured in slices.
     pub modes: Option<Modes>,
@@ -141,6 +141,29 @@ pub struct RowResult {
     pub versus: Option<Interval>,
     /// The verdict from that comparison. `None` for the first row.
     pub verdict: Option<Verdict>,
+}
+
+/// The part of an instance by which a mechanism is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Basis {
+    /// Short slices in turns with the other mechanisms.
+    Slices,
+    /// One long turn, because it runs differently after a pause.
+    LongTurn,
+    /// The whole window.
+    Window,
+}
+
+impl Basis {
+    fn of(figures: &[&Figures]) -> Basis {
+        if figures.iter().any(|figures| figures.slices.len() >= MIN_LAPS) {
+            Basis::Slices
+        } else if figures.iter().any(|figures| figures.long_turn_ns.is_some()) {
+            Basis::LongTurn
+        } else {
+            Basis::Window
+        }
+    }
 }
 
 /// A place in a ranking.
@@ -349,7 +372,7 @@ fn row_result(record: &Record, at: usize) -> Option<RowResult> {
     let latencies = all_latencies(&figures);
     Some(RowResult {
         metric_ns,
-        in_slices: slices.iter().any(|slices| slices.len() >= MIN_LAPS),
+        basis: Basis::of(&figures),
         modes: modes(&slices),
         // Over all round trips, the median would be another: a slow mode has fewer of them.
         p50_ns: match figures.iter().all(|figures| figures.latency.as_ref().is_some_and(|latency| !latency.open_loop)) {

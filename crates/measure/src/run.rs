@@ -286,7 +286,10 @@ impl Rounds<'_> {
         for &at in heat {
             let seed = self.seeds.u64(..1 << 53);
             let case = &plan.entrants[at].case;
-            runners.push(Runner { entry: entry(registry, case)?.as_ref(), setup: setup(plan, case, seed, registry)? });
+            let setup = setup(plan, case, seed, registry)?;
+            let (window, long_turn_ns) = setup.window.with_long_turn();
+            let setup = Setup { window, long_turn_ns, ..setup };
+            runners.push(Runner { entry: entry(registry, case)?.as_ref(), setup });
         }
         let mut random = self.seeds.fork();
         let watch = OtherLoad::watch(&plan.cpus);
@@ -437,5 +440,5 @@ fn setup(plan: &Plan, case: &Case, seed: u64, registry: &Registry) -> Result<Set
     let mut random = fastrand::Rng::with_seed(seed);
     let (seed, secret) = (random.u64(..1 << 53), random.u64(..1 << 53));
     let (case, cpus) = (case.clone(), plan.cpus.clone());
-    Ok(Setup { case, window, seed, secret, cpus, timeout, count_timeout, traced: false })
+    Ok(Setup { case, window, long_turn_ns: 0, seed, secret, cpus, timeout, count_timeout, traced: false })
 }

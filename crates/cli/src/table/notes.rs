@@ -2,7 +2,7 @@
 //! mechanisms differ in their promises.
 
 use estafette_measure::case::Load;
-use estafette_measure::ranking::{Ranking, RowResult};
+use estafette_measure::ranking::{Basis, Ranking, RowResult};
 use estafette_measure::record::Record;
 use estafette_measure::spec::{Loss, Ordering};
 use estafette_measure::stats::ModeLevel;
@@ -42,19 +42,42 @@ pub(crate) fn facts(ranking: &Ranking) -> Vec<String> {
             units::duration(left_out.counted_ns)
         )
     });
-    let notes = [bound(ranking), resolution, few, control, batch, discarded, left_out, by_whole_windows(ranking)];
+    let notes = [
+        bound(ranking),
+        resolution,
+        few,
+        control,
+        batch,
+        discarded,
+        left_out,
+        by_long_turns(ranking),
+        by_whole_windows(ranking),
+    ];
     notes.into_iter().flatten().collect()
 }
 
-/// Names the mechanisms that are not compared by slices, although the run measures in slices
+/// The mechanisms of a cell that are compared in this way.
+fn compared_by(ranking: &Ranking, basis: Basis) -> Vec<&str> {
+    let results = ranking.rows.iter().filter_map(|row| Some((short(row), row.result.as_ref()?)));
+    results.filter(|(_, result)| result.basis == basis).map(|(name, _)| name).collect()
+}
+
+/// Names the mechanisms that run differently after a pause.
+fn by_long_turns(ranking: &Ranking) -> Option<String> {
+    let names = compared_by(ranking, Basis::LongTurn);
+    let words = || format!("compared by long turns, because pauses change them: {}", names.join(", "));
+    (!names.is_empty()).then(words)
+}
+
+/// Names the mechanisms that are compared by whole windows, although the run measures in slices
 /// whatever can be.
 fn by_whole_windows(ranking: &Ranking) -> Option<String> {
-    let results = || ranking.rows.iter().filter_map(|row| Some((short(row), row.result.as_ref()?)));
-    let names: Vec<&str> = results().filter(|(_, result)| !result.in_slices).map(|(name, _)| name).collect();
+    let names = compared_by(ranking, Basis::Window);
+    let results = ranking.rows.iter().filter(|row| row.result.is_some()).count();
     match names.len() {
         _ if !ranking.slices => None,
         0 => None,
-        all if all == results().count() => Some(String::from("compared by whole windows, not by slices")),
+        all if all == results => Some(String::from("compared by whole windows, not by slices")),
         _ => Some(format!("compared by whole windows, not by slices: {}", names.join(", "))),
     }
 }

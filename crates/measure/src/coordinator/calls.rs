@@ -59,6 +59,7 @@ pub fn calls(
             cpus: cpus.to_vec(),
             timeout: TIMEOUT,
             count_timeout: TIMEOUT,
+            long_turn_ns: 0,
             traced: true,
         };
         match Instance::run(entry.as_ref(), &setup, scratch, interrupt) {

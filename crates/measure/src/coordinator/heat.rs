@@ -6,12 +6,14 @@
 //! to each other see the same conditions.
 //!
 //! 1. All instances are opened and stopped.
-//! 2. In each lap every instance runs for one slice, in a newly shuffled order. Between its slices
-//!    its processes are stopped (`SIGSTOP`), so that none of them runs while others are measured.
-//! 3. Between the laps the state of the machine is read: stolen time, and the round trip of a cache
+//! 2. In the first lap every instance has a long turn: its warm-up and a part of its window.
+//! 3. In each further lap every instance runs for one slice, in a newly shuffled order. Between its
+//!    slices its processes are stopped (`SIGSTOP`), so that none of them runs while others are
+//!    measured.
+//! 4. Between the laps the state of the machine is read: stolen time, and the round trip of a cache
 //!    line between the cores.
-//! 4. An instance that has reported leaves the heat. The last one runs to its end without pauses.
-//! 5. All instances are closed.
+//! 5. An instance that has reported leaves the heat. The last one runs to its end without pauses.
+//! 6. All instances are closed.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -121,8 +123,16 @@ fn run_laps(
 /// An instance in a heat, and its state.
 struct Member<'a> {
     runner: &'a Runner<'a>,
-    slice: Duration,
+    /// The length of its turns.
+    turns: Turns,
     state: State,
+}
+
+/// The lengths of an instance's turns.
+#[derive(Clone, Copy)]
+struct Turns {
+    first: Duration,
+    later: Duration,
 }
 
 enum State {
@@ -155,7 +165,7 @@ impl<'a> Member<'a> {
             Ok(instance)
         };
         let state = State::of(open().map(State::Opened))?;
-        Ok(Member { runner, slice: slice_length(slice, setup), state })
+        Ok(Member { runner, turns: Turns::new(slice, setup), state })
     }
 
     fn is_unfinished(&self) -> bool {
@@ -181,7 +191,8 @@ impl<'a> Member<'a> {
             return Ok(());
         }
         let turn = Turn { lap, paused_ns };
-        self.state = State::of(slice(instance, turn, active, self.slice, setup, interrupt))?;
+        let length = if active.is_none() { self.turns.first } else { self.turns.later };
+        self.state = State::of(slice(instance, turn, active, length, setup, interrupt))?;
         Ok(())
     }
 
@@ -226,13 +237,21 @@ impl State {
     }
 }
 
-/// The length of the slices of an instance: `shortest`, or longer for long messages.
-fn slice_length(shortest: Duration, setup: &Setup) -> Duration {
-    let longest = match setup.window {
-        Window::Time { measure_ns, .. } => LONGEST_SLICE.min(Duration::from_nanos(measure_ns) / MIN_SLICES),
-        Window::Count { .. } => LONGEST_SLICE,
-    };
-    shortest.max(longest.min(SLICE_PER_BYTE * setup.case.payload.len() as u32))
+impl Turns {
+    /// Slices take `shortest`, or longer for long messages. The first turn also has the warm-up, if
+    /// the window is a time.
+    fn new(shortest: Duration, setup: &Setup) -> Turns {
+        let (longest, first) = match setup.window {
+            Window::Time { warmup_ns, measure_ns } => {
+                let sliced = Duration::from_nanos(measure_ns - setup.long_turn_ns);
+                let first = Duration::from_nanos(warmup_ns + setup.long_turn_ns);
+                (LONGEST_SLICE.min(sliced / MIN_SLICES), first)
+            }
+            Window::Count { .. } => (LONGEST_SLICE, Duration::ZERO),
+        };
+        let later = shortest.max(longest.min(SLICE_PER_BYTE * setup.case.payload.len() as u32));
+        Turns { first: first.max(later), later }
+    }
 }
 
 /// The maximum time that an instance runs in slices.

@@ -60,6 +60,7 @@ fn figures(pattern: Pattern, ns: u64) -> Figures {
         steal: 0.0,
         discarded: None,
         slices: Vec::new(),
+        long_turn_ns: None,
     }
 }
 

@@ -1,0 +1,146 @@
+//! Long turns: finds the mechanisms that run differently after a pause.
+//!
+//! A mechanism with several ways of running may start each slice in the same one. A receiver that
+//! sleeps whenever its channel is empty may have to be woken for each message after a pause, and only
+//! once in some milliseconds without pauses. Then its slices say nothing about a program that never
+//! stops.
+//!
+//! So the first turn of each instance is a long one: the warm-up, and half as much time as the slices
+//! take together, without a pause. In each round, each mechanism has the ratio of its slices to its
+//! long turn. The machine may be faster in one of the two, so this ratio is divided by the median of the
+//! cell. If the interval over the rounds lies completely beyond the margin of equivalence, pauses
+//! change the mechanism. It is then compared by its long turns, with the long turns of the others.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::case::Cell;
+use crate::record::{Figures, Outcome, Record};
+use crate::stats::{CONFIDENCE, Margins, median, median_interval};
+
+/// Removes the slices of mechanisms that run differently after a pause, so that they are compared by
+/// their long turns.
+pub(crate) fn apply(record: &mut Record) {
+    let sensitive = sensitive(record);
+    record.instances.retain_mut(|instance| {
+        let Outcome::Measured(figures) = &mut instance.outcome else { return true };
+        if figures.breach.is_some() || !sensitive.contains(&instance.entrant) {
+            return true;
+        }
+        figures.slices.clear();
+        // Without a long turn, it has nothing that can be compared with the other rounds.
+        figures.long_turn_ns.is_some()
+    });
+}
+
+/// The entrants that run differently after a pause. If a mechanism does, its control does.
+fn sensitive(record: &Record) -> BTreeSet<usize> {
+    let margin = Margins::default().equivalent.ln_1p();
+    let changes = changes(record);
+    let is_changed = |entrant: usize| {
+        let interval = changes.get(&entrant).and_then(|changes| median_interval(changes, CONFIDENCE));
+        interval.is_some_and(|interval| interval.low > margin || interval.high < -margin)
+    };
+    let case = |entrant: usize| &record.entrants[entrant].case;
+    let changed: Vec<usize> = (0..record.entrants.len()).filter(|entrant| is_changed(*entrant)).collect();
+    let entrants = 0..record.entrants.len();
+    entrants.filter(|entrant| changed.iter().any(|changed| case(*changed) == case(*entrant))).collect()
+}
+
+/// For each entrant, the ln ratio of its slices to its long turn in each round, relative to the
+/// median of its cell.
+fn changes(record: &Record) -> BTreeMap<usize, Vec<f64>> {
+    let mut rounds: BTreeMap<(&Cell, usize), Vec<(usize, f64)>> = BTreeMap::new();
+    for instance in &record.instances {
+        let Outcome::Measured(figures) = &instance.outcome else { continue };
+        if let Some(change) = change(figures) {
+            let cell = &record.entrants[instance.entrant].case.cell;
+            rounds.entry((cell, instance.round)).or_default().push((instance.entrant, change));
+        }
+    }
+    let mut changes: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
+    for round in rounds.into_values() {
+        let Some(usual) = median(&round.iter().map(|(_, change)| *change).collect::<Vec<_>>()) else { continue };
+        for (entrant, change) in round {
+            changes.entry(entrant).or_default().push(change - usual);
+        }
+    }
+    changes
+}
+
+/// The ln ratio of an instance's slices to its long turn. `None` if it is not compared by slices.
+fn change(figures: &Figures) -> Option<f64> {
+    let long_ns = figures.long_turn_ns.filter(|_| figures.discarded.is_none() && !figures.slices.is_empty())?;
+    Some((figures.metric_ns() / long_ns).ln())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pairs::log_ratios;
+    use crate::pairs::tests::instance;
+    use crate::record::{InstanceRecord, MIN_LAPS};
+
+    /// A record of three mechanisms and a control of the first, in 9 rounds. `of_slices` and
+    /// `of_long_turn` are the times of each entrant in a round.
+    fn record(of_slices: impl Fn(usize, usize) -> f64, of_long_turn: impl Fn(usize, usize) -> f64) -> Record {
+        let mut record = crate::ranking::tests::record(&[("task/a", &[1]), ("task/b", &[1]), ("task/c", &[1])]);
+        record.instances.clear();
+        for (round, entrant) in (0..9).flat_map(|round| (0..4).map(move |entrant| (round, entrant))) {
+            let mut instance = instance(entrant, Some(round + 1), 1, &[of_slices(round, entrant); MIN_LAPS]);
+            if let Outcome::Measured(figures) = &mut instance.outcome {
+                figures.long_turn_ns = Some(of_long_turn(round, entrant));
+            }
+            record.instances.push(InstanceRecord { round, ..instance });
+        }
+        record
+    }
+
+    /// The ratio of `b` to `a`, the median over the rounds.
+    fn ratio(record: &Record, a: usize, b: usize) -> f64 {
+        median(&log_ratios(record, b, a)).unwrap().exp()
+    }
+
+    #[test]
+    fn a_mechanism_that_pauses_change_is_compared_by_long_turns() {
+        // Entrant 1 takes twice as long after pauses. Entrant 2 is a tenth slower than entrant 0 in slices.
+        let times = [10.0, 24.0, 11.0, 10.0];
+        let mut record = record(|_, of| times[of], |_, of| [10.0, 12.0, 11.2, 10.0][of]);
+        assert_eq!(sensitive(&record), BTreeSet::from([1]));
+        apply(&mut record);
+        assert!((ratio(&record, 0, 1) - 1.2).abs() < 1e-9, "both by their long turns");
+        assert!((ratio(&record, 0, 2) - 1.1).abs() < 1e-9, "both by their slices");
+    }
+
+    #[test]
+    fn a_change_of_the_whole_machine_says_nothing_about_a_mechanism() {
+        let record = record(|_, of| 10.0 + of as f64, |round, of| (10.0 + of as f64) * (1.0 + round as f64));
+        assert_eq!(sensitive(&record), BTreeSet::new());
+    }
+
+    #[test]
+    fn a_control_is_compared_as_its_mechanism_is() {
+        let record = record(
+            |_, of| if of % 3 == 0 { 20.0 } else { 10.0 },
+            |_, of| if of == 0 { 10.0 } else { 11.0 + of as f64 },
+        );
+        assert!(sensitive(&record).contains(&0) && sensitive(&record).contains(&3));
+    }
+
+    #[test]
+    fn noise_does_not_change_the_way_of_comparing() {
+        // A factor of two in single rounds, in both directions.
+        let record = record(|_, _| 10.0, |round, of| if of == 1 { [5.0, 10.0, 20.0][round % 3] } else { 10.0 });
+        assert_eq!(sensitive(&record), BTreeSet::new());
+    }
+
+    #[test]
+    fn a_round_without_a_long_turn_does_not_count() {
+        let mut record = record(|_, of| if of == 1 { 20.0 } else { 10.0 }, |_, _| 10.0);
+        let Some(Outcome::Measured(figures)) = record.instances.get_mut(1).map(|instance| &mut instance.outcome) else {
+            panic!("entrant 1 in round 0")
+        };
+        figures.long_turn_ns = None;
+        apply(&mut record);
+        assert_eq!((log_ratios(&record, 0, 1).len(), log_ratios(&record, 0, 2).len()), (8, 9));
+    }
+}
