@@ -4,7 +4,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::pipeline::{Flow, connector, count, function, guest, marking, numbered, poisonable};
+use common::pipeline::{Flow, connector, count, each_message, function, guest, marking, numbered, poisonable};
 use common::{Done, Ground};
 
 /// A sleep counts, and cannot be trapped; a wait for space is no time of the function's.
@@ -36,7 +36,13 @@ sinks:
 topics:
   in: { capacity: 4KiB, max_message: 3KiB }
 ";
-    ground.pipeline(yaml, &[("send.wat", guest("send")), ("slow.wat", common::pipeline::slow(5_000))]);
+    let slow_at_first = each_message(
+        "(global $first (mut i32) (i32.const 1))",
+        "(if (global.get $first) (then (call $sleep (i64.const 5000))))
+         (global.set $first (i32.const 0))
+         (call $pass_on (local.get $at) (local.get $len))",
+    );
+    ground.pipeline(yaml, &[("send.wat", guest("send")), ("slow.wat", slow_at_first)]);
     let done = Flow::run(&ground, &[], "").exits(0);
     assert!(!done.stderr.contains("limits.call") && !done.stderr.contains("interrupted"), "{}", done.stderr);
     ground.assert_clean();

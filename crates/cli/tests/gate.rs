@@ -14,7 +14,7 @@ fn round() -> &'static Value {
     static RECORD: OnceLock<Value> = OnceLock::new();
     RECORD.get_or_init(|| {
         let what = ["process/pipe", "process/fifo", "process/reference-ring", "--pattern=ping-pong", "--wait=block"];
-        Ground::new().bench(60, &[&what[..], &["--size=64", "--rounds=1", "--slice=off", "--json"]].concat()).json()
+        Ground::new().bench(20, &[&what[..], &["--size=64", "--rounds=1", "--slice=off", "--json"]].concat()).json()
     })
 }
 

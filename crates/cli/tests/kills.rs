@@ -32,7 +32,7 @@ const BENCH: [&str; 18] = [
     "--pattern=ping-pong,stream",
     "--size=64",
     "--wait=block",
-    "--window=60ms",
+    "--window=20ms",
     "--out=out",
     "--json",
     "--seed=1",
@@ -171,7 +171,8 @@ fn interrupt(signals: &[Signal]) {
         let run = Running::start(&ground, &[&BENCH[..], &["--rounds=1000"]].concat());
         // Before it listens it ends as any program does, and has nothing to clean up.
         wait_for("the run to listen", || catches(run.pid(), signal).then_some(()));
-        sleep(Duration::from_millis(random.u64(..7_000)));
+        // The limits are measured for half a second; a round takes some.
+        sleep(Duration::from_millis(random.u64(..3_000)));
         kill_process(run.pid(), signal).expect("the run is there");
         let began = Instant::now();
         let done = run.end().exits(130);

@@ -29,9 +29,9 @@ fn every_way_between_processes_is_verified_or_says_how_to_get_it() {
     let _alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let ground = Ground::new();
     let run = ["ipc", "--profile=standard", "--rounds=1", "--json"];
-    let ipc = ground.bench(60, &run).json();
+    let ipc = ground.bench(20, &run).json();
     // Which the profile has of a few ways only.
-    let together = ground.bench(60, &[&run[..], &["--pattern=fan-in,duplex", "--size=4KiB"]].concat()).json();
+    let together = ground.bench(20, &[&run[..], &["--pattern=fan-in,duplex", "--size=4KiB"]].concat()).json();
     let mut measured = BTreeSet::new();
     for (record, instance) in
         [&ipc, &together].into_iter().flat_map(|run| list(&run["instances"]).iter().map(move |i| (run, i)))
@@ -65,7 +65,7 @@ fn an_interrupted_run_leaves_no_shared_memory_that_a_library_named() {
             continue;
         }
         let before = names("/dev/shm");
-        let run = ["bench", name, "--pattern=stream", "--size=64", "--wait=block", "--window=5s", "--out=out"];
+        let run = ["bench", name, "--pattern=stream", "--size=64", "--wait=block", "--rounds=1000", "--out=out"];
         let run = Running::start(&ground, &run);
         wait_for("shared memory", || (names("/dev/shm") != before).then_some(()));
         kill_process(run.pid(), Signal::INT).unwrap();
@@ -138,7 +138,7 @@ fn kill_processes(count: usize) {
         "--size=64",
         "--wait=block",
         "--place=other-core",
-        "--window=60ms",
+        "--window=20ms",
         "--out=out",
         "--json",
     ];

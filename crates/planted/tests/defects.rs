@@ -7,10 +7,12 @@
 mod common;
 
 use std::collections::BTreeSet;
+use std::panic::resume_unwind;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
+use std::thread;
 
-use common::{Case, Caught, MARKER, bench, bench_rounds, carrying};
+use common::{Case, Caught, MARKER, Run, bench, bench_rounds, carrying};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_estafette-planted");
 const SCOPES: [&str; 5] = ["task", "thread", "process", "network", "sandbox"];
@@ -23,28 +25,47 @@ static CORES: Mutex<()> = Mutex::new(());
 /// Runs every mechanism with this defect, and checks that `right` accepts the outcome of each
 /// instance of each case.
 fn all_catch(defect: &str, code: i32, arguments: &[&str], right: impl Fn(&Caught) -> bool) {
-    let everywhere = format!("*/{defect}");
-    let mut all = vec![everywhere.as_str(), "--pattern", ALL_PATTERNS, "--window", "20ms"];
-    all.extend(arguments);
-    let run = bench(PROGRAM, &all);
-    let cases = run.cases();
-    for Case { mechanism, pattern, outcomes } in &cases {
-        assert!(!outcomes.is_empty(), "{mechanism} was not run in a {pattern}");
-        for outcome in outcomes {
-            let caught = outcome.as_ref().is_some_and(&right);
-            assert!(caught, "{mechanism} in a {pattern}: {outcome:?}\n{}", run.stderr);
+    let run = run_planted(&format!("*/{defect}"), arguments);
+    check_all(&[run], code, right);
+}
+
+/// As `all_catch`, for a defect with which a mechanism mostly sleeps: the scopes run at the same time.
+fn all_catch_asleep(defect: &str, code: i32, arguments: &[&str], right: impl Fn(&Caught) -> bool) {
+    let runs = thread::scope(|threads| {
+        let start = |scope| threads.spawn(move || run_planted(&format!("{scope}/{defect}"), arguments));
+        SCOPES.map(start).map(|run| run.join().unwrap_or_else(|panic| resume_unwind(panic)))
+    });
+    check_all(&runs, code, right);
+}
+
+/// Runs the mechanisms whose names match in every pattern. Their windows are numbers of messages. A
+/// short `--window` shortens the measurement of the limits.
+fn run_planted(mechanisms: &str, arguments: &[&str]) -> Run {
+    bench(PROGRAM, &[&[mechanisms, "--pattern", ALL_PATTERNS, "--window", "1ms"], arguments].concat())
+}
+
+/// Checks that the runs have every scope, and that `right` accepts each outcome.
+fn check_all(runs: &[Run], code: i32, right: impl Fn(&Caught) -> bool) {
+    let mut entered: BTreeSet<(String, String)> = BTreeSet::new();
+    for run in runs {
+        for Case { mechanism, pattern, outcomes } in run.cases() {
+            assert!(!outcomes.is_empty(), "{mechanism} was not run in a {pattern}");
+            for outcome in &outcomes {
+                let caught = outcome.as_ref().is_some_and(&right);
+                assert!(caught, "{mechanism} in a {pattern}: {outcome:?}\n{}", run.stderr);
+            }
+            entered.insert((mechanism.split('/').next().unwrap_or("").to_owned(), pattern));
         }
+        assert_eq!(run.code, Some(code), "{}", run.stderr);
+        assert_eq!(run.survivors, Vec::<String>::new());
     }
-    let entered: BTreeSet<_> =
-        cases.iter().map(|case| (case.mechanism.split('/').next().unwrap_or(""), case.pattern.as_str())).collect();
+    let is_entered = |scope: &str, pattern: &str| entered.contains(&(scope.to_owned(), pattern.to_owned()));
     for scope in SCOPES {
         for pattern in ["ping-pong", "stream"] {
-            assert!(entered.contains(&(scope, pattern)), "{scope} has no {pattern}: {entered:?}");
+            assert!(is_entered(scope, pattern), "{scope} has no {pattern}: {entered:?}");
         }
     }
-    assert!(entered.contains(&("task", "fan-in")), "{entered:?}");
-    assert_eq!(run.code, Some(code), "{}", run.stderr);
-    assert_eq!(run.survivors, Vec::<String>::new());
+    assert!(is_entered("task", "fan-in"), "{entered:?}");
 }
 
 fn breach(defect: &str, words: &str) {
@@ -137,14 +158,15 @@ fn bodies_that_the_receiver_makes_up_are_damage() {
 
 #[test]
 fn a_message_that_both_sides_of_a_ping_pong_wait_for_is_lost() {
-    // Most of the time nothing runs.
-    all_catch("swallow", 4, &[], |caught| *caught == Caught::Breach("messages 1 lost".to_owned()));
+    all_catch_asleep("swallow", 4, &["--timeout", "60s"], |caught| {
+        *caught == Caught::Breach("messages 1 lost".to_owned())
+    });
 }
 
 #[test]
 fn a_stream_that_ends_without_its_end_mark_has_lost_messages() {
     let _alone = CORES.lock().unwrap_or_else(PoisonError::into_inner);
-    let run = bench(PROGRAM, &["*/swallowall", "--pattern", "stream", "--window", "20ms"]);
+    let run = bench(PROGRAM, &["*/swallowall", "--pattern", "stream", "--window", "1ms"]);
     let cases = run.cases();
     assert!(cases.len() >= 8, "{}", run.stderr);
     for Case { mechanism, outcomes, .. } in &cases {
@@ -188,20 +210,24 @@ fn a_message_missing_in_a_pipeline_is_lost() {
 #[test]
 fn a_delayed_message_is_late() {
     // Without slices: a sleep continues while a mechanism is stopped, and that time does not count.
-    all_catch("late", 2, &["--slice", "off"], |caught| {
+    all_catch_asleep("late", 2, &["--slice", "off", "--timeout", "60s"], |caught| {
         failure(caught, &["late: ", " saw no message for 1.", " s, where the limit is 1 s"])
     });
 }
 
 #[test]
 fn a_mechanism_that_stops_sending_times_out() {
-    all_catch("hang", 2, &["--timeout", "500ms"], |caught| failure(caught, &["did not finish in time: "]));
+    all_catch_asleep("hang", 2, &["--timeout", "500ms"], |caught| failure(caught, &["did not finish in time: "]));
 }
 
 #[test]
 fn a_mechanism_that_hangs_costs_its_timeout_once_and_not_in_each_round() {
     // In slices too: the mechanism and its control are one heat.
-    let run = bench_rounds(PROGRAM, 3, &["process/hang", "thread/hang", "--pattern=ping-pong", "--timeout=500ms"]);
+    let run = bench_rounds(
+        PROGRAM,
+        3,
+        &["process/hang", "thread/hang", "--pattern=ping-pong", "--timeout=500ms", "--window=1ms"],
+    );
     let cases = run.cases();
     assert!(cases.len() >= 4, "two mechanisms, and the controls");
     for Case { mechanism, outcomes, .. } in &cases {
@@ -278,7 +304,9 @@ fn a_closed_stdout_does_not_change_the_exit_code() {
     drop(reader);
     let out = tempfile::TempDir::new().expect("a temporary folder");
     let mut command = Command::new(PROGRAM);
-    command.args(["bench", "process/drop", "--pattern=ping-pong", "--rounds=1", "--out"]).arg(out.path());
+    command
+        .args(["bench", "process/drop", "--pattern=ping-pong", "--rounds=1", "--window=1ms", "--out"])
+        .arg(out.path());
     let status = command.stdout(stdout).stderr(Stdio::null()).status().expect("the command starts");
     assert_eq!(status.code(), Some(4));
 }

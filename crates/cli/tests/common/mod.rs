@@ -80,7 +80,7 @@ impl Ground {
     /// this length saw no message, it follows the advice of the error and chooses a longer one.
     #[track_caller]
     pub(crate) fn bench(&self, window_ms: u32, arguments: &[&str]) -> Done {
-        for window_ms in [1, 4, 16, 64].map(|times| times * window_ms) {
+        for window_ms in [1, 4, 16, 64, 256].map(|times| times * window_ms) {
             let window = format!("--window={window_ms}ms");
             // A busy machine may take long for an instance.
             let done = self.run(["bench", &window, "--out=out", "--timeout=60s"].iter().chain(arguments));
@@ -89,7 +89,7 @@ impl Ground {
             }
             fs::remove_dir_all(self.path("out")).expect("the folder `out`");
         }
-        panic!("no message arrives here within {} ms", 64 * window_ms);
+        panic!("no message arrives here within {} ms", 256 * window_ms);
     }
 
     /// Runs the command in a terminal with this number of columns, where stdout and stderr are one.
