@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use anyhow::{Context, Result, anyhow, bail};
 use estafette_measure::case::{Case, Role};
 use estafette_measure::driver::Ctx;
-use estafette_measure::entry::{Entry, bytes};
+use estafette_measure::entry::{Entry, Program, bytes};
 use estafette_measure::protocol::Report;
 use estafette_measure::spec::{Spec, Standing};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
@@ -112,8 +112,9 @@ impl<R: Entry> Entry for Peer<R> {
         self.executable().map(drop).map_err(|error| format!("{error:#}"))
     }
 
-    fn program(&self, _: &Case, _: Role) -> Result<Option<PathBuf>> {
-        Ok(Some(PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.executable()?.as_raw_fd()))))
+    fn program(&self, _: &Case, _: Role) -> Result<Option<Program>> {
+        let path = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.executable()?.as_raw_fd()));
+        Ok(Some(Program { path, arguments: Vec::new() }))
     }
 }
 

@@ -92,7 +92,10 @@ fn play(
 ) -> Result<(Report, Ctx)> {
     let Assignment { protocol, case, role, window, seed, secret, dir, cpus } = assignment;
     if protocol != protocol::VERSION {
-        bail!("the coordinator speaks protocol {protocol}, this child {}", protocol::VERSION);
+        bail!(
+            "the coordinator speaks protocol {protocol}, this child {}: build both with the same version of estafette-measure",
+            protocol::VERSION
+        );
     }
     let entry = registry.get(&case.mechanism).with_context(|| format!("no mechanism `{}`", case.mechanism))?;
     let pauses = descriptors.into_iter().next().map_or_else(Pauses::default, Pauses::new);

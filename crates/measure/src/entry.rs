@@ -81,10 +81,24 @@ pub trait Entry: Send + Sync {
     ///
     /// # Errors
     /// When the program is not available.
-    fn program(&self, case: &Case, role: Role) -> Result<Option<PathBuf>> {
+    fn program(&self, case: &Case, role: Role) -> Result<Option<Program>> {
         let _ = (case, role);
         Ok(None)
     }
+
+    /// The name by which the program of the children knows the mechanism.
+    fn name_in_program(&self) -> &str {
+        &self.spec().name
+    }
+}
+
+/// A program that runs as a child.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// Its file.
+    pub path: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<String>,
 }
 
 type Run<M> = fn(&M, &Case, Role, &mut Ctx) -> Result<Report>;

@@ -43,6 +43,7 @@ mod long_turns;
 pub mod mechanism;
 pub mod message;
 mod names;
+pub mod other_build;
 pub mod other_load;
 mod pace;
 pub mod pairs;

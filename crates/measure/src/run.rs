@@ -142,6 +142,7 @@ pub fn run(
         if rounds.play(round, &order)? == End::Interrupted {
             return Ok(End::Interrupted);
         }
+        rounds.record.handling.iter_mut().for_each(Handling::update);
         rounds.record.rounds = (round + 1).min(plan.rounds);
         let kind = if round < plan.rounds { RoundKind::Planned } else { RoundKind::MakeUp(order.len()) };
         rounds.observer.round(rounds.record, kind)?;

@@ -2,14 +2,13 @@
 //! in the middle, or all of them.
 
 use std::io;
-use std::path::PathBuf;
 use std::process::{Command, Stdio, abort};
 use std::time::Duration;
 
 use anyhow::Result;
 use estafette_measure::case::{Case, Role};
 use estafette_measure::driver::Ctx;
-use estafette_measure::entry::{AsyncValueTransport, Entry, ValueTransport, async_values, bytes, values};
+use estafette_measure::entry::{AsyncValueTransport, Entry, Program, ValueTransport, async_values, bytes, values};
 use estafette_measure::executor::Executor;
 use estafette_measure::protocol::Report;
 use estafette_measure::usage::Usage;
@@ -106,7 +105,7 @@ impl<E: Entry> Entry for Counted<E> {
     fn check_available(&self) -> Result<(), String> {
         self.0.check_available()
     }
-    fn program(&self, case: &Case, role: Role) -> Result<Option<PathBuf>> {
+    fn program(&self, case: &Case, role: Role) -> Result<Option<Program>> {
         self.0.program(case, role)
     }
 }

@@ -19,9 +19,10 @@ use rustix::process::{
 };
 
 use crate::case::Role;
+use crate::entry::Program;
 use crate::{child, tracer};
 
-/// The path of this program. It works even if the file has been replaced.
+/// The path of this program.
 const OWN: &str = "/proc/self/exe";
 /// The number of bytes at the end of a child's stderr that error texts show.
 const STDERR_TAIL: u64 = 4 * 1024;
@@ -29,6 +30,12 @@ const STDERR_TAIL: u64 = 4 * 1024;
 /// The file to which the tracer of a child writes its number of system calls.
 pub(super) fn calls_path(role: Role, dir: &Path) -> PathBuf {
     dir.join(format!("calls-{}", role.to_string().replace(':', "-")))
+}
+
+/// This program with some arguments. It works even if its file has been replaced since it was
+/// started.
+fn own<const N: usize>(arguments: [&str; N]) -> Program {
+    Program { path: PathBuf::from(OWN), arguments: arguments.map(String::from).to_vec() }
 }
 
 /// One child process.
@@ -42,14 +49,14 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Starts `program` with `arguments` and its protocol socket as descriptor 0.
-    pub(super) fn start(program: &Path, arguments: &[&str], role: Role, dir: &Path) -> Result<Running> {
+    /// Starts a program with its protocol socket as descriptor 0.
+    pub(super) fn start(program: &Program, role: Role, dir: &Path) -> Result<Running> {
         let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
         let (socket, theirs) = pair.context("making a child's socket")?;
         ioctl_fionbio(&socket, true).context("making a child's socket")?;
         let stderr = dir.join(format!("stderr-{}", role.to_string().replace(':', "-")));
-        let process = Command::new(program)
-            .args(arguments)
+        let process = Command::new(&program.path)
+            .args(&program.arguments)
             // Temporary files of libraries are removed with the instance's directory.
             .env("TMPDIR", dir)
             .stdin(Stdio::from(theirs))
@@ -58,29 +65,24 @@ impl Running {
             // A new process group, so that Ctrl-C in the terminal reaches only the coordinator.
             .process_group(0)
             .spawn()
-            .with_context(|| format!("starting {}", program.display()))?;
+            .with_context(|| format!("starting {}", program.path.display()))?;
         live().push(Pid::from_child(&process));
         Ok(Running { role, socket, process, stderr, status: None })
     }
 
-    /// Starts this program as a child. Works even if its file has been replaced since it was
-    /// started.
+    /// Starts this program as a child.
     pub(super) fn start_own(role: Role, dir: &Path) -> Result<Running> {
-        Running::start(Path::new(OWN), &[child::ARGUMENT], role, dir)
+        Running::start(&own([child::ARGUMENT]), role, dir)
     }
 
     /// Starts `program`, or this program if it is `None`, under a tracer that counts its system
     /// calls.
-    pub(super) fn start_traced(program: Option<&Path>, role: Role, dir: &Path) -> Result<Running> {
-        let count = calls_path(role, dir);
-        let count = count.to_str().context("a path that is not Unicode")?;
-        match program {
-            Some(program) => {
-                let program = program.to_str().context("a path that is not Unicode")?;
-                Running::start(Path::new(OWN), &[tracer::ARGUMENT, count, program], role, dir)
-            }
-            None => Running::start(Path::new(OWN), &[tracer::ARGUMENT, count, OWN, child::ARGUMENT], role, dir),
-        }
+    pub(super) fn start_traced(program: Option<Program>, role: Role, dir: &Path) -> Result<Running> {
+        let text = |path: &Path| path.to_str().map(String::from).context("a path that is not Unicode");
+        let Program { path, arguments } = program.unwrap_or_else(|| own([child::ARGUMENT]));
+        let mut tracer = own([tracer::ARGUMENT, &text(&calls_path(role, dir))?, &text(&path)?]);
+        tracer.arguments.extend(arguments);
+        Running::start(&tracer, role, dir)
     }
 
     /// Its exit status, if it has ended. Does not block.

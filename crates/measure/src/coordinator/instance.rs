@@ -168,14 +168,14 @@ impl Instance {
                 return Err(Failure::new(FailureKind::Interrupted, "interrupted"));
             }
             let child = match entry.program(case, role)? {
-                program if setup.traced => Running::start_traced(program.as_deref(), role, dir),
-                Some(program) => Running::start(&program, &[], role, dir),
+                program if setup.traced => Running::start_traced(program, role, dir),
+                Some(program) => Running::start(&program, role, dir),
                 None => Running::start_own(role, dir),
             }?;
             self.children.0.push(child);
             let assignment = Assignment {
                 protocol: protocol::VERSION,
-                case: case.clone(),
+                case: Case { mechanism: entry.name_in_program().to_owned(), ..case.clone() },
                 role,
                 window: setup.window,
                 seed: setup.seed,
