@@ -88,7 +88,8 @@ pub(crate) enum Command {
     Choose(Box<Choose>),
     /// Compare two records of the same machine
     Compare(Compare),
-    /// Fail if a case is slower in a new record than in a base record: for continuous integration
+    /// Fail if a case is slower in a new record or build than in an older one: for continuous
+    /// integration
     #[command(after_help = GATE_EXIT_CODES)]
     Gate(Gate),
     /// Show how times changed from run to run: did a mechanism get slower?
@@ -111,7 +112,7 @@ pub(crate) struct Bench {
     pub(crate) what: Vec<String>,
 
     /// quick: 9 rounds of 15 + 30 ms, and up to 18 more for tables that do not yet show differences
-    /// of 3 %, if there is time within 45 s; standard: 12 of 100 + 250 ms and more cells; full: 6, by
+    /// of 3 %, if there is time within 55 s; standard: 12 of 100 + 250 ms and more cells; full: 6, by
     /// count, and in ipc-typed 12 of 100 + 1000 ms
     #[arg(long, default_value = "quick", value_name = "quick|standard|full")]
     pub(crate) profile: Profile,
@@ -337,13 +338,19 @@ pub(crate) struct Compare {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Gate {
-    /// The record of the state before the change
-    #[arg(value_name = "BASE.json", value_hint = ValueHint::FilePath)]
-    pub(crate) base: PathBuf,
+    /// The record of the state before the change, and the record of the state after it. With
+    /// --rerun: a suite, or mechanisms by name or pattern; by default a program's own
+    #[arg(value_name = "BASE.json NEW.json|MECHANISM", value_hint = ValueHint::FilePath)]
+    pub(crate) what: Vec<String>,
 
-    /// The record of the state after the change
-    #[arg(value_name = "NEW.json", value_hint = ValueHint::FilePath)]
-    pub(crate) new: PathBuf,
+    /// Measure instead of reading records: this program, and an older build of it that is given
+    /// here, in turn, slice by slice
+    #[arg(long, value_name = "PROGRAM", value_hint = ValueHint::FilePath)]
+    pub(crate) rerun: Option<PathBuf>,
+
+    /// With --rerun: options of `bench`, such as `-- --pattern stream --size 4KiB`
+    #[arg(last = true, value_name = "OPTION", requires = "rerun")]
+    pub(crate) bench: Vec<String>,
 
     /// How much longer a message may take in each case, such as 5% (0% to 1000%)
     #[arg(long, value_parser = parse_percentage, default_value = "5%", value_name = "PERCENT")]

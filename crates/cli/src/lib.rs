@@ -107,7 +107,7 @@ pub fn main(registry: Registry) -> ExitCode {
         Command::Report(report) => command::report::run(report),
         Command::Choose(choose) => command::choose::run(&registry, choose),
         Command::Compare(compare) => command::compare::run(compare),
-        Command::Gate(gate) => command::gate::run(gate),
+        Command::Gate(gate) => command::gate::run(&registry, gate),
         Command::History(history) => command::history::run(history),
         Command::NewMechanism(new) => command::new_mechanism::run(&registry, new),
         Command::Completions(completions) => command::completions::run(completions),

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result};
 use estafette_measure::Registry;
@@ -46,6 +46,7 @@ pub(crate) fn measure(
     out: &Path,
     system_calls: SystemCalls,
 ) -> Result<Option<Measurement>> {
+    let begun = Instant::now();
     let mut interrupt = Interrupt::install().context("cannot listen for Ctrl-C")?;
     let mut scratch = Scratch::new()?;
     let files = Files::open(out)?;
@@ -69,6 +70,10 @@ pub(crate) fn measure(
             report_to_stderr(NOTHING_RECORDED);
             return Ok(None);
         }
+    }
+    if let Some(precision) = &mut plan.precision {
+        // The user waits for the preparation, too.
+        precision.budget = precision.budget.saturating_sub(begun.elapsed());
     }
     let mut record = run::blank(registry, &plan, Some(limits));
     record.provenance = Some(provenance());

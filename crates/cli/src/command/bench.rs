@@ -29,7 +29,7 @@ const SHOWN_DIFFERENCE: f64 = 0.05;
 /// rounds get more, up to a maximum number and within a budget.
 const QUICK_DIFFERENCE: f64 = 0.03;
 const QUICK_MAX_ROUNDS: usize = 27;
-const QUICK_BUDGET: Duration = Duration::from_secs(45);
+const QUICK_BUDGET: Duration = Duration::from_secs(55);
 
 /// Runs `bench`.
 pub(crate) fn run(registry: &Registry, args: &Bench) -> Result<Exit> {
@@ -81,7 +81,7 @@ fn report(record: &Record, json: bool, detail: Detail) -> Result<()> {
 }
 
 /// Plans the run that the arguments request.
-fn plan(registry: &Registry, args: &Bench) -> Result<Plan> {
+pub(crate) fn plan(registry: &Registry, args: &Bench) -> Result<Plan> {
     let mut selection = select(registry, &args.what)?;
     if args.what.is_empty() && (!args.pattern.is_empty() || args.payload == Some(PayloadKind::Message)) {
         // The overview has no mechanism for messages and for some patterns.
