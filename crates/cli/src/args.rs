@@ -1,5 +1,6 @@
 //! The command-line arguments as parsed. Each command decides what they mean.
 
+mod choose;
 #[cfg(feature = "flow")]
 mod flow;
 
@@ -8,10 +9,11 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueHint};
 use estafette_measure::case::{Arrivals, Load, Pattern, Payload, PayloadKind, Place};
-use estafette_measure::spec::{Runtime, Scope, Wait};
+use estafette_measure::spec::{Runtime, Wait};
 use estafette_measure::suite::Profile;
 use estafette_measure::units;
 
+pub(crate) use self::choose::{Choose, Distance, Need};
 #[cfg(feature = "flow")]
 pub(crate) use self::flow::{Flow, FlowCheck, FlowCommand, FlowNew, FlowReload, FlowRun, FlowStatus, LogFormat};
 
@@ -31,11 +33,20 @@ Exit codes:
   4  a message lost, reordered, duplicated or damaged although the mechanism guarantees otherwise
 130  interrupted";
 
-const CHOOSE_EXIT_CODES: &str = "\
+const CHOOSE_HELP: &str = "\
+Examples:
+  estafette choose                                 asks, in a terminal
+  estafette choose --scope same-host --pattern ping-pong --size 1KiB
+  estafette choose process/tcp process/unix-stream --pattern ping-pong --size 1KiB
+  estafette choose --scope task --pattern fan-in --producers 64 --size 100 --load 200k/s
+  estafette choose --record RECORD.json --scope process --need no-loss
+
 Exit codes:
   0  decided, or several mechanisms are equal within 5 %
   2  wrong usage, or the record has no such case
-  3  undecided, or no mechanism meets the needs";
+  3  undecided, or no mechanism meets the needs
+  4  a mechanism broke its promise during the short run
+130  interrupted";
 
 const GATE_EXIT_CODES: &str = "\
 Exit codes:
@@ -72,14 +83,17 @@ pub(crate) enum Command {
     Doctor(Doctor),
     /// Print the tables of a record again, or write its report: a page, Markdown or charts
     Report(Report),
-    /// Answer from a record which mechanism to use
-    #[command(after_help = CHOOSE_EXIT_CODES)]
-    Choose(Choose),
+    /// Answer which mechanism to use: by a short run made for the question, or from a record
+    #[command(after_help = CHOOSE_HELP)]
+    Choose(Box<Choose>),
     /// Compare two records of the same machine
     Compare(Compare),
-    /// Fail if a case is slower in a new record than in a base record: for continuous integration
+    /// Fail if a case is slower in a new record or build than in an older one: for continuous
+    /// integration
     #[command(after_help = GATE_EXIT_CODES)]
     Gate(Gate),
+    /// Show how times changed from run to run: did a mechanism get slower?
+    History(History),
     /// Write a crate that measures a channel of your own beside the built-in ones, by `cargo bench`
     NewMechanism(NewMechanism),
     /// Print a script that completes this command in a shell
@@ -98,7 +112,7 @@ pub(crate) struct Bench {
     pub(crate) what: Vec<String>,
 
     /// quick: 9 rounds of 15 + 30 ms, and up to 18 more for tables that do not yet show differences
-    /// of 3 %, if there is time within 45 s; standard: 12 of 100 + 250 ms and more cells; full: 6, by
+    /// of 3 %, if there is time within 55 s; standard: 12 of 100 + 250 ms and more cells; full: 6, by
     /// count, and in ipc-typed 12 of 100 + 1000 ms
     #[arg(long, default_value = "quick", value_name = "quick|standard|full")]
     pub(crate) profile: Profile,
@@ -308,89 +322,6 @@ pub(crate) struct Report {
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Choose {
-    /// The record, as `bench` wrote it; the newest in the folder by default
-    #[arg(long, value_name = "RECORD.json", value_hint = ValueHint::FilePath)]
-    pub(crate) record: Option<PathBuf>,
-
-    /// The folder in which the newest record is searched
-    #[arg(long, default_value = "estafette-results", value_hint = ValueHint::DirPath, value_name = "DIR")]
-    pub(crate) dir: PathBuf,
-
-    /// How far messages travel: task, thread, process, network, sandbox; or several of them
-    #[arg(long, value_delimiter = ',', value_name = "SCOPE")]
-    pub(crate) scope: Vec<Scope>,
-
-    /// The pattern, such as ping-pong, stream, fan-in, request-reply
-    #[arg(long, value_name = "PATTERN")]
-    pub(crate) pattern: Option<Pattern>,
-
-    /// The message size: 64, 4KiB, 1MiB. The nearest size in the record answers
-    #[arg(long, value_parser = parse_size, value_name = "SIZE", allow_negative_numbers = true)]
-    pub(crate) size: Option<Payload>,
-
-    /// The kind of payload: none, u64, bytes, inline, shared, unread, message
-    #[arg(long, value_name = "KIND")]
-    pub(crate) payload: Option<PayloadKind>,
-
-    /// The number of senders (1 to 2048). The nearest number in the record answers
-    #[arg(long, value_parser = parse_producers, value_name = "COUNT", allow_negative_numbers = true)]
-    pub(crate) producers: Option<usize>,
-
-    /// How the ends wait: spin, adaptive, block
-    #[arg(long)]
-    pub(crate) wait: Option<Wait>,
-
-    /// The runtime of the ends, such as thread or tokio-multi
-    #[arg(long)]
-    pub(crate) runtime: Option<Runtime>,
-
-    /// The core placement: other-core, same-core, free
-    #[arg(long)]
-    pub(crate) place: Option<Place>,
-
-    /// The load: saturated, or a rate such as 10k/s
-    #[arg(long)]
-    pub(crate) load: Option<Load>,
-
-    /// What the mechanism must promise; several are separated by commas
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "NEED")]
-    pub(crate) need: Vec<Need>,
-
-    /// Print as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// What a mechanism must promise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Need {
-    /// It never loses a message
-    NoLoss,
-    /// All messages arrive in the order in which they were sent
-    Order,
-    /// The messages of each producer arrive in the order in which it sent them
-    OrderPerProducer,
-    /// The value moves to the receiver
-    Owned,
-    /// Messages are written and read in the mechanism's memory
-    InPlace,
-}
-
-impl std::fmt::Display for Need {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(match self {
-            Need::NoLoss => "no-loss",
-            Need::Order => "order",
-            Need::OrderPerProducer => "order-per-producer",
-            Need::Owned => "owned",
-            Need::InPlace => "in-place",
-        })
-    }
-}
-
-#[derive(Debug, clap::Args)]
 pub(crate) struct Compare {
     /// The record to compare with
     #[arg(value_name = "A.json", value_hint = ValueHint::FilePath)]
@@ -407,13 +338,19 @@ pub(crate) struct Compare {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Gate {
-    /// The record of the state before the change
-    #[arg(value_name = "BASE.json", value_hint = ValueHint::FilePath)]
-    pub(crate) base: PathBuf,
+    /// The record of the state before the change, and the record of the state after it. With
+    /// --rerun: a suite, or mechanisms by name or pattern; by default a program's own
+    #[arg(value_name = "BASE.json NEW.json|MECHANISM", value_hint = ValueHint::FilePath)]
+    pub(crate) what: Vec<String>,
 
-    /// The record of the state after the change
-    #[arg(value_name = "NEW.json", value_hint = ValueHint::FilePath)]
-    pub(crate) new: PathBuf,
+    /// Measure instead of reading records: this program, and an older build of it that is given
+    /// here, in turn, slice by slice
+    #[arg(long, value_name = "PROGRAM", value_hint = ValueHint::FilePath)]
+    pub(crate) rerun: Option<PathBuf>,
+
+    /// With --rerun: options of `bench`, such as `-- --pattern stream --size 4KiB`
+    #[arg(last = true, value_name = "OPTION", requires = "rerun")]
+    pub(crate) bench: Vec<String>,
 
     /// How much longer a message may take in each case, such as 5% (0% to 1000%)
     #[arg(long, value_parser = parse_percentage, default_value = "5%", value_name = "PERCENT")]
@@ -445,6 +382,27 @@ pub(crate) enum GateFormat {
     /// XML that systems for continuous integration read
     Junit,
     Json,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct History {
+    /// The folder with the records, as `bench` and `choose` wrote them; they may be compressed with
+    /// gzip
+    #[arg(default_value = "estafette-results", value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) dir: PathBuf,
+
+    /// The mechanisms whose cases are shown, by name or pattern such as 'process/*'. By default the
+    /// first of each table of the newest run
+    #[arg(long, value_delimiter = ',', value_name = "MECHANISM")]
+    pub(crate) mechanism: Vec<String>,
+
+    /// Write a chart of the shown cases of the newest run's machine and plan
+    #[arg(long, value_name = "FILE.svg", value_hint = ValueHint::FilePath)]
+    pub(crate) svg: Option<PathBuf>,
+
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, clap::Args)]

@@ -25,6 +25,7 @@ mod cargo_bench;
 mod columns;
 mod command;
 mod exit;
+mod measurement;
 mod other_load;
 mod output;
 mod page;
@@ -104,9 +105,10 @@ pub fn main(registry: Registry) -> ExitCode {
         Command::List(list) => command::list::run(&registry, list),
         Command::Doctor(doctor) => command::doctor::run(&registry, doctor),
         Command::Report(report) => command::report::run(report),
-        Command::Choose(choose) => command::choose::run(choose),
+        Command::Choose(choose) => command::choose::run(&registry, choose),
         Command::Compare(compare) => command::compare::run(compare),
-        Command::Gate(gate) => command::gate::run(gate),
+        Command::Gate(gate) => command::gate::run(&registry, gate),
+        Command::History(history) => command::history::run(history),
         Command::NewMechanism(new) => command::new_mechanism::run(&registry, new),
         Command::Completions(completions) => command::completions::run(completions),
         Command::Man(man) => command::man::run(man),

@@ -94,3 +94,43 @@ fn bad_input_is_an_error_with_a_remedy() {
     let done = gate(&other, &[]).exits(2);
     assert!(done.stderr.contains("different machines"), "{}", done.stderr);
 }
+
+/// `gate --rerun` with the command itself as the other build.
+fn rerun(options: &[&str]) -> Done {
+    let program = env!("CARGO_BIN_EXE_estafette");
+    Ground::new().run([&["gate", "--rerun", program], options].concat())
+}
+
+#[test]
+fn another_build_is_measured_in_turn() {
+    // Any case may be ten times as slow: a busy machine does not decide this.
+    let rounds = ["--", "--pattern=ping-pong", "--size=64", "--wait=block", "--rounds=6", "--window=20ms", "--out=out"];
+    let ground = Ground::new();
+    let program = env!("CARGO_BIN_EXE_estafette");
+    let what = ["gate", "--rerun", program, "process/pipe", "--allow=1000%", "--json"];
+    let done = ground.run([&what[..], &rounds].concat());
+    assert!([Some(0), Some(3)].contains(&done.status.code()), "{}{}", done.stdout, done.stderr);
+    let json = done.json();
+    let cases = json["cases"].as_array().unwrap();
+    assert!(cases.iter().all(|case| case["mechanism"] == "process/pipe") && !cases.is_empty(), "{json}");
+    assert_eq!((&json["is_paired"], &json["base_file"]), (&json!(true), &json!(program)));
+    let record: Value = serde_json::from_str(&fs::read_to_string(ground.record()).unwrap()).unwrap();
+    let names: Vec<&Value> =
+        record["entrants"].as_array().unwrap().iter().map(|entrant| &entrant["case"]["mechanism"]).collect();
+    assert!(names.contains(&&json!("process/pipe@base")), "{names:?}");
+    ground.assert_clean();
+}
+
+#[test]
+fn what_is_no_other_build_is_refused() {
+    let done = Ground::new().run(["gate", "--rerun", "missing", "process/pipe"]).exits(2);
+    assert!(done.stderr.contains("cannot use missing as the other build"), "{}", done.stderr);
+    assert!(rerun(&[]).exits(2).stderr.contains("name mechanisms"));
+    assert!(rerun(&["process/pipe-c"]).exits(2).stderr.contains("do not depend on the build"));
+    assert!(rerun(&["process/pipe", "--", "--colour"]).exits(2).stderr.contains("options of `bench`"));
+    assert!(Ground::new().run(["gate", "one.json"]).exits(2).stderr.contains("1 records are given: name two"));
+    // A program that is no build of it ends at once, and nothing can be compared.
+    let options = ["--", "--pattern=ping-pong", "--size=64", "--wait=block", "--rounds=6", "--window=5ms"];
+    let done = Ground::new().run([&["gate", "--rerun", "/bin/true", "process/pipe"][..], &options].concat()).exits(3);
+    assert!(done.stdout.contains("too few valid instances"), "{}{}", done.stdout, done.stderr);
+}

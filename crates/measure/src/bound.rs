@@ -372,7 +372,8 @@ mod tests {
     fn more_bytes_take_longer_to_handle() {
         let [word, page] = [Payload::U64, Payload::Bytes(65_536)].map(Handling::measure);
         assert!(word.ns > 0.0 && page.ns > 10.0 * word.ns, "{word:?} {page:?}");
-        assert!(page.slower_ns() <= page.ns && page.slower_ns() >= page.ns / 2.0, "{page:?}");
+        // Both are timed by themselves, so together they may take less than one after the other.
+        assert!(page.slower_ns() <= page.ns && page.slower_ns() >= page.ns / 10.0, "{page:?}");
     }
 
     #[test]

@@ -1,29 +1,27 @@
-//! The command `bench`: plans a run, measures the limits and the rounds, saves the record and
-//! prints the tables.
+//! The command `bench`: plans a run, measures it and prints the tables.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::path::Path;
+use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use estafette_measure::Registry;
-use estafette_measure::case::{Case, Cell, Payload, PayloadKind, Place};
-use estafette_measure::coordinator::{Interrupt, Scratch, calls, capacities};
+use estafette_measure::case::{Cell, Payload, PayloadKind, Place};
 use estafette_measure::entry::Entry;
-use estafette_measure::limits::{self, available_cpus};
-use estafette_measure::other_load::OtherLoad;
+use estafette_measure::limits::available_cpus;
 use estafette_measure::plan::{COUNT_TIMEOUT, Entrant, Plan, Precision, Refusal, combine};
-use estafette_measure::record::{Outcome, Provenance, Record};
-use estafette_measure::run::{self, End};
+use estafette_measure::record::Record;
+use estafette_measure::run::End;
 use estafette_measure::spec::{Scope, Standing, Wait};
 use estafette_measure::suite::{self, Axes, Profile, Suite};
 use estafette_measure::window::Window;
 
 use crate::args::{Bench, MAX_ROUNDS, Slice};
 use crate::exit::Exit;
+use crate::measurement::{
+    self, Measurement, SystemCalls, measure, random_seed, report_interrupt, time_window, without_result,
+};
 use crate::output::{self, Detail};
-use crate::progress::Progress;
-use crate::{other_load, page, print, print_json, report_to_stderr, with_peers};
+use crate::{page, print, print_json, report_to_stderr, with_peers};
 
 /// The target of `--until-decided`: a run ends early when every table can detect this difference.
 const SHOWN_DIFFERENCE: f64 = 0.05;
@@ -31,96 +29,37 @@ const SHOWN_DIFFERENCE: f64 = 0.05;
 /// rounds get more, up to a maximum number and within a budget.
 const QUICK_DIFFERENCE: f64 = 0.03;
 const QUICK_MAX_ROUNDS: usize = 27;
-const QUICK_BUDGET: Duration = Duration::from_secs(45);
-
-const NOTHING_RECORDED: &str = "interrupted before the first round was complete: nothing is recorded";
+const QUICK_BUDGET: Duration = Duration::from_secs(55);
 
 /// Runs `bench`.
 pub(crate) fn run(registry: &Registry, args: &Bench) -> Result<Exit> {
-    let mut plan = plan(registry, args)?;
-    let mut interrupt = Interrupt::install().context("cannot listen for Ctrl-C")?;
-    let mut scratch = Scratch::new()?;
-    let files = Files::open(&args.out)?;
-    let mut progress = Progress::new(Some(files.record.clone()));
-    let others = OtherLoad::watch(&plan.cpus);
-    let Some(limits) = progress.limits(&plan.cpus, limits_budget(plan.window), &mut interrupt)? else {
-        report_to_stderr(NOTHING_RECORDED);
+    let plan = plan(registry, args)?;
+    // A single round is a quick look. Counting system calls would more than double its duration.
+    let system_calls = if plan.rounds > 1 { SystemCalls::Counted } else { SystemCalls::NotCounted };
+    let Some(Measurement { record, files, end }) = measure(registry, plan, &args.out, system_calls)? else {
         return Ok(Exit::Interrupted);
     };
-    let other_load = others.and_then(|others| others.share(&plan.cpus));
-    other_load::warning(other_load).iter().for_each(|warning| progress.message(warning));
-    progress.stage("preparing", "capacities");
-    let capacities = capacities(plan.entrants.iter().map(|entrant| &entrant.case), &mut scratch, &mut interrupt)?;
-    for (entrant, capacity) in plan.entrants.iter_mut().zip(capacities) {
-        entrant.effective_capacity = capacity;
+    let exit = measurement::exit(&record);
+    // The tables are printed even if the disk is full, and the record is saved before that.
+    let saved = files.finish(&record);
+    match report(&record, args.json, Detail::of(args.details)).and(saved) {
+        // A breach outranks a failed report.
+        Err(error) if exit == Exit::Breach => report_to_stderr(&format!("error: {error:#}")),
+        reported => reported?,
     }
-    // A single round is a quick look. Counting system calls would more than double its duration.
-    if plan.rounds > 1 {
-        progress.stage("preparing", "system calls");
-        if !count_calls(registry, &mut plan, &mut scratch, &mut interrupt)? {
-            progress.finish();
-            report_to_stderr(NOTHING_RECORDED);
-            return Ok(Exit::Interrupted);
-        }
+    without_result(&record).iter().for_each(|mechanism| report_to_stderr(&format!("warning: {mechanism}")));
+    if !args.json {
+        report_to_stderr(&format!("record: {}", files.record.display()));
     }
-    let mut record = run::blank(registry, &plan, Some(limits));
-    record.provenance = Some(provenance());
-    record.other_load = other_load;
-    progress.begin();
-    let end = run::run(registry, &plan, &mut record, &mut scratch, &mut interrupt, &mut progress);
-    progress.finish();
-    let exit = exit(&record);
-    if record.rounds > 0 {
-        // The tables are printed even if the disk is full, and the record is saved before that.
-        let saved = files.finish(&record);
-        match report(&record, args.json, Detail::of(args.details)).and(saved) {
-            // A breach outranks a failed report.
-            Err(error) if exit == Exit::Breach => report_to_stderr(&format!("error: {error:#}")),
-            reported => reported?,
-        }
-        without_result(&record).iter().for_each(|mechanism| report_to_stderr(&format!("warning: {mechanism}")));
-        if !args.json {
-            report_to_stderr(&format!("record: {}", files.record.display()));
-        }
-        if !args.no_report {
-            write_page(&record, &files.record.with_extension("html"), args.json);
-        }
+    if !args.no_report {
+        write_page(&record, &files.record.with_extension("html"), args.json);
     }
     match end? {
-        End::Complete => return Ok(exit),
-        End::Interrupted if record.rounds > 0 => {
-            report_to_stderr(&format!("interrupted after {} of {} rounds", record.rounds, record.rounds_planned));
+        End::Complete => Ok(exit),
+        End::Interrupted => {
+            report_interrupt(&record);
+            Ok(if exit == Exit::Breach { exit } else { Exit::Interrupted })
         }
-        End::Interrupted => report_to_stderr(NOTHING_RECORDED),
-    }
-    Ok(if exit == Exit::Breach { exit } else { Exit::Interrupted })
-}
-
-/// Counts the system calls of each case, once for a case and its control. Returns false if the user
-/// interrupts.
-fn count_calls(registry: &Registry, plan: &mut Plan, scratch: &mut Scratch, interrupt: &mut Interrupt) -> Result<bool> {
-    let mut counted: Vec<(Case, Option<f64>)> = Vec::new();
-    for entrant in &mut plan.entrants {
-        let before = counted.iter().find(|(case, _)| *case == entrant.case).map(|(_, calls)| *calls);
-        entrant.calls = match before {
-            Some(calls) => calls,
-            None => match calls(registry, &entrant.case, &plan.cpus, scratch, interrupt) {
-                Ok(calls) => calls,
-                Err(_) => return Ok(false),
-            },
-        };
-        counted.push((entrant.case.clone(), entrant.calls));
-    }
-    Ok(true)
-}
-
-/// Returns the build of this command, and its arguments.
-fn provenance() -> Provenance {
-    Provenance {
-        commit: option_env!("ESTAFETTE_COMMIT").map(str::to_owned),
-        compiler: env!("ESTAFETTE_COMPILER").to_owned(),
-        allocator: crate::ALLOCATOR.to_owned(),
-        arguments: std::env::args().skip(1).collect(),
     }
 }
 
@@ -141,46 +80,8 @@ fn report(record: &Record, json: bool, detail: Detail) -> Result<()> {
     print(&output::report(record, detail))
 }
 
-/// Describes each mechanism whose instances in a cell were all discarded, with the reason.
-fn without_result(record: &Record) -> Vec<String> {
-    let reasons = |at| {
-        let mut reasons = Vec::new();
-        for instance in record.instances.iter().filter(|instance| instance.entrant == at) {
-            match &instance.outcome {
-                Outcome::Measured(figures) => reasons.push(figures.discarded.clone()?),
-                // Failures were reported during the run.
-                Outcome::Failed { .. } => return None,
-            }
-        }
-        Some((reasons.len(), reasons.pop()?))
-    };
-    let entrants = record.entrants.iter().enumerate();
-    entrants
-        .filter_map(|(at, entrant)| {
-            let (count, reason) = reasons(at)?;
-            let Case { mechanism, cell } = &entrant.case;
-            Some(format!("{mechanism} in {cell}: all instances ({count}) were discarded: {reason}"))
-        })
-        .collect()
-}
-
-/// Returns the most severe exit code of a record's outcomes.
-fn exit(record: &Record) -> Exit {
-    let outcomes = || record.instances.iter().map(|instance| &instance.outcome);
-    if outcomes().any(|outcome| matches!(outcome, Outcome::Measured(figures) if figures.breach.is_some())) {
-        Exit::Breach
-    } else if outcomes().any(|outcome| matches!(outcome, Outcome::Failed { .. }))
-        // In a single round, discarded instances are only a warning.
-        || (record.rounds_planned > 1 && !without_result(record).is_empty())
-    {
-        Exit::Usage
-    } else {
-        Exit::Fine
-    }
-}
-
 /// Plans the run that the arguments request.
-fn plan(registry: &Registry, args: &Bench) -> Result<Plan> {
+pub(crate) fn plan(registry: &Registry, args: &Bench) -> Result<Plan> {
     let mut selection = select(registry, &args.what)?;
     if args.what.is_empty() && (!args.pattern.is_empty() || args.payload == Some(PayloadKind::Message)) {
         // The overview has no mechanism for messages and for some patterns.
@@ -210,13 +111,11 @@ fn plan(registry: &Registry, args: &Bench) -> Result<Plan> {
             "a pattern whose consumers compete is not measured by count, as no consumer knows its share: choose another --profile, or give a --window"
         );
     }
-    // Below 2^53, because JSON numbers are exact up to there.
-    let seed = args.seed.unwrap_or_else(|| fastrand::u64(..1 << 53));
     Ok(Plan {
         window,
         rounds: args.rounds.unwrap_or(rounds),
         precision: precision(args),
-        seed,
+        seed: args.seed.unwrap_or_else(random_seed),
         entrants,
         refusals,
         cpus,
@@ -352,21 +251,6 @@ fn check_options_apply(args: &Bench, entrants: &[Entrant]) -> Result<()> {
     Ok(())
 }
 
-/// Returns a window of this length after a warm-up of half the length, but at most 100 ms.
-fn time_window(measure_ns: u64) -> Window {
-    Window::Time { warmup_ns: (measure_ns / 2).min(100_000_000), measure_ns }
-}
-
-/// Returns how long the limits are measured: 25 windows, but at most the default budget, which is
-/// enough for steady figures. A run with short windows then does not spend most of its time on
-/// them.
-fn limits_budget(window: Window) -> Duration {
-    match window {
-        Window::Time { measure_ns, .. } => limits::DEFAULT_BUDGET.min(25 * Duration::from_nanos(measure_ns)),
-        Window::Count { .. } => limits::DEFAULT_BUDGET,
-    }
-}
-
 /// The suites and mechanisms that the user named.
 struct Selection {
     /// The named suite; all suites in their order if only mechanisms were named.
@@ -470,31 +354,3 @@ fn cells(suite: Suite, args: &Bench, axes: &Axes, cores: usize, is_named: bool) 
 
 /// The default length of shared messages in bytes.
 const SHARED_LEN: usize = 1200;
-
-/// The output files of a run.
-struct Files {
-    record: PathBuf,
-}
-
-impl Files {
-    /// Creates the folder and checks that it is writable, before anything is measured.
-    fn open(out: &Path) -> Result<Files> {
-        let remedy = || format!("cannot write to the folder {}: choose another with --out", out.display());
-        fs::create_dir_all(out).with_context(remedy)?;
-        // UTC, without colons, which some file systems do not allow.
-        let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string().replace(':', "-");
-        let record = out.join(format!("{now}-{}.json", std::process::id()));
-        let probe = record.with_extension("json.part");
-        fs::write(&probe, "").with_context(remedy)?;
-        fs::remove_file(&probe).with_context(remedy)?;
-        Ok(Files { record })
-    }
-
-    /// Writes the record as JSON and as a CSV table.
-    fn finish(&self, record: &Record) -> Result<()> {
-        record.save(&self.record)?;
-        let csv = self.record.with_extension("csv");
-        let file = fs::File::create(&csv).with_context(|| format!("cannot write {}", csv.display()))?;
-        record.csv(std::io::BufWriter::new(file))
-    }
-}

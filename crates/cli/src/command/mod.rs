@@ -8,6 +8,7 @@ pub(crate) mod doctor;
 #[cfg(feature = "flow")]
 pub(crate) mod flow;
 pub(crate) mod gate;
+pub(crate) mod history;
 pub(crate) mod limits;
 pub(crate) mod list;
 pub(crate) mod man;

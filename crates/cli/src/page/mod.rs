@@ -22,10 +22,10 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use self::answers::{Answers, distance};
 use self::instances::Instances;
-use self::plot::Chart;
 use crate::summary;
 use crate::table::capitalised;
 
+pub(crate) use self::plot::{Chart, Kind, Lines, Point, Series, Unit, XAxis, YAxis};
 pub(crate) use markdown::markdown;
 pub(crate) use write::write;
 
@@ -82,7 +82,12 @@ pub(crate) fn svgs(record: &Record) -> Vec<(String, String)> {
     let rankings = ranking::rank(record);
     let instances = Instances::of(record);
     let charts = Scope::ALL.into_iter().flat_map(|scope| charts::charts(&rankings, &instances, scope));
-    charts.map(|chart| (chart.id().to_owned(), cleaned(&chart.svg(true).into_string()))).collect()
+    charts.map(|chart| (chart.id().to_owned(), svg(&chart))).collect()
+}
+
+/// Returns a chart as a file.
+pub(crate) fn svg(chart: &Chart) -> String {
+    cleaned(&chart.svg(true).into_string())
 }
 
 fn title(record: &Record) -> String {

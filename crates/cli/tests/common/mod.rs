@@ -213,7 +213,12 @@ pub(crate) fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
 pub(crate) fn repeated(round: &Value, slower: &str, factor: f64) -> Value {
     const ROUNDS: u64 = 9;
     let mut record = round.clone();
-    let of_round = record["instances"].as_array().unwrap().clone();
+    // One of each entrant: an instance that was disturbed was repeated.
+    let mut of_round: Vec<Value> = Vec::new();
+    for instance in record["instances"].as_array().unwrap() {
+        of_round.retain(|before| before["entrant"] != instance["entrant"]);
+        of_round.push(instance.clone());
+    }
     let mut instances = Vec::new();
     for number in 0..ROUNDS {
         for (at, instance) in of_round.iter().enumerate() {

@@ -123,7 +123,7 @@ impl<M> Values<M> {
 
 impl<M: Shape> Mechanism for Values<M> {
     fn spec(&self) -> Spec {
-        spec(M::NAME, &format!("ipc::channel of {}", M::TYPE), self.tier).ownership(Ownership::Owned)
+        spec(M::NAME, &format!("ipc_channel::ipc::channel of {}", M::TYPE), self.tier).ownership(Ownership::Owned)
     }
 
     fn effective_capacity(&self, case: &Case) -> Option<u64> {
@@ -177,7 +177,7 @@ impl<L, const CLONES: bool> Bytes<L, CLONES> {
 impl<L: Layout, const CLONES: bool> Mechanism for Bytes<L, CLONES> {
     fn spec(&self) -> Spec {
         let (cloned, clone) = if CLONES { ("-cloned", ", cloned for each send") } else { ("", "") };
-        let implementation = format!("ipc::bytes_channel, {}{clone}", L::SAYS);
+        let implementation = format!("ipc_channel::ipc::bytes_channel, {}{clone}", L::SAYS);
         spec(&format!("{}{cloned}", L::NAME), &implementation, self.tier).ownership(L::OWNERSHIP)
     }
 

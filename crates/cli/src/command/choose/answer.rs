@@ -1,18 +1,24 @@
 //! The answer of one cell to a question.
 
-use estafette_measure::case::Cell;
+use estafette_measure::case::{Cell, Load};
 use estafette_measure::ranking::{Ranking, Row};
-use estafette_measure::spec::{Ordering, Ownership, Standing};
+use estafette_measure::record::Record;
+use estafette_measure::spec::{Ordering, Ownership};
 use estafette_measure::units;
 use serde::Serialize;
 
+use super::exclusion::{self, Excluded, Why};
 use super::question::Question;
-use crate::args::Need;
+use super::start::start;
 use crate::columns::{Left, Right, columns, plain, wrapped};
-use crate::table::{capitalised, outcome_among, percent, ratio, short};
+use crate::table::{capitalised, outcome_among, percent, ratio, short, time};
 
 /// The maximum number of mechanisms in a table.
 const MAX_ROWS: usize = 6;
+/// The maximum number of names with one reason below a table that has an answer.
+pub(super) const MAX_NAMES: usize = 8;
+/// The maximum number of mechanisms with a line to start with.
+const MAX_STARTS: usize = 3;
 
 /// The answer of one cell.
 #[derive(Debug, Serialize)]
@@ -23,10 +29,14 @@ pub(super) struct Answer {
     /// The fastest that meets the needs, and those that are not known to be slower.
     pub(super) best: Vec<String>,
     pub(super) certainty: Certainty,
+    /// The rounds of the run.
+    pub(super) rounds: usize,
+    /// The smallest difference that the cell can show, as a ln ratio. `None` if its noise is unknown.
+    pub(super) resolution: Option<f64>,
     /// The mechanisms that meet the needs, fastest first.
     pub(super) mechanisms: Vec<Candidate>,
-    /// The mechanisms that do not, each with the need that it does not meet.
-    pub(super) excluded: Vec<(String, Need)>,
+    /// The mechanisms that are no answer.
+    pub(super) excluded: Vec<Excluded>,
 }
 
 /// How certain an answer is.
@@ -41,8 +51,16 @@ pub(super) enum Certainty {
     OnlyOne,
     /// The measurement does not tell the fastest.
     Undecided,
+    /// No mechanism that meets the needs has a result.
+    NoResult,
     /// No mechanism meets the needs.
     Nothing,
+}
+
+impl Certainty {
+    pub(super) fn is_decided(self) -> bool {
+        matches!(self, Certainty::Decided | Certainty::Equivalent | Certainty::OnlyOne)
+    }
 }
 
 /// A mechanism that meets the needs.
@@ -53,97 +71,177 @@ pub(super) struct Candidate {
     pub(super) implementation: String,
     pub(super) ownership: Ownership,
     pub(super) ordering: Ordering,
-    /// Nanoseconds per message, or the median round trip.
+    /// What is compared, in nanoseconds: the time per message, the median round trip, or at a rate
+    /// the 99th percentile of the latency.
     pub(super) time_ns: f64,
+    pub(super) p50_ns: Option<f64>,
     pub(super) p99_ns: Option<f64>,
     /// Processor time per message of all its processes, in nanoseconds.
     pub(super) cpu_ns: Option<f64>,
     /// How many messages may wait between the ends. `None` if unknown.
     pub(super) capacity: Option<u64>,
+    /// The memory of the channel in bytes when it holds a burst, from another table of the record.
+    /// `None` if the record does not have it.
+    pub(super) memory: Option<f64>,
+    /// What to start with: the crate to add, or the calls to make.
+    pub(super) start: String,
+}
+
+/// What is advised.
+struct Advice {
+    words: String,
+    best: Vec<String>,
+    certainty: Certainty,
 }
 
 impl Answer {
-    pub(super) fn of(ranking: &Ranking, question: &Question) -> Answer {
+    /// Answers from one cell. `rankings` are all of the record.
+    pub(super) fn of(ranking: &Ranking, question: &Question, record: &Record, rankings: &[Ranking]) -> Answer {
         let cell = &ranking.cell;
-        let candidates = ranking.rows.iter().filter(|row| row.spec.standing == Standing::Candidate);
-        let (fit, unfit): (Vec<&Row>, Vec<&Row>) =
-            candidates.partition(|row| question.unmet(row, cell).is_none() && row.breach.is_none());
-        let fit: Vec<&Row> = fit.into_iter().filter(|row| row.result.is_some()).collect();
-        let name = |row: &Row| row.spec.name.clone();
-        let is_fit = |row: &Row| fit.iter().any(|fit| std::ptr::eq(*fit, row));
-        let (words, best, certainty) = match (outcome_among(ranking, is_fit), &*fit) {
-            (_, []) => (String::from("No mechanism meets the needs."), Vec::new(), Certainty::Nothing),
-            (_, [one]) => {
+        let excluded = ranking.rows.iter().filter_map(|row| Excluded::of_row(row, record, question, cell.producers));
+        let excluded: Vec<Excluded> = excluded.collect();
+        let is_fit = |row: &Row| {
+            let is_excluded = excluded.iter().any(|excluded| excluded.mechanism == row.spec.name);
+            question.concerns(&row.spec) && !is_excluded
+        };
+        let fit: Vec<&Row> = ranking.rows.iter().filter(|row| is_fit(row) && row.result.is_some()).collect();
+        let Advice { words, best, certainty } = match &*fit {
+            [] => without_candidate(&excluded, cell),
+            [one] => {
                 let words = format!("Use {}: only this one meets the needs.", short(one));
-                (words, vec![name(one)], Certainty::OnlyOne)
+                Advice { words, best: vec![one.spec.name.clone()], certainty: Certainty::OnlyOne }
             }
-            (None, _) => {
-                let words = "Not decided: fewer than 6 valid rounds of the control. Measure with more rounds.";
-                (String::from(words), fit.iter().map(|row| name(row)).collect(), Certainty::Undecided)
-            }
-            (Some(outcome), _) => {
-                let certainty = match (outcome.leaders.len(), outcome.are_equivalent) {
-                    (1, _) => Certainty::Decided,
-                    (_, true) => Certainty::Equivalent,
-                    (_, false) => Certainty::Undecided,
-                };
-                let mut words = capitalised(&outcome.words());
-                if let (Certainty::Undecided, Some(ln)) = (certainty, ranking.resolution()) {
-                    words.push_str(&format!("; differences from {} show", percent(ln.exp_m1())));
-                }
-                words.push('.');
-                if let Some((next, interval)) = &outcome.next {
-                    words.push_str(&format!(" The next, {}, takes {} times as long.", short(next), ratio(interval)));
-                }
-                (words, outcome.leaders.iter().map(|row| name(row)).collect(), certainty)
-            }
+            several => among(ranking, is_fit, several),
         };
         Answer {
             cell: cell.clone(),
             words,
             best,
             certainty,
-            mechanisms: fit.iter().filter_map(|row| Candidate::of(row)).collect(),
-            excluded: unfit.iter().filter_map(|row| Some((name(row), question.unmet(row, cell)?))).collect(),
+            rounds: record.rounds,
+            resolution: ranking.resolution(),
+            mechanisms: fit.iter().filter_map(|row| Candidate::of(row, rankings)).collect(),
+            excluded,
         }
     }
 
     pub(super) fn is_decided(&self) -> bool {
-        matches!(self.certainty, Certainty::Decided | Certainty::Equivalent | Certainty::OnlyOne)
+        self.certainty.is_decided()
     }
 
     pub(super) fn text(&self) -> String {
-        let time = |ns: Option<f64>| ns.map_or(String::from("-"), units::duration);
-        let rows = self.mechanisms.iter().take(MAX_ROWS).map(|candidate| {
-            vec![
-                plain(&candidate.mechanism),
-                time(Some(candidate.time_ns)),
-                time(candidate.p99_ns),
-                time(candidate.cpu_ns),
-                candidate.capacity.map_or(String::from("-"), units::grouped),
-                candidate.ownership.to_string(),
-                plain(&format!("{} ({})", candidate.implementation, candidate.version)),
-            ]
-        });
-        let headers = ["mechanism", "time", "p99", "CPU/msg", "capacity", "data", "what it is"];
-        let alignment = [Left, Right, Right, Right, Right, Left, Left];
-        let table = columns(&headers, &alignment, &rows.collect::<Vec<_>>());
         let more = match self.mechanisms.len().saturating_sub(MAX_ROWS) {
             0 => String::new(),
             more => format!("  and {more} more, slower\n"),
         };
-        let excluded: Vec<String> =
-            self.excluded.iter().map(|(name, need)| format!("{} ({need})", plain(name))).collect();
-        let excluded = match &*excluded {
-            [] => String::new(),
-            names => wrapped("  ", &format!("excluded by a need that they do not meet: {}", names.join(", "))),
+        format!(
+            "{}\n{}{}{more}{}{}{}\n",
+            self.cell,
+            wrapped("", &self.words),
+            self.table(),
+            self.certainty_text(),
+            self.starts(),
+            exclusion::text(&self.excluded, if self.mechanisms.is_empty() { usize::MAX } else { MAX_NAMES })
+        )
+    }
+
+    fn table(&self) -> String {
+        let is_open_loop = self.cell.load != Load::Saturated;
+        let has_memory = self.mechanisms.iter().any(|candidate| candidate.memory.is_some());
+        // At a rate the 99th percentile is what is compared. The median stands beside it.
+        let figures = if is_open_loop { ["p99", "p50"] } else { ["time", "p99"] };
+        let mut headers = vec!["mechanism", figures[0], figures[1], "CPU/msg", "capacity"];
+        let mut alignment = vec![Left, Right, Right, Right, Right];
+        if has_memory {
+            headers.push("memory");
+            alignment.push(Right);
+        }
+        headers.push("data");
+        let rows = self.mechanisms.iter().take(MAX_ROWS).map(|candidate| {
+            let second = if is_open_loop { candidate.p50_ns } else { candidate.p99_ns };
+            let mut row = vec![
+                plain(&candidate.mechanism),
+                time(Some(candidate.time_ns)),
+                time(second),
+                time(candidate.cpu_ns),
+                candidate.capacity.map_or(String::from("-"), units::grouped),
+            ];
+            if has_memory {
+                row.push(candidate.memory.map_or(String::from("-"), |bytes| units::size(bytes as usize)));
+            }
+            row.push(candidate.ownership.to_string());
+            row
+        });
+        let rows: Vec<_> = rows.collect();
+        if rows.is_empty() { String::new() } else { columns(&headers, &alignment, &rows) }
+    }
+
+    /// What the answer rests on.
+    fn certainty_text(&self) -> String {
+        let rounds = if self.rounds == 1 { String::from("1 round") } else { format!("{} rounds", self.rounds) };
+        match (self.certainty, self.resolution) {
+            (Certainty::Nothing | Certainty::NoResult, _) => String::new(),
+            (_, Some(ln)) => format!("  from {rounds}; differences from {} show\n", percent(ln.exp_m1())),
+            (_, None) => format!("  from {rounds}\n"),
+        }
+    }
+
+    /// What to start with, for the best.
+    fn starts(&self) -> String {
+        let best = self.mechanisms.iter().filter(|candidate| self.best.contains(&candidate.mechanism));
+        let line = |candidate: &Candidate| {
+            let name = candidate.mechanism.split_once('/').map_or(&*candidate.mechanism, |(_, name)| name);
+            wrapped("  ", &plain(&format!("to start with {name}: {}", candidate.start)))
         };
-        format!("{}\n{}{table}{more}{excluded}\n", self.cell, wrapped("", &self.words))
+        best.take(MAX_STARTS).map(line).collect()
     }
 }
 
+/// The advice of a cell without a mechanism that meets the needs and has a result.
+fn without_candidate(excluded: &[Excluded], cell: &Cell) -> Advice {
+    let has_failed = excluded.iter().any(|one| !matches!(one.why, Why::Need(_)));
+    let (words, certainty) = match has_failed {
+        true => {
+            let words = "No mechanism that meets the needs has a valid result; each has its reason below.";
+            (format!("{words} {}", remedy(cell)), Certainty::NoResult)
+        }
+        false => (String::from("No mechanism meets the needs."), Certainty::Nothing),
+    };
+    Advice { words, best: Vec::new(), certainty }
+}
+
+/// What to do about too few valid results.
+fn remedy(cell: &Cell) -> &'static str {
+    match cell.load {
+        Load::Saturated => "Measure longer, while nothing else runs.",
+        Load::Rate(_) | Load::Poisson(_) => {
+            "The senders could not keep the rate: choose a lower --load, or end other processes."
+        }
+    }
+}
+
+/// The advice of a cell on several mechanisms that meet the needs.
+fn among(ranking: &Ranking, is_fit: impl Fn(&Row) -> bool, fit: &[&Row]) -> Advice {
+    let name = |row: &&Row| row.spec.name.clone();
+    let Some(outcome) = outcome_among(ranking, is_fit) else {
+        let words = format!("Not decided: fewer than 6 valid rounds of the control. {}", remedy(&ranking.cell));
+        return Advice { words, best: fit.iter().map(name).collect(), certainty: Certainty::Undecided };
+    };
+    let certainty = match (outcome.leaders.len(), outcome.are_equivalent) {
+        (1, _) => Certainty::Decided,
+        (_, true) => Certainty::Equivalent,
+        (_, false) => Certainty::Undecided,
+    };
+    let mut words = capitalised(&outcome.words());
+    words.push('.');
+    if let Some((next, interval)) = &outcome.next {
+        words.push_str(&format!(" The next, {}, takes {} times as long.", short(next), ratio(interval)));
+    }
+    Advice { words, best: outcome.leaders.iter().map(name).collect(), certainty }
+}
+
 impl Candidate {
-    fn of(row: &Row) -> Option<Candidate> {
+    fn of(row: &Row, rankings: &[Ranking]) -> Option<Candidate> {
         let result = row.result.as_ref()?;
         Some(Candidate {
             mechanism: row.spec.name.clone(),
@@ -152,11 +250,21 @@ impl Candidate {
             ownership: row.spec.ownership,
             ordering: row.spec.ordering,
             time_ns: result.metric_ns,
+            p50_ns: result.p50_ns,
             p99_ns: result.p99_ns,
             cpu_ns: result.cpu_ns,
             capacity: row.effective_capacity,
+            memory: memory(&row.spec.name, rankings),
+            start: start(&row.spec),
         })
     }
+}
+
+/// The memory of a mechanism's channel in bytes when it holds a burst.
+fn memory(mechanism: &str, rankings: &[Ranking]) -> Option<f64> {
+    let rows = rankings.iter().flat_map(|ranking| &ranking.rows);
+    let mut held = rows.filter(|row| row.spec.name == mechanism).filter_map(|row| row.result.as_ref()?.held);
+    held.next().map(|[_, full, _]| full)
 }
 
 #[cfg(test)]
@@ -165,19 +273,22 @@ mod tests {
     use std::path::PathBuf;
 
     use estafette_measure::ranking::rank;
-    use estafette_measure::record::Record;
-    use estafette_measure::stats::Verdict;
+    use estafette_measure::spec::Standing;
+    use estafette_measure::stats;
 
     use super::*;
+    use crate::args::Need;
 
     /// The question whose only answer is this cell.
     fn question(cell: &Cell) -> Question {
         Question {
+            names: Vec::new(),
             scopes: vec![cell.scope],
             pattern: Some(cell.pattern),
             payload: Some(cell.payload.kind()),
             size: Some(cell.payload),
             producers: Some(cell.producers),
+            capacity: Some(cell.capacity),
             wait: Some(cell.wait),
             runtime: Some(cell.runtime),
             place: Some(cell.place),
@@ -201,7 +312,7 @@ mod tests {
             for ranking in &rankings {
                 let found = question(&ranking.cell).find(&rankings).unwrap();
                 assert!(found.notes.is_empty() && found.rankings.iter().any(|one| one.cell == ranking.cell));
-                let answer = Answer::of(ranking, &Question::default());
+                let answer = Answer::of(ranking, &Question::default(), &record, &rankings);
                 let is_candidate = |row: &&Row| row.spec.standing == Standing::Candidate && row.result.is_some();
                 let candidates: Vec<&Row> = ranking.rows.iter().filter(is_candidate).collect();
                 assert_eq!(answer.mechanisms.len(), candidates.len());
@@ -209,7 +320,7 @@ mod tests {
                 assert_eq!(answer.best[0], first.spec.name, "{}: {}", file.path().display(), ranking.cell);
                 // Verdicts are comparisons with the first row of the table, which may be a reference.
                 if ranking.rows[0].spec.name == first.spec.name && answer.certainty == Certainty::Decided {
-                    let is_slower = |row: &&Row| row.result.as_ref().unwrap().verdict == Some(Verdict::Slower);
+                    let is_slower = |row: &&Row| row.result.as_ref().unwrap().verdict == Some(stats::Verdict::Slower);
                     assert!(candidates[1..].iter().all(is_slower), "{}", ranking.cell);
                 }
                 asked += 1;
@@ -218,15 +329,18 @@ mod tests {
         assert!(asked >= 50, "{asked} questions");
     }
 
+    fn needing(needs: &[Need]) -> Question {
+        Question { needs: needs.to_vec(), ..Question::default() }
+    }
+
     #[test]
     fn needs_exclude_mechanisms_and_say_so() {
         let record = crate::command::compare::comparison::tests::record();
         let rankings = rank(&record);
-        let answer = Answer::of(&rankings[0], &Question { needs: vec![Need::InPlace], ..Question::default() });
+        let answer = Answer::of(&rankings[0], &needing(&[Need::InPlace]), &record, &rankings);
         assert_eq!((answer.certainty, answer.excluded.len()), (Certainty::Nothing, 2));
-        assert!(answer.text().contains("excluded by a need"), "{}", answer.text());
-        let answer =
-            Answer::of(&rankings[0], &Question { needs: vec![Need::NoLoss, Need::Order], ..Question::default() });
+        assert!(answer.text().contains("excluded by the need in-place"), "{}", answer.text());
+        let answer = Answer::of(&rankings[0], &needing(&[Need::NoLoss, Need::Order]), &record, &rankings);
         assert_eq!((answer.mechanisms.len(), answer.excluded.len()), (2, 0));
     }
 

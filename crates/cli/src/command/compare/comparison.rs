@@ -164,6 +164,37 @@ fn check_comparable(a: &Record, b: &Record) -> Result<()> {
     if a.rounds_planned.max(b.rounds_planned) > MAX_ROUNDS {
         bail!("a record of more than {MAX_ROUNDS} rounds cannot be compared");
     }
+    let differences = machine_differences(a, b);
+    if !differences.is_empty() {
+        bail!(
+            "they are of different machines, or of one that was set up differently; run both on one machine\n  {}",
+            differences.join("\n  ")
+        );
+    }
+    if let Some(windows) = window_difference(a, b) {
+        bail!("their {windows}: run both with the same --profile and --window");
+    }
+    Ok(())
+}
+
+/// Checks what a comparison requires of each record by itself.
+///
+/// # Errors
+/// If it has too many rounds, or more instances than rounds.
+pub(crate) fn check(record: &Record) -> Result<()> {
+    if record.rounds_planned > MAX_ROUNDS {
+        bail!("a record of more than {MAX_ROUNDS} rounds cannot be compared");
+    }
+    measured(record).map(drop)
+}
+
+/// What keeps two records from being compared: differences of the machine, and of the window. Empty
+/// if they can be.
+pub(crate) fn differences(a: &Record, b: &Record) -> Vec<String> {
+    machine_differences(a, b).into_iter().chain(window_difference(a, b)).collect()
+}
+
+fn machine_differences(a: &Record, b: &Record) -> Vec<String> {
     let mut differences = a.fingerprint.differences(&b.fingerprint);
     // A fingerprint has the number of cores; the limits have the cores that were used.
     let cpus = |record: &Record| Some(format!("{:?}", record.limits.as_ref()?.cpus));
@@ -172,16 +203,11 @@ fn check_comparable(a: &Record, b: &Record) -> Result<()> {
     {
         differences.push(format!("CPUs used: {ours} / {theirs}"));
     }
-    if !differences.is_empty() {
-        bail!(
-            "they are of different machines, or of one that was set up differently; run both on one machine\n  {}",
-            differences.iter().map(|difference| plain(difference)).collect::<Vec<_>>().join("\n  ")
-        );
-    }
-    if a.window != b.window {
-        bail!("their windows differ ({} / {}): run both with the same --profile and --window", window(a), window(b));
-    }
-    Ok(())
+    differences.iter().map(|difference| plain(difference)).collect()
+}
+
+fn window_difference(a: &Record, b: &Record) -> Option<String> {
+    (a.window != b.window).then(|| format!("windows differ ({} / {})", window(a), window(b)))
 }
 
 fn window(record: &Record) -> String {

@@ -86,7 +86,7 @@ fn summary(judgement: &Judgement) -> String {
     let verdict = match judgement.outcome {
         Outcome::Fine => "Passed.",
         Outcome::Undecided => {
-            "Cannot tell; each undecided case has its reason. Against noise, measure both records with more rounds, while nothing else runs."
+            "Cannot tell; each undecided case has its reason. Against noise, measure more rounds, while nothing else runs."
         }
         Outcome::Slower => "Failed.",
         Outcome::Failed => "Failed: instances of the new record failed.",
@@ -113,6 +113,9 @@ fn summary(judgement: &Judgement) -> String {
 
 /// What the reference rings say about the machine itself.
 fn drift(judgement: &Judgement) -> String {
+    if judgement.is_paired {
+        return String::from(" Both builds took turns, so a change of the machine itself concerns both.");
+    }
     let Some(drift) = &judgement.drift else {
         return String::from(
             " No reference ring has enough valid instances in both records, so a change of the machine itself counts as a \

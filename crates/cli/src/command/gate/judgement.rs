@@ -64,6 +64,9 @@ pub(super) struct Judgement {
     /// The change of the machine itself, as a ln ratio; positive is faster. `None` if no reference
     /// ring has enough valid instances in both records. Then nothing is subtracted.
     pub(super) drift: Option<Drift>,
+    /// Whether both were measured in turn, round by round, so that a change of the machine concerns
+    /// both.
+    pub(super) is_paired: bool,
     /// The cases, the gravest first.
     pub(super) cases: Vec<Judged>,
     pub(super) notes: Vec<String>,
@@ -109,26 +112,32 @@ impl Judgement {
         let others = problems.0.iter().filter(|(case, _)| !known.contains(&(&*case.mechanism, &case.cell)));
         let others: Vec<Judged> = others.map(|(case, (outcome, why))| without_figures(case, *outcome, why)).collect();
         cases.extend(others);
-        let slowness = |case: &Judged| case.change.as_ref().map_or(0.0, |change| change.estimate);
-        cases.sort_by(|a, b| b.outcome.cmp(&a.outcome).then(slowness(b).total_cmp(&slowness(a))));
-        let changes: Vec<f64> = cases.iter().filter_map(|case| Some(case.change.as_ref()?.estimate)).collect();
         let mut notes = comparison.notes;
         if !empty.is_empty() {
             notes.push(format!("{} case(s) have no valid instance in either record and are left out", empty.len()));
         }
-        Ok(Judgement {
-            outcome: cases.iter().map(|case| case.outcome).max().unwrap_or(Outcome::Undecided),
-            allow,
-            median_change: median(&changes),
-            drift: comparison.drift,
-            cases,
-            notes,
-        })
+        Ok(Judgement { drift: comparison.drift, notes, ..judgement_of(cases, allow) })
     }
 
     /// The number of cases with this outcome.
     pub(super) fn count(&self, outcome: Outcome) -> usize {
         self.cases.iter().filter(|case| case.outcome == outcome).count()
+    }
+}
+
+/// The judgement on cases that are already judged, without drift and notes.
+pub(super) fn judgement_of(mut cases: Vec<Judged>, allow: f64) -> Judgement {
+    let slowness = |case: &Judged| case.change.as_ref().map_or(0.0, |change| change.estimate);
+    cases.sort_by(|a, b| b.outcome.cmp(&a.outcome).then(slowness(b).total_cmp(&slowness(a))));
+    let changes: Vec<f64> = cases.iter().filter_map(|case| Some(case.change.as_ref()?.estimate)).collect();
+    Judgement {
+        outcome: cases.iter().map(|case| case.outcome).max().unwrap_or(Outcome::Undecided),
+        allow,
+        median_change: median(&changes),
+        drift: None,
+        is_paired: false,
+        cases,
+        notes: Vec::new(),
     }
 }
 
@@ -143,7 +152,7 @@ fn slower(cases: &[&Compared], allowed: f64, drift: Option<&Drift>) -> Vec<bool>
     holm(&p_values.collect::<Vec<_>>(), 1.0 - INTERVAL_COVERAGE)
 }
 
-fn judge(case: &Compared, is_slower: bool, allowed: f64) -> Judged {
+pub(super) fn judge(case: &Compared, is_slower: bool, allowed: f64) -> Judged {
     let change = case.change.map(|change| Interval {
         estimate: -change.estimate,
         low: -change.high,
@@ -188,10 +197,10 @@ fn without_figures(case: &Case, outcome: Outcome, why: &str) -> Judged {
 }
 
 /// The cases that broke a promise in the new record, or failed there more often than in the base.
-struct Problems(BTreeMap<Case, (Outcome, String)>);
+pub(super) struct Problems(BTreeMap<Case, (Outcome, String)>);
 
 impl Problems {
-    fn of(base: &Record, new: &Record) -> Problems {
+    pub(super) fn of(base: &Record, new: &Record) -> Problems {
         let (failures_before, mut problems) = (failures(base), BTreeMap::new());
         for (case, (count, why)) in failures(new) {
             let before = failures_before.get(&case).map_or(0, |(count, _)| *count);
@@ -211,7 +220,7 @@ impl Problems {
         Problems(problems)
     }
 
-    fn of_case(&self, case: &Compared) -> Option<Judged> {
+    pub(super) fn of_case(&self, case: &Compared) -> Option<Judged> {
         let key = Case { mechanism: case.mechanism.clone(), cell: case.cell.clone() };
         let (outcome, why) = self.0.get(&key)?;
         let judged = without_figures(&key, *outcome, why);

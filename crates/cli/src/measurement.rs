@@ -1,0 +1,209 @@
+//! Runs a plan for a command: measures the limits, the capacities and the rounds, shows the progress
+//! and saves the record.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, Result};
+use estafette_measure::Registry;
+use estafette_measure::case::Case;
+use estafette_measure::coordinator::{Interrupt, Scratch, calls, capacities};
+use estafette_measure::limits;
+use estafette_measure::other_load::OtherLoad;
+use estafette_measure::plan::Plan;
+use estafette_measure::record::{Outcome, Provenance, Record};
+use estafette_measure::run::{self, End};
+use estafette_measure::window::Window;
+
+use crate::exit::Exit;
+use crate::progress::Progress;
+use crate::{other_load, report_to_stderr};
+
+const NOTHING_RECORDED: &str = "interrupted before the first round was complete: nothing is recorded";
+
+/// Whether a run counts the system calls of each case before its rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SystemCalls {
+    Counted,
+    NotCounted,
+}
+
+/// A run that has ended, whose record has at least one round.
+pub(crate) struct Measurement {
+    pub(crate) record: Record,
+    pub(crate) files: Files,
+    /// How it ended. The error is about the run; the failure of a mechanism is not one.
+    pub(crate) end: Result<End>,
+}
+
+/// Runs a plan. The folder `out` gets the record after each round.
+///
+/// Returns `None` if the user interrupts before the first round is complete, and says so on stderr.
+pub(crate) fn measure(
+    registry: &Registry,
+    mut plan: Plan,
+    out: &Path,
+    system_calls: SystemCalls,
+) -> Result<Option<Measurement>> {
+    let begun = Instant::now();
+    let mut interrupt = Interrupt::install().context("cannot listen for Ctrl-C")?;
+    let mut scratch = Scratch::new()?;
+    let files = Files::open(out)?;
+    let mut progress = Progress::new(Some(files.record.clone()));
+    let others = OtherLoad::watch(&plan.cpus);
+    let Some(limits) = progress.limits(&plan.cpus, limits_budget(plan.window), &mut interrupt)? else {
+        report_to_stderr(NOTHING_RECORDED);
+        return Ok(None);
+    };
+    let other_load = others.and_then(|others| others.share(&plan.cpus));
+    other_load::warning(other_load).iter().for_each(|warning| progress.message(warning));
+    progress.stage("preparing", "capacities");
+    let capacities = capacities(plan.entrants.iter().map(|entrant| &entrant.case), &mut scratch, &mut interrupt)?;
+    for (entrant, capacity) in plan.entrants.iter_mut().zip(capacities) {
+        entrant.effective_capacity = capacity;
+    }
+    if system_calls == SystemCalls::Counted {
+        progress.stage("preparing", "system calls");
+        if !count_calls(registry, &mut plan, &mut scratch, &mut interrupt)? {
+            progress.finish();
+            report_to_stderr(NOTHING_RECORDED);
+            return Ok(None);
+        }
+    }
+    if let Some(precision) = &mut plan.precision {
+        // The user waits for the preparation, too.
+        precision.budget = precision.budget.saturating_sub(begun.elapsed());
+    }
+    let mut record = run::blank(registry, &plan, Some(limits));
+    record.provenance = Some(provenance());
+    record.other_load = other_load;
+    progress.begin();
+    let end = run::run(registry, &plan, &mut record, &mut scratch, &mut interrupt, &mut progress);
+    progress.finish();
+    if record.rounds > 0 {
+        return Ok(Some(Measurement { record, files, end }));
+    }
+    end?;
+    report_to_stderr(NOTHING_RECORDED);
+    Ok(None)
+}
+
+/// Counts the system calls of each case, once for a case and its control. Returns false if the user
+/// interrupts.
+fn count_calls(registry: &Registry, plan: &mut Plan, scratch: &mut Scratch, interrupt: &mut Interrupt) -> Result<bool> {
+    let mut counted: Vec<(Case, Option<f64>)> = Vec::new();
+    for entrant in &mut plan.entrants {
+        let before = counted.iter().find(|(case, _)| *case == entrant.case).map(|(_, calls)| *calls);
+        entrant.calls = match before {
+            Some(calls) => calls,
+            None => match calls(registry, &entrant.case, &plan.cpus, scratch, interrupt) {
+                Ok(calls) => calls,
+                Err(_) => return Ok(false),
+            },
+        };
+        counted.push((entrant.case.clone(), entrant.calls));
+    }
+    Ok(true)
+}
+
+/// Returns the build of this command, and its arguments.
+fn provenance() -> Provenance {
+    Provenance {
+        commit: option_env!("ESTAFETTE_COMMIT").map(str::to_owned),
+        compiler: env!("ESTAFETTE_COMPILER").to_owned(),
+        allocator: crate::ALLOCATOR.to_owned(),
+        arguments: std::env::args().skip(1).collect(),
+    }
+}
+
+/// Returns how long the limits are measured: 25 windows, but at most the default budget, which is
+/// enough for steady figures. A run with short windows then does not spend most of its time on
+/// them.
+fn limits_budget(window: Window) -> Duration {
+    match window {
+        Window::Time { measure_ns, .. } => limits::DEFAULT_BUDGET.min(25 * Duration::from_nanos(measure_ns)),
+        Window::Count { .. } => limits::DEFAULT_BUDGET,
+    }
+}
+
+/// Returns a window of this length after a warm-up of half the length, but at most 100 ms.
+pub(crate) fn time_window(measure_ns: u64) -> Window {
+    Window::Time { warmup_ns: (measure_ns / 2).min(100_000_000), measure_ns }
+}
+
+/// Returns a random seed. Below 2^53, because JSON numbers are exact up to there.
+pub(crate) fn random_seed() -> u64 {
+    fastrand::u64(..1 << 53)
+}
+
+/// Describes each mechanism whose instances in a cell were all discarded, with the reason.
+pub(crate) fn without_result(record: &Record) -> Vec<String> {
+    let reasons = |at| {
+        let mut reasons = Vec::new();
+        for instance in record.instances.iter().filter(|instance| instance.entrant == at) {
+            match &instance.outcome {
+                Outcome::Measured(figures) => reasons.push(figures.discarded.clone()?),
+                // Failures were reported during the run.
+                Outcome::Failed { .. } => return None,
+            }
+        }
+        Some((reasons.len(), reasons.pop()?))
+    };
+    let entrants = record.entrants.iter().enumerate();
+    entrants
+        .filter_map(|(at, entrant)| {
+            let (count, reason) = reasons(at)?;
+            let Case { mechanism, cell } = &entrant.case;
+            Some(format!("{mechanism} in {cell}: all instances ({count}) were discarded: {reason}"))
+        })
+        .collect()
+}
+
+/// Returns the most severe exit code of a record's outcomes.
+pub(crate) fn exit(record: &Record) -> Exit {
+    let outcomes = || record.instances.iter().map(|instance| &instance.outcome);
+    if outcomes().any(|outcome| matches!(outcome, Outcome::Measured(figures) if figures.breach.is_some())) {
+        Exit::Breach
+    } else if outcomes().any(|outcome| matches!(outcome, Outcome::Failed { .. }))
+        // In a single round, discarded instances are only a warning.
+        || (record.rounds_planned > 1 && !without_result(record).is_empty())
+    {
+        Exit::Usage
+    } else {
+        Exit::Fine
+    }
+}
+
+/// Says on stderr how far an interrupted run came.
+pub(crate) fn report_interrupt(record: &Record) {
+    report_to_stderr(&format!("interrupted after {} of {} rounds", record.rounds, record.rounds_planned));
+}
+
+/// The output files of a run.
+pub(crate) struct Files {
+    pub(crate) record: PathBuf,
+}
+
+impl Files {
+    /// Creates the folder and checks that it is writable, before anything is measured.
+    fn open(out: &Path) -> Result<Files> {
+        let remedy = || format!("cannot write to the folder {}: choose another with --out", out.display());
+        fs::create_dir_all(out).with_context(remedy)?;
+        // UTC, without colons, which some file systems do not allow.
+        let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string().replace(':', "-");
+        let record = out.join(format!("{now}-{}.json", std::process::id()));
+        let probe = record.with_extension("json.part");
+        fs::write(&probe, "").with_context(remedy)?;
+        fs::remove_file(&probe).with_context(remedy)?;
+        Ok(Files { record })
+    }
+
+    /// Writes the record as JSON and as a CSV table.
+    pub(crate) fn finish(&self, record: &Record) -> Result<()> {
+        record.save(&self.record)?;
+        let csv = self.record.with_extension("csv");
+        let file = fs::File::create(&csv).with_context(|| format!("cannot write {}", csv.display()))?;
+        record.csv(std::io::BufWriter::new(file))
+    }
+}
