@@ -52,9 +52,10 @@ const GATE_EXIT_CODES: &str = "\
 Exit codes:
   0  no case is slower than allowed
   1  a case is slower, or more of its instances failed
-  2  wrong usage, or the records cannot be compared
-  3  undecided: the records are too noisy, or the new one lacks cases
-  4  a mechanism broke its promise in the new record";
+  2  wrong usage, or the records or builds cannot be compared
+  3  undecided: too noisy, or the new record lacks cases
+  4  a mechanism broke its promise in the new record or build
+130  interrupted";
 
 /// Measures every way to pass a message on this machine, compared with the machine's own limits.
 #[derive(Debug, Parser)]

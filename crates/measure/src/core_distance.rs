@@ -53,14 +53,22 @@ pub struct LeftOut {
 }
 
 impl Comparable {
-    /// Leaves out of a record what was measured at another distance.
+    /// Leaves out of a record what was measured at another distance, and the slices of mechanisms that
+    /// run differently after a pause.
     pub fn of(record: &Record) -> Comparable {
+        let mut comparable = Comparable::by_distance(record);
+        long_turns::apply(&mut comparable.record);
+        comparable
+    }
+
+    /// Leaves out of a record what was measured at another distance. The results of two records are
+    /// comparable only so: whether pauses change a mechanism is found in each record by itself.
+    pub fn by_distance(record: &Record) -> Comparable {
         let mut comparable = Comparable { record: record.clone(), left_out: BTreeMap::new() };
         let distances = Distances::of(record);
         if !distances.boundaries.is_empty() {
             comparable.keep_usual(&distances, record);
         }
-        long_turns::apply(&mut comparable.record);
         comparable
     }
 
@@ -214,7 +222,8 @@ fn first_entrants(record: &Record) -> Vec<usize> {
 
 /// The rounds in which an instance of a cell was measured at another distance than the cell is
 /// compared at.
-pub(crate) fn rounds_at_other_distances(record: &Record, comparable: &Comparable) -> BTreeSet<(usize, usize)> {
+pub(crate) fn rounds_at_other_distances(record: &Record) -> BTreeSet<(usize, usize)> {
+    let comparable = Comparable::by_distance(record);
     let key = |instance: &InstanceRecord| (instance.round, instance.entrant);
     let counted: BTreeSet<_> = comparable.record.instances.iter().map(key).collect();
     record.instances.iter().map(key).filter(|key| !counted.contains(key)).collect()

@@ -13,7 +13,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::case::Cell;
+use crate::case::{Case, Cell};
 use crate::record::{Figures, Outcome, Record};
 use crate::stats::{CONFIDENCE, Margins, median, median_interval};
 
@@ -36,32 +36,33 @@ pub(crate) fn apply(record: &mut Record) {
 fn sensitive(record: &Record) -> BTreeSet<usize> {
     let margin = Margins::default().equivalent.ln_1p();
     let changes = changes(record);
-    let is_changed = |entrant: usize| {
-        let interval = changes.get(&entrant).and_then(|changes| median_interval(changes, CONFIDENCE));
+    let is_changed = |case: &Case| {
+        let interval = changes.get(case).and_then(|changes| median_interval(changes, CONFIDENCE));
         interval.is_some_and(|interval| interval.low > margin || interval.high < -margin)
     };
-    let case = |entrant: usize| &record.entrants[entrant].case;
-    let changed: Vec<usize> = (0..record.entrants.len()).filter(|entrant| is_changed(*entrant)).collect();
-    let entrants = 0..record.entrants.len();
-    entrants.filter(|entrant| changed.iter().any(|changed| case(*changed) == case(*entrant))).collect()
+    let entrants = record.entrants.iter().enumerate();
+    entrants.filter(|(_, entrant)| is_changed(&entrant.case)).map(|(at, _)| at).collect()
 }
 
-/// For each entrant, the ln ratio of its slices to its long turn in each round, relative to the
-/// median of its cell.
-fn changes(record: &Record) -> BTreeMap<usize, Vec<f64>> {
-    let mut rounds: BTreeMap<(&Cell, usize), Vec<(usize, f64)>> = BTreeMap::new();
+/// For each case, the ln ratio of its slices to its long turn in each round, relative to the median
+/// of its cell. A case with several instances in a round, such as the one with the control, has
+/// their mean.
+fn changes(record: &Record) -> BTreeMap<&Case, Vec<f64>> {
+    let mut rounds: BTreeMap<(&Cell, usize), BTreeMap<&Case, Vec<f64>>> = BTreeMap::new();
     for instance in &record.instances {
         let Outcome::Measured(figures) = &instance.outcome else { continue };
         if let Some(change) = change(figures) {
-            let cell = &record.entrants[instance.entrant].case.cell;
-            rounds.entry((cell, instance.round)).or_default().push((instance.entrant, change));
+            let case = &record.entrants[instance.entrant].case;
+            rounds.entry((&case.cell, instance.round)).or_default().entry(case).or_default().push(change);
         }
     }
-    let mut changes: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
+    let mut changes: BTreeMap<&Case, Vec<f64>> = BTreeMap::new();
     for round in rounds.into_values() {
+        let mean = |changes: Vec<f64>| changes.iter().sum::<f64>() / changes.len() as f64;
+        let round: Vec<(&Case, f64)> = round.into_iter().map(|(case, changes)| (case, mean(changes))).collect();
         let Some(usual) = median(&round.iter().map(|(_, change)| *change).collect::<Vec<_>>()) else { continue };
-        for (entrant, change) in round {
-            changes.entry(entrant).or_default().push(change - usual);
+        for (case, change) in round {
+            changes.entry(case).or_default().push(change - usual);
         }
     }
     changes
@@ -124,6 +125,16 @@ mod tests {
             |_, of| if of == 0 { 10.0 } else { 11.0 + of as f64 },
         );
         assert!(sensitive(&record).contains(&0) && sensitive(&record).contains(&3));
+    }
+
+    #[test]
+    fn of_two_mechanisms_that_differ_both_are_compared_by_long_turns() {
+        // Entrants 0 and 3 are one mechanism and its control, which take twice as long after pauses. Entrant 2 is not measured.
+        let mut record = record(|_, of| if of % 3 == 0 { 20.0 } else { 10.0 }, |_, _| 10.0);
+        record.instances.retain(|instance| instance.entrant != 2);
+        assert_eq!(sensitive(&record), BTreeSet::from([0, 1, 3]));
+        apply(&mut record);
+        assert!((ratio(&record, 0, 1) - 1.0).abs() < 1e-9);
     }
 
     #[test]

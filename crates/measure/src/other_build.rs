@@ -54,10 +54,6 @@ impl Entry for OtherBuild {
         self.entry.supports(&case)
     }
 
-    fn effective_capacity(&self, case: &Case) -> Option<u64> {
-        self.entry.effective_capacity(&self.own_case(case))
-    }
-
     fn roles(&self, case: &Case) -> Vec<Role> {
         self.entry.roles(&self.own_case(case))
     }

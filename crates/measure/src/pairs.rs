@@ -26,7 +26,7 @@ pub(crate) fn valid(record: &Record, entrant: usize) -> impl Iterator<Item = Mea
 /// The ln ratio of two entrants in each round that has both. Positive if `b` is better.
 pub fn log_ratios(record: &Record, a: usize, b: usize) -> Vec<f64> {
     let (a, b) = (by_round(record, a), by_round(record, b));
-    a.iter().filter_map(|(round, a)| Some(of_round(record, *round, a, b.get(round)?))).collect()
+    a.iter().filter_map(|(round, a)| of_round(record, *round, a, b.get(round)?)).collect()
 }
 
 /// The valid instances of an entrant, by round. The anchor has several in a round, one for each
@@ -39,13 +39,14 @@ fn by_round(record: &Record, entrant: usize) -> BTreeMap<usize, Vec<Measured<'_>
     rounds
 }
 
-/// The ln ratio of the instances of two entrants in one round. Neither list is empty.
-fn of_round(record: &Record, round: usize, a: &[Measured<'_>], b: &[Measured<'_>]) -> f64 {
+/// The ln ratio of the instances of two entrants in one round. Neither list is empty. `None` if they
+/// cannot be compared: see [`Measured::ratio_to`].
+fn of_round(record: &Record, round: usize, a: &[Measured<'_>], b: &[Measured<'_>]) -> Option<f64> {
     let pairs = || a.iter().flat_map(|a| b.iter().map(move |b| (*a, *b)));
-    let of_one_heat: Vec<f64> = pairs().filter(|(a, b)| a.shares_heat(b)).map(|(a, b)| a.ratio_to(b)).collect();
+    let of_one_heat: Vec<f64> = pairs().filter(|(a, b)| a.shares_heat(b)).filter_map(|(a, b)| a.ratio_to(b)).collect();
     median(&of_one_heat)
         .or_else(|| pairs().find_map(|(a, b)| through_anchor(record, round, a, b)))
-        .unwrap_or_else(|| a[a.len() - 1].ratio_to(b[b.len() - 1]))
+        .or_else(|| a[a.len() - 1].ratio_to(b[b.len() - 1]))
 }
 
 /// The ln ratio of two instances of different heats through an entrant that was measured in both.
@@ -63,7 +64,7 @@ fn through_anchor(record: &Record, round: usize, a: Measured<'_>, b: Measured<'_
         }
     }
     in_b.into_iter()
-        .find_map(|anchor_b| Some(a.ratio_to(*in_a.get(&anchor_b.instance.entrant)?) + anchor_b.ratio_to(b)))
+        .find_map(|anchor_b| Some(a.ratio_to(*in_a.get(&anchor_b.instance.entrant)?)? + anchor_b.ratio_to(b)?))
 }
 
 impl<'a> Measured<'a> {
@@ -74,25 +75,32 @@ impl<'a> Measured<'a> {
         }
     }
 
+    /// Whether its metric is the result of its long turn.
+    fn is_by_long_turn(&self) -> bool {
+        self.figures.slices.is_empty() && self.figures.long_turn_ns.is_some()
+    }
+
     fn shares_heat(&self, other: &Measured<'_>) -> bool {
         self.instance.heat.is_some() && self.instance.heat == other.instance.heat
     }
 
     /// The ln ratio of this instance's time to the other's: the median over the laps of their heat.
     /// If they have too few common laps, it is the ratio of their long turns, or of their windows.
-    fn ratio_to(self, other: Measured<'_>) -> f64 {
+    /// `None` if only one of the two has to be compared by its long turn, and the other has none.
+    fn ratio_to(self, other: Measured<'_>) -> Option<f64> {
         if self.shares_heat(&other) {
             let laps: BTreeMap<u64, f64> = other.figures.slices.iter().map(|slice| (slice.lap, slice.ns)).collect();
             let ratios = self.figures.slices.iter().filter_map(|slice| Some((slice.ns / laps.get(&slice.lap)?).ln()));
             let ratios: Vec<f64> = ratios.collect();
             if let Some(median) = median(&ratios).filter(|_| ratios.len() >= MIN_LAPS) {
-                return median;
+                return Some(median);
             }
             if let (Some(a), Some(b)) = (self.figures.long_turn_ns, other.figures.long_turn_ns) {
-                return (a / b).ln();
+                return Some((a / b).ln());
             }
         }
-        (self.figures.metric_ns() / other.figures.metric_ns()).ln()
+        let is_comparable = self.is_by_long_turn() == other.is_by_long_turn();
+        is_comparable.then(|| (self.figures.metric_ns() / other.figures.metric_ns()).ln())
     }
 }
 
@@ -132,7 +140,7 @@ pub(crate) mod tests {
     }
 
     fn ratio(a: &InstanceRecord, b: &InstanceRecord) -> f64 {
-        Measured::of(a).unwrap().ratio_to(Measured::of(b).unwrap()).exp()
+        Measured::of(a).unwrap().ratio_to(Measured::of(b).unwrap()).unwrap().exp()
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::bound::Handling;
 use crate::case::{Case, Cell, Load};
 use crate::coordinator::heat::{self, Runner};
 use crate::coordinator::{Failure, FailureKind, Instance, Interrupt, Scratch, Setup};
-use crate::core_distance::{Comparable, rounds_at_other_distances};
+use crate::core_distance::rounds_at_other_distances;
 use crate::discarded::Discarded;
 pub use crate::discarded::MAX_STEAL;
 use crate::entry::{Entry, Registry};
@@ -142,7 +142,6 @@ pub fn run(
         if rounds.play(round, &order)? == End::Interrupted {
             return Ok(End::Interrupted);
         }
-        rounds.record.handling.iter_mut().for_each(Handling::update);
         rounds.record.rounds = (round + 1).min(plan.rounds);
         let kind = if round < plan.rounds { RoundKind::Planned } else { RoundKind::MakeUp(order.len()) };
         rounds.observer.round(rounds.record, kind)?;
@@ -232,6 +231,7 @@ impl Rounds<'_> {
                 left -= 1;
             }
         }
+        self.record.handling.iter_mut().for_each(Handling::update);
         Ok(End::Complete)
     }
 
@@ -389,7 +389,7 @@ fn is_disturbed(instance: &InstanceRecord) -> bool {
 /// precise.
 fn make_up(plan: &Plan, record: &Record, random: &mut fastrand::Rng) -> Vec<usize> {
     let elsewhere = match plan.precision {
-        None => rounds_at_other_distances(record, &Comparable::of(record)),
+        None => rounds_at_other_distances(record),
         Some(_) => BTreeSet::new(),
     };
     let lacks = |cell: &Cell| {

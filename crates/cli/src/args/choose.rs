@@ -76,8 +76,8 @@ pub(crate) struct Choose {
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NEED")]
     pub(crate) need: Vec<Need>,
 
-    /// How long a short run may take, with its preparation (1s or more). It ends earlier once every table
-    /// shows differences of 3 %
+    /// About how long a short run may take, with its preparation (1s or more). It ends earlier once
+    /// every table shows differences of 3 %
     #[arg(long, value_parser = parse_budget, default_value = "45s", value_name = "TIME")]
     #[arg(conflicts_with_all = ["record", "dir"])]
     pub(crate) budget: Duration,

@@ -164,11 +164,12 @@ impl Reply {
         } else {
             print(&self.text())?
         }
-        let is_decided = match &*self.together {
-            // Over several tables, one answer counts.
-            [one] => one.certainty.is_decided(),
-            _ => !self.answers.is_empty() && self.answers.iter().all(Answer::is_decided),
-        };
+        // Over several tables that answer one question, one answer counts.
+        let is_covered = |answer: &Answer| self.together.iter().any(|together| together.covers(answer));
+        let mut alone = self.answers.iter().filter(|answer| !is_covered(answer));
+        let is_decided = !self.answers.is_empty()
+            && self.together.iter().all(|together| together.certainty.is_decided())
+            && alone.all(Answer::is_decided);
         Ok(if is_decided { Exit::Fine } else { Exit::Undecided })
     }
 

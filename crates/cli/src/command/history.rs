@@ -60,6 +60,9 @@ pub(crate) fn run(args: &History) -> Result<Exit> {
     let names: Vec<Glob> = args.mechanism.iter().map(glob).collect::<Result<_>>()?;
     check_names(&names, &loaded)?;
     let lineages = lineages(&loaded, &names)?;
+    if lineages.is_empty() {
+        bail!("no case can be shown: name mechanisms with --mechanism");
+    }
     if let (Some(path), Some(first)) = (&args.svg, lineages.first()) {
         page::write(path, &page::svg(&chart::chart(first)))?;
         report_to_stderr(&format!("chart: {}", path.display()));

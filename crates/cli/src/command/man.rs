@@ -40,7 +40,9 @@ fn page(command: &clap::Command) -> Result<(String, String)> {
     let mut text = Vec::new();
     page.render(&mut text)?;
     let text = String::from_utf8(text).context("the page is not text")?;
-    // The text after the help, which is a list. `.nf` keeps its lines.
-    let text = text.replace(".SH EXTRA\nExit codes:\n", ".SH \"EXIT STATUS\"\n.nf\n");
+    // The text after the help: examples, exit codes, or both, which are lists. `.nf` keeps their
+    // lines.
+    let text = text.replace(".SH EXTRA\nExamples:\n", ".SH EXAMPLES\n.nf\n");
+    let text = text.replace(".SH EXTRA\n", "").replace("\nExit codes:\n", "\n.SH \"EXIT STATUS\"\n.nf\n");
     Ok((page.get_filename(), text))
 }

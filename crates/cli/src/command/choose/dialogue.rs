@@ -10,9 +10,9 @@ use estafette_measure::spec::{Standing, Wait};
 
 use crate::args::{Distance, Need};
 
-/// Whether questions can be asked: stdin and stdout are a terminal.
+/// Whether questions can be asked: stdin, stdout and stderr are a terminal.
 pub(super) fn is_possible() -> bool {
-    io::stdin().is_terminal() && io::stdout().is_terminal()
+    io::stdin().is_terminal() && io::stdout().is_terminal() && io::stderr().is_terminal()
 }
 
 /// An answer that can be chosen by its number.

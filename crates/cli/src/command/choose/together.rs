@@ -25,6 +25,9 @@ pub(super) struct Together {
     /// The best mechanisms of the tables that are not known to be slower, with their cells.
     pub(super) best: Vec<Best>,
     pub(super) certainty: Certainty,
+    /// What its tables have in common.
+    #[serde(skip)]
+    key: Key,
 }
 
 /// A mechanism in its cell.
@@ -98,7 +101,17 @@ impl Together {
             let cell = &leader.answer.cell;
             leader.answer.best.iter().map(|name| Best { mechanism: name.clone(), cell: cell.clone() })
         });
-        Some(Together { words: words(&leaders, certainty, next.as_ref()), best: best.collect(), certainty })
+        Some(Together {
+            words: words(&leaders, certainty, next.as_ref()),
+            best: best.collect(),
+            certainty,
+            key: key(&group[0].answer.cell),
+        })
+    }
+
+    /// Whether it answers for this table too.
+    pub(super) fn covers(&self, answer: &Answer) -> bool {
+        self.key == key(&answer.cell)
     }
 
     pub(super) fn text(&self) -> String {

@@ -222,7 +222,7 @@ fn window(record: &Record) -> String {
 
 /// Returns the cases of a record in their order, without controls.
 fn measured(record: &Record) -> Result<Vec<(&Case, Measured<'_>)>> {
-    let comparable = Comparable::of(record);
+    let comparable = Comparable::by_distance(record);
     let mut outcomes: Vec<Vec<&Outcome>> = vec![Vec::new(); record.entrants.len()];
     let mut first_heats = BTreeMap::new();
     for instance in &comparable.record.instances {

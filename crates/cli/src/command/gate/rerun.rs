@@ -16,7 +16,7 @@ use estafette_measure::other_build::{OtherBuild, SUFFIX};
 use estafette_measure::pairs::log_ratios;
 use estafette_measure::plan::{Entrant, Plan};
 use estafette_measure::ranking::{Ranking, rank};
-use estafette_measure::record::Record;
+use estafette_measure::record::{InstanceRecord, Outcome, Record};
 use estafette_measure::run::End;
 use estafette_measure::stats::{CONFIDENCE, holm, median, median_interval, sign_test_p};
 
@@ -37,7 +37,10 @@ pub(super) fn run(registry: &Registry, args: &Gate, program: &Path) -> Result<Op
     files.finish(&record)?;
     report_to_stderr(&format!("record: {}", files.record.display()));
     match end? {
-        End::Complete => Ok(Some(judgement(&record, args.allow))),
+        End::Complete => {
+            check_base_ran(&record, program)?;
+            Ok(Some(judgement(&record, args.allow)))
+        }
         End::Interrupted => {
             report_interrupt(&record);
             Ok(None)
@@ -48,8 +51,7 @@ pub(super) fn run(registry: &Registry, args: &Gate, program: &Path) -> Result<Op
 /// The arguments of `bench` that select the cases. Without a mechanism, the program's own are
 /// compared.
 fn bench(registry: &Registry, args: &Gate) -> Result<Bench> {
-    let built_in = registry.iter().count() - registry.own().count();
-    let own = registry.own().filter(|_| built_in > 0).map(|entry| entry.spec().name.clone());
+    let own = registry.own().map(|entry| entry.spec().name.clone());
     let what: Vec<String> = if args.what.is_empty() { own.collect() } else { args.what.clone() };
     ensure!(
         !what.is_empty(),
@@ -92,6 +94,21 @@ fn paired(mut plan: Plan) -> Result<Plan> {
     );
     plan.entrants = kept;
     Ok(plan)
+}
+
+/// # Errors
+/// If every instance of the other build failed, with the first reason.
+fn check_base_ran(record: &Record, program: &Path) -> Result<()> {
+    let is_base = |instance: &&InstanceRecord| record.entrants[instance.entrant].case.mechanism.ends_with(SUFFIX);
+    let mut first = None;
+    for instance in record.instances.iter().filter(is_base) {
+        match &instance.outcome {
+            Outcome::Measured(_) => return Ok(()),
+            Outcome::Failed { why, .. } => first = first.or(Some(why)),
+        }
+    }
+    let why = first.map_or("it was not measured", |why| why);
+    bail!("the other build, {}, failed in every case: {why}", program.display())
 }
 
 /// The name of a mechanism in the other of the two builds.
@@ -166,7 +183,13 @@ fn p_value(case: &Compared, changes: &[f64], allowed: f64) -> f64 {
 /// The part of the record that belongs to one build, with the names of this build.
 fn of_build(record: &Record, is_base: bool) -> Record {
     let mut part = record.clone();
-    part.instances.retain(|instance| record.entrants[instance.entrant].case.mechanism.ends_with(SUFFIX) == is_base);
+    // Only one of the builds has controls, whose failures would count for it.
+    let counts = |instance: &InstanceRecord| {
+        let is_control = record.entrants[instance.entrant].control;
+        !is_control || matches!(instance.outcome, Outcome::Measured(_))
+    };
+    let is_part = |entrant: usize| record.entrants[entrant].case.mechanism.ends_with(SUFFIX) == is_base;
+    part.instances.retain(|instance| is_part(instance.entrant) && counts(instance));
     for entrant in &mut part.entrants {
         if let Some(name) = entrant.case.mechanism.strip_suffix(SUFFIX) {
             entrant.case.mechanism = name.to_owned();
@@ -178,10 +201,9 @@ fn of_build(record: &Record, is_base: bool) -> Record {
 #[cfg(test)]
 mod tests {
     use estafette_measure::case::Case;
-    use estafette_measure::record::{InstanceRecord, Outcome as Measured};
     use estafette_measure::spec::Spec;
 
-    use super::super::judgement::Outcome;
+    use super::super::judgement::Outcome as Verdict;
     use super::*;
     use crate::command::compare::comparison::tests::{changed, record};
 
@@ -207,7 +229,7 @@ mod tests {
         both
     }
 
-    fn outcomes(judgement: &Judgement) -> Vec<(&str, Outcome)> {
+    fn outcomes(judgement: &Judgement) -> Vec<(&str, Verdict)> {
         let mut outcomes: Vec<_> = judgement.cases.iter().map(|case| (&*case.mechanism, case.outcome)).collect();
         outcomes.sort();
         outcomes
@@ -216,8 +238,8 @@ mod tests {
     #[test]
     fn a_slower_build_fails_in_its_cases_only() {
         let judgement = judgement(&both(1.3), 0.05);
-        assert_eq!(judgement.outcome, Outcome::Slower);
-        let (fine, slower) = (Outcome::Fine, Outcome::Slower);
+        assert_eq!(judgement.outcome, Verdict::Slower);
+        let (fine, slower) = (Verdict::Fine, Verdict::Slower);
         let expected = [
             ("process/pipe", slower),
             ("process/pipe", slower),
@@ -231,22 +253,22 @@ mod tests {
 
     #[test]
     fn an_unchanged_or_faster_build_passes() {
-        assert_eq!(judgement(&both(1.0), 0.05).outcome, Outcome::Fine);
-        assert_eq!(judgement(&both(0.7), 0.05).outcome, Outcome::Fine);
-        assert_eq!(judgement(&both(1.3), 0.4).outcome, Outcome::Fine, "allowed");
+        assert_eq!(judgement(&both(1.0), 0.05).outcome, Verdict::Fine);
+        assert_eq!(judgement(&both(0.7), 0.05).outcome, Verdict::Fine);
+        assert_eq!(judgement(&both(1.3), 0.4).outcome, Verdict::Fine, "allowed");
     }
 
     #[test]
     fn instances_that_fail_in_the_new_build_fail_the_gate() {
         let mut record = both(1.0);
-        record.instances[0].outcome = Measured::Failed { why: String::from("crashed"), kind: None };
-        assert_eq!(judgement(&record, 0.05).outcome, Outcome::Failed);
+        record.instances[0].outcome = Outcome::Failed { why: String::from("crashed"), kind: None };
+        assert_eq!(judgement(&record, 0.05).outcome, Verdict::Failed);
     }
 
     #[test]
     fn a_build_that_never_ran_leaves_its_cases_undecided() {
         let mut record = both(1.0);
         record.instances.retain(|instance| !record.entrants[instance.entrant].case.mechanism.ends_with(SUFFIX));
-        assert_eq!(judgement(&record, 0.05).outcome, Outcome::Undecided);
+        assert_eq!(judgement(&record, 0.05).outcome, Verdict::Undecided);
     }
 }
