@@ -86,7 +86,7 @@ impl<'a> Measured<'a> {
 
     /// The ln ratio of this instance's time to the other's: the median over the laps of their heat.
     /// If they have too few common laps, it is the ratio of their long turns, or of their windows.
-    /// `None` if only one of the two has to be compared by its long turn, and the other has none.
+    /// `None` if one of the two has to be compared by its long turn, and the other only has slices.
     fn ratio_to(self, other: Measured<'_>) -> Option<f64> {
         if self.shares_heat(&other) {
             let laps: BTreeMap<u64, f64> = other.figures.slices.iter().map(|slice| (slice.lap, slice.ns)).collect();
@@ -99,7 +99,8 @@ impl<'a> Measured<'a> {
                 return Some((a / b).ln());
             }
         }
-        let is_comparable = self.is_by_long_turn() == other.is_by_long_turn();
+        let mixes = |one: Measured<'_>, other: Measured<'_>| one.is_by_long_turn() && !other.figures.slices.is_empty();
+        let is_comparable = !mixes(self, other) && !mixes(other, self);
         is_comparable.then(|| (self.figures.metric_ns() / other.figures.metric_ns()).ln())
     }
 }
@@ -156,6 +157,26 @@ pub(crate) mod tests {
         laps.reverse();
         let elsewhere = instance(1, Some(2), 1, &laps);
         assert!((ratio(&a, &elsewhere) - 100.0 / 50.0).abs() < 1e-9, "by the medians of their own laps");
+    }
+
+    #[test]
+    fn a_long_turn_is_compared_with_long_turns_and_windows_but_not_with_slices() {
+        let with_long_turn = |ns, laps: &[f64]| {
+            let mut instance = instance(0, Some(1), 1, laps);
+            if let Outcome::Measured(figures) = &mut instance.outcome {
+                figures.long_turn_ns = Some(ns);
+            }
+            instance
+        };
+        let compare = |a: &InstanceRecord, b: &InstanceRecord| {
+            let ratio = Measured::of(a).unwrap().ratio_to(Measured::of(b).unwrap());
+            ratio.map(|ln| (ln.exp() * 100.0).round() / 100.0)
+        };
+        let (sensitive, laps) = (with_long_turn(20.0, &[]), [10.0; MIN_LAPS]);
+        assert_eq!(compare(&sensitive, &with_long_turn(5.0, &laps)), Some(4.0));
+        assert_eq!(compare(&sensitive, &instance(1, None, 40, &[])), Some(0.5), "a window");
+        assert_eq!(compare(&sensitive, &instance(1, Some(1), 40, &laps)), None);
+        assert_eq!(compare(&instance(1, Some(1), 40, &laps), &sensitive), None);
     }
 
     #[test]
