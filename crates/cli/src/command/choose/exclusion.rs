@@ -80,7 +80,7 @@ impl Excluded {
     /// The reason in words.
     fn reason(&self) -> String {
         match &self.why {
-            Why::Need(need) => format!("excluded by the need {need}, as it does not {}", need.words()),
+            Why::Need(need) => format!("excluded by the need {need}, as it does not promise to {}", need.words()),
             Why::CannotRun(why) => format!("cannot run: {why}"),
             Why::BrokePromise(why) => format!("broke its promise: {why}"),
             Why::Failed(why) => format!("failed: {why}"),
@@ -152,8 +152,7 @@ mod tests {
             excluded("task/e", Why::Need(Need::Order)),
         ];
         let text = text(&all, 2);
-        let order =
-            "no answer: task/a task/d and 1 more: excluded by the need order, as it does not keep the order of all";
+        let order = "no answer: task/a task/d and 1 more: excluded by the need order, as it does not promise to keep the order of all";
         let late = "no answer: task/b task/c: for example every instance discarded: 3.1 % were late";
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words.contains(order) && words.contains(late), "{text}");
