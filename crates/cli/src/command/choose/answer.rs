@@ -268,7 +268,7 @@ fn memory(mechanism: &str, rankings: &[Ranking]) -> Option<f64> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::fs;
     use std::path::PathBuf;
 
@@ -280,7 +280,7 @@ mod tests {
     use crate::args::Need;
 
     /// The question whose only answer is this cell.
-    fn question(cell: &Cell) -> Question {
+    pub(in super::super) fn question(cell: &Cell) -> Question {
         Question {
             names: Vec::new(),
             scopes: vec![cell.scope],

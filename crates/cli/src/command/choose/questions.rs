@@ -12,6 +12,7 @@ use estafette_measure::spec::{Loss, Ordering, Ownership, Runtime, Spec, Standing
 use estafette_measure::stats::{CONFIDENCE, Margins, Verdict, median_interval, noise_floor, verdict};
 use glob::Pattern as Glob;
 
+use super::answer::tests::question;
 use super::answer::{Answer, Certainty};
 use super::question::Question;
 use crate::args::Need;
@@ -74,21 +75,8 @@ fn meets(spec: &Spec, need: Need, cell: &Cell) -> bool {
 impl Asked<'_> {
     /// The question whose only answer is this cell.
     fn question(&self) -> Question {
-        let cell = &self.ranking.cell;
-        Question {
-            names: self.names.iter().map(|name| Glob::new(name).unwrap()).collect(),
-            scopes: vec![cell.scope],
-            pattern: Some(cell.pattern),
-            payload: Some(cell.payload.kind()),
-            size: Some(cell.payload),
-            producers: Some(cell.producers),
-            capacity: Some(cell.capacity),
-            wait: Some(cell.wait),
-            runtime: Some(cell.runtime),
-            place: Some(cell.place),
-            load: Some(cell.load),
-            needs: self.needs.clone(),
-        }
+        let names = self.names.iter().map(|name| Glob::new(name).unwrap()).collect();
+        Question { names, needs: self.needs.clone(), ..question(&self.ranking.cell) }
     }
 
     /// What `choose` answers.

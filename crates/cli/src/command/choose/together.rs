@@ -164,7 +164,7 @@ fn words(leaders: &[&First<'_>], certainty: Certainty, next: Option<&(&First<'_>
     words
 }
 
-/// The fastest of a table, with those from which it is not told apart.
+/// The fastest of a table, with those whose difference from it is not decided.
 fn best_of(first: &First<'_>) -> String {
     let Answer { best, cell, .. } = first.answer;
     match best.len() {

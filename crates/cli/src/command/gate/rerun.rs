@@ -96,8 +96,10 @@ fn paired(mut plan: Plan) -> Result<Plan> {
     Ok(plan)
 }
 
+/// Checks that the other build has a result.
+///
 /// # Errors
-/// If every instance of the other build failed, with the first reason.
+/// If each of its instances failed, with the first reason.
 fn check_base_ran(record: &Record, program: &Path) -> Result<()> {
     let is_base = |instance: &&InstanceRecord| record.entrants[instance.entrant].case.mechanism.ends_with(SUFFIX);
     let mut first = None;
@@ -107,7 +109,7 @@ fn check_base_ran(record: &Record, program: &Path) -> Result<()> {
             Outcome::Failed { why, .. } => first = first.or(Some(why)),
         }
     }
-    let why = first.map_or("it was not measured", |why| why);
+    let why = first.map_or("it was not measured", String::as_str);
     bail!("the other build, {}, failed in every case: {why}", program.display())
 }
 
