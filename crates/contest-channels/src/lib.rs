@@ -1,9 +1,12 @@
 //! Mechanisms inside one process: channels between tasks and between threads, and serialization
 //! codecs.
 //!
+//! The channels between tasks are in crates of their own: `estafette-contest-tasks`, and
+//! `estafette-contest-merges` for several channels with one receiver. [`enrol`] adds them, too.
+//!
 //! Each file contains everything specific to its mechanism: how to open it, its two ends and its
 //! `Spec`. To add a mechanism, add a file and a line in its scope's registry, the function `enrol`
-//! of `task`, `thread` or `codec`.
+//! of `thread` or `codec`.
 #![deny(unsafe_code)]
 
 // Compiles and runs the README's example.
@@ -13,30 +16,58 @@ mod readme {}
 
 #[cfg(feature = "channels")]
 mod by_hand;
-#[cfg(feature = "channels")]
-mod channel;
-#[cfg(feature = "channels")]
-mod channel_capacity;
-#[cfg(feature = "channels")]
-mod channel_mechanism;
 #[cfg(feature = "codecs")]
 mod codec;
 #[cfg(feature = "channels")]
-mod credit;
-#[cfg(feature = "channels")]
-mod runtime;
-#[cfg(feature = "channels")]
-pub mod task;
-#[cfg(feature = "channels")]
 pub mod thread;
 
+#[cfg(feature = "channels")]
+pub use estafette_contest_tasks as task;
 use estafette_measure::Registry;
 
 /// Adds the mechanisms of the scopes `task` and `thread`.
 pub fn enrol(registry: Registry) -> Registry {
     #[cfg(feature = "channels")]
-    let registry = by_hand::enrol(thread::enrol(task::enrol(registry)));
+    let registry = estafette_contest_merges::enrol(task::enrol(registry));
+    #[cfg(feature = "channels")]
+    let registry = by_hand::enrol(thread::enrol(registry));
     #[cfg(feature = "codecs")]
     let registry = codec::enrol(registry);
     registry
+}
+
+#[cfg(all(test, feature = "channels"))]
+mod tests {
+    use estafette_measure::case::{Case, Cell, Load, Pattern, Payload, Place};
+    use estafette_measure::{Registry, Spec};
+
+    /// Returns the probed capacity of a mechanism.
+    fn effective_capacity(name: &str, capacity: usize, producers: usize) -> Option<u64> {
+        let registry = crate::enrol(Registry::new());
+        let entry = registry.get(name).unwrap();
+        let &Spec { scope, ref runtimes, ref waits, .. } = entry.spec();
+        let cell = Cell {
+            scope,
+            pattern: Pattern::FanIn,
+            payload: Payload::U64,
+            producers,
+            capacity,
+            runtime: runtimes[0],
+            wait: waits[0],
+            place: Place::Free,
+            load: Load::Saturated,
+        };
+        entry.effective_capacity(&Case { mechanism: name.to_owned(), cell })
+    }
+
+    #[test]
+    fn blocking_channels_are_probed_by_threads() {
+        assert_eq!(effective_capacity("thread/std-mpsc", 100, 2), Some(100));
+        assert_eq!(effective_capacity("thread/crossbeam", 0, 2), Some(0));
+    }
+
+    #[test]
+    fn the_capacity_of_merged_channels_is_divided_among_them() {
+        assert_eq!(effective_capacity("task/stream-map.tokio", 1024, 8), Some(1024));
+    }
 }

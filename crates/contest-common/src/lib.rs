@@ -1,9 +1,10 @@
-//! Helpers shared by the contest crates (channels, processes, network, sandbox).
+//! Helpers shared by the contest crates (tasks, merges, channels, processes, network, sandbox).
 //!
 //! | module | content |
 //! |---|---|
 //! | [`buffer`] | a message buffer aligned to a cache line |
 //! | [`byte_stream`] | sending and receiving ends over a byte stream |
+//! | `channel` | channels inside one process as mechanisms (feature `channels`) |
 //! | [`capacity`] | how many messages fit between two ends |
 //! | [`credit`] | credit-based flow control between processes |
 //! | [`fd_passing`] | ends in two processes that share file descriptors |
@@ -27,6 +28,8 @@ mod readme {}
 pub mod buffer;
 pub mod byte_stream;
 pub mod capacity;
+#[cfg(feature = "channels")]
+pub mod channel;
 pub mod credit;
 pub mod fd_passing;
 #[cfg(feature = "nats")]

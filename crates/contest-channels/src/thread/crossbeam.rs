@@ -5,7 +5,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use estafette_measure::spec::{Tier, Wait};
 use estafette_measure::{Spec, Value};
 
-use crate::channel::{Channel, Outcome, ThreadChannel, shared, spec};
+use estafette_contest_common::channel::{Channel, Outcome, ThreadChannel, shared, spec};
 
 /// `thread/crossbeam`.
 pub(super) struct Crossbeam;

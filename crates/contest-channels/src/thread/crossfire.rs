@@ -5,7 +5,7 @@ use crossfire::{MTx, Rx, detect_backoff_cfg};
 use estafette_measure::spec::{Tier, Wait};
 use estafette_measure::{Spec, Value};
 
-use crate::channel::{Channel, Outcome, ThreadChannel, spec};
+use estafette_contest_common::channel::{Channel, Outcome, ThreadChannel, spec};
 
 /// `thread/crossfire`.
 pub(super) struct Crossfire;

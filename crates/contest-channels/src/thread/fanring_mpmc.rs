@@ -6,7 +6,7 @@ use estafette_measure::spec::{Ordering, Tier, Wait};
 use estafette_measure::{Spec, Value};
 use fanring::mpmc::{Receiver, Sender, channel};
 
-use crate::channel::{Channel, Outcome, ThreadChannel, check_ring_capacity, spec};
+use estafette_contest_common::channel::{Channel, Outcome, ThreadChannel, check_ring_capacity, spec};
 
 /// `thread/fanring-mpmc`.
 pub(super) struct FanringMpmc;

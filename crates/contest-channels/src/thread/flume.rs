@@ -3,7 +3,7 @@
 use estafette_measure::{Spec, Value};
 use flume::{Receiver, Sender, bounded};
 
-use crate::channel::{Channel, Outcome, ThreadChannel, shared, spec};
+use estafette_contest_common::channel::{Channel, Outcome, ThreadChannel, shared, spec};
 
 /// `thread/flume`.
 pub(super) struct Flume;

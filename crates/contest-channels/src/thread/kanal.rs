@@ -5,7 +5,7 @@ use estafette_measure::spec::{Tier, Wait};
 use estafette_measure::{Spec, Value};
 use kanal::{Receiver, Sender, bounded};
 
-use crate::channel::{Channel, Outcome, ThreadChannel, shared, spec};
+use estafette_contest_common::channel::{Channel, Outcome, ThreadChannel, shared, spec};
 
 /// `thread/kanal`.
 pub(super) struct Kanal;

@@ -3,8 +3,8 @@
 use estafette_measure::Registry;
 use estafette_measure::entry::{Entry, bytes, values};
 
-use crate::channel::ThreadChannel;
-use crate::channel_mechanism::BetweenThreads;
+use estafette_contest_common::channel::ThreadChannel;
+use estafette_contest_common::channel::mechanism::BetweenThreads;
 
 mod crossbeam;
 mod crossfire;

@@ -10,7 +10,7 @@ use estafette_measure::{Ends, Generator, Mechanism, Rendezvous, Rx, Spec, Transp
 use ringbuf::traits::{Consumer as _, Observer as _, Producer as _, Split as _};
 use ringbuf::{HeapCons, HeapProd, HeapRb};
 
-use crate::channel::spec;
+use estafette_contest_common::channel::spec;
 
 /// `thread/ringbuf`.
 pub(super) struct Ringbuf;

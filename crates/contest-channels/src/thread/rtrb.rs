@@ -9,7 +9,7 @@ use estafette_measure::spec::{Tier, Wait};
 use estafette_measure::{Ends, Generator, Mechanism, Rendezvous, Rx, Spec, Transport, Tx, Value, Verifier};
 use rtrb::{Consumer, Producer, PushError, RingBuffer};
 
-use crate::channel::spec;
+use estafette_contest_common::channel::spec;
 
 /// `thread/rtrb`.
 #[derive(Debug)]

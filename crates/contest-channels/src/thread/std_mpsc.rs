@@ -5,7 +5,7 @@ use estafette_measure::spec::Wait;
 use estafette_measure::{Spec, Value};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use crate::channel::{Channel, Outcome, ThreadChannel, spec};
+use estafette_contest_common::channel::{Channel, Outcome, ThreadChannel, spec};
 
 /// `thread/std-mpsc`.
 pub(super) struct StdMpsc;

@@ -1,0 +1,108 @@
+//! Channels between async tasks of one process: the scope `task`.
+//!
+//! Each file contains everything specific to its channel: how to open it, how to send and receive
+//! one message, and its `Spec`. To add a channel, add a file and a line in [`enrol`].
+#![forbid(unsafe_code)]
+
+// Compiles and runs the README's example.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
+use estafette_contest_common::channel::TaskChannel;
+use estafette_contest_common::channel::mechanism::BetweenTasks;
+use estafette_measure::Registry;
+use estafette_measure::entry::{AsyncValueTransport, Entry, async_values};
+
+mod async_channel;
+mod async_channel_stream;
+mod asyncband;
+mod credit;
+mod crossfire;
+mod crossfire_mpmc;
+mod fanring;
+mod flume;
+mod flume_sink;
+mod futures_channel;
+mod kanal;
+mod loole;
+mod rapidfire;
+mod rapidfire_mpmc;
+mod tachyonix;
+mod thingbuf;
+mod tokio_mpsc;
+mod tokio_mpsc_sink;
+mod tokio_mpsc_unbounded;
+
+pub use self::async_channel::AsyncChannel;
+pub use self::flume::Flume;
+pub use self::futures_channel::FuturesChannel;
+pub use self::tokio_mpsc::TokioMpsc;
+
+/// `task/tokio-mpsc`.
+pub fn tokio_mpsc() -> impl AsyncValueTransport {
+    BetweenTasks::of(tokio_mpsc::TokioMpsc)
+}
+
+/// Makes an entry of a channel.
+fn channel(channel: impl TaskChannel) -> impl Entry {
+    async_values(BetweenTasks::of(channel))
+}
+
+/// Adds the channels.
+pub fn enrol(registry: Registry) -> Registry {
+    registry
+        .enrol(channel(tokio_mpsc::TokioMpsc))
+        .enrol(channel(tokio_mpsc_unbounded::TokioMpscUnbounded))
+        .enrol(channel(tokio_mpsc_sink::TokioMpscSink))
+        .enrol(channel(flume::Flume))
+        .enrol(channel(flume_sink::FlumeSink))
+        .enrol(channel(async_channel::AsyncChannel))
+        .enrol(channel(async_channel_stream::AsyncChannelStream))
+        .enrol(channel(futures_channel::FuturesChannel))
+        .enrol(channel(kanal::Kanal))
+        .enrol(channel(crossfire::Crossfire))
+        .enrol(channel(crossfire_mpmc::CrossfireMpmc))
+        .enrol(channel(tachyonix::Tachyonix))
+        .enrol(channel(rapidfire::Rapidfire))
+        .enrol(channel(rapidfire_mpmc::RapidfireMpmc))
+        .enrol(channel(fanring::Fanring))
+        .enrol(channel(asyncband::Asyncband))
+        .enrol(channel(thingbuf::Thingbuf))
+        .enrol(channel(loole::Loole))
+}
+
+#[cfg(test)]
+mod tests {
+    use estafette_measure::case::{Case, Cell, Load, Pattern, Payload, Place};
+    use estafette_measure::{Registry, Spec};
+
+    /// Returns the probed capacity of a mechanism.
+    fn effective_capacity(name: &str, capacity: usize, producers: usize) -> Option<u64> {
+        let registry = crate::enrol(Registry::new());
+        let entry = registry.get(name).unwrap();
+        let &Spec { scope, ref runtimes, ref waits, .. } = entry.spec();
+        let cell = Cell {
+            scope,
+            pattern: Pattern::FanIn,
+            payload: Payload::U64,
+            producers,
+            capacity,
+            runtime: runtimes[0],
+            wait: waits[0],
+            place: Place::Free,
+            load: Load::Saturated,
+        };
+        entry.effective_capacity(&Case { mechanism: name.to_owned(), cell })
+    }
+
+    #[test]
+    fn effective_capacity_is_the_requested_one() {
+        assert_eq!(effective_capacity("task/tokio-mpsc", 1024, 8), Some(1024));
+        assert_eq!(effective_capacity("task/tokio-mpsc-unbounded", 1024, 8), Some(1024), "by credit");
+        assert_eq!(effective_capacity("task/futures-channel", 1024, 8), Some(1024));
+        assert_eq!(effective_capacity("task/flume", 0, 2), Some(0), "a rendezvous");
+        assert_eq!(effective_capacity("task/kanal", 1, 2), Some(1));
+        assert_eq!(effective_capacity("task/tokio-mpsc", 1 << 20, 1), None, "too many to try");
+    }
+}
