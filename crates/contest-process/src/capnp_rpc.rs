@@ -46,6 +46,7 @@ pub(super) struct CapnpRpc;
 impl Mechanism for CapnpRpc {
     fn spec(&self) -> Spec {
         Spec::new("process/capnp-rpc")
+            .any_language(true)
             .kernel_copies(2)
             .version(env!("LOCKED_CAPNP_RPC"))
             .implementation("calls and streaming calls over a socketpair")

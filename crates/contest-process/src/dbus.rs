@@ -81,6 +81,7 @@ pub(super) const DAEMON: Dbus =
 impl Mechanism for Dbus {
     fn spec(&self) -> Spec {
         let spec = Spec::new(&format!("process/{}", self.name))
+            .any_language(true)
             .kernel_copies(if self.daemon { 4 } else { 2 })
             .version(concat!("zbus ", env!("LOCKED_ZBUS")))
             .implementation(self.implementation)

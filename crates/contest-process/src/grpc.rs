@@ -60,6 +60,7 @@ pub(super) struct Grpc;
 impl Mechanism for Grpc {
     fn spec(&self) -> Spec {
         Spec::new("process/grpc-unix")
+            .any_language(true)
             .kernel_copies(2)
             .version(concat!("tonic ", env!("LOCKED_TONIC")))
             .implementation("HTTP/2 on a UNIX socket, unary calls and client streams")

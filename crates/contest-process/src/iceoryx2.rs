@@ -61,6 +61,7 @@ pub(super) const EVENT: Iceoryx2 = Iceoryx2 {
 impl Mechanism for Iceoryx2 {
     fn spec(&self) -> Spec {
         Spec::new(self.name)
+            .any_language(true)
             .kernel_copies(0)
             .version(env!("LOCKED_ICEORYX2"))
             .implementation(self.implementation)

@@ -59,6 +59,7 @@ impl Broker for Mqtt {
     fn spec(&self) -> Spec {
         let quality = self.0 as u8;
         Spec::new(&format!("process/mqtt-qos{quality}"))
+            .any_language(true)
             .kernel_copies(4)
             .version(concat!("rumqttc ", env!("LOCKED_RUMQTTC")))
             .implementation(&format!(

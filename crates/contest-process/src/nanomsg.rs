@@ -55,6 +55,7 @@ pub(super) struct Nanomsg;
 impl Mechanism for Nanomsg {
     fn spec(&self) -> Spec {
         Spec::new("process/nanomsg")
+            .any_language(true)
             .kernel_copies(2)
             .version(env!("NANOMSG"))
             .implementation("nanomsg over a UNIX socket: NN_PAIR, or NN_PUSH and NN_PULL; nn_send and nn_recv")

@@ -33,6 +33,7 @@ impl Broker for Nats {
 
     fn spec(&self) -> Spec {
         Spec::new("process/nats")
+            .any_language(true)
             .kernel_copies(4)
             .version(concat!("async-nats ", env!("LOCKED_ASYNC_NATS")))
             .implementation("nats-server on 127.0.0.1, publish and subscribe")

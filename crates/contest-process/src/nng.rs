@@ -55,6 +55,7 @@ pub(crate) const NETWORK: Nng = Nng {
 impl Mechanism for Nng {
     fn spec(&self) -> Spec {
         Spec::new(self.name)
+            .any_language(true)
             .kernel_copies(2)
             .version(&version())
             .implementation(self.implementation)

@@ -74,6 +74,7 @@ impl Broker for Redis {
             Delivery::Channel => [&common[..], &[Pattern::PubSub]].concat(),
         };
         Spec::new(&format!("process/{}", self.name))
+            .any_language(true)
             .kernel_copies(4)
             .version(concat!("redis ", env!("LOCKED_REDIS")))
             .implementation(self.implementation)

@@ -77,6 +77,7 @@ impl Mechanism for Zenoh {
             false => (Ownership::Borrowed, Loss::Never),
         };
         Spec::new(self.name)
+            .any_language(true)
             .version(env!("LOCKED_ZENOH"))
             .implementation(self.implementation)
             .kernel_copies(if self.shared { 0 } else { 2 })

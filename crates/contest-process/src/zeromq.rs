@@ -97,6 +97,7 @@ fn bind(socket: &Socket, endpoint: &str) -> Result<String> {
 impl Mechanism for Zeromq {
     fn spec(&self) -> Spec {
         Spec::new(self.name)
+            .any_language(true)
             .kernel_copies(2)
             .version(&version())
             .implementation(self.implementation)

@@ -135,6 +135,11 @@ pub struct Spec {
     /// do not pass through the kernel. `None` if unknown, as in records of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel_copies: Option<u8>,
+    /// Whether its library exists for other languages or documents what it sends, so that the other
+    /// end may be a program in any of them. The kernel's mechanisms and network protocols need not
+    /// say so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub any_language: bool,
     /// Whether it supports an open loop, in which each message is due at a set time. True for every
     /// mechanism that the harness's own loops drive.
     #[serde(default)]
@@ -193,6 +198,7 @@ impl Spec {
                 Scope::Network => Some(2),
                 Scope::Process | Scope::Sandbox => None,
             },
+            any_language: false,
             open_loop: false,
             standing: Standing::Candidate,
             tier: Tier::Overview,
@@ -230,6 +236,7 @@ setters! {
     least_capacity: usize => least_capacity,
     max_producers: Option<usize> => max_producers,
     kernel_copies: u8 => Some(kernel_copies),
+    any_language: bool => any_language,
     standing: Standing => standing,
     tier: Tier => tier,
 }

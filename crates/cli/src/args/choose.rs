@@ -181,8 +181,8 @@ pub(crate) enum Need {
     Typed,
     /// Its ends are futures, measured on an async runtime
     Async,
-    /// The other end can be in any language: a call of the kernel, or a network protocol. Client
-    /// libraries of servers count as their own language only
+    /// The other end can be in another language: a call of the kernel, a network protocol, or a
+    /// library or server that exists for other languages
     OtherLanguages,
     /// It needs no library: the kernel or the standard library has it
     NoDependencies,
@@ -211,7 +211,9 @@ impl Need {
             Need::InPlace => "let messages be written and read in its own memory",
             Need::Typed => "pass values of a type, not bytes only",
             Need::Async => "have ends that are futures",
-            Need::OtherLanguages => "be open to other languages (the kernel's calls, network protocols)",
+            Need::OtherLanguages => {
+                "be open to other languages (the kernel's calls, network protocols, libraries for several)"
+            }
             Need::NoDependencies => "do without a library",
         }
     }

@@ -141,7 +141,9 @@ fn is_met(need: Need, spec: &Spec, producers: usize) -> bool {
             has_values || spec.scope.in_process() && spec.ownership == Ownership::Owned
         }
         Need::Async => spec.runtimes.iter().any(|runtime| Runtime::TASKS.contains(runtime)),
-        Need::OtherLanguages => spec.scope == Scope::Network || is_of_the_kernel && !spec.scope.in_process(),
+        Need::OtherLanguages => {
+            spec.any_language || spec.scope == Scope::Network || is_of_the_kernel && !spec.scope.in_process()
+        }
         Need::NoDependencies => is_of_the_kernel || spec.version == "std",
     }
 }
@@ -181,4 +183,19 @@ fn keep_nearest(found: &mut Vec<&Ranking>, asked: usize, value: impl Fn(&Cell) -
     let nearest = nearest.unwrap_or(asked);
     found.retain(|ranking| value(&ranking.cell) == nearest);
     nearest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernel_calls_protocols_and_libraries_for_several_languages_are_open_to_other_languages() {
+        let is_open = |spec: &Spec| is_met(Need::OtherLanguages, spec, 1);
+        assert!(is_open(&Spec::new("process/pipe")));
+        assert!(is_open(&Spec::new("network/tungstenite").version("0.29.0")));
+        assert!(is_open(&Spec::new("process/nats").version("0.51.0").any_language(true)));
+        assert!(!is_open(&Spec::new("process/ipc-channel").version("0.23.1")));
+        assert!(!is_open(&Spec::new("thread/std-mpsc").version("std")));
+    }
 }
