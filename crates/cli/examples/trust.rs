@@ -2,7 +2,7 @@
 //! comparisons of the size of `quick` and of `standard`?
 //!
 //!     cargo run --release --example trust                 # quick-sized comparisons: some minutes
-//!     cargo run --release --example trust -- standard     # standard-sized: a quarter of an hour
+//!     cargo run --release --example trust -- standard     # standard-sized: 25 minutes
 //!
 //! Each setting is measured in many rounds. Every sequence of consecutive rounds as long as a comparison is judged as a comparison of
 //! its own: the noise is the machine's, not a model's, and so is its drift. A comparison has 12 rounds in `standard`. In `quick` it has 9,

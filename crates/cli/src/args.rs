@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueHint};
 use estafette_measure::case::{Arrivals, Load, Pattern, Payload, PayloadKind, Place};
+use estafette_measure::plan::MAX_ROUNDS;
 use estafette_measure::spec::{Runtime, Wait};
 use estafette_measure::suite::Profile;
 use estafette_measure::units;
@@ -465,9 +466,6 @@ fn parse_capacity(text: &str) -> Result<usize, String> {
     let capacity = text.parse().ok().filter(|capacity| *capacity <= MOST);
     capacity.ok_or_else(|| format!("write a whole number from 0 to {MOST}"))
 }
-
-/// The maximum number of rounds.
-pub(crate) const MAX_ROUNDS: usize = 1_000;
 
 fn parse_rounds(text: &str) -> Result<usize, String> {
     parse_count(text, MAX_ROUNDS)

@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use estafette_measure::Registry;
 use estafette_measure::case::Case;
 use estafette_measure::coordinator::{Interrupt, Scratch, calls, capacities};
+use estafette_measure::csv_table;
 use estafette_measure::limits;
 use estafette_measure::other_load::OtherLoad;
 use estafette_measure::plan::Plan;
@@ -204,6 +205,6 @@ impl Files {
         record.save(&self.record)?;
         let csv = self.record.with_extension("csv");
         let file = fs::File::create(&csv).with_context(|| format!("cannot write {}", csv.display()))?;
-        record.csv(std::io::BufWriter::new(file))
+        csv_table::write(record, std::io::BufWriter::new(file))
     }
 }

@@ -61,7 +61,7 @@ pub(crate) fn figures(
     let late = sum(|party| party.late) as f64 / sum(|party| party.sent).max(1) as f64;
     let mut slices = slices(rules.copies(case), parties());
     slices.retain(|slice| !disturbance.discarded_laps.contains(&slice.lap));
-    let long_turn_ns = take_long_turn(&mut slices, window);
+    let long_turn_ns = take_long_turn(&mut slices, window).filter(|_| !measured.is_long_turn_stolen);
     let discarded = discarded(breach.is_some(), measured.steal, disturbance, late, slices.len());
     let consumers = || parties().filter(|party| matches!(party.role, Role::Consumer(_)));
     let (messages, delivered) = received(rules.copies(case) as u64, lead, consumers());
@@ -84,7 +84,7 @@ pub(crate) fn figures(
         offered: sum(|party| party.sent),
         delivered,
         codec: lead.codec,
-        held: lead.burst_memory,
+        burst_memory: lead.burst_memory,
         dropped_receives: consumers().map(|party| party.dropped).sum(),
         fairness: fairness(by_time, consumers().map(|party| &*party.shares)),
         lost_in_window: consumers().map(|party| party.lost).max().unwrap_or(lead.lost),
@@ -187,7 +187,7 @@ fn empty_figures(measured: &Measured, discarded: Discarded) -> Figures {
         offered: 0,
         delivered: 0,
         codec: None,
-        held: None,
+        burst_memory: None,
         dropped_receives: 0,
         fairness: None,
         lost_in_window: 0,
@@ -388,7 +388,7 @@ mod tests {
             (role, protocol::Report { parties: vec![party], usage: Some(usage) })
         };
         let (sender, receiver) = (Role::Producer(0), Role::Consumer(0));
-        let measured = |reports| Measured { reports, faults: Faults::default(), steal: 0.0, calls: None };
+        let measured = |reports| Measured { reports, ..Measured::default() };
         let both = measured(vec![child(receiver, 2_000, 1_000), child(sender, 4_200, 1_050)]);
         let lead = |measured: &Measured| measured.reports[0].1.parties[0].clone();
         let spent = super::spent(&both, Pattern::Stream, &lead(&both), 100, 100).unwrap();
@@ -442,6 +442,30 @@ mod tests {
     }
 
     #[test]
+    fn a_long_turn_with_stolen_time_does_not_count_but_its_slices_do() {
+        let slice = |lap| SliceCounts { lap, ns: 1_000, messages: 10, p50_ns: None };
+        let of = |is_long_turn_stolen| {
+            let party = PartyReport {
+                messages: 10 * (MIN_LAPS as u64 + 1),
+                window_ns: 100_000,
+                slices: (1..=MIN_LAPS as u64 + 1).map(slice).collect(),
+                ..PartyReport::new(Role::Consumer(0))
+            };
+            let report = protocol::Report { parties: vec![party], usage: None };
+            let measured =
+                Measured { reports: vec![(Role::Consumer(0), report)], is_long_turn_stolen, ..Measured::default() };
+            let case = r#"{"mechanism": "thread/x", "cell": {"scope": "thread", "pattern": "stream",
+                "payload": "u64", "producers": 1, "capacity": 1, "runtime": "thread", "wait": "spin", "place": "free"}}"#;
+            let case = serde_json::from_str(case).unwrap();
+            let window = Window::Time { warmup_ns: 0, measure_ns: 100_000 };
+            let figures = figures(&Spec::new("thread/x"), &case, window, &measured, Disturbance::default()).unwrap();
+            (figures.long_turn_ns, figures.slices.len())
+        };
+        assert_eq!(of(false), (Some(100.0), MIN_LAPS));
+        assert_eq!(of(true), (None, MIN_LAPS));
+    }
+
+    #[test]
     fn a_percentile_needs_enough_samples() {
         let percentiles = |samples: u64| {
             let latency = latency_of(&LatencyCounts { batch: 1, counts: vec![(100, samples)] }, false).unwrap();
@@ -457,7 +481,7 @@ mod tests {
         let case = serde_json::from_str(case).unwrap();
         let window = Window::Time { warmup_ns: 0, measure_ns: 1_000 };
         let figures = |steal, other_load| {
-            let measured = Measured { reports: Vec::new(), faults: Faults::default(), steal, calls: None };
+            let measured = Measured { steal, ..Measured::default() };
             figures(
                 &Spec::new("thread/x"),
                 &case,
@@ -483,7 +507,7 @@ mod tests {
                 ..PartyReport::new(Role::Consumer(0))
             };
             let report = protocol::Report { parties: vec![party], usage: None };
-            Measured { reports: vec![(Role::Consumer(0), report)], faults: Faults::default(), steal: 0.0, calls: None }
+            Measured { reports: vec![(Role::Consumer(0), report)], ..Measured::default() }
         };
         let case = r#"{"mechanism": "thread/x", "cell": {"scope": "thread", "pattern": "stream", "payload": "u64",
             "producers": 1, "capacity": 1, "runtime": "thread", "wait": "spin", "place": "free", "load": "1000/s"}}"#;

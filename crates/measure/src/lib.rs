@@ -26,6 +26,7 @@ pub mod conformance;
 mod context;
 pub mod coordinator;
 pub mod core_distance;
+pub mod csv_table;
 mod descriptors;
 pub mod discarded;
 pub mod driver;

@@ -113,6 +113,10 @@ pub trait AsyncTx: Send + 'static {
 
 /// A receiving end whose calls are futures of a runtime. As [`Rx`] otherwise.
 pub trait AsyncRx: Send + 'static {
+    /// Whether this end can be used in round trips. If not, their loops are not compiled for it, and
+    /// its description must not list a pattern with replies.
+    const ROUND_TRIPS: bool = true;
+
     /// Receives one message and passes all of its bytes to `verifier`.
     ///
     /// # Errors

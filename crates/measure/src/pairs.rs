@@ -126,7 +126,7 @@ pub(crate) mod tests {
             fairness: None,
             dropped_receives: 0,
             codec: None,
-            held: None,
+            burst_memory: None,
             offered: 1,
             delivered: 1,
             lost_in_window: 0,

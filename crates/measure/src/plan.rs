@@ -57,13 +57,16 @@ pub const SLICE: Duration = Duration::from_millis(2);
 /// The default time that a window may take if it is a number of messages.
 pub const COUNT_TIMEOUT: Duration = Duration::from_secs(300);
 
+/// The maximum number of rounds of a run.
+pub const MAX_ROUNDS: usize = 1_000;
+
 /// The stopping rule of a run that continues beyond its planned rounds. Only precision, time and a
 /// number of rounds decide, never significance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Precision {
     /// A cell gets no more rounds when it can show differences this small, as a ln ratio.
     pub resolution: f64,
-    /// The maximum number of rounds, with the planned ones.
+    /// The maximum number of rounds of a cell, with the planned ones.
     pub max_rounds: usize,
     /// The time from the start of the run in which all rounds must be complete, as far as their
     /// duration is known before.

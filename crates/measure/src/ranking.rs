@@ -127,7 +127,7 @@ pub struct RowResult {
     pub fairness: Option<f64>,
     /// The memory of the channel in bytes: when it was opened, with the whole burst in it, and
     /// after all messages were received.
-    pub held: Option<[f64; 3]>,
+    pub burst_memory: Option<[f64; 3]>,
     /// The number of pending receives that were dropped, and of messages that were lost, over all
     /// instances.
     pub dropped: (u64, u64),
@@ -148,16 +148,25 @@ pub struct RowResult {
 pub enum Basis {
     /// Short slices in turns with the other mechanisms.
     Slices,
+    /// The same, although too few rounds have a long turn to find out whether pauses change it.
+    UncheckedSlices,
     /// One long turn, because it runs differently after a pause.
     LongTurn,
     /// The whole window.
     Window,
 }
 
+/// The minimum number of long turns that say whether pauses change a mechanism: with fewer, no
+/// interval over them has the confidence.
+const MIN_LONG_TURNS: usize = 6;
+
 impl Basis {
-    fn of(figures: &[&Figures]) -> Basis {
+    /// `has_long_turns`: whether the run measured long turns at all.
+    fn of(figures: &[&Figures], has_long_turns: bool) -> Basis {
         if figures.iter().any(|figures| figures.slices.len() >= MIN_LAPS) {
-            Basis::Slices
+            let long_turns = figures.iter().filter(|figures| figures.long_turn_ns.is_some()).count();
+            let is_unchecked = has_long_turns && long_turns < MIN_LONG_TURNS;
+            if is_unchecked { Basis::UncheckedSlices } else { Basis::Slices }
         } else if figures.iter().any(|figures| figures.long_turn_ns.is_some()) {
             Basis::LongTurn
         } else {
@@ -354,6 +363,14 @@ fn row(record: &Record, at: usize) -> Option<Row> {
     })
 }
 
+/// Whether a run measured long turns. Runs by count do not, and older versions did not.
+fn has_long_turns(record: &Record) -> bool {
+    record
+        .instances
+        .iter()
+        .any(|instance| matches!(&instance.outcome, Outcome::Measured(figures) if figures.long_turn_ns.is_some()))
+}
+
 /// The results of an entrant. `None` if no instance is valid.
 fn row_result(record: &Record, at: usize) -> Option<RowResult> {
     let figures: Vec<&Figures> = valid(record, at).map(|measured| measured.figures).collect();
@@ -361,7 +378,8 @@ fn row_result(record: &Record, at: usize) -> Option<RowResult> {
         median(&figures.iter().filter_map(|figures| of(figures)).collect::<Vec<_>>())
     };
     let sum = |of: fn(&Figures) -> u64| figures.iter().map(|figures| of(figures) as f64).sum::<f64>();
-    let memory = |of: fn(&BurstMemory) -> u64| middle(&|figures| figures.held.as_ref().map(|held| of(held) as f64));
+    let memory =
+        |of: fn(&BurstMemory) -> u64| middle(&|figures| figures.burst_memory.as_ref().map(|sizes| of(sizes) as f64));
     let codec = |of: fn(&CodecFigures) -> f64| middle(&|figures| figures.codec.as_ref().map(of));
     let slices: Vec<Vec<f64>> = figures
         .iter()
@@ -372,7 +390,7 @@ fn row_result(record: &Record, at: usize) -> Option<RowResult> {
     let latencies = all_latencies(&figures);
     Some(RowResult {
         metric_ns,
-        basis: Basis::of(&figures),
+        basis: Basis::of(&figures, has_long_turns(record)),
         modes: modes(&slices),
         // Over all round trips, the median would be another: a slow mode has fewer of them.
         p50_ns: match figures.iter().all(|figures| figures.latency.as_ref().is_some_and(|latency| !latency.open_loop)) {
@@ -393,9 +411,9 @@ fn row_result(record: &Record, at: usize) -> Option<RowResult> {
             .map(|((encode_ns, decode_ns), encoded_bytes)| CodecFigures { encode_ns, decode_ns, encoded_bytes }),
         switches: middle(&|figures| figures.switches_per_message),
         fairness: middle(&|figures| figures.fairness),
-        held: memory(|held| held.empty)
-            .zip(memory(|held| held.full))
-            .zip(memory(|held| held.after))
+        burst_memory: memory(|sizes| sizes.empty)
+            .zip(memory(|sizes| sizes.full))
+            .zip(memory(|sizes| sizes.after))
             .map(|((empty, full), after)| [empty, full, after]),
         dropped: (sum(|figures| figures.dropped_receives) as u64, sum(|figures| figures.faults.lost) as u64),
         lost: lost / (arrived + lost).max(1.0),

@@ -39,48 +39,6 @@ pub const REPEATS: usize = 2;
 pub const MAKE_UP_ROUNDS: usize = 3;
 /// The minimum number of common laps with which two instances are compared slice by slice.
 pub const MIN_LAPS: usize = 8;
-/// The columns of the CSV table.
-const COLUMNS: [&str; 39] = [
-    "round",
-    "mechanism",
-    "control",
-    "scope",
-    "pattern",
-    "payload_bytes",
-    "payload",
-    "producers",
-    "capacity",
-    "runtime",
-    "wait",
-    "place",
-    "load",
-    "effective_capacity",
-    "calls_per_message",
-    "line_ns",
-    "messages",
-    "window_ns",
-    "per_second",
-    "p50_ns",
-    "p99_ns",
-    "p999_ns",
-    "cpu_ns_per_message",
-    "sender_cpu_ns",
-    "receiver_cpu_ns",
-    "switches_per_message",
-    "fairness",
-    "encode_ns",
-    "decode_ns",
-    "encoded_bytes",
-    "offered",
-    "delivered",
-    "lost",
-    "duplicated",
-    "reordered",
-    "damaged",
-    "steal",
-    "discarded",
-    "failed",
-];
 /// The maximum length of a record file in bytes. Longer files are not read.
 const MAX_FILE: u64 = 256 << 20;
 /// The maximum numbers of rounds, entrants and instances in a record that is read.
@@ -227,8 +185,8 @@ pub struct Figures {
     #[serde(default)]
     pub codec: Option<CodecFigures>,
     /// The memory that a burst took.
-    #[serde(default)]
-    pub held: Option<BurstMemory>,
+    #[serde(default, alias = "held")]
+    pub burst_memory: Option<BurstMemory>,
     /// Messages that the producers sent over the whole instance.
     pub offered: u64,
     /// Different messages received undamaged over the whole instance.
@@ -452,91 +410,6 @@ impl Record {
         text.push('\n');
         text
     }
-
-    /// Writes the instances as a CSV table with one row for each, times in nanoseconds.
-    ///
-    /// # Errors
-    /// When `out` cannot be written.
-    pub fn csv(&self, out: impl Write) -> Result<()> {
-        let mut table = csv::Writer::from_writer(out);
-        table.write_record(COLUMNS)?;
-        for instance in &self.instances {
-            let mut row = case_columns(&self.entrants[instance.entrant], instance);
-            match &instance.outcome {
-                Outcome::Failed { why, .. } => {
-                    row.resize(COLUMNS.len() - 1, String::new());
-                    row.push(why.clone());
-                }
-                Outcome::Measured(figures) => {
-                    row.extend(figure_columns(figures));
-                    row.push(String::new());
-                }
-            }
-            table.write_record(row)?;
-        }
-        table.flush()?;
-        Ok(())
-    }
-}
-
-/// The columns of a CSV row that describe the case and the instance's place in the run.
-fn case_columns(entrant: &Entrant, instance: &InstanceRecord) -> Vec<String> {
-    let Entrant { case, control, effective_capacity, calls } = entrant;
-    vec![
-        instance.round.to_string(),
-        case.mechanism.clone(),
-        control.to_string(),
-        case.scope.to_string(),
-        case.pattern.to_string(),
-        case.payload.len().to_string(),
-        case.payload.to_string(),
-        case.producers.to_string(),
-        case.capacity.to_string(),
-        case.runtime.to_string(),
-        case.wait.to_string(),
-        case.place.to_string(),
-        case.load.to_string(),
-        effective_capacity.map_or(String::new(), |capacity| capacity.to_string()),
-        optional(*calls),
-        optional(instance.line_ns),
-    ]
-}
-
-/// The columns of a CSV row with the figures of an instance.
-fn figure_columns(figures: &Figures) -> [String; 22] {
-    let time = |of: fn(&Latency) -> Option<u64>| {
-        figures.latency.as_ref().and_then(of).map_or(String::new(), |ns| ns.to_string())
-    };
-    let Faults { lost, duplicated, reordered, damaged } = figures.faults;
-    [
-        figures.messages.to_string(),
-        figures.window_ns.to_string(),
-        figures.per_second().to_string(),
-        time(|latency| Some(latency.p50_ns)),
-        time(|latency| latency.p99_ns),
-        time(|latency| latency.p999_ns),
-        optional(figures.cpu_ns_per_message),
-        optional(figures.sender_cpu_ns),
-        optional(figures.receiver_cpu_ns),
-        optional(figures.switches_per_message),
-        optional(figures.fairness),
-        optional(figures.codec.map(|codec| codec.encode_ns)),
-        optional(figures.codec.map(|codec| codec.decode_ns)),
-        optional(figures.codec.map(|codec| codec.encoded_bytes)),
-        figures.offered.to_string(),
-        figures.delivered.to_string(),
-        lost.to_string(),
-        duplicated.to_string(),
-        reordered.to_string(),
-        damaged.to_string(),
-        figures.steal.to_string(),
-        figures.discarded.as_ref().map(Discarded::to_string).unwrap_or_default(),
-    ]
-}
-
-/// A number as a CSV field. Empty if there is none.
-fn optional(number: Option<f64>) -> String {
-    number.map_or(String::new(), |number| number.to_string())
 }
 
 impl Figures {

@@ -19,7 +19,7 @@ use crate::heats::{heats, max_open_bytes};
 use crate::laps::HeatRecord;
 use crate::limits::{Limits, ends, line_round_trip_ns};
 use crate::other_load::OtherLoad;
-use crate::plan::{Entrant, Plan, Precision, SLICE, shuffled};
+use crate::plan::{Entrant, MAX_ROUNDS, Plan, Precision, SLICE, shuffled};
 use crate::ranking::rank;
 use crate::record::{self, Figures, InstanceRecord, Outcome, Record};
 use crate::spec::Spec;
@@ -152,15 +152,29 @@ pub fn run(
     }
 }
 
-/// The cells that cannot yet show a difference as small as `resolution`, a ln ratio.
-fn imprecise_cells(record: &Record, resolution: f64) -> Vec<Cell> {
+/// The cells that cannot yet show a difference as small as requested, and that may have more rounds.
+/// The one that shows least is the first.
+fn imprecise_cells(record: &Record, precision: &Precision) -> Vec<Cell> {
     let rankings = rank(record).into_iter();
     let compared = rankings
         .filter(|ranking| ranking.cell.pattern.is_ranked() && ranking.control.is_some() && ranking.rows.len() > 1);
-    compared
-        .filter(|ranking| ranking.resolution().is_none_or(|ln| ln > resolution))
-        .map(|ranking| ranking.cell)
-        .collect()
+    let rounds = rounds_by_cell(record);
+    let may_go_on = |cell: &Cell| rounds.get(cell).is_none_or(|rounds| rounds.len() < precision.max_rounds);
+    let mut imprecise: Vec<(f64, Cell)> = compared
+        .map(|ranking| (ranking.resolution().unwrap_or(f64::INFINITY), ranking.cell))
+        .filter(|(resolution, cell)| *resolution > precision.resolution && may_go_on(cell))
+        .collect();
+    imprecise.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    imprecise.into_iter().map(|(_, cell)| cell).collect()
+}
+
+/// The rounds in which each cell was measured.
+fn rounds_by_cell(record: &Record) -> BTreeMap<&Cell, BTreeSet<usize>> {
+    let mut rounds: BTreeMap<&Cell, BTreeSet<usize>> = BTreeMap::new();
+    for instance in &record.instances {
+        rounds.entry(&record.entrants[instance.entrant].case.cell).or_default().insert(instance.round);
+    }
+    rounds
 }
 
 /// The rounds of a run.
@@ -235,15 +249,17 @@ impl Rounds<'_> {
         Ok(End::Complete)
     }
 
-    /// Measures more rounds of the cells that cannot yet show differences as small as requested.
-    /// Stops when all can, at the maximum number of rounds, or when another round would take longer
-    /// than the budget allows.
+    /// Measures more rounds of the cells that cannot yet show differences as small as requested. Each
+    /// has the third of them that shows least, so the time goes where it is needed most. Stops when
+    /// all cells can or have the maximum number of rounds, or when another round would take longer than
+    /// the budget allows.
     fn refine(&mut self, precision: Precision, started: Instant, random: &mut fastrand::Rng) -> Result<End> {
         let plan = self.plan;
-        while self.record.rounds_planned < precision.max_rounds {
-            let imprecise = imprecise_cells(self.record, precision.resolution);
+        while self.record.rounds_planned < MAX_ROUNDS {
+            let imprecise = imprecise_cells(self.record, &precision);
+            let coarsest = &imprecise[..imprecise.len().div_ceil(3)];
             let mut order = shuffled(&plan.entrants, random);
-            order.retain(|at| imprecise.contains(&plan.entrants[*at].case.cell) && !self.hung.contains_key(at));
+            order.retain(|at| coarsest.contains(&plan.entrants[*at].case.cell) && !self.hung.contains_key(at));
             let elapsed = started.elapsed();
             let per_instance = elapsed.div_f64(self.record.instances.len().max(1) as f64);
             if order.is_empty() || elapsed + per_instance.mul_f64(order.len() as f64) > precision.budget {
@@ -256,7 +272,7 @@ impl Rounds<'_> {
                 return Ok(End::Interrupted);
             }
             self.record.rounds = self.record.rounds_planned;
-            self.observer.round(self.record, RoundKind::Refinement(imprecise.len()))?;
+            self.observer.round(self.record, RoundKind::Refinement(coarsest.len()))?;
         }
         Ok(End::Complete)
     }

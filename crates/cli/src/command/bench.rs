@@ -8,14 +8,14 @@ use estafette_measure::Registry;
 use estafette_measure::case::{Cell, Payload, PayloadKind, Place};
 use estafette_measure::entry::Entry;
 use estafette_measure::limits::available_cpus;
-use estafette_measure::plan::{COUNT_TIMEOUT, Entrant, Plan, Precision, Refusal, combine};
+use estafette_measure::plan::{COUNT_TIMEOUT, Entrant, MAX_ROUNDS, Plan, Precision, Refusal, combine};
 use estafette_measure::record::Record;
 use estafette_measure::run::End;
 use estafette_measure::spec::{Scope, Standing, Wait};
 use estafette_measure::suite::{self, Axes, Profile, Suite};
 use estafette_measure::window::Window;
 
-use crate::args::{Bench, MAX_ROUNDS, Slice};
+use crate::args::{Bench, Slice};
 use crate::exit::Exit;
 use crate::measurement::{
     self, Measurement, SystemCalls, measure, random_seed, report_interrupt, time_window, without_result,

@@ -136,14 +136,14 @@ fn cancelled() -> Vec<CellColumn> {
 
 /// The columns of the memory that a burst takes.
 fn burst() -> Vec<CellColumn> {
-    fn held(result: &RowResult, at: usize) -> Entry {
-        let bytes = result.held.map(|held| held[at]);
+    fn memory(result: &RowResult, at: usize) -> Entry {
+        let bytes = result.burst_memory.map(|sizes| sizes[at]);
         Entry::optional(bytes, bytes.map_or(String::from("-"), units::memory))
     }
     vec![
-        figure("memory when empty", |_, _, result| held(result, 0)),
-        figure("when full", |_, _, result| held(result, 1)),
-        figure("after", |_, _, result| held(result, 2)),
+        figure("memory when empty", |_, _, result| memory(result, 0)),
+        figure("when full", |_, _, result| memory(result, 1)),
+        figure("after", |_, _, result| memory(result, 2)),
     ]
 }
 

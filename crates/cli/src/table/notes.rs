@@ -51,6 +51,7 @@ pub(crate) fn facts(ranking: &Ranking) -> Vec<String> {
         discarded,
         left_out,
         by_long_turns(ranking),
+        unchecked(ranking),
         by_whole_windows(ranking),
     ];
     notes.into_iter().flatten().collect()
@@ -66,6 +67,13 @@ fn compared_by(ranking: &Ranking, basis: Basis) -> Vec<&str> {
 fn by_long_turns(ranking: &Ranking) -> Option<String> {
     let names = compared_by(ranking, Basis::LongTurn);
     let words = || format!("compared by long turns, because pauses change them: {}", names.join(", "));
+    (!names.is_empty()).then(words)
+}
+
+/// Names the mechanisms of which it is not known whether they run differently after a pause.
+fn unchecked(ranking: &Ranking) -> Option<String> {
+    let names = compared_by(ranking, Basis::UncheckedSlices);
+    let words = || format!("too few undisturbed long turns to see whether pauses change them: {}", names.join(", "));
     (!names.is_empty()).then(words)
 }
 

@@ -34,8 +34,8 @@ pub(super) fn cancelled(ranking: &Ranking) -> String {
 pub(super) fn burst(ranking: &Ranking) -> String {
     let headers = ["memory in use", "empty", "full", "after"];
     let rows = ranking.rows.iter().map(|row| {
-        let held = row.result.as_ref().and_then(|result| result.held);
-        let sizes = held.map(|held| held.map(units::memory).to_vec());
+        let sizes = row.result.as_ref().and_then(|result| result.burst_memory);
+        let sizes = sizes.map(|sizes| sizes.map(units::memory).to_vec());
         [vec![row.spec.name.clone()], sizes.unwrap_or_else(|| vec![String::from("failed")])].concat()
     });
     let table = columns(&headers, &[Left, Right, Right, Right], &rows.collect::<Vec<_>>());

@@ -25,7 +25,7 @@ use super::{Interrupt, Scratch};
 use crate::case::{Cell, Place};
 use crate::clock::now_ns;
 use crate::entry::Entry;
-use crate::laps::HeatRecord;
+use crate::laps::{HeatRecord, LONG_LAP};
 use crate::limits::{ends, line_round_trip_ns};
 use crate::pauses::{Turn, TurnWriter};
 use crate::usage::Steal;
@@ -105,19 +105,43 @@ fn run_laps(
             return Ok(heat);
         }
         heat.laps += 1;
-        let before = Steal::now(cpus);
-        if let [last] = order[..] {
-            members[last].run_to_end(heat.laps, interrupt)?;
+        let is_stolen = if let [last] = order[..] {
+            is_stolen_during(cpus, || members[last].run_to_end(heat.laps, interrupt))?
         } else {
             random.shuffle(&mut order);
-            for at in order {
-                members[at].take_turn(heat.laps, interrupt)?;
+            if heat.laps == LONG_LAP && members[order[0]].runner.setup.long_turn_ns > 0 {
+                take_long_turns(members, &order, cpus, interrupt)?;
+                false
+            } else {
+                is_stolen_during(cpus, || order.iter().try_for_each(|&at| members[at].take_turn(heat.laps, interrupt)))?
             }
-        }
-        if before.zip(Steal::now(cpus)).is_some_and(|(before, after)| after.since(&before) > 0.0) {
+        };
+        if is_stolen {
             heat.stolen_laps.push(heat.laps);
         }
     }
+}
+
+/// Runs the lap of the long turns. They take seconds together, so stolen time counts against the turn
+/// in which it happened, and not against the lap.
+fn take_long_turns(
+    members: &mut [Member<'_>],
+    order: &[usize],
+    cpus: &[usize],
+    interrupt: &mut Interrupt,
+) -> Result<(), Failure> {
+    for &at in order {
+        let member = &mut members[at];
+        member.is_long_turn_stolen = is_stolen_during(cpus, || member.take_turn(LONG_LAP, interrupt))?;
+    }
+    Ok(())
+}
+
+/// Whether the hypervisor takes time from the cores while `turns` run.
+fn is_stolen_during(cpus: &[usize], turns: impl FnOnce() -> Result<(), Failure>) -> Result<bool, Failure> {
+    let before = Steal::now(cpus);
+    turns()?;
+    Ok(before.zip(Steal::now(cpus)).is_some_and(|(before, after)| after.since(&before) > 0.0))
 }
 
 /// An instance in a heat, and its state.
@@ -126,6 +150,8 @@ struct Member<'a> {
     /// The length of its turns.
     turns: Turns,
     state: State,
+    /// Whether the hypervisor took time from the cores during its long turn.
+    is_long_turn_stolen: bool,
 }
 
 /// The lengths of an instance's turns.
@@ -165,7 +191,7 @@ impl<'a> Member<'a> {
             Ok(instance)
         };
         let state = State::of(open().map(State::Opened))?;
-        Ok(Member { runner, turns: Turns::new(slice, setup), state })
+        Ok(Member { runner, turns: Turns::new(slice, setup), state, is_long_turn_stolen: false })
     }
 
     fn is_unfinished(&self) -> bool {
@@ -215,7 +241,10 @@ impl<'a> Member<'a> {
 
     fn close(self) -> Result<Measured, Failure> {
         match self.state {
-            State::Reported(instance) => instance.close(self.runner.entry, &self.runner.setup),
+            State::Reported(instance) => {
+                let measured = instance.close(self.runner.entry, &self.runner.setup)?;
+                Ok(Measured { is_long_turn_stolen: self.is_long_turn_stolen, ..measured })
+            }
             State::Failed(failure) => Err(failure),
             State::Opened(_) | State::Paused { .. } => unreachable!("every instance has reported or failed"),
         }

@@ -40,7 +40,7 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The result of an instance.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Measured {
     /// The report of each child.
     pub reports: Vec<(Role, Report)>,
@@ -50,6 +50,9 @@ pub struct Measured {
     pub steal: f64,
     /// The system calls of all children from start to end, if they were counted.
     pub calls: Option<u64>,
+    /// Whether the hypervisor took time from the cores during the long turn: see
+    /// [`crate::long_turns`].
+    pub is_long_turn_stolen: bool,
 }
 
 /// A running instance.
@@ -151,7 +154,7 @@ impl Instance {
         faults.lost += self.lost_in_exchange.unwrap_or(0);
         let calls_of = |role: &Role| fs::read_to_string(calls_path(*role, self.dir.path())).ok()?.parse::<u64>().ok();
         let calls = reports.iter().map(|(role, _)| calls_of(role)).sum();
-        Ok(Measured { reports, faults, steal, calls })
+        Ok(Measured { reports, faults, steal, calls, is_long_turn_stolen: false })
     }
 
     /// Whether a party has stopped at a damaged message. The other parties may then wait for it

@@ -203,6 +203,9 @@ impl Loop {
         let run: Run = match part.ends {
             LoopEnds::Sending(tx) => Box::new(move |setup| Box::pin(asynchronous::send(tx, setup))),
             LoopEnds::Receiving(rx) => Box::new(move |setup| Box::pin(asynchronous::receive(rx, setup))),
+            LoopEnds::Requesting(_) | LoopEnds::Replying(_) if !R::ROUND_TRIPS => {
+                bail!("this receiving end makes no round trips")
+            }
             LoopEnds::Requesting(ends) => Box::new(move |setup| Box::pin(asynchronous::request(ends, setup))),
             LoopEnds::Replying(ends) => Box::new(move |setup| Box::pin(asynchronous::reply(ends, setup))),
             LoopEnds::Serving(_) => bail!("a server of several clients needs ends that block"),

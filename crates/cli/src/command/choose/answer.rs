@@ -263,8 +263,8 @@ impl Candidate {
 /// The memory of a mechanism's channel in bytes when it holds a burst.
 fn memory(mechanism: &str, rankings: &[Ranking]) -> Option<f64> {
     let rows = rankings.iter().flat_map(|ranking| &ranking.rows);
-    let mut held = rows.filter(|row| row.spec.name == mechanism).filter_map(|row| row.result.as_ref()?.held);
-    held.next().map(|[_, full, _]| full)
+    let mut sizes = rows.filter(|row| row.spec.name == mechanism).filter_map(|row| row.result.as_ref()?.burst_memory);
+    sizes.next().map(|[_, full, _]| full)
 }
 
 #[cfg(test)]

@@ -8,13 +8,13 @@ use estafette_measure::Registry;
 use estafette_measure::case::{Cell, Load, Pattern, Payload, PayloadKind, Place};
 use estafette_measure::entry::Entry;
 use estafette_measure::limits::available_cpus;
-use estafette_measure::plan::{COUNT_TIMEOUT, Plan, Precision, SLICE, TIMEOUT, combine};
+use estafette_measure::plan::{COUNT_TIMEOUT, MAX_ROUNDS, Plan, Precision, SLICE, TIMEOUT, combine};
 use estafette_measure::spec::{Scope, Standing, Tier, Wait};
 use estafette_measure::suite::{self, Axes, Profile, Suite};
 
 use super::exclusion::{Excluded, Why};
 use super::question::Question;
-use crate::args::{Choose, MAX_ROUNDS, Need};
+use crate::args::{Choose, Need};
 use crate::measurement::{random_seed, time_window};
 use crate::with_peers;
 

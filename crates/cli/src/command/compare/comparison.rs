@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Result, bail, ensure};
 use estafette_measure::case::{Case, Cell};
 use estafette_measure::core_distance::Comparable;
+use estafette_measure::plan::MAX_ROUNDS;
 use estafette_measure::ranking::rank;
 use estafette_measure::record::{MAKE_UP_ROUNDS, Outcome, REPEATS, Record};
 use estafette_measure::spec::{Spec, Standing};
@@ -15,10 +16,6 @@ use serde::Serialize;
 
 use super::drift::{Drift, INTERVAL_COVERAGE};
 use crate::columns::plain;
-
-/// The maximum number of rounds that `bench` accepts. The work grows with the square of the rounds,
-/// and a file can claim any number.
-const MAX_ROUNDS: usize = 1_000;
 
 /// The comparison of two records.
 #[derive(Debug, Serialize)]

@@ -53,7 +53,7 @@ fn figures(pattern: Pattern, ns: u64) -> Figures {
         fairness: None,
         dropped_receives: 0,
         codec: None,
-        held: None,
+        burst_memory: None,
         lost_in_window: 0,
         faults: Faults::default(),
         breach: None,
