@@ -301,6 +301,10 @@ pub(crate) struct Report {
     #[arg(value_name = "RECORD.json", value_hint = ValueHint::FilePath)]
     pub(crate) record: PathBuf,
 
+    /// A later record of the same machine: shows what changed, as `compare` does
+    #[arg(value_name = "OTHER.json", value_hint = ValueHint::FilePath, conflicts_with = "details")]
+    pub(crate) other: Option<PathBuf>,
+
     /// Write an HTML page with the answers, charts and tables, which needs no network
     #[arg(short, long, value_name = "FILE.html", value_hint = ValueHint::FilePath)]
     pub(crate) output: Option<PathBuf>,
@@ -317,7 +321,7 @@ pub(crate) struct Report {
     #[arg(long)]
     pub(crate) details: bool,
 
-    /// Print the record as JSON instead of tables
+    /// Print the record as JSON instead of tables; of two records, the comparison
     #[arg(long)]
     pub(crate) json: bool,
 }

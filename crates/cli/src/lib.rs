@@ -24,6 +24,7 @@ mod args;
 mod cargo_bench;
 mod columns;
 mod command;
+mod comparison;
 mod exit;
 mod measurement;
 mod other_load;

@@ -23,7 +23,7 @@ use estafette_measure::stats::{CONFIDENCE, holm, median, median_interval, sign_t
 use super::judgement::{Judged, Judgement, Problems, judge, judgement_of};
 use crate::args::{Args, Bench, Command, Gate};
 use crate::command::bench::plan;
-use crate::command::compare::comparison::Compared;
+use crate::comparison::Compared;
 use crate::measurement::{Measurement, SystemCalls, measure, report_interrupt};
 use crate::report_to_stderr;
 
@@ -207,7 +207,7 @@ mod tests {
 
     use super::super::judgement::Outcome as Verdict;
     use super::*;
-    use crate::command::compare::comparison::tests::{changed, record};
+    use crate::comparison::tests::{changed, record};
 
     /// A record of 12 rounds with both builds. `factor` is how many times as long a message through
     /// a pipe takes in the new one.
