@@ -204,6 +204,10 @@ pub(crate) struct Bench {
     #[arg(long, default_value = "estafette-results", value_hint = ValueHint::DirPath, value_name = "DIR")]
     pub(crate) out: PathBuf,
 
+    /// Show the tables in a full screen while they converge; they are printed at the end as ever
+    #[arg(long)]
+    pub(crate) live: bool,
+
     /// Do not write the HTML page beside the record
     #[arg(long)]
     pub(crate) no_report: bool,

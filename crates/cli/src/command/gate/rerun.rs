@@ -25,6 +25,7 @@ use crate::args::{Args, Bench, Command, Gate};
 use crate::command::bench::plan;
 use crate::comparison::Compared;
 use crate::measurement::{Measurement, SystemCalls, measure, report_interrupt};
+use crate::progress::View;
 use crate::report_to_stderr;
 
 /// Measures both builds. `None` if the user interrupts.
@@ -32,7 +33,7 @@ pub(super) fn run(registry: &Registry, args: &Gate, program: &Path) -> Result<Op
     let bench = bench(registry, args)?;
     let registry = with_base(registry, program)?;
     let plan = paired(plan(&registry, &bench)?)?;
-    let measured = measure(&registry, plan, &bench.out, SystemCalls::NotCounted)?;
+    let measured = measure(&registry, plan, &bench.out, SystemCalls::NotCounted, View::of(bench.live))?;
     let Some(Measurement { record, files, end }) = measured else { return Ok(None) };
     files.finish(&record)?;
     report_to_stderr(&format!("record: {}", files.record.display()));
