@@ -205,6 +205,10 @@ pub(crate) struct Bench {
     #[arg(long, default_value = "estafette-results", value_hint = ValueHint::DirPath, value_name = "DIR")]
     pub(crate) out: PathBuf,
 
+    /// Show the tables in a full screen while they converge; they are printed at the end as ever
+    #[arg(long)]
+    pub(crate) live: bool,
+
     /// Do not write the HTML page beside the record
     #[arg(long)]
     pub(crate) no_report: bool,
@@ -302,6 +306,10 @@ pub(crate) struct Report {
     #[arg(value_name = "RECORD.json", value_hint = ValueHint::FilePath)]
     pub(crate) record: PathBuf,
 
+    /// A later record of the same machine: shows what changed, as `compare` does
+    #[arg(value_name = "OTHER.json", value_hint = ValueHint::FilePath, conflicts_with = "details")]
+    pub(crate) other: Option<PathBuf>,
+
     /// Write an HTML page with the answers, charts and tables, which needs no network
     #[arg(short, long, value_name = "FILE.html", value_hint = ValueHint::FilePath)]
     pub(crate) output: Option<PathBuf>,
@@ -318,7 +326,7 @@ pub(crate) struct Report {
     #[arg(long)]
     pub(crate) details: bool,
 
-    /// Print the record as JSON instead of tables
+    /// Print the record as JSON instead of tables; of two records, the comparison
     #[arg(long)]
     pub(crate) json: bool,
 }

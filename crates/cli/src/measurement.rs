@@ -18,7 +18,7 @@ use estafette_measure::run::{self, End};
 use estafette_measure::window::Window;
 
 use crate::exit::Exit;
-use crate::progress::Progress;
+use crate::progress::{Progress, View};
 use crate::{other_load, report_to_stderr};
 
 const NOTHING_RECORDED: &str = "interrupted before the first round was complete: nothing is recorded";
@@ -41,17 +41,21 @@ pub(crate) struct Measurement {
 /// Runs a plan. The folder `out` gets the record after each round.
 ///
 /// Returns `None` if the user interrupts before the first round is complete, and says so on stderr.
+///
+/// # Errors
+/// If the folder cannot be written, the machine cannot be measured, or stderr cannot show `view`.
 pub(crate) fn measure(
     registry: &Registry,
     mut plan: Plan,
     out: &Path,
     system_calls: SystemCalls,
+    view: View,
 ) -> Result<Option<Measurement>> {
     let begun = Instant::now();
     let mut interrupt = Interrupt::install().context("cannot listen for Ctrl-C")?;
     let mut scratch = Scratch::new()?;
     let files = Files::open(out)?;
-    let mut progress = Progress::new(Some(files.record.clone()));
+    let mut progress = Progress::of_run(files.record.clone(), view)?;
     let others = OtherLoad::watch(&plan.cpus);
     let Some(limits) = progress.limits(&plan.cpus, limits_budget(plan.window), &mut interrupt)? else {
         report_to_stderr(NOTHING_RECORDED);

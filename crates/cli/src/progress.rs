@@ -1,5 +1,5 @@
-//! Progress on stderr. On a terminal it is one line, redrawn between instances; otherwise it is one
-//! line per round.
+//! Progress on stderr: the live view, or on a terminal one line, redrawn between instances; otherwise
+//! one line per round.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -13,11 +13,39 @@ use estafette_measure::record::Record;
 use estafette_measure::run::{Observer, RoundKind};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::{report_to_stderr, with_remedy};
+use crate::live::{Live, Step};
+use crate::{duration, report_to_stderr, with_remedy};
+
+/// What a user asks to see of a run under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum View {
+    /// One line.
+    Plain,
+    /// The tables in a full screen.
+    Live,
+}
+
+impl View {
+    /// What the option `--live` asks for.
+    pub(crate) fn of(is_live: bool) -> View {
+        if is_live { View::Live } else { View::Plain }
+    }
+}
+
+/// How progress is shown.
+enum Display {
+    /// A line of text for each round.
+    Rounds,
+    /// One line, redrawn.
+    Bar(ProgressBar),
+    Live(Box<Live>),
+    /// The run is over.
+    Ended,
+}
 
 /// Shows a run's progress, and saves its record after each round.
 pub(crate) struct Progress {
-    bar: Option<ProgressBar>,
+    display: Display,
     started_at: Instant,
     /// Where the record is saved after each round.
     record_path: Option<PathBuf>,
@@ -26,25 +54,34 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Creates the progress of a run. With a path, the record is saved there after each round.
-    pub(crate) fn new(record_path: Option<PathBuf>) -> Progress {
-        let bar = std::io::stderr().is_terminal().then(|| {
-            // Redrawn on request only. A ticking thread would run during measurements and disturb
-            // them.
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(250));
-            let style = ProgressStyle::with_template("{prefix:>12} {pos}/{len} [{bar:30}] {msg}");
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
-            bar
-        });
-        Progress { bar, started_at: Instant::now(), record_path, reported: Vec::new() }
+    /// Creates the progress of a run without a record.
+    pub(crate) fn plain() -> Progress {
+        let display = if std::io::stderr().is_terminal() { Display::Bar(bar()) } else { Display::Rounds };
+        Progress { display, started_at: Instant::now(), record_path: None, reported: Vec::new() }
+    }
+
+    /// Creates the progress of a run whose record is saved after each round.
+    ///
+    /// # Errors
+    /// If the live view is asked for, and stderr cannot show it.
+    pub(crate) fn of_run(record_path: PathBuf, view: View) -> Result<Progress> {
+        let plain = Progress { record_path: Some(record_path), ..Progress::plain() };
+        Ok(match view {
+            View::Plain => plain,
+            View::Live => Progress { display: Display::Live(Box::new(Live::start()?)), ..plain },
+        })
     }
 
     /// Shows the current step before the rounds begin.
     pub(crate) fn stage(&mut self, stage: &'static str, what: &str) {
-        if let Some(bar) = &self.bar {
-            bar.set_prefix(stage);
-            bar.set_message(what.to_owned());
-            bar.tick();
+        match &mut self.display {
+            Display::Bar(bar) => {
+                bar.set_prefix(stage);
+                bar.set_message(what.to_owned());
+                bar.tick();
+            }
+            Display::Live(live) => live.step(Step::Preparing { stage: stage.to_owned(), part: what.to_owned() }),
+            Display::Rounds | Display::Ended => {}
         }
     }
 
@@ -72,9 +109,9 @@ impl Progress {
         self.started_at = Instant::now();
     }
 
-    /// Removes the progress line.
-    pub(crate) fn finish(&self) {
-        if let Some(bar) = &self.bar {
+    /// Removes the progress line or the live view.
+    pub(crate) fn finish(&mut self) {
+        if let Display::Bar(bar) = std::mem::replace(&mut self.display, Display::Ended) {
             bar.finish_and_clear();
         }
     }
@@ -85,24 +122,41 @@ impl Progress {
         Some(each * u32::try_from(of.saturating_sub(done)).ok()?)
     }
 
-    /// Prints a line of text without damaging the progress line.
-    pub(crate) fn message(&self, line: &str) {
-        match &self.bar {
-            Some(bar) => bar.suspend(|| report_to_stderr(line)),
-            None => report_to_stderr(line),
+    /// Prints a line of text without damaging the progress line. The live view shows it, and prints it
+    /// at the end.
+    pub(crate) fn message(&mut self, line: &str) {
+        match &mut self.display {
+            Display::Bar(bar) => bar.suspend(|| report_to_stderr(line)),
+            Display::Live(live) => live.message(line),
+            Display::Rounds | Display::Ended => report_to_stderr(line),
         }
     }
 }
 
+/// The progress line.
+fn bar() -> ProgressBar {
+    // Redrawn on request only. A ticking thread would run during measurements and disturb them.
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(250));
+    let style = ProgressStyle::with_template("{prefix:>12} {pos}/{len} [{bar:30}] {msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
+    bar
+}
+
 impl Observer for Progress {
     fn instance(&mut self, done: usize, of: usize, entrant: &Entrant) {
-        let Some(bar) = &self.bar else { return };
-        let left = self.left(done, of).map_or(String::new(), |left| format!("{} left · ", seconds(left)));
-        bar.set_prefix("measuring");
-        bar.set_length(of as u64);
-        bar.set_position(done as u64);
-        bar.set_message(format!("{left}{}", entrant.case.mechanism));
-        bar.tick();
+        let left = self.left(done, of);
+        match &mut self.display {
+            Display::Bar(bar) => {
+                let left = left.map_or(String::new(), |left| format!("{} left · ", duration::in_words(left)));
+                bar.set_prefix("measuring");
+                bar.set_length(of as u64);
+                bar.set_position(done as u64);
+                bar.set_message(format!("{left}{}", entrant.case.mechanism));
+                bar.tick();
+            }
+            Display::Live(live) => live.instance([done, of], left, &entrant.case),
+            Display::Rounds | Display::Ended => {}
+        }
     }
 
     fn failure(&mut self, entrant: &Entrant, what: &str) {
@@ -120,19 +174,26 @@ impl Observer for Progress {
         if let Some(path) = &self.record_path {
             record.save(path)?;
         }
-        if self.bar.is_none() {
-            report_to_stderr(&match kind {
-                RoundKind::Planned => self.planned_round(record),
-                RoundKind::MakeUp(count) => format!("{count} more instances, in place of discarded ones"),
-                RoundKind::Refinement(1) => {
-                    format!("round {}, of one table that does not show small differences yet", record.rounds)
-                }
-                RoundKind::Refinement(tables) => {
-                    format!("round {}, of {tables} tables that do not show small differences yet", record.rounds)
-                }
-            });
+        match &mut self.display {
+            Display::Live(live) => live.round(record, addition(record, kind)),
+            Display::Rounds => report_to_stderr(&addition(record, kind).unwrap_or_else(|| self.planned_round(record))),
+            Display::Bar(_) | Display::Ended => {}
         }
         Ok(())
+    }
+}
+
+/// Says why a round was measured that was not planned. `None` for a planned one.
+fn addition(record: &Record, kind: RoundKind) -> Option<String> {
+    match kind {
+        RoundKind::Planned => None,
+        RoundKind::MakeUp(count) => Some(format!("{count} more instances, in place of discarded ones")),
+        RoundKind::Refinement(1) => {
+            Some(format!("round {}, of one table that does not show small differences yet", record.rounds))
+        }
+        RoundKind::Refinement(tables) => {
+            Some(format!("round {}, of {tables} tables that do not show small differences yet", record.rounds))
+        }
     }
 }
 
@@ -144,16 +205,8 @@ impl Progress {
             0 => String::new(),
             repeated => format!(", {repeated} again"),
         };
-        let left = self.left(done, of).map_or(String::new(), |left| format!(", {} left", seconds(left)));
+        let left = self.left(done, of).map_or(String::new(), |left| format!(", {} left", duration::in_words(left)));
         format!("round {} of {}: {done} of {of} instances{repeated}{left}", record.rounds, record.rounds_planned)
-    }
-}
-
-/// Formats a duration in whole seconds: `1 min 20 s`.
-fn seconds(time: Duration) -> String {
-    match time.as_secs() {
-        seconds @ 0..60 => format!("{seconds} s"),
-        seconds => format!("{} min {} s", seconds / 60, seconds % 60),
     }
 }
 
@@ -163,13 +216,8 @@ mod tests {
 
     #[test]
     fn no_time_remains_after_more_instances_than_planned() {
-        let progress = Progress::new(None);
+        let progress = Progress::plain();
         assert_eq!(progress.left(150, 144), Some(Duration::ZERO));
         assert_eq!(progress.left(0, 144), None);
-    }
-
-    #[test]
-    fn times_in_words() {
-        assert_eq!([59, 60, 80].map(|time| seconds(Duration::from_secs(time))), ["59 s", "1 min 0 s", "1 min 20 s"]);
     }
 }

@@ -14,7 +14,7 @@ use toml::Value;
 /// The key of the positional arguments.
 const WHAT: &str = "what";
 /// Options that a file cannot contain.
-const NOT_IN_FILES: [&str; 3] = ["config", "json", "help"];
+const NOT_IN_FILES: [&str; 4] = ["config", "json", "live", "help"];
 /// The maximum length of a file in bytes.
 const MAX_FILE: u64 = 1 << 20;
 

@@ -3,76 +3,17 @@
 mod common;
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use common::{Done, Ground, names};
-use roxmltree::{Document, Node, ParsingOptions};
+use common::page::{Browser, all, check, check_shapes, hostile, parsed, published, rename, root, set_figures};
+use common::{Ground, names};
+use roxmltree::Document;
 use serde_json::Value;
-
-/// The longest page in bytes.
-const MAX_PAGE: usize = 2_000_000;
-/// What a hostile record has as its names.
-const HOSTILE: &str = "x\"'><script>alert(1)</script>]]>-->&lt;\u{1b}[2J\u{202e}|`*";
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository")
-}
-
-fn published(name: &str) -> String {
-    root().join("docs/results").join(name).display().to_string()
-}
 
 /// Writes the page of a record, and returns it.
 fn page(ground: &Ground, record: &str) -> String {
     let done = ground.run(["report", record, "-o", "report.html"]).exits(0);
     assert!(done.stderr.ends_with("report: report.html\n") && done.stdout.is_empty(), "{}", done.stderr);
     fs::read_to_string(ground.path("report.html")).expect("the page")
-}
-
-/// Parses a page. It is XML as well as HTML, so that a stray `<` of a record is an error.
-#[track_caller]
-fn parsed(page: &str) -> Document<'_> {
-    let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
-    Document::parse_with_options(page, options).unwrap_or_else(|error| panic!("not well-formed: {error}"))
-}
-
-fn all<'a>(page: &'a Document<'_>, tag: &'static str) -> impl Iterator<Item = Node<'a, 'a>> {
-    page.descendants().filter(move |node| node.is_element() && node.tag_name().name() == tag)
-}
-
-/// Checks what every page must have, whatever its record is.
-#[track_caller]
-fn check(page: &str) {
-    assert!(page.len() < MAX_PAGE, "{} bytes", page.len());
-    let tree = parsed(page);
-    assert_eq!(all(&tree, "script").count(), 1, "only the page's own script");
-    assert_eq!(all(&tree, "h1").count(), 1);
-    let elements = || tree.descendants().filter(Node::is_element);
-    for node in elements() {
-        for attribute in node.attributes() {
-            let is_link = matches!(attribute.name(), "href" | "src" | "action" | "data");
-            assert!(!is_link || attribute.value().starts_with('#'), "loads {}", attribute.value());
-            assert!(!attribute.name().starts_with("on"), "a handler: {}", attribute.name());
-        }
-    }
-    let mut ids: Vec<&str> = elements().filter_map(|node| node.attribute("id")).collect();
-    let links = all(&tree, "a").filter_map(|link| link.attribute("href"));
-    for link in links {
-        assert!(ids.contains(&&link[1..]), "a link to nowhere: {link}");
-    }
-    let count = ids.len();
-    ids.sort_unstable();
-    ids.dedup();
-    assert_eq!(ids.len(), count, "an identifier twice");
-    for svg in all(&tree, "svg") {
-        assert_eq!(svg.attribute("role"), Some("img"));
-        let has = |tag: &str| svg.children().any(|child| child.tag_name().name() == tag && child.text().is_some());
-        assert!(has("title") && has("desc"), "a chart says what it is");
-    }
-    for table in all(&tree, "table") {
-        assert!(table.children().any(|child| child.tag_name().name() == "caption"), "a table has a caption");
-    }
 }
 
 #[test]
@@ -98,42 +39,6 @@ fn the_page_of_the_overview_answers_first() {
         ["Between processes", "Through the network stack", "estafette bench", "fill or check", "Noise of each table"]
     {
         assert!(page.contains(words), "{words}");
-    }
-}
-
-/// A record with these names and figures in place of those of the overview.
-fn hostile(ground: &Ground, edit: impl Fn(&mut Value)) -> String {
-    let done = ground.run(["report", &published("overview-quick.json.gz"), "--json"]).exits(0);
-    let mut record = done.json();
-    edit(&mut record);
-    fs::write(ground.path("hostile.json"), record.to_string()).expect("the record");
-    String::from("hostile.json")
-}
-
-/// Replaces all mechanisms' names.
-fn rename(record: &mut Value) {
-    let rename = |value: &mut Value| {
-        let name = value.as_str().expect("a name");
-        *value = format!("{name}{HOSTILE}").into();
-    };
-    for spec in record["mechanisms"].as_array_mut().expect("mechanisms") {
-        rename(&mut spec["name"]);
-        spec["implementation"] = HOSTILE.into();
-    }
-    for list in ["entrants", "refusals"] {
-        for entrant in record[list].as_array_mut().expect("a list") {
-            rename(&mut entrant["case"]["mechanism"]);
-        }
-    }
-    for key in ["cpu", "architecture", "kernel", "clock_source"] {
-        record["fingerprint"][key] = HOSTILE.into();
-    }
-    for key in ["started", "tool"] {
-        record[key] = HOSTILE.into();
-    }
-    record["provenance"]["arguments"] = serde_json::json!(["bench", HOSTILE, "a b", "it's"]);
-    for instance in record["instances"].as_array_mut().expect("instances").iter_mut().step_by(7) {
-        instance["outcome"] = serde_json::json!({ "failed": { "why": HOSTILE } });
     }
 }
 
@@ -165,31 +70,12 @@ fn figures_of_any_size_neither_panic_nor_break_the_page() {
     for figure in [1e308, -1e308, 0.0, -1.0, 5e-324] {
         let ground = Ground::new();
         let record = hostile(&ground, |record| {
-            for instance in record["instances"].as_array_mut().expect("instances") {
-                let figures = &mut instance["outcome"]["measured"];
-                let slices = figures.get_mut("slices").and_then(|slices| slices.as_array_mut());
-                for slice in slices.into_iter().flatten() {
-                    slice["ns"] = figure.into();
-                }
-                figures["cpu_ns_per_message"] = figure.into();
-                instance["line_ns"] = figure.into();
-            }
-            for handling in record["handling"].as_array_mut().expect("handling") {
-                handling["ns"] = figure.into();
-            }
-            record["seed"] = u64::MAX.into();
-            record["fingerprint"]["memory_mib"] = u64::MAX.into();
+            set_figures(record, figure);
             record["fingerprint"]["cores"] = usize::MAX.into();
         });
         let page = page(&ground, &record);
         check(&page);
-        let tree = parsed(&page);
-        for shape in all(&tree, "svg").flat_map(|svg| svg.descendants()) {
-            for name in ["d", "x", "y", "width"] {
-                let value = shape.attribute(name).unwrap_or_default();
-                assert!(!value.contains("NaN") && !value.contains("inf"), "{figure}: {value}");
-            }
-        }
+        check_shapes(&page);
         ground.run(["report", &record, "--markdown"]).exits(0);
     }
 }
@@ -304,37 +190,12 @@ fn bench_writes_the_page_beside_the_record() {
     assert!(!ground.record().with_extension("html").exists());
 }
 
-/// Whether tests that need a browser must run.
-fn are_pages_required() -> bool {
-    std::env::var_os("ESTAFETTE_PAGES").is_some_and(|value| value == "required")
-}
-
-/// The rules of accessibility that the page is checked with, from npm. `None` if they cannot be installed.
-fn axe(ground: &Ground) -> Option<PathBuf> {
-    let folder = ground.path("npm");
-    let mut npm = Command::new("npm");
-    npm.args(["install", "--silent", "--no-audit", "--no-fund", "--prefix"]).arg(&folder).arg("axe-core@4");
-    let installed = npm.output().is_ok_and(|output| output.status.success());
-    let script = folder.join("node_modules/axe-core/axe.min.js");
-    (installed && script.exists()).then_some(script)
-}
-
 #[test]
 fn the_page_works_in_a_browser() {
     let ground = Ground::new();
-    let has = |program: &str| Command::new(program).arg("--version").output().is_ok();
-    let axe = has("npm").then(|| axe(&ground)).flatten();
-    let Some(axe) = axe.filter(|_| has("chromium") && has("node")) else {
-        assert!(!are_pages_required(), "this needs chromium, node, and npm with a registry");
-        eprintln!("SKIPPED: the page in a browser, which needs chromium, node, and npm with a registry");
-        return;
-    };
+    let Some(browser) = Browser::find(&ground) else { return };
     for record in ["net-standard.json.gz", "overview-quick.json.gz"] {
         page(&ground, &published(record));
-        let check = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/page/check.mjs");
-        let output =
-            Command::new("node").arg(check).arg(ground.path("report.html")).arg(&axe).output().expect("node starts");
-        let done = Done::from(output);
-        assert!(done.status.success(), "{record}:\n{}{}", done.stdout, done.stderr);
+        browser.check(&ground.path("report.html"));
     }
 }

@@ -21,6 +21,7 @@ use crate::measurement::{
     self, Measurement, SystemCalls, measure, random_seed, report_interrupt, time_window, without_result,
 };
 use crate::output::{self, Detail};
+use crate::progress::View;
 use crate::{page, print, print_json, report_to_stderr, with_peers};
 
 /// The target of `--until-decided`: a run ends early when every table can detect this difference.
@@ -36,7 +37,8 @@ pub(crate) fn run(registry: &Registry, args: &Bench) -> Result<Exit> {
     let plan = plan(registry, args)?;
     // A single round is a quick look. Counting system calls would more than double its duration.
     let system_calls = if plan.rounds > 1 { SystemCalls::Counted } else { SystemCalls::NotCounted };
-    let Some(Measurement { record, files, end }) = measure(registry, plan, &args.out, system_calls)? else {
+    let view = View::of(args.live);
+    let Some(Measurement { record, files, end }) = measure(registry, plan, &args.out, system_calls, view)? else {
         return Ok(Exit::Interrupted);
     };
     let exit = measurement::exit(&record);

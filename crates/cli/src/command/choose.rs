@@ -32,6 +32,7 @@ use crate::args::{Args, Choose, Command};
 use crate::columns::wrapped;
 use crate::exit::Exit;
 use crate::measurement::{self, Measurement, SystemCalls, measure, report_interrupt};
+use crate::progress::View;
 use crate::{print, print_json, report_to_stderr};
 
 /// The reply to a question: the JSON output.
@@ -86,7 +87,7 @@ fn reply(registry: &Registry, args: &Choose) -> Result<Exit> {
         None => {
             let ShortRun { plan, excluded, notes } = ShortRun::plan(registry, args, &question)?;
             let Some(plan) = plan else { return Reply::without_run(notes, excluded).print(args.json) };
-            let Some(measurement) = measure(registry, plan, &args.out, SystemCalls::NotCounted)? else {
+            let Some(measurement) = measure(registry, plan, &args.out, SystemCalls::NotCounted, View::Plain)? else {
                 return Ok(Exit::Interrupted);
             };
             let Some((record, path, exit)) = finished(measurement, args.json)? else { return Ok(Exit::Interrupted) };

@@ -1,39 +1,17 @@
-//! The command `compare`: compares two records of one machine, unpaired.
+//! The command `compare`: prints how two records of one machine differ.
 //!
-//! The records share no rounds, so their instances cannot be paired. For each case in both records,
-//! except controls, the shift is the Hodges–Lehmann estimate between the ln metrics of its valid
-//! instances. A positive shift means that B is better. The [`drift`] of the machine itself is
-//! subtracted, and its uncertainty widens the interval. The verdict compares the interval with the
-//! larger of the cell's two noise floors.
-//!
-//! The limits of this method:
-//!
-//! - The interval contains the true change with at least 95 % if the machine drifted evenly and the
-//!   instances of a record are independent. After an uneven drift the anchors disagree, and the
-//!   interval grows by their disagreement.
-//! - The noise floor comes from pairs in one round. A difference between runs that does not exist
-//!   within one run, and does not affect the anchors, counts as a change. Examples are the layout
-//!   of another build and a file system's cache. Only interleaved rounds of both builds could avoid
-//!   this; this command does not have them.
-//! - Verdicts are not corrected for multiple comparisons: of many, some are wrong. The margin
-//!   of 2 % or the floor keeps them few.
-
-pub(super) mod comparison;
-pub(super) mod drift;
+//! How, and the limits of the method: [`crate::comparison`].
 
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use estafette_measure::case::Pattern;
 use estafette_measure::record::Record;
-use estafette_measure::stats::{Interval, Verdict};
-use estafette_measure::units;
 use serde::Serialize;
 
-use self::comparison::{Compared, Comparison, Side};
-use self::drift::Drift;
 use crate::args::Compare;
 use crate::columns::{Left, Right, columns, plain};
+use crate::comparison::words::{between, drift, figure, percent, verdicts, without_floor};
+use crate::comparison::{Compared, Comparison, Side};
 use crate::exit::Exit;
 use crate::{print, print_json};
 
@@ -51,14 +29,18 @@ pub(crate) fn run(args: &Compare) -> Result<Exit> {
     let (a, b) = (Record::load(&args.a)?, Record::load(&args.b)?);
     let comparison = Comparison::of(&a, &b, ["A", "B"])
         .with_context(|| format!("cannot compare {} with {}", args.a.display(), args.b.display()))?;
-    if args.json {
-        print_json(&Printed { a_file: &args.a, b_file: &args.b, comparison: &comparison })?;
-    } else {
-        let sides = [("A", &args.a, &comparison.a), ("B", &args.b, &comparison.b)];
-        let sides: Vec<_> = sides.iter().map(|(name, path, side)| described(name, path, side)).collect();
-        print(&format!("{}\n{}", columns(&[], &[], &sides), text(&comparison)))?;
-    }
+    show([&args.a, &args.b], &comparison, args.json)?;
     Ok(Exit::Fine)
+}
+
+/// Prints a comparison of two files.
+pub(super) fn show([a, b]: [&Path; 2], comparison: &Comparison, as_json: bool) -> Result<()> {
+    if as_json {
+        return print_json(&Printed { a_file: a, b_file: b, comparison });
+    }
+    let sides = [("A", a, &comparison.a), ("B", b, &comparison.b)];
+    let sides: Vec<_> = sides.iter().map(|(name, path, side)| described(name, path, side)).collect();
+    print(&format!("{}\n{}", columns(&[], &[], &sides), text(comparison)))
 }
 
 fn described(name: &str, path: &Path, side: &Side) -> Vec<String> {
@@ -79,18 +61,14 @@ fn text(comparison: &Comparison) -> String {
         text.push_str(&format!("{}\n{table}\n", cases[0].cell));
     }
     let mut lines = vec![drift(comparison.drift.as_ref()), verdicts(comparison)];
-    let without = comparison.cases.iter().filter(|case| case.verdict.is_some() && case.floor.is_none()).count();
-    if without > 0 {
-        lines
-            .push(format!("{without} in cells without a noise floor: it takes 6 valid rounds of the control in both."));
-    }
+    lines.extend(without_floor(comparison));
     lines.extend(comparison.notes.iter().map(|note| format!("Note: {}.", plain(note))));
     text.push_str(&columns(&[], &[], &lines.into_iter().map(|line| vec![line]).collect::<Vec<_>>()));
     text
 }
 
 fn row(case: &Compared) -> Vec<String> {
-    let figure = |ns: Option<f64>| figure(ns, case.cell.pattern);
+    let figure = |ns: Option<f64>| figure(ns, &case.cell);
     let (change, interval) = case.change.as_ref().map_or((String::from("-"), String::new()), |change| {
         (format!("{} %", percent(change.estimate)), between(change))
     });
@@ -98,62 +76,13 @@ fn row(case: &Compared) -> Vec<String> {
     vec![plain(&case.mechanism), figure(case.a_ns), figure(case.b_ns), change, interval, verdict]
 }
 
-/// Formats the time of a round trip, or the rate of a stream; `-` without a valid instance.
-pub(super) fn figure(ns: Option<f64>, pattern: Pattern) -> String {
-    match ns {
-        None => String::from("-"),
-        Some(ns) if pattern.is_round_trip() => units::duration(ns),
-        Some(ns) => units::rate(1e9 / ns),
-    }
-}
-
-/// Formats a ln ratio as a change in percent: `+3.14`, `-12.3`.
-pub(super) fn percent(ln: f64) -> String {
-    let percent = ln.exp_m1() * 100.0;
-    format!("{}{}", if percent < 0.0 { '-' } else { '+' }, units::three_digits(percent.abs()))
-}
-
-fn between(interval: &Interval) -> String {
-    format!("[{} to {}]", percent(interval.low), percent(interval.high))
-}
-
-fn drift(drift: Option<&Drift>) -> String {
-    let Some(drift) = drift else {
-        return String::from(
-            "Drift: not known, as no reference ring is in both records; what is shown may be the machine's own change.",
-        );
-    };
-    let few = if drift.has_few_anchors() { "; so few may miss an uneven drift" } else { "" };
-    let unsteady = if drift.is_unsteady() {
-        " The machine did not hold still: measure both again while nothing else runs."
-    } else {
-        ""
-    };
-    format!(
-        "Drift: the machine alone made B better by {} % {}, by {} anchor(s), the reference rings{few}. It is subtracted, and \
-         its uncertainty widens every interval.{unsteady}",
-        percent(drift.interval.estimate),
-        between(&drift.interval),
-        drift.anchors
-    )
-}
-
-fn verdicts(comparison: &Comparison) -> String {
-    let count = |verdict| comparison.count(verdict);
-    let all = comparison.cases.iter().filter(|case| case.verdict.is_some()).count();
-    format!(
-        "{} of {all} comparisons are inconclusive; {} faster, {} slower, {} equivalent.",
-        count(Verdict::Inconclusive),
-        count(Verdict::Faster),
-        count(Verdict::Slower),
-        count(Verdict::Equivalent)
-    )
-}
-
 #[cfg(test)]
 mod tests {
-    use super::comparison::tests::{changed, record};
+    use estafette_measure::stats::Interval;
+
     use super::*;
+    use crate::comparison::drift::{Drift, INTERVAL_COVERAGE};
+    use crate::comparison::tests::{changed, record};
 
     fn output(a: &Record, b: &Record) -> String {
         text(&Comparison::of(a, b, ["A", "B"]).unwrap())
@@ -189,7 +118,7 @@ mod tests {
         let json = serde_json::to_value(&comparison).unwrap();
         assert!(json["drift"].is_null(), "the drift is unknown: {}", json["drift"]);
         let coverage = json["cases"][0]["change"]["coverage"].as_f64().unwrap();
-        assert!((drift::INTERVAL_COVERAGE..1.0).contains(&coverage), "the coverage of the change alone: {coverage}");
+        assert!((INTERVAL_COVERAGE..1.0).contains(&coverage), "the coverage of the change alone: {coverage}");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use self::lineage::{Lineage, lineages};
 use crate::args::History;
-use crate::command::compare::comparison;
+use crate::comparison;
 use crate::exit::Exit;
 use crate::{page, print, print_json, report_to_stderr};
 

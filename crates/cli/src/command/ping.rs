@@ -58,7 +58,7 @@ pub(crate) fn run(registry: &Registry, args: &Ping) -> Result<Exit> {
     }
     let mut interrupt = Interrupt::install().context("cannot listen for Ctrl-C")?;
     let mut scratch = Scratch::new()?;
-    let mut progress = Progress::new(None);
+    let mut progress = Progress::plain();
     let others = OtherLoad::watch(&cpus);
     let Some(limits) = progress.limits(&cpus, limits::DEFAULT_BUDGET / 2, &mut interrupt)? else {
         return Ok(Exit::Interrupted);

@@ -64,7 +64,7 @@ pub(crate) fn run(registry: &Registry, args: &Verify) -> Result<Exit> {
         interrupt: Interrupt::install().context("cannot listen for Ctrl-C")?,
         scratch: Scratch::new()?,
     };
-    let mut progress = Progress::new(None);
+    let mut progress = Progress::plain();
     progress.begin();
     let (mut verified, mut is_interrupted) = (Vec::new(), false);
     let count = cases.len();

@@ -2,8 +2,9 @@
 
 use estafette_measure::record::Record;
 use estafette_measure::units;
-use estafette_measure::window::Window;
 use maud::{Markup, html};
+
+use crate::comparison::words::window;
 
 /// The section's content.
 pub(super) fn html(record: &Record) -> Markup {
@@ -56,16 +57,4 @@ pub(super) fn facts(record: &Record) -> Vec<(&'static str, String)> {
         facts.push(("allocator", provenance.allocator.clone()));
     }
     facts
-}
-
-fn window(window: &Window) -> String {
-    match window {
-        Window::Time { warmup_ns, measure_ns } => {
-            let [warmup, measure] = [*warmup_ns, *measure_ns].map(|ns| units::duration(ns as f64));
-            format!("{measure} after {warmup}")
-        }
-        Window::Count { warmup, messages } => {
-            format!("{} messages after {}", units::grouped(*messages), units::grouped(*warmup))
-        }
-    }
 }

@@ -65,7 +65,7 @@ fn cell(ranking: &Ranking) -> String {
 }
 
 /// Text as code. A fence that the text contains is made longer.
-fn code(text: &str) -> String {
+pub(super) fn code(text: &str) -> String {
     let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let mut fence = String::from("`");
     while text.contains(&fence) {

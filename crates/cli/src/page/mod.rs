@@ -1,10 +1,11 @@
-//! The report of a record: an HTML page that needs nothing else, Markdown, and charts as SVG.
+//! The report of a record, or of two ([`changes`]): an HTML page that needs nothing else, Markdown, and charts as SVG.
 //!
 //! Nothing in a record is trusted. All text goes through maud, which escapes it by its type, and
 //! through [`cleaned`] at the end. Figures that cannot be drawn are left out of charts.
 
 mod answers;
 mod cells;
+pub(crate) mod changes;
 mod charts;
 mod grid;
 mod instances;
@@ -44,6 +45,24 @@ pub(crate) fn html(record: &Record) -> String {
     let scopes: Vec<Scope> =
         Scope::ALL.into_iter().filter(|scope| rankings.iter().any(|ranking| ranking.cell.scope == *scope)).collect();
     let title = title(record);
+    let main = html! {
+        (first_section(record, &rankings, &answers))
+        @for scope in &scopes { (of_scope(&rankings, &instances, *scope)) }
+        section id="trust" aria-labelledby="trust-heading" {
+            h2 id="trust-heading" { "How far to trust it" }
+            (trust::html(record, &rankings))
+        }
+        section id="machine" aria-labelledby="machine-heading" {
+            h2 id="machine-heading" { "The machine, and how to repeat the run" }
+            (machine::html(record))
+        }
+    };
+    document(&title, &head(record, &title, &scopes), &main, "one record")
+}
+
+/// A whole page. `head` has the links to the sections of `main`, of which one is `machine`; `source`
+/// is what the page was written from.
+fn document(title: &str, head: &Markup, main: &Markup, source: &str) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" xmlns="http://www.w3.org/1999/xhtml" {
@@ -54,21 +73,10 @@ pub(crate) fn html(record: &Record) -> String {
             }
             body {
                 a class="skip" href="#main" { "Skip to the answers" }
-                (head(record, &title, &scopes))
-                main id="main" {
-                    (first_section(record, &rankings, &answers))
-                    @for scope in &scopes { (of_scope(&rankings, &instances, *scope)) }
-                    section id="trust" aria-labelledby="trust-heading" {
-                        h2 id="trust-heading" { "How far to trust it" }
-                        (trust::html(record, &rankings))
-                    }
-                    section id="machine" aria-labelledby="machine-heading" {
-                        h2 id="machine-heading" { "The machine, and how to repeat the run" }
-                        (machine::html(record))
-                    }
-                }
+                (head)
+                main id="main" { (main) }
                 footer {
-                    p { "Written by " a href="#machine" { "estafette" } " from one record. The page loads nothing." }
+                    p { "Written by " a href="#machine" { "estafette" } " from " (source) ". The page loads nothing." }
                 }
                 script { (PreEscaped("/*<![CDATA[*/")) (PreEscaped(SCRIPT)) (PreEscaped("/*]]>*/")) }
             }

@@ -114,6 +114,8 @@ pub(crate) struct Series {
     pub(crate) name: String,
     pub(crate) kind: Kind,
     pub(crate) points: Vec<Point>,
+    /// The points in an earlier run that is shown beside this one.
+    pub(crate) earlier: Vec<Point>,
     /// What a column of its own says in the table, such as the knee.
     pub(crate) remark: Option<String>,
     /// The x value that a ring marks, such as the knee.
@@ -147,22 +149,37 @@ impl Point {
 }
 
 impl Lines {
+    /// Whether it shows an earlier run, A, beside the run, B.
+    pub(crate) fn has_earlier(&self) -> bool {
+        self.series.iter().any(|series| !series.earlier.is_empty())
+    }
+
     fn grid(&self) -> Grid {
         let has_remarks = self.series.iter().any(|series| series.remark.is_some());
         let mut columns = vec![Column::text("mechanism")];
         columns.extend(self.x.ticks.iter().map(|(_, text)| Column::number(text)));
         columns.extend(has_remarks.then(|| Column::text("knee")));
-        let rows = self.series.iter().map(|series| {
-            let mut row = vec![Entry::text(&series.name)];
-            row.extend(self.x.ticks.iter().map(|(x, _)| {
-                let point = series.points.iter().find(|point| point.x == *x);
-                point.map_or(Entry::text("-"), |point| Entry::number(point.y, self.y.text(point)))
-            }));
-            row.extend(has_remarks.then(|| Entry::text(series.remark.as_deref().unwrap_or("-"))));
-            row
-        });
+        let mut rows = Vec::new();
+        for series in &self.series {
+            let remark = |text: Option<&str>| has_remarks.then(|| Entry::text(text.unwrap_or("-")));
+            let mut name = series.name.clone();
+            if !series.earlier.is_empty() {
+                rows.push(self.row(format!("{name}, A"), &series.earlier, remark(None)));
+                name.push_str(", B");
+            }
+            rows.push(self.row(name, &series.points, remark(series.remark.as_deref())));
+        }
         let caption = format!("{}: {} by {}, with the interval of the median", self.title, self.y.label, self.x.label);
-        Grid { caption, columns, rows: rows.collect() }
+        Grid { caption, columns, rows }
+    }
+
+    fn row(&self, name: String, points: &[Point], remark: Option<Entry>) -> Vec<Entry> {
+        let at = |x: f64| {
+            let point = points.iter().find(|point| point.x == x);
+            point.map_or(Entry::text("-"), |point| Entry::number(point.y, self.y.text(point)))
+        };
+        let figures = self.x.ticks.iter().map(|(x, _)| at(*x));
+        std::iter::once(Entry::text(name)).chain(figures).chain(remark).collect()
     }
 }
 
@@ -194,6 +211,8 @@ pub(crate) struct Bar {
     pub(crate) is_candidate: bool,
     /// From 0; 1 is the full length. It may be above 1, because both figures are measured.
     pub(crate) share: f64,
+    /// The share in an earlier run that is shown beside this one.
+    pub(crate) earlier: Option<f64>,
     /// The figure from which the share follows.
     pub(crate) figure: String,
 }
@@ -201,24 +220,34 @@ pub(crate) struct Bar {
 impl Bar {
     /// The share as a percentage with two digits at most.
     pub(crate) fn percent(&self) -> String {
-        let percent = self.share * 100.0;
-        match percent {
-            _ if !percent.is_finite() => String::from("-"),
-            _ if percent >= 9.95 => format!("{} %", units::grouped(percent.round().min(1e15) as u64)),
-            _ => format!("{percent:.1} %"),
-        }
+        percent(self.share)
+    }
+}
+
+fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    match percent {
+        _ if !percent.is_finite() => String::from("-"),
+        _ if percent >= 9.95 => format!("{} %", units::grouped(percent.round().min(1e15) as u64)),
+        _ => format!("{percent:.1} %"),
     }
 }
 
 impl Bars {
     fn grid(&self) -> Grid {
-        let columns = vec![Column::text("mechanism"), Column::number("share of the bound"), Column::number("time")];
+        let has_earlier = self.bars.iter().any(|bar| bar.earlier.is_some());
+        let mut columns = vec![Column::text("mechanism"), Column::number("share of the bound"), Column::number("time")];
+        columns.extend(has_earlier.then(|| Column::number("share in A")));
         let row = |bar: &Bar| {
-            vec![
+            let mut row = vec![
                 Entry::text(&bar.name),
                 Entry::number(bar.share, bar.percent()),
                 Entry::number(-bar.share, &bar.figure),
-            ]
+            ];
+            row.extend(
+                has_earlier.then(|| Entry::optional(bar.earlier, bar.earlier.map_or(String::from("-"), percent))),
+            );
+            row
         };
         let caption = format!("{}; 100 % is {}", self.title, self.full);
         Grid { caption, columns, rows: self.bars.iter().map(row).collect() }

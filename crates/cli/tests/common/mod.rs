@@ -3,6 +3,7 @@
 // Each test program uses its part of this.
 #![allow(dead_code)]
 
+pub(crate) mod page;
 pub(crate) mod pipeline;
 
 use std::collections::BTreeSet;

@@ -335,7 +335,7 @@ pub(super) mod tests {
 
     #[test]
     fn needs_exclude_mechanisms_and_say_so() {
-        let record = crate::command::compare::comparison::tests::record();
+        let record = crate::comparison::tests::record();
         let rankings = rank(&record);
         let answer = Answer::of(&rankings[0], &needing(&[Need::InPlace]), &record, &rankings);
         assert_eq!((answer.certainty, answer.excluded.len()), (Certainty::Nothing, 2));
@@ -346,7 +346,7 @@ pub(super) mod tests {
 
     #[test]
     fn the_nearest_size_answers_and_values_that_no_case_has_are_errors() {
-        let record = crate::command::compare::comparison::tests::record();
+        let record = crate::comparison::tests::record();
         let rankings = rank(&record);
         let size = Question { size: Some("100".parse().unwrap()), ..Question::default() };
         let found = size.find(&rankings).unwrap();

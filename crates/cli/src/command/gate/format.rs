@@ -4,7 +4,7 @@ use estafette_measure::units;
 
 use super::judgement::{Judged, Judgement, Outcome};
 use crate::columns::{Left, Right, columns, plain, wrapped};
-use crate::command::compare::{figure, percent};
+use crate::comparison::words::{figure, percent};
 
 const HEADERS: [&str; 5] = ["mechanism", "base", "new", "time per message", "outcome"];
 
@@ -70,7 +70,7 @@ pub(super) fn junit(judgement: &Judgement) -> String {
 
 /// The cells of a case, in the order of [`HEADERS`].
 fn row(case: &Judged) -> [String; 5] {
-    let figure = |ns: Option<f64>| figure(ns, case.cell.pattern);
+    let figure = |ns: Option<f64>| figure(ns, &case.cell);
     let change = case.change.as_ref().map_or(String::from("-"), |change| {
         format!("{} % [{} to {}]", percent(change.estimate), percent(change.low), percent(change.high))
     });
@@ -155,7 +155,7 @@ fn escaped_xml(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::compare::comparison::tests::{changed, record};
+    use crate::comparison::tests::{changed, record};
 
     fn slower() -> Judgement {
         Judgement::of(&record(), &changed("process/pipe", 1.3), 0.05).unwrap()

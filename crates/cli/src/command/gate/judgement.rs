@@ -26,8 +26,8 @@ use estafette_measure::stats::{Interval, holm, median, shift_below_p};
 use estafette_measure::units;
 use serde::Serialize;
 
-use crate::command::compare::comparison::{Compared, Comparison};
-use crate::command::compare::drift::{Drift, INTERVAL_COVERAGE};
+use crate::comparison::drift::{Drift, INTERVAL_COVERAGE};
+use crate::comparison::{Compared, Comparison};
 
 /// What is said of a case, and of all together. The gravest is the greatest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -258,7 +258,7 @@ mod tests {
     use estafette_measure::breach::Breach;
 
     use super::*;
-    use crate::command::compare::comparison::tests::{changed, record};
+    use crate::comparison::tests::{changed, record};
 
     fn outcome_of<'a>(judgement: &'a Judgement, mechanism: &str) -> &'a Judged {
         judgement.cases.iter().find(|case| case.mechanism == mechanism).unwrap()

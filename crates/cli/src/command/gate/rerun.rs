@@ -24,8 +24,9 @@ use estafette_measure::suite::Profile;
 use super::judgement::{Judged, Judgement, Problems, judge, judgement_of};
 use crate::args::{Args, Bench, Command, Gate};
 use crate::command::bench::plan;
-use crate::command::compare::comparison::Compared;
+use crate::comparison::Compared;
 use crate::measurement::{Measurement, SystemCalls, measure, report_interrupt};
+use crate::progress::View;
 use crate::report_to_stderr;
 
 /// The number of rounds, unless the user asks for another. Of 24 rounds and fifty cases, Holm's
@@ -38,7 +39,7 @@ pub(super) fn run(registry: &Registry, args: &Gate, program: &Path) -> Result<Op
     let bench = bench(registry, args)?;
     let registry = with_base(registry, program)?;
     let plan = with_enough_rounds(paired(plan(&registry, &bench)?)?, &bench);
-    let measured = measure(&registry, plan, &bench.out, SystemCalls::NotCounted)?;
+    let measured = measure(&registry, plan, &bench.out, SystemCalls::NotCounted, View::of(bench.live))?;
     let Some(Measurement { record, files, end }) = measured else { return Ok(None) };
     files.finish(&record)?;
     report_to_stderr(&format!("record: {}", files.record.display()));
@@ -219,7 +220,7 @@ mod tests {
 
     use super::super::judgement::Outcome as Verdict;
     use super::*;
-    use crate::command::compare::comparison::tests::{changed, record};
+    use crate::comparison::tests::{changed, record};
 
     /// A record of 12 rounds with both builds. `factor` is how many times as long a message through
     /// a pipe takes in the new one.

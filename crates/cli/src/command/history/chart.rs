@@ -41,6 +41,7 @@ fn series(case: &CaseHistory) -> Series {
         name: format!("{} · {cell}", case.mechanism),
         kind: Kind::Candidate,
         points: points.collect(),
+        earlier: Vec::new(),
         remark: None,
         marked_x: (0..case.points.len()).rev().find(is_decided).map(x),
     }

@@ -13,7 +13,7 @@ use glob::Pattern as Glob;
 use serde::Serialize;
 
 use super::Loaded;
-use crate::command::compare::comparison::{Comparison, differences};
+use crate::comparison::{Comparison, differences};
 use crate::table::outcome;
 
 /// Runs of one machine with one plan, oldest first, and the cases that all of them have.
@@ -223,7 +223,7 @@ impl Step {
     }
 
     fn of(before: &Loaded, after: &Loaded) -> Result<Step> {
-        Comparison::of(&before.record, &after.record, ["the run before", "this one"]).map(Step)
+        Ok(Step(Comparison::of(&before.record, &after.record, ["the run before", "this one"])?))
     }
 
     /// The change of a case. `None` if it is an anchor, whose change is the machine's.

@@ -4,7 +4,7 @@ use estafette_measure::stats::Verdict;
 
 use super::lineage::{CaseHistory, Change, Changes, Lineage, PastRun};
 use crate::columns::{Left, Right, columns, plain, wrapped};
-use crate::command::compare::{figure, percent};
+use crate::comparison::words::{figure, percent};
 use crate::table::percent as share;
 
 /// The maximum number of notes of a lineage.
@@ -116,7 +116,7 @@ fn headline(lineage: &Lineage) -> String {
 fn of_case(case: &CaseHistory, runs: &[PastRun]) -> String {
     let lines = (1..).zip(case.points.iter().zip(runs)).map(|(number, (moment, run))| {
         let change = moment.change.as_ref().map_or(String::new(), described);
-        vec![number.to_string(), time(run), figure(moment.ns, case.cell.pattern), change]
+        vec![number.to_string(), time(run), figure(moment.ns, &case.cell), change]
     });
     let mut lines: Vec<Vec<String>> = lines.collect();
     // With two runs it is the same change.

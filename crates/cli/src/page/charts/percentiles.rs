@@ -48,7 +48,7 @@ fn chart(ranking: &Ranking, instances: &Instances<'_>) -> Option<Lines> {
             Some(Point { x: x(quantile), y: value.ns, interval: value.interval })
         });
         let (name, points) = (short(row).to_owned(), points.collect());
-        Series { name, kind: kind(row), points, remark: None, marked_x: None }
+        Series { name, kind: kind(row), points, earlier: Vec::new(), remark: None, marked_x: None }
     });
     let series: Vec<Series> = series.filter(|series| !series.points.is_empty()).collect();
     let is_known = |x: f64| series.iter().any(|series| series.points.iter().any(|point| point.x == x));

@@ -33,6 +33,7 @@ fn chart(ranking: &Ranking) -> Option<Bars> {
             name: short(row).to_owned(),
             is_candidate: row.spec.standing == Standing::Candidate,
             share: bound.ns() / ns,
+            earlier: None,
             figure: units::duration(ns),
         })
     };

@@ -132,7 +132,14 @@ fn series(
         Some(rate) => format!("at {}", units::rate(*rate)),
         None => String::from("not reached"),
     };
-    Series { name: name.to_owned(), kind, points, remark: knee.as_ref().map(text), marked_x: knee.flatten() }
+    Series {
+        name: name.to_owned(),
+        kind,
+        points,
+        earlier: Vec::new(),
+        remark: knee.as_ref().map(text),
+        marked_x: knee.flatten(),
+    }
 }
 
 /// The last load before the latency exceeds [`KNEE`] times that at the lowest load. `None` if it
@@ -154,6 +161,7 @@ fn bound(group: &[&Ranking], axis: Axis, quantity: Quantity) -> Option<Series> {
         name: String::from("bound of the machine"),
         kind: Kind::Bound,
         points,
+        earlier: Vec::new(),
         remark: None,
         marked_x: None,
     })

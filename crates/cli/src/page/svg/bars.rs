@@ -31,8 +31,7 @@ pub(in super::super) fn bars(chart: &Bars, is_alone: bool) -> Markup {
 }
 
 fn row(bar: &Bar, top: f64, left: f64, whole: f64) -> Markup {
-    let share = if bar.share.is_finite() { bar.share.clamp(0.0, 1.0) } else { 0.0 };
-    let length = (share * whole).max(1.0);
+    let length = (part(bar.share) * whole).max(1.0);
     let class = if bar.is_candidate { "c0" } else { "reference" };
     html! {
         g class=(class) {
@@ -40,9 +39,17 @@ fn row(bar: &Bar, top: f64, left: f64, whole: f64) -> Markup {
             text class="name end" x=(left - 7.0) y=(top + 12.5) { (fitted(&bar.name, left - 10.0)) }
             rect class="rest" x=(left) y=(top) width=(number(whole)) height="15" {}
             rect class="bar" x=(left) y=(top) width=(number(length)) height="15" {}
+            @if let Some(earlier) = bar.earlier {
+                rect class="mark" x=(number(left + part(earlier) * whole - 1.0)) y=(top - 2.0) width="2" height="19" {}
+            }
             text class="share" x=(number(left + whole + 6.0)) y=(top + 12.5) { (bar.percent()) }
         }
     }
+}
+
+/// The part of the full length that a share takes, from 0 to 1.
+fn part(share: f64) -> f64 {
+    if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 }
 }
 
 #[cfg(test)]
@@ -51,7 +58,13 @@ mod tests {
 
     #[test]
     fn shares_of_any_size_are_drawn_within_the_chart() {
-        let bar = |share| Bar { name: String::from("<a>"), is_candidate: true, share, figure: String::from("1 ns") };
+        let bar = |share| Bar {
+            name: String::from("<a>"),
+            is_candidate: true,
+            share,
+            earlier: Some(share),
+            figure: String::from("1 ns"),
+        };
         let chart = Bars {
             id: String::from("id"),
             title: String::from("title"),

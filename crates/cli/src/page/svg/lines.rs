@@ -20,7 +20,10 @@ const MAX_OTHERS: usize = 40;
 
 /// Draws the chart.
 pub(in super::super) fn lines(chart: &Lines, is_alone: bool) -> Markup {
-    let points = || chart.series.iter().flat_map(|series| &series.points).filter(|point| point.is_drawable());
+    let points = || {
+        let all = chart.series.iter().flat_map(|series| series.points.iter().chain(&series.earlier));
+        all.filter(|point| point.is_drawable())
+    };
     let x = Scale::of(points().map(|point| point.x), 0.04, (LEFT, RIGHT));
     let y = Scale::of(points().map(|point| point.y), 0.05, (BOTTOM, TOP));
     let (Some(x), Some(y)) = (x, y) else {
@@ -28,12 +31,14 @@ pub(in super::super) fn lines(chart: &Lines, is_alone: bool) -> Markup {
         return frame(&chart.id, [&chart.title, &chart.note], 60.0, is_alone, &content);
     };
     let drawn = styled(&chart.series);
-    let legend = Legend::of(&drawn);
+    let legend = Legend::of(&drawn, chart.has_earlier());
     let content = html! {
         (axes(chart, &x, &y))
         // The best is drawn last, above the others.
         @for series in drawn.iter().rev() { (line(chart, series, &x, &y, &legend)) }
-        @if let Some(text) = &legend.others { text x="12" y=(number(legend.y(legend.count))) { (text) } }
+        @for (nth, text) in legend.remarks.iter().enumerate() {
+            text x="12" y=(number(legend.y_of_remark(nth))) { (text) }
+        }
     };
     frame(&chart.id, [&chart.title, &chart.note], legend.height(), is_alone, &content)
 }
@@ -80,17 +85,19 @@ fn styled(all: &[Series]) -> Vec<Styled<'_>> {
 struct Legend {
     count: usize,
     columns: usize,
-    others: Option<String>,
+    /// Lines of text below the names.
+    remarks: Vec<String>,
 }
 
 impl Legend {
-    fn of(drawn: &[Styled<'_>]) -> Legend {
+    fn of(drawn: &[Styled<'_>], has_earlier: bool) -> Legend {
         let named = || drawn.iter().filter(|styled| styled.legend.is_some());
         let longest = named().map(|styled| styled.series.name.chars().count()).max().unwrap_or(0);
         let columns = if (longest as f64) * CHARACTER < Legend::width(3) - 30.0 { 3 } else { 2 };
         let others = drawn.len() - named().count();
         let others = (others > 0).then(|| format!("thin lines: {others} more, see the table"));
-        Legend { count: named().count(), columns, others }
+        let runs = has_earlier.then(|| String::from("full lines: B; faint, dashed: A"));
+        Legend { count: named().count(), columns, remarks: others.into_iter().chain(runs).collect() }
     }
 
     fn width(columns: usize) -> f64 {
@@ -102,13 +109,15 @@ impl Legend {
     }
 
     fn y(&self, at: usize) -> f64 {
-        // The note about the others is on a line of its own.
-        let line = if at == self.count { at.div_ceil(self.columns) } else { at / self.columns };
-        BOTTOM + 62.0 + line as f64 * LEGEND_LINE
+        BOTTOM + 62.0 + (at / self.columns) as f64 * LEGEND_LINE
+    }
+
+    fn y_of_remark(&self, nth: usize) -> f64 {
+        BOTTOM + 62.0 + (self.count.div_ceil(self.columns) + nth) as f64 * LEGEND_LINE
     }
 
     fn height(&self) -> f64 {
-        let lines = self.count.div_ceil(self.columns) + usize::from(self.others.is_some());
+        let lines = self.count.div_ceil(self.columns) + self.remarks.len();
         BOTTOM + 52.0 + lines as f64 * LEGEND_LINE
     }
 }
@@ -157,7 +166,7 @@ fn apart<'a>(ticks: &[(f64, &'a str)]) -> Vec<(f64, &'a str)> {
     kept
 }
 
-/// One series: line, intervals, points, and its name in the legend.
+/// One series: line, intervals, points, the line of an earlier run, and its name in the legend.
 fn line(chart: &Lines, styled: &Styled<'_>, x: &Scale, y: &Scale, legend: &Legend) -> Markup {
     let points: Vec<&Point> = styled.series.points.iter().filter(|point| point.is_drawable()).collect();
     let (mut path, mut errors) = (String::new(), String::new());
@@ -182,6 +191,7 @@ fn line(chart: &Lines, styled: &Styled<'_>, x: &Scale, y: &Scale, legend: &Legen
     html! {
         g class=(format!("series {}", styled.class)) {
             title { (styled.series.name) }
+            @if let Some(path) = earlier(styled.series, x, y) { path class="line earlier" d=(path) {} }
             path class="line" d=(path) {}
             @if !errors.is_empty() { path class="error" d=(errors) {} }
             @if let Some(point) = marked {
@@ -197,6 +207,18 @@ fn line(chart: &Lines, styled: &Styled<'_>, x: &Scale, y: &Scale, legend: &Legen
             @if let Some(at) = styled.legend { (name(styled, at, legend)) }
         }
     }
+}
+
+/// The path of the earlier run's line, with a ring at each point, so that a single point is seen too.
+fn earlier(series: &Series, x: &Scale, y: &Scale) -> Option<String> {
+    let points = series.earlier.iter().filter(|point| point.is_drawable());
+    let points: Vec<(f64, f64)> = points.map(|point| (x.at(point.x), y.at(point.y))).collect();
+    let corner = |(at, (x, y)): (usize, &(f64, f64))| {
+        format!("{}{} {}", if at == 0 { "M" } else { "L" }, number(*x), number(*y))
+    };
+    let line: String = points.iter().enumerate().map(corner).collect();
+    let rings = points.iter().map(|(x, y)| marker::circle(*x, *y, 2.5));
+    (!points.is_empty()).then(|| rings.fold(line, |path, ring| path + &ring))
 }
 
 /// The name in the legend, after a piece of the line.
@@ -220,6 +242,7 @@ mod tests {
             name: format!("<b>{at}"),
             kind: Kind::Candidate,
             points: vec![Point { x: 1.0, y, interval: Some((y / 2.0, y * 2.0)) }],
+            earlier: vec![Point { x: y, y, interval: None }],
             remark: None,
             marked_x: None,
         };

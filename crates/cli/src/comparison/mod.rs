@@ -1,8 +1,30 @@
-//! The comparison of two records: their common cases, with the change and the verdict of each.
+//! The comparison of two records of one machine, unpaired: their common cases, with the change and the
+//! verdict of each.
+//!
+//! The records share no rounds, so their instances cannot be paired. For each case in both records,
+//! except controls, the shift is the Hodges–Lehmann estimate between the ln metrics of its valid
+//! instances. A positive shift means that B is better. The [`drift`] of the machine itself is
+//! subtracted, and its uncertainty widens the interval. The verdict compares the interval with the
+//! larger of the cell's two noise floors.
+//!
+//! The limits of this method:
+//!
+//! - The interval contains the true change with at least 95 % if the machine drifted evenly and the
+//!   instances of a record are independent. After an uneven drift the anchors disagree, and the
+//!   interval grows by their disagreement.
+//! - The noise floor comes from pairs in one round. A difference between runs that does not exist
+//!   within one run, and does not affect the anchors, counts as a change. Examples are the layout
+//!   of another build and a file system's cache. Only interleaved rounds of both builds could avoid
+//!   this; two records do not have them.
+//! - Verdicts are not corrected for multiple comparisons: of many, some are wrong. The margin
+//!   of 2 % or the floor keeps them few.
+
+pub(crate) mod drift;
+mod incomparable;
+pub(crate) mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{Result, bail, ensure};
 use estafette_measure::case::{Case, Cell};
 use estafette_measure::core_distance::Comparable;
 use estafette_measure::plan::MAX_ROUNDS;
@@ -10,11 +32,10 @@ use estafette_measure::ranking::rank;
 use estafette_measure::record::{MAKE_UP_ROUNDS, Outcome, REPEATS, Record};
 use estafette_measure::spec::{Spec, Standing};
 use estafette_measure::stats::{Interval, Margins, Verdict, median, shift_interval, verdict};
-use estafette_measure::units;
-use estafette_measure::window::Window;
 use serde::Serialize;
 
-use super::drift::{Drift, INTERVAL_COVERAGE};
+use self::drift::{Drift, INTERVAL_COVERAGE};
+pub(crate) use self::incomparable::Incomparable;
 use crate::columns::plain;
 
 /// The comparison of two records.
@@ -81,13 +102,13 @@ impl Comparison {
     /// Compares two records of one machine. `names` is what notes call them.
     ///
     /// # Errors
-    /// If they cannot be compared. The text has the reason and a remedy.
-    pub(crate) fn of(a: &Record, b: &Record, names: [&str; 2]) -> Result<Comparison> {
+    /// If they cannot be compared.
+    pub(crate) fn of(a: &Record, b: &Record, names: [&str; 2]) -> Result<Comparison, Incomparable> {
         check_comparable(a, b)?;
         let (ours, theirs) = (measured(a)?, measured(b)?);
         let cells: BTreeSet<&Cell> = theirs.iter().map(|(case, _)| &case.cell).collect();
         if !ours.iter().any(|(case, _)| cells.contains(&case.cell)) {
-            bail!("they have no cell in common: run both with the same suite and options");
+            return Err(Incomparable::NoCell);
         }
         let theirs: BTreeMap<&Case, Measured<'_>> = theirs.into_iter().collect();
         let shared: Vec<_> = ours
@@ -98,7 +119,9 @@ impl Comparison {
                 Some((case, ours, theirs, shift))
             })
             .collect();
-        ensure!(!shared.is_empty(), "no mechanism is in the same cell of both: run both with the same mechanisms");
+        if shared.is_empty() {
+            return Err(Incomparable::NoMechanism);
+        }
 
         let anchors = shared.iter().filter(|(_, ours, theirs, _)| is_anchor(ours, theirs));
         let drift = Drift::of(&anchors.filter_map(|(.., shift)| *shift).collect::<Vec<_>>());
@@ -139,7 +162,7 @@ impl Comparison {
     }
 
     /// Returns the number of cases with this verdict.
-    pub(super) fn count(&self, verdict: Verdict) -> usize {
+    pub(crate) fn count(&self, verdict: Verdict) -> usize {
         self.cases.iter().filter(|case| case.verdict == Some(verdict)).count()
     }
 }
@@ -157,31 +180,29 @@ impl Side {
 }
 
 /// Returns an error unless both records are of the same machine, with the same window.
-fn check_comparable(a: &Record, b: &Record) -> Result<()> {
-    if a.rounds_planned.max(b.rounds_planned) > MAX_ROUNDS {
-        bail!("a record of more than {MAX_ROUNDS} rounds cannot be compared");
-    }
+fn check_comparable(a: &Record, b: &Record) -> Result<(), Incomparable> {
+    check_rounds(a)?;
+    check_rounds(b)?;
     let differences = machine_differences(a, b);
     if !differences.is_empty() {
-        bail!(
-            "they are of different machines, or of one that was set up differently; run both on one machine\n  {}",
-            differences.join("\n  ")
-        );
+        return Err(Incomparable::Machines(differences));
     }
-    if let Some(windows) = window_difference(a, b) {
-        bail!("their {windows}: run both with the same --profile and --window");
+    match window_difference(a, b) {
+        Some(windows) => Err(Incomparable::Windows(windows)),
+        None => Ok(()),
     }
-    Ok(())
+}
+
+fn check_rounds(record: &Record) -> Result<(), Incomparable> {
+    if record.rounds_planned > MAX_ROUNDS { Err(Incomparable::TooManyRounds(MAX_ROUNDS)) } else { Ok(()) }
 }
 
 /// Checks what a comparison requires of each record by itself.
 ///
 /// # Errors
 /// If it has too many rounds, or more instances than rounds.
-pub(crate) fn check(record: &Record) -> Result<()> {
-    if record.rounds_planned > MAX_ROUNDS {
-        bail!("a record of more than {MAX_ROUNDS} rounds cannot be compared");
-    }
+pub(crate) fn check(record: &Record) -> Result<(), Incomparable> {
+    check_rounds(record)?;
     measured(record).map(drop)
 }
 
@@ -204,21 +225,12 @@ fn machine_differences(a: &Record, b: &Record) -> Vec<String> {
 }
 
 fn window_difference(a: &Record, b: &Record) -> Option<String> {
-    (a.window != b.window).then(|| format!("windows differ ({} / {})", window(a), window(b)))
-}
-
-fn window(record: &Record) -> String {
-    let time = |ns: u64| units::duration(ns as f64);
-    match record.window {
-        Window::Time { warmup_ns, measure_ns } => format!("{} after {}", time(measure_ns), time(warmup_ns)),
-        Window::Count { warmup, messages } => {
-            format!("{} messages after {}", units::grouped(messages), units::grouped(warmup))
-        }
-    }
+    (a.window != b.window)
+        .then(|| format!("windows differ ({} / {})", words::window(&a.window), words::window(&b.window)))
 }
 
 /// Returns the cases of a record in their order, without controls.
-fn measured(record: &Record) -> Result<Vec<(&Case, Measured<'_>)>> {
+fn measured(record: &Record) -> Result<Vec<(&Case, Measured<'_>)>, Incomparable> {
     let comparable = Comparable::by_distance(record);
     let mut outcomes: Vec<Vec<&Outcome>> = vec![Vec::new(); record.entrants.len()];
     let mut first_heats = BTreeMap::new();
@@ -230,7 +242,7 @@ fn measured(record: &Record) -> Result<Vec<(&Case, Measured<'_>)>> {
         }
         outcomes[instance.entrant].push(&instance.outcome);
         if outcomes[instance.entrant].len() > (record.rounds_planned + MAKE_UP_ROUNDS) * (1 + REPEATS) {
-            bail!("a record is damaged: it has more instances of a case than rounds");
+            return Err(Incomparable::TooManyInstances);
         }
     }
     let cases = record.entrants.iter().zip(outcomes).filter(|(entrant, _)| !entrant.control);

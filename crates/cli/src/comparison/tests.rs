@@ -8,6 +8,7 @@ use estafette_measure::message::Faults;
 use estafette_measure::plan::Entrant;
 use estafette_measure::record::{FORMAT, Figures, InstanceRecord, Latency, Provenance, VERSION};
 use estafette_measure::spec::{Runtime, Scope, Wait};
+use estafette_measure::window::Window;
 
 use super::*;
 
