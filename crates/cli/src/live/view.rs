@@ -186,9 +186,11 @@ mod tests {
 
     #[test]
     fn preparation_and_messages_are_shown() {
-        let mut state = State::default();
-        state.step = Step::Preparing { stage: String::from("limits"), part: String::from("futex wake\u{1b}[2J") };
-        state.messages = (0..5).map(|at| format!("warning: {at}")).collect();
+        let state = State {
+            step: Step::Preparing { stage: String::from("limits"), part: String::from("futex wake\u{1b}[2J") },
+            messages: (0..5).map(|at| format!("warning: {at}")).collect(),
+            ..State::default()
+        };
         let lines = drawn(&state, 80, 10);
         assert_eq!(lines[0], "estafette bench · limits");
         assert!(lines[2].starts_with("futex wake") && !lines[2].contains('\u{1b}'), "{lines:#?}");
