@@ -11,7 +11,7 @@ use crate::codec::{Kind, Violation};
 use crate::slab::Key;
 
 /// Identifies a connection, a listener, a datagram socket, or one peer of a shared datagram socket.
-/// Identifiers are not reused.
+/// Identifiers are not reused, and those of two nodes differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Endpoint {
     pub(crate) key: Key,
@@ -158,6 +158,9 @@ pub enum Outcome {
     TooLarge,
     /// Not accepted: the connection is gone, is closing, or was [finished](crate::Handle::finish).
     Closed,
+    /// Not accepted: the endpoint belongs to another node. Only a [`Handle`](crate::Handle) of that
+    /// node can send to it.
+    ForeignEndpoint,
     /// The kernel refused this datagram, for example because there is no route to the peer.
     Refused(io::ErrorKind),
 }

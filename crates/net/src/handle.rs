@@ -60,6 +60,9 @@ impl From<Infallible> for Error {
 /// Controls a node from any thread. Clones control the same node.
 ///
 /// No method waits for the network, except that [`Handle::listen`] resolves host names.
+///
+/// An [`Endpoint`] belongs to its node. With an endpoint of another node a send returns
+/// [`Outcome::ForeignEndpoint`], an address is `None`, and every other method does nothing.
 pub struct Handle<S = ()> {
     pub(crate) shared: Arc<Shared<S>>,
 }
@@ -200,7 +203,7 @@ impl<S> Handle<S> {
                     }
                 },
                 Some(Route::Datagrams(socket)) => socket.send(message, to.remote),
-                None => Outcome::Closed,
+                None => self.shared.outcome_without_route(to.key),
             };
         }
     }

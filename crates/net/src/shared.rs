@@ -14,6 +14,7 @@ use crate::codec::Decoder;
 use crate::codec::websocket::{Opening, Side};
 use crate::connection::{BufferTotals, Connection};
 use crate::datagrams::Socket;
+use crate::event::Outcome;
 use crate::handle::Error;
 use crate::limits::Limits;
 use crate::lookup::{LookupOwner, Lookups, numeric};
@@ -182,6 +183,13 @@ impl<S> Shared<S> {
             Resource::Stream(connection) => Some(connection.clone()),
             _ => None,
         })
+    }
+
+    /// The outcome of a send to a key without a route.
+    #[cold]
+    pub(crate) fn outcome_without_route(&self, key: Key) -> Outcome {
+        let resources = self.resources.read().unwrap_or_else(PoisonError::into_inner);
+        if resources.made(key) { Outcome::Closed } else { Outcome::ForeignEndpoint }
     }
 
     /// How to send to the endpoint with this key.
