@@ -217,8 +217,9 @@ impl<S> Handle<S> {
     /// Closes a connection, a listener or a socket.
     ///
     /// What is queued at a connection is written first, for at most [`Limits::flush`]; a connection
-    /// that is still opening opens first. Then `Closed` is reported. Messages that arrive in the
-    /// meantime are discarded.
+    /// that is still opening opens first. Then `Closed` is reported. No message is delivered
+    /// any more: what has arrived, or arrives in the meantime, is discarded. If another thread
+    /// closes, the node may deliver a few more before it notices.
     ///
     /// Does nothing for one peer of a socket that is shared by several peers.
     pub fn close(&self, endpoint: Endpoint) {
@@ -229,7 +230,7 @@ impl<S> Handle<S> {
     /// to 123 bytes.
     pub fn close_with(&self, endpoint: Endpoint, why: &Close) {
         if endpoint.remote.is_none() {
-            self.shared.command(Command::Close(endpoint.key, why.payload()));
+            self.shared.request_close(endpoint.key, why.payload());
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use crate::Address;
@@ -93,6 +93,23 @@ pub(crate) enum Command {
     SendFailed(Key, Arc<Connection>, io::Error),
 }
 
+/// How many closes were requested. The node looks before each message whether there is a new one, so
+/// that no message of a closed connection is delivered.
+///
+/// It has a cache line of its own, which is written by closes only: a look costs one load. The load
+/// is relaxed, because the lock of the commands orders what the node does next. A close that another
+/// thread requests at the same time may take effect one turn later.
+#[derive(Default)]
+#[repr(align(64))]
+pub(crate) struct CloseRequests(AtomicU32);
+
+impl CloseRequests {
+    #[inline(always)]
+    pub(crate) fn count(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// The state that the node's thread shares with all handles.
 pub(crate) struct Shared<S> {
     pub(crate) limits: Limits,
@@ -101,6 +118,7 @@ pub(crate) struct Shared<S> {
     pub(crate) totals: Arc<BufferTotals>,
     pub(crate) registry: Arc<dyn Registry>,
     pub(crate) commands: Arc<Mutex<Vec<Command>>>,
+    pub(crate) close_requests: CloseRequests,
     pub(crate) lookups: Arc<Lookups>,
     pub(crate) signals: Mutex<Signals<S>>,
     pub(crate) asleep: Asleep,
@@ -129,6 +147,7 @@ impl<S> Shared<S> {
             totals: Arc::default(),
             registry,
             commands,
+            close_requests: CloseRequests::default(),
             signals: Mutex::new(Signals::new()),
             asleep: Asleep::new(),
             stopped: AtomicBool::new(false),
@@ -146,6 +165,13 @@ impl<S> Shared<S> {
 
     pub(crate) fn command(&self, command: Command) {
         lock(&self.commands).push(command);
+        self.wake();
+    }
+
+    /// Requests that an endpoint is closed, with this payload of a closing frame.
+    pub(crate) fn request_close(&self, key: Key, farewell: Vec<u8>) {
+        lock(&self.commands).push(Command::Close(key, farewell));
+        self.close_requests.0.fetch_add(1, Ordering::Relaxed);
         self.wake();
     }
 

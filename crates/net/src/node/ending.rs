@@ -81,6 +81,7 @@ impl<S> Node<S> {
     /// Begins the orderly end of a connection: the queue is written, then the farewell.
     fn begin_end(&mut self, key: Key, reason: Reason, farewell: &[u8]) {
         let until = after(self.clock, self.shared.limits.flush);
+        self.end_run(key);
         let Some(incoming) = self.stream(key) else { return };
         // What a peer sends after a violation is discarded. A peer that got our closing frame may
         // still reply to it.
@@ -109,6 +110,16 @@ impl<S> Node<S> {
                 self.continue_end(key);
             }
             Err(error) => self.end(key, Reason::Io(error), &[]),
+        }
+    }
+
+    /// Delivers no further messages of the run of a connection. What is left of it is decoded and
+    /// discarded.
+    fn end_run(&mut self, key: Key) {
+        if let Some(run) = self.run.take_if(|run| run.from.key == key)
+            && let Some((_, window)) = &mut self.current
+        {
+            window.go_on_at(run.start());
         }
     }
 
@@ -181,7 +192,7 @@ impl<S> Node<S> {
         }
         drop(entry);
         self.last = self.last.filter(|(last, _)| *last != index);
-        self.partial = self.partial.take().filter(|(of, _)| *of != index);
+        self.forget_reads(index);
         self.shared.remove(key);
         self.outbox.push_back(Event::Closed { endpoint: Endpoint::new(key), reason });
     }
