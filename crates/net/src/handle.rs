@@ -214,7 +214,8 @@ impl<S> Handle<S> {
         Batch::new(self, to)
     }
 
-    /// Closes a connection, a listener or a socket.
+    /// Closes a connection, a listener or a socket. From now on a send to it returns
+    /// [`Outcome::Closed`].
     ///
     /// What is queued at a connection is written first, for at most [`Limits::flush`]; a connection
     /// that is still opening opens first. Then `Closed` is reported. No message is delivered

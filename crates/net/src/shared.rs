@@ -168,9 +168,18 @@ impl<S> Shared<S> {
         self.wake();
     }
 
-    /// Requests that an endpoint is closed, with this payload of a closing frame.
+    /// Requests that an endpoint is closed, with this payload of a closing frame. From now on its
+    /// sends are refused.
     pub(crate) fn request_close(&self, key: Key, farewell: Vec<u8>) {
         lock(&self.commands).push(Command::Close(key, farewell));
+        loop {
+            match self.route(key) {
+                Some(Route::Stream(connection)) if !connection.request_close() => continue,
+                Some(Route::Datagrams(socket)) => socket.request_close(),
+                _ => {}
+            }
+            break;
+        }
         self.close_requests.0.fetch_add(1, Ordering::Relaxed);
         self.wake();
     }

@@ -5,9 +5,10 @@ mod common;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::thread;
+use std::time::Duration;
 
 use common::{PATIENCE, Side, address, connected, until};
-use estafette_net::{Event, Handle, Node, Options, Outcome};
+use estafette_net::{Close, Event, Handle, Node, Options, Outcome, Reconnect};
 
 /// How many messages a peer writes at once.
 const MANY: usize = 100_000;
@@ -156,4 +157,83 @@ async fn an_async_node_delivers_no_message_after_a_close() {
     }
     assert_eq!(seen.messages, 1);
     peer.join().unwrap();
+}
+
+#[test]
+fn a_send_after_a_close_returns_closed_and_is_not_delivered() {
+    for scheme in ["tcp", "tcp+msg", "ws", "unix+msg", "inproc+msg"] {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut server, mut client) = (Side::new(), Side::new());
+        let (_, endpoint, _) = connected(&mut server, &mut client, &address(scheme, &folder));
+        assert_eq!(client.handle.send(endpoint, b"before"), Outcome::Sent);
+        let (handle, mut outcomes, mut closed) = (server.handle.clone(), Vec::new(), false);
+        while !closed {
+            let on_event = |event: Event<'_, u32>| match event {
+                Event::Message(from, _) => {
+                    let mut batch = handle.batch(from);
+                    assert_eq!(batch.push(b"in a batch"), Outcome::Queued);
+                    assert_eq!(handle.send(from, b"before"), Outcome::Sent);
+                    handle.close(from);
+                    outcomes.extend([handle.send(from, b"after"), handle.send_text(from, "after"), batch.flush()]);
+                }
+                Event::Closed { .. } => closed = true,
+                _ => {}
+            };
+            server.node.poll(Some(Duration::from_millis(1)), on_event).unwrap();
+            client.step();
+        }
+        assert_eq!(outcomes, [Outcome::Closed; 3], "{scheme}");
+        client.until_closed(endpoint);
+        assert_eq!(client.messages(endpoint).concat(), b"before", "{scheme}");
+    }
+}
+
+#[test]
+fn a_send_after_a_close_returns_closed_in_every_state() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = Reconnect::default().initial_delay(Duration::from_secs(1000));
+    for options in [Options::default(), Options::default().reconnect(plan)] {
+        let mut server = Side::new();
+        let listener = server.handle.listen(address("ws", &folder).as_str()).unwrap();
+        let mut client = Side::new();
+        let at = server.handle.local_address(listener).unwrap();
+        // It is still opening.
+        let endpoint = client.handle.connect_with(&at, &options).unwrap();
+        assert_eq!(client.handle.send(endpoint, b"early"), Outcome::Queued);
+        client.handle.close(endpoint);
+        assert_eq!(client.handle.send(endpoint, b"after"), Outcome::Closed);
+        // It is open, and was finished before.
+        let endpoint = client.handle.connect_with(&at, &options).unwrap();
+        until(&mut server, &mut client, "open", |_, client| client.seen.contains(&common::Seen::Connected(endpoint)));
+        client.handle.close(endpoint);
+        assert_eq!(client.handle.send(endpoint, b"after"), Outcome::Closed);
+        client.handle.finish(endpoint);
+        assert_eq!(client.handle.send(endpoint, b"after"), Outcome::Closed);
+        until(&mut server, &mut client, "closed", |_, client| client.closed(endpoint).is_some());
+    }
+}
+
+#[test]
+fn a_datagram_socket_sends_nothing_after_a_close() {
+    let mut side = Side::new();
+    let socket = side.handle.listen("udp://127.0.0.1:0").unwrap();
+    let to = side.handle.connect(side.handle.local_address(socket).unwrap()).unwrap();
+    let mut batch = side.handle.batch(to);
+    assert_eq!(batch.push(b"in a batch"), Outcome::Queued);
+    side.handle.close(to);
+    assert_eq!(side.handle.send(to, b"after"), Outcome::Closed);
+    assert_eq!(batch.flush(), Outcome::Closed);
+    assert_eq!(side.until_closed(to), "closed here");
+    assert!(side.messages(socket).is_empty());
+}
+
+#[test]
+fn a_finish_after_a_close_does_not_change_the_code_of_the_closing_frame() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut server, mut client) = (Side::new(), Side::new());
+    let (accepted, endpoint, _) = connected(&mut server, &mut client, &address("ws", &folder));
+    client.handle.close_with(endpoint, &Close { code: Some(4000), reason: "done".to_owned() });
+    client.handle.finish(endpoint);
+    until(&mut server, &mut client, "closed", |server, _| server.closed(accepted).is_some());
+    assert_eq!(server.closed(accepted), Some("closed by the peer: 4000: done"));
 }

@@ -27,7 +27,7 @@ impl<S> Node<S> {
     pub(super) fn close(&mut self, key: Key, farewell: &[u8]) {
         match self.entries.get_mut(key.index as usize) {
             Some(Some(Entry::Stream(incoming))) if incoming.key == key => {
-                incoming.connection.set_will_reconnect(false);
+                incoming.connection.request_close();
                 match incoming.reconnect.take().and_then(|reconnect| reconnect.next_attempt) {
                     // It waits to reconnect: nothing is in flight.
                     Some(_) => self.close_or_reconnect(key, Reason::Closed),
@@ -56,7 +56,7 @@ impl<S> Node<S> {
             };
         }
         if incoming.opening.is_some() {
-            if matches!(reason, Reason::Closed) && incoming.connection.request_end() {
+            if matches!(reason, Reason::Closed) && incoming.connection.has_early_messages() {
                 incoming.farewell = Some(farewell.to_vec());
                 return;
             }
