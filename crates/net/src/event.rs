@@ -81,6 +81,10 @@ pub enum Event<'a, S> {
         again_in: Duration,
     },
     /// A connection, listener or socket ended. No event follows for this endpoint.
+    ///
+    /// If the peer violated the protocol or missed a deadline, this is reported at once. The peer is
+    /// then told why, and until it ends too the connection counts for
+    /// [`Limits::connections`](crate::Limits), at most for [`Limits::flush`](crate::Limits).
     Closed {
         /// The endpoint that ended.
         endpoint: Endpoint,

@@ -107,7 +107,8 @@ pub(crate) fn after(at: Instant, time: Duration) -> Instant {
 /// the kernel reset the connection, and the peer would lose what it has not read yet.
 #[derive(Debug)]
 pub(crate) struct Ending {
-    pub(crate) reason: Reason,
+    /// `None` once it was reported.
+    pub(crate) reason: Option<Reason>,
     pub(crate) until: Instant,
     /// Everything was written, and the sending direction has ended.
     pub(crate) finished: bool,

@@ -80,6 +80,7 @@ mod shared;
 mod signals;
 mod slab;
 mod transport;
+mod upgrade;
 
 pub use address::{Address, AddressError, Place};
 pub use batch::Batch;
@@ -93,3 +94,4 @@ pub use node::AsyncNode;
 pub use node::Node;
 pub use reconnect::Reconnect;
 pub use transport::{Datagrams, Link, Listener, Listening, Opened, Options, Received, Transport, WriteInterest};
+pub use upgrade::{HandshakeError, Headers};

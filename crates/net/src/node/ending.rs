@@ -7,6 +7,9 @@ use crate::codec::{Decoder, Violation};
 use crate::connection::Flushed;
 use crate::event::{Endpoint, Event, Late, Reason};
 use crate::incoming::{Ending, after};
+#[cfg(doc)]
+use crate::limits::Limits;
+use crate::shared::Origin;
 use crate::slab::Key;
 
 impl<S> Node<S> {
@@ -49,7 +52,7 @@ impl<S> Node<S> {
         if let (Reason::Io(_), Some(ending)) = (&reason, &incoming.ending) {
             // An error during our own close means that the close failed. If the peer caused the
             // end, its reason stays.
-            return if ending.finished || !matches!(ending.reason, Reason::Closed) {
+            return if ending.finished || !matches!(ending.reason, Some(Reason::Closed)) {
                 self.finish_end(key)
             } else {
                 self.close_or_reconnect(key, reason)
@@ -80,37 +83,54 @@ impl<S> Node<S> {
 
     /// Begins the orderly end of a connection: the queue is written, then the farewell.
     fn begin_end(&mut self, key: Key, reason: Reason, farewell: &[u8]) {
-        let until = after(self.clock, self.shared.limits.flush);
         self.end_run(key);
         let Some(incoming) = self.stream(key) else { return };
+        let connection = incoming.connection.clone();
+        if matches!(reason, Reason::Violation(Violation::Handshake(_))) {
+            // The reply to a refused handshake is HTTP and not a frame.
+            connection.reply(farewell).ok();
+        }
+        let farewell = frame_payload(&reason, farewell);
+        let at_once = is_reported_at_once(&reason);
+        let refused = matches!(incoming.opening, Some(Origin::Connecting(_)));
+        if refused || at_once && incoming.reconnect.is_some() {
+            // A server that refused expects nothing more. A connection that reconnects has no time
+            // to wait for its peer.
+            connection.begin_close(&farewell).ok();
+            return self.close_or_reconnect(key, reason);
+        }
         // What a peer sends after a violation is discarded. A peer that got our closing frame may
         // still reply to it.
         if !matches!(reason, Reason::Closed) {
             incoming.discard();
         }
-        let connection = incoming.connection.clone();
-        let farewell: Vec<u8> = match &reason {
-            Reason::Late(Late::Message | Late::Idle) | Reason::NoRoom => 1008_u16.to_be_bytes().to_vec(),
-            Reason::Violation(Violation::Handshake(_)) => {
-                // The reply to a refused handshake is HTTP and not a frame.
-                connection.reply(farewell).ok();
-                Vec::new()
-            }
-            _ => farewell.to_vec(),
-        };
-        let ended = matches!(reason, Reason::Ended | Reason::Truncated);
-        incoming.ending = Some(Box::new(Ending { reason, until, finished: false, ended }));
-        if incoming.paused {
-            // Even a paused connection is read now, to see the peer's end.
-            self.will_read(key.index as usize);
-        }
-        self.arm(key);
+        self.await_peers_end(key, reason, at_once);
         match connection.begin_close(&farewell) {
             Ok(_) => {
                 self.continue_end(key);
             }
             Err(error) => self.end(key, Reason::Io(error), &[]),
         }
+    }
+
+    /// Reads and discards until the peer ends its direction too, within [`Limits::flush`]. The reason
+    /// is reported at once, or when that is over.
+    fn await_peers_end(&mut self, key: Key, reason: Reason, at_once: bool) {
+        let until = after(self.clock, self.shared.limits.flush);
+        let ended = matches!(reason, Reason::Ended | Reason::Truncated);
+        let reason = if at_once {
+            self.outbox.push_back(Event::Closed { endpoint: Endpoint::new(key), reason });
+            None
+        } else {
+            Some(reason)
+        };
+        let Some(incoming) = self.stream(key) else { return };
+        incoming.ending = Some(Box::new(Ending { reason, until, finished: false, ended }));
+        if incoming.paused {
+            // Even a paused connection is read now, to see the peer's end.
+            self.will_read(key.index as usize);
+        }
+        self.arm(key);
     }
 
     /// Delivers no further messages of the run of a connection. What is left of it is decoded and
@@ -153,25 +173,32 @@ impl<S> Node<S> {
     /// Finishes the end of a connection, with the reason recorded when it began.
     pub(super) fn finish_end(&mut self, key: Key) {
         let Some(ending) = self.stream(key).and_then(|incoming| incoming.ending.take()) else { return };
-        self.close_or_reconnect(key, ending.reason);
+        match ending.reason {
+            Some(reason) => self.close_or_reconnect(key, reason),
+            None => self.remove(key, None),
+        }
     }
 
     /// Ends an endpoint at once and reports why: as `Lost` if it will reconnect, otherwise as
     /// `Closed`.
     pub(super) fn close_or_reconnect(&mut self, key: Key, reason: Reason) {
-        if let Err(reason) = self.schedule_reconnect(key, reason) {
-            self.remove(key, reason);
+        let ending = self.stream(key).and_then(|incoming| incoming.ending.as_ref());
+        if ending.is_some_and(|ending| ending.reason.is_none()) {
+            self.remove(key, None);
+        } else if let Err(reason) = self.schedule_reconnect(key, reason) {
+            self.remove(key, Some(reason));
         }
     }
 
-    fn remove(&mut self, key: Key, mut reason: Reason) {
+    /// Removes an endpoint, and reports the reason unless it was reported before.
+    fn remove(&mut self, key: Key, mut reason: Option<Reason>) {
         let index = key.index as usize;
         let Some(entry) = self.entries.get_mut(index).and_then(Option::take) else { return };
         match &entry {
             Entry::Stream(incoming) => {
                 let unwritten = incoming.connection.close();
-                if unwritten > 0 && matches!(reason, Reason::Closed) {
-                    reason = Reason::Unwritten(unwritten);
+                if unwritten > 0 && matches!(reason, Some(Reason::Closed)) {
+                    reason = Some(Reason::Unwritten(unwritten));
                 }
                 self.shared.registry.remove(incoming.connection.link.source());
                 // A sending thread may keep the link alive for a moment, so the peer is notified
@@ -194,6 +221,22 @@ impl<S> Node<S> {
         self.last = self.last.filter(|(last, _)| *last != index);
         self.forget_reads(index);
         self.shared.remove(key);
-        self.outbox.push_back(Event::Closed { endpoint: Endpoint::new(key), reason });
+        if let Some(reason) = reason {
+            self.outbox.push_back(Event::Closed { endpoint: Endpoint::new(key), reason });
+        }
+    }
+}
+
+/// Whether the peer is at fault. Such an end is reported at once, however long the peer stays.
+fn is_reported_at_once(reason: &Reason) -> bool {
+    matches!(reason, Reason::Violation(_) | Reason::Late(_) | Reason::NoRoom)
+}
+
+/// The payload of the closing frame of a WebSocket that ends for this reason.
+fn frame_payload(reason: &Reason, farewell: &[u8]) -> Vec<u8> {
+    match reason {
+        Reason::Late(Late::Message | Late::Idle) | Reason::NoRoom => 1008_u16.to_be_bytes().to_vec(),
+        Reason::Violation(Violation::Handshake(_)) => Vec::new(),
+        _ => farewell.to_vec(),
     }
 }

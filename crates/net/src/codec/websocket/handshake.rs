@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use sha1::{Digest, Sha1};
 
 use super::super::{Fault, Item, Step, Violation};
+use crate::upgrade::{HandshakeError, Headers};
 
 /// The longest head of a request or response in bytes, and the most header lines.
 const MAX_HEAD: usize = 16 << 10;
@@ -41,46 +42,68 @@ impl Opening {
     /// Decodes the head, and checks it once it is complete.
     pub(super) fn read(&self, input: &[u8]) -> Result<Step, Fault> {
         let mut lines = [httparse::EMPTY_HEADER; MAX_LINES];
-        let read = match self {
+        match self {
             Opening::Request => {
                 let mut request = httparse::Request::new(&mut lines);
-                request.parse(input).map(|status| (status, request_reply(&request)))
+                let consumed = match head_len(request.parse(input), input.len()) {
+                    Ok(Some(consumed)) => consumed,
+                    Ok(None) => return Ok(partial(input)),
+                    Err(refusal) => return Err(refuse(refusal, Headers::default())),
+                };
+                match request_reply(&request) {
+                    Ok(reply) => Ok(Step { consumed, item: Item::Open { reply } }),
+                    Err(refusal) => Err(refuse(refusal, Headers::from(&*request.headers))),
+                }
             }
             Opening::Answer { accept } => {
                 let mut answer = httparse::Response::new(&mut lines);
-                answer.parse(input).map(|status| (status, check_answer(&answer, accept).map(|()| Vec::new())))
+                let consumed = match head_len(answer.parse(input), input.len()) {
+                    Ok(Some(consumed)) => consumed,
+                    Ok(None) => return Ok(partial(input)),
+                    Err((_, what)) => return Err(fault(what, None, Headers::default(), Vec::new())),
+                };
+                match check_answer(&answer, accept) {
+                    Ok(()) => Ok(Step { consumed, item: Item::Open { reply: Vec::new() } }),
+                    Err(what) => Err(fault(what, answer.code, Headers::from(&*answer.headers), Vec::new())),
+                }
             }
-        };
-        let (status, verdict) = match read {
-            Ok(read) => read,
-            Err(error) => return Err(self.refuse("400 Bad Request", &format!("invalid HTTP: {error}"))),
-        };
-        match status {
-            httparse::Status::Complete(consumed) if consumed <= MAX_HEAD => match verdict {
-                Ok(reply) => Ok(Step { consumed, item: Item::Open { reply } }),
-                Err((status, why)) => Err(self.refuse(status, &why)),
-            },
-            httparse::Status::Partial if input.len() < MAX_HEAD => {
-                Ok(Step { consumed: 0, item: Item::Partial { need: input.len() + 1 } })
-            }
-            _ => Err(self.refuse("431 Request Header Fields Too Large", "the head is longer than 16 KiB")),
         }
-    }
-
-    fn refuse(&self, status: &str, why: &str) -> Fault {
-        let reply = match self {
-            Opening::Request => format!(
-                "HTTP/1.1 {status}\r\nSec-WebSocket-Version: 13\r\nConnection: close\r\nContent-Type: text/plain\r\n\
-                 Content-Length: {}\r\n\r\n{why}\n",
-                why.len() + 1
-            ),
-            Opening::Answer { .. } => String::new(),
-        };
-        Fault { what: Violation::Handshake(why.to_owned()), reply: reply.into_bytes() }
     }
 }
 
+/// The status line of a refusal without its version, and why.
 type Refusal = (&'static str, String);
+
+/// The length of a head, or `None` if it is not complete. Fails if it is not HTTP or too long.
+fn head_len(parsed: httparse::Result<usize>, available: usize) -> Result<Option<usize>, Refusal> {
+    match parsed {
+        Ok(httparse::Status::Complete(len)) if len <= MAX_HEAD => Ok(Some(len)),
+        Ok(httparse::Status::Partial) if available < MAX_HEAD => Ok(None),
+        Ok(_) => Err(("431 Request Header Fields Too Large", "the head is longer than 16 KiB".to_owned())),
+        Err(error) => Err(("400 Bad Request", format!("invalid HTTP: {error}"))),
+    }
+}
+
+/// The head is not complete.
+fn partial(input: &[u8]) -> Step {
+    Step { consumed: 0, item: Item::Partial { need: input.len() + 1 } }
+}
+
+/// Refuses a client's request: the response says why.
+fn refuse((status, what): Refusal, headers: Headers) -> Fault {
+    let reply = format!(
+        "HTTP/1.1 {status}\r\nSec-WebSocket-Version: 13\r\nConnection: close\r\nContent-Type: text/plain\r\n\
+         Content-Length: {}\r\n\r\n{what}\n",
+        what.len() + 1
+    );
+    let code = status.split(' ').next().and_then(|code| code.parse().ok());
+    fault(what, code, headers, reply.into_bytes())
+}
+
+/// Ends a handshake. `reply` is sent to the peer first.
+fn fault(what: String, status: Option<u16>, headers: Headers, reply: Vec<u8>) -> Fault {
+    Fault { what: Violation::Handshake(Box::new(HandshakeError { what, status, headers })), reply }
+}
 
 /// A server's response to a request: section 4.2.
 fn request_reply(request: &httparse::Request<'_, '_>) -> Result<Vec<u8>, Refusal> {
@@ -113,8 +136,8 @@ fn request_reply(request: &httparse::Request<'_, '_>) -> Result<Vec<u8>, Refusal
 }
 
 /// Whether a server agreed: section 4.1.
-fn check_answer(answer: &httparse::Response<'_, '_>, accept: &str) -> Result<(), Refusal> {
-    let bad = |why: String| Err(("", why));
+fn check_answer(answer: &httparse::Response<'_, '_>, accept: &str) -> Result<(), String> {
+    let bad = Err;
     if answer.code != Some(101) {
         return bad(format!("the server answered {} {}", answer.code.unwrap_or(0), answer.reason.unwrap_or_default()));
     }
