@@ -79,6 +79,8 @@ struct Outgoing {
     unwritten: usize,
     /// The masking keys of a WebSocket client.
     keys: Option<Keys>,
+    /// What the handshake of a WebSocket agreed upon.
+    subprotocol: Option<Box<str>>,
     /// Set where writability is reported only on request.
     writable: Option<OnDemandWritable>,
 }
@@ -143,6 +145,7 @@ impl Connection {
             will_reconnect: false,
             unwritten: 0,
             keys,
+            subprotocol: None,
             writable: None,
         };
         Connection {
@@ -177,6 +180,14 @@ impl Connection {
             }
             _ => Ok(()),
         }
+    }
+
+    pub(crate) fn set_subprotocol(&self, subprotocol: Option<Box<str>>) {
+        self.lock().subprotocol = subprotocol;
+    }
+
+    pub(crate) fn subprotocol(&self) -> Option<String> {
+        self.lock().subprotocol.as_deref().map(str::to_owned)
     }
 
     pub(crate) fn totals(&self) -> &BufferTotals {

@@ -16,6 +16,7 @@ use crate::limits::Limits;
 use crate::lookup::{name, numeric, resolve};
 use crate::shared::{BoundListener, Command, Resource, Shared, lock};
 use crate::transport::{Listening, Options};
+use crate::upgrade::UpgradeRules;
 use crate::{Address, AddressError};
 
 /// Why a connection, listener or socket could not be created.
@@ -117,7 +118,12 @@ impl<S> Handle<S> {
         let key = match transport.listen(&place, options).map_err(failed)? {
             Listening::Datagrams(datagrams) => self.shared.begin_datagrams(datagrams).map_err(failed)?,
             Listening::Streams(listener) => {
-                let bound = Arc::new(BoundListener { listener, scheme, half_open: options.half_open });
+                let bound = Arc::new(BoundListener {
+                    listener,
+                    scheme,
+                    half_open: options.half_open,
+                    upgrades: Arc::new(UpgradeRules::new(options)),
+                });
                 let key = self.shared.insert(Resource::Listener(bound.clone()));
                 lock(&self.shared.commands).push(Command::Watch(key));
                 if let Err(error) = self.shared.watch_listener(&*bound.listener, key) {
@@ -299,6 +305,12 @@ impl<S> Handle<S> {
             Some(remote) => format!("udp://{remote}").parse().ok(),
             None => self.shared.connection(endpoint.key)?.link.peer(),
         }
+    }
+
+    /// Returns the subprotocol that both sides of an open WebSocket agreed upon, if any:
+    /// [`Options::subprotocols`].
+    pub fn subprotocol(&self, endpoint: Endpoint) -> Option<String> {
+        self.shared.connection(endpoint.key)?.subprotocol()
     }
 
     /// Queues a signal behind the events that are already there. Signals do not delay

@@ -369,7 +369,10 @@ impl Incoming {
                     return Some(self.complete(location, kind));
                 }
                 Item::Assembled { kind } => return Some(self.complete(MessageLocation::Assembled, kind)),
-                Item::Open { reply } => return Some(self.reply_to_handshake(&reply)),
+                Item::Open { reply, subprotocol } => {
+                    self.connection.set_subprotocol(subprotocol);
+                    return Some(self.reply_to_handshake(&reply));
+                }
                 Item::Ping { at } => {
                     if let Err(error) = self.answer_ping(&buffer[base + at.start..base + at.end], window) {
                         return Some(Progress::End(Reason::Io(error), Vec::new()));

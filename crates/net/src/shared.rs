@@ -24,6 +24,7 @@ use crate::slab::{Key, Slab};
 use crate::transport::{
     Datagrams, Found, Link, Listener, Opened, Options, Pending, PendingDatagrams, Transport, WriteInterest,
 };
+use crate::upgrade::UpgradeRules;
 
 /// What a key identifies.
 pub(crate) enum Resource {
@@ -59,6 +60,8 @@ pub(crate) struct BoundListener {
     pub(crate) listener: Box<dyn Listener>,
     pub(crate) scheme: Scheme,
     pub(crate) half_open: bool,
+    /// How WebSocket requests are answered.
+    pub(crate) upgrades: Arc<UpgradeRules>,
 }
 
 /// The peer of a datagram socket, while its name is being resolved.
@@ -291,14 +294,14 @@ impl<S> Shared<S> {
         listener: Key,
         bound: &BoundListener,
     ) -> io::Result<(Key, NewConnection)> {
-        let BoundListener { scheme, half_open, .. } = *bound;
+        let BoundListener { scheme, half_open, ref upgrades, .. } = *bound;
         let connection = self.make(link, scheme, Side::Server, half_open);
         let key = self.insert(Resource::Stream(connection.clone()));
         if let Err(error) = self.watch(&connection, key, false) {
             self.remove(key);
             return Err(error);
         }
-        let decoder = scheme.decoder(Side::Server, Opening::Request, &self.limits);
+        let decoder = scheme.decoder(Side::Server, || Opening::Request(upgrades.clone()), &self.limits);
         Ok((key, NewConnection { connection, decoder, origin: Origin::Accepted(listener) }))
     }
 
@@ -325,12 +328,16 @@ impl<S> Shared<S> {
             (Opened::Datagrams(datagrams), _) => return Ok(Client::Datagrams(datagrams)),
         };
         let (opening, request) = match scheme {
-            Scheme::WebSocket => Opening::request(&address.authority(), address.target())?,
-            _ => (Opening::Request, Vec::new()),
+            Scheme::WebSocket => {
+                let (opening, request) = Opening::request(address, &options)?;
+                (Some(opening), request)
+            }
+            _ => (None, Vec::new()),
         };
         let connection = self.make(link, scheme, Side::Client, options.half_open);
         connection.set_will_reconnect(options.reconnect.is_some());
         connection.first(&request);
+        let opening = || opening.expect("a WebSocket has one");
         let decoder = scheme.decoder(Side::Client, opening, &self.limits);
         let origin = Origin::Connecting(Box::new(Connecting { address: address.clone(), others, options }));
         Ok(Client::Stream(Box::new(NewConnection { connection, decoder, origin })))
@@ -396,7 +403,7 @@ impl<S> Shared<S> {
         let connection = self.make(Box::new(Pending::new()?), scheme, Side::Client, options.half_open);
         connection.set_will_reconnect(options.reconnect.is_some());
         // This decoder is never used: the real connection has its own.
-        let decoder = scheme.decoder(Side::Client, Opening::Request, &self.limits);
+        let decoder = scheme.decoder(Side::Client, || Opening::Request(Arc::default()), &self.limits);
         let (address, options) = (address.clone(), options.clone());
         let origin = Origin::Connecting(Box::new(Connecting { address, others: Vec::new(), options }));
         Ok(Box::new(NewConnection { connection, decoder, origin }))

@@ -1,6 +1,9 @@
-//! The upgrade of an HTTP connection to a WebSocket: headers, and why an upgrade failed.
+//! The upgrade of an HTTP connection to a WebSocket: headers, subprotocols, and why an upgrade failed.
 
 use std::fmt;
+use std::io;
+
+use crate::transport::Options;
 
 /// The headers of an HTTP request or response, in their order. Names are compared without regard to
 /// case. Bytes of a value that are not UTF-8 are replaced by U+FFFD.
@@ -50,4 +53,64 @@ pub struct HandshakeError {
     pub status: Option<u16>,
     /// The headers of the peer's request or response. Empty if it is not HTTP.
     pub headers: Headers,
+}
+
+/// How a listener answers requests for an upgrade.
+#[derive(Debug, Default)]
+pub(crate) struct UpgradeRules {
+    /// The supported subprotocols.
+    pub(crate) subprotocols: Vec<String>,
+}
+
+impl UpgradeRules {
+    pub(crate) fn new(options: &Options) -> UpgradeRules {
+        UpgradeRules { subprotocols: options.subprotocols.clone() }
+    }
+}
+
+/// Checks the options of a WebSocket.
+///
+/// # Errors
+///
+/// If a subprotocol or a header is invalid.
+pub(crate) fn check_options(options: &Options) -> io::Result<()> {
+    let invalid = |what: String| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    for (i, name) in options.subprotocols.iter().enumerate() {
+        if !is_token(name) {
+            return invalid(format!(
+                "the subprotocol {name:?} is not a token of HTTP: letters, digits and !#$%&'*+-.^_`|~"
+            ));
+        }
+        if options.subprotocols[..i].contains(name) {
+            return invalid(format!("the subprotocol {name:?} is listed twice"));
+        }
+    }
+    match options.headers.iter().find_map(|(name, value)| header_error(name, value)) {
+        Some(what) => invalid(what),
+        None => Ok(()),
+    }
+}
+
+/// Why a header cannot be added to a request or a response.
+fn header_error(name: &str, value: &str) -> Option<String> {
+    const OWN: [&str; 5] = ["host", "connection", "upgrade", "content-length", "transfer-encoding"];
+    let lower = name.to_ascii_lowercase();
+    if !is_token(name) {
+        return Some(format!("the header {name:?} is not a token of HTTP: letters, digits and !#$%&'*+-.^_`|~"));
+    }
+    if lower == "sec-websocket-protocol" {
+        return Some(format!("the header {name} belongs to the handshake: use Options::subprotocols"));
+    }
+    if OWN.contains(&&*lower) || lower.starts_with("sec-websocket-") {
+        return Some(format!("the header {name} belongs to the handshake and cannot be set"));
+    }
+    // The value itself may be a secret.
+    let odd = value.chars().find(|c| c.is_control() && *c != '\t')?;
+    Some(format!("the value of the header {name} contains the control character {odd:?}"))
+}
+
+/// Whether a text is a token: RFC 9110, section 5.6.2.
+pub(crate) fn is_token(text: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+    !text.is_empty() && text.chars().all(is_part)
 }

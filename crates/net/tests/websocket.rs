@@ -2,8 +2,10 @@
 
 mod common;
 
+use std::time::Duration;
+
 use common::{Seen, Side, address, connected, connected_with, options, until};
-use estafette_net::{Kind, Outcome};
+use estafette_net::{Kind, Options, Outcome, Reconnect};
 
 #[test]
 fn text_and_binary_messages_are_distinguished() {
@@ -38,4 +40,45 @@ fn a_finished_websocket_still_receives_messages_in_flight() {
     assert_eq!(client.messages(endpoint).concat().len(), 8 << 20);
     assert_eq!(server.until_closed(accepted), "closed by the peer: 1000");
     assert_eq!(client.until_closed(endpoint), "closed by the peer: 1000");
+}
+
+#[test]
+fn invalid_subprotocols_and_headers_are_errors_that_say_what_is_wrong() {
+    let side = Side::new();
+    let error = |options: &Options| {
+        let connecting = side.handle.connect_with("ws://127.0.0.1:1", options).unwrap_err().to_string();
+        let listening = side.handle.listen_with("ws://127.0.0.1:0", options).unwrap_err().to_string();
+        assert_eq!(connecting.rsplit("1: ").next(), listening.rsplit("0: ").next());
+        connecting
+    };
+    let options = Options::default;
+    assert!(error(&options().subprotocols(["a b"])).contains("the subprotocol \"a b\" is not a token of HTTP"));
+    assert!(error(&options().subprotocols([""])).contains("is not a token"));
+    assert!(error(&options().subprotocols(["a", "a"])).contains("is listed twice"));
+    assert!(error(&options().header("A\r\nB", "c")).contains("is not a token"));
+    assert!(error(&options().header("Sec-WebSocket-Protocol", "a")).contains("Options::subprotocols"));
+    assert!(error(&options().header("Sec-WebSocket-Key", "a")).contains("belongs to the handshake"));
+    assert!(error(&options().header("HOST", "a")).contains("belongs to the handshake"));
+    let secret = error(&options().header("Authorization", "secret\r\nX: y"));
+    assert!(secret.contains("the header Authorization contains the control character"), "{secret}");
+    assert!(!secret.contains("secret"), "{secret}");
+}
+
+#[test]
+fn a_reconnecting_client_sends_its_headers_and_subprotocols_again() {
+    let mut server = Side::new();
+    let listener = server.handle.listen_with("ws://127.0.0.1:0", &Options::default().subprotocols(["b"])).unwrap();
+    let plan = Reconnect::default().initial_delay(Duration::from_millis(1));
+    let options = Options::default().subprotocols(["a", "b"]).reconnect(plan);
+    let mut client = Side::new();
+    let endpoint = client.handle.connect_with(server.handle.local_address(listener).unwrap(), &options).unwrap();
+    for i in 1..=2 {
+        until(&mut server, &mut client, "connected", |server, client| {
+            client.count(&Seen::Connected(endpoint)) == i && server.accepted(listener).len() == i
+        });
+        let accepted = server.accepted(listener)[i - 1];
+        assert_eq!(client.handle.subprotocol(endpoint).as_deref(), Some("b"));
+        assert_eq!(server.handle.subprotocol(accepted).as_deref(), Some("b"));
+        server.handle.close(accepted);
+    }
 }

@@ -47,8 +47,8 @@ pub(crate) enum Item {
     Message { at: Range<usize>, kind: Kind },
     /// A fragmented message: [`Decoder::assembled`] has it.
     Assembled { kind: Kind },
-    /// The handshake is over; send `reply` first.
-    Open { reply: Vec<u8> },
+    /// The handshake is over; send `reply` first. `subprotocol` is what both sides agreed upon.
+    Open { reply: Vec<u8>, subprotocol: Option<Box<str>> },
     /// A ping: reply with a pong of the same bytes.
     Ping { at: Range<usize> },
     /// A pong: nothing to do.

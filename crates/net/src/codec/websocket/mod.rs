@@ -6,6 +6,8 @@ pub(crate) mod mask;
 mod utf8;
 
 pub use self::close::Close;
+#[cfg(any(test, fuzzing))]
+pub(crate) use self::handshake::Expected;
 pub(crate) use self::handshake::Opening;
 pub(crate) use self::utf8::Utf8;
 
