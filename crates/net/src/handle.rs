@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::batch::{Batch, Route};
 use crate::codec::Kind;
-use crate::codec::websocket::Close;
+use crate::codec::websocket::{Close, CloseError};
 use crate::event::{Endpoint, Outcome};
 #[cfg(doc)]
 use crate::limits::Limits;
@@ -230,12 +230,22 @@ impl<S> Handle<S> {
     ///
     /// Does nothing for one peer of a socket that is shared by several peers.
     pub fn close(&self, endpoint: Endpoint) {
-        self.close_with(endpoint, &usual_farewell());
+        self.begin_close(endpoint, &usual_farewell());
     }
 
     /// As [`Handle::close`], with a code and a reason for a WebSocket peer. The reason is truncated
     /// to 123 bytes.
-    pub fn close_with(&self, endpoint: Endpoint, why: &Close) {
+    ///
+    /// # Errors
+    ///
+    /// If a closing frame cannot carry the code. Nothing is closed then, whatever the endpoint is.
+    pub fn close_with(&self, endpoint: Endpoint, why: &Close) -> Result<(), CloseError> {
+        why.check()?;
+        self.begin_close(endpoint, why);
+        Ok(())
+    }
+
+    fn begin_close(&self, endpoint: Endpoint, why: &Close) {
         if endpoint.remote.is_none() {
             self.shared.request_close(endpoint.key, why.payload());
         }

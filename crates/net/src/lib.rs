@@ -84,7 +84,7 @@ mod upgrade;
 
 pub use address::{Address, AddressError, Place};
 pub use batch::Batch;
-pub use codec::websocket::Close;
+pub use codec::websocket::{Close, CloseError};
 pub use codec::{Kind, Violation};
 pub use event::{Endpoint, Event, Late, Message, Outcome, Reason};
 pub use handle::{Error, Handle};

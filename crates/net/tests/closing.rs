@@ -232,7 +232,7 @@ fn a_finish_after_a_close_does_not_change_the_code_of_the_closing_frame() {
     let folder = tempfile::tempdir().unwrap();
     let (mut server, mut client) = (Side::new(), Side::new());
     let (accepted, endpoint, _) = connected(&mut server, &mut client, &address("ws", &folder));
-    client.handle.close_with(endpoint, &Close { code: Some(4000), reason: "done".to_owned() });
+    client.handle.close_with(endpoint, &Close { code: Some(4000), reason: "done".to_owned() }).unwrap();
     client.handle.finish(endpoint);
     until(&mut server, &mut client, "closed", |server, _| server.closed(accepted).is_some());
     assert_eq!(server.closed(accepted), Some("closed by the peer: 4000: done"));

@@ -113,7 +113,7 @@ fn answer(handle: &Handle, to: Endpoint, message: &Message<'_>) {
             let text = std::str::from_utf8(message).unwrap();
             if let Some((code, reason)) = text.strip_prefix("close ").and_then(|rest| rest.split_once(' ')) {
                 let why = Close { code: Some(code.parse().unwrap()), reason: reason.to_owned() };
-                return handle.close_with(to, &why);
+                return handle.close_with(to, &why).unwrap();
             }
             handle.send_text(to, text)
         }
@@ -227,7 +227,8 @@ fn listens_to_our_client(library: &Library, setup: &Setup) {
 
     let to = side.handle.connect_with(at, &setup.options.1).unwrap();
     side.until("connected", |seen| (*seen == Seen::Connected(to)).then_some(()));
-    side.handle.close_with(to, &Close { code: Some(4002), reason: "grüße zurück".to_owned() });
+    let why = Close { code: Some(4002), reason: "grüße zurück".to_owned() };
+    side.handle.close_with(to, &why).unwrap();
     assert_eq!(side.until_closed(to), "closed here");
     assert_eq!(peer.line("closed "), "4002 grüße zurück");
 }

@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::{Seen, Side, address, connected, connected_with, options, until};
-use estafette_net::{Kind, Options, Outcome, Reconnect};
+use estafette_net::{Close, CloseError, Kind, Options, Outcome, Reconnect};
 
 #[test]
 fn text_and_binary_messages_are_distinguished() {
@@ -81,4 +81,35 @@ fn a_reconnecting_client_sends_its_headers_and_subprotocols_again() {
         assert_eq!(server.handle.subprotocol(accepted).as_deref(), Some("b"));
         server.handle.close(accepted);
     }
+}
+
+#[test]
+fn a_code_that_a_closing_frame_cannot_carry_is_an_error_and_closes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut server, mut client) = (Side::new(), Side::new());
+    let (accepted, endpoint, _) = connected(&mut server, &mut client, &address("ws", &folder));
+    let close = |code, reason: &str| {
+        let why = Close { code, reason: reason.to_owned() };
+        client.handle.close_with(endpoint, &why)
+    };
+    for code in [0, 999, 1004, 1005, 1006, 1015, 2999, 5000, 65_535] {
+        assert_eq!(close(Some(code), "why"), Err(CloseError::Code(code)));
+    }
+    assert_eq!(close(None, "why"), Err(CloseError::ReasonWithoutCode));
+    assert!(close(Some(999), "").unwrap_err().to_string().contains("3000 to 4999"));
+    assert_eq!(client.handle.send(endpoint, b"still open"), Outcome::Sent);
+    assert_eq!(close(Some(1011), "why"), Ok(()));
+    until(&mut server, &mut client, "closed", |server, _| server.closed(accepted).is_some());
+    assert_eq!(server.messages(accepted), [b"still open"]);
+    assert_eq!(server.closed(accepted), Some("closed by the peer: 1011: why"));
+}
+
+#[test]
+fn a_close_without_a_code_sends_an_empty_frame() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut server, mut client) = (Side::new(), Side::new());
+    let (accepted, endpoint, _) = connected(&mut server, &mut client, &address("ws", &folder));
+    client.handle.close_with(endpoint, &Close { code: None, reason: String::new() }).unwrap();
+    until(&mut server, &mut client, "closed", |server, _| server.closed(accepted).is_some());
+    assert_eq!(server.closed(accepted), Some("closed by the peer: no code"));
 }
