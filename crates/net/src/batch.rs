@@ -89,7 +89,7 @@ impl<S> Batch<S> {
     #[inline(never)]
     fn push_long(&mut self, len: usize, write: impl FnOnce(&mut [u8])) -> Outcome {
         if self.route.is_none() {
-            return Outcome::Closed;
+            return self.shared.outcome_without_route(self.to.key);
         }
         if len > self.frames.most() {
             return Outcome::TooLarge;

@@ -53,6 +53,13 @@ enum Phase {
     Replaced,
 }
 
+/// How the user asked to end the sending direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RequestedEnd {
+    Finish,
+    Close,
+}
+
 struct Outgoing {
     phase: Phase,
     /// Whole and partial frames to be written.
@@ -64,14 +71,16 @@ struct Outgoing {
     delegated: Vec<u8>,
     /// Whether to report `Drained` when the queue is empty.
     owes_drained: bool,
-    /// Close or finish was requested before the connection was open. Nothing more is accepted.
-    end_requested: bool,
+    /// Set before the node has handled it, or while the connection opens. Nothing more is accepted.
+    requested_end: Option<RequestedEnd>,
     /// Whether a successor replaces this connection if it is lost.
     will_reconnect: bool,
     /// How many accepted bytes could not be written.
     unwritten: usize,
     /// The masking keys of a WebSocket client.
     keys: Option<Keys>,
+    /// What the handshake of a WebSocket agreed upon.
+    subprotocol: Option<Box<str>>,
     /// Set where writability is reported only on request.
     writable: Option<OnDemandWritable>,
 }
@@ -132,10 +141,11 @@ impl Connection {
             early: Queue::default(),
             delegated: Vec::new(),
             owes_drained: false,
-            end_requested: false,
+            requested_end: None,
             will_reconnect: false,
             unwritten: 0,
             keys,
+            subprotocol: None,
             writable: None,
         };
         Connection {
@@ -172,6 +182,14 @@ impl Connection {
         }
     }
 
+    pub(crate) fn set_subprotocol(&self, subprotocol: Option<Box<str>>) {
+        self.lock().subprotocol = subprotocol;
+    }
+
+    pub(crate) fn subprotocol(&self) -> Option<String> {
+        self.lock().subprotocol.as_deref().map(str::to_owned)
+    }
+
     pub(crate) fn totals(&self) -> &BufferTotals {
         &self.totals
     }
@@ -205,14 +223,14 @@ impl Connection {
     #[inline]
     fn send_alone(&self, out: &mut Outgoing, kind: Kind, payload: &[u8]) -> io::Result<Option<Outcome>> {
         let outcome = match out.phase {
-            Phase::Open if out.end_requested => Outcome::Closed,
+            Phase::Open | Phase::Opening if out.requested_end.is_some() => Outcome::Closed,
             Phase::Open if out.queue.is_empty() && !self.masks() => {
                 let header = self.header(kind, payload.len(), None);
                 self.write_through(out, header, payload)?
             }
             Phase::Open => self.put_behind(out, kind, payload)?,
-            Phase::Opening if !out.end_requested => self.put_behind(out, kind, payload)?,
-            Phase::Opening | Phase::Finishing => Outcome::Closed,
+            Phase::Opening => self.put_behind(out, kind, payload)?,
+            Phase::Finishing => Outcome::Closed,
             Phase::Closing | Phase::Closed => refuse(out),
             Phase::Replaced => return Ok(None),
         };
@@ -239,11 +257,11 @@ impl Connection {
         let left = self.write_delegated(&mut out);
         self.abort_on_error(&mut out, left)?;
         match out.phase {
-            Phase::Open if out.queue.is_empty() && !out.end_requested => {
+            Phase::Open | Phase::Opening if out.requested_end.is_some() => Ok(Some(Outcome::Closed)),
+            Phase::Open if out.queue.is_empty() => {
                 let outcome = self.write_through(&mut out, Header::NONE, frames);
                 self.abort_on_error(&mut out, outcome).map(Some)
             }
-            Phase::Open | Phase::Opening if out.end_requested => Ok(Some(Outcome::Closed)),
             Phase::Open | Phase::Opening => {
                 if !self.has_room(&mut out, frames.len()) {
                     return Ok(Some(Outcome::Full));

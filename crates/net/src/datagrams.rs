@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 #[cfg(not(loom))]
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{OnceLock, PoisonError};
 
 #[cfg(loom)]
@@ -25,16 +26,23 @@ pub(crate) struct Socket {
     switch: OnceLock<WritableSwitch>,
     /// The longest datagram that is sent, in bytes.
     most: usize,
+    /// The user has closed it: nothing more is sent.
+    closed: AtomicBool,
 }
 
 impl Socket {
     pub(crate) fn new(datagrams: Box<dyn Datagrams>, most: usize) -> Socket {
-        Socket { datagrams, waits: Mutex::new(false), switch: OnceLock::new(), most }
+        Socket { datagrams, waits: Mutex::new(false), switch: OnceLock::new(), most, closed: AtomicBool::new(false) }
     }
 
     /// Switches to writability notifications on request.
     pub(crate) fn use_writable_switch(&self, switch: WritableSwitch) {
         self.switch.set(switch).ok();
+    }
+
+    /// Sends nothing more: the node will close the socket.
+    pub(crate) fn request_close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn most(&self) -> usize {
@@ -63,6 +71,9 @@ impl Socket {
     /// refused.
     pub(crate) fn send_many(&self, bytes: &[u8], lengths: &[usize], to: Option<SocketAddr>) -> (usize, usize, Outcome) {
         let (mut sent, mut at, mut last) = (0, 0, Outcome::Sent);
+        if self.closed.load(Ordering::Relaxed) {
+            return (0, 0, Outcome::Closed);
+        }
         for run in lengths.chunk_by(|one, other| one == other) {
             let (each, end) = (run[0], at + run.len() * run[0]);
             let until = sent + run.len();
@@ -88,6 +99,9 @@ impl Socket {
     }
 
     pub(crate) fn send(&self, datagram: &[u8], to: Option<SocketAddr>) -> Outcome {
+        if self.closed.load(Ordering::Relaxed) {
+            return Outcome::Closed;
+        }
         if datagram.len() > self.most {
             return Outcome::TooLarge;
         }

@@ -11,7 +11,7 @@ use crate::codec::{Kind, Violation};
 use crate::slab::Key;
 
 /// Identifies a connection, a listener, a datagram socket, or one peer of a shared datagram socket.
-/// Identifiers are not reused.
+/// Identifiers are not reused, and those of two nodes differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Endpoint {
     pub(crate) key: Key,
@@ -81,6 +81,10 @@ pub enum Event<'a, S> {
         again_in: Duration,
     },
     /// A connection, listener or socket ended. No event follows for this endpoint.
+    ///
+    /// If the peer violated the protocol or missed a deadline, this is reported at once. The peer is
+    /// then told why, and until it ends too the connection counts for
+    /// [`Limits::connections`](crate::Limits), at most for [`Limits::flush`](crate::Limits).
     Closed {
         /// The endpoint that ended.
         endpoint: Endpoint,
@@ -158,6 +162,9 @@ pub enum Outcome {
     TooLarge,
     /// Not accepted: the connection is gone, is closing, or was [finished](crate::Handle::finish).
     Closed,
+    /// Not accepted: the endpoint belongs to another node. Only a [`Handle`](crate::Handle) of that
+    /// node can send to it.
+    ForeignEndpoint,
     /// The kernel refused this datagram, for example because there is no route to the peer.
     Refused(io::ErrorKind),
 }

@@ -9,8 +9,9 @@
 use crate::Address;
 use crate::codec::length::{LengthDecoder, header};
 use crate::codec::pieces::{Found, read};
-use crate::codec::websocket::{self, Opcode, Opening, Side, Utf8, WebSocketDecoder, mask};
+use crate::codec::websocket::{self, Expected, Opcode, Opening, Side, Utf8, WebSocketDecoder, mask};
 use crate::codec::{Decoder, Fault, Kind, Violation};
+use crate::transport::Options;
 
 /// Small enough that inputs exceed it.
 const LIMIT: usize = 1000;
@@ -50,10 +51,15 @@ pub fn length(input: &[u8]) {
     assert_eq!((found, result.map_err(|fault| fault.what)), (expected, end));
 }
 
+/// A client that waits for a response with this `Sec-WebSocket-Accept`.
+fn expecting(accept: String) -> Opening {
+    Opening::Answer(Box::new(Expected { accept, offered: Vec::new() }))
+}
+
 fn websocket_decoder(side: Side) -> Decoder {
     let opening = match side {
-        Side::Server => Opening::Request,
-        Side::Client => Opening::Answer { accept: ACCEPT.to_owned() },
+        Side::Server => Opening::Request(Default::default()),
+        Side::Client => expecting(ACCEPT.to_owned()),
     };
     Decoder::WebSocket(Box::new(WebSocketDecoder::new(side, opening, LIMIT, PARTS)))
 }
@@ -129,7 +135,7 @@ pub fn request(input: &[u8]) {
         (Some(Found::Open(reply)), _) => {
             let accept = reply.split(|byte| *byte == b' ').next_back().unwrap_or_default();
             let accept = String::from_utf8(accept.to_vec()).expect("it is base64").trim().to_owned();
-            let decoder = WebSocketDecoder::new(Side::Client, Opening::Answer { accept }, LIMIT, PARTS);
+            let decoder = WebSocketDecoder::new(Side::Client, expecting(accept), LIMIT, PARTS);
             let (found, result) = read(Decoder::WebSocket(Box::new(decoder)), reply, &[]);
             assert_eq!((found, result), (vec![Found::Open(Vec::new())], Ok(())));
         }
@@ -165,7 +171,7 @@ pub fn address(input: &[u8]) {
     assert_eq!(address.to_string().parse().as_ref(), Ok(&address));
     assert_eq!(address.port().is_some(), address.host().is_some());
     if matches!(address.scheme(), "ws" | "wss") {
-        let (_, request) = Opening::request(&address.authority(), address.target()).expect("there are random bytes");
+        let (_, request) = Opening::request(&address, &Options::default()).expect("there are random bytes");
         let (found, result) = read(websocket_decoder(Side::Server), &request, &[]);
         assert!(matches!(&found[..], [Found::Open(_)]), "{address}: {result:?}");
     }

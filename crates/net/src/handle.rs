@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use crate::batch::{Batch, Route};
 use crate::codec::Kind;
-use crate::codec::websocket::Close;
+use crate::codec::websocket::{Close, CloseError};
 use crate::event::{Endpoint, Outcome};
 #[cfg(doc)]
 use crate::limits::Limits;
 use crate::lookup::{name, numeric, resolve};
 use crate::shared::{BoundListener, Command, Resource, Shared, lock};
 use crate::transport::{Listening, Options};
+use crate::upgrade::UpgradeRules;
 use crate::{Address, AddressError};
 
 /// Why a connection, listener or socket could not be created.
@@ -60,6 +61,9 @@ impl From<Infallible> for Error {
 /// Controls a node from any thread. Clones control the same node.
 ///
 /// No method waits for the network, except that [`Handle::listen`] resolves host names.
+///
+/// An [`Endpoint`] belongs to its node. With an endpoint of another node a send returns
+/// [`Outcome::ForeignEndpoint`], an address is `None`, and every other method does nothing.
 pub struct Handle<S = ()> {
     pub(crate) shared: Arc<Shared<S>>,
 }
@@ -114,7 +118,12 @@ impl<S> Handle<S> {
         let key = match transport.listen(&place, options).map_err(failed)? {
             Listening::Datagrams(datagrams) => self.shared.begin_datagrams(datagrams).map_err(failed)?,
             Listening::Streams(listener) => {
-                let bound = Arc::new(BoundListener { listener, scheme, half_open: options.half_open });
+                let bound = Arc::new(BoundListener {
+                    listener,
+                    scheme,
+                    half_open: options.half_open,
+                    upgrades: Arc::new(UpgradeRules::new(options)),
+                });
                 let key = self.shared.insert(Resource::Listener(bound.clone()));
                 lock(&self.shared.commands).push(Command::Watch(key));
                 if let Err(error) = self.shared.watch_listener(&*bound.listener, key) {
@@ -200,7 +209,7 @@ impl<S> Handle<S> {
                     }
                 },
                 Some(Route::Datagrams(socket)) => socket.send(message, to.remote),
-                None => Outcome::Closed,
+                None => self.shared.outcome_without_route(to.key),
             };
         }
     }
@@ -211,22 +220,34 @@ impl<S> Handle<S> {
         Batch::new(self, to)
     }
 
-    /// Closes a connection, a listener or a socket.
+    /// Closes a connection, a listener or a socket. From now on a send to it returns
+    /// [`Outcome::Closed`].
     ///
     /// What is queued at a connection is written first, for at most [`Limits::flush`]; a connection
-    /// that is still opening opens first. Then `Closed` is reported. Messages that arrive in the
-    /// meantime are discarded.
+    /// that is still opening opens first. Then `Closed` is reported. No message is delivered
+    /// any more: what has arrived, or arrives in the meantime, is discarded. If another thread
+    /// closes, the node may deliver a few more before it notices.
     ///
     /// Does nothing for one peer of a socket that is shared by several peers.
     pub fn close(&self, endpoint: Endpoint) {
-        self.close_with(endpoint, &usual_farewell());
+        self.begin_close(endpoint, &usual_farewell());
     }
 
     /// As [`Handle::close`], with a code and a reason for a WebSocket peer. The reason is truncated
     /// to 123 bytes.
-    pub fn close_with(&self, endpoint: Endpoint, why: &Close) {
+    ///
+    /// # Errors
+    ///
+    /// If a closing frame cannot carry the code. Nothing is closed then, whatever the endpoint is.
+    pub fn close_with(&self, endpoint: Endpoint, why: &Close) -> Result<(), CloseError> {
+        why.check()?;
+        self.begin_close(endpoint, why);
+        Ok(())
+    }
+
+    fn begin_close(&self, endpoint: Endpoint, why: &Close) {
         if endpoint.remote.is_none() {
-            self.shared.command(Command::Close(endpoint.key, why.payload()));
+            self.shared.request_close(endpoint.key, why.payload());
         }
     }
 
@@ -294,6 +315,12 @@ impl<S> Handle<S> {
             Some(remote) => format!("udp://{remote}").parse().ok(),
             None => self.shared.connection(endpoint.key)?.link.peer(),
         }
+    }
+
+    /// Returns the subprotocol that both sides of an open WebSocket agreed upon, if any:
+    /// [`Options::subprotocols`].
+    pub fn subprotocol(&self, endpoint: Endpoint) -> Option<String> {
+        self.shared.connection(endpoint.key)?.subprotocol()
     }
 
     /// Queues a signal behind the events that are already there. Signals do not delay

@@ -107,7 +107,8 @@ pub(crate) fn after(at: Instant, time: Duration) -> Instant {
 /// the kernel reset the connection, and the peer would lose what it has not read yet.
 #[derive(Debug)]
 pub(crate) struct Ending {
-    pub(crate) reason: Reason,
+    /// `None` once it was reported.
+    pub(crate) reason: Option<Reason>,
     pub(crate) until: Instant,
     /// Everything was written, and the sending direction has ended.
     pub(crate) finished: bool,
@@ -368,7 +369,10 @@ impl Incoming {
                     return Some(self.complete(location, kind));
                 }
                 Item::Assembled { kind } => return Some(self.complete(MessageLocation::Assembled, kind)),
-                Item::Open { reply } => return Some(self.reply_to_handshake(&reply)),
+                Item::Open { reply, subprotocol } => {
+                    self.connection.set_subprotocol(subprotocol);
+                    return Some(self.reply_to_handshake(&reply));
+                }
                 Item::Ping { at } => {
                     if let Err(error) = self.answer_ping(&buffer[base + at.start..base + at.end], window) {
                         return Some(Progress::End(Reason::Io(error), Vec::new()));

@@ -80,10 +80,11 @@ mod shared;
 mod signals;
 mod slab;
 mod transport;
+mod upgrade;
 
 pub use address::{Address, AddressError, Place};
 pub use batch::Batch;
-pub use codec::websocket::Close;
+pub use codec::websocket::{Close, CloseError};
 pub use codec::{Kind, Violation};
 pub use event::{Endpoint, Event, Late, Message, Outcome, Reason};
 pub use handle::{Error, Handle};
@@ -93,3 +94,4 @@ pub use node::AsyncNode;
 pub use node::Node;
 pub use reconnect::Reconnect;
 pub use transport::{Datagrams, Link, Listener, Listening, Opened, Options, Received, Transport, WriteInterest};
+pub use upgrade::{HandshakeError, Headers};

@@ -87,6 +87,8 @@ pub struct Node<S = ()> {
     /// The start of an incomplete message that stays in the shared buffer until another connection
     /// is read: its connection and its range.
     partial: Option<(usize, Range<usize>)>,
+    /// How many requests to close were handled: see [`CloseRequests`](crate::shared::CloseRequests).
+    closes_seen: u32,
     /// Entries to be read in this turn, and in the next one.
     now: VecDeque<usize>,
     later: VecDeque<usize>,
@@ -180,6 +182,7 @@ impl<S> Node<S> {
             run: None,
             lent: None,
             partial: None,
+            closes_seen: 0,
             now: VecDeque::new(),
             later: VecDeque::new(),
             outbox: VecDeque::new(),
@@ -323,7 +326,14 @@ impl<S> Node<S> {
         }
     }
 
+    /// Whether an endpoint is to be closed before anything more is delivered.
+    #[inline(always)]
+    fn must_close(&self) -> bool {
+        self.shared.close_requests.count() != self.closes_seen
+    }
+
     fn commands(&mut self) {
+        self.closes_seen = self.shared.close_requests.count();
         // Usually there is no command, and nothing to allocate.
         let commands = mem::take(&mut *lock(&self.shared.commands));
         for command in commands {
@@ -345,11 +355,19 @@ impl<S> Node<S> {
     }
 
     fn set(&mut self, index: usize, entry: Entry) {
-        self.partial = self.partial.take().filter(|(of, _)| *of != index);
+        self.forget_reads(index);
         if self.entries.len() <= index {
             self.entries.resize_with(index + 1, || None);
         }
         self.entries[index] = Some(entry);
+    }
+
+    /// Forgets what was read from an entry that is removed or replaced.
+    fn forget_reads(&mut self, index: usize) {
+        self.current.take_if(|(of, _)| *of == index);
+        self.run.take_if(|run| run.from.key.index as usize == index);
+        self.lent.take_if(|(of, _)| *of == index);
+        self.partial.take_if(|(of, _)| *of == index);
     }
 
     fn stream(&mut self, key: Key) -> Option<&mut Incoming> {

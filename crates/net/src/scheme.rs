@@ -8,6 +8,7 @@ use crate::codec::websocket::{Opening, Side, WebSocketDecoder};
 use crate::codec::{Decoder, Framing};
 use crate::limits::Limits;
 use crate::transport::Options;
+use crate::upgrade::check_options;
 
 /// How messages are framed on top of a transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +33,11 @@ impl Scheme {
         }
     }
 
-    /// Applies the options for streams without framing.
+    /// Applies the options for streams without framing, and checks those for WebSockets.
+    ///
+    /// # Errors
+    ///
+    /// If an option is invalid.
     pub(crate) fn with_options(self, options: &Options, limits: &Limits) -> io::Result<Scheme> {
         match (self, options.records) {
             (Scheme::Raw, Some(len)) if len == 0 || len > limits.message => {
@@ -40,6 +45,7 @@ impl Scheme {
                 Err(io::Error::new(io::ErrorKind::InvalidInput, what))
             }
             (Scheme::Raw, Some(len)) => Ok(Scheme::Records(len)),
+            (Scheme::WebSocket, _) => check_options(options).map(|()| self),
             _ => Ok(self),
         }
     }
@@ -52,14 +58,14 @@ impl Scheme {
         }
     }
 
-    /// Creates the decoder of a connection.
-    pub(crate) fn decoder(self, side: Side, opening: Opening, limits: &Limits) -> Decoder {
+    /// Creates the decoder of a connection. A WebSocket has an opening handshake first.
+    pub(crate) fn decoder(self, side: Side, opening: impl FnOnce() -> Opening, limits: &Limits) -> Decoder {
         match self {
             Scheme::Raw => Decoder::Raw,
             Scheme::Records(len) => Decoder::Records(len),
             Scheme::Length => Decoder::Length(LengthDecoder::new(limits.message)),
             Scheme::WebSocket => {
-                Decoder::WebSocket(Box::new(WebSocketDecoder::new(side, opening, limits.message, limits.parts)))
+                Decoder::WebSocket(Box::new(WebSocketDecoder::new(side, opening(), limits.message, limits.parts)))
             }
         }
     }

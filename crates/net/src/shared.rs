@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use crate::Address;
@@ -14,6 +14,7 @@ use crate::codec::Decoder;
 use crate::codec::websocket::{Opening, Side};
 use crate::connection::{BufferTotals, Connection};
 use crate::datagrams::Socket;
+use crate::event::Outcome;
 use crate::handle::Error;
 use crate::limits::Limits;
 use crate::lookup::{LookupOwner, Lookups, numeric};
@@ -23,6 +24,7 @@ use crate::slab::{Key, Slab};
 use crate::transport::{
     Datagrams, Found, Link, Listener, Opened, Options, Pending, PendingDatagrams, Transport, WriteInterest,
 };
+use crate::upgrade::UpgradeRules;
 
 /// What a key identifies.
 pub(crate) enum Resource {
@@ -58,6 +60,8 @@ pub(crate) struct BoundListener {
     pub(crate) listener: Box<dyn Listener>,
     pub(crate) scheme: Scheme,
     pub(crate) half_open: bool,
+    /// How WebSocket requests are answered.
+    pub(crate) upgrades: Arc<UpgradeRules>,
 }
 
 /// The peer of a datagram socket, while its name is being resolved.
@@ -92,6 +96,23 @@ pub(crate) enum Command {
     SendFailed(Key, Arc<Connection>, io::Error),
 }
 
+/// How many closes were requested. The node looks before each message whether there is a new one, so
+/// that no message of a closed connection is delivered.
+///
+/// It has a cache line of its own, which is written by closes only: a look costs one load. The load
+/// is relaxed, because the lock of the commands orders what the node does next. A close that another
+/// thread requests at the same time may take effect one turn later.
+#[derive(Default)]
+#[repr(align(64))]
+pub(crate) struct CloseRequests(AtomicU32);
+
+impl CloseRequests {
+    #[inline(always)]
+    pub(crate) fn count(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// The state that the node's thread shares with all handles.
 pub(crate) struct Shared<S> {
     pub(crate) limits: Limits,
@@ -100,6 +121,7 @@ pub(crate) struct Shared<S> {
     pub(crate) totals: Arc<BufferTotals>,
     pub(crate) registry: Arc<dyn Registry>,
     pub(crate) commands: Arc<Mutex<Vec<Command>>>,
+    pub(crate) close_requests: CloseRequests,
     pub(crate) lookups: Arc<Lookups>,
     pub(crate) signals: Mutex<Signals<S>>,
     pub(crate) asleep: Asleep,
@@ -128,6 +150,7 @@ impl<S> Shared<S> {
             totals: Arc::default(),
             registry,
             commands,
+            close_requests: CloseRequests::default(),
             signals: Mutex::new(Signals::new()),
             asleep: Asleep::new(),
             stopped: AtomicBool::new(false),
@@ -145,6 +168,22 @@ impl<S> Shared<S> {
 
     pub(crate) fn command(&self, command: Command) {
         lock(&self.commands).push(command);
+        self.wake();
+    }
+
+    /// Requests that an endpoint is closed, with this payload of a closing frame. From now on its
+    /// sends are refused.
+    pub(crate) fn request_close(&self, key: Key, farewell: Vec<u8>) {
+        lock(&self.commands).push(Command::Close(key, farewell));
+        loop {
+            match self.route(key) {
+                Some(Route::Stream(connection)) if !connection.request_close() => continue,
+                Some(Route::Datagrams(socket)) => socket.request_close(),
+                _ => {}
+            }
+            break;
+        }
+        self.close_requests.0.fetch_add(1, Ordering::Relaxed);
         self.wake();
     }
 
@@ -182,6 +221,13 @@ impl<S> Shared<S> {
             Resource::Stream(connection) => Some(connection.clone()),
             _ => None,
         })
+    }
+
+    /// The outcome of a send to a key without a route.
+    #[cold]
+    pub(crate) fn outcome_without_route(&self, key: Key) -> Outcome {
+        let resources = self.resources.read().unwrap_or_else(PoisonError::into_inner);
+        if resources.made(key) { Outcome::Closed } else { Outcome::ForeignEndpoint }
     }
 
     /// How to send to the endpoint with this key.
@@ -248,14 +294,14 @@ impl<S> Shared<S> {
         listener: Key,
         bound: &BoundListener,
     ) -> io::Result<(Key, NewConnection)> {
-        let BoundListener { scheme, half_open, .. } = *bound;
+        let BoundListener { scheme, half_open, ref upgrades, .. } = *bound;
         let connection = self.make(link, scheme, Side::Server, half_open);
         let key = self.insert(Resource::Stream(connection.clone()));
         if let Err(error) = self.watch(&connection, key, false) {
             self.remove(key);
             return Err(error);
         }
-        let decoder = scheme.decoder(Side::Server, Opening::Request, &self.limits);
+        let decoder = scheme.decoder(Side::Server, || Opening::Request(upgrades.clone()), &self.limits);
         Ok((key, NewConnection { connection, decoder, origin: Origin::Accepted(listener) }))
     }
 
@@ -282,12 +328,16 @@ impl<S> Shared<S> {
             (Opened::Datagrams(datagrams), _) => return Ok(Client::Datagrams(datagrams)),
         };
         let (opening, request) = match scheme {
-            Scheme::WebSocket => Opening::request(&address.authority(), address.target())?,
-            _ => (Opening::Request, Vec::new()),
+            Scheme::WebSocket => {
+                let (opening, request) = Opening::request(address, &options)?;
+                (Some(opening), request)
+            }
+            _ => (None, Vec::new()),
         };
         let connection = self.make(link, scheme, Side::Client, options.half_open);
         connection.set_will_reconnect(options.reconnect.is_some());
         connection.first(&request);
+        let opening = || opening.expect("a WebSocket has one");
         let decoder = scheme.decoder(Side::Client, opening, &self.limits);
         let origin = Origin::Connecting(Box::new(Connecting { address: address.clone(), others, options }));
         Ok(Client::Stream(Box::new(NewConnection { connection, decoder, origin })))
@@ -353,7 +403,7 @@ impl<S> Shared<S> {
         let connection = self.make(Box::new(Pending::new()?), scheme, Side::Client, options.half_open);
         connection.set_will_reconnect(options.reconnect.is_some());
         // This decoder is never used: the real connection has its own.
-        let decoder = scheme.decoder(Side::Client, Opening::Request, &self.limits);
+        let decoder = scheme.decoder(Side::Client, || Opening::Request(Arc::default()), &self.limits);
         let (address, options) = (address.clone(), options.clone());
         let origin = Origin::Connecting(Box::new(Connecting { address, others: Vec::new(), options }));
         Ok(Box::new(NewConnection { connection, decoder, origin }))

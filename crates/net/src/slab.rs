@@ -1,4 +1,7 @@
-//! A slab whose keys are not reused: a key never identifies a later value in the same slot.
+//! A slab whose keys are not reused: a key identifies neither a later value in the same slot nor a
+//! value of another slab.
+
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Identifies one value of a [`Slab`]. It becomes invalid when the value is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -6,6 +9,8 @@ pub(crate) struct Key {
     pub(crate) index: u32,
     /// How many values the slot held before this one. It wraps around after 2^32.
     generation: u32,
+    /// The number of its slab.
+    slab: u32,
 }
 
 #[derive(Debug)]
@@ -17,13 +22,21 @@ struct Slot<T> {
 /// A vector whose free slots are filled again.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
+    /// Distinguishes the slabs of this process. It wraps around after 2^32.
+    number: u32,
     slots: Vec<Slot<T>>,
     free: Vec<u32>,
 }
 
 impl<T> Slab<T> {
     pub(crate) fn new() -> Slab<T> {
-        Slab { slots: Vec::new(), free: Vec::new() }
+        static SLABS: AtomicU32 = AtomicU32::new(0);
+        Slab { number: SLABS.fetch_add(1, Ordering::Relaxed), slots: Vec::new(), free: Vec::new() }
+    }
+
+    /// Whether this slab made the key, even if its value was removed.
+    pub(crate) fn made(&self, key: Key) -> bool {
+        key.slab == self.number
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -37,24 +50,30 @@ impl<T> Slab<T> {
             (self.slots.len() - 1) as u32
         });
         let slot = &mut self.slots[index as usize];
-        let key = Key { index, generation: slot.generation };
+        let key = Key { index, generation: slot.generation, slab: self.number };
         slot.value = Some(make(key));
         key
     }
 
     pub(crate) fn get(&self, key: Key) -> Option<&T> {
         let slot = self.slots.get(key.index as usize)?;
-        slot.value.as_ref().filter(|_| slot.generation == key.generation)
+        slot.value.as_ref().filter(|_| slot.generation == key.generation && key.slab == self.number)
     }
 
     /// Replaces the value of a key, and returns the old one.
     pub(crate) fn replace(&mut self, key: Key, value: T) -> Option<T> {
-        let slot = self.slots.get_mut(key.index as usize).filter(|slot| slot.generation == key.generation)?;
+        let slot = self.slot(key)?;
         Some(std::mem::replace(slot.value.as_mut()?, value))
     }
 
+    /// The slot of a key, unless another value is in it.
+    fn slot(&mut self, key: Key) -> Option<&mut Slot<T>> {
+        let made = self.made(key);
+        self.slots.get_mut(key.index as usize).filter(|slot| made && slot.generation == key.generation)
+    }
+
     pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
-        let slot = self.slots.get_mut(key.index as usize).filter(|slot| slot.generation == key.generation)?;
+        let slot = self.slot(key)?;
         let value = slot.value.take()?;
         slot.generation = slot.generation.wrapping_add(1);
         self.free.push(key.index);
@@ -69,6 +88,17 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_key_of_another_slab_identifies_nothing() {
+        let (mut slab, mut other) = (Slab::new(), Slab::new());
+        let (key, foreign) = (slab.insert_with(|_| 1), other.insert_with(|_| 2));
+        assert_ne!(key, foreign);
+        assert!(slab.made(key) && !slab.made(foreign));
+        assert_eq!((slab.get(foreign), other.get(foreign)), (None, Some(&2)));
+        assert_eq!((slab.replace(foreign, 3), slab.remove(foreign)), (None, None));
+        assert_eq!(slab.get(key), Some(&1));
+    }
 
     proptest! {
         #[test]

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
 
-use common::{Seen, Side, address, connected};
+use common::{Seen, Side, address, connected, until};
 use estafette_net::{Event, Limits, Node, Options, Outcome};
 
 #[test]
@@ -184,4 +184,32 @@ fn connecting_where_nobody_listens_reports_the_systems_error() {
     assert!(error.contains("inproc://") && error.contains("nobody in this process listens"), "{error}");
     let error = Side::new().handle.connect(address("unix", &folder).as_str()).unwrap_err().to_string();
     assert!(error.contains("unix://") && error.contains("No such file"), "{error}");
+}
+
+#[test]
+fn an_endpoint_of_another_node_is_an_error_and_reaches_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut server, mut client) = (Side::new(), Side::new());
+    let (accepted, endpoint, _) = connected(&mut server, &mut client, &address("tcp+msg", &folder));
+    // A third node has the same number of endpoints, in the same places.
+    let (mut other_server, mut other) = (Side::new(), Side::new());
+    let (_, foreign, _) = connected(&mut other_server, &mut other, &address("tcp+msg", &folder));
+    assert_ne!(endpoint, foreign);
+    assert_eq!(client.handle.send(foreign, b"astray"), Outcome::ForeignEndpoint);
+    assert_eq!(client.handle.send_text(foreign, "astray"), Outcome::ForeignEndpoint);
+    let mut batch = client.handle.batch(foreign);
+    assert_eq!(batch.push(b"astray"), Outcome::ForeignEndpoint);
+    assert_eq!(batch.flush(), Outcome::Sent, "nothing was collected");
+    assert!(!Outcome::ForeignEndpoint.is_accepted());
+    assert_eq!((client.handle.local_address(foreign), client.handle.peer_address(foreign)), (None, None));
+    // These do nothing.
+    client.handle.pause(foreign);
+    client.handle.finish(foreign);
+    client.handle.close(foreign);
+    assert_eq!(client.handle.send(endpoint, b"the first"), Outcome::Sent);
+    assert_eq!(server.handle.send(accepted, b"the answer"), Outcome::Sent);
+    until(&mut server, &mut client, "both messages", |server, client| {
+        server.messages(accepted) == [b"the first"] && client.messages(endpoint) == [b"the answer"]
+    });
+    assert!(client.closed(endpoint).is_none());
 }

@@ -113,7 +113,7 @@ fn answer(handle: &Handle, to: Endpoint, message: &Message<'_>) {
             let text = std::str::from_utf8(message).unwrap();
             if let Some((code, reason)) = text.strip_prefix("close ").and_then(|rest| rest.split_once(' ')) {
                 let why = Close { code: Some(code.parse().unwrap()), reason: reason.to_owned() };
-                return handle.close_with(to, &why);
+                return handle.close_with(to, &why).unwrap();
             }
             handle.send_text(to, text)
         }
@@ -143,6 +143,45 @@ fn talks_to_our_server(library: &Library, setup: &Setup) {
         assert!(begun.elapsed() < PATIENCE, "it never ends: {reasons:?}");
     }
     assert_eq!(reasons, ["closed by the peer: 4001: grüße", "closed here"]);
+}
+
+/// The library's client offers two subprotocols, and closes if it does not get the one that our
+/// server supports.
+fn negotiates_with_our_server(library: &Library) {
+    let mut node = Node::<()>::new().unwrap();
+    let handle = node.handle();
+    let options = Options::default().subprotocols(["chat.v0", "chat.v1"]);
+    let listener = handle.listen_with("ws://127.0.0.1:0", &options).unwrap();
+    let url = handle.local_address(listener).unwrap().to_string();
+    let Some(mut peer) = library.start(&plain(), &["negotiate", &url]) else { return };
+    let (mut chosen, begun) = (Vec::new(), Instant::now());
+    let status = loop {
+        node.poll(Some(Duration::from_millis(1)), |event| match event {
+            Event::Accepted { endpoint, .. } => chosen.push(handle.subprotocol(endpoint)),
+            Event::Message(from, message) => answer(&handle, from, &message),
+            _ => {}
+        })
+        .unwrap();
+        if let Some(status) = peer.child.try_wait().unwrap() {
+            break status;
+        }
+        assert!(begun.elapsed() < PATIENCE, "it never ends: {chosen:?}");
+    };
+    assert!(status.success(), "it says above what it missed");
+    assert_eq!(chosen, [Some("chat.v1".to_owned())]);
+}
+
+/// Our client offers two subprotocols, and sends a header.
+fn negotiates_with_our_client(library: &Library) {
+    let Some(peer) = library.start(&plain(), &["serve"]) else { return };
+    let mut side = Side::new();
+    let at = format!("ws://127.0.0.1:{}", peer.line("port "));
+    let options = Options::default().subprotocols(["chat.v1", "chat.v0"]).header("Authorization", "Bearer secret");
+    let to = side.handle.connect_with(&*at, &options).unwrap();
+    assert_eq!(side.handle.subprotocol(to), None);
+    assert_eq!(asked(&mut side, to, Kind::Text, b"hello"), (Kind::Text, b"hello".to_vec()));
+    assert_eq!(side.handle.subprotocol(to).as_deref(), Some("chat.v1"));
+    assert_eq!(peer.line("opened "), "chat.v1 Bearer secret");
 }
 
 /// Sends a message, and returns the server's reply.
@@ -188,9 +227,30 @@ fn listens_to_our_client(library: &Library, setup: &Setup) {
 
     let to = side.handle.connect_with(at, &setup.options.1).unwrap();
     side.until("connected", |seen| (*seen == Seen::Connected(to)).then_some(()));
-    side.handle.close_with(to, &Close { code: Some(4002), reason: "grüße zurück".to_owned() });
+    let why = Close { code: Some(4002), reason: "grüße zurück".to_owned() };
+    side.handle.close_with(to, &why).unwrap();
     assert_eq!(side.until_closed(to), "closed here");
     assert_eq!(peer.line("closed "), "4002 grüße zurück");
+}
+
+#[test]
+fn ws_negotiates_with_our_server() {
+    negotiates_with_our_server(&WS);
+}
+
+#[test]
+fn ws_negotiates_with_our_client() {
+    negotiates_with_our_client(&WS);
+}
+
+#[test]
+fn websockets_negotiates_with_our_server() {
+    negotiates_with_our_server(&WEBSOCKETS);
+}
+
+#[test]
+fn websockets_negotiates_with_our_client() {
+    negotiates_with_our_client(&WEBSOCKETS);
 }
 
 #[test]

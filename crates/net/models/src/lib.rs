@@ -35,6 +35,7 @@ mod event {
         Sent,
         Full,
         TooLarge,
+        Closed,
         Refused(#[allow(dead_code, reason = "no datagram is refused here")] ErrorKind),
     }
 }

@@ -17,6 +17,7 @@ pub(crate) mod websocket;
 use self::length::LengthDecoder;
 use self::websocket::WebSocketDecoder;
 use crate::run::Rule;
+use crate::upgrade::HandshakeError;
 
 /// The type of a message, where the protocol has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -46,8 +47,8 @@ pub(crate) enum Item {
     Message { at: Range<usize>, kind: Kind },
     /// A fragmented message: [`Decoder::assembled`] has it.
     Assembled { kind: Kind },
-    /// The handshake is over; send `reply` first.
-    Open { reply: Vec<u8> },
+    /// The handshake is over; send `reply` first. `subprotocol` is what both sides agreed upon.
+    Open { reply: Vec<u8>, subprotocol: Option<Box<str>> },
     /// A ping: reply with a pong of the same bytes.
     Ping { at: Range<usize> },
     /// A pong: nothing to do.
@@ -85,9 +86,9 @@ pub enum Violation {
     /// A text message that is not valid UTF-8.
     #[error("WebSocket protocol: text that is not UTF-8")]
     NotUtf8,
-    /// The WebSocket handshake failed.
+    /// The WebSocket handshake failed, or the server refused it.
     #[error("WebSocket handshake: {0}")]
-    Handshake(String),
+    Handshake(Box<HandshakeError>),
     /// A violation found by a custom transport.
     #[error("{0}")]
     Other(String),

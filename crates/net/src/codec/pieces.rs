@@ -37,7 +37,7 @@ pub(crate) fn read(mut decoder: Decoder, stream: &[u8], pieces: &[usize]) -> (Ve
                 Item::Ping { at } => found.push(Found::Ping(held[at].to_vec())),
                 Item::Pong => found.push(Found::Pong),
                 Item::Close(close) => found.push(Found::Close(close)),
-                Item::Open { reply } => found.push(Found::Open(reply)),
+                Item::Open { reply, .. } => found.push(Found::Open(reply)),
             }
             held.drain(..step.consumed);
         }

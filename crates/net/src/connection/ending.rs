@@ -4,7 +4,7 @@ use std::io;
 use std::mem;
 use std::sync::atomic::Ordering;
 
-use super::{Connection, Outgoing, Phase};
+use super::{Connection, Outgoing, Phase, RequestedEnd};
 use crate::codec::websocket::Opcode;
 use crate::event::Outcome;
 
@@ -29,6 +29,8 @@ impl Connection {
         let mut out = self.lock();
         out.will_reconnect = false;
         match out.phase {
+            // The closing frame is that of the close.
+            Phase::Open | Phase::Opening if out.requested_end == Some(RequestedEnd::Close) => Ok(()),
             Phase::Open => {
                 let left = self.write_delegated(&mut out);
                 let finished = left.and_then(|()| self.control(&mut out, Opcode::Close, farewell)).and_then(|()| {
@@ -38,7 +40,7 @@ impl Connection {
                 self.abort_on_error(&mut out, finished)
             }
             Phase::Opening => {
-                out.end_requested = true;
+                out.requested_end = Some(RequestedEnd::Finish);
                 Ok(())
             }
             // The node repeats this for the connection that replaced it.
@@ -69,12 +71,18 @@ impl Connection {
         Ok(true)
     }
 
-    /// Accepts nothing more, though the connection is not open yet. Returns whether messages wait
-    /// for it to open.
-    pub(crate) fn request_end(&self) -> bool {
+    /// Accepts nothing more: the node will close the connection. Returns `false` if another
+    /// connection has replaced this one.
+    pub(crate) fn request_close(&self) -> bool {
         let mut out = self.lock();
-        out.end_requested = true;
-        !out.early.is_empty()
+        out.requested_end = Some(RequestedEnd::Close);
+        out.will_reconnect = false;
+        out.phase != Phase::Replaced
+    }
+
+    /// Whether messages wait for the connection to open.
+    pub(crate) fn has_early_messages(&self) -> bool {
+        !self.lock().early.is_empty()
     }
 
     /// The outcome of a message whose write failed.
@@ -130,7 +138,7 @@ impl Connection {
         self.drop_queue(&mut out);
         next.early = mem::take(&mut out.early);
         next.owes_drained = out.owes_drained;
-        next.end_requested = out.end_requested;
+        next.requested_end = out.requested_end;
         next.will_reconnect = out.will_reconnect;
         out.phase = Phase::Replaced;
         out.unwritten

@@ -39,7 +39,7 @@ impl Connection {
             self.write_delegated(out)?;
         }
         // If something is queued for the peer, each thread needs the outcome of its own message.
-        let flows = out.phase == Phase::Open && out.queue.is_empty() && !out.end_requested;
+        let flows = out.phase == Phase::Open && out.queue.is_empty() && out.requested_end.is_none();
         if !flows || MAX_HEADER + payload.len() > MOST {
             self.write_delegated(out)?;
             return self.send_alone(out, kind, payload);

@@ -82,7 +82,8 @@ impl<S> Node<S> {
     // Inlined, so that a message at hand is returned in registers instead of through memory.
     #[inline(always)]
     pub fn next(&mut self, timeout: Option<Duration>) -> io::Result<Option<Event<'_, S>>> {
-        if let Some(run) = &mut self.run
+        if !self.must_close()
+            && let Some(run) = &mut self.run
             && let Some(at) = run.next(&mut self.buffer)
         {
             let message = Message { bytes: Bytes::Lent(&self.buffer[at]), kind: Kind::Binary };
@@ -106,7 +107,10 @@ impl<S> Node<S> {
         count: &mut usize,
     ) -> ControlFlow<()> {
         let Some(run) = &mut self.run else { return ControlFlow::Continue(()) };
-        while let Some(at) = run.next(&mut self.buffer) {
+        let close_requests = &self.shared.close_requests;
+        while close_requests.count() == self.closes_seen
+            && let Some(at) = run.next(&mut self.buffer)
+        {
             *count += 1;
             on_event(Event::Message(run.from, Message { bytes: Bytes::Lent(&self.buffer[at]), kind: Kind::Binary }))?;
         }
@@ -172,6 +176,9 @@ impl<S> Node<S> {
 
     /// Returns the next event that needs no further poll of the descriptors.
     fn at_hand(&mut self) -> Option<Next<S>> {
+        if self.must_close() {
+            self.commands();
+        }
         if let Some(mut run) = self.run.take() {
             if let Some(at) = run.next(&mut self.buffer) {
                 let from = run.from;

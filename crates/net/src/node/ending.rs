@@ -7,6 +7,9 @@ use crate::codec::{Decoder, Violation};
 use crate::connection::Flushed;
 use crate::event::{Endpoint, Event, Late, Reason};
 use crate::incoming::{Ending, after};
+#[cfg(doc)]
+use crate::limits::Limits;
+use crate::shared::Origin;
 use crate::slab::Key;
 
 impl<S> Node<S> {
@@ -27,7 +30,7 @@ impl<S> Node<S> {
     pub(super) fn close(&mut self, key: Key, farewell: &[u8]) {
         match self.entries.get_mut(key.index as usize) {
             Some(Some(Entry::Stream(incoming))) if incoming.key == key => {
-                incoming.connection.set_will_reconnect(false);
+                incoming.connection.request_close();
                 match incoming.reconnect.take().and_then(|reconnect| reconnect.next_attempt) {
                     // It waits to reconnect: nothing is in flight.
                     Some(_) => self.close_or_reconnect(key, Reason::Closed),
@@ -49,14 +52,14 @@ impl<S> Node<S> {
         if let (Reason::Io(_), Some(ending)) = (&reason, &incoming.ending) {
             // An error during our own close means that the close failed. If the peer caused the
             // end, its reason stays.
-            return if ending.finished || !matches!(ending.reason, Reason::Closed) {
+            return if ending.finished || !matches!(ending.reason, Some(Reason::Closed)) {
                 self.finish_end(key)
             } else {
                 self.close_or_reconnect(key, reason)
             };
         }
         if incoming.opening.is_some() {
-            if matches!(reason, Reason::Closed) && incoming.connection.request_end() {
+            if matches!(reason, Reason::Closed) && incoming.connection.has_early_messages() {
                 incoming.farewell = Some(farewell.to_vec());
                 return;
             }
@@ -80,35 +83,63 @@ impl<S> Node<S> {
 
     /// Begins the orderly end of a connection: the queue is written, then the farewell.
     fn begin_end(&mut self, key: Key, reason: Reason, farewell: &[u8]) {
-        let until = after(self.clock, self.shared.limits.flush);
+        self.end_run(key);
         let Some(incoming) = self.stream(key) else { return };
+        let connection = incoming.connection.clone();
+        if matches!(reason, Reason::Violation(Violation::Handshake(_))) {
+            // The reply to a refused handshake is HTTP and not a frame.
+            connection.reply(farewell).ok();
+        }
+        let farewell = frame_payload(&reason, farewell);
+        let at_once = is_reported_at_once(&reason);
+        let refused = matches!(incoming.opening, Some(Origin::Connecting(_)));
+        if refused || at_once && incoming.reconnect.is_some() {
+            // A server that refused expects nothing more. A connection that reconnects has no time
+            // to wait for its peer.
+            connection.begin_close(&farewell).ok();
+            return self.close_or_reconnect(key, reason);
+        }
         // What a peer sends after a violation is discarded. A peer that got our closing frame may
         // still reply to it.
         if !matches!(reason, Reason::Closed) {
             incoming.discard();
         }
-        let connection = incoming.connection.clone();
-        let farewell: Vec<u8> = match &reason {
-            Reason::Late(Late::Message | Late::Idle) | Reason::NoRoom => 1008_u16.to_be_bytes().to_vec(),
-            Reason::Violation(Violation::Handshake(_)) => {
-                // The reply to a refused handshake is HTTP and not a frame.
-                connection.reply(farewell).ok();
-                Vec::new()
+        self.await_peers_end(key, reason, at_once);
+        match connection.begin_close(&farewell) {
+            Ok(_) => {
+                self.continue_end(key);
             }
-            _ => farewell.to_vec(),
-        };
+            Err(error) => self.end(key, Reason::Io(error), &[]),
+        }
+    }
+
+    /// Reads and discards until the peer ends its direction too, within [`Limits::flush`]. The reason
+    /// is reported at once, or when that is over.
+    fn await_peers_end(&mut self, key: Key, reason: Reason, at_once: bool) {
+        let until = after(self.clock, self.shared.limits.flush);
         let ended = matches!(reason, Reason::Ended | Reason::Truncated);
+        let reason = if at_once {
+            self.outbox.push_back(Event::Closed { endpoint: Endpoint::new(key), reason });
+            None
+        } else {
+            Some(reason)
+        };
+        let Some(incoming) = self.stream(key) else { return };
         incoming.ending = Some(Box::new(Ending { reason, until, finished: false, ended }));
         if incoming.paused {
             // Even a paused connection is read now, to see the peer's end.
             self.will_read(key.index as usize);
         }
         self.arm(key);
-        match connection.begin_close(&farewell) {
-            Ok(_) => {
-                self.continue_end(key);
-            }
-            Err(error) => self.end(key, Reason::Io(error), &[]),
+    }
+
+    /// Delivers no further messages of the run of a connection. What is left of it is decoded and
+    /// discarded.
+    fn end_run(&mut self, key: Key) {
+        if let Some(run) = self.run.take_if(|run| run.from.key == key)
+            && let Some((_, window)) = &mut self.current
+        {
+            window.go_on_at(run.start());
         }
     }
 
@@ -142,25 +173,32 @@ impl<S> Node<S> {
     /// Finishes the end of a connection, with the reason recorded when it began.
     pub(super) fn finish_end(&mut self, key: Key) {
         let Some(ending) = self.stream(key).and_then(|incoming| incoming.ending.take()) else { return };
-        self.close_or_reconnect(key, ending.reason);
+        match ending.reason {
+            Some(reason) => self.close_or_reconnect(key, reason),
+            None => self.remove(key, None),
+        }
     }
 
     /// Ends an endpoint at once and reports why: as `Lost` if it will reconnect, otherwise as
     /// `Closed`.
     pub(super) fn close_or_reconnect(&mut self, key: Key, reason: Reason) {
-        if let Err(reason) = self.schedule_reconnect(key, reason) {
-            self.remove(key, reason);
+        let ending = self.stream(key).and_then(|incoming| incoming.ending.as_ref());
+        if ending.is_some_and(|ending| ending.reason.is_none()) {
+            self.remove(key, None);
+        } else if let Err(reason) = self.schedule_reconnect(key, reason) {
+            self.remove(key, Some(reason));
         }
     }
 
-    fn remove(&mut self, key: Key, mut reason: Reason) {
+    /// Removes an endpoint, and reports the reason unless it was reported before.
+    fn remove(&mut self, key: Key, mut reason: Option<Reason>) {
         let index = key.index as usize;
         let Some(entry) = self.entries.get_mut(index).and_then(Option::take) else { return };
         match &entry {
             Entry::Stream(incoming) => {
                 let unwritten = incoming.connection.close();
-                if unwritten > 0 && matches!(reason, Reason::Closed) {
-                    reason = Reason::Unwritten(unwritten);
+                if unwritten > 0 && matches!(reason, Some(Reason::Closed)) {
+                    reason = Some(Reason::Unwritten(unwritten));
                 }
                 self.shared.registry.remove(incoming.connection.link.source());
                 // A sending thread may keep the link alive for a moment, so the peer is notified
@@ -181,8 +219,24 @@ impl<S> Node<S> {
         }
         drop(entry);
         self.last = self.last.filter(|(last, _)| *last != index);
-        self.partial = self.partial.take().filter(|(of, _)| *of != index);
+        self.forget_reads(index);
         self.shared.remove(key);
-        self.outbox.push_back(Event::Closed { endpoint: Endpoint::new(key), reason });
+        if let Some(reason) = reason {
+            self.outbox.push_back(Event::Closed { endpoint: Endpoint::new(key), reason });
+        }
+    }
+}
+
+/// Whether the peer is at fault. Such an end is reported at once, however long the peer stays.
+fn is_reported_at_once(reason: &Reason) -> bool {
+    matches!(reason, Reason::Violation(_) | Reason::Late(_) | Reason::NoRoom)
+}
+
+/// The payload of the closing frame of a WebSocket that ends for this reason.
+fn frame_payload(reason: &Reason, farewell: &[u8]) -> Vec<u8> {
+    match reason {
+        Reason::Late(Late::Message | Late::Idle) | Reason::NoRoom => 1008_u16.to_be_bytes().to_vec(),
+        Reason::Violation(Violation::Handshake(_)) => Vec::new(),
+        _ => farewell.to_vec(),
     }
 }

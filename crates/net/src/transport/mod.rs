@@ -311,6 +311,10 @@ pub struct Options {
     pub half_open: bool,
     /// As set by [`Options::reconnect`].
     pub reconnect: Option<Reconnect>,
+    /// As set by [`Options::subprotocols`].
+    pub subprotocols: Vec<String>,
+    /// As added by [`Options::header`].
+    pub headers: Vec<(String, String)>,
     /// As set by [`Options::host`]. If it is unset, the node sets it when it connects: to the host
     /// of the address as written, before name resolution.
     pub host: Option<String>,
@@ -336,6 +340,8 @@ impl Default for Options {
             interface: None,
             half_open: false,
             reconnect: None,
+            subprotocols: Vec::new(),
+            headers: Vec::new(),
             host: None,
             #[cfg(feature = "tls")]
             tls_client: None,
@@ -453,6 +459,31 @@ impl Options {
     #[must_use]
     pub fn reconnect(mut self, plan: Reconnect) -> Options {
         self.reconnect = Some(plan);
+        self
+    }
+
+    /// Sets the subprotocols of a WebSocket, such as `graphql-transport-ws`: RFC 6455, section 1.9.
+    ///
+    /// A client offers them, the preferred one first. A listener supports them, and chooses the
+    /// client's first one that is among them. [`Handle::subprotocol`](crate::Handle::subprotocol)
+    /// returns what was chosen. If none was, the WebSocket opens all the same; browsers and some
+    /// libraries close it then.
+    ///
+    /// Listening and connecting fail if a name is not a token of HTTP.
+    #[must_use]
+    pub fn subprotocols(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Options {
+        self.subprotocols = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Adds a header to the request of a WebSocket client, such as `Authorization` or `Cookie`.
+    ///
+    /// Connecting fails if the name is not a token of HTTP, if the value contains a control
+    /// character, or if the header belongs to the handshake itself: `Host`, `Connection`, `Upgrade`,
+    /// `Sec-WebSocket-*` and those that announce a body.
+    #[must_use]
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Options {
+        self.headers.push((name.into(), value.into()));
         self
     }
 

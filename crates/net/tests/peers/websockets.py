@@ -22,6 +22,8 @@ def parts(message, size):
 
 
 async def talk(socket):
+    headers = socket.request.headers if hasattr(socket, "request") else socket.request_headers
+    print(f"opened {socket.subprotocol} {headers.get('Authorization')}", flush=True)
     try:
         async for message in socket:
             match message.split(" ") if isinstance(message, str) else []:
@@ -52,7 +54,7 @@ def trusting(folder):
 
 
 async def serve(folder=None):
-    async with websockets.serve(talk, "127.0.0.1", 0, max_size=None, ssl=serving(folder)) as server:
+    async with websockets.serve(talk, "127.0.0.1", 0, max_size=None, ssl=serving(folder), subprotocols=["chat.v1"]) as server:
         print(f"port {list(server.sockets)[0].getsockname()[1]}", flush=True)
         # Until whoever started it is gone.
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
@@ -88,4 +90,12 @@ async def drive(url, folder=None):
         assert (socket.close_code, socket.close_reason) == (3001, "grüße")
 
 
-asyncio.run({"serve": serve, "drive": drive}[sys.argv[1]](*sys.argv[2:]))
+async def negotiate(url):
+    """Offers two subprotocols, expects the second one, and closes after an echo."""
+    async with websockets.connect(url, subprotocols=["chat.v2", "chat.v1"]) as socket:
+        assert socket.subprotocol == "chat.v1", socket.subprotocol
+        await socket.send("hello")
+        assert await socket.recv() == "hello"
+
+
+asyncio.run({"serve": serve, "drive": drive, "negotiate": negotiate}[sys.argv[1]](*sys.argv[2:]))

@@ -39,7 +39,8 @@ function serve(folder) {
     ping: (socket, payload) => socket.once('pong', (back) => socket.send(`pong ${back}`)).ping(payload),
     close: (socket, code, reason) => socket.close(+code, reason),
   };
-  server.on('connection', (socket) => {
+  server.on('connection', (socket, request) => {
+    console.log(`opened ${socket.protocol} ${request.headers.authorization}`);
     socket.on('close', (code, reason) => console.log(`closed ${code} ${reason}`));
     socket.on('message', (data, binary) => {
       const [word, ...rest] = binary ? [] : data.toString().split(' ');
@@ -92,6 +93,17 @@ async function drive(url, folder) {
   assert.deepEqual([code, reason.toString()], [3001, 'grüße']);
 }
 
+/** Offers two subprotocols with a header of its own, expects the second one, and closes after an echo. */
+async function negotiate(url) {
+  const socket = new WebSocket(url, ['chat.v2', 'chat.v1'], { headers: { Authorization: 'Bearer secret' } });
+  const [message, closed] = [once(socket, 'message'), once(socket, 'close')];
+  await once(socket, 'open');
+  assert.equal(socket.protocol, 'chat.v1');
+  socket.send('hello');
+  assert.equal((await message)[0].toString(), 'hello');
+  socket.close(1000);
+  await closed;
+}
+
 const [what, ...rest] = process.argv.slice(2);
-if (what === 'serve') serve(...rest);
-else await drive(...rest);
+await { serve, drive, negotiate }[what](...rest);

@@ -4,13 +4,38 @@
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "the RFC's frame has these two fields, and callers set both")]
 pub struct Close {
-    /// 1000 for a normal close; `None` for an empty frame.
+    /// 1000 for a normal close; `None` for an empty frame. To be sent: 1000 to 1003, 1007 to 1014, or
+    /// 3000 to 4999.
     pub code: Option<u16>,
     /// A text for humans, at most 123 bytes.
     pub reason: String,
 }
 
+/// Why a closing frame cannot carry a [`Close`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CloseError {
+    /// RFC 6455 or its registry do not allow this code in a frame.
+    #[error(
+        "a closing frame cannot carry the code {0}: use 1000 for a normal close, 1001 to 1003 or 1007 to 1014 as their \
+         registry defines them, or 3000 to 4999 for codes of libraries and applications"
+    )]
+    Code(u16),
+    /// A frame without a code has no reason.
+    #[error("a closing frame without a code cannot carry a reason: set Close::code, for example to 1000")]
+    ReasonWithoutCode,
+}
+
 impl Close {
+    /// Checks whether a frame can carry it.
+    pub(crate) fn check(&self) -> Result<(), CloseError> {
+        match self.code {
+            Some(code) if !may_be_sent(code) => Err(CloseError::Code(code)),
+            None if !self.reason.is_empty() => Err(CloseError::ReasonWithoutCode),
+            _ => Ok(()),
+        }
+    }
+
     /// The payload of a closing frame. A reason that is too long is truncated at a character
     /// boundary.
     pub(crate) fn payload(&self) -> Vec<u8> {

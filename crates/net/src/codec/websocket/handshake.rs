@@ -1,10 +1,16 @@
 //! The WebSocket handshake of both sides: RFC 6455, section 4. `httparse` parses the HTTP.
 
+use std::io;
+use std::sync::Arc;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sha1::{Digest, Sha1};
 
 use super::super::{Fault, Item, Step, Violation};
+use crate::Address;
+use crate::transport::Options;
+use crate::upgrade::{HandshakeError, Headers, UpgradeRules, is_token};
 
 /// The longest head of a request or response in bytes, and the most header lines.
 const MAX_HEAD: usize = 16 << 10;
@@ -15,10 +21,19 @@ const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /// What one side waits for.
 #[derive(Debug)]
 pub(crate) enum Opening {
-    /// A client's request.
-    Request,
-    /// A server's response, which must have this `Sec-WebSocket-Accept`.
-    Answer { accept: String },
+    /// A client's request, to be answered by these rules.
+    Request(Arc<UpgradeRules>),
+    /// A server's response.
+    Answer(Box<Expected>),
+}
+
+/// The response that a client's request expects.
+#[derive(Debug)]
+pub(crate) struct Expected {
+    /// Its `Sec-WebSocket-Accept`.
+    pub(crate) accept: String,
+    /// The subprotocols that the request offered.
+    pub(crate) offered: Vec<String>,
 }
 
 impl Opening {
@@ -27,63 +42,113 @@ impl Opening {
     /// # Errors
     ///
     /// If the system cannot provide random bytes.
-    pub(crate) fn request(authority: &str, target: &str) -> std::io::Result<(Opening, Vec<u8>)> {
+    pub(crate) fn request(address: &Address, options: &Options) -> io::Result<(Opening, Vec<u8>)> {
         let mut nonce = [0; 16];
-        getrandom::fill(&mut nonce).map_err(std::io::Error::other)?;
+        getrandom::fill(&mut nonce).map_err(io::Error::other)?;
         let key = STANDARD.encode(nonce);
-        let request = format!(
-            "GET {target} HTTP/1.1\r\nHost: {authority}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-             Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n"
+        let mut request = format!(
+            "GET {} HTTP/1.1\r\nHost: {}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+             Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n",
+            address.target(),
+            address.authority(),
         );
-        Ok((Opening::Answer { accept: accept(&key) }, request.into_bytes()))
+        let offered = options.subprotocols.clone();
+        if !offered.is_empty() {
+            push_header(&mut request, "Sec-WebSocket-Protocol", &offered.join(", "));
+        }
+        for (name, value) in &options.headers {
+            push_header(&mut request, name, value);
+        }
+        request.push_str("\r\n");
+        Ok((Opening::Answer(Box::new(Expected { accept: accept(&key), offered })), request.into_bytes()))
     }
 
     /// Decodes the head, and checks it once it is complete.
     pub(super) fn read(&self, input: &[u8]) -> Result<Step, Fault> {
         let mut lines = [httparse::EMPTY_HEADER; MAX_LINES];
-        let read = match self {
-            Opening::Request => {
+        match self {
+            Opening::Request(rules) => {
                 let mut request = httparse::Request::new(&mut lines);
-                request.parse(input).map(|status| (status, request_reply(&request)))
+                let consumed = match head_len(request.parse(input), input.len()) {
+                    Ok(Some(consumed)) => consumed,
+                    Ok(None) => return Ok(partial(input)),
+                    Err(refusal) => return Err(refuse(refusal, Headers::default())),
+                };
+                match answer_request(&request, rules) {
+                    Ok(item) => Ok(Step { consumed, item }),
+                    Err(refusal) => Err(refuse(refusal, Headers::from(&*request.headers))),
+                }
             }
-            Opening::Answer { accept } => {
+            Opening::Answer(expected) => {
                 let mut answer = httparse::Response::new(&mut lines);
-                answer.parse(input).map(|status| (status, check_answer(&answer, accept).map(|()| Vec::new())))
+                let consumed = match head_len(answer.parse(input), input.len()) {
+                    Ok(Some(consumed)) => consumed,
+                    Ok(None) => return Ok(partial(input)),
+                    Err((_, what)) => return Err(fault(what, None, Headers::default(), Vec::new())),
+                };
+                match check_answer(&answer, expected) {
+                    Ok(subprotocol) => Ok(Step { consumed, item: Item::Open { reply: Vec::new(), subprotocol } }),
+                    Err(what) => Err(fault(what, answer.code, Headers::from(&*answer.headers), Vec::new())),
+                }
             }
-        };
-        let (status, verdict) = match read {
-            Ok(read) => read,
-            Err(error) => return Err(self.refuse("400 Bad Request", &format!("invalid HTTP: {error}"))),
-        };
-        match status {
-            httparse::Status::Complete(consumed) if consumed <= MAX_HEAD => match verdict {
-                Ok(reply) => Ok(Step { consumed, item: Item::Open { reply } }),
-                Err((status, why)) => Err(self.refuse(status, &why)),
-            },
-            httparse::Status::Partial if input.len() < MAX_HEAD => {
-                Ok(Step { consumed: 0, item: Item::Partial { need: input.len() + 1 } })
-            }
-            _ => Err(self.refuse("431 Request Header Fields Too Large", "the head is longer than 16 KiB")),
         }
-    }
-
-    fn refuse(&self, status: &str, why: &str) -> Fault {
-        let reply = match self {
-            Opening::Request => format!(
-                "HTTP/1.1 {status}\r\nSec-WebSocket-Version: 13\r\nConnection: close\r\nContent-Type: text/plain\r\n\
-                 Content-Length: {}\r\n\r\n{why}\n",
-                why.len() + 1
-            ),
-            Opening::Answer { .. } => String::new(),
-        };
-        Fault { what: Violation::Handshake(why.to_owned()), reply: reply.into_bytes() }
     }
 }
 
+/// Appends a header line.
+fn push_header(head: &mut String, name: &str, value: &str) {
+    head.extend([name, ": ", value, "\r\n"]);
+}
+
+/// The status line of a refusal without its version, and why.
 type Refusal = (&'static str, String);
 
-/// A server's response to a request: section 4.2.
-fn request_reply(request: &httparse::Request<'_, '_>) -> Result<Vec<u8>, Refusal> {
+/// The length of a head, or `None` if it is not complete. Fails if it is not HTTP or too long.
+fn head_len(parsed: httparse::Result<usize>, available: usize) -> Result<Option<usize>, Refusal> {
+    match parsed {
+        Ok(httparse::Status::Complete(len)) if len <= MAX_HEAD => Ok(Some(len)),
+        Ok(httparse::Status::Partial) if available < MAX_HEAD => Ok(None),
+        Ok(_) => Err(("431 Request Header Fields Too Large", "the head is longer than 16 KiB".to_owned())),
+        Err(error) => Err(("400 Bad Request", format!("invalid HTTP: {error}"))),
+    }
+}
+
+/// The head is not complete.
+fn partial(input: &[u8]) -> Step {
+    Step { consumed: 0, item: Item::Partial { need: input.len() + 1 } }
+}
+
+/// Refuses a client's request: the response says why.
+fn refuse((status, what): Refusal, headers: Headers) -> Fault {
+    let reply = format!(
+        "HTTP/1.1 {status}\r\nSec-WebSocket-Version: 13\r\nConnection: close\r\nContent-Type: text/plain\r\n\
+         Content-Length: {}\r\n\r\n{what}\n",
+        what.len() + 1
+    );
+    let code = status.split(' ').next().and_then(|code| code.parse().ok());
+    fault(what, code, headers, reply.into_bytes())
+}
+
+/// Ends a handshake. `reply` is sent to the peer first.
+fn fault(what: String, status: Option<u16>, headers: Headers, reply: Vec<u8>) -> Fault {
+    Fault { what: Violation::Handshake(Box::new(HandshakeError { what, status, headers })), reply }
+}
+
+/// Answers a request: section 4.2.
+fn answer_request(request: &httparse::Request<'_, '_>, rules: &UpgradeRules) -> Result<Item, Refusal> {
+    let key = check_request(request)?;
+    let subprotocol = offered(request.headers).find(|offered| rules.subprotocols.iter().any(|one| one == offered));
+    let mut reply = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n".to_owned();
+    if let Some(subprotocol) = subprotocol {
+        push_header(&mut reply, "Sec-WebSocket-Protocol", subprotocol);
+    }
+    push_header(&mut reply, "Sec-WebSocket-Accept", &accept(key));
+    reply.push_str("\r\n");
+    Ok(Item::Open { reply: reply.into_bytes(), subprotocol: subprotocol.map(Box::from) })
+}
+
+/// Checks a request, and returns its key.
+fn check_request<'a>(request: &httparse::Request<'_, 'a>) -> Result<&'a str, Refusal> {
     let bad = |why: &str| ("400 Bad Request", why.to_owned());
     if request.method != Some("GET") {
         return Err(("405 Method Not Allowed", "a WebSocket request must use GET".to_owned()));
@@ -105,32 +170,49 @@ fn request_reply(request: &httparse::Request<'_, '_>) -> Result<Vec<u8>, Refusal
     if STANDARD.decode(key).map(|nonce| nonce.len()) != Ok(16) {
         return Err(bad("Sec-WebSocket-Key is not 16 bytes in base64"));
     }
-    Ok(format!(
-        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {}\r\n\r\n",
-        accept(key)
-    )
-    .into_bytes())
+    Ok(key)
 }
 
-/// Whether a server agreed: section 4.1.
-fn check_answer(answer: &httparse::Response<'_, '_>, accept: &str) -> Result<(), Refusal> {
-    let bad = |why: String| Err(("", why));
+/// Whether a server agreed: section 4.1. Returns the subprotocol that it chose.
+fn check_answer(answer: &httparse::Response<'_, '_>, expected: &Expected) -> Result<Option<Box<str>>, String> {
     if answer.code != Some(101) {
-        return bad(format!("the server answered {} {}", answer.code.unwrap_or(0), answer.reason.unwrap_or_default()));
+        let (code, reason) = (answer.code.unwrap_or(0), answer.reason.unwrap_or_default());
+        return Err(format!("the server answered {code} {reason}").trim_end().to_owned());
     }
     let lines = &*answer.headers;
     if !has(lines, "upgrade", "websocket") || !has(lines, "connection", "upgrade") {
-        return bad("the server did not switch to WebSocket".to_owned());
+        return Err("the server did not switch to WebSocket".to_owned());
     }
-    if one(lines, "sec-websocket-accept") != Some(accept) {
-        return bad("the server's Sec-WebSocket-Accept does not belong to this request".to_owned());
+    if one(lines, "sec-websocket-accept") != Some(&expected.accept) {
+        return Err("the server's Sec-WebSocket-Accept does not belong to this request".to_owned());
     }
-    for unasked in ["sec-websocket-extensions", "sec-websocket-protocol"] {
-        if lines.iter().any(|line| line.name.eq_ignore_ascii_case(unasked)) {
-            return bad(format!("the server chose {unasked}, which was not offered"));
-        }
+    if values(lines, "sec-websocket-extensions").next().is_some() {
+        return Err("the server chose sec-websocket-extensions, which was not offered".to_owned());
     }
-    Ok(())
+    if values(lines, "sec-websocket-protocol").next().is_none() {
+        return Ok(None);
+    }
+    let chosen = one(lines, "sec-websocket-protocol").ok_or("the server chose more than one subprotocol")?;
+    match expected.offered.iter().any(|offered| offered == chosen) {
+        true => Ok(Some(chosen.into())),
+        false => Err(format!("the server chose the subprotocol {chosen:?}, which was not offered")),
+    }
+}
+
+/// The subprotocols that a request offers, in the order of its preference.
+fn offered<'a>(lines: &[httparse::Header<'a>]) -> impl Iterator<Item = &'a str> {
+    items(lines, "sec-websocket-protocol").filter(|offered| is_token(offered))
+}
+
+/// The values of all headers of this name, as far as they are UTF-8.
+fn values<'a>(lines: &[httparse::Header<'a>], name: &str) -> impl Iterator<Item = &'a str> {
+    let named = lines.iter().filter(move |line| line.name.eq_ignore_ascii_case(name));
+    named.filter_map(|line| std::str::from_utf8(line.value).ok())
+}
+
+/// The items of a comma-separated list, over all headers of this name.
+fn items<'a>(lines: &[httparse::Header<'a>], name: &str) -> impl Iterator<Item = &'a str> {
+    values(lines, name).flat_map(|value| value.split(',')).map(str::trim)
 }
 
 /// The value of a header that occurs exactly once.
@@ -142,12 +224,7 @@ fn one<'a>(lines: &[httparse::Header<'a>], name: &str) -> Option<&'a str> {
 
 /// Whether a comma-separated list, over all headers of this name, contains this word.
 fn has(lines: &[httparse::Header<'_>], name: &str, word: &str) -> bool {
-    lines
-        .iter()
-        .filter(|line| line.name.eq_ignore_ascii_case(name))
-        .filter_map(|line| std::str::from_utf8(line.value).ok())
-        .flat_map(|value| value.split(','))
-        .any(|item| item.trim().eq_ignore_ascii_case(word))
+    items(lines, name).any(|item| item.eq_ignore_ascii_case(word))
 }
 
 /// The `Sec-WebSocket-Accept` of a key: section 4.2.2.
@@ -159,8 +236,22 @@ fn accept(key: &str) -> String {
 mod tests {
     use super::*;
 
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|&name| name.to_owned()).collect()
+    }
+
+    /// A listener that supports these subprotocols.
+    fn listener(supported: &[&str]) -> Opening {
+        Opening::Request(Arc::new(UpgradeRules { subprotocols: names(supported) }))
+    }
+
+    /// A client that offers these subprotocols, and its request.
+    fn client(address: &str, offered: &[&str]) -> (Opening, Vec<u8>) {
+        Opening::request(&address.parse().unwrap(), &Options::default().subprotocols(names(offered))).unwrap()
+    }
+
     fn server(request: &str) -> Result<Step, String> {
-        Opening::Request.read(request.as_bytes()).map_err(|fault| String::from_utf8(fault.reply).unwrap())
+        listener(&[]).read(request.as_bytes()).map_err(|fault| String::from_utf8(fault.reply).unwrap())
     }
 
     #[test]
@@ -170,23 +261,23 @@ mod tests {
 
     #[test]
     fn both_sides_agree_however_the_stream_is_cut() {
-        let (client, request) = Opening::request("h:1", "/a?b").unwrap();
+        let (client, request) = client("ws://h:1/a?b", &[]);
         for cut in 0..request.len() {
-            let step = Opening::Request.read(&request[..cut]).unwrap();
+            let step = listener(&[]).read(&request[..cut]).unwrap();
             assert_eq!(step, Step { consumed: 0, item: Item::Partial { need: cut + 1 } });
         }
         let with_more = [&request[..], b"more"].concat();
-        let Step { consumed, item: Item::Open { reply } } = Opening::Request.read(&with_more).unwrap() else {
+        let Step { consumed, item: Item::Open { reply, .. } } = listener(&[]).read(&with_more).unwrap() else {
             panic!()
         };
         assert_eq!(consumed, request.len());
         let step = client.read(&reply).unwrap();
-        assert_eq!(step, Step { consumed: reply.len(), item: Item::Open { reply: Vec::new() } });
+        assert_eq!(step, Step { consumed: reply.len(), item: Item::Open { reply: Vec::new(), subprotocol: None } });
     }
 
     #[test]
     fn an_invalid_request_gets_a_response_that_says_what_is_missing() {
-        let (_, request) = Opening::request("h:1", "/").unwrap();
+        let (_, request) = client("ws://h:1", &[]);
         let request = String::from_utf8(request).unwrap();
         let refused = |from: &str, to: &str| server(&request.replace(from, to)).unwrap_err();
         assert!(refused("GET", "POST").starts_with("HTTP/1.1 405 "));
@@ -201,10 +292,51 @@ mod tests {
 
     #[test]
     fn a_response_to_another_request_is_rejected() {
-        let (_, request) = Opening::request("h:1", "/").unwrap();
-        let (other, _) = Opening::request("h:1", "/").unwrap();
-        let Item::Open { reply } = Opening::Request.read(&request).unwrap().item else { panic!() };
+        let (_, request) = client("ws://h:1", &[]);
+        let (other, _) = client("ws://h:1", &[]);
+        let Item::Open { reply, .. } = listener(&[]).read(&request).unwrap().item else { panic!() };
         assert!(other.read(&reply).unwrap_err().what.to_string().contains("does not belong"));
         assert!(other.read(b"HTTP/1.1 404 Not Found\r\n\r\n").unwrap_err().what.to_string().contains("404 Not Found"));
+    }
+
+    #[test]
+    fn the_clients_first_subprotocol_that_the_server_supports_is_chosen() {
+        for (offered, supported, chosen) in [
+            (&["a", "b", "c"][..], &["c", "b"][..], Some("b")),
+            (&["a"], &["A"], None),
+            (&["a"], &[], None),
+            (&[], &["a"], None),
+        ] {
+            let (client, request) = client("ws://h", offered);
+            let Item::Open { reply, subprotocol } = listener(supported).read(&request).unwrap().item else { panic!() };
+            assert_eq!(subprotocol.as_deref(), chosen);
+            let Item::Open { subprotocol, .. } = client.read(&reply).unwrap().item else { panic!() };
+            assert_eq!(subprotocol.as_deref(), chosen);
+        }
+    }
+
+    #[test]
+    fn subprotocols_of_several_headers_are_one_list() {
+        let (_, request) = client("ws://h", &[]);
+        let request = String::from_utf8(request).unwrap();
+        let lines = "Sec-WebSocket-Protocol: , a,\r\nsec-websocket-protocol: b c, b\r\n\r\n";
+        let request = request.replace("\r\n\r\n", &format!("\r\n{lines}"));
+        let item = listener(&["b", "b c"]).read(request.as_bytes()).unwrap().item;
+        assert!(matches!(item, Item::Open { subprotocol: Some(chosen), .. } if *chosen == *"b"));
+    }
+
+    #[test]
+    fn a_server_may_choose_one_offered_subprotocol_only() {
+        for (lines, error) in [
+            ("Sec-WebSocket-Protocol: c\r\n", "\"c\", which was not offered"),
+            ("Sec-WebSocket-Protocol: a, b\r\n", "\"a, b\", which was not offered"),
+            ("Sec-WebSocket-Protocol: a\r\nSec-WebSocket-Protocol: b\r\n", "more than one"),
+        ] {
+            let (client, request) = client("ws://h", &["a", "b"]);
+            let Item::Open { reply, .. } = listener(&[]).read(&request).unwrap().item else { panic!() };
+            let reply = String::from_utf8(reply).unwrap().replace("\r\n\r\n", &format!("\r\n{lines}\r\n"));
+            let fault = client.read(reply.as_bytes()).unwrap_err();
+            assert!(fault.what.to_string().contains(error), "{}", fault.what);
+        }
     }
 }

@@ -5,7 +5,9 @@ mod handshake;
 pub(crate) mod mask;
 mod utf8;
 
-pub use self::close::Close;
+pub use self::close::{Close, CloseError};
+#[cfg(any(test, fuzzing))]
+pub(crate) use self::handshake::Expected;
 pub(crate) use self::handshake::Opening;
 pub(crate) use self::utf8::Utf8;
 
