@@ -1,6 +1,8 @@
 //! The command `gate`: fails if a case became slower by more than `--allow`, from one record to
 //! another or from another build to this one. For continuous integration.
 
+#[cfg(test)]
+mod error_rates;
 mod format;
 mod judgement;
 mod rerun;
