@@ -1,10 +1,11 @@
 //! The error rates of `gate --rerun`, from real rounds.
 //!
 //! `docs/results/gate-self.json.gz` is a run of a program against itself: the two "builds" are one
-//! file, so every difference is chance. Each draw takes some of its rounds and judges them as a run of
-//! its own. In another draw of the same rounds, one case of the new build is made slower by 10 %.
+//! file, so every difference is chance. Parts of its rounds, drawn at random, show how often an
+//! unchanged build is called slower. All of its rounds, with one case of the new build made slower by
+//! 10 %, show how often that is found: once for each case.
 //!
-//! To see the rates: `cargo test -p estafette-cli error_rates -- --nocapture`.
+//! To see the rates: `cargo test --release -p estafette-cli error_rates -- --ignored --nocapture`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -21,38 +22,58 @@ const ALLOW: f64 = 0.05;
 const REGRESSION: f64 = 0.10;
 /// How many runs are drawn.
 const DRAWS: usize = 100;
+/// How many rounds a drawn run has.
+const DRAWN_ROUNDS: usize = 30;
 
 #[test]
+#[ignore = "takes minutes without optimisation"]
 fn error_rates_of_real_rounds() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/results/gate-self.json.gz");
-    let record = Record::load(Path::new(path)).unwrap();
+    let record = record();
+    assert_eq!(record.rounds, ROUNDS);
     let cases = cases_of_new_build(&record);
     assert!(cases.len() >= 50, "{} cases", cases.len());
+
     let mut random = fastrand::Rng::with_seed(1);
-    let (mut alarms, mut found, mut undecided) = (0, 0, 0);
-    for _ in 0..DRAWS {
-        let drawn = draw(&record, &mut random);
-        let unchanged = judgement(&drawn, ALLOW);
-        alarms += usize::from(unchanged.outcome == Outcome::Slower);
-        undecided += unchanged.count(Outcome::Undecided);
-        let slower = cases[random.usize(..cases.len())];
-        let judged = judgement(&slowed(drawn, slower), ALLOW);
-        let case = &record.entrants[slower].case;
-        let is_found = judged.cases.iter().any(|judged| {
-            judged.outcome == Outcome::Slower && judged.mechanism == case.mechanism && judged.cell == case.cell
-        });
-        found += usize::from(is_found);
-    }
+    let is_alarm = |_: &usize| judgement(&draw(&record, &mut random), ALLOW).outcome == Outcome::Slower;
+    let alarms = (0..DRAWS).filter(is_alarm).count();
+    println!("unchanged: {alarms} of {DRAWS} runs of {DRAWN_ROUNDS} rounds and {} cases raise an alarm", cases.len());
+
+    let missed: Vec<usize> = cases.iter().copied().filter(|at| !is_found(&record, *at)).collect();
     println!(
-        "{DRAWS} draws of {ROUNDS} of {} rounds, {} cases: {alarms} with a false alarm; a regression of {} % in one case \
-         found in {found}; {:.1} cases undecided in each",
-        record.rounds,
-        cases.len(),
+        "{} % slower in one case: found in {} of {} cases with {ROUNDS} rounds",
         REGRESSION * 100.0,
-        undecided as f64 / DRAWS as f64,
+        cases.len() - missed.len(),
+        cases.len()
     );
-    assert!(alarms <= 5, "{alarms} false alarms");
-    assert!(found >= 95, "found {found}");
+    for at in &missed {
+        println!("not found: {} · {}", record.entrants[*at].case.mechanism, record.entrants[*at].case.cell);
+    }
+    assert!(alarms * 100 <= 5 * DRAWS, "{alarms} alarms");
+    // The noisiest of these cases have a factor of 1.2 between two rounds.
+    assert!(missed.len() * 5 <= cases.len(), "{} cases missed", missed.len());
+}
+
+/// The record, without the histograms, which take long to read and do not matter here.
+fn record() -> Record {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/results/gate-self.json.gz");
+    let mut record = Record::load(Path::new(path)).unwrap();
+    for instance in &mut record.instances {
+        if let Measured::Measured(figures) = &mut instance.outcome
+            && let Some(latency) = &mut figures.latency
+        {
+            latency.histogram.clear();
+        }
+    }
+    record
+}
+
+/// Whether the gate finds a case that became slower.
+fn is_found(record: &Record, entrant: usize) -> bool {
+    let case = &record.entrants[entrant].case;
+    let judged = judgement(&slowed(record.clone(), entrant), ALLOW);
+    judged.cases.iter().any(|judged| {
+        judged.outcome == Outcome::Slower && judged.mechanism == case.mechanism && judged.cell == case.cell
+    })
 }
 
 /// The cases of the new build, without controls.
@@ -66,7 +87,7 @@ fn cases_of_new_build(record: &Record) -> Vec<usize> {
 
 /// A run with some of a record's rounds.
 fn draw(record: &Record, random: &mut fastrand::Rng) -> Record {
-    let rounds: BTreeSet<usize> = random.choose_multiple(0..record.rounds, ROUNDS).into_iter().collect();
+    let rounds: BTreeSet<usize> = random.choose_multiple(0..record.rounds, DRAWN_ROUNDS).into_iter().collect();
     // The numbers of rounds are those of a run without gaps.
     let numbers: BTreeMap<usize, usize> = rounds.iter().enumerate().map(|(new, old)| (*old, new)).collect();
     let instances: Vec<InstanceRecord> = record
@@ -76,18 +97,22 @@ fn draw(record: &Record, random: &mut fastrand::Rng) -> Record {
         .collect();
     let heats: BTreeSet<usize> = instances.iter().filter_map(|instance| instance.heat).collect();
     Record {
-        rounds: ROUNDS,
-        rounds_planned: ROUNDS,
+        rounds: DRAWN_ROUNDS,
+        rounds_planned: DRAWN_ROUNDS,
         heats: record.heats.iter().filter(|heat| heats.contains(&heat.heat)).cloned().collect(),
         instances,
         ..record.clone()
     }
 }
 
-/// A run in which each message of one case took [`REGRESSION`] longer.
+/// A run in which each message of one case took [`REGRESSION`] longer, also in its control.
 fn slowed(mut record: Record, entrant: usize) -> Record {
     let factor = 1.0 + REGRESSION;
-    for instance in record.instances.iter_mut().filter(|instance| instance.entrant == entrant) {
+    let case = record.entrants[entrant].case.clone();
+    for instance in &mut record.instances {
+        if record.entrants[instance.entrant].case != case {
+            continue;
+        }
         let Measured::Measured(figures) = &mut instance.outcome else { continue };
         figures.slices.iter_mut().for_each(|slice| slice.ns *= factor);
         figures.long_turn_ns = figures.long_turn_ns.map(|ns| ns * factor);
