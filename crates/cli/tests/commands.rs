@@ -325,7 +325,8 @@ fn the_mechanisms_of_a_table_take_turns_unless_slices_are_off() {
     assert_eq!(record["slice_ns"], 2_000_000);
     // Each pattern has pipe, the same in C, and the control.
     let heats: Vec<u64> = instances(&record).map(|instance| instance["heat"].as_u64().expect("a heat")).collect();
-    assert_eq!(heats, [1, 1, 1, 2, 2, 2]);
+    // Instances that other load disturbed are measured again in later heats.
+    assert_eq!(heats[..6], [1, 1, 1, 2, 2, 2]);
     for instance in instances(&record) {
         let slices = slices(instance);
         let laps: Vec<u64> = slices.iter().map(|slice| slice["lap"].as_u64().expect("a number")).collect();
