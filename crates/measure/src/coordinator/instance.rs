@@ -50,8 +50,7 @@ pub struct Measured {
     pub steal: f64,
     /// The system calls of all children from start to end, if they were counted.
     pub calls: Option<u64>,
-    /// Whether the hypervisor took time from the cores during the long turn: see
-    /// [`crate::long_turns`].
+    /// Whether the hypervisor took time from the cores during the long turn, its first one.
     pub is_long_turn_stolen: bool,
 }
 
