@@ -37,7 +37,12 @@ fn every_way_between_processes_is_verified_or_says_how_to_get_it() {
         [&ipc, &together].into_iter().flat_map(|run| list(&run["instances"]).iter().map(move |i| (run, i)))
     {
         let figures = &instance["outcome"]["measured"];
-        assert!(figures["messages"].as_u64() > Some(0) && figures["breach"].is_null(), "{instance}");
+        assert!(figures.is_object() && figures["breach"].is_null(), "{instance}");
+        if figures["messages"].as_u64() == Some(0) {
+            // Other programs may leave it no time.
+            assert!(!figures["discarded"].is_null(), "{instance}");
+            continue;
+        }
         let entrant = &record["entrants"][instance["entrant"].as_u64().unwrap() as usize];
         measured.insert(entrant["case"]["mechanism"].as_str().unwrap().to_owned());
     }
